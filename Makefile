@@ -1,0 +1,82 @@
+# Everything a newcomer needs: Python 3.11 or newer, make, and access to PyPI.
+# Each target sets up the virtual environments that it uses; a changed lock sets them up again.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+# Port of the local AWS endpoint: make up PORT=4600
+PORT ?= 4566
+# Passed on to pytest: make test ARGS="-k buckets -x"
+ARGS ?=
+
+VENV := .venv
+SAM_VENV := .venv-sam
+BIN := $(VENV)/bin
+FUNCTIONS := $(wildcard functions/*/)
+# From the fastest layer of tests to the slowest, so that a failure shows early.
+TESTS := $(wildcard tests/unit tests/contract tests/integration tests/e2e)
+
+# The first interpreter that really runs: a version manager's shim may exist and still fail.
+find_python = for p in python3.13 python3.12 python3.11 python3; do \
+	if $$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
+	then echo $$p; exit 0; fi; done
+
+pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes
+
+.PHONY: help demo test check up down e2e lock clean setup
+
+help: ## Show this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \
+		while IFS='	' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+
+setup: $(VENV)/.ready ## Set up .venv (the other targets do so by themselves)
+
+demo: $(VENV)/.ready ## Deploy locally, run a mixed batch through real ticks, print what became of it
+	@$(BIN)/python -m dynatick_stack.demo
+
+test: $(VENV)/.ready ## Run all tests
+	$(BIN)/python -m pytest -q $(TESTS) $(ARGS)
+
+e2e: $(VENV)/.ready ## Run the tests against the locally deployed template only
+	$(BIN)/python -m pytest -q tests/e2e $(ARGS)
+
+check: $(VENV)/.ready $(SAM_VENV)/.ready ## Lint, format, types, import contract, template
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy shared stack
+	@# Each function folder is a program of its own, with modules of the same names.
+	@for f in $(FUNCTIONS); do echo "mypy $$f"; MYPYPATH=$$f $(BIN)/mypy $$f || exit 1; done
+	$(BIN)/lint-imports
+	$(BIN)/cfn-lint template.yaml
+	SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 $(SAM_VENV)/bin/sam validate --lint
+
+up: $(VENV)/.ready ## Start the local AWS and deploy to it, on PORT (4566)
+	@$(BIN)/python -m dynatick_stack up --port $(PORT)
+
+down: $(VENV)/.ready ## Stop what `make up` started
+	@$(BIN)/python -m dynatick_stack down
+
+lock: $(VENV)/.ready ## Write requirements/*.txt afresh from pyproject.toml
+	@sh requirements/lock.sh $(BIN)/uv
+
+clean: ## Remove what was built: environments, caches, local state
+	@if [ -x $(BIN)/python ] && [ -d .dynatick ]; then $(BIN)/python -m dynatick_stack down || true; fi
+	rm -rf $(VENV) $(SAM_VENV) .dynatick .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/.ready: requirements/dev.txt pyproject.toml
+	@python=$$($(find_python)); \
+	if [ -z "$$python" ]; then \
+		echo "Dynatick needs Python 3.11 or newer with the venv module." >&2; exit 1; fi; \
+	if [ ! -x $(BIN)/python ]; then \
+		echo "Setting up $(VENV) with $$($$python --version) (once; about half a minute)"; \
+		$$python -m venv $(VENV); \
+	else echo "Updating $(VENV)"; fi
+	@$(BIN)/python $(pip_install) -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(SAM_VENV)/.ready: requirements/sam.txt $(VENV)/.ready
+	@echo "Setting up $(SAM_VENV) for the SAM CLI (once; about half a minute)"
+	@[ -x $(SAM_VENV)/bin/python ] || $(BIN)/python -m venv $(SAM_VENV)
+	@$(SAM_VENV)/bin/python $(pip_install) -r requirements/sam.txt
+	@touch $@

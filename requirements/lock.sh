@@ -1,0 +1,22 @@
+#!/bin/sh
+# Writes the hashed locks from pyproject.toml. Usage: requirements/lock.sh [path of uv]
+# --universal: one lock for Linux and macOS and for each Python from 3.11 on.
+# No index address goes into a lock, so that each user's own setting decides where packages come from.
+set -eu
+cd "$(dirname "$0")/.."
+uv=${1:-uv}
+
+compile() {
+    output=requirements/$1.txt
+    shift
+    echo "$output"
+    "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+        --no-emit-index-url --no-emit-find-links --no-header --upgrade "$@" --output-file "$output"
+}
+
+compile layer pyproject.toml
+# Tests run on exactly what the layer ships.
+compile dev --constraint requirements/layer.txt --extra cli --group build --group stack \
+    --group test --group check --group lock pyproject.toml
+compile local --group local
+compile sam --group sam

@@ -1,0 +1,48 @@
+"""Options and safety that hold for every test."""
+
+import os
+from urllib.parse import urlsplit
+
+import pytest
+
+LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+
+# Nothing that a test does may reach a real account by accident: the credentials are fake, and
+# neither the user's profile nor an instance's role is asked for others.
+FAKE_AWS = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_SESSION_TOKEN": "",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_REGION": "us-east-1",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--dynamodb-endpoint",
+        metavar="URL",
+        default=None,
+        help="run the contract and integration suites against this DynamoDB endpoint too; "
+        "an endpoint off this machine is called with your own credentials",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    endpoint: str | None = config.getoption("--dynamodb-endpoint")
+    if endpoint is None or urlsplit(endpoint).hostname in LOOPBACK:
+        os.environ.pop("AWS_PROFILE", None)
+        os.environ.update(FAKE_AWS)
+    # Otherwise recent botocore puts the account into the host name, and moto's stream calls go
+    # astray.
+    os.environ["AWS_ACCOUNT_ID_ENDPOINT_MODE"] = "disabled"
+
+
+@pytest.fixture(scope="session")
+def dynamodb_endpoint(request: pytest.FixtureRequest) -> str | None:
+    """The endpoint given by --dynamodb-endpoint, or None."""
+    endpoint: str | None = request.config.getoption("--dynamodb-endpoint")
+    return endpoint
