@@ -21,7 +21,9 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 	if $$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
 	then echo $$p; exit 0; fi; done
 
-pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes
+# A lock is complete, so nothing is left for pip to resolve (older releases of pip stumble over
+# hashes together with extras if they try).
+pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
 .PHONY: help demo test check up down e2e lock clean setup
 
