@@ -1,0 +1,84 @@
+"""Reads template.yaml, the one description of the system.
+
+Tests and local code take the table's schema and the parameters from here, so that neither is
+written down twice.
+"""
+
+import copy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPLATE = ROOT / "template.yaml"
+TABLE = "TasksTable"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML with CloudFormation's short forms, read as their long ones."""
+
+    # YAML 1.1 reads 2012-10-17 as a date, CloudFormation as text.
+    yaml_implicit_resolvers = {
+        first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith(":timestamp")]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def _short_form(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> dict[str, Any]:
+    value: Any
+    if isinstance(node, yaml.ScalarNode):
+        value = loader.construct_scalar(node)
+    elif isinstance(node, yaml.SequenceNode):
+        value = loader.construct_sequence(node, deep=True)
+    else:
+        assert isinstance(node, yaml.MappingNode)
+        value = loader.construct_mapping(node, deep=True)
+    if suffix in ("Ref", "Condition"):
+        return {suffix: value}
+    if suffix == "GetAtt" and isinstance(value, str):
+        value = value.split(".", 1)
+    return {f"Fn::{suffix}": value}
+
+
+_Loader.add_multi_constructor("!", _short_form)
+
+
+@cache
+def _load(path: Path, _modified: int) -> dict[str, Any]:
+    template: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506
+    return template
+
+
+def load(path: Path = TEMPLATE) -> dict[str, Any]:
+    """The template as a dict, with `Ref` and `Fn::…` for CloudFormation's functions."""
+    return copy.deepcopy(_load(path, path.stat().st_mtime_ns))
+
+
+def defaults() -> dict[str, str]:
+    """The default of each parameter, as CloudFormation passes it on: as text."""
+    return {name: str(spec["Default"]) for name, spec in load()["Parameters"].items()}
+
+
+def table_definition(**parameters: str) -> dict[str, Any]:
+    """What boto3's `create_table` wants beside the name: keys, indexes, stream, billing.
+
+    `parameters` are parameters of the template, for those that the table depends on.
+    """
+    values = defaults() | parameters
+    properties = load()["Resources"][TABLE]["Properties"]
+
+    def resolve(value: Any) -> Any:
+        if isinstance(value, dict) and value.keys() == {"Ref"}:
+            return values[value["Ref"]]
+        return value
+
+    return {
+        "BillingMode": properties["BillingMode"],
+        "AttributeDefinitions": properties["AttributeDefinitions"],
+        "KeySchema": properties["KeySchema"],
+        "GlobalSecondaryIndexes": properties["GlobalSecondaryIndexes"],
+        "StreamSpecification": {"StreamEnabled": True, **properties["StreamSpecification"]},
+        "DeletionProtectionEnabled": resolve(properties["DeletionProtectionEnabled"]) == "true",
+    }
