@@ -7,7 +7,7 @@ written down twice.
 import copy
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -20,7 +20,7 @@ class _Loader(yaml.SafeLoader):
     """YAML with CloudFormation's short forms, read as their long ones."""
 
     # YAML 1.1 reads 2012-10-17 as a date, CloudFormation as text.
-    yaml_implicit_resolvers = {
+    yaml_implicit_resolvers: ClassVar = {
         first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith(":timestamp")]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
@@ -47,7 +47,7 @@ _Loader.add_multi_constructor("!", _short_form)
 
 @cache
 def _load(path: Path, _modified: int) -> dict[str, Any]:
-    template: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506
+    template: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     return template
 
 
