@@ -1,0 +1,150 @@
+"""Deploys template.yaml to the emulator, as `sam deploy` would to AWS.
+
+Only the paths of code and layer are replaced by where they were uploaded; nothing else of the
+template is touched.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError, WaiterError
+
+from dynatick_stack import template
+from dynatick_stack.errors import DeployError, StackError
+from dynatick_stack.venv import Say
+
+if TYPE_CHECKING:
+    from mypy_boto3_cloudformation import CloudFormationClient
+
+STACK = "dynatick"
+REGION = "us-east-1"
+BUCKET = "dynatick-artifacts"
+
+# How each type of resource names the place of its code.
+PLACES = {
+    "AWS::Serverless::Function": ("CodeUri", "Bucket", "Key"),
+    "AWS::Serverless::LayerVersion": ("ContentUri", "Bucket", "Key"),
+}
+
+
+def client(service: str, endpoint: str) -> Any:
+    """A boto3 client of the emulator, whatever profile and credentials the user has."""
+    return boto3.client(
+        service,  # type: ignore[call-overload]
+        endpoint_url=endpoint,
+        region_name=REGION,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+        config=Config(
+            retries={"max_attempts": 3, "mode": "standard"},
+            connect_timeout=5,
+            # A function may run for the longest time that Lambda allows.
+            read_timeout=900,
+        ),
+    )
+
+
+def deploy(
+    endpoint: str,
+    artifacts: Mapping[str, Path],
+    parameters: Mapping[str, str],
+    *,
+    root: Path = template.ROOT,
+) -> dict[str, str]:
+    """Create the stack or update it; the outputs. Parameters not named keep their values."""
+    body = template.load(root / template.TEMPLATE.name)
+    check_parameters(parameters, body)
+    s3 = client("s3", endpoint)
+    s3.create_bucket(Bucket=BUCKET)
+    for name, path in artifacts.items():
+        place, bucket, key = PLACES[body["Resources"][name]["Type"]]
+        # The name tells the content, so a changed file is a changed template.
+        s3.upload_file(str(path), BUCKET, path.name)
+        body["Resources"][name]["Properties"][place] = {bucket: BUCKET, key: path.name}
+    s3.put_object(Bucket=BUCKET, Key="template.json", Body=json.dumps(body).encode())
+
+    cloudformation: CloudFormationClient = client("cloudformation", endpoint)
+    existing = _parameters(cloudformation)
+    request: dict[str, Any] = {
+        "StackName": STACK,
+        "TemplateURL": f"{endpoint}/{BUCKET}/template.json",
+        "Capabilities": ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
+        "Parameters": [
+            {"ParameterKey": name, "ParameterValue": value}
+            for name, value in {**(existing or {}), **parameters}.items()
+        ],
+    }
+    since = time.time()
+    try:
+        if existing is None:
+            cloudformation.create_stack(**request)
+            _wait(cloudformation, "stack_create_complete")
+        else:
+            cloudformation.update_stack(**request)
+            _wait(cloudformation, "stack_update_complete")
+    except ClientError as error:
+        if "No updates are to be performed" not in str(error):
+            raise DeployError(f"The stack was refused: {error}") from error
+    except WaiterError as error:
+        raise DeployError(_why(cloudformation, since)) from error
+    return outputs(endpoint)
+
+
+def outputs(endpoint: str) -> dict[str, str]:
+    stack = _stack(client("cloudformation", endpoint))
+    if stack is None:
+        raise StackError(f"Nothing is deployed on {endpoint}")
+    return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
+
+
+def parameters_in_force(endpoint: str) -> dict[str, str]:
+    return _parameters(client("cloudformation", endpoint)) or {}
+
+
+def check_parameters(parameters: Mapping[str, str], body: Mapping[str, Any]) -> None:
+    """Refuse what the template doesn't know, before anything is started."""
+    known = body["Parameters"]
+    for name, value in parameters.items():
+        if name not in known:
+            raise StackError(f"There is no parameter {name}. Known: {', '.join(sorted(known))}")
+        allowed = [str(one) for one in known[name].get("AllowedValues", [])]
+        if allowed and value not in allowed:
+            raise StackError(f"{name} can't be {value}. Allowed: {', '.join(allowed)}")
+
+
+def _stack(cloudformation: "CloudFormationClient") -> Any | None:
+    try:
+        return cloudformation.describe_stacks(StackName=STACK)["Stacks"][0]
+    except ClientError as error:
+        if "does not exist" in str(error):
+            return None
+        raise
+
+
+def _parameters(cloudformation: "CloudFormationClient") -> dict[str, str] | None:
+    stack = _stack(cloudformation)
+    if stack is None:
+        return None
+    return {one["ParameterKey"]: one["ParameterValue"] for one in stack.get("Parameters", [])}
+
+
+def _wait(cloudformation: "CloudFormationClient", waiter: Any) -> None:
+    cloudformation.get_waiter(waiter).wait(
+        StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 180}
+    )
+
+
+def _why(cloudformation: "CloudFormationClient", since: float) -> str:
+    """The failed events, first one first: the others mostly follow from it."""
+    events = cloudformation.describe_stack_events(StackName=STACK)["StackEvents"]
+    failed = [
+        f"  {one['LogicalResourceId']}: {one.get('ResourceStatusReason', 'no reason given')}"
+        for one in reversed(events)
+        if one["ResourceStatus"].endswith("_FAILED") and one["Timestamp"].timestamp() >= since - 1
+    ]
+    return "\n".join(["The stack could not be deployed:", *failed])

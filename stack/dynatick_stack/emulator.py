@@ -1,0 +1,173 @@
+"""Starts and stops the AWS emulator (MiniStack) that the local stack runs on.
+
+One emulator per state folder. Each start is fresh: the emulator can't take up a stream where it
+left off, so what an earlier start held is dropped, and said to be.
+"""
+
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from dynatick_stack import processes
+from dynatick_stack.errors import NotRunningError, PortBusyError, StackError
+from dynatick_stack.template import ROOT
+from dynatick_stack.venv import Say, emulator_python
+
+HOST = "127.0.0.1"
+PORT = 4566
+STATE = ROOT / ".dynatick" / "local"
+READY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Emulator:
+    pid: int
+    port: int
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+
+def start(port: int, *, state_dir: Path = STATE, say: Say) -> Emulator:
+    """Start afresh on this port; returns when the emulator answers."""
+    python = emulator_python(say)
+    earlier = _recorded(state_dir)
+    if earlier is None or earlier.port != port:
+        # Before anything is stopped: what runs shall go on if there's no port for the new one.
+        refuse_busy_port(port)
+    if processes.stop(state_dir):
+        where = f" on port {earlier.port}" if earlier else ""
+        say(f"Stopped the local stack that ran{where}: each start is fresh, what it held is gone")
+    elif earlier:
+        say("Cleared away what an earlier start left behind")
+    shutil.rmtree(state_dir, ignore_errors=True)
+    refuse_busy_port(port)
+
+    processes.worker_folder(state_dir).mkdir(parents=True)
+    log = state_dir / "emulator.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [python, "-X", processes.marker(state_dir), "-m", "ministack"],
+            cwd=state_dir,
+            env=_environment(port, state_dir),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            # Its own group, so that Ctrl-C reaches us first and we end it in order.
+            start_new_session=True,
+        )
+    found = Emulator(pid=process.pid, port=port)
+    try:
+        (state_dir / "state.json").write_text(json.dumps(asdict(found)))
+        _wait_until_ready(process, found, log)
+    except BaseException:
+        stop(state_dir=state_dir)
+        raise
+    return found
+
+
+def stop(*, state_dir: Path = STATE) -> bool:
+    """End the emulator and all that it started; true if anything ran."""
+    ran = processes.stop(state_dir)
+    shutil.rmtree(state_dir, ignore_errors=True)
+    return ran
+
+
+def current(*, state_dir: Path = STATE) -> Emulator:
+    """The emulator that runs in this folder."""
+    recorded = _recorded(state_dir)
+    if recorded is None or processes.emulator(state_dir) is None:
+        raise NotRunningError("The local stack isn't running. Start it: make up")
+    return recorded
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def refuse_busy_port(port: int) -> None:
+    with socket.socket() as probe:
+        # As servers do: a port whose last connections just closed is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except PermissionError:
+            raise PortBusyError(
+                f"Port {port} needs a privilege. Choose one above 1023: make up PORT=4567"
+            ) from None
+        except OSError:
+            raise PortBusyError(
+                f"Port {port} is in use by another program. Choose another: "
+                f"make up PORT={port + 1}, or dynatick local up --port {port + 1}"
+            ) from None
+
+
+def _environment(port: int, state_dir: Path) -> dict[str, str]:
+    # The emulator hands its whole environment on to the functions, so it gets nothing of ours:
+    # neither credentials nor settings that a function on Lambda wouldn't have.
+    scratch = processes.worker_folder(state_dir)
+    return {
+        "PATH": os.defpath,
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
+        "LANG": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+        "GATEWAY_PORT": str(port),
+        "BIND_HOST": HOST,
+        "MINISTACK_HOST": HOST,
+        # Doors that would open beside the gateway.
+        "IOT_MTLS_ENABLED": "0",
+        "SFTP_ENABLED": "0",
+        # Functions run as processes; it need not look for Docker.
+        "LAMBDA_EXECUTOR": "local",
+        "DOCKER_HOST": f"unix://{scratch}/no-docker",
+        "STATE_DIR": str(scratch / "state"),
+        "S3_DATA_DIR": str(scratch / "s3"),
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], emulator: Emulator, log: Path) -> None:
+    end = time.monotonic() + READY_SECONDS
+    while not _answers(emulator.port):
+        if process.poll() is not None:
+            raise StackError(f"The emulator ended at once. Its log:\n{_tail(log)}")
+        if time.monotonic() > end:
+            raise StackError(f"The emulator isn't ready after {READY_SECONDS:.0f} s.\n{_tail(log)}")
+        time.sleep(0.05)
+    # It may be another program that answers, if both started at the same moment.
+    if process.poll() is not None:
+        refuse_busy_port(emulator.port)
+        raise StackError(f"The emulator ended at once. Its log:\n{_tail(log)}")
+
+
+def _answers(port: int) -> bool:
+    connection = http.client.HTTPConnection(HOST, port, timeout=2)
+    try:
+        connection.request("GET", "/_ministack/ready")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _tail(log: Path, lines: int = 15) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def _recorded(state_dir: Path) -> Emulator | None:
+    try:
+        return Emulator(**json.loads((state_dir / "state.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None

@@ -1,0 +1,54 @@
+"""The emulator's own virtual environment: it pins libraries that the layer has in other versions."""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+from dynatick_stack.errors import BuildError
+from dynatick_stack.files import digest, exclusive
+from dynatick_stack.template import ROOT
+
+LOCK = ROOT / "requirements" / "local.txt"
+VENV = ROOT / ".venv-local"
+
+Say = Callable[[str], None]
+
+PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--require-hashes")
+
+
+def interpreter_tag() -> str:
+    """Names the interpreter and platform that compiled code is for."""
+    return f"{sys.implementation.cache_tag}-{sysconfig.get_platform()}"
+
+
+def run_quietly(*command: str | Path) -> None:
+    """Run a command; show what it printed only if it failed."""
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        shown = " ".join(str(part) for part in command[1:])
+        raise BuildError(f"This failed: python {shown}\n{(done.stderr or done.stdout).strip()}")
+
+
+def emulator_python(say: Say, *, venv: Path = VENV, lock: Path = LOCK) -> Path:
+    """The interpreter to run the emulator with, set up on first use and when the lock changes.
+
+    It is the same interpreter as this one, so that a layer built here runs there.
+    """
+    python = venv / "bin" / "python"
+    stamp = venv / ".ready"
+    wanted = digest(lock.read_bytes(), interpreter_tag())
+    with exclusive(venv.with_name(venv.name + ".lock")):
+        if stamp.is_file() and stamp.read_text() == wanted and python.exists():
+            return python
+        say("Setting up the AWS emulator (once; about a quarter of a minute)")
+        # Built anew: what an interrupted set-up left behind is not worth mending.
+        shutil.rmtree(venv, ignore_errors=True)
+        run_quietly(sys.executable, "-m", "venv", venv)
+        run_quietly(python, *PIP, "--no-deps", "-r", lock)
+        stamp.write_text(wanted)
+    return python
