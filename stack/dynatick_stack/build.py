@@ -82,9 +82,7 @@ def _libraries(lock: Path, cache: Path, say: Say) -> Path:
     _discard_old(cache, "libraries")
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         target = Path(scratch, "python")
-        run_quietly(
-            sys.executable, *PIP, "--no-deps", "--no-compile", "--target", target, "-r", lock
-        )
+        run_quietly(sys.executable, *PIP, "--no-deps", "--no-compile", "--target", target, "-r", lock)
         shutil.rmtree(target / "bin", ignore_errors=True)
         _compile(target)
         with _new_zip(zipped) as archive:
@@ -94,9 +92,7 @@ def _libraries(lock: Path, cache: Path, say: Say) -> Path:
 
 def _compile(folder: Path) -> None:
     # Unchecked: unpacking a zip gives files new times, and byte code is checked by time.
-    compileall.compile_dir(
-        folder, quiet=2, workers=0, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH
-    )
+    compileall.compile_dir(folder, quiet=2, workers=0, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
 
 
 def _add(archive: zipfile.ZipFile, folder: Path, prefix: str) -> None:

@@ -16,7 +16,6 @@ from botocore.exceptions import ClientError, WaiterError
 
 from dynatick_stack import template
 from dynatick_stack.errors import DeployError, StackError
-from dynatick_stack.venv import Say
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
@@ -134,9 +133,7 @@ def _parameters(cloudformation: "CloudFormationClient") -> dict[str, str] | None
 
 
 def _wait(cloudformation: "CloudFormationClient", waiter: Any) -> None:
-    cloudformation.get_waiter(waiter).wait(
-        StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 180}
-    )
+    cloudformation.get_waiter(waiter).wait(StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 180})
 
 
 def _why(cloudformation: "CloudFormationClient", since: float) -> str:

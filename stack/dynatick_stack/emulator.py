@@ -102,9 +102,7 @@ def refuse_busy_port(port: int) -> None:
         try:
             probe.bind((HOST, port))
         except PermissionError:
-            raise PortBusyError(
-                f"Port {port} needs a privilege. Choose one above 1023: make up PORT=4567"
-            ) from None
+            raise PortBusyError(f"Port {port} needs a privilege. Choose one above 1023: make up PORT=4567") from None
         except OSError:
             raise PortBusyError(
                 f"Port {port} is in use by another program. Choose another: "

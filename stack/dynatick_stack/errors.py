@@ -1,10 +1,10 @@
 """What can go wrong with the local stack, each with the exit code that the commands end with.
 
-    StackError            1  something failed; the message says what
-    ├── BuildError        1
-    ├── DeployError       1
-    ├── NotRunningError   3  there is no local stack to talk to
-    └── PortBusyError     4  another program has the port
+StackError            1  something failed; the message says what
+├── BuildError        1
+├── DeployError       1
+├── NotRunningError   3  there is no local stack to talk to
+└── PortBusyError     4  another program has the port
 """
 
 

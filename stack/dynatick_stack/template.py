@@ -7,7 +7,7 @@ written down twice.
 import copy
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -19,11 +19,12 @@ TABLE = "TasksTable"
 class _Loader(yaml.SafeLoader):
     """YAML with CloudFormation's short forms, read as their long ones."""
 
-    # YAML 1.1 reads 2012-10-17 as a date, CloudFormation as text.
-    yaml_implicit_resolvers: ClassVar = {
-        first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith(":timestamp")]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
+
+# YAML 1.1 reads 2012-10-17 as a date, CloudFormation as text.
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def _short_form(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> dict[str, Any]:

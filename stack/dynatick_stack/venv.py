@@ -1,4 +1,4 @@
-"""The emulator's own virtual environment: it pins libraries that the layer has in other versions."""
+"""The emulator's own virtual environment: it pins versions of libraries that the layer doesn't."""
 
 import shutil
 import subprocess
@@ -26,9 +26,7 @@ def interpreter_tag() -> str:
 
 def run_quietly(*command: str | Path) -> None:
     """Run a command; show what it printed only if it failed."""
-    done = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         shown = " ".join(str(part) for part in command[1:])
         raise BuildError(f"This failed: python {shown}\n{(done.stderr or done.stdout).strip()}")
@@ -42,7 +40,7 @@ def emulator_python(say: Say, *, venv: Path = VENV, lock: Path = LOCK) -> Path:
     python = venv / "bin" / "python"
     stamp = venv / ".ready"
     wanted = digest(lock.read_bytes(), interpreter_tag())
-    with exclusive(venv.with_name(venv.name + ".lock")):
+    with exclusive(ROOT / ".dynatick" / f"{venv.name}.lock"):
         if stamp.is_file() and stamp.read_text() == wanted and python.exists():
             return python
         say("Setting up the AWS emulator (once; about a quarter of a minute)")

@@ -1,0 +1,179 @@
+"""The local stack's commands: `dynatick local …`, or `python -m dynatick_stack …`."""
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+from botocore.exceptions import BotoCoreError, ClientError
+
+from dynatick_stack import emulator, local, logs
+from dynatick_stack.emulator import PORT, STATE
+from dynatick_stack.errors import StackError
+
+app = typer.Typer(
+    name="local",
+    help="Run Dynatick on this machine: template.yaml on an AWS emulator.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+INTERRUPTED = 130
+
+
+@app.callback()
+def main(
+    context: typer.Context,
+    state_dir: Annotated[
+        Path,
+        typer.Option(
+            envvar="DYNATICK_STATE_DIR",
+            show_default=".dynatick/local",
+            help="Folder of the local stack; one runs per folder.",
+        ),
+    ] = STATE,
+) -> None:
+    context.obj = state_dir.resolve()
+
+
+Parameter = Annotated[
+    list[str] | None,
+    typer.Option("--parameter", metavar="NAME=VALUE", help="Any parameter of the template."),
+]
+TickMinutes = Annotated[int | None, typer.Option(help="Minutes between two ticks.")]
+ShardCount = Annotated[int | None, typer.Option(help="Index partitions that share a bucket.")]
+
+
+@app.command()
+def up(
+    context: typer.Context,
+    port: Annotated[int, typer.Option(help="Port of the local AWS endpoint.")] = PORT,
+    tick_minutes: TickMinutes = None,
+    shard_count: ShardCount = None,
+    parameter: Parameter = None,
+) -> None:
+    """Start the local stack afresh, and say how to use it."""
+    with _failures(interrupted="Interrupted; nothing is left running"):
+        started = time.monotonic()
+        parameters = _parameters(tick_minutes, shard_count, parameter)
+        stack = local.up(port, parameters, say=_progress, state_dir=context.obj)
+        seconds = time.monotonic() - started
+    typer.echo(
+        f"Dynatick runs on {stack.endpoint} (ready in {seconds:.0f} s)\n"
+        f"  table  {stack.table}\n"
+        "\n"
+        "Put a task into it, from any shell:\n"
+        "  AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_REGION=us-east-1 \\\n"
+        f"  aws --endpoint-url {stack.endpoint} dynamodb put-item \\\n"
+        f"    --table-name {stack.table} \\\n"
+        '    --item \'{"taskId": {"S": "hello"}}\'\n'
+        "\n"
+        "Watch it: dynatick local logs --follow    Stop it: make down"
+    )
+
+
+@app.command()
+def down(context: typer.Context) -> None:
+    """Stop the local stack; what it held is gone."""
+    with _failures():
+        stopped = local.down(state_dir=context.obj)
+    typer.echo("Stopped" if stopped else "The local stack wasn't running")
+
+
+@app.command()
+def status(context: typer.Context) -> None:
+    """Say whether the local stack runs, and where. Exit code 3 if it doesn't."""
+    with _failures():
+        running = emulator.current(state_dir=context.obj)
+        stack = local.attach(state_dir=context.obj)
+        parameters = stack.parameters
+    lines = {
+        "endpoint": stack.endpoint,
+        "process": str(running.pid),
+        "tick": f"every {parameters['TickMinutes']} min, {parameters['TickState'].lower()}",
+        "shards": parameters["ShardCount"],
+        **stack.outputs,
+    }
+    width = max(map(len, lines))
+    for name, value in lines.items():
+        typer.echo(f"{name:<{width}}  {value}")
+
+
+@app.command()
+def deploy(
+    context: typer.Context,
+    tick_minutes: TickMinutes = None,
+    shard_count: ShardCount = None,
+    parameter: Parameter = None,
+) -> None:
+    """Deploy the checkout again, with changed code or parameters. Tasks stay."""
+    with _failures():
+        stack = local.attach(state_dir=context.obj)
+        stack.redeploy(say=_progress, **_parameters(tick_minutes, shard_count, parameter))
+        parameters = stack.parameters
+    typer.echo(f"Deployed: a tick every {parameters['TickMinutes']} min, {parameters['ShardCount']} shard(s)")
+
+
+@app.command("logs")
+def show_logs(
+    context: typer.Context,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
+    function: Annotated[str | None, typer.Option(help="Only this one: scheduler or processor.")] = None,
+) -> None:
+    """Show what the functions logged."""
+    with _failures(interrupted="", code=0):
+        stack = local.attach(state_dir=context.obj)
+        known = logs.functions(stack.endpoint)
+        if function is not None and function not in known:
+            raise StackError(f"There is no function {function}. Known: {', '.join(known)}")
+        reader = logs.LogReader(stack.endpoint, function=function)
+        for line in reader.follow() if follow else reader.read():
+            typer.echo(str(line))
+
+
+def _parameters(tick_minutes: int | None, shard_count: int | None, others: list[str] | None) -> dict[str, str]:
+    parameters: dict[str, str] = {}
+    for other in others or []:
+        name, equals, value = other.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{other!r} isn't NAME=VALUE", param_hint="--parameter")
+        parameters[name] = value
+    if tick_minutes is not None:
+        parameters["TickMinutes"] = str(tick_minutes)
+    if shard_count is not None:
+        parameters["ShardCount"] = str(shard_count)
+    return parameters
+
+
+def _progress(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+@contextmanager
+def _failures(interrupted: str = "Interrupted", code: int = INTERRUPTED) -> Iterator[None]:
+    """Turn failures into a message and an exit code; let being ended clean up as Ctrl-C does."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    earlier = [signal.signal(number, interrupt) for number in signals]
+    try:
+        yield
+    except StackError as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(error.exit_code) from None
+    except (BotoCoreError, ClientError) as error:
+        typer.echo(f"Error: the emulator doesn't do as asked: {error}", err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        if interrupted:
+            typer.echo(interrupted, err=True)
+        raise typer.Exit(code) from None
+    finally:
+        for number, handler in zip(signals, earlier, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,127 @@
+"""The local stack: an emulator with template.yaml deployed to it."""
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dynatick_stack import deploy, emulator, template
+from dynatick_stack.build import CACHE, build
+from dynatick_stack.emulator import PORT, STATE
+from dynatick_stack.errors import DeployError
+from dynatick_stack.files import exclusive
+from dynatick_stack.logs import LogLine, LogReader
+from dynatick_stack.venv import Say
+
+# What differs from the template's defaults here: webhooks may reach this machine.
+LOCAL = {"WebhookPrivateHosts": f"{emulator.HOST},localhost"}
+
+
+@dataclass(kw_only=True)
+class LocalStack:
+    """A running one."""
+
+    endpoint: str
+    root: Path = template.ROOT
+    cache: Path = CACHE
+    outputs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def table(self) -> str:
+        return self.outputs["TasksTableName"]
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The parameters in force."""
+        return deploy.parameters_in_force(self.endpoint)
+
+    def client(self, service: str) -> Any:
+        """A boto3 client of the emulator."""
+        return deploy.client(service, self.endpoint)
+
+    def redeploy(self, *, say: Say = print, **parameters: object) -> dict[str, str]:
+        """Deploy what lies in the checkout now, with these parameters changed. Data stays."""
+        artifacts = build(say, root=self.root, cache=self.cache)
+        wanted = {name: str(value) for name, value in parameters.items()}
+        self.outputs = deploy.deploy(self.endpoint, artifacts, wanted, root=self.root)
+        self._first_run()
+        return self.outputs
+
+    def invoke_processor(self, event: Mapping[str, Any]) -> Any:
+        """Run the processor now, and wait for it; its answer."""
+        answer = self.client("lambda").invoke(
+            FunctionName=self.outputs["ProcessorFunctionName"], Payload=json.dumps(event).encode()
+        )
+        payload = answer["Payload"].read()
+        if "FunctionError" in answer:
+            raise DeployError(f"The processor failed: {payload.decode(errors='replace')}")
+        return json.loads(payload)
+
+    def tick(self, at: datetime | None = None) -> Any:
+        """Run the processor as the rule does, for this instant; now if none is given."""
+        time = (at or datetime.now(UTC)).astimezone(UTC)
+        return self.invoke_processor(
+            {
+                "version": "0",
+                "id": f"local-{time:%Y%m%d%H%M%S%f}",
+                "source": "aws.events",
+                "detail-type": "Scheduled Event",
+                "time": f"{time:%Y-%m-%dT%H:%M:%SZ}",
+                "detail": {},
+            }
+        )
+
+    def logs(self, *, since: float = 0.0, function: str | None = None) -> list[LogLine]:
+        """All that the functions wrote since then, in order of time."""
+        return LogReader(self.endpoint, since=since, function=function).read()
+
+    def _first_run(self) -> None:
+        # Inserters read the grid in force from a row that the processor keeps: it should say at
+        # once what has just been deployed, not at the next tick only.
+        self.tick()
+
+
+def up(
+    port: int = PORT,
+    parameters: Mapping[str, str] | None = None,
+    *,
+    say: Say = print,
+    state_dir: Path = STATE,
+    root: Path = template.ROOT,
+    cache: Path = CACHE,
+) -> LocalStack:
+    """Start an emulator afresh and deploy to it. If anything fails, nothing is left running."""
+    wanted = {"Architecture": architecture(), **LOCAL, **(parameters or {})}
+    deploy.check_parameters(wanted, template.load(root / template.TEMPLATE.name))
+    busy = f"Another start is under way in {state_dir}; wait for it or end it"
+    with exclusive(state_dir.with_name(state_dir.name + ".lock"), busy=busy):
+        # First, because it may fail: what runs then goes on.
+        build(say, root=root, cache=cache)
+        running = emulator.start(port, state_dir=state_dir, say=say)
+        try:
+            say(f"Deploying {template.TEMPLATE.name} to {running.endpoint}")
+            stack = LocalStack(endpoint=running.endpoint, root=root, cache=cache)
+            stack.redeploy(say=say, **wanted)
+        except BaseException:
+            emulator.stop(state_dir=state_dir)
+            raise
+    return stack
+
+
+def down(*, state_dir: Path = STATE) -> bool:
+    """Stop it; true if it ran."""
+    return emulator.stop(state_dir=state_dir)
+
+
+def attach(*, state_dir: Path = STATE) -> LocalStack:
+    """The one that runs."""
+    endpoint = emulator.current(state_dir=state_dir).endpoint
+    return LocalStack(endpoint=endpoint, outputs=deploy.outputs(endpoint))
+
+
+def architecture() -> str:
+    """This machine's, as Lambda calls it."""
+    return "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"

@@ -1,0 +1,121 @@
+"""The functions' logs, one readable line per record, as they come."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from dynatick_stack import deploy
+
+# Lines of Lambda's own, which say nothing about tasks.
+PLATFORM = ("START ", "END ", "REPORT ", "INIT_START ", "EXTENSION ")
+# Fields of a record that are shown elsewhere in the line, or are the same in each.
+QUIET = {
+    "timestamp", "level", "action", "message", "service", "location", "exception",
+    "exception_name", "stack_trace", "cold_start", "function_name", "function_arn",
+    "function_memory_size", "function_request_id", "sampling_rate", "xray_trace_id",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogLine:
+    at: datetime
+    # Short name: scheduler, processor.
+    function: str
+    # The line as it was written.
+    text: str
+    # The same, if it is a structured record.
+    record: dict[str, Any] | None
+
+    def __str__(self) -> str:
+        head = f"{self.at:%H:%M:%S} {self.function:<9}"
+        if self.record is None:
+            return f"{head} {self.text}"
+        record = self.record
+        level = "" if record.get("level") == "INFO" else f"{record.get('level', '')} "
+        said = [str(record[key]) for key in ("action", "message") if record.get(key)]
+        fields = [f"{key}={_brief(value)}" for key, value in record.items() if key not in QUIET]
+        line = f"{head} {level}{' '.join([*dict.fromkeys(said), *fields])}"
+        trace = record.get("exception")
+        return f"{line}\n{trace}" if trace else line
+
+
+class LogReader:
+    """Reads each line once, from a moment on."""
+
+    def __init__(self, endpoint: str, *, since: float = 0.0, function: str | None = None) -> None:
+        self._logs = deploy.client("logs", endpoint)
+        self._groups = _groups(endpoint)
+        if function is not None:
+            self._groups = {function: self._groups[function]}
+        self._since = int(since * 1000)
+        self._seen: set[tuple[str, int, str, int]] = set()
+
+    def read(self) -> list[LogLine]:
+        """What was written since the last call, in order of time."""
+        found: list[tuple[int, LogLine]] = []
+        same: Counter[tuple[str, int, str]] = Counter()
+        for function, group in self._groups.items():
+            pages = self._logs.get_paginator("filter_log_events").paginate(logGroupName=group, startTime=self._since)
+            for event in (one for page in pages for one in page["events"]):
+                # The emulator gives events no id. Equal ones count up.
+                place = (event["logStreamName"], event["timestamp"], event["message"])
+                same[place] += 1
+                key = (*place, same[place])
+                if key in self._seen:
+                    continue
+                self._seen.add(key)
+                text = event["message"].rstrip("\n")
+                if line := _line(event["timestamp"], function, text):
+                    found.append((event["timestamp"], line))
+        if self._seen:
+            # Lines may come a little late and out of order, so look back some seconds.
+            self._since = max(self._since, max(key[1] for key in self._seen) - 10_000)
+            self._seen = {key for key in self._seen if key[1] >= self._since}
+        return [line for _, line in sorted(found, key=lambda pair: pair[0])]
+
+    def follow(self, *, every: float = 1.0) -> Iterator[LogLine]:
+        while True:
+            yield from self.read()
+            time.sleep(every)
+
+
+def functions(endpoint: str) -> list[str]:
+    """Short names of the functions that write logs."""
+    return sorted(_groups(endpoint))
+
+
+def _groups(endpoint: str) -> dict[str, str]:
+    """The log groups of the stack, by short name: SchedulerLogGroup is the scheduler's."""
+    resources = deploy.client("cloudformation", endpoint).describe_stack_resources(StackName=deploy.STACK)[
+        "StackResources"
+    ]
+    return {
+        one["LogicalResourceId"].removesuffix("LogGroup").lower(): one["PhysicalResourceId"]
+        for one in resources
+        if one["ResourceType"] == "AWS::Logs::LogGroup"
+    }
+
+
+def _line(timestamp: int, function: str, text: str) -> LogLine | None:
+    if text.startswith(PLATFORM) or not text.strip():
+        return None
+    try:
+        record = json.loads(text)
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        record = None
+    elif "_aws" in record:
+        return None  # A metric, written as a log line.
+    at = datetime.fromtimestamp(timestamp / 1000, UTC)
+    return LogLine(at=at, function=function, text=text, record=record)
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, str):
+        return value if value and " " not in value else json.dumps(value)
+    return json.dumps(value, separators=(",", ":"))
