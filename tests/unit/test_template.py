@@ -1,0 +1,320 @@
+"""What matters in template.yaml and no linter knows."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from dynatick_stack import template
+
+TEMPLATE = template.load()
+RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
+TICKS: list[int] = TEMPLATE["Parameters"]["TickMinutes"]["AllowedValues"]
+
+
+def properties(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = RESOURCES[name]["Properties"]
+    return found
+
+
+def of_type(kind: str) -> list[str]:
+    return [name for name, resource in RESOURCES.items() if resource["Type"] == kind]
+
+
+# --- Parameters and outputs ---------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TEMPLATE["Parameters"])
+def test_every_parameter_says_what_it_is_for_and_has_a_default(name: str) -> None:
+    parameter = TEMPLATE["Parameters"][name]
+    assert len(parameter["Description"]) > 20
+    assert "Default" in parameter
+
+
+def test_every_parameter_is_shown_in_a_group() -> None:
+    groups = TEMPLATE["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
+    shown = [name for group in groups for name in group["Parameters"]]
+    assert sorted(shown) == sorted(TEMPLATE["Parameters"])
+
+
+def test_every_parameter_is_used() -> None:
+    rest = json.dumps({key: value for key, value in TEMPLATE.items() if key not in ("Parameters", "Metadata")})
+    unused = [name for name in TEMPLATE["Parameters"] if f'"Ref": "{name}"' not in rest]
+    assert unused == []
+
+
+def test_the_outputs_that_others_rely_on() -> None:
+    assert {"TasksTableName", "ProcessorFunctionName", "SchedulerFunctionName", "DeadLetterQueueUrl"} <= set(
+        TEMPLATE["Outputs"]
+    )
+
+
+def test_cloudformation_takes_no_yaml_aliases() -> None:
+    events = yaml.parse(template.TEMPLATE.read_text())
+    assert not [event for event in events if isinstance(event, yaml.AliasEvent)]
+
+
+# --- Ticks --------------------------------------------------------------------
+
+
+def minutes_of_day(cron: str) -> set[int]:
+    """When a cron expression of our simple kind fires, in minutes after midnight."""
+    matched = re.fullmatch(r"cron\((\S+) (\S+) \* \* \? \*\)", cron)
+    assert matched, cron
+    minutes, hours = (field_values(field, size) for field, size in zip(matched.groups(), (60, 24), strict=True))
+    return {hour * 60 + minute for hour in hours for minute in minutes}
+
+
+def field_values(field: str, size: int) -> range:
+    if field == "*":
+        return range(size)
+    start, slash, step = field.partition("/")
+    return range(int(start), size, int(step)) if slash else range(int(start), int(start) + 1)
+
+
+@pytest.mark.parametrize("tick", TICKS)
+def test_ticks_are_on_the_clock(tick: int) -> None:
+    row = TEMPLATE["Mappings"]["Tick"][str(tick)]
+    assert minutes_of_day(row["Cron"]) == set(range(0, 24 * 60, tick))
+
+
+@pytest.mark.parametrize("tick", TICKS)
+def test_an_undelivered_tick_is_tried_until_the_next(tick: int) -> None:
+    row = TEMPLATE["Mappings"]["Tick"][str(tick)]
+    assert row["Seconds"] == tick * 60
+    # Lambda's own queue holds an event for six hours at most.
+    assert row["QueueSeconds"] == min(tick * 60, 6 * 3600)
+
+
+def test_every_tick_that_is_allowed_has_its_rule() -> None:
+    assert set(TEMPLATE["Mappings"]["Tick"]) == {str(tick) for tick in TICKS}
+
+
+def test_no_rule_counts_from_its_creation() -> None:
+    for name in of_type("AWS::Events::Rule"):
+        assert "rate(" not in json.dumps(properties(name))
+
+
+def test_the_reconcile_is_told_by_a_constant_input() -> None:
+    (target,) = properties("ReconcileRule")["Targets"]
+    assert json.loads(target["Input"]) == {"dynatick": {"reconcile": True}}
+    assert minutes_of_day(properties("ReconcileRule")["ScheduleExpression"]) == {3 * 60 + 37}
+
+
+# --- Table --------------------------------------------------------------------
+
+
+def index(name: str) -> dict[str, Any]:
+    (found,) = [one for one in properties("TasksTable")["GlobalSecondaryIndexes"] if one["IndexName"] == name]
+    return dict(found)
+
+
+def test_the_index_of_buckets() -> None:
+    found = index("taskDateTime-index")
+    assert [key["AttributeName"] for key in found["KeySchema"]] == ["taskDateTime", "taskId"]
+    assert set(found["Projection"]["NonKeyAttributes"]) == {
+        "outcome", "finishedAt", "error", "action", "dueAt", "scheduleId"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["taskDateTime-index", "schedules-index"])
+def test_what_changes_during_a_run_costs_no_index_a_write(name: str) -> None:
+    changing = {
+        "status", "attempt", "attempts", "lease", "leaseUntil", "run", "startedAt", "result", "payload"
+    }  # fmt: skip
+    assert not changing & set(index(name)["Projection"]["NonKeyAttributes"])
+
+
+def test_the_table_is_kept_and_restorable() -> None:
+    table = properties("TasksTable")
+    assert RESOURCES["TasksTable"]["DeletionPolicy"] == "RetainExceptOnCreate"
+    assert RESOURCES["TasksTable"]["UpdateReplacePolicy"] == "Retain"
+    assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+    assert table["SSESpecification"] == {"SSEEnabled": True}
+    assert table["TimeToLiveSpecification"] == {"AttributeName": "expiresAt", "Enabled": True}
+    assert table["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
+
+
+def test_the_definition_that_tests_create_their_tables_from() -> None:
+    definition = template.table_definition()
+    assert definition["StreamSpecification"] == {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+    assert definition["DeletionProtectionEnabled"] is False
+    assert template.table_definition(DeletionProtection="true")["DeletionProtectionEnabled"] is True
+
+
+# --- Stream filter (protocol rule 8) ------------------------------------------
+
+
+def matches(pattern: dict[str, Any], record: dict[str, Any]) -> bool:
+    """How AWS reads a filter pattern, as far as ours go: conditions are on leaves only."""
+    return all(
+        matches(wanted, record.get(key) or {}) if isinstance(wanted, dict) else leaf(wanted, record, key)
+        for key, wanted in pattern.items()
+    )
+
+
+def leaf(conditions: list[Any], record: dict[str, Any], key: str) -> bool:
+    value = record.get(key)
+    present = key in record and not isinstance(value, dict)
+    for condition in conditions:
+        match condition:
+            case {"exists": wanted} if present == wanted:
+                return True
+            case {"anything-but": {"prefix": prefix}} if present and not str(value).startswith(prefix):
+                return True
+            case str() if value == condition:
+                return True
+    return False
+
+
+def patterns(*, emulator: bool) -> list[dict[str, Any]]:
+    mapping = properties("SchedulerFunction")["Events"]["TaskWritten"]["Properties"]
+    texts = []
+    for one in mapping["FilterCriteria"]["Filters"]:
+        pattern = one["Pattern"]
+        if isinstance(pattern, dict):
+            condition, then, otherwise = pattern["Fn::If"]
+            assert condition == "IsEmulator"
+            pattern = then if emulator else otherwise
+        texts.append(json.loads(pattern))
+    return texts
+
+
+@pytest.mark.parametrize(
+    ("event", "task_id", "status", "seen"),
+    [
+        ("INSERT", "a", None, True),
+        ("INSERT", "a", "scheduled", True),
+        ("INSERT", "_dynatick#cursor", "cursor", False),
+        ("MODIFY", "a", "scheduled", True),
+        ("MODIFY", "a", None, True),
+        ("MODIFY", "a", "running", False),
+        ("MODIFY", "a", "completed", False),
+        ("MODIFY", "_dynatick#cursor", "cursor", False),
+        ("REMOVE", "a", "scheduled", False),
+    ],
+)
+def test_the_scheduler_sees_what_may_want_a_bucket(event: str, task_id: str, status: str | None, seen: bool) -> None:
+    image = {"taskId": {"S": task_id}} | ({"status": {"S": status}} if status else {})
+    record = {"eventName": event, "dynamodb": {"Keys": {"taskId": {"S": task_id}}, "NewImage": image}}
+    assert any(matches(pattern, record) for pattern in patterns(emulator=False)) == seen
+
+
+def test_the_emulators_form_of_absence_differs_only_in_where_it_looks() -> None:
+    *_, ours = patterns(emulator=False)
+    *_, theirs = patterns(emulator=True)
+    assert ours["dynamodb"]["NewImage"]["status"] == {"S": [{"exists": False}]}
+    assert theirs["dynamodb"]["NewImage"]["status"] == [{"exists": False}]
+
+
+def test_a_stream_batch_ends_some_day() -> None:
+    mapping = properties("SchedulerFunction")["Events"]["TaskWritten"]["Properties"]
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert mapping["BisectBatchOnFunctionError"] is True
+    assert mapping["MaximumRetryAttempts"] >= 0
+    assert mapping["MaximumRecordAgeInSeconds"] <= 6 * 3600
+    assert mapping["StartingPosition"] == "TRIM_HORIZON"
+    assert "OnFailure" in mapping["DestinationConfig"]
+
+
+# --- Functions ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["SchedulerFunction", "ProcessorFunction"])
+def test_functions_run_on_the_layer_and_log_where_logs_expire(name: str) -> None:
+    function = properties(name)
+    group = properties(function["LoggingConfig"]["LogGroup"]["Ref"])
+    assert group["RetentionInDays"] == {"Ref": "LogRetentionDays"}
+    assert TEMPLATE["Globals"]["Function"]["Layers"][0] == {"Ref": "DynatickLayer"}
+    assert RESOURCES[name]["Metadata"] == {"SkipBuild": True}
+
+
+def test_the_processor_may_go_on_for_as_long_as_it_bounds_itself() -> None:
+    assert properties("ProcessorFunction")["RecursiveLoop"] == "Allow"
+
+
+# --- Rights -------------------------------------------------------------------
+
+
+def statements(role: str) -> list[dict[str, Any]]:
+    found = [one for policy in properties(role).get("Policies", []) for one in policy["PolicyDocument"]["Statement"]]
+    for name in of_type("AWS::IAM::Policy"):
+        if {"Ref": role} in properties(name)["Roles"]:
+            found += properties(name)["PolicyDocument"]["Statement"]
+    return found
+
+
+def actions(statement: dict[str, Any]) -> list[str]:
+    action = statement["Action"]
+    return [action] if isinstance(action, str) else list(action)
+
+
+@pytest.mark.parametrize("role", ["SchedulerRole", "ProcessorRole"])
+def test_no_role_may_do_all_of_anything(role: str) -> None:
+    for statement in statements(role):
+        assert statement["Sid"]
+        assert statement["Effect"] == "Allow"
+        assert not [action for action in actions(statement) if "*" in action]
+        if statement["Resource"] == "*":
+            # X-Ray has no resources to name.
+            assert all(action.startswith("xray:") for action in actions(statement))
+
+
+@pytest.mark.parametrize(
+    ("role", "allowed"),
+    [
+        (
+            "SchedulerRole",
+            {
+                "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem",
+                "dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator",
+                "dynamodb:ListStreams", "sqs:SendMessage", "logs:CreateLogStream", "logs:PutLogEvents",
+            },
+        ),
+        (
+            "ProcessorRole",
+            {
+                "dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PartiQLUpdate", "dynamodb:PutItem",
+                "dynamodb:Query", "dynamodb:Scan", "dynamodb:UpdateItem", "lambda:InvokeFunction",
+                "sqs:SendMessage", "logs:CreateLogStream", "logs:PutLogEvents",
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_what_each_role_may_do(role: str, allowed: set[str]) -> None:
+    tracing = {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
+    assert {action for statement in statements(role) for action in actions(statement)} == allowed | tracing
+
+
+def test_the_bucket_index_is_the_only_one_that_the_processor_queries() -> None:
+    (query,) = [one for one in statements("ProcessorRole") if "dynamodb:Query" in actions(one)]
+    assert query["Resource"] == {"Fn::Sub": "${TasksTable.Arn}/index/taskDateTime-index"}
+
+
+# --- Queues and alarms --------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", of_type("AWS::SQS::Queue"))
+def test_queues_are_encrypted_and_keep_messages_for_14_days(name: str) -> None:
+    assert properties(name)["SqsManagedSseEnabled"] is True
+    assert properties(name)["MessageRetentionPeriod"] == 14 * 24 * 3600
+
+
+@pytest.mark.parametrize("name", of_type("AWS::CloudWatch::Alarm"))
+def test_alarms_are_simple_and_tell_someone(name: str) -> None:
+    alarm = properties(name)
+    # The emulator knows no metric math.
+    assert "Metrics" not in alarm
+    assert len(alarm["AlarmDescription"]) > 30
+    condition, actions_, _ = alarm["AlarmActions"]["Fn::If"]
+    assert (condition, actions_) == ("HasAlarmTopic", [{"Ref": "AlarmTopicArn"}])
+
+
+@pytest.mark.parametrize("name", of_type("AWS::CloudWatch::Alarm"))
+def test_alarms_watch_metrics_that_the_functions_write(name: str) -> None:
+    alarm = properties(name)
+    if alarm["Namespace"] == "Dynatick":
+        written = (template.ROOT / "shared" / "dynatick" / "observability.py").read_text()
+        assert f'"{alarm["MetricName"]}"' in written
