@@ -5,6 +5,7 @@ template is touched.
 """
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -106,14 +107,24 @@ def parameters_in_force(endpoint: str) -> dict[str, str]:
 
 
 def check_parameters(parameters: Mapping[str, str], body: Mapping[str, Any]) -> None:
-    """Refuse what the template doesn't know, before anything is started."""
+    """Refuse what the template would, before anything is started. The emulator doesn't look at all of it."""
     known = body["Parameters"]
     for name, value in parameters.items():
         if name not in known:
             raise StackError(f"There is no parameter {name}. Known: {', '.join(sorted(known))}")
-        allowed = [str(one) for one in known[name].get("AllowedValues", [])]
-        if allowed and value not in allowed:
-            raise StackError(f"{name} can't be {value}. Allowed: {', '.join(allowed)}")
+        if problem := _problem(value, known[name]):
+            raise StackError(f"{name} can't be {value}. {problem}")
+
+
+def _problem(value: str, spec: Mapping[str, Any]) -> str | None:
+    allowed = [str(one) for one in spec.get("AllowedValues", [])]
+    if allowed and value not in allowed:
+        return f"Allowed: {', '.join(allowed)}"
+    if "MinValue" in spec and not (value.isdecimal() and spec["MinValue"] <= int(value) <= spec["MaxValue"]):
+        return f"Allowed: {spec['MinValue']} to {spec['MaxValue']}"
+    if "AllowedPattern" in spec and not re.fullmatch(spec["AllowedPattern"], value):
+        return str(spec["Description"])
+    return None
 
 
 def _stack(cloudformation: "CloudFormationClient") -> Any | None:

@@ -38,10 +38,9 @@ class Emulator:
 def start(port: int, *, state_dir: Path = STATE, say: Say) -> Emulator:
     """Start afresh on this port; returns when the emulator answers."""
     python = emulator_python(say)
+    # Before anything is stopped: what runs shall go on if there's no port for the new one.
+    check_port(port, state_dir=state_dir)
     earlier = _recorded(state_dir)
-    if earlier is None or earlier.port != port:
-        # Before anything is stopped: what runs shall go on if there's no port for the new one.
-        refuse_busy_port(port)
     if processes.stop(state_dir):
         where = f" on port {earlier.port}" if earlier else ""
         say(f"Stopped the local stack that ran{where}: each start is fresh, what it held is gone")
@@ -93,6 +92,13 @@ def free_port() -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def check_port(port: int, *, state_dir: Path = STATE) -> None:
+    """Refuse a port that another program has. One that our own emulator has will be free."""
+    earlier = _recorded(state_dir)
+    if earlier is None or earlier.port != port or processes.emulator(state_dir) is None:
+        refuse_busy_port(port)
 
 
 def refuse_busy_port(port: int) -> None:

@@ -98,7 +98,8 @@ def up(
     deploy.check_parameters(wanted, template.load(root / template.TEMPLATE.name))
     busy = f"Another start is under way in {state_dir}; wait for it or end it"
     with exclusive(state_dir.with_name(state_dir.name + ".lock"), busy=busy):
-        # First, because it may fail: what runs then goes on.
+        # All that may fail comes first: what runs then goes on.
+        emulator.check_port(port, state_dir=state_dir)
         build(say, root=root, cache=cache)
         running = emulator.start(port, state_dir=state_dir, say=say)
         try:

@@ -1,0 +1,51 @@
+"""What the commands refuse, and the codes they end with."""
+
+import socket
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dynatick_stack.cli import app
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A stack that a person runs in this checkout is none of the tests' business.
+    monkeypatch.setenv("DYNATICK_STATE_DIR", str(tmp_path / "local"))
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["up", "--parameter", "TickMinute=1"], 1, "There is no parameter TickMinute. Known:"),
+        (["up", "--tick-minutes", "7"], 1, "TickMinutes can't be 7. Allowed: 1, 2, 3"),
+        (["up", "--shard-count", "0"], 1, "ShardCount can't be 0. Allowed: 1 to 256"),
+        (["up", "--shard-count", "257"], 1, "ShardCount can't be 257. Allowed: 1 to 256"),
+        (["up", "--parameter", "WorkerThreads=many"], 1, "WorkerThreads can't be many. Allowed: 1 to 256"),
+        (["up", "--parameter", "HandlersModule=a b"], 1, "HandlersModule can't be a b."),
+        (["up", "--parameter", "TickMinutes"], 2, "isn't NAME=VALUE"),
+        (["up", "--port", "nine"], 2, "nine"),
+        (["status"], 3, "The local stack isn't running. Start it: make up"),
+        (["logs"], 3, "isn't running"),
+        (["deploy", "--tick-minutes", "5"], 3, "isn't running"),
+        (["down"], 0, "The local stack wasn't running"),
+    ],
+)
+def test_refusals(arguments: list[str], code: int, said: str) -> None:
+    result = run(*arguments)
+    assert said in result.output
+    assert result.exit_code == code
+
+
+def test_a_busy_port_has_a_code_of_its_own() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        result = run("up", "--port", str(taken.getsockname()[1]))
+    assert "in use by another program" in result.output
+    assert result.exit_code == 4

@@ -1,0 +1,93 @@
+"""The emulator's processes: found by their command lines, ended together; ports refused in plain words."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dynatick_stack import emulator, processes
+from dynatick_stack.errors import NotRunningError, PortBusyError
+
+SLEEP = "import time; time.sleep(60)"
+# Does as MiniStack's workers may: takes no notice of a polite request to end.
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); {SLEEP}"
+
+
+@pytest.fixture
+def children() -> Iterator[list[subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for child in started:
+        child.kill()
+        child.wait()
+
+
+def run(children: list[subprocess.Popen[bytes]], *command: str | Path) -> subprocess.Popen[bytes]:
+    child = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE)
+    children.append(child)
+    return child
+
+
+def test_finds_the_emulator_and_its_workers_and_no_others(
+    tmp_path: Path, children: list[subprocess.Popen[bytes]]
+) -> None:
+    mine, other = tmp_path / "local", tmp_path / "local-2"
+    worker = processes.worker_folder(mine) / "function" / "_worker.py"
+    worker.parent.mkdir(parents=True)
+    worker.write_text(SLEEP)
+    emulated = run(children, sys.executable, "-X", processes.marker(mine), "-c", SLEEP)
+    working = run(children, sys.executable, worker)
+    elsewhere = run(children, sys.executable, "-X", processes.marker(other), "-c", SLEEP)
+
+    assert processes.wait_until(lambda: processes.running(mine).keys() == {emulated.pid, working.pid}, 5)
+    assert processes.emulator(mine) == emulated.pid
+    assert processes.running(other).keys() == {elsewhere.pid}
+
+
+def test_stops_what_will_not_end_by_itself(tmp_path: Path, children: list[subprocess.Popen[bytes]]) -> None:
+    stubborn = run(children, sys.executable, "-X", processes.marker(tmp_path), "-c", STUBBORN)
+    assert stubborn.stdout is not None
+    stubborn.stdout.readline()
+
+    assert processes.stop(tmp_path)
+    assert stubborn.wait(5) == -signal.SIGKILL
+    assert not processes.stop(tmp_path)
+
+
+def test_a_number_written_down_earlier_is_not_believed(tmp_path: Path) -> None:
+    # The process exists, but it is this one: the emulator died and its number was given away.
+    (tmp_path / "state.json").write_text(json.dumps({"pid": os.getpid(), "port": 4566}))
+    with pytest.raises(NotRunningError, match="make up"):
+        emulator.current(state_dir=tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": 1}', '{"pid": 1, "port": 2, "new": 3}'])
+def test_a_state_file_cut_short_counts_as_none(tmp_path: Path, content: str) -> None:
+    (tmp_path / "state.json").write_text(content)
+    with pytest.raises(NotRunningError):
+        emulator.current(state_dir=tmp_path)
+
+
+def test_a_busy_port_is_named_with_another_to_choose() -> None:
+    with socket.socket() as taken:
+        taken.bind((emulator.HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(PortBusyError, match=f"Port {port} is in use.*PORT={port + 1}") as refused:
+            emulator.refuse_busy_port(port)
+    assert refused.value.exit_code == 4
+    emulator.refuse_busy_port(port)
+
+
+def test_the_functions_get_none_of_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "production")
+    environment = emulator._environment(4566, tmp_path)
+    assert "AWS_PROFILE" not in environment
+    assert environment["BIND_HOST"] == "127.0.0.1"
+    assert environment["GATEWAY_PORT"] == "4566"
