@@ -1,0 +1,144 @@
+"""Where a webhook may go: the grammar of its URL, and which addresses are public. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address, ip_network
+
+from dynatick.errors import ConfigurationError, PermanentError, shown
+
+MAX_URL_CHARACTERS = 2048
+
+_HOST = r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
+# Narrower than RFC 3986, so that no two readers of a URL can take it for two different hosts:
+# neither user nor password, no escapes in the host, no backslash, no space, ASCII only.
+_URL = re.compile(
+    rf"(?P<scheme>https?)://{_HOST}(?::(?P<port>\d{{1,5}}))?(?P<rest>[/?#][!-\[\]-~]*)?",
+    re.ASCII | re.IGNORECASE,
+)
+_ONLY_HOST = re.compile(_HOST, re.ASCII)
+_PORTS = {"https": 443, "http": 80}
+EXPECTED_URL = (
+    "expected https://host[:port]/path in printable ASCII, without user name or password; "
+    "percent-encode other characters, and write other hosts in punycode"
+)
+
+# IANA's special-purpose registries, spelt out: what ``ipaddress`` calls global differs from one
+# version of Python to the next, and it does not mean what we mean.
+_NOT_PUBLIC = tuple(
+    ip_network(network)
+    for network in (
+        "0.0.0.0/8",  # this network; 0.0.0.0 reaches the machine itself
+        "10.0.0.0/8",  # private
+        "100.64.0.0/10",  # carrier-grade NAT, and what AWS uses inside VPCs
+        "127.0.0.0/8",  # loopback
+        "169.254.0.0/16",  # link-local; cloud metadata lives here
+        "172.16.0.0/12",  # private
+        "192.0.0.0/24",  # protocol assignments
+        "192.0.2.0/24",  # documentation
+        "192.88.99.0/24",  # 6to4 relays
+        "192.168.0.0/16",  # private
+        "198.18.0.0/15",  # benchmarks
+        "198.51.100.0/24",  # documentation
+        "203.0.113.0/24",  # documentation
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, and broadcast
+        "2001::/23",  # protocol assignments, Teredo among them
+        "2001:db8::/32",  # documentation
+        "2002::/16",  # 6to4: an IPv4 address in disguise
+        "3fff::/20",  # documentation
+    )
+)
+# All that is public in IPv6 lies here. Outside are loopback, link-local, unique local, multicast,
+# and the forms that hold an IPv4 address: mapped, compatible, NAT64.
+_PUBLIC_IPV6 = ip_network("2000::/3")
+
+
+def is_public(address: str) -> bool:
+    """Whether an address, as the resolver writes it, belongs to the public internet."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(parsed, IPv6Address) and parsed not in _PUBLIC_IPV6:
+        return False
+    return parsed.is_global and not any(parsed in network for network in _NOT_PUBLIC)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """A URL, taken apart."""
+
+    scheme: str  # http or https
+    host: str  # lower case; an IPv6 address in brackets
+    port: int
+    path: str  # with the query; without the fragment, which is no business of a server
+
+
+class PrivateHosts:
+    """The hosts that the operator trusts, public or not (parameter ``WebhookPrivateHosts``).
+
+    Names or addresses, without scheme and port. Raises ConfigurationError for anything else.
+    """
+
+    def __init__(self, hosts: Iterable[str] = ()) -> None:
+        self._hosts = frozenset(_checked_host(host) for host in hosts)
+
+    def __contains__(self, host: str) -> bool:
+        return _canonical(host) in self._hosts
+
+
+def parse_target(url: object, private_hosts: PrivateHosts) -> Target:
+    """A webhook's URL: https, or also http if its host is a private one.
+
+    Raises PermanentError, without the URL in it: tokens often stand there.
+    """
+    if not isinstance(url, str):
+        raise PermanentError(f"payload.url: {EXPECTED_URL}")
+    if len(url) > MAX_URL_CHARACTERS:
+        raise PermanentError(f"payload.url: expected at most {MAX_URL_CHARACTERS} characters")
+    match = _URL.fullmatch(url)
+    if match is None:
+        raise PermanentError(f"payload.url: {EXPECTED_URL}")
+    scheme, host = match["scheme"].lower(), match["host"].lower()
+    port = int(match["port"]) if match["port"] else _PORTS[scheme]
+    if not _is_host(host) or not 0 < port < 65_536:
+        raise PermanentError("payload.url: the host or the port in it does not exist")
+    if scheme == "http" and host not in private_hosts:
+        raise PermanentError("payload.url: expected https; plain http goes only to hosts in WebhookPrivateHosts")
+    rest = (match["rest"] or "").partition("#")[0]
+    return Target(scheme=scheme, host=host, port=port, path=rest if rest.startswith("/") else f"/{rest}")
+
+
+def _checked_host(host: str) -> str:
+    name = host.strip()
+    found = name if _ONLY_HOST.fullmatch(name) else f"[{name}]"
+    if not _is_host(found):
+        problem = f"{shown(host)} is not a host; expected a name or an address, without port"
+        raise ConfigurationError("WebhookPrivateHosts", problem)
+    return _canonical(found)
+
+
+def _is_host(host: str) -> bool:
+    """Whether the host, an IPv6 address in brackets, is one that a resolver can be asked for."""
+    if host.startswith("["):
+        return _ipv6(host) is not None
+    try:
+        return bool(host.rstrip(".").encode("idna"))
+    except UnicodeError:  # a part is empty, or longer than 63 characters
+        return False
+
+
+def _canonical(host: str) -> str:
+    """The one way of writing a host; an IPv6 address without brackets."""
+    address = _ipv6(host)
+    return host.lower().removesuffix(".") if address is None else str(address)
+
+
+def _ipv6(host: str) -> IPv6Address | None:
+    try:
+        return IPv6Address(host.strip("[]"))
+    except ValueError:
+        return None

@@ -1,0 +1,262 @@
+"""Actions that users write: Python functions, declared by name.
+
+    from dynatick import HandlerContext, handler
+
+    @handler("send-reminder")
+    def send_reminder(payload: Reminder, context: HandlerContext) -> object: ...
+
+The payload comes as the function's annotation says it. Without one, or as a ``dict`` or
+``Mapping``, it comes as a dict of plain Python values (see ``values.plain``). A dataclass, a
+TypedDict, a pydantic model and whatever else pydantic understands is checked first; a payload that
+does not fit fails the task for good. pydantic is imported when the first such task runs, for it is
+dear at a cold start.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from importlib import import_module
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+
+from dynatick.actions.registry import check_name
+from dynatick.actions.values import plain
+from dynatick.domain.task import Task
+from dynatick.engine.ports import ActionContext
+from dynatick.errors import ActionError, ConfigurationError, PermanentError, shown
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+_MARK = "__dynatick_handler__"
+_RAW = (dict, Mapping, MutableMapping)
+_SHOWN_ERRORS = 5
+_SHOWN_CHARACTERS = 200
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HandlerContext:
+    """What a handler may know beside the payload."""
+
+    task_id: str
+    attempt: int  # counted from 1; goes up at each retry, and starts again at a redrive
+    run: int  # counted from 1; goes up at each redrive or run-now
+    due_at: datetime  # when the task was to run, in UTC
+    idempotency_key: str  # the same for every attempt of one run
+    deadline: datetime  # when this process ends; work that cannot end before should not begin
+    schedule_id: str | None = None  # of the schedule that this task is an occurrence of
+    attributes: Mapping[str, object] = field(default_factory=dict)  # the row's other attributes
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """What the decorator leaves on a function."""
+
+    name: str
+    permanent: tuple[type[Exception], ...]
+
+
+def handler(
+    name: str, *, permanent: type[Exception] | tuple[type[Exception], ...] = ()
+) -> Callable[[Function], Function]:
+    """Declares a function to be the action ``name``.
+
+    The function takes the payload, and the context if it wants it; it stays an ordinary function
+    that tests can call. An ``async def`` is run to its end in an event loop of its own. Exceptions
+    of the types in ``permanent`` fail the task at once; any other is tried again by the task's
+    retry policy. Raises ConfigurationError for what cannot be a handler.
+    """
+    mark = _Mark(check_name(name), _exception_types(name, permanent))
+
+    def declare(function: Function) -> Function:
+        if not inspect.isfunction(function):
+            raise _unfit(name, f"is a {type(function).__name__}; expected a function of a module")
+        _check_shape(name, function)
+        _check_not_hidden(name, function)
+        setattr(function, _MARK, mark)
+        return function
+
+    return declare
+
+
+class Handler:
+    """A declared function as an action. Made by ``load_handlers``."""
+
+    def __init__(self, name: str, function: Callable[..., object],
+                 permanent: tuple[type[Exception], ...] = ()) -> None:  # fmt: skip
+        self.name = name
+        self._function = function
+        self._permanent = permanent
+        parameters = _check_shape(name, function)
+        self._wants_context = len(parameters) > 1
+        self._payload_type: Any = _annotation(name, function, parameters[0])
+        if self._payload_type is HandlerContext:
+            raise _unfit(name, "takes the payload first and the context second")
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        """Calls the function. Raises what it raises; PermanentError where that was declared."""
+        payload = self._payload(task)
+        try:
+            if self._wants_context:
+                result = self._function(payload, _context(task, context))
+            else:
+                result = self._function(payload)
+            return _awaited(result) if inspect.isawaitable(result) else result
+        except ActionError:
+            raise  # it says by itself whether it is permanent
+        except self._permanent as error:
+            raise PermanentError(f"{type(error).__name__}: {error}") from error
+
+    def _payload(self, task: Task) -> object:
+        try:
+            raw = plain(task.payload)
+        except ValueError as error:
+            raise PermanentError(f"payload: {error}") from None
+        if self._adapter is None:
+            return raw
+        from pydantic import ValidationError
+
+        try:
+            return self._adapter.validate_python(raw)
+        except ValidationError as error:
+            raise PermanentError(_problems(error)) from None
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any] | None:
+        """Built once; None where the payload is wanted as it is."""
+        if _is_raw(self._payload_type):
+            return None
+        from pydantic import PydanticUserError, TypeAdapter
+
+        try:
+            return TypeAdapter(self._payload_type)
+        except (PydanticUserError, NameError) as error:
+            kind = getattr(self._payload_type, "__name__", str(self._payload_type))
+            reason = str(error).split("\n", 1)[0]
+            raise _unfit(self.name, f"has a payload that cannot be checked, {kind}: {reason}") from error
+
+
+def load_handlers(module_name: str) -> Sequence[Handler]:
+    """The handlers of a module: those that it declares and those that it imports by name.
+
+    Raises ConfigurationError if the module cannot be imported, with the cause.
+    """
+    try:
+        module = import_module(module_name)
+    except Exception as error:  # the user's own code: it may raise anything
+        cause = f"{type(error).__name__}: {error}"
+        problem = f"the module {shown(module_name)} cannot be imported: {cause}"
+        raise ConfigurationError("HandlersModule", problem) from error
+    found: dict[int, Handler] = {}
+    for function in vars(module).values():
+        # The function as the module holds it, for it may be wrapped in further decorators, which
+        # hand the mark on.
+        mark = getattr(function, _MARK, None) if callable(function) else None
+        if isinstance(mark, _Mark) and id(function) not in found:
+            found[id(function)] = Handler(mark.name, function, mark.permanent)
+    return tuple(found.values())
+
+
+def _exception_types(name: str, permanent: object) -> tuple[type[Exception], ...]:
+    kinds = permanent if isinstance(permanent, tuple) else (permanent,)
+    if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
+        raise _unfit(name, "has permanent errors that are no exception types, such as ValueError")
+    return kinds
+
+
+def _check_shape(name: str, function: Callable[..., object]) -> list[inspect.Parameter]:
+    """The parameters that are filled in: the payload's, and the context's if there is one."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise _unfit(name, "is a generator, so calling it would do nothing; remove its yield")
+    parameters = list(inspect.signature(function).parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    # A second one with a default is the function's own affair, unless it is called context.
+    filled = positional[:1] + [p for p in positional[1:2] if p.default is p.empty or p.name == "context"]
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [p for p in parameters if p.default is p.empty and p.kind not in variable]
+    if not filled or any(p not in filled for p in needed):
+        raise _unfit(name, "should take (payload) or (payload, context)")
+    return filled
+
+
+def _check_not_hidden(name: str, function: Callable[..., object]) -> None:
+    """A second function of the same Python name would silently take the first one's place."""
+    earlier = function.__globals__.get(function.__name__)
+    mark = getattr(earlier, _MARK, None)
+    at_top = function.__qualname__ == function.__name__
+    if at_top and isinstance(mark, _Mark) and mark.name != name:
+        raise _unfit(name, f"is a function {function.__name__}, and so is {mark.name}; rename one of them")
+
+
+def _annotation(name: str, function: Callable[..., object], parameter: inspect.Parameter) -> object:
+    """The payload's type. No other is looked up: some are there for type checkers only."""
+    written = parameter.annotation
+    if not isinstance(written, str):
+        return written
+    holder = SimpleNamespace(__annotations__={"payload": written})
+    names = getattr(inspect.unwrap(function), "__globals__", {})
+    try:
+        return get_type_hints(holder, globalns=names, include_extras=True)["payload"]
+    except (NameError, AttributeError, SyntaxError, TypeError) as error:
+        raise _unfit(name, f"has a payload of an unknown type, {written}: {error}") from None
+
+
+def _is_raw(kind: object) -> bool:
+    """Whether a payload of this type needs no check: it is a map with text for names already."""
+    if kind in (inspect.Parameter.empty, object, Any, *_RAW):
+        return True
+    if get_origin(kind) not in _RAW:
+        return False
+    names, values = get_args(kind)
+    return names is str and values in (object, Any)
+
+
+def _context(task: Task, context: ActionContext) -> HandlerContext:
+    try:
+        attributes = plain(task.attributes) if task.attributes else {}
+    except ValueError as error:
+        raise PermanentError(f"the row's own attributes: {error}") from None
+    return HandlerContext(
+        task_id=task.task_id,
+        attempt=context.attempt,
+        run=context.run,
+        due_at=context.due_at,
+        idempotency_key=context.idempotency_key,
+        deadline=context.deadline,
+        schedule_id=context.schedule_id,
+        attributes=attributes,  # type: ignore[arg-type]
+    )
+
+
+def _awaited(awaitable: Any) -> object:
+    """Handlers run in threads without an event loop, so each call gets its own."""
+    import asyncio
+
+    async def run() -> object:
+        return await awaitable
+
+    return asyncio.run(run())
+
+
+def _problems(error: ValidationError) -> str:
+    """Which fields do not fit and why, bounded, and without the values: they are the user's."""
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    lines = [_problem(detail["loc"], detail["msg"]) for detail in details[:_SHOWN_ERRORS]]
+    if len(details) > _SHOWN_ERRORS:
+        lines.append(f"and {len(details) - _SHOWN_ERRORS} more")
+    return "; ".join(lines)
+
+
+def _problem(location: tuple[int | str, ...], message: str) -> str:
+    path = ".".join(("payload", *map(str, location)))
+    return f"{path[:_SHOWN_CHARACTERS]}: {message[:_SHOWN_CHARACTERS]}"
+
+
+def _unfit(name: str, problem: str) -> ConfigurationError:
+    return ConfigurationError(f"handler {name}", problem)

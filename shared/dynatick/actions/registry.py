@@ -1,0 +1,81 @@
+"""Actions by name: the built-in kinds and the user's handlers, in one namespace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from dynatick.actions.values import kept_result
+from dynatick.domain.task import MAX_ACTION_CHARACTERS, Task
+from dynatick.engine.ports import ActionContext
+from dynatick.errors import ConfigurationError, PermanentError, RetryableError, shown
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*", re.ASCII)
+_LISTED = 20
+
+
+class Action(Protocol):
+    """One kind of work."""
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        """Does the task's work and returns its result.
+
+        Raises PermanentError, RetryableError; any other exception is taken for retryable.
+        """
+
+
+def check_name(name: object) -> str:
+    """The name of an action, as people can type it and find it again.
+
+    Raises ConfigurationError: a wrong name is a mistake in the program, not in a task.
+    """
+    expected = "expected letters, digits and . _ : / - and at the front a letter or a digit"
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise ConfigurationError("action", f"{shown(name)} is not a name; {expected}")
+    if len(name) > MAX_ACTION_CHARACTERS:
+        problem = f"{shown(name)} is too long; expected at most {MAX_ACTION_CHARACTERS} characters"
+        raise ConfigurationError("action", problem)
+    return name
+
+
+class Registry:
+    """Runs tasks by their action's name (implements the engine's ``Actions``)."""
+
+    def __init__(self, actions: Mapping[str, Action] | Iterable[tuple[str, Action]] = ()) -> None:
+        self._actions: dict[str, Action] = {}
+        for name, action in actions.items() if isinstance(actions, Mapping) else actions:
+            self.add(name, action)
+
+    def add(self, name: str, action: Action) -> None:
+        """Takes in one more. Raises ConfigurationError for a wrong name and for one in use."""
+        if check_name(name) in self._actions:
+            problem = f"{shown(name)} is there twice; give one of them another name"
+            raise ConfigurationError("action", problem)
+        self._actions[name] = action
+
+    def names(self) -> Sequence[str]:
+        """The actions that can be run, sorted."""
+        return sorted(self._actions)
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        """Runs the task's action; its result is bounded (see ``kept_result``).
+
+        An unknown action is a PermanentError that lists the known ones.
+        """
+        action = self._actions.get(task.action)
+        if action is None:
+            raise PermanentError(f"there is no action {shown(task.action)}; known are {self._listed()}")
+        try:
+            result = action.run(task, context)
+        except BaseException as error:
+            if isinstance(error, (Exception, KeyboardInterrupt)):
+                raise
+            # sys.exit() or a cancelled coroutine ends this task, not the processor.
+            raise RetryableError(f"the action ended with {type(error).__name__}") from error
+        return kept_result(result)
+
+    def _listed(self) -> str:
+        names = self.names()
+        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        return (", ".join(names[:_LISTED]) or "none") + more

@@ -1,0 +1,116 @@
+"""A row's values in plain Python and in JSON, and which results a row can hold."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from decimal import Decimal
+
+from dynatick.errors import shown
+
+MAX_RESULT_BYTES = 4096
+"""A result is a note beside the task, not its product; rows that stay small cost little."""
+
+_MAX_DEPTH = 100  # DynamoDB ends at 32; beyond this, recursion itself would become the trouble
+_MAX_RESULT_DEPTH = 20
+_MAX_DIGITS = 38  # DynamoDB's numbers: 38 digits, magnitudes from 1E-130 to 1E+126
+_SMALLEST, _LARGEST = 1e-130, 1e126
+
+
+def plain(value: object, *, _depth: int = 0) -> object:
+    """The same value without DynamoDB's types: numbers as int or float, binaries as bytes.
+
+    A whole number keeps all its digits; a fraction becomes the nearest float. Maps, lists and sets
+    are new ones. Raises ValueError for what no row can hold.
+    """
+    if value is None or isinstance(value, (str, bool, int, float, bytes)):
+        return value
+    if isinstance(value, Decimal):
+        return _number(value)
+    if _depth >= _MAX_DEPTH:
+        raise ValueError(f"values are nested more than {_MAX_DEPTH} deep")
+    if isinstance(value, Mapping):
+        return {str(name): plain(part, _depth=_depth + 1) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(part, _depth=_depth + 1) for part in value]
+    if isinstance(value, (set, frozenset)):
+        try:
+            return {plain(part, _depth=_depth + 1) for part in value}
+        except TypeError:
+            raise ValueError("a set holds what no set of a row can hold") from None
+    # boto3's Binary, told by what it has: importing boto3 here would be dear.
+    held = getattr(value, "value", value)
+    if isinstance(held, (bytes, bytearray, memoryview)):
+        return bytes(held)
+    raise ValueError(f"a {type(value).__name__} is not a value that a row can hold")
+
+
+def to_json(value: object) -> str:
+    """A row's value as JSON text in ASCII: binaries as base64, sets as sorted lists.
+
+    Raises ValueError for what JSON cannot hold.
+    """
+    return json.dumps(_jsonable(plain(value)), allow_nan=False, separators=(",", ":"))
+
+
+def kept_result(result: object) -> object:
+    """What is recorded as a task's result: the result itself, or a note in its place.
+
+    The work was done, so a result that is too large or that a row cannot hold is no error.
+    """
+    if result is None or result is True or result is False:
+        return result
+    try:
+        text = json.dumps(_jsonable(plain(result)), allow_nan=False, ensure_ascii=False)
+        size = len(text.encode())
+    except (ValueError, TypeError, RecursionError):
+        return _note(f"a {type(result).__name__} that JSON cannot hold")
+    if size > MAX_RESULT_BYTES:
+        return _note(f"{size} bytes, more than {MAX_RESULT_BYTES}")
+    kept: object = json.loads(text)
+    problem = _unwritable(kept)
+    return kept if problem is None else _note(problem)
+
+
+def _number(value: Decimal) -> int | float:
+    if not value.is_finite():
+        raise ValueError(f"{value} is not a number that a row can hold")
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+def _jsonable(value: object) -> object:
+    """Of a value that ``plain`` has made."""
+    if isinstance(value, dict):
+        return {name: _jsonable(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_jsonable(part) for part in value]
+    if isinstance(value, set):
+        parts = [_jsonable(part) for part in value]
+        return sorted(parts, key=lambda part: (isinstance(part, str), part is not None and part))
+    return b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def _unwritable(value: object, depth: int = 0) -> str | None:
+    """Why DynamoDB would refuse a JSON value; None if it takes it.
+
+    It must be known before: a task whose outcome cannot be written would be done again.
+    """
+    if depth > _MAX_RESULT_DEPTH:
+        return f"nested more than {_MAX_RESULT_DEPTH} deep"
+    if isinstance(value, dict):
+        if "" in value:
+            return "a name in it is empty"
+        return next((p for part in value.values() if (p := _unwritable(part, depth + 1))), None)
+    if isinstance(value, list):
+        return next((p for part in value if (p := _unwritable(part, depth + 1))), None)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value == 0:
+        return None
+    too_long = isinstance(value, int) and len(str(abs(value)).rstrip("0")) > _MAX_DIGITS
+    if too_long or not _SMALLEST <= abs(value) < _LARGEST:
+        return f"the number {shown(value)} does not fit a row"
+    return None
+
+
+def _note(reason: str) -> dict[str, object]:
+    return {"note": f"the result was not kept: {reason}"}

@@ -1,0 +1,134 @@
+"""Tasks, contexts and servers for the tests of the actions."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ssl import SSLContext
+from typing import Any
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.task import Task
+from dynatick.engine.ports import ActionContext
+
+NOW = datetime(2026, 12, 31, 12, 0, 7, tzinfo=UTC)
+
+
+def a_task(payload: Mapping[str, object] | None = None, **values: Any) -> Task:
+    known = {
+        "task_id": "t-1",
+        "bucket": Bucket.parse("2026-12-31#12:00"),
+        "action": "log",
+        "due_at": datetime(2026, 12, 31, 11, 59, 30, tzinfo=UTC),
+        "payload": payload or {},
+        "attempt": 1,
+    }
+    return Task(**{**known, **values})
+
+
+def a_context(task: Task | None = None, **values: Any) -> ActionContext:
+    task = task or a_task()
+    known = {
+        "attempt": task.attempt,
+        "run": task.run,
+        "due_at": task.due_at,
+        "idempotency_key": task.idempotency_key,
+        "deadline": NOW + timedelta(seconds=60),
+        "schedule_id": task.schedule_id,
+    }
+    return ActionContext(**{**known, **values})
+
+
+@dataclass
+class Request:
+    path: str
+    headers: dict[str, str]  # names in lower case
+    body: bytes
+
+
+@dataclass
+class Server:
+    """A web server on the loopback that answers as it is told and remembers what it was asked."""
+
+    port: int = 0
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b"{}"
+    requests: list[Request] = field(default_factory=list)
+    connections: set[tuple[str, int]] = field(default_factory=set)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/hook"
+
+
+@contextmanager
+def a_server(tls: SSLContext | None = None) -> Iterator[Server]:
+    told = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            sent = {name.lower(): value for name, value in self.headers.items()}
+            told.requests.append(Request(self.path, sent, body))
+            told.connections.add(self.client_address)
+            self.send_response(told.status)
+            for name, value in {"Content-Length": str(len(told.body)), **told.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(told.body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Quiet(ThreadingHTTPServer):
+        request_queue_size = 128
+
+        def handle_error(self, *_: object) -> None:
+            pass  # a client that goes away is what some tests are about
+
+    server = Quiet(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    told.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield told
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def a_rude_server(behave: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A server that does with each connection what ``behave`` says; yields its URL."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(0.05)
+    over = threading.Event()
+
+    def serve() -> None:
+        while not over.is_set():
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                continue
+            with connection:
+                connection.settimeout(5)
+                with suppress(OSError):  # the client has had enough
+                    behave(connection)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/hook"
+    finally:
+        over.set()
+        thread.join()
+        listener.close()

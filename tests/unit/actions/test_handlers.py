@@ -1,0 +1,503 @@
+"""Handlers that users write: how they are declared, what they get, how they fail, how they load."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import pytest
+from boto3.dynamodb.types import Binary
+from pydantic import BaseModel, Field, field_validator
+from tests.unit.actions.support import NOW, a_context, a_task
+from typing_extensions import TypedDict
+
+from dynatick.actions.handlers import Handler, HandlerContext, handler, load_handlers
+from dynatick.errors import ConfigurationError, PermanentError, RetryableError
+
+if TYPE_CHECKING:
+    from somewhere import Unknown
+
+
+def run(function, payload=None, permanent=(), **values):
+    task = a_task(payload, **values)
+    return Handler("x", function, permanent).run(task, a_context(task))
+
+
+# What a handler gets
+
+
+@dataclass
+class Reminder:
+    to: str
+    at: datetime
+    copies: int = 1
+    weight: Decimal = Decimal(0)
+    attachment: bytes = b""
+    tags: set[str] = field(default_factory=set)
+
+
+class Order(BaseModel):
+    id: int
+    lines: list[Line]
+
+
+class Line(BaseModel):
+    item: str
+    count: int
+
+
+class Note(TypedDict):
+    text: str
+
+
+RAW = {
+    "n": Decimal("3"),
+    "f": Decimal("0.5"),
+    "b": Binary(b"\x00"),
+    "s": {"x"},
+    "list": [{"n": Decimal("1")}],
+}
+PLAIN = {"n": 3, "f": 0.5, "b": b"\x00", "s": {"x"}, "list": [{"n": 1}]}
+
+
+def without_annotation(payload):
+    return payload
+
+
+def as_dict(payload: dict) -> object:
+    return payload
+
+
+def as_dict_of_objects(payload: dict[str, object]) -> object:
+    return payload
+
+
+def as_mapping(payload: Mapping[str, Any]) -> object:
+    return payload
+
+
+def as_object(payload: object) -> Unknown:
+    return payload
+
+
+def as_any(payload: Any) -> object:
+    return payload
+
+
+@pytest.mark.parametrize(
+    "function",
+    [without_annotation, as_dict, as_dict_of_objects, as_mapping, as_object, as_any],
+)
+def test_a_raw_payload_comes_as_plain_python(function):
+    assert run(function, RAW) == PLAIN
+
+
+def test_a_raw_payload_is_the_handlers_own_to_change():
+    def change(payload):
+        payload["list"].append(2)
+
+    payload = {"list": []}
+    run(change, payload)
+    assert payload == {"list": []}
+
+
+def test_a_dataclass():
+    def send(payload: Reminder):
+        return payload
+
+    found = run(
+        send,
+        {
+            "to": "ann",
+            "at": "2026-12-31T13:00:00+01:00",
+            "copies": Decimal("2"),
+            "weight": Decimal("0.1"),
+            "attachment": Binary(b"\x00\xff"),
+            "tags": {"a"},
+        },
+    )
+    at = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
+    assert found == Reminder("ann", at, 2, Decimal("0.1"), b"\x00\xff", {"a"})
+
+
+def test_a_pydantic_model():
+    def book(payload: Order):
+        return payload
+
+    found = run(book, {"id": Decimal(7), "lines": [{"item": "pen", "count": Decimal(2)}]})
+    assert found == Order(id=7, lines=[Line(item="pen", count=2)])
+
+
+def test_a_typed_dict_and_what_else_pydantic_understands():
+    def note(payload: Note):
+        return payload
+
+    def counts(payload: dict[str, int]):
+        return payload
+
+    def at_most_one(payload: Annotated[dict[str, int], Field(max_length=1)]):
+        return payload
+
+    assert run(note, {"text": "x"}) == {"text": "x"}
+    assert run(counts, {"a": Decimal(1)}) == {"a": 1}
+    with pytest.raises(PermanentError, match="payload: Dictionary should have at most 1 item"):
+        run(at_most_one, {"a": Decimal(1), "b": Decimal(2)})
+
+
+def test_the_context():
+    def show(payload, context: HandlerContext):
+        return context
+
+    found = run(
+        show,
+        task_id="t-9",
+        attempt=2,
+        run=3,
+        schedule_id="daily",
+        attributes={"team": "x", "n": Decimal(1)},
+    )
+    assert found == HandlerContext(
+        task_id="t-9",
+        attempt=2,
+        run=3,
+        due_at=datetime(2026, 12, 31, 11, 59, 30, tzinfo=UTC),
+        idempotency_key="t-9#3",
+        deadline=NOW + timedelta(seconds=60),
+        schedule_id="daily",
+        attributes={"team": "x", "n": 1},
+    )
+
+
+def test_the_context_is_given_to_a_second_parameter_that_wants_it():
+    def by_name(payload, context=None):
+        return context
+
+    def of_its_own(payload, limit=10, *rest, flag=False, **more):
+        return limit
+
+    assert isinstance(run(by_name), HandlerContext)
+    assert run(of_its_own) == 10
+
+
+def test_a_coroutine_is_run_to_its_end():
+    import asyncio
+
+    async def slow(payload, context):
+        await asyncio.sleep(0)
+        return context.task_id
+
+    def wrapped(payload, context):
+        return slow(payload, context)
+
+    assert run(slow) == run(wrapped) == "t-1"
+
+
+# How it fails
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        (
+            {},
+            "payload.id: Field required; payload.lines: Field required",
+        ),
+        (
+            {"id": "secret", "lines": []},
+            "payload.id: Input should be a valid integer, unable to parse string as an integer",
+        ),
+        (
+            {"id": Decimal("1.5"), "lines": [{"item": "pen", "count": "secret"}]},
+            "payload.id: Input should be a valid integer, got a number with a fractional part; "
+            "payload.lines.0.count: Input should be a valid integer, unable to parse string as "
+            "an integer",
+        ),
+        (
+            {"id": Decimal(1), "lines": [Decimal(5)] * 7},
+            "; ".join(f"payload.lines.{n}: Input should be a valid dictionary or instance of Line" for n in range(5))
+            + "; and 2 more",
+        ),
+    ],
+)
+def test_a_payload_that_does_not_fit_is_permanent(payload, message):
+    def book(payload: Order):
+        raise AssertionError("must not be called")
+
+    with pytest.raises(PermanentError) as caught:
+        run(book, payload)
+    assert str(caught.value) == message
+    assert "secret" not in message
+    assert caught.value.__cause__ is None  # pydantic's own text has the input in it
+
+
+def test_messages_about_a_payload_are_bounded():
+    def limited(payload: dict[str, Literal[1]]):
+        return payload
+
+    with pytest.raises(PermanentError) as caught:
+        run(limited, {f"{n}" * 5000: "x" for n in range(10)})
+    assert len(str(caught.value)) < 2500
+
+
+def test_a_payload_that_no_row_can_hold_is_permanent():
+    with pytest.raises(PermanentError, match=r"^payload: a object is not a value"):
+        run(without_annotation, {"a": object()})
+
+
+class Shouting(BaseModel):
+    text: str
+
+    @field_validator("text")
+    @classmethod
+    def in_capitals(cls, text: str) -> str:
+        if not text.isupper():
+            raise ValueError("expected capitals")
+        return text
+
+
+def test_a_users_own_validator():
+    def shout(payload: Shouting):
+        return payload
+
+    with pytest.raises(PermanentError, match=r"^payload.text: Value error, expected capitals$"):
+        run(shout, {"text": "secret"})
+
+
+def raises(error):
+    def fail(payload):
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "permanent", "expected", "message"),
+    [
+        (ValueError("no such user"), (), ValueError, "no such user"),
+        (ValueError("no such user"), (ValueError,), PermanentError, "ValueError: no such user"),
+        (KeyError("a"), (LookupError,), PermanentError, "KeyError: 'a'"),
+        (OSError("gone"), (ValueError,), OSError, "gone"),
+        (RetryableError("later"), (Exception,), RetryableError, "later"),
+        (PermanentError("never"), (), PermanentError, "never"),
+    ],
+)
+def test_errors(error, permanent, expected, message):
+    with pytest.raises(expected) as caught:
+        run(raises(error), permanent=permanent)
+    assert type(caught.value) is expected
+    assert str(caught.value) == message
+
+
+def test_an_error_in_a_coroutine_counts_the_same():
+    async def fail(payload):
+        raise ValueError("no")
+
+    with pytest.raises(PermanentError, match="ValueError: no"):
+        run(fail, permanent=(ValueError,))
+
+
+class Plain:
+    pass
+
+
+def test_a_payload_type_that_cannot_be_checked_is_the_programs_mistake():
+    def odd(payload: Plain):
+        return payload
+
+    with pytest.raises(ConfigurationError, match="handler x: has a payload that cannot be checked"):
+        run(odd)
+
+
+# How it is declared
+
+
+def test_a_declared_function_stays_a_function():
+    @handler("double")
+    def double(payload):
+        return payload["n"] * 2
+
+    assert double({"n": 4}) == 8
+
+
+def two_needed(payload, context, more): ...
+def no_payload(): ...
+def keyword_needed(payload, *, more): ...
+def only_variable(*args): ...
+
+
+def generator(payload):
+    yield
+
+
+async def async_generator(payload):
+    yield
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (two_needed, r"handler x: should take \(payload\) or \(payload, context\)"),
+        (no_payload, r"should take \(payload\)"),
+        (keyword_needed, r"should take \(payload\)"),
+        (only_variable, r"should take \(payload\)"),
+        (generator, "is a generator, so calling it would do nothing"),
+        (async_generator, "is a generator"),
+        (Plain, "is a type; expected a function of a module"),
+        (print, "is a builtin_function_or_method; expected"),
+        (Shouting.in_capitals, "is a method; expected a function of a module"),
+    ],
+)
+def test_what_cannot_be_a_handler(function, message):
+    with pytest.raises(ConfigurationError, match=message):
+        handler("x")(function)
+
+
+def test_a_name_is_needed():
+    with pytest.raises(ConfigurationError, match="is not a name"):
+
+        @handler
+        def forgotten(payload): ...
+
+
+@pytest.mark.parametrize("permanent", ["ValueError", (ValueError, "x"), [ValueError], (BaseException,)])
+def test_permanent_errors_are_exception_types(permanent):
+    with pytest.raises(ConfigurationError, match="has permanent errors that are no exception types"):
+        handler("x", permanent=permanent)
+
+
+def test_one_exception_type_needs_no_tuple():
+    assert handler("x", permanent=ValueError)(without_annotation) is without_annotation
+
+
+# How handlers load
+
+
+@pytest.fixture
+def a_module(tmp_path, monkeypatch):
+    """Writes a module and returns its name, which no other test uses."""
+    monkeypatch.syspath_prepend(tmp_path)
+    names = []
+
+    def write(text):
+        name = f"written_{tmp_path.name}_{len(names)}".replace("-", "_")
+        names.append(name)
+        (tmp_path / f"{name}.py").write_text(text)
+        return name
+
+    yield write
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def test_a_modules_handlers_are_found(a_module):
+    other = a_module(
+        """
+from dynatick import handler
+@handler("other")
+def other(payload): return "other"
+@handler("hidden")
+def hidden(payload): return "hidden"
+"""
+    )
+    name = a_module(
+        f"""
+from dynatick import handler
+from {other} import other
+import {other} as module
+@handler("mine")
+def mine(payload): return "mine"
+alias = mine
+def helper(payload): ...
+_mark = 5
+"""
+    )
+    found = {one.name: one.run(a_task(), a_context()) for one in load_handlers(name)}
+    assert found == {"mine": "mine", "other": "other"}
+
+
+def test_further_decorators_count(a_module):
+    name = a_module(
+        """
+from functools import wraps
+from dynatick import handler
+def loudly(function):
+    @wraps(function)
+    def call(payload, context): return function(payload, context).upper()
+    return call
+@loudly
+@handler("outside", permanent=(ValueError,))
+def outside(payload: dict, context): return "x"
+@handler("inside")
+@loudly
+def inside(payload: dict, context): return "y"
+"""
+    )
+    found = {one.name: one.run(a_task(), a_context()) for one in load_handlers(name)}
+    assert found == {"outside": "X", "inside": "Y"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import no_such_thing", "ModuleNotFoundError: No module named 'no_such_thing'"),
+        ("1/0", "ZeroDivisionError: division by zero"),
+        ("def f(:", "SyntaxError: invalid syntax"),
+        (
+            "from dynatick.actions.handlers import handler\n@handler('x y')\ndef f(payload): ...",
+            "ConfigurationError: action: 'x y' is not a name",
+        ),
+    ],
+)
+def test_a_module_that_cannot_be_imported_says_why(a_module, text, message):
+    name = a_module(text)
+    with pytest.raises(ConfigurationError) as caught:
+        load_handlers(name)
+    said = str(caught.value)
+    assert said.startswith(f"HandlersModule: the module '{name}' cannot be imported: ")
+    assert message in said
+
+
+@pytest.mark.parametrize("name", ["no_such_module", "", "no.such", ".relative"])
+def test_a_module_that_is_not_there(name):
+    with pytest.raises(ConfigurationError, match=r"HandlersModule: the module .* cannot be imported"):
+        load_handlers(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "def f(payload: Unknown): ...",
+            "handler a: has a payload of an unknown type, Unknown: name 'Unknown' is not defined",
+        ),
+        (
+            "def f(context: HandlerContext): ...",
+            "handler a: takes the payload first and the context second",
+        ),
+        (
+            "def f(payload): ...\n@handler('b')\ndef f(payload): ...",
+            "handler b: is a function f, and so is a; rename one of them",
+        ),
+    ],
+)
+def test_mistakes_are_found_when_the_module_loads(a_module, text, message):
+    name = a_module(
+        f"from __future__ import annotations\nfrom dynatick import HandlerContext, handler\n@handler('a')\n{text}"
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        load_handlers(name)
+    assert message in str(caught.value)
+
+
+def test_what_is_dear_is_imported_only_when_it_is_needed():
+    program = """
+import sys
+from dynatick.actions import handlers, log, registry, webhook
+assert not {"pydantic", "asyncio", "urllib3", "ssl", "boto3"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,102 @@
+"""Actions by name."""
+
+import pytest
+from tests.unit.actions.support import a_context, a_task
+
+from dynatick.actions.registry import Registry
+from dynatick.errors import ConfigurationError, PermanentError, RetryableError
+
+
+class Action:
+    def __init__(self, result=None, error=None):
+        self.result, self.error = result, error
+
+    def run(self, task, context):
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+def run(registry, action):
+    task = a_task(action=action)
+    return registry.run(task, a_context(task))
+
+
+def test_runs_the_action_of_that_name():
+    registry = Registry({"a": Action("result of a"), "b": Action("result of b")})
+    assert run(registry, "b") == "result of b"
+
+
+def test_names_are_sorted():
+    assert Registry([("send-reminder", Action()), ("log", Action())]).names() == [
+        "log",
+        "send-reminder",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        (["log", "webhook"], "there is no action 'nope'; known are log, webhook"),
+        ([], "there is no action 'nope'; known are none"),
+    ],
+)
+def test_an_unknown_action_is_permanent_and_lists_the_known(known, message):
+    registry = Registry({name: Action() for name in known})
+    with pytest.raises(PermanentError) as caught:
+        run(registry, "nope")
+    assert str(caught.value) == message
+
+
+def test_the_list_of_known_actions_is_bounded():
+    registry = Registry({f"action-{n:04}": Action() for n in range(500)})
+    with pytest.raises(PermanentError, match=r"action-0019 and 480 more$") as caught:
+        run(registry, "n" * 128)
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_name_in_use_is_refused():
+    registry = Registry({"log": Action()})
+    with pytest.raises(ConfigurationError, match="'log' is there twice"):
+        registry.add("log", Action())
+
+
+@pytest.mark.parametrize("name", ["a", "Log2", "send-reminder", "mail.send", "team/x:y_z", "a" * 128])
+def test_sensible_names(name):
+    assert Registry({name: Action()}).names() == [name]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "'' is not a name"),
+        (" log", "' log' is not a name"),
+        ("send reminder", "is not a name"),
+        ("-x", "is not a name"),
+        ("log\n", "is not a name"),
+        ("größe", "is not a name"),
+        (None, "None is not a name"),
+        (print, "is not a name"),
+        ("a" * 129, "is too long; expected at most 128 characters"),
+    ],
+)
+def test_names_that_are_refused(name, message):
+    with pytest.raises(ConfigurationError, match=message):
+        Registry().add(name, Action())
+
+
+def test_results_are_bounded():
+    assert run(Registry({"a": Action("x" * 10_000)}), "a") == {
+        "note": "the result was not kept: 10002 bytes, more than 4096"
+    }
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), PermanentError("x"), KeyboardInterrupt()])
+def test_errors_pass_through(error):
+    with pytest.raises(type(error)):
+        run(Registry({"a": Action(error=error)}), "a")
+
+
+def test_an_action_that_exits_ends_its_task_only():
+    with pytest.raises(RetryableError, match="the action ended with SystemExit"):
+        run(Registry({"a": Action(error=SystemExit(1))}), "a")

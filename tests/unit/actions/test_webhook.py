@@ -1,0 +1,652 @@
+"""The action webhook, against web servers on the loopback. Rows 14 and 22 of what must not happen."""
+
+import json
+import logging
+import socket
+import ssl
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from ipaddress import ip_address
+
+import pytest
+from boto3.dynamodb.types import Binary
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from tests.unit.actions.support import NOW, a_context, a_rude_server, a_server, a_task
+
+from dynatick.actions import connections
+from dynatick.actions.addresses import PrivateHosts
+from dynatick.actions.connections import IDLE_SECONDS, Connections
+from dynatick.actions.webhook import Webhook
+from dynatick.errors import ConfigurationError, PermanentError, RetryableError
+
+SECRET = "hunter2"
+
+
+class Clock:
+    def __init__(self):
+        self.now = NOW
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def server():
+    with a_server() as told:
+        yield told
+
+
+@pytest.fixture
+def webhook(clock):
+    return Webhook(clock=clock, private_hosts=["127.0.0.1"])
+
+
+def call(webhook, payload, task=None, **context):
+    task = task or a_task(payload)
+    return webhook.run(task, a_context(task, **context))
+
+
+def a_webhook(clock, *, private_hosts=(), **options):
+    """A webhook whose connections resolve, or trust, as a test says."""
+    return Webhook(
+        clock=clock,
+        private_hosts=private_hosts,
+        connect=lambda: Connections(private_hosts=PrivateHosts(private_hosts), clock=clock, per_host=4, **options),
+    )
+
+
+# What is sent
+
+
+def test_sends_the_data_as_json_with_our_headers(webhook, server):
+    payload = {
+        "url": f"{server.url}?a=b#c",
+        "data": {"n": Decimal(3), "f": Decimal("0.5"), "b": Binary(b"\x00"), "s": {"y", "x"}},
+    }
+    task = a_task(payload, task_id="order/42", attempt=2, run=3)
+    server.status = 202
+    assert call(webhook, payload, task) == {"status": 202}
+    (request,) = server.requests
+    assert request.path == "/hook?a=b"
+    assert json.loads(request.body) == {"n": 3, "f": 0.5, "b": "AA==", "s": ["x", "y"]}
+    assert request.headers == {
+        "host": f"127.0.0.1:{server.port}",
+        "accept-encoding": "identity",
+        "content-length": str(len(request.body)),
+        "content-type": "application/json",
+        "idempotency-key": "order/42#3",
+        "user-agent": "dynatick-webhook",
+        "x-dynatick-task-id": "order/42",
+        "x-dynatick-attempt": "2",
+        "x-dynatick-due-at": "2026-12-31T11:59:30Z",
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "body"),
+    [
+        ({}, b"{}"),
+        ({"data": None}, b"null"),
+        ({"data": []}, b"[]"),
+        ({"data": "é"}, b'"\\u00e9"'),
+        ({"data": Decimal("12345678901234567890")}, b"12345678901234567890"),
+    ],
+)
+def test_any_data_can_be_sent(webhook, server, data, body):
+    call(webhook, {"url": server.url, **data})
+    assert server.requests[0].body == body
+
+
+@pytest.mark.parametrize(
+    ("task_id", "sent"),
+    [
+        ("plain-1", "plain-1"),
+        ("a b", "a%20b"),
+        ("100%", "100%25"),
+        ("größe", "gr%C3%B6%C3%9Fe"),
+        ("a\r\nX-Injected: 1", "a%0D%0AX-Injected:%201"),
+        ("\x00\x7f", "%00%7F"),
+        ("🕛" * 256, "%F0%9F%95%9B" * 256),
+    ],
+)
+def test_task_ids_that_a_header_cannot_hold_are_percent_encoded(webhook, server, task_id, sent):
+    payload = {"url": server.url}
+    call(webhook, payload, a_task(payload, task_id=task_id))
+    headers = server.requests[0].headers
+    assert headers["x-dynatick-task-id"] == sent
+    assert headers["idempotency-key"] == f"{sent}#1"
+    assert "x-injected" not in headers
+
+
+def test_the_users_headers_are_sent_and_ours_win(webhook, server):
+    theirs = {
+        "Authorization": "Bearer a b",
+        "X-Empty": "",
+        "content-TYPE": "text/plain",
+        "IDEMPOTENCY-KEY": "mine",
+        "X-Dynatick-Attempt": "99",
+    }
+    call(webhook, {"url": server.url, "headers": theirs})
+    headers = server.requests[0].headers
+    assert headers["authorization"] == "Bearer a b"
+    assert headers["x-empty"] == ""
+    assert headers["content-type"] == "application/json"
+    assert headers["idempotency-key"] == "t-1#1"
+    assert headers["x-dynatick-attempt"] == "1"
+
+
+# What is refused before anything is sent
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"dta": 1}, "payload: unknown 'dta'; expected any of data, headers, timeoutSeconds, url"),
+        ({"method": "GET", "body": 1}, "payload: unknown 'body', 'method'; expected any of"),
+        ({"data": {"a": object()}}, "payload.data: a object is not a value that a row can hold"),
+        ({"data": float("nan")}, "payload.data: Out of range float values"),
+        ({"headers": "x"}, "payload.headers: expected a map of at most 32 headers"),
+        ({"headers": {f"a{n}": "" for n in range(33)}}, "payload.headers: expected a map of at"),
+        ({"headers": {"a b": "x"}}, "payload.headers: 'a b' is not the name of a header"),
+        ({"headers": {"": "x"}}, "payload.headers: '' is not the name of a header"),
+        ({"headers": {"a:": "x"}}, "payload.headers: 'a:' is not the name of a header"),
+        ({"headers": {"ü": "x"}}, "payload.headers: '\\xfc' is not the name of a header"),
+        ({"headers": {"a\n": "x"}}, "payload.headers: 'a\\n' is not the name of a header"),
+        ({"headers": {"a": f"{SECRET}\r\nb: c"}}, "payload.headers: the value of 'a' is not"),
+        ({"headers": {"a": f"{SECRET} "}}, "payload.headers: the value of 'a' is not"),
+        ({"headers": {"a": "é"}}, "payload.headers: the value of 'a' is not"),
+        ({"headers": {"a": Decimal(1)}}, "payload.headers: the value of 'a' is not"),
+        ({"headers": {"Host": "x"}}, "payload.headers: 'Host' can't be set"),
+        ({"headers": {"content-length": "1"}}, "payload.headers: 'content-length' can't be set"),
+        ({"headers": {"Transfer-Encoding": "chunked"}}, "payload.headers: 'Transfer-Encoding'"),
+        ({"headers": {"Proxy-Authorization": "x"}}, "payload.headers: 'Proxy-Authorization' can"),
+        ({"headers": {"a": "x", "A": "y"}}, "payload.headers: 'A' is there twice"),
+        ({"headers": {"a": "x" * 9000}}, "payload.headers: expected at most 8192 characters"),
+        ({"timeoutSeconds": 0}, "payload.timeoutSeconds: expected a number of seconds, more than"),
+        ({"timeoutSeconds": -1}, "payload.timeoutSeconds: expected"),
+        ({"timeoutSeconds": 61}, "payload.timeoutSeconds: expected"),
+        ({"timeoutSeconds": True}, "payload.timeoutSeconds: expected"),
+        ({"timeoutSeconds": "10"}, "payload.timeoutSeconds: expected"),
+        ({"timeoutSeconds": None}, "payload.timeoutSeconds: expected"),
+        ({"url": "http://example.com/"}, "payload.url: expected https"),
+        ({"url": None}, "payload.url: expected https://host"),
+    ],
+)
+def test_payloads_that_are_refused(webhook, server, more, message):
+    with pytest.raises(PermanentError) as caught:
+        call(webhook, {"url": server.url, **more})
+    assert str(caught.value).startswith(message)
+    assert SECRET not in str(caught.value)
+    assert server.requests == []
+
+
+def test_a_payload_without_a_url(webhook):
+    with pytest.raises(PermanentError, match=r"payload\.url: expected https://host"):
+        call(webhook, {})
+
+
+def test_a_wrong_private_host_is_a_wrong_setting(clock):
+    with pytest.raises(ConfigurationError, match="WebhookPrivateHosts"):
+        Webhook(clock=clock, private_hosts=["http://localhost:80"])
+
+
+# What the answer means: no failure becomes a success
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 226, 299])
+def test_2xx_is_success(webhook, server, status):
+    server.status, server.body = status, b""
+    assert call(webhook, {"url": server.url}) == {"status": status}
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 501, 502, 503, 504, 599])
+def test_what_may_go_better_later_is_retryable(webhook, server, status):
+    server.status = status
+    with pytest.raises(RetryableError) as caught:
+        call(webhook, {"url": server.url})
+    assert str(caught.value) == f"the target answered {status}"
+    assert caught.value.retry_after is None
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 410, 413, 422, 451, 499])
+def test_other_4xx_is_permanent(webhook, server, status):
+    server.status, server.body = status, SECRET.encode()
+    with pytest.raises(PermanentError) as caught:
+        call(webhook, {"url": server.url})
+    assert str(caught.value) == f"the target answered {status}"
+
+
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(webhook, server, status):
+    with a_server() as inside:
+        server.status, server.headers = status, {"Location": inside.url}
+        with pytest.raises(PermanentError) as caught:
+            call(webhook, {"url": server.url})
+        assert inside.requests == []
+    assert str(caught.value) == (
+        f"the target answered {status}, a redirect, and redirects are not followed; give the URL that it leads to"
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("0", 0.0),
+        ("120", 120.0),
+        (" 7 ", 7.0),
+        ("86401", 86_400.0),
+        ("9" * 5000, 86_400.0),
+        ("Thu, 31 Dec 2026 12:01:07 GMT", 60.0),
+        ("Thu, 31 Dec 2026 13:01:07 +0100", 60.0),
+        ("Thu, 31 Dec 2026 12:01:07 -0000", 60.0),
+        ("Thu, 31 Dec 2026 11:00:00 GMT", 0.0),
+        ("Fri, 01 Jan 2100 00:00:00 GMT", 86_400.0),
+        ("", None),
+        ("soon", None),
+        ("-5", None),
+        ("1.5", None),
+        ("1e9", None),
+        ("Thu, 99 Dec 2026 12:00:00 GMT", None),
+        ("Thu, 31 Dec 99999 12:00:00 GMT", None),
+        ("\xb2", None),
+    ],
+)
+def test_retry_after(webhook, server, header, seconds):
+    server.status, server.headers = 429, {"Retry-After": header}
+    with pytest.raises(RetryableError) as caught:
+        call(webhook, {"url": server.url})
+    assert caught.value.retry_after == seconds
+
+
+# Targets that do not answer, or not as they should
+
+
+def close_at_once(connection):
+    connection.recv(65536)
+
+
+def reset(connection):
+    connection.recv(10)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+
+
+def talk_nonsense(connection):
+    connection.recv(65536)
+    connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+
+
+def send_too_long_a_header(connection):
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nA: " + b"x" * 100_000 + b"\r\n\r\n")
+
+
+def send_too_many_headers(connection):
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 500 + b"\r\n")
+
+
+@pytest.mark.parametrize(
+    "behave",
+    [close_at_once, reset, talk_nonsense, send_too_long_a_header, send_too_many_headers],
+)
+def test_a_connection_that_breaks_is_retryable(webhook, behave):
+    with a_rude_server(behave) as url, pytest.raises(RetryableError) as caught:
+        call(webhook, {"url": url})
+    assert str(caught.value).startswith("the connection to the target broke before it answered")
+    assert "127.0.0.1" not in str(caught.value)
+
+
+def stay_silent(connection):
+    time.sleep(1)
+
+
+def drip_the_status_line(connection):
+    connection.recv(65536)
+    for byte in b"HTTP/1.1 200 OK\r\n" * 100:
+        connection.sendall(bytes([byte]))
+        time.sleep(0.05)
+
+
+def drip_the_headers(connection):
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 200 OK\r\n")
+    for _ in range(200):
+        connection.sendall(b"a: b\r\n")
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("behave", [stay_silent, drip_the_status_line, drip_the_headers])
+def test_a_target_that_takes_too_long_is_retryable(webhook, behave):
+    began = time.monotonic()
+    with a_rude_server(behave) as url:
+        with pytest.raises(RetryableError) as caught:
+            call(webhook, {"url": url, "timeoutSeconds": Decimal("0.3")})
+        took = time.monotonic() - began
+    assert str(caught.value) == "the target did not answer within 0.3 s"
+    assert took < 0.9
+
+
+def drip_the_body(connection):
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+    for _ in range(1000):
+        connection.sendall(b"x")
+        time.sleep(0.05)
+
+
+def flood(connection):
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+    while True:
+        connection.sendall(chunk)
+
+
+def break_off_the_body(connection):
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nx")
+
+
+def send_a_bomb(connection):
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope")
+
+
+@pytest.mark.parametrize("behave", [drip_the_body, flood, break_off_the_body, send_a_bomb])
+def test_the_status_is_the_answer_whatever_the_body_does(webhook, behave):
+    began = time.monotonic()
+    with a_rude_server(behave) as url:
+        assert call(webhook, {"url": url, "timeoutSeconds": Decimal("0.3")}) == {"status": 200}
+        assert time.monotonic() - began < 0.9
+
+
+def test_nobody_listens(webhook):
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    with pytest.raises(RetryableError) as caught:
+        call(webhook, {"url": f"http://127.0.0.1:{port}/"})
+    assert str(caught.value) == "the target could not be connected to"
+
+
+def test_a_name_that_cannot_be_resolved(clock):
+    def resolve(host, port):
+        raise socket.gaierror(-2, f"{SECRET} Name or service not known")
+
+    with pytest.raises(RetryableError) as caught:
+        call(a_webhook(clock, resolve=resolve), {"url": "https://hooks.example/"})
+    assert str(caught.value) == "the name of the target's host could not be resolved"
+    assert caught.value.__cause__ is None
+
+
+def test_no_request_begins_when_the_time_is_up(webhook, server):
+    with pytest.raises(RetryableError, match="no time was left to call the target"):
+        call(webhook, {"url": server.url}, deadline=NOW + timedelta(seconds=0.05))
+    assert server.requests == []
+
+
+def test_no_request_lasts_beyond_the_deadline(webhook):
+    with a_rude_server(stay_silent) as url, pytest.raises(RetryableError, match=r"within 0\.2 s"):
+        call(webhook, {"url": url}, deadline=NOW + timedelta(seconds=0.2))
+
+
+# Where it does not go
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        ["127.0.0.1"],
+        ["169.254.169.254"],
+        ["10.0.0.1"],
+        ["::1"],
+        ["::ffff:127.0.0.1"],
+        ["1.1.1.1", "127.0.0.1"],
+        ["127.0.0.1", "1.1.1.1"],
+    ],
+)
+@pytest.mark.parametrize("scheme", ["https", "http"])
+def test_a_name_that_leads_inside_is_refused(clock, monkeypatch, addresses, scheme):
+    monkeypatch.setattr(connections, "create_connection", None)  # any attempt would fail loudly
+    webhook = a_webhook(clock, resolve=lambda host, port: addresses)
+    if scheme == "http":  # only hosts that are listed get so far; the gate looks at them too
+        webhook._private_hosts = PrivateHosts(["hooks.example"])
+    with pytest.raises(PermanentError) as caught:
+        call(webhook, {"url": f"{scheme}://hooks.example/"})
+    assert str(caught.value) == (
+        "payload.url: its host has an address that is not public; webhooks go there only if the "
+        "host is listed in WebhookPrivateHosts"
+    )
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "127.1", "2130706433", "0x7f.1", "0177.0.0.1", "0", "[::1]",
+     "[::ffff:127.0.0.1]", "[::]", "169.254.169.254"],
+)  # fmt: skip
+def test_the_systems_resolver_is_not_tricked(clock, host):
+    with pytest.raises(PermanentError, match="its host has an address that is not public"):
+        call(Webhook(clock=clock), {"url": f"https://{host}/"})
+
+
+def test_the_checked_address_is_the_one_that_is_connected_to(clock, server, monkeypatch):
+    """A name that answers differently the second time gains nothing."""
+    monkeypatch.setattr(connections, "is_public", lambda address: address == "127.0.0.1")
+    asked = []
+
+    def resolve(host, port):
+        asked.append(host)
+        return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
+
+    webhook = a_webhook(clock, resolve=resolve)
+    webhook._private_hosts = PrivateHosts(["hooks.example"])  # for plain http; the gate has none
+    monkeypatch.setattr(socket, "getaddrinfo", only_literals(socket.getaddrinfo))  # nobody else may resolve
+    url = f"http://hooks.example:{server.port}/"
+    assert call(webhook, {"url": url}) == {"status": 200}
+    assert server.requests[0].headers["host"] == f"hooks.example:{server.port}"
+    assert call(webhook, {"url": url}) == {"status": 200}
+    assert asked == ["hooks.example"]  # the open connection was used again
+    clock.now += timedelta(seconds=IDLE_SECONDS + 1)
+    with pytest.raises(PermanentError, match="not public"):
+        call(webhook, {"url": url})
+
+
+def only_literals(original):
+    def getaddrinfo(host, *rest, **more):
+        ip_address(host)  # raises for a name
+        return original(host, *rest, **more)
+
+    return getaddrinfo
+
+
+def test_the_next_address_is_tried_if_one_does_not_answer(clock, server):
+    with socket.create_server(("127.0.0.3", 0)) as elsewhere:
+        taken = elsewhere.getsockname()[1]
+    assert taken != server.port
+    webhook = a_webhook(
+        clock,
+        private_hosts=["hooks.example"],
+        resolve=lambda host, port: ["127.0.0.3", "127.0.0.1"],
+    )
+    assert call(webhook, {"url": f"http://hooks.example:{server.port}/"}) == {"status": 200}
+
+
+def test_the_proxy_of_the_environment_is_not_used(webhook, server, monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9/")
+    assert call(webhook, {"url": server.url}) == {"status": 200}
+
+
+def test_ipv6(clock):
+    webhook = Webhook(clock=clock, private_hosts=["::1"])
+    with pytest.raises(RetryableError, match="could not be connected to"):
+        call(webhook, {"url": "http://[::1]:9/"})
+
+
+# TLS
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A self-signed certificate for hooks.example: (server's context, client's context)."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hooks.example")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("hooks.example")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    file = tmp_path_factory.mktemp("tls") / "hooks.pem"
+    pem = serialization.Encoding.PEM
+    file.write_bytes(
+        made.public_bytes(pem) + key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(file)
+    return server, ssl.create_default_context(cafile=str(file))
+
+
+def a_tls_webhook(clock, context, host="hooks.example"):
+    return a_webhook(
+        clock,
+        private_hosts=[host],
+        resolve=lambda host, port: ["127.0.0.1"],
+        ssl_context=context,
+    )
+
+
+def test_tls_verifies_the_name_though_an_address_is_connected_to(clock, certificate):
+    with a_server(certificate[0]) as server:
+        webhook = a_tls_webhook(clock, certificate[1])
+        url = f"https://hooks.example:{server.port}/x"
+        assert call(webhook, {"url": url, "data": {"big": "x" * 300_000}}) == {"status": 200}
+        assert call(webhook, {"url": url}) == {"status": 200}
+        assert len(server.connections) == 1
+        assert server.requests[0].headers["host"] == f"hooks.example:{server.port}"
+
+
+def test_a_certificate_for_another_name_is_refused(clock, certificate):
+    with a_server(certificate[0]) as server:
+        webhook = a_tls_webhook(clock, certificate[1], host="other.example")
+        with pytest.raises(RetryableError) as caught:
+            call(webhook, {"url": f"https://other.example:{server.port}/"})
+        assert server.requests == []
+    assert str(caught.value) == "the target's certificate was refused: Hostname mismatch"
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(clock, certificate):
+    with a_server(certificate[0]) as server:
+        webhook = a_tls_webhook(clock, None)
+        with pytest.raises(RetryableError) as caught:
+            call(webhook, {"url": f"https://hooks.example:{server.port}/"})
+        assert server.requests == []
+    assert str(caught.value).startswith("the target's certificate was refused: self")
+
+
+def test_a_tls_handshake_that_never_ends(clock):
+    with a_rude_server(stay_silent) as url:
+        webhook = a_tls_webhook(clock, None)
+        port = url.split(":")[2].split("/")[0]
+        with pytest.raises(RetryableError, match=r"did not answer within 0\.3 s"):
+            call(
+                webhook,
+                {"url": f"https://hooks.example:{port}/", "timeoutSeconds": Decimal("0.3")},
+            )
+
+
+def test_a_server_that_does_not_speak_tls(clock):
+    with a_rude_server(talk_nonsense) as url:
+        port = url.split(":")[2].split("/")[0]
+        with pytest.raises(RetryableError, match="the target could not be talked to by TLS"):
+            call(a_tls_webhook(clock, None), {"url": f"https://hooks.example:{port}/"})
+
+
+def test_a_slow_head_over_tls(clock, certificate):
+    def behave(connection):
+        with certificate[0].wrap_socket(connection, server_side=True) as wrapped:
+            drip_the_headers(wrapped)
+
+    with a_rude_server(behave) as url:
+        port = url.split(":")[2].split("/")[0]
+        webhook = a_tls_webhook(clock, certificate[1])
+        with pytest.raises(RetryableError, match=r"did not answer within 0\.4 s"):
+            call(
+                webhook,
+                {"url": f"https://hooks.example:{port}/", "timeoutSeconds": Decimal("0.4")},
+            )
+
+
+# Connections
+
+
+def test_connections_are_used_again_by_many_threads(webhook, server, caplog):
+    caplog.set_level(logging.WARNING)
+    payload = {"url": server.url, "data": {"a": 1}}
+    with ThreadPoolExecutor(8) as threads:
+        results = list(threads.map(lambda _: call(webhook, payload), range(200)))
+    assert results == [{"status": 200}] * 200
+    assert len(server.requests) == 200
+    assert len(server.connections) <= 8
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("status", [404, 500])
+def test_a_failure_does_not_cost_the_connection(webhook, server, status):
+    server.status = status
+    for _ in range(3):
+        with pytest.raises((PermanentError, RetryableError)):
+            call(webhook, {"url": server.url})
+    assert len(server.connections) == 1
+
+
+def test_a_long_answer_costs_the_connection_only(webhook, server):
+    server.body = b"x" * 1_000_000
+    assert call(webhook, {"url": server.url}) == {"status": 200}
+    server.body = b""
+    assert call(webhook, {"url": server.url}) == {"status": 200}
+    assert len(server.connections) == 2
+
+
+def test_a_connection_that_lay_idle_is_opened_anew(webhook, server, clock):
+    call(webhook, {"url": server.url})
+    clock.now += timedelta(seconds=IDLE_SECONDS - 1)
+    call(webhook, {"url": server.url})
+    assert len(server.connections) == 1
+    clock.now += timedelta(seconds=IDLE_SECONDS + 1)
+    call(webhook, {"url": server.url})
+    assert len(server.connections) == 2
+
+
+def test_a_second_request_on_a_connection_has_all_its_time(webhook, server):
+    payload = {"url": server.url, "timeoutSeconds": Decimal("0.3")}
+    call(webhook, payload)
+    time.sleep(0.5)
+    assert call(webhook, payload) == {"status": 200}
+    assert len(server.connections) == 1
+
+
+def test_no_watch_is_left_behind(webhook, server):
+    before = threading.active_count()
+    call(webhook, {"url": server.url})
+    with a_rude_server(close_at_once) as url, pytest.raises(RetryableError):
+        call(webhook, {"url": url})
+    time.sleep(0.1)
+    assert threading.active_count() <= before + 1  # the server's thread of the open connection
