@@ -1,7 +1,8 @@
 """Builds for the emulator what `sam build` builds for Lambda: the layer and the functions' zips.
 
-The emulator runs functions on its own interpreter, so the layer's libraries are fetched for that
-one. They are the slow part and change with their lock only, so they are kept apart.
+One difference, for speed: the emulator unpacks a layer anew for each worker process, which takes
+seconds with thousands of files. So the layer's zip holds the dynatick package only; its libraries,
+from the same lock, are installed once into a folder that the workers import from.
 """
 
 import compileall
@@ -21,25 +22,39 @@ from dynatick_stack.files import digest, digest_of_files, exclusive, sources
 from dynatick_stack.venv import PIP, Say, interpreter_tag, run_quietly
 
 CACHE = template.ROOT / ".dynatick" / "cache"
+KEEP_SECONDS = 7 * 24 * 3600
 
 FUNCTION = "AWS::Serverless::Function"
 LAYER = "AWS::Serverless::LayerVersion"
 
 
-def build(say: Say, *, root: Path = template.ROOT, cache: Path = CACHE) -> dict[str, Path]:
+def build(*, root: Path = template.ROOT, cache: Path = CACHE) -> dict[str, Path]:
     """Zips of all that the template names by a path, by logical id. Quick when nothing changed."""
     artifacts: dict[str, Path] = {}
     # One at a time: two sessions may share the cache.
     with exclusive(cache / "lock"):
         for name, resource in template.load(root / template.TEMPLATE.name)["Resources"].items():
             if resource["Type"] == FUNCTION:
-                folder = root / resource["Properties"]["CodeUri"]
-                artifacts[name] = _function(name, folder, cache)
+                artifacts[name] = _function(name, root / resource["Properties"]["CodeUri"], cache)
             elif resource["Type"] == LAYER:
-                folder = root / resource["Properties"]["ContentUri"]
-                lock = root / "requirements" / "layer.txt"
-                artifacts[name] = _layer(name, folder, lock, cache, say)
+                artifacts[name] = _layer(name, root / resource["Properties"]["ContentUri"], cache)
     return artifacts
+
+
+def libraries(say: Say, *, root: Path = template.ROOT, cache: Path = CACHE) -> Path:
+    """A folder with the layer's libraries, for the interpreter that the emulator runs on."""
+    lock = root / "requirements" / "layer.txt"
+    folder = cache / f"libraries-{digest(lock.read_bytes(), interpreter_tag())}"
+    with exclusive(cache / "lock"):
+        if not folder.exists():
+            say("Installing the layer's libraries (once; about ten seconds)")
+            _discard_old(cache, "libraries")
+            # Under its name only when it is whole: an interrupted one is not taken for ready.
+            with tempfile.TemporaryDirectory(dir=cache) as scratch:
+                target = Path(scratch, "whole")
+                run_quietly(sys.executable, *PIP, "--no-deps", "--target", target, "-r", lock)
+                target.rename(folder)
+    return folder
 
 
 def _function(name: str, folder: Path, cache: Path) -> Path:
@@ -49,55 +64,27 @@ def _function(name: str, folder: Path, cache: Path) -> Path:
     if not zipped.exists():
         _discard_old(cache, name)
         with _new_zip(zipped) as archive:
-            for path in sources(folder):
-                archive.write(path, path.relative_to(folder).as_posix())
+            _add(archive, folder, sources(folder), "")
     return zipped
 
 
-def _layer(name: str, folder: Path, lock: Path, cache: Path, say: Say) -> Path:
+def _layer(name: str, folder: Path, cache: Path) -> Path:
     package = folder / "dynatick"
-    libraries = _libraries(lock, cache, say)
-    zipped = cache / f"{name}-{digest(libraries.name, digest_of_files(package))}.zip"
-    if zipped.exists():
-        return zipped
-    _discard_old(cache, name)
-    with tempfile.TemporaryDirectory(dir=cache) as scratch:
-        copy = Path(scratch, "dynatick")
-        shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        _compile(copy)
-        whole = Path(scratch, zipped.name)
-        shutil.copyfile(libraries, whole)
-        with zipfile.ZipFile(whole, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            _add(archive, copy, "python/dynatick/")
-        whole.rename(zipped)
+    zipped = cache / f"{name}-{digest(digest_of_files(package), interpreter_tag())}.zip"
+    if not zipped.exists():
+        _discard_old(cache, name)
+        with tempfile.TemporaryDirectory(dir=cache) as scratch, _new_zip(zipped) as archive:
+            copy = Path(scratch, "dynatick")
+            shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
+            # Unchecked: unpacking a zip gives files new times, and byte code is checked by time.
+            compileall.compile_dir(copy, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+            files = [path for path in copy.rglob("*") if path.is_file()]
+            _add(archive, copy, sorted(files), "python/dynatick/")
     return zipped
 
 
-def _libraries(lock: Path, cache: Path, say: Say) -> Path:
-    """The third-party part of the layer, zipped with its byte code."""
-    zipped = cache / f"libraries-{digest(lock.read_bytes(), interpreter_tag())}.zip"
-    if zipped.exists():
-        return zipped
-    say("Building the layer's libraries (once; about ten seconds)")
-    _discard_old(cache, "libraries")
-    with tempfile.TemporaryDirectory(dir=cache) as scratch:
-        target = Path(scratch, "python")
-        run_quietly(sys.executable, *PIP, "--no-deps", "--no-compile", "--target", target, "-r", lock)
-        shutil.rmtree(target / "bin", ignore_errors=True)
-        _compile(target)
-        with _new_zip(zipped) as archive:
-            _add(archive, target, "python/")
-    return zipped
-
-
-def _compile(folder: Path) -> None:
-    # Unchecked: unpacking a zip gives files new times, and byte code is checked by time.
-    compileall.compile_dir(folder, quiet=2, workers=0, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
-
-
-def _add(archive: zipfile.ZipFile, folder: Path, prefix: str) -> None:
-    """Add a compiled folder: sources and byte code."""
-    for path in [*sources(folder), *sorted(folder.rglob("__pycache__/*.pyc"))]:
+def _add(archive: zipfile.ZipFile, folder: Path, paths: list[Path], prefix: str) -> None:
+    for path in paths:
         archive.write(path, prefix + path.relative_to(folder).as_posix())
 
 
@@ -105,13 +92,16 @@ def _add(archive: zipfile.ZipFile, folder: Path, prefix: str) -> None:
 def _new_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     """A zip that appears under its name only when it is whole."""
     partial = path.with_suffix(".partial")
-    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
         yield archive
     partial.replace(path)
 
 
 def _discard_old(cache: Path, prefix: str) -> None:
-    """Keep the cache small. Not at once: another session may be about to upload one of them."""
+    """Keep the cache small. Not at once: a stack that runs may still use an older one."""
     for path in cache.glob(f"{prefix}-*"):
-        if time.time() - path.stat().st_mtime > 24 * 3600:
-            path.unlink()
+        if time.time() - path.stat().st_mtime > KEEP_SECONDS:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()

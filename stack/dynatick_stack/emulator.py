@@ -53,7 +53,8 @@ def start(port: int, *, state_dir: Path = STATE, say: Say) -> Emulator:
     log = state_dir / "emulator.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [python, "-X", processes.marker(state_dir), "-m", "ministack"],
+            # -E: the functions' PYTHONPATH is not for the emulator, which has other versions.
+            [python, "-E", "-X", processes.marker(state_dir), "-m", "ministack"],
             cwd=state_dir,
             env=_environment(port, state_dir),
             stdin=subprocess.DEVNULL,
@@ -70,6 +71,19 @@ def start(port: int, *, state_dir: Path = STATE, say: Say) -> Emulator:
         stop(state_dir=state_dir)
         raise
     return found
+
+
+def provide(libraries: Path, *, state_dir: Path = STATE) -> None:
+    """Let functions that start from now on import from this folder, before the emulator's own libraries."""
+    link = _libraries(state_dir)
+    fresh = link.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(libraries)
+    fresh.replace(link)
+
+
+def _libraries(state_dir: Path) -> Path:
+    return state_dir / "libraries"
 
 
 def stop(*, state_dir: Path = STATE) -> bool:
@@ -125,7 +139,7 @@ def _environment(port: int, state_dir: Path) -> dict[str, str]:
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         "LANG": "C.UTF-8",
-        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": str(_libraries(state_dir)),
         "GATEWAY_PORT": str(port),
         "BIND_HOST": HOST,
         "MINISTACK_HOST": HOST,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dynatick_stack import deploy, emulator, template
-from dynatick_stack.build import CACHE, build
+from dynatick_stack.build import CACHE, build, libraries
 from dynatick_stack.emulator import PORT, STATE
 from dynatick_stack.errors import DeployError
 from dynatick_stack.files import exclusive
@@ -25,6 +25,7 @@ class LocalStack:
     """A running one."""
 
     endpoint: str
+    state_dir: Path = STATE
     root: Path = template.ROOT
     cache: Path = CACHE
     outputs: dict[str, str] = field(default_factory=dict)
@@ -44,7 +45,8 @@ class LocalStack:
 
     def redeploy(self, *, say: Say = print, **parameters: object) -> dict[str, str]:
         """Deploy what lies in the checkout now, with these parameters changed. Data stays."""
-        artifacts = build(say, root=self.root, cache=self.cache)
+        emulator.provide(libraries(say, root=self.root, cache=self.cache), state_dir=self.state_dir)
+        artifacts = build(root=self.root, cache=self.cache)
         wanted = {name: str(value) for name, value in parameters.items()}
         self.outputs = deploy.deploy(self.endpoint, artifacts, wanted, root=self.root)
         self._first_run()
@@ -100,11 +102,12 @@ def up(
     with exclusive(state_dir.with_name(state_dir.name + ".lock"), busy=busy):
         # All that may fail comes first: what runs then goes on.
         emulator.check_port(port, state_dir=state_dir)
-        build(say, root=root, cache=cache)
+        libraries(say, root=root, cache=cache)
+        build(root=root, cache=cache)
         running = emulator.start(port, state_dir=state_dir, say=say)
         try:
             say(f"Deploying {template.TEMPLATE.name} to {running.endpoint}")
-            stack = LocalStack(endpoint=running.endpoint, root=root, cache=cache)
+            stack = LocalStack(endpoint=running.endpoint, state_dir=state_dir, root=root, cache=cache)
             stack.redeploy(say=say, **wanted)
         except BaseException:
             emulator.stop(state_dir=state_dir)
@@ -120,7 +123,7 @@ def down(*, state_dir: Path = STATE) -> bool:
 def attach(*, state_dir: Path = STATE) -> LocalStack:
     """The one that runs."""
     endpoint = emulator.current(state_dir=state_dir).endpoint
-    return LocalStack(endpoint=endpoint, outputs=deploy.outputs(endpoint))
+    return LocalStack(endpoint=endpoint, state_dir=state_dir, outputs=deploy.outputs(endpoint))
 
 
 def architecture() -> str:

@@ -10,8 +10,6 @@ import pytest
 
 from dynatick_stack import build, template
 from dynatick_stack.errors import BuildError
-from dynatick_stack.files import digest
-from dynatick_stack.venv import interpreter_tag
 
 
 def say(_: str) -> None:
@@ -36,14 +34,8 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, checkout: Path) -> Path:
-    """A cache that holds the libraries already: fetching them is pip's business."""
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    lock = (checkout / "requirements" / "layer.txt").read_bytes()
-    with zipfile.ZipFile(folder / f"libraries-{digest(lock, interpreter_tag())}.zip", "w") as archive:
-        archive.writestr("python/boto3/__init__.py", "")
-    return folder
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
 
 
 def names(path: Path) -> set[str]:
@@ -52,44 +44,65 @@ def names(path: Path) -> set[str]:
 
 
 def test_everything_that_the_template_names_is_built(checkout: Path, cache: Path) -> None:
-    artifacts = build.build(say, root=checkout, cache=cache)
+    artifacts = build.build(root=checkout, cache=cache)
     assert artifacts.keys() == {"DynatickLayer", "ProcessorFunction", "SchedulerFunction"}
     assert names(artifacts["ProcessorFunction"]) == {"app.py", "handlers.py"}
     layer = names(artifacts["DynatickLayer"])
-    assert {"python/boto3/__init__.py", "python/dynatick/__init__.py"} <= layer
+    assert "python/dynatick/__init__.py" in layer
     assert [name for name in layer if name.endswith(".pyc")], "a layer without byte code starts slowly"
 
 
 def test_nothing_is_built_twice(checkout: Path, cache: Path) -> None:
-    first = build.build(say, root=checkout, cache=cache)
+    first = build.build(root=checkout, cache=cache)
     times = {path: path.stat().st_mtime_ns for path in first.values()}
     # What running the code leaves behind is no change of the code.
     left_behind = checkout / "functions" / "processor" / "__pycache__" / "app.cpython-313.pyc"
     left_behind.parent.mkdir()
     left_behind.write_bytes(b"")
-    assert build.build(say, root=checkout, cache=cache) == first
+    assert build.build(root=checkout, cache=cache) == first
     assert {path: path.stat().st_mtime_ns for path in first.values()} == times
 
 
 def test_a_change_is_built_under_another_name(checkout: Path, cache: Path) -> None:
-    first = build.build(say, root=checkout, cache=cache)
+    first = build.build(root=checkout, cache=cache)
     (checkout / "shared" / "dynatick" / "__init__.py").write_text("changed = True\n")
-    second = build.build(say, root=checkout, cache=cache)
+    second = build.build(root=checkout, cache=cache)
     assert second["DynatickLayer"] != first["DynatickLayer"]
     assert second["ProcessorFunction"] == first["ProcessorFunction"]
     assert first["DynatickLayer"].exists(), "another session may be about to upload it"
 
 
 def test_old_builds_are_discarded(checkout: Path, cache: Path) -> None:
-    old = cache / "ProcessorFunction-0123456789abcdef.zip"
-    old.write_bytes(b"")
-    yesterday = time.time() - 25 * 3600
-    os.utime(old, (yesterday, yesterday))
-    build.build(say, root=checkout, cache=cache)
+    cache.mkdir()
+    names = ("ProcessorFunction-0123456789abcdef.zip", "ProcessorFunction-fedcba9876543210.zip")
+    old, recent = (cache / name for name in names)
+    for path, days in ((old, 8), (recent, 6)):
+        path.write_bytes(b"")
+        at = time.time() - days * 24 * 3600
+        os.utime(path, (at, at))
+    build.build(root=checkout, cache=cache)
     assert not old.exists()
+    assert recent.exists()
+
+
+def test_libraries_are_installed_once_per_lock(checkout: Path, cache: Path) -> None:
+    said: list[str] = []
+    first = build.libraries(said.append, root=checkout, cache=cache)
+    assert build.libraries(said.append, root=checkout, cache=cache) == first
+    assert len(said) == 1
+    (checkout / "requirements" / "layer.txt").write_text("# another lock, as empty\n")
+    assert build.libraries(said.append, root=checkout, cache=cache) != first
+
+
+def test_an_installation_that_fails_says_why_and_is_tried_again(checkout: Path, cache: Path) -> None:
+    lock = checkout / "requirements" / "layer.txt"
+    lock.write_text("./no-such-folder\n")
+    for _ in range(2):
+        with pytest.raises(BuildError, match="no-such-folder"):
+            build.libraries(say, root=checkout, cache=cache)
 
 
 def test_a_function_without_an_entry_point_is_named(checkout: Path, cache: Path) -> None:
     (checkout / "functions" / "scheduler" / "app.py").unlink()
     with pytest.raises(BuildError, match=r"SchedulerFunction: there is no app\.py"):
-        build.build(say, root=checkout, cache=cache)
+        build.build(root=checkout, cache=cache)

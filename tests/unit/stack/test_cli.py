@@ -29,7 +29,7 @@ def run(*arguments: str) -> Result:
         (["up", "--parameter", "WorkerThreads=many"], 1, "WorkerThreads can't be many. Allowed: 1 to 256"),
         (["up", "--parameter", "HandlersModule=a b"], 1, "HandlersModule can't be a b."),
         (["up", "--parameter", "TickMinutes"], 2, "isn't NAME=VALUE"),
-        (["up", "--port", "nine"], 2, "nine"),
+        (["up", "--port", "nine"], 2, "Usage: local up"),
         (["status"], 3, "The local stack isn't running. Start it: make up"),
         (["logs"], 3, "isn't running"),
         (["deploy", "--tick-minutes", "5"], 3, "isn't running"),

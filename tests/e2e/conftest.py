@@ -1,0 +1,28 @@
+"""template.yaml deployed to an emulator of the tests' own, on a free port, once for all of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dynatick_stack import emulator, local
+from dynatick_stack.local import LocalStack
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+    """The deployed system. Whoever redeploys it with other parameters puts them back."""
+    state_dir = tmp_path_factory.mktemp("stack") / "local"
+    try:
+        yield local.up(emulator.free_port(), state_dir=state_dir)
+    finally:
+        local.down(state_dir=state_dir)
+
+
+@pytest.fixture
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A state folder for a test that starts stacks itself, by command; nothing outlives the test."""
+    state_dir = (tmp_path / "local").resolve()
+    monkeypatch.setenv("DYNATICK_STATE_DIR", str(state_dir))
+    yield state_dir
+    local.down(state_dir=state_dir)

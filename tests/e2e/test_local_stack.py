@@ -1,0 +1,198 @@
+"""The local stack as a person uses it: by command, in any state that it may be in."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dynatick_stack import deploy, emulator, local, processes
+from dynatick_stack.local import LocalStack
+from dynatick_stack.venv import VENV
+
+COMMAND = (sys.executable, "-m", "dynatick_stack")
+
+
+def run(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def listening(pid: int) -> set[str]:
+    """Addresses that a process listens on, as /proc has them."""
+    sockets = {
+        link.readlink().name for link in Path(f"/proc/{pid}/fd").iterdir() if link.readlink().name.startswith("socket:")
+    }
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+                found.add(fields[1].rpartition(":")[0])
+    return found
+
+
+def test_up_says_how_to_use_it_and_down_leaves_nothing(own_state: Path) -> None:
+    port = emulator.free_port()
+    up = run("up", "--port", str(port), "--tick-minutes", "5")
+    assert up.returncode == 0, up.stderr
+    stack = local.attach(state_dir=own_state)
+    assert stack.endpoint == f"http://127.0.0.1:{port}"
+    assert f"aws --endpoint-url {stack.endpoint} dynamodb put-item" in up.stdout
+    assert stack.table in up.stdout
+
+    status = run("status")
+    assert status.returncode == 0
+    assert "every 5 min" in status.stdout
+    for value in stack.outputs.values():
+        assert value in status.stdout
+
+    changed = run("deploy", "--tick-minutes", "2", "--shard-count", "3")
+    assert changed.stdout.strip() == "Deployed: a tick every 2 min, 3 shard(s)"
+
+    # What ran is seen, and only so far as it says something.
+    logged = run("logs", "--function", "processor")
+    assert logged.returncode == 0
+    assert "processor" in logged.stdout
+    assert "REPORT" not in logged.stdout
+    assert run("logs", "--function", "cook").returncode == 1
+
+    down = run("down")
+    assert (down.returncode, down.stdout.strip()) == (0, "Stopped")
+    assert processes.running(own_state) == {}
+    assert not own_state.exists()
+    assert run("status").returncode == 3
+
+
+def test_a_second_start_is_fresh_and_says_so(own_state: Path) -> None:
+    port = emulator.free_port()
+    first = local.up(port, state_dir=own_state)
+    first.client("dynamodb").put_item(TableName=first.table, Item={"taskId": {"S": "from-before"}})
+    said: list[str] = []
+    second = local.up(port, state_dir=own_state, say=said.append)
+    assert any("each start is fresh" in line and str(port) in line for line in said)
+    answer = second.client("dynamodb").get_item(TableName=second.table, Key={"taskId": {"S": "from-before"}})
+    assert "Item" not in answer
+
+
+def test_a_busy_port_leaves_what_runs_alone(own_state: Path) -> None:
+    port = emulator.free_port()
+    local.up(port, state_dir=own_state)
+    running = processes.emulator(own_state)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        refused = run("up", "--port", str(taken.getsockname()[1]))
+    assert refused.returncode == 4
+    assert "Choose another" in refused.stderr
+    assert processes.emulator(own_state) == running
+
+
+def test_what_a_killed_emulator_left_behind_is_cleared(own_state: Path) -> None:
+    port = emulator.free_port()
+    local.up(port, state_dir=own_state)
+    pid = processes.emulator(own_state)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    assert processes.wait_until(lambda: processes.emulator(own_state) is None, 5)
+    assert run("status").returncode == 3
+
+    said: list[str] = []
+    assert local.up(port, state_dir=own_state, say=said.append).outputs
+    assert any("left behind" in line or "each start is fresh" in line for line in said)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("until", ["emulator", "deployment"])
+def test_an_interrupted_start(own_state: Path, number: signal.Signals, until: str) -> None:
+    port = emulator.free_port()
+    child = subprocess.Popen([*COMMAND, "up", "--port", str(port)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert processes.wait_until(lambda: processes.emulator(own_state) is not None, 60, every=0.005)
+    if until == "deployment":
+        assert processes.wait_until(lambda: (own_state / "state.json").exists(), 5, every=0.005)
+        time.sleep(0.4)
+    child.send_signal(number)
+    _, errors = child.communicate(timeout=30)
+    if number == signal.SIGKILL:
+        # Nobody could clean up: the next start does.
+        assert local.up(port, state_dir=own_state).outputs
+        assert len([line for line in processes.running(own_state).values() if processes.marker(own_state) in line]) == 1
+    else:
+        assert child.returncode == 130
+        assert b"nothing is left running" in errors
+        assert processes.running(own_state) == {}
+
+
+def test_two_starts_at_once(own_state: Path) -> None:
+    children = [
+        subprocess.Popen([*COMMAND, "up", "--port", str(emulator.free_port())], stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    errors = [child.communicate(timeout=120)[1].decode() for child in children]
+    codes = sorted(child.returncode for child in children)
+    # The later one is told, or came late enough to start afresh.
+    assert codes in ([0, 1], [0, 0]), errors
+    if codes == [0, 1]:
+        assert any("Another start is under way" in text for text in errors)
+    assert len([line for line in processes.running(own_state).values() if processes.marker(own_state) in line]) == 1
+
+
+def test_a_refused_deployment_is_explained_and_cleaned_up(own_state: Path, tmp_path: Path) -> None:
+    root = tmp_path / "checkout"
+    root.mkdir()
+    for name in ("shared", "functions", "requirements"):
+        (root / name).symlink_to(Path.cwd() / name)
+    text = Path("template.yaml").read_text()
+    (root / "template.yaml").write_text(text.replace("cron(37 3 * * ? *)", "cron(37 3 * * * *)"))
+    with pytest.raises(deploy.DeployError, match="ReconcileRule"):
+        local.up(emulator.free_port(), state_dir=own_state, root=root)
+    assert processes.running(own_state) == {}
+
+
+# --- The deployed template ----------------------------------------------------
+
+
+def test_nothing_is_bound_beyond_this_machine(stack: LocalStack) -> None:
+    if not Path("/proc/net/tcp").exists():
+        pytest.skip("reads /proc")
+    port = int(stack.endpoint.rpartition(":")[2])
+    ours = [
+        int(folder.name)
+        for folder in Path("/proc").glob("[0-9]*")
+        if f"dynatick={stack.state_dir}".encode() in (folder / "cmdline").read_bytes()
+    ]
+    assert ours
+    for pid in ours:
+        assert listening(pid) == {"0100007F"}, port
+
+
+def test_the_stream_filter_takes_the_emulators_form(stack: LocalStack) -> None:
+    (mapping,) = stack.client("lambda").list_event_source_mappings()["EventSourceMappings"]
+    *_, absence = mapping["FilterCriteria"]["Filters"]
+    assert '"status":[{"exists":false}]' in absence["Pattern"]
+
+
+def test_functions_run_on_the_layers_libraries(stack: LocalStack) -> None:
+    """The emulator has boto3 and pydantic of its own, in other versions, on the functions' path."""
+    locked = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", Path("requirements/layer.txt").read_text(), re.MULTILINE))
+    shipped = {
+        name.lower().replace("_", "-"): version
+        for name, version in (
+            folder.name.removesuffix(".dist-info").rsplit("-", 1)
+            for folder in (stack.state_dir / "libraries").glob("*.dist-info")
+        )
+    }
+    assert shipped == locked
+    # As the emulator starts its workers: with its own interpreter, and our folder before its libraries.
+    where = subprocess.run(
+        [VENV / "bin" / "python", "-c", "import botocore; print(botocore.__file__)"],
+        env={"PYTHONPATH": str(stack.state_dir / "libraries")},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert Path(where).is_relative_to(stack.state_dir / "libraries")
