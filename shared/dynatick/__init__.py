@@ -1,0 +1,75 @@
+"""Dynatick: tasks to run later, on AWS, in any number, with none lost.
+
+>>> from dynatick import TaskClient                                       # doctest: +SKIP
+>>> client = TaskClient.connect("my-table")                               # doctest: +SKIP
+>>> client.insert("welcome-42", due_at="2026-12-31T12:00:00Z", action="send-reminder")  # doctest: +SKIP
+
+The names below are the public surface; each is imported when it is first used, so that importing the package costs a
+Lambda function nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dynatick.actions.handlers import HandlerContext, handler
+    from dynatick.client import TaskClient
+    from dynatick.domain.buckets import Bucket, Grid
+    from dynatick.domain.normalise import Unassigned
+    from dynatick.domain.retry import RetryPolicy
+    from dynatick.errors import (
+        DynatickError,
+        InvalidInput,
+        PermanentError,
+        RetryableError,
+        TaskExists,
+        TaskNotFound,
+        TransitionRefused,
+    )
+    from dynatick.store.memory import MemoryStore
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Bucket": "dynatick.domain.buckets",
+    "DynatickError": "dynatick.errors",
+    "Grid": "dynatick.domain.buckets",
+    "HandlerContext": "dynatick.actions.handlers",
+    "InvalidInput": "dynatick.errors",
+    "MemoryStore": "dynatick.store.memory",
+    "PermanentError": "dynatick.errors",
+    "RetryPolicy": "dynatick.domain.retry",
+    "RetryableError": "dynatick.errors",
+    "TaskClient": "dynatick.client",
+    "TaskExists": "dynatick.errors",
+    "TaskNotFound": "dynatick.errors",
+    "TransitionRefused": "dynatick.errors",
+    "Unassigned": "dynatick.domain.normalise",
+    "handler": "dynatick.actions.handlers",
+}
+
+__all__ = [
+    "Bucket",
+    "DynatickError",
+    "Grid",
+    "HandlerContext",
+    "InvalidInput",
+    "MemoryStore",
+    "PermanentError",
+    "RetryPolicy",
+    "RetryableError",
+    "TaskClient",
+    "TaskExists",
+    "TaskNotFound",
+    "TransitionRefused",
+    "Unassigned",
+    "handler",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dynatick' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,116 @@
+"""The tick grid, and the buckets that are named by its ticks.
+
+A bucket is named by its tick in UTC, ``2026-12-31#12:00``; shard k > 0 of it ``2026-12-31#12:00#k``.
+Ticks are counted in whole minutes since the epoch, here and in the cursors. A task due at t belongs
+to the first tick at or after t: never early, at most one interval late.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from dynatick.domain.instants import EPOCH, EXPECTED_INSTANT, in_range, parse_instant
+from dynatick.errors import InvalidInput
+
+TICK_MINUTES = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60, 120, 180, 240, 360, 480, 720, 1440)
+"""The intervals that divide a day and that an EventBridge cron can express."""
+
+MAX_SHARDS = 256
+
+EXPECTED_TIME = f"expected a bucket such as 2026-12-31#12:00, or {EXPECTED_INSTANT.removeprefix('expected ')}"
+
+_BUCKET = re.compile(r"(\d{4})-(\d\d)-(\d\d)#(\d\d):(\d\d)(?:#([1-9]\d{0,4}))?", re.ASCII)
+
+
+def minute_of(instant: datetime) -> int:
+    """The minute that an instant lies in, counted from the epoch."""
+    return (instant - EPOCH) // timedelta(minutes=1)
+
+
+def instant_of(minute: int) -> datetime:
+    """The instant at which a minute begins."""
+    return EPOCH + timedelta(minutes=minute)
+
+
+class Bucket(NamedTuple):
+    """One shard of one tick. ``str()`` gives the name that stands in ``taskDateTime``."""
+
+    minute: int
+    shard: int = 0
+
+    def __str__(self) -> str:
+        name = instant_of(self.minute).strftime("%Y-%m-%d#%H:%M").rjust(16, "0")
+        return f"{name}#{self.shard}" if self.shard else name
+
+    @property
+    def instant(self) -> datetime:
+        return instant_of(self.minute)
+
+    @classmethod
+    def parse(cls, value: object, field: str = "taskDateTime") -> Bucket:
+        """The bucket of a canonical name; raises InvalidInput for anything else."""
+        match = _BUCKET.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
+            raise InvalidInput(field, value, "expected a bucket such as 2026-12-31#12:00 or 2026-12-31#12:00#3")
+        year, month, day, hour, minute = (int(part) for part in match.groups()[:5])
+        try:
+            instant = datetime(year, month, day, hour, minute, tzinfo=EPOCH.tzinfo)
+        except ValueError as error:
+            raise InvalidInput(field, value, f"there is no such time ({error}); {EXPECTED_TIME}") from None
+        return cls(minute_of(in_range(instant, value, field)), int(match[6] or 0))
+
+    @classmethod
+    def canonical(cls, value: object) -> Bucket | None:
+        """The bucket of a canonical name, or None: for rows that anybody may have written."""
+        try:
+            return cls.parse(value)
+        except InvalidInput:
+            return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grid:
+    """The tick interval and the number of shards in force."""
+
+    tick_minutes: int = 1
+    shard_count: int = 1
+
+    def __post_init__(self) -> None:
+        if self.tick_minutes not in TICK_MINUTES:
+            raise InvalidInput(
+                "tickMinutes",
+                self.tick_minutes,
+                f"expected one of {', '.join(map(str, TICK_MINUTES))}",
+            )
+        if not 1 <= self.shard_count <= MAX_SHARDS:
+            raise InvalidInput("shardCount", self.shard_count, f"expected a number from 1 to {MAX_SHARDS}")
+
+    def tick_at_or_after(self, instant: datetime) -> int:
+        """The first tick at or after an instant, as a minute. Days begin on the grid, since N divides 1,440."""
+        return -(-(instant - EPOCH) // (timedelta(minutes=1) * self.tick_minutes)) * self.tick_minutes
+
+    def tick_after(self, minute: int) -> int:
+        """The first tick after the given minute."""
+        return (minute // self.tick_minutes + 1) * self.tick_minutes
+
+    def shard_of(self, task_id: str) -> int:
+        """The shard of a task: stable over processes, machines and versions."""
+        return zlib.crc32(task_id.encode("utf-8", "surrogatepass")) % self.shard_count
+
+    def bucket_of(self, task_id: str, instant: datetime) -> Bucket:
+        """The bucket of a task that is due at an instant."""
+        return Bucket(self.tick_at_or_after(instant), self.shard_of(task_id))
+
+
+def parse_time(value: object, field: str = "taskDateTime") -> Bucket | datetime:
+    """A time in any accepted notation: a bucket's name, RFC 3339 with offset, epoch seconds, aware datetime."""
+    if isinstance(value, str) and "#" in value:
+        return Bucket.parse(value.strip(), field)
+    try:
+        return parse_instant(value, field)
+    except InvalidInput as error:
+        raise InvalidInput(field, value, error.expected.replace(EXPECTED_INSTANT, EXPECTED_TIME)) from None

@@ -1,0 +1,97 @@
+"""Instants: aware, in UTC, read from and written as RFC 3339 with ``Z``. No clock is read here."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+
+from dynatick.errors import InvalidInput
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_YEAR = 9998  # rounding up to a tick of a day must still be a date
+
+EXPECTED_INSTANT = (
+    "expected an instant with its offset, such as 2026-12-31T12:07:00Z or 2026-12-31T13:07:00+01:00, "
+    "or epoch seconds as a number"
+)
+
+_RFC3339 = re.compile(
+    r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[Tt ](?P<hour>\d\d):(?P<minute>\d\d)"
+    r"(?::(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?)?"
+    r"(?P<offset>[Zz]|[+-]\d\d:\d\d)?",
+    re.ASCII,
+)
+
+
+def require_aware(value: datetime, field: str) -> datetime:
+    """The same instant in UTC; a naive datetime is refused, for nobody knows which instant it means."""
+    if value.utcoffset() is None:
+        raise InvalidInput(field, value, "expected a datetime with a time zone, for instance datetime.now(UTC)")
+    return value.astimezone(UTC)
+
+
+def parse_instant(value: object, field: str) -> datetime:
+    """An instant from an aware datetime, an RFC 3339 text or epoch seconds (a number).
+
+    Seconds may be left out, the offset may not. Raises InvalidInput with the reason.
+    """
+    if isinstance(value, datetime):
+        return require_aware(value, field)
+    if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+        return _from_epoch(value, field)
+    if not isinstance(value, str):
+        raise InvalidInput(field, value, EXPECTED_INSTANT)
+    match = _RFC3339.fullmatch(value.strip())
+    if match is None:
+        raise InvalidInput(field, value, EXPECTED_INSTANT)
+    if match["offset"] is None:
+        raise InvalidInput(field, value, f"its offset from UTC is missing; {EXPECTED_INSTANT}")
+    fraction = (match["fraction"] or "").ljust(6, "0")[:6]
+    try:
+        instant = datetime(
+            int(match["year"]),
+            int(match["month"]),
+            int(match["day"]),
+            int(match["hour"]),
+            int(match["minute"]),
+            int(match["second"] or 0),
+            int(fraction),
+            tzinfo=_offset(match["offset"]),
+        ).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(field, value, f"there is no such time ({error}); {EXPECTED_INSTANT}") from None
+    return in_range(instant, value, field)
+
+
+def in_range(instant: datetime, value: object, field: str) -> datetime:
+    """The instant, if a bucket can be named for it; ``value`` is what was given, for the message."""
+    if not instant >= EPOCH or instant.year > _LAST_YEAR:
+        raise InvalidInput(field, value, f"expected a time between 1970 and {_LAST_YEAR}")
+    return instant
+
+
+def format_instant(instant: datetime) -> str:
+    """RFC 3339 in UTC with ``Z``; milliseconds only where there are any (microseconds are cut off)."""
+    utc = require_aware(instant, "instant")
+    text = utc.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
+    return f"{text}.{utc.microsecond // 1000:03d}Z" if utc.microsecond >= 1000 else f"{text}Z"
+
+
+def _from_epoch(value: int | float | Decimal, field: str) -> datetime:
+    try:
+        seconds = Decimal(value) if not isinstance(value, float) else Decimal(repr(value))
+        instant = EPOCH + timedelta(microseconds=int(seconds * 1_000_000))
+    except (ArithmeticError, ValueError, OverflowError):
+        raise InvalidInput(field, value, EXPECTED_INSTANT) from None
+    return in_range(instant, value, field)
+
+
+def _offset(text: str) -> timezone:
+    if text in "Zz":
+        return UTC
+    hours, minutes = int(text[1:3]), int(text[4:6])
+    if hours > 23 or minutes > 59:
+        raise ValueError("an offset is at most 23:59")
+    delta = timedelta(hours=hours, minutes=minutes)
+    return timezone(-delta if text[0] == "-" else delta)

@@ -1,0 +1,310 @@
+"""The life of a task: one table of transitions, and each of them as one conditional write.
+
+The numbers in brackets are the rules of the protocol (docs/protocol.md). Nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.change import Absent, AtLeast, Change, Is, Plus, as_read
+from dynatick.domain.instants import EPOCH, format_instant
+from dynatick.domain.task import TERMINAL, UNSCHEDULED, Row, Status, Task
+
+TRANSITIONS: Final[Mapping[str, Mapping[str, str]]] = {
+    UNSCHEDULED: {
+        Status.SCHEDULED: "normalised: its bucket was set or rounded and the defaults filled in",
+        Status.FAILED: "it cannot be understood",
+        Status.CANCELLED: "called off before anybody looked at it",
+    },
+    Status.SCHEDULED: {
+        Status.RUNNING: "claimed by a processor",
+        Status.SCHEDULED: "rescheduled, or moved on because its bucket was closed already",
+        Status.CANCELLED: "called off",
+        Status.FAILED: "somebody changed it into what cannot be understood",
+    },
+    Status.RUNNING: {
+        Status.COMPLETED: "its action returned",
+        Status.FAILED: "a permanent error, or all attempts used up",
+        Status.SCHEDULED: "a retry, or released because time ran out",
+        Status.RUNNING: "taken over after its lease ran out",
+    },
+    Status.COMPLETED: {Status.SCHEDULED: "run again"},
+    Status.FAILED: {Status.SCHEDULED: "redriven"},
+    Status.CANCELLED: {Status.SCHEDULED: "redriven"},
+}
+"""From each state to each that may follow, with the reason. Whatever is not here cannot happen."""
+
+MAX_ERROR_CHARACTERS = 300
+MAX_ATTEMPTS_KEPT = 10
+RELEASED: Final = format_instant(EPOCH)
+"""The ``leaseUntil`` of a claim that was given back."""
+TIME_INPUTS: Final = ("taskDateTime", "dueAt", "delaySeconds")
+
+
+def may_follow(before: str, after: str) -> bool:
+    """Whether the table allows a step."""
+    return after in TRANSITIONS.get(before, {})
+
+
+def short(error: str) -> str:
+    """An error as the row and the index keep it: one line, bounded, without control characters."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in error).split())
+    return line if len(line) <= MAX_ERROR_CHARACTERS else line[: MAX_ERROR_CHARACTERS - 1] + "…"
+
+
+def terminal(status: Status, now: datetime, retention_days: int, error: str | None = None) -> dict[str, object]:
+    """What every end of a life sets. ``outcome`` exists on terminal tasks exactly."""
+    values: dict[str, object] = {
+        "status": str(status),
+        "outcome": str(status),
+        "finishedAt": format_instant(now),
+        "expiresAt": int((now + timedelta(days=retention_days)).timestamp()),
+    }
+    if error is not None:
+        values["error"] = short(error)
+    return values
+
+
+def claim(
+    task_id: str,
+    bucket: Bucket,
+    *,
+    token: str,
+    lease_until: datetime,
+    now: datetime,
+    released: bool = False,
+) -> Change:
+    """scheduled → running (9). The attempt is counted here: a task that kills its process runs out of them (10).
+
+    ``released``: instead from running, of a row that ``release`` has given back.
+    """
+    left = (
+        (Is("status", str(Status.RUNNING)), Is("leaseUntil", RELEASED))
+        if released
+        else (Is("status", str(Status.SCHEDULED)),)
+    )
+    return Change(
+        task_id=task_id,
+        set={
+            "status": str(Status.RUNNING),
+            "lease": token,
+            "leaseUntil": format_instant(lease_until),
+            "startedAt": format_instant(now),
+            "attempt": Plus(1),
+        },
+        when=(*left, Is("taskDateTime", str(bucket)), AtLeast("attempt", 0), Absent("outcome")),
+        returning=True,
+    )
+
+
+def take_over(row: Row, *, attempt: int, token: str, lease_until: datetime, now: datetime) -> Change:
+    """running → running, after the lease in ``row`` ran out (10). ``attempt`` is the new one's number."""
+    lost = {
+        **_attempt_entry(row, now),
+        "error": "the lease ran out: its process died, or did not finish in time",
+    }
+    return Change(
+        task_id=str(row["taskId"]),
+        set={
+            "lease": token,
+            "leaseUntil": format_instant(lease_until),
+            "startedAt": format_instant(now),
+            "attempt": attempt,
+            "attempts": _bounded(row.get("attempts"), lost),
+        },
+        when=(Absent("outcome"), *as_read(row, "status", "taskDateTime", "lease", "leaseUntil")),
+        returning=True,
+    )
+
+
+def complete(task: Task, *, now: datetime, retention_days: int, result: object = None) -> Change:
+    """running → completed, on the claim's token (12)."""
+    values = terminal(Status.COMPLETED, now, retention_days)
+    if result is not None:
+        values["result"] = result
+    return Change(task_id=task.task_id, set=values, when=_held(task))
+
+
+def fail(task: Task, *, now: datetime, retention_days: int, error: str) -> Change:
+    """running → failed, on the claim's token (12)."""
+    values = terminal(Status.FAILED, now, retention_days, error)
+    if task.attempt:
+        values["attempts"] = _bounded(task.attempts, _ended(task, now, error))
+    return Change(task_id=task.task_id, set=values, when=_held(task))
+
+
+def retry(task: Task, *, now: datetime, bucket: Bucket, error: str) -> Change:
+    """running → scheduled in a later bucket, on the claim's token (12)."""
+    return Change(
+        task_id=task.task_id,
+        set={
+            "status": str(Status.SCHEDULED),
+            "taskDateTime": str(bucket),
+            "attempts": _bounded(task.attempts, _ended(task, now, error)),
+        },
+        when=_held(task),
+    )
+
+
+def release(task: Task) -> Change:
+    """Give a claim back that was never executed, and the attempt with it (12).
+
+    The row stays *running*, with a lease that ended long ago: were it scheduled, the stream would move it to the
+    next tick, whereas whoever goes on with this bucket can take it at once.
+    """
+    return Change(
+        task_id=task.task_id,
+        set={"attempt": task.attempt - 1, "leaseUntil": RELEASED},
+        when=_held(task),
+    )
+
+
+def fail_unexecuted(row: Row, *, now: datetime, retention_days: int, error: str) -> Change:
+    """running → failed without executing: the lease ran out at the last attempt (10), or the row was spoilt by hand."""
+    lost = {**_attempt_entry(row, now), "error": short(error)}
+    return Change(
+        task_id=str(row["taskId"]),
+        set={
+            **terminal(Status.FAILED, now, retention_days, error),
+            "attempts": _bounded(row.get("attempts"), lost),
+        },
+        when=(Absent("outcome"), *as_read(row, "status", "taskDateTime", "lease", "leaseUntil")),
+    )
+
+
+def move(row: Row, bucket: Bucket) -> Change:
+    """To another bucket, whatever the status: a running row keeps its lease (5, 6).
+
+    On condition that the row exists, has no outcome, and that its bucket and time inputs are as they were read.
+    """
+    return Change(
+        task_id=str(row["taskId"]),
+        set={"taskDateTime": str(bucket), "movedTo": str(bucket)},
+        when=(Absent("outcome"), *as_read(row, *TIME_INPUTS)),
+        returning=True,
+    )
+
+
+def cancel(row: Row, *, now: datetime, retention_days: int) -> Change:
+    """scheduled (or not looked at yet) → cancelled (13)."""
+    return Change(
+        task_id=str(row["taskId"]),
+        set=terminal(Status.CANCELLED, now, retention_days),
+        when=(Absent("outcome"), *as_read(row, "status", "lease")),
+        returning=True,
+    )
+
+
+def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> Change:
+    """scheduled (or not looked at yet) → scheduled at another time; the status is written too (13).
+
+    A row that was not looked at yet still lacks ``attempt``, so it is normalised before it can be claimed.
+    """
+    return Change(
+        task_id=str(row["taskId"]),
+        set={
+            "status": str(Status.SCHEDULED),
+            "taskDateTime": str(bucket),
+            "dueAt": format_instant(due_at),
+        },
+        remove=tuple(name for name in ("delaySeconds",) if name in row),
+        when=(Absent("outcome"), *as_read(row, "status", "lease", *TIME_INPUTS)),
+        returning=True,
+    )
+
+
+def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Change:
+    """terminal → scheduled in a future bucket, with attempt 0 and the next ``run`` (13).
+
+    A row that never became a task (marked failed, or cancelled, before) gets no ``attempt``: it is normalised first.
+    """
+    return Change(
+        task_id=str(row["taskId"]),
+        set={
+            "status": str(Status.SCHEDULED),
+            "taskDateTime": str(bucket),
+            "dueAt": format_instant(due_at),
+            "run": run,
+        }
+        | {name: 0 for name in ("attempt",) if name in row},
+        remove=tuple(
+            name
+            for name in (
+                "outcome",
+                "finishedAt",
+                "expiresAt",
+                "error",
+                "result",
+                "lease",
+                "leaseUntil",
+                "delaySeconds",
+            )
+            if name in row
+        ),
+        when=as_read(row, "status", "outcome", "run"),
+        returning=True,
+    )
+
+
+def is_terminal(row: Row) -> bool:
+    """Whether a task's life has ended. ``outcome`` decides, for the index shows nothing else."""
+    return row.get("outcome") is not None
+
+
+def state_of(row: Row) -> str:
+    """A row's state in the words of the table of transitions."""
+    status = row.get("status")
+    return UNSCHEDULED if status is None else str(status)
+
+
+def ended_by_hand(row: Row, *, now: datetime, retention_days: int) -> Change | None:
+    """Completes a row whose status somebody set to a terminal one by hand, without an outcome; None for others."""
+    status = row.get("status")
+    if is_terminal(row) or status not in {str(s) for s in TERMINAL}:
+        return None
+    values = terminal(Status(str(status)), now, retention_days)
+    return Change(
+        task_id=str(row["taskId"]),
+        set=values,
+        when=(Absent("outcome"), *as_read(row, "status", "lease")),
+        returning=True,
+    )
+
+
+def _held(task: Task) -> tuple[Is, ...]:
+    return (Is("lease", task.lease), Is("status", str(Status.RUNNING)))
+
+
+def _attempt_entry(row: Row, now: datetime) -> dict[str, object]:
+    entry = {
+        "run": row.get("run"),
+        "attempt": row.get("attempt"),
+        "startedAt": row.get("startedAt"),
+        "finishedAt": format_instant(now),
+    }
+    return {name: value for name, value in entry.items() if value is not None}
+
+
+def _ended(task: Task, now: datetime, error: str) -> dict[str, object]:
+    entry: dict[str, object] = {
+        "run": task.run,
+        "attempt": task.attempt,
+        "finishedAt": format_instant(now),
+        "error": short(error),
+    }
+    if task.started_at is not None:
+        entry["startedAt"] = format_instant(task.started_at)
+    return entry
+
+
+def _bounded(earlier: object, entry: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """The first attempt, which bounds the retries, and the latest."""
+    kept: Sequence[Mapping[str, object]] = (
+        [e for e in earlier if isinstance(e, Mapping)] if isinstance(earlier, (list, tuple)) else []
+    )
+    entries = [*kept, entry]
+    return entries if len(entries) <= MAX_ATTEMPTS_KEPT else [entries[0], *entries[-(MAX_ATTEMPTS_KEPT - 1) :]]

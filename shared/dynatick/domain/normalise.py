@@ -1,0 +1,274 @@
+"""From what somebody put into the table to a task in its bucket: one pure function and one conditional write.
+
+Used by the scheduler function, by the processor for rows that it meets first, by the reconcile scan and by the
+doors of our own, so that a task means the same however it came in (design §5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from dynatick.domain.buckets import Bucket, Grid, minute_of, parse_time
+from dynatick.domain.change import Absent, Change, Condition, as_read
+from dynatick.domain.instants import format_instant, in_range, parse_instant
+from dynatick.domain.lifecycle import TIME_INPUTS, is_terminal, terminal
+from dynatick.domain.retry import RetryPolicy
+from dynatick.domain.task import (
+    MAX_TASK_ID_BYTES,
+    Row,
+    Status,
+    check_action,
+    check_payload,
+    check_task_id,
+)
+from dynatick.errors import InvalidInput
+
+MAX_DELAY_SECONDS = 10 * 366 * 86_400
+RECURRENCE = ("scheduleExpression", "cronExpression")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unassigned:
+    """What an assignment policy is shown of a task that came without a time."""
+
+    task_id: str
+    action: str
+    payload: Mapping[str, object]
+    attributes: Mapping[str, object]  # the whole row
+
+
+Assign = Callable[[Unassigned, datetime, Grid], datetime | None]
+"""An assignment policy: from (task, now, grid) to the aware instant at which the task is due; None: the next tick."""
+
+
+def next_tick(task: Unassigned, now: datetime, grid: Grid) -> datetime | None:
+    """The default policy: as soon as possible."""
+    return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Defaults:
+    """What a row that says nothing gets."""
+
+    action: str = "log"
+    retention_days: int = 30
+    assign: Assign = next_tick
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """A task's time, understood."""
+
+    bucket: Bucket
+    due_at: datetime
+
+
+def when_due(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> When:
+    """The bucket and the due instant of a row: from taskDateTime, else dueAt, else delaySeconds, else the policy.
+
+    The bucket is rounded up to the grid; it may lie in the past. Raises InvalidInput.
+    """
+    task_id = check_task_id(row.get("taskId"))
+    if row.get("taskDateTime") is not None:
+        return _placed(task_id, parse_time(row["taskDateTime"]), row, grid)
+    if row.get("dueAt") is not None:
+        return _placed(task_id, parse_time(row["dueAt"], "dueAt"), row, grid)
+    if row.get("delaySeconds") is not None:
+        return _placed(
+            task_id,
+            in_range(now + _delay(row["delaySeconds"]), row["delaySeconds"], "delaySeconds"),
+            row,
+            grid,
+        )
+    return _assigned(task_id, row, now, grid, defaults)
+
+
+def needs_normalising(row: Row) -> bool:
+    """Whether nobody has made a task of the row yet: it has no status, or one from hand without what a claim needs."""
+    status = row.get("status")
+    attempt = row.get("attempt")
+    counted = isinstance(attempt, (int, Decimal)) and not isinstance(attempt, bool)
+    return not is_terminal(row) and (status is None or (status == str(Status.SCHEDULED) and not counted))
+
+
+def normalise(row: Row, *, now: datetime, grid: Grid, defaults: Defaults, run: int = 1) -> Change:
+    """The write that makes a row without a status a scheduled task, or a failed one with the reason.
+
+    On condition that its status, its time inputs and its action are as in ``row``. A task that was due already is
+    left in its past bucket: settling moves it (protocol 5). Any status but *scheduled* in ``row`` is refused.
+    """
+    try:
+        values = _values(row, now, grid, defaults, run)
+    except InvalidInput as error:
+        return reject(row, str(error), now=now, grid=grid, retention_days=defaults.retention_days)
+    return Change(
+        task_id=str(row["taskId"]),
+        set={name: value for name, value in values.items() if row.get(name) != value},
+        remove=_stray(row, values),
+        when=_as_met(row),
+        returning=True,
+    )
+
+
+def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Change | None:
+    """What to write when somebody changed a waiting row by hand; None if there is nothing to do.
+
+    Only a time that changed is derived anew. Moves of our own are left alone: a retry's (it comes from running), a
+    settled one (``movedTo`` says so), and any whose bucket and due instant agree.
+    """
+    waiting = str(Status.SCHEDULED)
+    if old.get("status") != waiting or new.get("status") != waiting or is_terminal(new):
+        return None
+    stray = ("expiresAt",) if "expiresAt" in new else ()
+    changed = next((name for name in TIME_INPUTS if name in new and new[name] != old.get(name)), None)
+    if (
+        changed is None
+        or (changed == "taskDateTime" and new.get("movedTo") == new["taskDateTime"])
+        or _agree(new, grid)
+    ):
+        return (
+            Change(task_id=str(new["taskId"]), remove=stray, when=(Absent("outcome"),), returning=True)
+            if stray
+            else None
+        )
+    try:
+        when = when_due({"taskId": new["taskId"], changed: new[changed]}, now=now, grid=grid, defaults=defaults)
+    except InvalidInput as error:
+        return reject(new, str(error), now=now, grid=grid, retention_days=defaults.retention_days)
+    values = {"taskDateTime": str(when.bucket), "dueAt": format_instant(when.due_at)}
+    return Change(task_id=str(new["taskId"]), set=values, remove=stray, when=_as_met(new), returning=True)
+
+
+def reject(row: Row, reason: str, *, now: datetime, grid: Grid, retention_days: int) -> Change:
+    """unscheduled (or waiting) → failed with the reason, listed in the current bucket, so that it is seen."""
+    task_id = str(row["taskId"])
+    values = terminal(Status.FAILED, now, retention_days, reason)
+    remove = _stray(row, values)
+    if len(task_id.encode("utf-8", "replace")) <= MAX_TASK_ID_BYTES:
+        values["taskDateTime"] = str(grid.bucket_of(task_id, now))
+    elif "taskDateTime" in row:
+        remove = (*remove, "taskDateTime")
+    return Change(task_id=task_id, set=values, remove=remove, when=_as_met(row), returning=True)
+
+
+def slimmer(change: Change) -> Change:
+    """The same end of a life without what made the row too large, or too long to be indexed."""
+    bulky = ("payload", "result", "attempts", "taskDateTime")
+    kept = {name: value for name, value in change.set.items() if name not in bulky}
+    return Change(task_id=change.task_id, set=kept, remove=bulky, when=change.when, returning=change.returning)
+
+
+def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults, run: int) -> dict[str, object]:
+    for name in RECURRENCE:
+        if row.get(name) is not None:
+            raise InvalidInput(
+                name,
+                row[name],
+                "recurring schedules are not supported by this version; insert single tasks",
+            )
+    if row.get("status") not in (None, str(Status.SCHEDULED)):
+        raise InvalidInput("status", row["status"], "leave it out: it is set by Dynatick")
+    action = check_action(row.get("action", defaults.action))
+    check_payload(row.get("payload"))
+    if row.get("retryPolicy") is not None:
+        RetryPolicy.from_row(row["retryPolicy"])
+    if row.get("scheduleId") is not None and not isinstance(row["scheduleId"], str):
+        raise InvalidInput("scheduleId", row["scheduleId"], "expected text")
+    when = when_due(row, now=now, grid=grid, defaults=defaults)
+    return {
+        "taskDateTime": str(when.bucket),
+        "dueAt": format_instant(when.due_at),
+        "action": action,
+        "status": str(Status.SCHEDULED),
+        "attempt": 0,
+        "run": _run(row, run),
+        "createdAt": _created(row, now),
+    }
+
+
+def _placed(task_id: str, time: Bucket | datetime, row: Row, grid: Grid) -> When:
+    if isinstance(time, datetime):
+        return When(grid.bucket_of(task_id, time), time)
+    # A bucket that is named plainly stays in shard 0: its readers look for it under that name.
+    due = time.instant
+    if row.get("dueAt") is not None:
+        asked = parse_time(row["dueAt"], "dueAt")
+        asked = asked.instant if isinstance(asked, Bucket) else asked
+        due = asked if grid.tick_at_or_after(asked) == grid.tick_at_or_after(due) else due
+    return When(Bucket(grid.tick_at_or_after(time.instant), time.shard), due)
+
+
+def _delay(value: object) -> timedelta:
+    expected = f"expected a number of seconds from 0 to {MAX_DELAY_SECONDS}"
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or not 0 <= value <= MAX_DELAY_SECONDS:
+        raise InvalidInput("delaySeconds", value, expected)
+    return timedelta(microseconds=int(Decimal(str(value)) * 1_000_000))
+
+
+def _assigned(task_id: str, row: Row, now: datetime, grid: Grid, defaults: Defaults) -> When:
+    task = Unassigned(
+        task_id=task_id,
+        action=check_action(row.get("action", defaults.action)),
+        payload=check_payload(row.get("payload")),
+        attributes=row,
+    )
+    try:
+        due = defaults.assign(task, now, grid)
+    except Exception as error:  # the user's own code: whatever it raises concerns this row only
+        raise InvalidInput(
+            "taskDateTime", None, f"the assignment policy raised {type(error).__name__}: {error}"
+        ) from error
+    if due is None:
+        return When(Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id)), now)
+    due = parse_instant(due, "the assignment policy's answer")
+    return When(grid.bucket_of(task_id, due), due)
+
+
+def _created(row: Row, now: datetime) -> str:
+    try:
+        return format_instant(parse_instant(row.get("createdAt", now), "createdAt"))
+    except InvalidInput:  # a note, not an input: it must not cost the task
+        return format_instant(now)
+
+
+def _run(row: Row, run: int) -> int:
+    """A row that is a task already keeps its run; one from hand begins at ``run``."""
+    own = row.get("run")
+    if row.get("status") is not None and isinstance(own, (int, Decimal)) and own >= 1:
+        return int(own)
+    return run
+
+
+def _agree(row: Row, grid: Grid) -> bool:
+    """Whether a row's bucket is the one that its due instant belongs to."""
+    bucket = Bucket.canonical(row.get("taskDateTime"))
+    try:
+        due = parse_instant(row.get("dueAt"), "dueAt")
+    except InvalidInput:
+        return False
+    return (
+        bucket is not None and row.get("dueAt") == format_instant(due) and grid.tick_at_or_after(due) == bucket.minute
+    )
+
+
+def _as_met(row: Row) -> tuple[Condition, ...]:
+    return (Absent("outcome"), *as_read(row, "status", "action", *TIME_INPUTS))
+
+
+def _stray(row: Row, values: Mapping[str, object]) -> tuple[str, ...]:
+    """What only a task with a past may have. A live row's expiresAt would let it vanish before its time."""
+    past = (
+        "expiresAt",
+        "finishedAt",
+        "lease",
+        "leaseUntil",
+        "startedAt",
+        "attempts",
+        "result",
+        "error",
+        "movedTo",
+    )
+    return tuple(name for name in past if name in row and name not in values)

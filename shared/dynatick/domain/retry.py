@@ -1,0 +1,129 @@
+"""Whether a failed attempt is made again, and when. The caller supplies the clock and the dice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from dynatick.errors import InvalidInput
+
+MAX_ATTEMPTS = 185
+"""As EventBridge Scheduler allows at the most."""
+
+_LIMITS = {
+    "maximumRetryAttempts": (0, MAX_ATTEMPTS),
+    "maximumEventAgeInSeconds": (60, 30 * 86_400),
+    "minBackoffSeconds": (0, 86_400),
+    "maxBackoffSeconds": (0, 86_400),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetryPolicy:
+    """How often, how long and how fast. Names and defaults of the first two are EventBridge Scheduler's."""
+
+    maximum_retry_attempts: int = 3
+    maximum_event_age_in_seconds: int = (
+        86_400  # bounds retries only, from the first start; the first attempt is always made
+    )
+    min_backoff_seconds: int = 5
+    max_backoff_seconds: int = 3_600
+
+    @property
+    def maximum_attempts(self) -> int:
+        return self.maximum_retry_attempts + 1
+
+    @classmethod
+    def from_row(cls, value: object) -> RetryPolicy:
+        """From the attribute ``retryPolicy``, any part of which may be missing. Raises InvalidInput."""
+        if value is None:
+            return DEFAULT_POLICY
+        if not isinstance(value, Mapping):
+            raise InvalidInput("retryPolicy", value, f"expected a map with any of {', '.join(_LIMITS)}")
+        found: dict[str, int] = {}
+        for name, number in value.items():
+            if name not in _LIMITS:
+                raise InvalidInput(
+                    f"retryPolicy.{name}",
+                    number,
+                    f"there is no such setting; expected any of {', '.join(_LIMITS)}",
+                )
+            low, high = _LIMITS[name]
+            whole = isinstance(number, (int, Decimal)) and not isinstance(number, bool) and number == int(number)
+            if not whole or not low <= number <= high:
+                raise InvalidInput(f"retryPolicy.{name}", number, f"expected a whole number from {low} to {high}")
+            found[name] = int(number)
+        least = found.get("minBackoffSeconds", DEFAULT_POLICY.min_backoff_seconds)
+        policy = cls(
+            maximum_retry_attempts=found.get("maximumRetryAttempts", DEFAULT_POLICY.maximum_retry_attempts),
+            maximum_event_age_in_seconds=found.get(
+                "maximumEventAgeInSeconds", DEFAULT_POLICY.maximum_event_age_in_seconds
+            ),
+            min_backoff_seconds=least,
+            max_backoff_seconds=found.get("maxBackoffSeconds", max(least, DEFAULT_POLICY.max_backoff_seconds)),
+        )
+        if policy.max_backoff_seconds < policy.min_backoff_seconds:
+            raise InvalidInput(
+                "retryPolicy.maxBackoffSeconds", policy.max_backoff_seconds,
+                f"expected at least minBackoffSeconds, which is {policy.min_backoff_seconds}",
+            )  # fmt: skip
+        return policy
+
+    def to_row(self) -> dict[str, int]:
+        """As the attribute ``retryPolicy`` holds it."""
+        return {
+            "maximumRetryAttempts": self.maximum_retry_attempts,
+            "maximumEventAgeInSeconds": self.maximum_event_age_in_seconds,
+            "minBackoffSeconds": self.min_backoff_seconds,
+            "maxBackoffSeconds": self.max_backoff_seconds,
+        }
+
+
+DEFAULT_POLICY = RetryPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Try again, not before ``at``."""
+
+    at: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The task has failed."""
+
+    reason: str
+
+
+def decide_retry(
+    policy: RetryPolicy,
+    *,
+    attempt: int,
+    first_started_at: datetime,
+    now: datetime,
+    permanent: bool,
+    retry_after: float | None,
+    jitter: float,
+) -> Retry | GiveUp:
+    """What becomes of a task whose ``attempt`` (counted from 1) has failed.
+
+    The wait doubles with each attempt from ``minBackoffSeconds`` to ``maxBackoffSeconds``; ``jitter`` in [0, 1)
+    takes up to half of it off. ``retry_after`` (seconds, the target's own wish) only lengthens it.
+    """
+    if permanent:
+        return GiveUp("the error is permanent")
+    if attempt >= policy.maximum_attempts:
+        return GiveUp(f"all {policy.maximum_attempts} attempts are used up")
+    base = min(policy.min_backoff_seconds * 2 ** min(attempt - 1, 32), policy.max_backoff_seconds)
+    wait = max(base * (1 - jitter / 2), retry_after or 0.0)
+    at = now + timedelta(seconds=wait)
+    if at > first_started_at + timedelta(seconds=policy.maximum_event_age_in_seconds):
+        return GiveUp(f"a retry would begin later than {policy.maximum_event_age_in_seconds} s after the first attempt")
+    return Retry(
+        at,
+        f"attempt {attempt} of {policy.maximum_attempts} failed; again in {wait:.0f} s or at the first tick after",
+    )

@@ -1,0 +1,181 @@
+"""The task as a row of the table, and what a row must look like to be one.
+
+A *row* is an item in plain Python values (numbers as ``Decimal``, binaries as boto3's ``Binary``); anybody
+may have written it. A *Task* is a row that was understood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.instants import parse_instant
+from dynatick.domain.retry import DEFAULT_POLICY, RetryPolicy
+from dynatick.errors import InvalidInput
+
+Row = Mapping[str, object]
+
+SYSTEM_PREFIX = "_dynatick#"
+"""Ids that begin so are our own rows: cursors, settings in force, tick records."""
+
+MAX_TASK_ID_BYTES = 1024
+"""An index sort key ends there (DynamoDB quotas)."""
+
+MAX_ACTION_CHARACTERS = 128
+
+
+class Status(StrEnum):
+    """Where a task is in its life. A row without a status is *unscheduled*: nobody has looked at it yet."""
+
+    SCHEDULED = "scheduled"  # waits in its bucket
+    RUNNING = "running"  # claimed by a processor, until leaseUntil
+    COMPLETED = "completed"  # its action returned
+    FAILED = "failed"  # it never will: permanent error, attempts used up, or not understood
+    CANCELLED = "cancelled"  # somebody called it off before it was claimed
+
+
+TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
+UNSCHEDULED = "unscheduled"
+
+OWN_ATTRIBUTES = frozenset(
+    {
+        "taskId", "taskDateTime", "dueAt", "delaySeconds", "action", "payload", "status", "outcome", "attempt",
+        "attempts", "retryPolicy", "lease", "leaseUntil", "run", "createdAt", "startedAt", "finishedAt", "result",
+        "error", "expiresAt", "scheduleId", "movedTo",
+    }
+)  # fmt: skip
+"""What means something to us. Whatever else a row holds is the user's and reaches the action untouched."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """A task that was understood."""
+
+    task_id: str
+    bucket: Bucket
+    action: str
+    due_at: datetime  # when it should run, to the second, as it was asked for
+    payload: Mapping[str, object] = field(default_factory=dict)
+    status: Status = Status.SCHEDULED
+    attempt: int = 0  # counted at the claim; 0 until the first
+    run: int = 1  # goes up at each redrive or run-now, not at a retry
+    retry_policy: RetryPolicy = DEFAULT_POLICY
+    attempts: tuple[Mapping[str, object], ...] = ()  # earlier ones: run, attempt, startedAt, finishedAt, error
+    lease: str | None = None  # the claim's token
+    lease_until: datetime | None = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None  # of the present attempt
+    schedule_id: str | None = None
+    attributes: Mapping[str, object] = field(default_factory=dict)  # the row's other attributes, the user's own
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt of one run."""
+        return f"{self.task_id}#{self.run}"
+
+    @property
+    def first_started_at(self) -> datetime | None:
+        """When the first attempt of this run began."""
+        for earlier in self.attempts:
+            if earlier.get("run") == self.run and isinstance(started := earlier.get("startedAt"), str):
+                return parse_instant(started, "attempts")
+        return self.started_at
+
+    @classmethod
+    def from_row(cls, row: Row) -> Task:
+        """The task of a row that was normalised. Raises InvalidInput where somebody has spoilt it since."""
+        bucket = Bucket.parse(row.get("taskDateTime"))
+        return cls(
+            task_id=check_task_id(row.get("taskId")),
+            bucket=bucket,
+            action=check_action(row.get("action")),
+            due_at=bucket.instant if row.get("dueAt") is None else parse_instant(row["dueAt"], "dueAt"),
+            payload=check_payload(row.get("payload")),
+            status=check_status(row.get("status")),
+            attempt=check_count(row.get("attempt", 0), "attempt"),
+            run=check_count(row.get("run", 1), "run"),
+            retry_policy=RetryPolicy.from_row(row.get("retryPolicy")),
+            attempts=_attempts(row.get("attempts")),
+            lease=_text_or_none(row.get("lease"), "lease"),
+            lease_until=_instant_or_none(row.get("leaseUntil"), "leaseUntil"),
+            created_at=_instant_or_none(row.get("createdAt"), "createdAt"),
+            started_at=_instant_or_none(row.get("startedAt"), "startedAt"),
+            schedule_id=_text_or_none(row.get("scheduleId"), "scheduleId"),
+            attributes={name: value for name, value in row.items() if name not in OWN_ATTRIBUTES},
+        )
+
+
+def check_task_id(value: object) -> str:
+    """A caller's id: any text of 1 to 1,024 bytes that is not reserved."""
+    if not isinstance(value, str) or not value:
+        raise InvalidInput("taskId", value, "expected a text that is not empty")
+    if value.startswith(SYSTEM_PREFIX):
+        raise InvalidInput("taskId", value, f"ids beginning with {SYSTEM_PREFIX} are reserved; choose another")
+    try:
+        size = len(value.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise InvalidInput("taskId", value, "expected text that UTF-8 can hold (no lone surrogates)") from None
+    if size > MAX_TASK_ID_BYTES:
+        raise InvalidInput("taskId", value, f"expected at most {MAX_TASK_ID_BYTES} bytes in UTF-8, this has {size}")
+    return value
+
+
+def check_action(value: object) -> str:
+    """The name of an action."""
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInput("action", value, "expected the name of an action as text, such as log or webhook")
+    if len(value) > MAX_ACTION_CHARACTERS:
+        raise InvalidInput("action", value, f"expected at most {MAX_ACTION_CHARACTERS} characters")
+    return value
+
+
+def check_payload(value: object) -> Mapping[str, object]:
+    """The action's arguments: a map, empty if there are none."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidInput("payload", value, "expected a map of names to values")
+    for name in value:
+        if not isinstance(name, str):
+            raise InvalidInput("payload", name, "expected names that are text")
+    return value
+
+
+def check_status(value: object) -> Status:
+    """A status in force. Callers leave it out; a row's own is set by Dynatick."""
+    try:
+        return Status(str(value))
+    except ValueError:
+        raise InvalidInput("status", value, "leave it out: it is set by Dynatick") from None
+
+
+def check_count(value: object, name: str) -> int:
+    """A whole number, not negative."""
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)) or value != int(value) or value < 0:
+        raise InvalidInput(name, value, "expected a whole number, 0 or more")
+    return int(value)
+
+
+def is_own_row(task_id: object) -> bool:
+    """Whether an id names one of our own rows, which are no tasks."""
+    return isinstance(task_id, str) and task_id.startswith(SYSTEM_PREFIX)
+
+
+def _attempts(value: object) -> tuple[Mapping[str, object], ...]:
+    if not isinstance(value, (list, tuple)):
+        return ()
+    return tuple(entry for entry in value if isinstance(entry, Mapping))
+
+
+def _text_or_none(value: object, name: str) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise InvalidInput(name, value, "expected text")
+
+
+def _instant_or_none(value: object, name: str) -> datetime | None:
+    return None if value is None else parse_instant(value, name)

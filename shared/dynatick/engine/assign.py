@@ -1,0 +1,113 @@
+"""The scheduler function's work: every row that came in, or was changed by hand, gets its place (design §5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from dynatick.domain.change import Change, Lost, Result, Written
+from dynatick.domain.normalise import rederive
+from dynatick.domain.task import Row, is_own_row
+from dynatick.engine.settle import Settler
+from dynatick.errors import DynatickError
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One record of the stream: the row as it is now, and as it was before (None: it was not there)."""
+
+    key: str  # names the record to the stream
+    new: Row | None  # None: it was deleted
+    old: Row | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """What became of a batch. ``failed``: the records to be sent again, with the reason."""
+
+    seen: int
+    normalised: int
+    moved: int
+    rejected: int
+    failed: Sequence[tuple[str, str]]
+
+
+def assign(arrivals: Sequence[Arrival], settler: Settler) -> Assigned:
+    """Settles every row of a batch. Idempotent; no row can hold up another.
+
+    What must be written is decided first and written in batches; then each row is settled, which reads the cursor
+    after the write and so checks the move again (protocol 7). Only faults of the infrastructure are reported as failed.
+    """
+    latest: dict[str, Arrival] = {}
+    for arrival in arrivals:
+        if arrival.new is not None and not is_own_row(arrival.new.get("taskId")):
+            latest[str(arrival.new.get("taskId"))] = arrival
+    images, failed = _write_at_once(latest, settler)
+    closed: dict[int, int] = {}  # read after every image was taken, which is all that rule 5 asks
+    for task_id, image in images.items():
+        try:
+            if image is None or settler.make_ready(image) is not None or not settler.is_ahead(image, closed):
+                settler.settle(task_id, image)
+        except DynatickError as error:
+            failed.append((latest[task_id].key, str(error)))
+    return Assigned(
+        seen=len(latest),
+        normalised=settler.normalised,
+        moved=settler.moved,
+        rejected=settler.failed,
+        failed=failed,
+    )
+
+
+def _write_at_once(
+    latest: Mapping[str, Arrival], settler: Settler
+) -> tuple[dict[str, Row | None], list[tuple[str, str]]]:
+    """Carries out what the images alone decide. Returns the rows as they are then (None: to be read), and failures."""
+    images: dict[str, Row | None] = {}
+    failed: list[tuple[str, str]] = []
+    due: list[Change] = []
+    for task_id, arrival in latest.items():
+        images[task_id] = arrival.new
+        change = _change_for(arrival, settler)
+        if change is None or arrival.new is None:
+            continue
+        if not settler.is_rejection(change):
+            due.append(change)
+            continue
+        try:
+            settler.carry_out(arrival.new, change)
+            images[task_id] = None
+        except DynatickError as error:
+            del images[task_id]
+            failed.append((arrival.key, str(error)))
+    results: Sequence[Result] = settler.store.write_many(due) if due else ()
+    for change, result in zip(due, results, strict=True):
+        settler.count(change, result)
+        images[change.task_id] = (
+            result.row if isinstance(result, Written) else result.present if isinstance(result, Lost) else None
+        )
+    return images, failed
+
+
+def _change_for(arrival: Arrival, settler: Settler) -> Change | None:
+    new, old = arrival.new, arrival.old
+    if new is None:
+        return None
+    if old is not None:
+        changed = rederive(
+            old,
+            new,
+            now=settler.clock(),
+            grid=settler.in_force.grid,
+            defaults=settler.rules.defaults,
+        )
+        if changed is not None:
+            return changed
+    return settler.make_ready(new, run=_next_run(old))
+
+
+def _next_run(old: Row | None) -> int:
+    """A plain put over an existing id is a new task: its idempotency key must not be the old one's."""
+    run = None if old is None else old.get("run")
+    return int(run) + 1 if isinstance(run, (int, Decimal)) and not isinstance(run, bool) else 1

@@ -1,0 +1,196 @@
+"""Claiming the tasks of a bucket, and telling apart what could not be claimed (protocol 9, 10, 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.change import Result, Unknown, Written
+from dynatick.domain.instants import parse_instant
+from dynatick.domain.lifecycle import RELEASED, claim, is_terminal
+from dynatick.domain.task import Row, Status, Task
+from dynatick.engine.ports import Store
+from dynatick.engine.rules import SKEW_MARGIN
+from dynatick.engine.settle import Settler
+from dynatick.errors import DynatickError, InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Won:
+    """Ours, until its lease ends. ``row`` as it is in the table."""
+
+    task: Task
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Spoilt:
+    """Ours, but somebody changed the row into what cannot be understood."""
+
+    row: Row
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Nothing to do here any more: ended, deleted, or moved to another bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Not ours and not ended: it holds the bucket back until a later look (3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """Running, its lease ran out: it may have killed its process. To be taken alone, at the end (10)."""
+
+    task_id: str
+
+
+Verdict = Won | Spoilt | Gone | Busy | Suspect
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """To be claimed once more, singly: normalised just now, or released by an earlier process."""
+
+    released: bool
+
+
+def judge(row: Row | None, bucket: Bucket, *, token: str, now: datetime) -> Verdict | _Again | None:
+    """What a row is to somebody who tried to claim it in ``bucket`` with ``token``. None: first make it a task."""
+    if row is None or is_terminal(row):
+        return Gone()
+    status = row.get("status")
+    if status == str(Status.RUNNING) and row.get("lease") == token:
+        return understand(row)  # won after all: it was only the answer that got lost
+    if row.get("taskDateTime") != str(bucket):
+        return Gone()
+    if status != str(Status.RUNNING):
+        return None
+    if row.get("leaseUntil") == RELEASED:
+        return _Again(released=True)
+    return Suspect(str(row["taskId"])) if lease_is_over(row, now) else Busy()
+
+
+def lease_is_over(row: Row, now: datetime) -> bool:
+    """Whether nobody can be working on a running row any more. One without a readable lease has nobody (10)."""
+    try:
+        return now > parse_instant(row.get("leaseUntil"), "leaseUntil") + SKEW_MARGIN
+    except InvalidInput:
+        return True
+
+
+def understand(row: Row) -> Won | Spoilt:
+    """A row that is ours, as a task if it is one."""
+    try:
+        return Won(Task.from_row(row), row)
+    except InvalidInput as error:
+        return Spoilt(row, str(error))
+
+
+@dataclass(slots=True)
+class Claimer:
+    """Claims entries of buckets in batches. One token a claim, so that a late record hits its own only."""
+
+    store: Store
+    settler: Settler
+    clock: Callable[[], datetime]
+    new_token: Callable[[], str]
+
+    def claim(self, entries: Sequence[tuple[Bucket, str]], *, lease_until: datetime) -> Sequence[Verdict]:
+        """One verdict an entry, in order. No id may stand twice. Raises StoreError if the table does not answer."""
+        now = self.clock()
+        tokens = [self.new_token() for _ in entries]
+        results = self.store.write_many(
+            [
+                claim(task_id, bucket, token=token, lease_until=lease_until, now=now)
+                for (bucket, task_id), token in zip(entries, tokens, strict=True)
+            ]
+        )
+        rows = self._rows_met(entries, results)
+        verdicts: list[Verdict] = []
+        for (bucket, task_id), token, result in zip(entries, tokens, results, strict=True):
+            if isinstance(result, Written) and result.row is not None:
+                verdicts.append(understand(result.row))
+            else:
+                verdicts.append(self._second_try(rows.get(task_id), bucket, token, result, lease_until))
+        return verdicts
+
+    def _rows_met(self, entries: Sequence[tuple[Bucket, str]], results: Sequence[Result]) -> dict[str, Row]:
+        """The rows that could not be claimed: as the engine told, else read consistently."""
+        met: dict[str, Row] = {}
+        unread: list[str] = []
+        for (_, task_id), result in zip(entries, results, strict=True):
+            if isinstance(result, Written):
+                continue
+            present = None if isinstance(result, Unknown) else result.present
+            if present is None:
+                unread.append(task_id)
+            else:
+                met[task_id] = present
+        if unread:
+            met.update(self.store.get_many(unread))
+        return met
+
+    def _second_try(
+        self, row: Row | None, bucket: Bucket, token: str, result: Result, lease_until: datetime
+    ) -> Verdict:
+        now = self.clock()
+        verdict = judge(row, bucket, token=token, now=now)
+        if isinstance(result, Unknown) and result.too_large and row is not None and not isinstance(verdict, Gone):
+            return Spoilt(row, f"the row is too large to be claimed ({result.error})")
+        if isinstance(verdict, _Again):
+            return self._claim_one(bucket, str((row or {})["taskId"]), token, lease_until, released=verdict.released)
+        if verdict is not None:
+            return verdict
+        if row is None:
+            return Gone()
+        return self._make_ready_and_claim(row, bucket, token, lease_until)
+
+    def _make_ready_and_claim(self, row: Row, bucket: Bucket, token: str, lease_until: datetime) -> Verdict:
+        """A row that the scheduler has not seen yet, or that was changed by hand (9: normalised on the spot)."""
+        task_id = str(row["taskId"])
+        try:
+            change = self.settler.make_ready(row)
+            if change is None:  # it is scheduled here: the claim was refused for a reason that has gone since
+                return self._claim_one(bucket, task_id, token, lease_until)
+            result = self.settler.carry_out(row, change)
+            if isinstance(result, Written) and result.row is not None:
+                row = result.row
+                if not is_terminal(row) and row.get("taskDateTime") == str(bucket):
+                    return self._claim_one(bucket, task_id, token, lease_until)
+                if not is_terminal(row):
+                    self.settler.settle(task_id, row)
+                return Gone()
+        except DynatickError:
+            return Busy()
+        return Busy()
+
+    def _claim_one(
+        self,
+        bucket: Bucket,
+        task_id: str,
+        token: str,
+        lease_until: datetime,
+        *,
+        released: bool = False,
+    ) -> Verdict:
+        result = self.store.write(
+            claim(
+                task_id,
+                bucket,
+                token=token,
+                lease_until=lease_until,
+                now=self.clock(),
+                released=released,
+            )
+        )
+        if isinstance(result, Written) and result.row is not None:
+            return understand(result.row)
+        row = self.store.get(task_id)
+        verdict = judge(row, bucket, token=token, now=self.clock())
+        return Busy() if verdict is None or isinstance(verdict, _Again) else verdict

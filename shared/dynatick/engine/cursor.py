@@ -1,0 +1,132 @@
+"""The cursor of a shard: through where its buckets are closed to newcomers, through where they are drained for good.
+
+Terms as in the protocol (docs/protocol.md): C is ``closedThrough``, S ``drainedThrough``; every bucket up to ``mark``
+was closed before ``markAt``. All writes are conditional on the row's version; C and S only grow (16).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.change import Change, Is, Unknown, Written
+from dynatick.domain.instants import format_instant, parse_instant
+from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
+from dynatick.engine.ports import Store
+from dynatick.engine.rules import SHARD_LEASE, SKEW_MARGIN
+from dynatick.errors import StoreError
+
+_SKEW = timedelta(seconds=2)
+_TRIES = 10
+
+
+def cursor_id(shard: int) -> str:
+    return f"{SYSTEM_PREFIX}cursor#{shard}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cursor:
+    """A cursor row, understood. Buckets are minutes since the epoch."""
+
+    shard: int
+    closed_through: int  # C
+    drained_through: int  # S
+    looked_through: int  # every bucket up to here had a full look at least once
+    mark: int
+    mark_at: datetime
+    lease: str | None = None  # the shard's holder
+    lease_until: datetime | None = None
+    version: int = 1
+    idle_since: str | None = None  # the first tick of an unbroken run of idle ones
+    idle_ticks: int = 0
+    last_tick: str | None = None  # the latest tick that was served
+
+    def is_held(self, now: datetime) -> bool:
+        """Whether a process that is not known to be dead holds the shard."""
+        return self.lease is not None and self.lease_until is not None and now <= self.lease_until + SKEW_MARGIN
+
+    def to_row(self) -> dict[str, object]:
+        return {
+            "status": "cursor",
+            "outcome": "none",  # an end that no scan for open tasks stops at
+            "closedThrough": str(Bucket(self.closed_through)),
+            "drainedThrough": str(Bucket(self.drained_through)),
+            "lookedThrough": str(Bucket(self.looked_through)),
+            "mark": str(Bucket(self.mark)),
+            "markAt": format_instant(self.mark_at),
+            "lease": self.lease,
+            "leaseUntil": None if self.lease_until is None else format_instant(self.lease_until),
+            "version": self.version,
+            "idleSince": self.idle_since,
+            "idleTicks": self.idle_ticks,
+            "lastTick": self.last_tick,
+        }
+
+    @classmethod
+    def from_row(cls, shard: int, row: Row) -> Cursor:
+        until, lease, since, last = (row.get(n) for n in ("leaseUntil", "lease", "idleSince", "lastTick"))
+        return cls(
+            shard=shard,
+            closed_through=Bucket.parse(row.get("closedThrough"), "closedThrough").minute,
+            drained_through=Bucket.parse(row.get("drainedThrough"), "drainedThrough").minute,
+            looked_through=Bucket.parse(row.get("lookedThrough"), "lookedThrough").minute,
+            mark=Bucket.parse(row.get("mark"), "mark").minute,
+            mark_at=parse_instant(row.get("markAt"), "markAt"),
+            lease=None if lease is None else str(lease),
+            lease_until=None if until is None else parse_instant(until, "leaseUntil"),
+            version=check_count(row.get("version"), "version"),
+            idle_since=None if since is None else str(since),
+            idle_ticks=check_count(row.get("idleTicks", 0), "idleTicks"),
+            last_tick=None if last is None else str(last),
+        )
+
+
+def read_cursor(store: Store, shard: int, now: datetime) -> Cursor:
+    """The cursor, read consistently. A missing one is created where the last minute is closed and drained (14)."""
+    row = store.get(cursor_id(shard))
+    if row is None:
+        last = minute_of(now - _SKEW)
+        fresh = Cursor(
+            shard=shard, closed_through=last, drained_through=last, looked_through=last, mark=last, mark_at=now,
+        )  # fmt: skip
+        if store.create({"taskId": cursor_id(shard), **fresh.to_row()}):
+            return fresh
+        row = store.get(cursor_id(shard))
+        if row is None:
+            raise StoreError(f"the cursor of shard {shard} appeared and vanished")
+    return Cursor.from_row(shard, row)
+
+
+def save(store: Store, old: Cursor, new: Cursor) -> Cursor | None:
+    """Writes ``new`` over ``old``; None if somebody else wrote first. C, S and the looks only grow."""
+    new = replace(
+        new,
+        closed_through=max(old.closed_through, new.closed_through),
+        drained_through=max(old.drained_through, new.drained_through),
+        looked_through=max(old.looked_through, new.looked_through),
+        version=old.version + 1,
+    )
+    result = store.write(Change(task_id=cursor_id(old.shard), set=new.to_row(), when=(Is("version", old.version),)))
+    if isinstance(result, Unknown):
+        raise StoreError(f"cannot write the cursor of shard {old.shard}: {result.error}")
+    return new if isinstance(result, Written) else None
+
+
+def take(store: Store, shard: int, tick: int, *, token: str, now: datetime) -> Cursor | None:
+    """Closes every bucket up to ``tick`` and takes the shard, in one write (1).
+
+    None if another process holds the shard: then the buckets are closed all the same, and the holder, which finds
+    that out when it wants to end, serves them too.
+    """
+    for _ in range(_TRIES):
+        cursor = read_cursor(store, shard, now)
+        closed = replace(cursor, closed_through=max(cursor.closed_through, tick))
+        if cursor.is_held(now):
+            if closed == cursor or save(store, cursor, closed) is not None:
+                return None
+            continue
+        taken = save(store, cursor, replace(closed, lease=token, lease_until=now + SHARD_LEASE))
+        if taken is not None:
+            return taken
+    raise StoreError(f"cannot take shard {shard}: its cursor was changed by others {_TRIES} times")

@@ -1,0 +1,571 @@
+"""A pass: one invocation drains one shard through its tick (protocol 1 to 4 and 9 to 12; design §6).
+
+One thread, the coordinator, decides everything. Claims and records are written by a few I/O threads, tasks run in the
+workbench; both report to the coordinator by one queue of events. What is in hand is bounded, so memory does not grow
+with the bucket.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from queue import Empty, SimpleQueue
+
+from dynatick.domain.buckets import Bucket, instant_of
+from dynatick.domain.change import Written
+from dynatick.domain.lifecycle import is_terminal, release, take_over
+from dynatick.domain.retry import RetryPolicy
+from dynatick.domain.task import Row, Status, check_count
+from dynatick.engine.claims import (
+    Busy,
+    Claimer,
+    Gone,
+    Spoilt,
+    Suspect,
+    Verdict,
+    Won,
+    lease_is_over,
+    understand,
+)
+from dynatick.engine.cursor import Cursor, read_cursor, save, take
+from dynatick.engine.inforce import InForce
+from dynatick.engine.ports import Actions, Clock, DeadLetters, Page, Store
+from dynatick.engine.record import Attempted, Fate, Recorder
+from dynatick.engine.report import PassReport, Resume, tick_record_id
+from dynatick.engine.rules import SHARD_LEASE, Rules
+from dynatick.engine.settle import Settler
+from dynatick.engine.window import Window
+from dynatick.engine.workbench import Workbench
+from dynatick.errors import DynatickError, InvalidInput
+
+BATCH = 25
+IO_THREADS = 6
+LOOKAHEAD = 6  # buckets whose first page is read ahead
+CLAIMS_UNDER_WAY = 2
+RECORD_DELAY = 0.05  # s that an outcome waits for others to share its batch
+ROUND_PATIENCE = timedelta(seconds=1)  # for what is in hand, before a bucket is looked at again
+TICK_RECORD_DAYS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class _Claimed:
+    entries: Sequence[tuple[Bucket, str]]
+    verdicts: Sequence[Verdict]
+    spoilt_fates: Sequence[Fate]
+    found: set[int]  # the minutes that had something, of the round that asked
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    attempted: Attempted
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    attempts: Sequence[Attempted]
+    fates: Sequence[Fate]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    error: DynatickError
+    entries: Sequence[tuple[Bucket, str]]
+
+
+_Event = _Claimed | _Ended | _Recorded | _Fault
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Budget:
+    """How a pass spends its time: three instants before the process is killed."""
+
+    stop_claiming: datetime
+    stop_waiting: datetime
+    hard_end: datetime
+
+    @classmethod
+    def until(cls, hard_end: datetime, now: datetime) -> Budget:
+        """A quarter of the time, at most 20 s, is for what is in hand; a twentieth, at most 3 s, to give back."""
+        whole = max(hard_end - now, timedelta())
+        return cls(
+            stop_claiming=hard_end - min(whole / 4, timedelta(seconds=20)),
+            stop_waiting=hard_end - min(whole / 20, timedelta(seconds=3)),
+            hard_end=hard_end,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class World:
+    """What a pass works with."""
+
+    store: Store
+    actions: Actions
+    dead_letters: DeadLetters
+    rules: Rules
+    in_force: InForce
+    clock: Clock
+    new_token: Callable[[], str]
+    settler: Settler
+
+
+def drain(
+    world: World,
+    *,
+    tick: int,
+    shard: int,
+    hard_end: datetime,
+    generation: int = 0,
+    resume: Resume | None = None,
+    go_on: Callable[[Resume], None] | None = None,
+) -> PassReport:
+    """Closes the shard's buckets through ``tick`` and runs what is due in them.
+
+    ``hard_end``: when the process will be killed. ``resume``: where an earlier generation of this pass stopped.
+    ``go_on`` is called once, as soon as the shard is free again, if this pass was cut short and had made progress.
+    Raises StoreError if the table cannot be reached; whatever was claimed then comes back by its lease.
+    """
+    started = world.clock()
+    report = PassReport(tick=tick, shard=shard, generation=generation, started_at=started)
+    token = world.new_token()
+    cursor = take(world.store, shard, tick, token=token, now=started)
+    if cursor is None:
+        report.held_elsewhere = True
+        report.finished_at = world.clock()
+        return report
+    window = Window(cursor, world.rules, closed_at=world.clock())
+    running = _Pass(world, window, report, token, Budget.until(hard_end, started))
+    try:
+        running.work(resume, go_on)
+    finally:
+        running.close()
+    report.finished_at = world.clock()
+    if not report.is_idle:
+        _keep(world, report)
+    return report
+
+
+def _keep(world: World, report: PassReport) -> None:
+    expires = int((world.clock() + timedelta(days=TICK_RECORD_DAYS)).timestamp())
+    record = tick_record_id(report.tick, report.shard, report.generation)
+    world.store.create({"taskId": record, **report.to_row(), "expiresAt": expires})
+
+
+class _Pass:
+    def __init__(self, world: World, window: Window, report: PassReport, token: str, budget: Budget) -> None:
+        self.world, self.window, self.report, self.token, self.budget = (
+            world,
+            window,
+            report,
+            token,
+            budget,
+        )
+        self.store, self.clock = world.store, world.clock
+        self.claimer = Claimer(world.store, world.settler, world.clock, world.new_token)
+        self.recorder = Recorder(
+            world.store,
+            world.dead_letters,
+            world.rules,
+            world.in_force,
+            world.clock,
+            closed_through=lambda: self.window.cursor.closed_through,
+        )
+        self.events: SimpleQueue[_Event] = SimpleQueue()
+        self.io = ThreadPoolExecutor(IO_THREADS, thread_name_prefix="dynatick-io")
+        self.bench = Workbench(
+            world.actions,
+            threads=world.rules.threads,
+            deadline=budget.hard_end,
+            clock=world.clock,
+            ended=lambda attempted: self.events.put(_Ended(attempted)),
+        )
+        self.most_in_hand = max(4 * BATCH, 4 * world.rules.threads)
+        self.in_hand: dict[str, int] = {}  # id -> minute: claimed here, not seen recorded
+        self.ended: list[Attempted] = []  # to be recorded
+        self.claiming = 0  # entries in claims under way
+        self.recording = 0  # attempts in records under way
+        self.suspects: list[tuple[Bucket, str]] = []
+        self.renew_at = self.clock() + SHARD_LEASE / 3
+        self.holding = True  # the shard
+        self.fault: DynatickError | None = None
+
+    # -- the order of a pass ---------------------------------------------------------------------------------------
+
+    def work(self, resume: Resume | None, go_on: Callable[[Resume], None] | None) -> None:
+        covered = self.window.cursor.closed_through
+        minutes = [m for m in self.window.due(self.clock()) if resume is None or m >= resume.minute]
+        while True:
+            found = self._look_and_claim(minutes, resume)
+            resume = None
+            if self._must_stop():
+                break
+            if found:  # and round again in what had something, until nothing new is due
+                self._wait(until=lambda: not self.in_hand, patience=ROUND_PATIENCE)
+            closed = self.window.cursor.closed_through
+            minutes = [
+                *sorted(found),
+                *range(covered + 1, closed + 1),
+            ]  # another tick may have come meanwhile
+            covered = closed
+            if not minutes and self._end():
+                break
+        if self.report.resume:
+            self._give_back()
+        while self.holding and not self._end():
+            pass
+        if self.report.resume and self.report.made_progress and go_on is not None:
+            go_on(self.report.resume)
+            self.report.continued = True
+        self._wait(until=lambda: not self.in_hand)
+        self._take_suspects()
+        self._give_back()
+        self._wait(until=lambda: not self.recording)
+        self.report.unfinished = len(self.in_hand)
+        self.report.moved, self.report.rejected = (
+            self.world.settler.moved,
+            self.world.settler.failed,
+        )
+        if self.fault is not None:
+            raise self.fault
+
+    def close(self) -> None:
+        self.bench.close()
+        self.io.shutdown(wait=False, cancel_futures=True)
+
+    def _must_stop(self) -> bool:
+        return self.report.resume is not None or not self.holding or self.fault is not None
+
+    # -- looking and claiming --------------------------------------------------------------------------------------
+
+    def _look_and_claim(self, minutes: Iterable[int], resume: Resume | None) -> set[int]:
+        """Looks at buckets, oldest first, all pages, and claims what is due. Returns the minutes that had something.
+
+        If there is no more time, ``report.resume`` says from where on nothing was claimed.
+        """
+        found: set[int] = set()
+        batch: list[tuple[Bucket, str]] = []
+        position = resume
+        for minute, page in self._pages(minutes, resume):
+            bucket = Bucket(minute, self.report.shard)
+            position = position or Resume(minute)
+            for entry in page.entries:
+                if entry.task_id in self.in_hand:
+                    continue
+                batch.append((bucket, entry.task_id))
+                if len(batch) == BATCH:
+                    if not self._claim(batch, found):
+                        return self._cut(position, batch, found)
+                    position, batch = Resume(minute, entry.task_id), []
+            if page.after is None:
+                partly = resume is not None and minute == resume.minute and resume.after is not None
+                self.window.looks[minute].complete = not partly
+            if not batch:
+                position = Resume(minute, page.after) if page.after is not None else Resume(minute + 1)
+            if self.clock() >= self.budget.stop_claiming:
+                return self._cut(position, batch, found)
+        if batch and position is not None and not self._claim(batch, found):
+            return self._cut(position, batch, found)
+        self._wait(until=lambda: not self.claiming)
+        return found
+
+    def _cut(self, position: Resume, unclaimed: Sequence[tuple[Bucket, str]], found: set[int]) -> set[int]:
+        for bucket, _ in unclaimed:
+            self.window.looks[bucket.minute].busy += 1
+        self.report.resume = position
+        self._wait(until=lambda: not self.claiming)
+        return found
+
+    def _pages(self, minutes: Iterable[int], resume: Resume | None) -> Iterator[tuple[int, Page]]:
+        """The pages of the buckets, in order; the next few are read meanwhile."""
+        coming = iter(minutes)
+        ahead: deque[tuple[int, bool, Future[tuple[datetime, Page]]]] = deque()
+
+        def fetch(minute: int, after: str | None) -> Future[tuple[datetime, Page]]:
+            def read() -> tuple[datetime, Page]:
+                began = self.clock()
+                return began, self.store.look(Bucket(minute, self.report.shard), after=after)
+
+            return self.io.submit(read)
+
+        while True:
+            while len(ahead) < LOOKAHEAD and (minute := next(coming, None)) is not None:
+                after = resume.after if resume is not None and minute == resume.minute else None
+                ahead.append((minute, True, fetch(minute, after)))
+            if not ahead:
+                return
+            minute, is_first, future = ahead.popleft()
+            try:
+                began, page = future.result()
+            except DynatickError as error:
+                self.fault = self.fault or error
+                return
+            if is_first:
+                self.report.buckets += minute not in self.window.looks
+                self.window.begin(minute, began)
+            if page.after is not None:
+                ahead.appendleft((minute, False, fetch(minute, page.after)))
+            yield minute, page
+
+    def _claim(self, batch: Sequence[tuple[Bucket, str]], found: set[int]) -> bool:
+        """Starts a claim once there is room for it. False, and nothing is started, if there will be none."""
+        while not self._has_room(len(batch)):
+            if not self._may_claim():
+                return False
+            self._handle_events()
+        if not self._may_claim():
+            return False
+        entries = list({task_id: (bucket, task_id) for bucket, task_id in batch}.values())
+        self.claiming += len(entries)
+        self.report.due += len(entries)
+        self.io.submit(self._claim_now, entries, found)
+        return True
+
+    def _has_room(self, more: int) -> bool:
+        under_way = self.claiming + len(self.in_hand)
+        return self.claiming < CLAIMS_UNDER_WAY * BATCH and under_way + more <= self.most_in_hand
+
+    def _may_claim(self) -> bool:
+        return self.holding and self.fault is None and self.clock() < self.budget.stop_claiming
+
+    def _claim_now(self, entries: Sequence[tuple[Bucket, str]], found: set[int]) -> None:
+        """In an I/O thread."""
+        try:
+            verdicts = list(self.claimer.claim(entries, lease_until=self.budget.hard_end))
+            spoilt_fates: list[Fate] = []
+            for n, verdict in enumerate(verdicts):
+                if isinstance(verdict, Spoilt):
+                    fate = self.recorder.fail_spoilt(verdict)
+                    spoilt_fates.append(fate)
+                    verdicts[n] = Busy() if fate is Fate.UNRECORDED else Gone()
+            self.events.put(_Claimed(entries, verdicts, spoilt_fates, found))
+        except DynatickError as error:
+            self.events.put(_Fault(error, entries))
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def _wait(self, *, until: Callable[[], bool], patience: timedelta | None = None) -> None:
+        """Handles events until a condition holds or there is no time left; ``patience`` bounds it besides."""
+        end = self.budget.stop_waiting if patience is None else min(self.clock() + patience, self.budget.stop_waiting)
+        while not until() and self.clock() < end:
+            self._handle_events()
+        self._flush(everything=True)
+
+    def _handle_events(self) -> None:
+        """Waits a moment for the next event, and handles what has come."""
+        came = 0
+        try:
+            self._handle(self.events.get(timeout=RECORD_DELAY))
+            came = 1
+            while True:
+                self._handle(self.events.get_nowait())
+        except Empty:
+            pass
+        nothing_else_runs = len(self.ended) + self.recording == len(self.in_hand) and not self.claiming
+        self._flush(everything=not came or nothing_else_runs)
+        self._keep_the_shard()
+
+    def _handle(self, event: _Event) -> None:
+        match event:
+            case _Claimed(entries, verdicts, spoilt_fates, found):
+                self.claiming -= len(entries)
+                for fate in spoilt_fates:
+                    self._count(fate)
+                for (bucket, task_id), verdict in zip(entries, verdicts, strict=True):
+                    self._place(bucket, task_id, verdict, found)
+            case _Ended(attempted):
+                self._note_start(attempted)
+                self.ended.append(attempted)
+                if len(self.ended) >= BATCH:
+                    self._flush(everything=False)
+            case _Recorded(attempts, fates):
+                self.recording -= len(attempts)
+                for attempted, fate in zip(attempts, fates, strict=True):
+                    minute = self.in_hand.pop(attempted.task.task_id)
+                    look = self.window.looks[minute]
+                    look.in_hand -= 1
+                    look.busy += fate is Fate.UNRECORDED
+                    self._count(fate)
+            case _Fault(error, entries):
+                self.claiming -= len(entries)
+                for bucket, _ in entries:
+                    self.window.looks[bucket.minute].busy += 1
+                self.fault = self.fault or error
+
+    def _place(self, bucket: Bucket, task_id: str, verdict: Verdict, found: set[int]) -> None:
+        look = self.window.looks[bucket.minute]
+        match verdict:
+            case Won():
+                self.report.claimed += 1
+                found.add(bucket.minute)
+                self._start(bucket.minute, verdict)
+            case Suspect():
+                look.busy += 1
+                self.suspects.append((bucket, task_id))
+            case Busy() | Spoilt():
+                look.busy += 1
+            case Gone():
+                pass
+
+    def _start(self, minute: int, won: Won) -> None:
+        self.in_hand[won.task.task_id] = minute
+        self.window.looks[minute].in_hand += 1
+        self.bench.submit(won)
+
+    def _note_start(self, attempted: Attempted) -> None:
+        task = attempted.task
+        if self.report.first_start_ms is None:
+            self.report.first_start_ms = _milliseconds(attempted.started_at - self.report.started_at)
+        if task.attempt == 1:
+            tick = instant_of(self.world.in_force.grid.tick_at_or_after(task.due_at))
+            self.report.late(max(0, _milliseconds(attempted.started_at - tick)))
+
+    def _count(self, fate: Fate) -> None:
+        name = fate.value
+        setattr(self.report, name, getattr(self.report, name) + 1)
+
+    def _flush(self, *, everything: bool) -> None:
+        """Hands ended attempts to the recorder in full batches; ``everything``: the last, smaller one too."""
+        while len(self.ended) >= BATCH or (everything and self.ended):
+            attempts, self.ended = self.ended[:BATCH], self.ended[BATCH:]
+            self.recording += len(attempts)
+            self.io.submit(self._record_now, attempts)
+
+    def _record_now(self, attempts: Sequence[Attempted]) -> None:
+        """In an I/O thread."""
+        try:
+            fates = self.recorder.record(attempts)
+        except DynatickError as error:
+            fates = [Fate.UNRECORDED] * len(attempts)
+            self.events.put(_Fault(error, ()))
+        self.events.put(_Recorded(attempts, fates))
+
+    # -- the shard -------------------------------------------------------------------------------------------------
+
+    def _keep_the_shard(self) -> None:
+        if self.holding and self.clock() >= self.renew_at:
+            self.renew_at = self.clock() + SHARD_LEASE / 3
+            self._save(lambda cursor: replace(cursor, lease_until=self.clock() + SHARD_LEASE))
+
+    def _end(self) -> bool:
+        """The end write (4). False if another tick has closed buckets meanwhile: then they are known now."""
+        if not self._save(lambda _: self._noted(self.window.at_the_end())):
+            return not self.holding
+        self.holding = False
+        self.report.closed_through = self.window.cursor.closed_through
+        self.report.drained_through = self.window.cursor.drained_through
+        return True
+
+    def _noted(self, cursor: Cursor) -> Cursor:
+        """With the count of idle ticks, which spares each of them a record of its own."""
+        tick = str(Bucket(self.report.tick))
+        if self.report.is_idle and not self.suspects:
+            new_tick = cursor.last_tick != tick
+            return replace(
+                cursor,
+                idle_since=cursor.idle_since or tick,
+                idle_ticks=cursor.idle_ticks + new_tick,
+                last_tick=tick,
+            )
+        if cursor.idle_ticks:
+            self.report.idle_before = {
+                "since": cursor.idle_since,
+                "until": cursor.last_tick,
+                "ticks": cursor.idle_ticks,
+            }
+        return replace(cursor, idle_since=None, idle_ticks=0, last_tick=tick)
+
+    def _save(self, change: Callable[[Cursor], Cursor]) -> bool:
+        """Writes the cursor; False if it had been changed: then its present state is taken over, or the shard lost."""
+        try:
+            saved = save(self.store, self.window.cursor, change(self.window.cursor))
+            if saved is not None:
+                self.window.cursor = saved
+                return True
+            present = read_cursor(self.store, self.report.shard, self.clock())
+        except DynatickError as error:  # what is in hand is still brought to its end
+            self.fault, self.holding = self.fault or error, False
+            return False
+        if present.lease == self.token:
+            self.window.cursor, self.window.closed_at = present, self.clock()
+        else:
+            self.holding = False
+        return False
+
+    # -- the end of a pass -----------------------------------------------------------------------------------------
+
+    def _give_back(self) -> None:
+        """Releases what was claimed and not begun (12)."""
+        unbegun = self.bench.take_back()
+        results = self.store.write_many([release(won.task) for won in unbegun]) if unbegun else ()
+        for won, result in zip(unbegun, results, strict=True):
+            look = self.window.looks[self.in_hand.pop(won.task.task_id)]
+            look.in_hand -= 1
+            look.busy += 1
+            self.report.released += isinstance(result, Written)
+
+    def _take_suspects(self) -> None:
+        """Tasks whose lease ran out: one at a time, with nothing else in hand, so that one that kills its process takes
+        no other with it (10). What there is no time for waits for the next tick."""
+        for bucket, task_id in self.suspects:
+            if self.in_hand or self.recording or self.fault or self.clock() >= self.budget.stop_claiming:
+                return
+            try:
+                self._take_suspect(bucket, task_id)
+            except DynatickError as error:
+                self.fault = error
+            self._wait(until=lambda: not self.in_hand)
+
+    def _take_suspect(self, bucket: Bucket, task_id: str) -> None:
+        row = self.store.get(task_id)
+        if row is None or not _is_suspect(row, bucket, self.clock()):
+            return
+        attempt = _count_of(row)
+        if attempt >= _policy_of(row).maximum_attempts:
+            error = f"its process died, or did not finish in time, at the last of {attempt} attempts"
+            self._count(self.recorder.fail_unexecuted(row, error, attempt=attempt))
+            return
+        change = take_over(
+            row,
+            attempt=attempt + 1,
+            token=self.world.new_token(),
+            lease_until=self.budget.hard_end,
+            now=self.clock(),
+        )
+        result = self.store.write(change)
+        if not isinstance(result, Written) or result.row is None:
+            return
+        self.report.recovered += 1
+        won = understand(result.row)
+        if isinstance(won, Spoilt):
+            self._count(self.recorder.fail_spoilt(won))
+        else:
+            self._start(bucket.minute, won)
+
+
+def _is_suspect(row: Row, bucket: Bucket, now: datetime) -> bool:
+    return (
+        not is_terminal(row)
+        and row.get("status") == str(Status.RUNNING)
+        and row.get("taskDateTime") == str(bucket)
+        and lease_is_over(row, now)
+    )
+
+
+def _count_of(row: Row) -> int:
+    try:
+        return check_count(row.get("attempt", 0), "attempt")
+    except InvalidInput:
+        return 0
+
+
+def _policy_of(row: Row) -> RetryPolicy:
+    try:
+        return RetryPolicy.from_row(row.get("retryPolicy"))
+    except InvalidInput:
+        return RetryPolicy()
+
+
+def _milliseconds(delta: timedelta) -> int:
+    return int(delta / timedelta(milliseconds=1))

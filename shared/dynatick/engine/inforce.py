@@ -1,0 +1,109 @@
+"""The settings row: the grid in force, kept by the functions, read by clients.
+
+``shardsEver`` only grows: every tick serves every shard that was ever in use (protocol 14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from dynatick.domain.buckets import Grid
+from dynatick.domain.change import Change, Written, as_read
+from dynatick.domain.instants import format_instant
+from dynatick.domain.normalise import Defaults
+from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
+from dynatick.engine.ports import Store
+from dynatick.errors import StoreError
+
+SETTINGS_ID = f"{SYSTEM_PREFIX}settings"
+_TRIES = 10
+_AGREED = ("tickMinutes", "shardCount", "shardsEver", "actions", "defaultAction", "retentionDays")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InForce:
+    """What is agreed between everybody who touches the table."""
+
+    grid: Grid
+    shards_ever: int
+    actions: tuple[str, ...] = ()  # that the processor can run; empty: not known yet
+    default_action: str | None = None  # of a task that names none; None: not known yet
+    retention_days: int | None = None  # how long an ended task stays; None: not known yet
+
+
+def read_in_force(store: Store) -> InForce | None:
+    """The agreement as it stands; None before the first tick."""
+    row = store.get(SETTINGS_ID)
+    return None if row is None else _understood(row)
+
+
+def agree(
+    store: Store,
+    configured: Grid,
+    *,
+    now: datetime,
+    actions: Sequence[str] | None = None,
+    defaults: Defaults | None = None,
+) -> InForce:
+    """Makes the deployed grid the one in force, and returns the agreement. Writes only what differs.
+
+    ``actions`` None: leave those that are listed (the scheduler does not know them). ``defaults`` None likewise.
+    """
+    for _ in range(_TRIES):
+        row = store.get(SETTINGS_ID)
+        known = None if row is None else _understood(row)
+        wanted = InForce(
+            grid=configured,
+            shards_ever=max(configured.shard_count, known.shards_ever if known else 1),
+            actions=tuple(actions) if actions is not None else known.actions if known else (),
+            default_action=defaults.action if defaults else known.default_action if known else None,
+            retention_days=defaults.retention_days if defaults else known.retention_days if known else None,
+        )
+        if wanted == known:
+            return wanted
+        values = _row(wanted, now)
+        if row is None:
+            if store.create({"taskId": SETTINGS_ID, **values}):
+                return wanted
+        else:
+            change = Change(
+                task_id=SETTINGS_ID,
+                set=values,
+                when=as_read(row, *_AGREED),
+            )
+            if isinstance(store.write(change), Written):
+                return wanted
+    raise StoreError(f"cannot agree on the settings: {SETTINGS_ID} was changed by others {_TRIES} times")
+
+
+def _row(wanted: InForce, now: datetime) -> dict[str, object]:
+    values: dict[str, object] = {
+        "status": "settings",
+        "outcome": "none",  # an end that no scan for open tasks stops at
+        "tickMinutes": wanted.grid.tick_minutes,
+        "shardCount": wanted.grid.shard_count,
+        "shardsEver": wanted.shards_ever,
+        "actions": list(wanted.actions),
+        "updatedAt": format_instant(now),
+    }
+    if wanted.default_action is not None:
+        values["defaultAction"] = wanted.default_action
+    if wanted.retention_days is not None:
+        values["retentionDays"] = wanted.retention_days
+    return values
+
+
+def _understood(row: Row) -> InForce:
+    actions, default_action, days = (row.get(name) for name in ("actions", "defaultAction", "retentionDays"))
+    return InForce(
+        grid=Grid(
+            tick_minutes=check_count(row.get("tickMinutes"), "tickMinutes"),
+            shard_count=check_count(row.get("shardCount"), "shardCount"),
+        ),
+        shards_ever=check_count(row.get("shardsEver"), "shardsEver"),
+        actions=tuple(str(name) for name in actions) if isinstance(actions, list) else (),
+        default_action=None if default_action is None else str(default_action),
+        retention_days=None if days is None else check_count(days, "retentionDays"),
+    )

@@ -1,0 +1,129 @@
+"""What the engine asks of the world: a store of rows, actions to run, a dead-letter queue, a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.change import Change, Result
+from dynatick.domain.task import Row, Task
+
+Clock = Callable[[], datetime]
+"""The present instant, aware, in UTC. Read at the edge and handed down; the engine asks again only as work goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A task as the index lists it in a bucket. ``outcome`` None: not ended; ask the table for its live status."""
+
+    task_id: str
+    bucket: str
+    outcome: str | None = None
+    action: str | None = None
+    due_at: str | None = None
+    finished_at: str | None = None
+    error: str | None = None
+    schedule_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a bucket. ``after``: where the next page begins, None on the last one."""
+
+    entries: Sequence[Entry]
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPage:
+    """One page of a scan over the whole table. ``after``: the id to go on after, None on the last page."""
+
+    rows: Sequence[Row]
+    after: str | None
+
+
+class Store(Protocol):
+    """Rows of one table. Every method raises StoreError if the table cannot be reached; none retries for ever."""
+
+    def get(self, task_id: str) -> Row | None:
+        """The row, read consistently; None if there is none."""
+
+    def get_many(self, task_ids: Iterable[str], *, consistent: bool = True) -> Mapping[str, Row]:
+        """The rows that exist, by id; any number of ids, repetitions allowed."""
+
+    def create(self, row: Row) -> bool:
+        """Puts a row if its id is free; False if it is not. Raises ItemTooLarge."""
+
+    def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
+        """``create`` for many, in batches; one answer a row, in order. No id may stand twice."""
+
+    def write(self, change: Change) -> Result:
+        """One conditional write."""
+
+    def write_many(self, changes: Sequence[Change]) -> Sequence[Result]:
+        """Many, in batches; one answer a change, in order. No id may stand twice."""
+
+    def look(self, bucket: Bucket, *, after: str | None = None, open_only: bool = True, outcome: str | None = None,
+             limit: int | None = None) -> Page:  # fmt: skip
+        """A page of a bucket's entries in order of id, eventually consistent: those not ended, or all, or
+        those of one outcome. ``limit`` bounds the entries that are read, before they are filtered; None: as many as
+        the engine puts on a page."""
+
+    def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
+        """A page of the whole table, read consistently: rows without an outcome, or all."""
+
+    def delete(self, task_id: str) -> None:
+        """Removes a row, if it is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFailure:
+    """Why one row of a batch could not be written; whether it was is not known, unless ``too_large``."""
+
+    error: str
+    too_large: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ActionContext:
+    """What an action is told beside the task. The idempotency key is the same for every attempt of one run."""
+
+    attempt: int
+    run: int
+    due_at: datetime
+    idempotency_key: str
+    deadline: datetime  # when this process ends; work that cannot end before should not begin
+    schedule_id: str | None = None
+
+
+class Actions(Protocol):
+    """Runs tasks."""
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        """Does the task's work and returns its result: None, or what JSON can hold.
+
+        Raises PermanentError, RetryableError; any other exception is taken for retryable.
+        """
+
+    def names(self) -> Sequence[str]:
+        """The actions that can be run."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeadLetter:
+    """A task that failed for good, as its message says it."""
+
+    row: Row  # as it was before the failure was recorded
+    attempt: int
+    error: str
+    failed_at: datetime
+
+
+class DeadLetters(Protocol):
+    """The dead-letter queue."""
+
+    def send(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
+        """Sends each; True where the queue has taken it, in order. Raises nothing for what the queue refuses."""

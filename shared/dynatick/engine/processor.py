@@ -1,0 +1,217 @@
+"""The processor function's work: one invocation, whichever of its kinds it is (design §6).
+
+Events: a tick, as EventBridge sends it (``time``) or by hand (``{"dynatick": {"tick": "2026-12-31#12:00"}}``); one
+shard's pass, which a tick starts for every shard but the first, and a pass for its own continuation
+(``{"dynatick": {"tick": …, "shard": 3, "generation": 1, "resume": {…}}}``); the daily reconcile
+(``{"dynatick": {"reconcile": true}}``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.instants import parse_instant
+from dynatick.domain.task import Row, check_count
+from dynatick.engine.drain import World, drain
+from dynatick.engine.inforce import InForce, agree
+from dynatick.engine.ports import Actions, Clock, DeadLetter, DeadLetters, Store
+from dynatick.engine.reconcile import Reconciled, reconcile
+from dynatick.engine.report import PassReport, Resume
+from dynatick.engine.rules import SKEW_MARGIN, Rules
+from dynatick.engine.settle import Settler
+from dynatick.errors import DynatickError, InvalidInput
+
+ENVELOPE = "dynatick"
+_EXPECTED = 'expected a scheduled event with its "time", or {"dynatick": {"tick": "2026-12-31#12:00"}}'
+_RECONCILE_RESERVE = timedelta(seconds=15)
+
+
+class Invoker(Protocol):
+    """Starts another invocation of the processor, asynchronously."""
+
+    def invoke(self, event: Mapping[str, object]) -> None:
+        """Raises DynatickError if it could not be started."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PassOrder:
+    """What an invocation is to do: drain a shard. ``shard`` None: begin a tick, for all shards."""
+
+    tick: int
+    shard: int | None = None
+    generation: int = 0
+    resume: Resume | None = None
+
+    def to_event(self) -> dict[str, object]:
+        inner: dict[str, object] = {
+            "tick": str(Bucket(self.tick)),
+            "shard": self.shard,
+            "generation": self.generation,
+        }
+        if self.resume is not None:
+            inner["resume"] = {
+                "bucket": str(Bucket(self.resume.minute)),
+                "after": self.resume.after,
+            }
+        return {ENVELOPE: inner}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReconcileOrder:
+    """What an invocation is to do: scan the table, from after an id."""
+
+    after: str | None = None
+    generation: int = 0
+
+    def to_event(self) -> dict[str, object]:
+        return {ENVELOPE: {"reconcile": True, "after": self.after, "generation": self.generation}}
+
+
+def parse_event(event: object, now: datetime) -> PassOrder | ReconcileOrder:
+    """What an event asks for. Raises InvalidInput; a tick that lies ahead is refused, for its tasks would run early."""
+    if not isinstance(event, Mapping):
+        raise InvalidInput("event", event, _EXPECTED)
+    inner = event.get(ENVELOPE)
+    if inner is None:
+        if event.get("time") is None:
+            raise InvalidInput("event.time", None, _EXPECTED)
+        return PassOrder(tick=_not_ahead(minute_of(parse_instant(event["time"], "event.time")), event["time"], now))
+    if not isinstance(inner, Mapping):
+        raise InvalidInput("event.dynatick", inner, _EXPECTED)
+    generation = check_count(inner.get("generation", 0), "event.dynatick.generation")
+    if inner.get("reconcile"):
+        after = inner.get("after")
+        return ReconcileOrder(after=None if after is None else str(after), generation=generation)
+    tick = Bucket.parse(inner.get("tick"), "event.dynatick.tick").minute
+    shard = inner.get("shard")
+    resume = inner.get("resume")
+    if resume is not None and not isinstance(resume, Mapping):
+        raise InvalidInput("event.dynatick.resume", resume, "expected a map of bucket and after")
+    return PassOrder(
+        tick=_not_ahead(tick, inner.get("tick"), now),
+        shard=None if shard is None else check_count(shard, "event.dynatick.shard"),
+        generation=generation,
+        resume=None
+        if resume is None
+        else Resume(
+            Bucket.parse(resume.get("bucket"), "event.dynatick.resume.bucket").minute,
+            None if resume.get("after") is None else str(resume["after"]),
+        ),
+    )
+
+
+@dataclass(kw_only=True, slots=True)
+class Invoked:
+    """What an invocation has done."""
+
+    passed: PassReport | None = None
+    reconciled: Reconciled | None = None
+    shards: int = 1
+    not_started: list[str] = field(default_factory=list)  # invocations that could not be started, with the reason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Processor:
+    """Everything that an invocation needs but its event and its end."""
+
+    store: Store
+    actions: Actions
+    dead_letters: DeadLetters
+    invoker: Invoker
+    rules: Rules
+    clock: Clock
+    new_token: Callable[[], str]
+
+    def handle(self, event: object, *, hard_end: datetime) -> Invoked:
+        """Does what the event asks for. ``hard_end``: when this process will be killed."""
+        order = parse_event(event, self.clock())
+        if isinstance(order, ReconcileOrder):
+            return self._reconcile(order, hard_end)
+        return self._pass(order, hard_end)
+
+    def _pass(self, order: PassOrder, hard_end: datetime) -> Invoked:
+        in_force = self._agree()
+        done = Invoked(shards=in_force.shards_ever)
+        shard = order.shard
+        if shard is None:  # a tick: every shard that was ever in use gets its pass (14)
+            shard = 0
+            for other in range(1, in_force.shards_ever):
+                self._start(PassOrder(tick=order.tick, shard=other), done)
+        world = World(
+            store=self.store,
+            actions=self.actions,
+            dead_letters=self.dead_letters,
+            rules=self.rules,
+            in_force=in_force,
+            clock=self.clock,
+            new_token=self.new_token,
+            settler=Settler(self.store, self.rules, in_force, self.clock, self._tell),
+        )
+
+        def go_on(resume: Resume) -> None:
+            if order.generation < self.rules.generations:
+                self._start(
+                    PassOrder(tick=order.tick, shard=shard, generation=order.generation + 1, resume=resume),
+                    done,
+                )
+
+        done.passed = drain(
+            world,
+            tick=order.tick,
+            shard=shard,
+            hard_end=hard_end,
+            generation=order.generation,
+            resume=order.resume,
+            go_on=go_on,
+        )
+        return done
+
+    def _reconcile(self, order: ReconcileOrder, hard_end: datetime) -> Invoked:
+        in_force = self._agree()
+        settler = Settler(self.store, self.rules, in_force, self.clock, self._tell)
+        now = self.clock()
+        stop_at = hard_end - min(_RECONCILE_RESERVE, (hard_end - now) / 4)
+        found = reconcile(settler, stop_at=stop_at, clock=self.clock, after=order.after)
+        done = Invoked(reconciled=found)
+        if found.after is not None:
+            self._start(ReconcileOrder(after=found.after, generation=order.generation + 1), done)
+        return done
+
+    def _agree(self) -> InForce:
+        return agree(
+            self.store,
+            self.rules.grid,
+            now=self.clock(),
+            actions=sorted(self.actions.names()),
+            defaults=self.rules.defaults,
+        )
+
+    def _start(self, order: PassOrder | ReconcileOrder, done: Invoked) -> None:
+        """Starts another invocation; one that cannot be started is left to the next tick, and reported."""
+        try:
+            self.invoker.invoke(order.to_event())
+        except DynatickError as error:
+            done.not_started.append(str(error))
+
+    def _tell(self, row: Row, error: str) -> bool:
+        return tell_dead_letters(self.dead_letters, row, error, self.clock())
+
+
+def tell_dead_letters(dead_letters: DeadLetters, row: Row, error: str, now: datetime) -> bool:
+    """One letter for a row that is marked failed without ever having run."""
+    taken: Sequence[bool] = dead_letters.send([DeadLetter(row=row, attempt=0, error=error, failed_at=now)])
+    return all(taken)
+
+
+def _not_ahead(tick: int, value: object, now: datetime) -> int:
+    if tick > minute_of(now + SKEW_MARGIN):
+        raise InvalidInput(
+            "event.time",
+            value,
+            "expected a tick that is not in the future: its tasks would run early",
+        )
+    return tick

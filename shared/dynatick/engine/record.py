@@ -1,0 +1,163 @@
+"""Recording what became of attempts, in batches, each on the condition of its claim's token (protocol 12)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum
+
+from dynatick.domain.change import Change, Lost, Result, Unknown, Written
+from dynatick.domain.lifecycle import complete, fail, fail_unexecuted, is_terminal, retry
+from dynatick.domain.normalise import slimmer
+from dynatick.domain.retry import GiveUp, decide_retry
+from dynatick.domain.task import Row, Status, Task
+from dynatick.engine.claims import Spoilt
+from dynatick.engine.inforce import InForce
+from dynatick.engine.ports import DeadLetter, DeadLetters, Store
+from dynatick.engine.rules import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The action returned."""
+
+    result: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """The action raised. ``retry_after``: seconds the target asked for."""
+
+    text: str
+    permanent: bool = False
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """One attempt that has ended."""
+
+    task: Task
+    row: Row  # as it was claimed
+    outcome: Done | Error
+    started_at: datetime
+
+
+class Fate(Enum):
+    """What the table says of an attempt now."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RETRIED = "retried"
+    SUPERSEDED = "superseded"  # the row is gone, or has ended otherwise
+    UNRECORDED = "unrecorded"  # not known: the lease runs out, and it is made again
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Turns ended attempts into records."""
+
+    store: Store
+    dead_letters: DeadLetters
+    rules: Rules
+    in_force: InForce
+    clock: Callable[[], datetime]
+    closed_through: Callable[[], int]  # a retry goes to a bucket that is open to newcomers
+    jitter: Callable[[], float] = random.random
+
+    def record(self, attempts: Sequence[Attempted]) -> Sequence[Fate]:
+        """One fate an attempt, in order. The dead-letter message goes before the record of the final failure, so that
+        no failure goes unheard; what the queue refuses is not recorded, and so made again."""
+        now = self.clock()
+        planned = [self._plan(attempt, now) for attempt in attempts]
+        unsent = self._send(
+            [DeadLetter(row=a.row, attempt=a.task.attempt, error=str(c.set["error"]), failed_at=now)
+             if fate is Fate.FAILED else None for a, (c, fate) in zip(attempts, planned, strict=True)]
+        )  # fmt: skip
+        going = [n for n in range(len(attempts)) if n not in unsent]
+        results = self._write([planned[n][0] for n in going])
+        fates = [Fate.UNRECORDED] * len(attempts)
+        unclear: list[int] = []
+        for n, result in zip(going, results, strict=True):
+            if isinstance(result, Written):
+                fates[n] = planned[n][1]
+            else:
+                unclear.append(n)
+        if unclear:
+            rows = self.store.get_many([attempts[n].task.task_id for n in unclear])
+            for n in unclear:
+                fates[n] = self._fate_of(rows.get(attempts[n].task.task_id), attempts[n].task, planned[n][1])
+        return fates
+
+    def fail_unexecuted(self, row: Row, error: str, *, attempt: int) -> Fate:
+        """Ends a running row that is not to be executed, on the condition of the lease that it shows."""
+        now = self.clock()
+        if self._send([DeadLetter(row=row, attempt=attempt, error=error, failed_at=now)]):
+            return Fate.UNRECORDED
+        change = fail_unexecuted(row, now=now, retention_days=self.rules.retention_days, error=error)
+        (result,) = self._write([change])
+        if isinstance(result, Written):
+            return Fate.FAILED
+        return Fate.SUPERSEDED if isinstance(result, Lost) else Fate.UNRECORDED
+
+    def fail_spoilt(self, spoilt: Spoilt) -> Fate:
+        """Ends a row that was claimed and cannot be understood."""
+        return self.fail_unexecuted(spoilt.row, spoilt.reason, attempt=0)
+
+    def _plan(self, attempt: Attempted, now: datetime) -> tuple[Change, Fate]:
+        task, days = attempt.task, self.rules.retention_days
+        if isinstance(attempt.outcome, Done):
+            return complete(task, now=now, retention_days=days, result=attempt.outcome.result), Fate.COMPLETED
+        decision = decide_retry(
+            task.retry_policy,
+            attempt=task.attempt,
+            first_started_at=task.first_started_at or attempt.started_at,
+            now=now,
+            permanent=attempt.outcome.permanent,
+            retry_after=attempt.outcome.retry_after,
+            jitter=self.jitter(),
+        )
+        if isinstance(decision, GiveUp):
+            return fail(task, now=now, retention_days=days, error=attempt.outcome.text), Fate.FAILED
+        grid = self.in_force.grid
+        bucket = grid.bucket_of(task.task_id, decision.at)
+        bucket = bucket._replace(minute=max(bucket.minute, grid.tick_after(self.closed_through())))
+        return retry(task, now=now, bucket=bucket, error=attempt.outcome.text), Fate.RETRIED
+
+    def _send(self, letters: Sequence[DeadLetter | None]) -> set[int]:
+        """Positions of the letters that the queue did not take."""
+        wanted = [n for n, letter in enumerate(letters) if letter is not None]
+        if not wanted:
+            return set()
+        taken = self.dead_letters.send([letter for letter in letters if letter is not None])
+        return {n for n, ok in zip(wanted, taken, strict=True) if not ok}
+
+    def _write(self, changes: Sequence[Change]) -> Sequence[Result]:
+        """Writes; what is too large is written without its bulk, and what got no answer once more."""
+        results = list(self.store.write_many(changes)) if changes else []
+        for n, result in enumerate(results):
+            if isinstance(result, Unknown):
+                change = _shrunk(changes[n]) if result.too_large else changes[n]
+                results[n] = self.store.write(change)
+                if isinstance(again := results[n], Unknown) and again.too_large and "outcome" in change.set:
+                    results[n] = self.store.write(slimmer(change))
+        return results
+
+    def _fate_of(self, row: Row | None, task: Task, wanted: Fate) -> Fate:
+        if row is None or row.get("run") != task.run:
+            return Fate.SUPERSEDED
+        if is_terminal(row):  # ours, if the token is: only the answer was lost
+            return wanted if row.get("lease") == task.lease else Fate.SUPERSEDED
+        if row.get("status") == str(Status.SCHEDULED) and row.get("lease") == task.lease and wanted is Fate.RETRIED:
+            return Fate.RETRIED
+        return Fate.UNRECORDED
+
+
+def _shrunk(change: Change) -> Change:
+    """The same write without what may be left out."""
+    return replace(
+        change,
+        set={name: value for name, value in change.set.items() if name not in ("result", "attempts")},
+    )

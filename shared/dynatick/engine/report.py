@@ -1,0 +1,105 @@
+"""The figures of one pass: what a tick record keeps, what metrics are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.instants import format_instant
+from dynatick.domain.task import SYSTEM_PREFIX
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Where a pass that ran out of time goes on: in this bucket, after this id (None: from its beginning)."""
+
+    minute: int
+    after: str | None = None
+
+
+@dataclass(kw_only=True, slots=True)
+class PassReport:
+    """One pass over one shard. Counts are of tasks."""
+
+    tick: int
+    shard: int
+    generation: int
+    started_at: datetime
+    finished_at: datetime | None = None
+    held_elsewhere: bool = False  # another process holds the shard and serves this tick too
+    buckets: int = 0  # looked at, each once
+    due: int = 0  # found waiting
+    claimed: int = 0
+    completed: int = 0
+    failed: int = 0
+    retried: int = 0
+    released: int = 0
+    recovered: int = 0  # taken over after their lease ran out
+    superseded: int = 0  # ended, deleted or replaced by somebody else while they ran
+    unrecorded: int = 0  # ran, but the record could not be written: they run again
+    unfinished: int = 0  # still running when the pass had to end
+    moved: int = 0
+    rejected: int = 0
+    lateness_max_ms: int = 0
+    lateness_sum_ms: int = 0
+    lateness_count: int = 0
+    first_start_ms: int | None = None  # from the start of the pass to the start of its first task
+    closed_through: int | None = None
+    drained_through: int | None = None
+    resume: Resume | None = None  # set when the pass was cut short
+    continued: bool = False
+    idle_before: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there was nothing to do, so that the cursor's count of idle ticks says it all."""
+        return not (self.due or self.claimed or self.recovered or self.failed or self.rejected or self.resume)
+
+    @property
+    def made_progress(self) -> bool:
+        return bool(self.claimed or self.buckets > 1)
+
+    def late(self, milliseconds: int) -> None:
+        """Notes how late a first attempt began, after its tick."""
+        self.lateness_max_ms = max(self.lateness_max_ms, milliseconds)
+        self.lateness_sum_ms += milliseconds
+        self.lateness_count += 1
+
+    def to_row(self) -> dict[str, object]:
+        """The tick record, without its id and expiry. Lateness in milliseconds after the tick."""
+        row: dict[str, object] = {
+            "status": "tick",
+            "outcome": "none",  # an end that no scan for open tasks stops at
+            "tick": str(Bucket(self.tick)),
+            "shard": self.shard,
+            "generation": self.generation,
+            "startedAt": format_instant(self.started_at),
+            "buckets": self.buckets,
+            "due": self.due,
+            "claimed": self.claimed,
+            "completed": self.completed,
+            "failed": self.failed + self.rejected,
+            "retried": self.retried,
+            "released": self.released,
+            "recovered": self.recovered,
+            "superseded": self.superseded,
+            "unrecorded": self.unrecorded,
+            "unfinished": self.unfinished,
+            "moved": self.moved,
+            "latenessMaxMs": self.lateness_max_ms,
+            "latenessMeanMs": self.lateness_sum_ms // self.lateness_count if self.lateness_count else 0,
+            "continued": self.continued,
+        }
+        if self.finished_at is not None:
+            row["finishedAt"] = format_instant(self.finished_at)
+        if self.first_start_ms is not None:
+            row["firstStartMs"] = self.first_start_ms
+        if self.idle_before:
+            row["idleBefore"] = dict(self.idle_before)
+        return row
+
+
+def tick_record_id(tick: int, shard: int, generation: int) -> str:
+    """The id of a tick record. Generations are what a pass that ran out of time went on in."""
+    return f"{SYSTEM_PREFIX}tick#{Bucket(tick)}#{shard}#{generation}"

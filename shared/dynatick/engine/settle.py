@@ -1,0 +1,151 @@
+"""Settle (protocol 5 to 7): a task whose bucket is closed to newcomers goes to the next tick.
+
+One function for the stream, for what a pass leaves over and for reconcile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.change import Change, Result, Unknown, Written
+from dynatick.domain.lifecycle import ended_by_hand, is_terminal, move
+from dynatick.domain.normalise import needs_normalising, normalise, reject, slimmer
+from dynatick.domain.task import Row, Status, is_own_row
+from dynatick.engine.cursor import read_cursor
+from dynatick.engine.inforce import InForce
+from dynatick.engine.ports import Store
+from dynatick.engine.rules import Rules
+from dynatick.errors import StoreError
+
+_LIVE = frozenset({str(Status.SCHEDULED), str(Status.RUNNING)})
+_TRIES = 30
+
+
+@dataclass(slots=True)
+class Settler:
+    """Settles rows against the cursors of their shards.
+
+    ``rejected`` is called with each row that this marks as failed, before it is marked; it returns False if the
+    dead-letter queue did not take it, and then the row is left for a later try.
+    """
+
+    store: Store
+    rules: Rules
+    in_force: InForce
+    clock: Callable[[], datetime]
+    rejected: Callable[[Row, str], bool]
+    moved: int = field(default=0, init=False)
+    normalised: int = field(default=0, init=False)
+    failed: int = field(default=0, init=False)
+
+    def make_ready(self, row: Row, *, run: int = 1) -> Change | None:
+        """What must be written before a row is a task in a bucket: normalised, mended, or marked failed. Pure."""
+        now = self.clock()
+        if is_terminal(row) or is_own_row(row.get("taskId")):
+            return None
+        if needs_normalising(row):
+            return normalise(row, now=now, grid=self.in_force.grid, defaults=self.rules.defaults, run=run)
+        mended = ended_by_hand(row, now=now, retention_days=self.rules.retention_days)
+        if mended is not None:
+            return mended
+        if row.get("status") not in _LIVE:
+            return normalise(row, now=now, grid=self.in_force.grid, defaults=self.rules.defaults, run=run)
+        if row.get("status") == str(Status.SCHEDULED) and Bucket.canonical(row.get("taskDateTime")) is None:
+            try_again = {name: value for name, value in row.items() if name != "attempt"}
+            return normalise(try_again, now=now, grid=self.in_force.grid, defaults=self.rules.defaults, run=run)
+        return None
+
+    def carry_out(self, row: Row, change: Change) -> Result:
+        """Writes what ``make_ready`` decided. A row too large for that is marked failed without what makes it so."""
+        if self.is_rejection(change) and not self.rejected(row, str(change.set.get("error"))):
+            raise StoreError(f"the dead-letter queue did not take {row['taskId']!r}; it is left as it is")
+        result = self.store.write(change)
+        if isinstance(result, Unknown) and result.too_large:
+            result = self._mark_too_large(row, change, result.error)
+        self.count(change, result)
+        return result
+
+    def count(self, change: Change, result: Result) -> None:
+        """Keeps the figures of what was written."""
+        if isinstance(result, Written):
+            if self.is_rejection(change):
+                self.failed += 1
+            elif "status" in change.set or "dueAt" in change.set:
+                self.normalised += 1
+
+    def settle(self, task_id: str, image: Row | None = None) -> Row | None:
+        """Sees to it that the task lies in a bucket that some tick will look at. Returns the row as last read.
+
+        ``image``: the row as its event shows it, enough to find that there is nothing to do.
+        Raises StoreError if the table does not answer, or never holds still.
+        """
+        row = image if image is not None else self.store.get(task_id)
+        fresh = image is None
+        for _ in range(_TRIES):
+            if row is None or is_terminal(row) or is_own_row(task_id):
+                return row
+            change = self.make_ready(row)
+            if change is not None:
+                row, fresh = self._after(row, self.carry_out(row, change)), True
+                continue
+            if self.is_ahead(row):  # C is read after the row (5)
+                return row
+            if not fresh:
+                row, fresh = self.store.get(task_id), True
+                continue
+            result = self.store.write(move(row, self._next_bucket(task_id)))
+            self.moved += isinstance(result, Written)
+            row = self._after(row, result)  # and then look again, for the mover may have been frozen meanwhile (7)
+        raise StoreError(f"cannot settle {task_id!r}: it was changed by others {_TRIES} times")
+
+    def is_ahead(self, row: Row, closed: dict[int, int] | None = None) -> bool:
+        """Whether the row's bucket is canonical, in a shard that is served, and still open to newcomers.
+
+        ``closed``: C by shard as read after ``row`` was; filled in here.
+        """
+        bucket = Bucket.canonical(row.get("taskDateTime"))
+        if bucket is None or bucket.shard >= self.in_force.shards_ever:
+            return False
+        closed = {} if closed is None else closed
+        if bucket.shard not in closed:
+            closed[bucket.shard] = read_cursor(self.store, bucket.shard, self.clock()).closed_through
+        return bucket.minute > closed[bucket.shard]
+
+    @staticmethod
+    def is_rejection(change: Change) -> bool:
+        """Whether a change marks a row as failed."""
+        return change.set.get("outcome") == str(Status.FAILED)
+
+    def _next_bucket(self, task_id: str) -> Bucket:
+        grid = self.in_force.grid
+        shard = grid.shard_of(task_id)
+        now = self.clock()
+        closed = read_cursor(self.store, shard, now).closed_through
+        return Bucket(grid.tick_after(max(minute_of(now), closed)), shard)
+
+    def _after(self, row: Row, result: Result) -> Row | None:
+        """The row after a write, whichever way it went."""
+        if isinstance(result, Written) and result.row is not None:
+            return result.row
+        if isinstance(result, Unknown) and not result.too_large:
+            raise StoreError(result.error)
+        return self.store.get(str(row["taskId"]))
+
+    def _mark_too_large(self, row: Row, change: Change, error: str) -> Result:
+        reason = "the row is too large, or its taskId too long to be indexed; its payload was dropped to say so"
+        if not self.is_rejection(change):
+            if not self.rejected(row, reason):
+                raise StoreError(f"the dead-letter queue did not take {row['taskId']!r}; it is left as it is")
+            change = reject(
+                row,
+                reason,
+                now=self.clock(),
+                grid=self.in_force.grid,
+                retention_days=self.rules.retention_days,
+            )
+        result = self.store.write(slimmer(change))
+        self.count(change, result)
+        return result

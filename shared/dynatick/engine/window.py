@@ -1,0 +1,86 @@
+"""Which buckets a pass looks at, and through where they are drained for good (protocol 2 to 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from dynatick.engine.cursor import Cursor
+from dynatick.engine.rules import Rules
+
+
+@dataclass(slots=True)
+class Look:
+    """What this pass knows of one bucket."""
+
+    began: datetime  # when its latest look began
+    complete: bool = False  # whether that look read all pages
+    busy: int = 0  # rows of that look that others hold, or that must wait
+    in_hand: int = 0  # rows that this pass claimed and has not seen recorded
+
+
+@dataclass(slots=True)
+class Window:
+    """The buckets (S, C] of one shard during one pass."""
+
+    cursor: Cursor
+    rules: Rules
+    closed_at: (
+        datetime  # a time after which nothing was written into a bucket up to C: read after the closing write's answer
+    )
+    looks: dict[int, Look] = field(default_factory=dict)
+
+    def due(self, now: datetime) -> Iterator[int]:
+        """Every minute of (S, C], oldest first: not only the grid's, for the grid may have changed (2).
+
+        Left out are buckets between the newest two ticks and their final look: they had a full look, and another one
+        before the index has settled would prove nothing.
+        """
+        c = self.cursor
+        ripe = now >= c.mark_at + self.rules.settled_after
+        quiet = min(c.looked_through, c.closed_through - 2 * self.rules.grid.tick_minutes)
+        for minute in range(c.drained_through + 1, c.closed_through + 1):
+            if minute > quiet or (ripe and minute <= c.mark):
+                yield minute
+
+    def begin(self, minute: int, began: datetime) -> None:
+        """A look at a bucket begins."""
+        look = self.looks.setdefault(minute, Look(began))
+        look.began, look.complete, look.busy = began, False, 0
+
+    def reach(self) -> int:
+        """The new S: through where every bucket had a final look that left nothing open (3)."""
+        c = self.cursor
+        final_from = c.mark_at + self.rules.settled_after
+        reached = c.drained_through
+        for minute in range(c.drained_through + 1, c.mark + 1):
+            look = self.looks.get(minute)
+            if look is None or not look.complete or look.busy or look.in_hand or look.began < final_from:
+                break
+            reached = minute
+        return reached
+
+    def looked_through(self) -> int:
+        """Through where every bucket had a full look, in this pass or before."""
+        minute = self.cursor.looked_through
+        while (
+            minute < self.cursor.closed_through and (look := self.looks.get(minute + 1)) is not None and look.complete
+        ):
+            minute += 1
+        return minute
+
+    def at_the_end(self) -> Cursor:
+        """The cursor as the end write sets it: S advanced, lease released, a new mark once S has met the old (4)."""
+        c = self.cursor
+        drained = self.reach()
+        end = replace(
+            c,
+            drained_through=drained,
+            looked_through=self.looked_through(),
+            lease=None,
+            lease_until=None,
+        )
+        if drained >= c.mark:
+            end = replace(end, mark=c.closed_through, mark_at=self.closed_at)
+        return end

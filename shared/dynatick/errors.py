@@ -1,0 +1,116 @@
+"""Every error that Dynatick raises, in one tree.
+
+    DynatickError
+    ├── InvalidInput          a value that no door accepts: names field, value and what would be right
+    ├── ConfigurationError    a setting is missing or wrong: names the variable
+    ├── TaskExists            an insert met a task of the same id
+    ├── TaskNotFound          no task of that id
+    ├── TransitionRefused     the task is in a state that does not allow the wish (the loser of a race is told)
+    ├── StoreError            the table could not be reached or refused for a reason of its own
+    │   └── ItemTooLarge      the row is, or would become, larger than the table takes
+    └── ActionError           what an action raises when it did not do its work
+        ├── PermanentError    trying again would not help: the task fails now
+        └── RetryableError    may go better later: the task's retry policy decides
+
+Errors of the AWS SDK are translated in the adapters (``store``, ``actions``) and go no further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_SHOWN = 120
+
+
+def shown(value: object) -> str:
+    """A value as it may stand in a message: quoted, on one line, and not longer than a line."""
+    text = ascii(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
+
+
+class DynatickError(Exception):
+    """Root of the tree."""
+
+
+class InvalidInput(DynatickError, ValueError):
+    """A value that cannot be taken.
+
+    ``field`` is the attribute's name as it stands in the table (``payload.url`` for a part of one),
+    ``expected`` says what would be right.
+    """
+
+    def __init__(self, field: str, value: object, expected: str) -> None:
+        super().__init__(f"{field}: {shown(value)} is not accepted; {expected}")
+        self.field = field
+        self.value = value
+        self.expected = expected
+
+
+class ConfigurationError(DynatickError):
+    """A setting is missing or cannot be understood."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name}: {problem}")
+        self.name = name
+
+
+class TaskExists(DynatickError):
+    """A task of this id is there already; nothing was written."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"taskId: a task {shown(task_id)} exists already; choose another id, or cancel it first")
+        self.task_id = task_id
+
+
+class TaskNotFound(DynatickError):
+    """There is no task of this id."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"taskId: there is no task {shown(task_id)}")
+        self.task_id = task_id
+
+
+class TransitionRefused(DynatickError):
+    """The task's present state does not allow what was asked.
+
+    ``status`` is the state that was found, ``allowed`` the states it could have been done from.
+    """
+
+    def __init__(self, task_id: str, wish: str, status: str, allowed: Sequence[str]) -> None:
+        super().__init__(
+            f"cannot {wish} task {shown(task_id)}: it is {status}; possible only while it is {' or '.join(allowed)}"
+        )
+        self.task_id = task_id
+        self.status = status
+        self.allowed = tuple(allowed)
+
+
+class StoreError(DynatickError):
+    """The table could not do it now. Whether a write took effect is not known."""
+
+
+class ItemTooLarge(StoreError):
+    """The row would be larger than the table, or its index, takes."""
+
+
+class ActionError(DynatickError):
+    """An action did not do its work."""
+
+    permanent = False
+
+
+class PermanentError(ActionError):
+    """Trying again would not help."""
+
+    permanent = True
+
+
+class RetryableError(ActionError):
+    """Trying again may help.
+
+    ``retry_after``: seconds that the target asked us to wait, or None.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after

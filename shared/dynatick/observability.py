@@ -1,0 +1,119 @@
+"""Logs and metrics of the functions, by Powertools. Each event has a fixed ``action`` word; no payload is logged."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.logging.utils import copy_config_to_registered_loggers
+from aws_lambda_powertools.metrics import MetricUnit
+
+from dynatick.domain.buckets import Bucket, instant_of
+from dynatick.engine.assign import Assigned
+from dynatick.engine.processor import Invoked
+from dynatick.engine.reconcile import Reconciled
+from dynatick.engine.report import PassReport
+
+_PASS_COUNTS = (
+    "due", "claimed", "completed", "failed", "retried", "released", "recovered", "superseded", "unrecorded",
+    "unfinished", "moved", "rejected",
+)  # fmt: skip
+
+
+def create() -> tuple[Logger, Metrics]:
+    """The function's logger and metrics. What the package logs by the standard library comes out in the same form."""
+    logger = Logger()
+    copy_config_to_registered_loggers(source_logger=logger, include={"dynatick.actions", "dynatick.handlers"})
+    return logger, Metrics()
+
+
+def tell_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: datetime) -> None:
+    """One line and the metrics of an invocation of the processor."""
+    for problem in invoked.not_started:
+        logger.error(
+            "an invocation could not be started; the next tick makes up for it",
+            extra={"action": "start_failed", "problem": problem},
+        )
+    _count(metrics, "NotStarted", len(invoked.not_started))
+    if invoked.passed is not None:
+        _tell_pass(invoked.passed, logger, metrics, now)
+    if invoked.reconciled is not None:
+        _tell_reconciled(invoked.reconciled, logger, metrics)
+
+
+def tell_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
+    """One line and the metrics of a batch of the stream."""
+    for key, problem in assigned.failed:
+        logger.error(
+            "a record could not be settled; it comes again",
+            extra={"action": "record_failed", "record": key, "problem": problem},
+        )
+    logger.info(
+        "batch settled",
+        extra={
+            "action": "batch_settled",
+            "seen": assigned.seen,
+            "normalised": assigned.normalised,
+            "moved": assigned.moved,
+            "rejected": assigned.rejected,
+            "failed_records": len(assigned.failed),
+        },
+    )
+    for name, number in (
+        ("Normalised", assigned.normalised),
+        ("Moved", assigned.moved),
+        ("Rejected", assigned.rejected),
+        ("FailedRecords", len(assigned.failed)),
+    ):
+        _count(metrics, name, number)
+
+
+def _tell_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetime) -> None:
+    fields: dict[str, object] = {name: getattr(report, name) for name in _PASS_COUNTS}
+    fields |= {
+        "tick": str(Bucket(report.tick)),
+        "shard": report.shard,
+        "generation": report.generation,
+        "buckets": report.buckets,
+        "lateness_max_ms": report.lateness_max_ms,
+        "continued": report.continued,
+    }
+    if report.held_elsewhere:
+        logger.info(
+            "another process holds the shard and serves this tick",
+            extra={"action": "shard_held", **fields},
+        )
+        return
+    logger.info("pass ended", extra={"action": "pass_ended", **fields})
+    for name in _PASS_COUNTS:
+        _count(metrics, name.capitalize(), getattr(report, name))
+    age = max(0.0, (report.started_at - instant_of(report.tick)).total_seconds())
+    metrics.add_metric(name="TickAge", unit=MetricUnit.Seconds, value=age)
+    if report.lateness_count:
+        metrics.add_metric(name="Lateness", unit=MetricUnit.Milliseconds, value=report.lateness_max_ms)
+    if report.drained_through is not None:
+        backlog = max(0.0, (now - instant_of(report.drained_through)).total_seconds())
+        metrics.add_metric(name="Undrained", unit=MetricUnit.Seconds, value=backlog)
+
+
+def _tell_reconciled(found: Reconciled, logger: Logger, metrics: Metrics) -> None:
+    write = logger.warning if found.found else logger.info
+    write(
+        "reconcile ended",
+        extra={
+            "action": "reconcile_ended",
+            "scanned": found.scanned,
+            "found": found.found,
+            "mended": found.mended,
+            "failed": found.failed,
+            "examples": [f"{task_id}: {wrong}" for task_id, wrong in found.examples],
+            "complete": found.after is None,
+        },
+    )
+    _count(metrics, "Reconciled", found.found)
+    _count(metrics, "ReconcileFailed", found.failed)
+
+
+def _count(metrics: Metrics, name: str, number: int) -> None:
+    if number:
+        metrics.add_metric(name=name, unit=MetricUnit.Count, value=number)

@@ -1,0 +1,71 @@
+"""What the functions are told by their environment. This is the only reader of it; the names are the template's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from dynatick.domain.buckets import Grid
+from dynatick.errors import ConfigurationError, InvalidInput
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """The settings of both functions; each leaves alone what it does not need."""
+
+    table: str
+    grid: Grid
+    retention_days: int
+    default_action: str
+    dead_letter_queue_url: str | None
+    index_lag: timedelta
+    handlers_module: str | None
+    worker_threads: int
+    webhook_private_hosts: tuple[str, ...]
+    assignment_policy: str | None
+    function_name: str | None  # this function's own, set by Lambda
+    batched: bool  # False for engines whose PartiQL has no conditional updates
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> Settings:
+        """Raises ConfigurationError, which names the variable."""
+        try:
+            grid = Grid(
+                tick_minutes=_number(environ, "DYNATICK_TICK_MINUTES", 1),
+                shard_count=_number(environ, "DYNATICK_SHARD_COUNT", 1),
+            )
+        except InvalidInput as error:
+            raise ConfigurationError("DYNATICK_TICK_MINUTES, DYNATICK_SHARD_COUNT", str(error)) from error
+        return cls(
+            table=_text(environ, "DYNATICK_TABLE"),
+            grid=grid,
+            retention_days=_number(environ, "DYNATICK_RETENTION_DAYS", 30),
+            default_action=environ.get("DYNATICK_DEFAULT_ACTION") or "log",
+            dead_letter_queue_url=environ.get("DYNATICK_DEAD_LETTER_QUEUE_URL") or None,
+            index_lag=timedelta(seconds=_number(environ, "DYNATICK_INDEX_LAG_SECONDS", 120)),
+            handlers_module=environ.get("DYNATICK_HANDLERS_MODULE") or None,
+            worker_threads=_number(environ, "DYNATICK_WORKER_THREADS", 16),
+            webhook_private_hosts=_names(environ, "DYNATICK_WEBHOOK_PRIVATE_HOSTS"),
+            assignment_policy=environ.get("DYNATICK_ASSIGNMENT_POLICY") or None,
+            function_name=environ.get("AWS_LAMBDA_FUNCTION_NAME"),
+            batched=environ.get("DYNATICK_BATCHED", "1") != "0",
+        )
+
+
+def _text(environ: Mapping[str, str], name: str) -> str:
+    value = environ.get(name)
+    if not value:
+        raise ConfigurationError(name, "it is not set; the template sets it for its functions")
+    return value
+
+
+def _number(environ: Mapping[str, str], name: str, default: int) -> int:
+    text = environ.get(name) or str(default)
+    if not text.isascii() or not text.isdigit():
+        raise ConfigurationError(name, f"expected a whole number, found {text!r}")
+    return int(text)
+
+
+def _names(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in environ.get(name, "").split(",") if part.strip())

@@ -1,0 +1,113 @@
+"""Rows to and from DynamoDB's attribute values, by boto3's own serializer; and how large an item is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+
+from dynatick.domain.task import Row
+from dynatick.errors import InvalidInput
+
+MAX_ITEM_BYTES = 400 * 1024
+"""Where an item ends (DynamoDB quotas)."""
+
+OWN_BYTES = 16 * 1024
+"""What doors leave free in an item for the attributes that we add."""
+
+MAX_DEPTH = 32
+"""Levels of lists and maps that an attribute may have (DynamoDB quotas)."""
+
+Item = dict[str, dict[str, Any]]
+
+_to_value: Any = TypeSerializer().serialize
+_from_value: Any = TypeDeserializer().deserialize
+
+
+def encode(row: Row) -> Item:
+    """An item of attribute values. Floats become exact decimals; what a table cannot hold raises InvalidInput."""
+    return {name: encode_value(value, name) for name, value in row.items()}
+
+
+def encode_value(value: object, field: str) -> dict[str, Any]:
+    """One attribute value. ``field`` names it in the message of InvalidInput."""
+    if isinstance(value, str):  # by far the most, and nothing to prepare
+        return {"S": value}
+    try:
+        encoded: Any = _to_value(_storable(value, field, 0))
+    except (TypeError, ArithmeticError, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(field, value, f"a table cannot hold it ({error})") from None
+    return dict(encoded)
+
+
+def decode(item: Mapping[str, Mapping[str, Any]]) -> dict[str, object]:
+    """The row of an item: numbers as Decimal, binaries as boto3's Binary."""
+    return {name: _from_value(value) for name, value in item.items()}
+
+
+def item_bytes(row: Row) -> int:
+    """The size of a row as DynamoDB counts it: names and values, numbers and nesting by their documented rules."""
+    return sum(len(name.encode()) + _value_bytes(value) for name, value in encode(row).items())
+
+
+def check_size(row: Row) -> None:
+    """Refuses what leaves no room for our own attributes. Raises InvalidInput."""
+    size = item_bytes(row)
+    limit = MAX_ITEM_BYTES - OWN_BYTES
+    if size > limit:
+        largest = max(row, key=lambda name: _value_bytes(encode_value(row[name], name)))
+        raise InvalidInput(
+            largest,
+            f"{size} bytes in all",
+            f"expected an item of at most {limit} bytes; keep the bulk in S3 and name it here",
+        )
+
+
+def _storable(value: object, field: str, depth: int) -> object:
+    if depth > MAX_DEPTH:
+        raise InvalidInput(field, "a deeper value", f"expected at most {MAX_DEPTH} levels of lists and maps")
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidInput(field, value, "expected a finite number")
+        return Decimal(repr(value))
+    if isinstance(value, Mapping):
+        for name in value:
+            if not isinstance(name, str):
+                raise InvalidInput(field, name, "expected names that are text")
+        return {name: _storable(part, f"{field}.{name}", depth + 1) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_storable(part, f"{field}[{i}]", depth + 1) for i, part in enumerate(value)]
+    return value
+
+
+def _value_bytes(value: Mapping[str, Any]) -> int:
+    ((kind, content),) = value.items()
+    match kind:
+        case "S":
+            return len(content.encode("utf-8", "surrogatepass"))
+        case "N":
+            return _number_bytes(content)
+        case "B":
+            return len(bytes(content))
+        case "BOOL" | "NULL":
+            return 1
+        case "SS":
+            return sum(len(part.encode()) for part in content)
+        case "NS":
+            return sum(_number_bytes(part) for part in content)
+        case "BS":
+            return sum(len(bytes(part)) for part in content)
+        case "L":
+            return 3 + sum(1 + _value_bytes(part) for part in content)
+        case _:
+            return 3 + sum(1 + len(name.encode()) + _value_bytes(part) for name, part in content.items())
+
+
+def _number_bytes(text: str) -> int:
+    digits = text.lstrip("-").split("E")[0].split("e")[0].replace(".", "").strip("0")
+    return (len(digits) + 1) // 2 + 1 + text.startswith("-")

@@ -1,0 +1,416 @@
+"""The table in DynamoDB. Nobody else knows pynamodb or the SDK's errors.
+
+Single requests go through pynamodb's connection (conditions and updates as expressions, no model: anybody may have
+written a row, of any shape). Batches of conditional writes, which pynamodb does not know, are PartiQL through the
+same botocore client: 25 to a ``BatchExecuteStatement``, each judged by its own answer.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.session import Session
+from pynamodb.connection import TableConnection
+from pynamodb.connection.base import MetaTable
+from pynamodb.exceptions import DoesNotExist, PynamoDBException
+from pynamodb.expressions.condition import Condition as PynamoCondition
+from pynamodb.expressions.operand import Path
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.change import (
+    Absent,
+    AtLeast,
+    Change,
+    Condition,
+    Is,
+    Lost,
+    Plus,
+    Result,
+    Unknown,
+    Written,
+)
+from dynatick.domain.task import Row
+from dynatick.engine.ports import Entry, Page, ScanPage, StoreFailure
+from dynatick.errors import ItemTooLarge, StoreError
+from dynatick.store.codec import decode, encode, encode_value
+
+INDEX = "taskDateTime-index"
+BATCH = 25  # statements in one BatchExecuteStatement (DynamoDB quotas)
+KEYS = 100  # keys in one BatchGetItem (DynamoDB quotas)
+TRIES = 6  # for the part of a batch that was throttled or left unprocessed
+MAX_CONNECTIONS = 32
+
+_RETRIABLE = frozenset(
+    {
+        "ThrottlingError",
+        "ProvisionedThroughputExceeded",
+        "RequestLimitExceeded",
+        "InternalServerError",
+        "TransactionConflict",
+    }
+)
+_PROJECTION = (
+    "taskId",
+    "taskDateTime",
+    "outcome",
+    "action",
+    "dueAt",
+    "finishedAt",
+    "error",
+    "scheduleId",
+)
+
+
+class DynamoStore:
+    """The Store port on a DynamoDB table.
+
+    ``batched`` False: one request a write, for engines whose PartiQL has no conditional updates.
+    ``pause`` waits between tries, in seconds. ``session``: a profile or credentials of one's own; None: those of the
+    environment.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        batched: bool = True,
+        pause: Callable[[float], None] = time.sleep,
+        session: Session | None = None,
+    ) -> None:
+        self.table = table
+        self._batched = batched
+        self._pause = pause
+        self._connection = TableConnection(
+            table,
+            region=region,
+            host=endpoint_url,
+            connect_timeout_seconds=3,
+            read_timeout_seconds=10,
+            max_retry_attempts=5,
+            max_pool_connections=MAX_CONNECTIONS,
+            meta_table=MetaTable(
+                {
+                    "TableName": table,
+                    "KeySchema": [{"AttributeName": "taskId", "KeyType": "HASH"}],
+                    "AttributeDefinitions": [
+                        {"AttributeName": "taskId", "AttributeType": "S"},
+                        {"AttributeName": "taskDateTime", "AttributeType": "S"},
+                    ],
+                    "GlobalSecondaryIndexes": [
+                        {
+                            "IndexName": INDEX,
+                            "KeySchema": [
+                                {"AttributeName": "taskDateTime", "KeyType": "HASH"},
+                                {"AttributeName": "taskId", "KeyType": "RANGE"},
+                            ],
+                        }
+                    ],
+                }
+            ),
+        )
+        if session is not None:
+            # pynamodb keeps a session per thread; the client that is made of this one serves them all.
+            self._connection.connection._local.session = session
+            with _translated("connect"):
+                _ = self._client
+
+    def get(self, task_id: str) -> Row | None:
+        with _translated("read a row"):
+            try:
+                answer = self._connection.get_item(task_id, consistent_read=True)
+            except DoesNotExist:
+                return None
+        item = answer.get("Item") if answer else None
+        return decode(item) if item else None
+
+    def get_many(self, task_ids: Iterable[str], *, consistent: bool = True) -> Mapping[str, Row]:
+        wanted = list(dict.fromkeys(task_ids))
+        found: dict[str, Row] = {}
+        for start in range(0, len(wanted), KEYS):
+            keys: list[dict[str, Any]] = [{"taskId": {"S": i}} for i in wanted[start : start + KEYS]]
+            for attempt in range(TRIES):
+                with _translated("read rows"):
+                    answer = self._client.batch_get_item(
+                        RequestItems={self.table: {"Keys": keys, "ConsistentRead": consistent}}
+                    )
+                for item in answer["Responses"].get(self.table, []):
+                    found[item["taskId"]["S"]] = decode(item)
+                keys = answer.get("UnprocessedKeys", {}).get(self.table, {}).get("Keys", [])
+                if not keys:
+                    break
+                self._back_off(attempt)
+            else:
+                raise StoreError(f"cannot read rows: {len(keys)} keys were left unprocessed {TRIES} times")
+        return found
+
+    def create(self, row: Row) -> bool:
+        item = encode(row)
+        attributes = {name: value for name, value in item.items() if name != "taskId"}
+        try:
+            self._connection.put_item(
+                str(row["taskId"]), attributes=attributes, condition=Path("taskId").does_not_exist()
+            )
+        except (PynamoDBException, ClientError, BotoCoreError) as error:
+            failure = _failure(error)
+            if failure == "ConditionalCheckFailedException":
+                return False
+            if _is_too_large(failure, str(error)):
+                raise ItemTooLarge(f"cannot insert the row: {error}") from error
+            raise StoreError(f"cannot insert the row: {error}") from error
+        return True
+
+    def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
+        if not self._batched:
+            return [self._create_one(row) for row in rows]
+        statements = [_insert(self.table, encode(row)) for row in rows]
+        answers: list[bool | StoreFailure] = []
+        for answer in self._execute(statements):
+            code, message = _error(answer)
+            if code is None:
+                answers.append(True)
+            elif code == "DuplicateItem":
+                answers.append(False)
+            else:
+                answers.append(StoreFailure(f"{code}: {message}", _is_too_large(code, message)))
+        return answers
+
+    def write(self, change: Change) -> Result:
+        condition: PynamoCondition = Path("taskId").exists()
+        for part in change.when:
+            condition = condition & _condition(part)
+        actions = [
+            Path(_name(n)).set(Path(_name(n)) + v.number if isinstance(v, Plus) else encode_value(v, n))
+            for n, v in change.set.items()
+        ]
+        actions += [Path(_name(n)).remove() for n in change.remove]
+        try:
+            answer = self._connection.update_item(
+                change.task_id,
+                actions=actions,
+                condition=condition,
+                return_values="ALL_NEW" if change.returning else "NONE",
+            )
+        except (PynamoDBException, ClientError, BotoCoreError) as error:
+            failure = _failure(error)
+            if failure == "ConditionalCheckFailedException":
+                return Lost()
+            return Unknown(f"{failure}: {error}", _is_too_large(failure, str(error)))
+        return Written(decode(answer["Attributes"]) if change.returning else None)
+
+    def write_many(self, changes: Sequence[Change]) -> Sequence[Result]:
+        if not self._batched:
+            return [self.write(change) for change in changes]
+        results: dict[int, Result] = {}
+        batch = [n for n, change in enumerate(changes) if len(change.remove) <= 1 and change.set]
+        answers = self._execute([_update(self.table, changes[n]) for n in batch])
+        for n, answer in zip(batch, answers, strict=True):
+            results[n] = _result(answer, changes[n].returning)
+        return [results[n] if n in results else self.write(change) for n, change in enumerate(changes)]
+
+    def look(
+        self,
+        bucket: Bucket,
+        *,
+        after: str | None = None,
+        open_only: bool = True,
+        outcome: str | None = None,
+        limit: int | None = None,
+    ) -> Page:
+        name = str(bucket)
+        condition: PynamoCondition | None = None
+        if outcome is not None:
+            condition = Path("outcome") == outcome
+        elif open_only:
+            condition = Path("outcome").does_not_exist()
+        start = None if after is None else {"taskDateTime": {"S": name}, "taskId": {"S": after}}
+        with _translated("query a bucket"):
+            answer = self._connection.query(
+                name,
+                index_name=INDEX,
+                filter_condition=condition,
+                exclusive_start_key=start,
+                limit=limit,
+            )
+        last = answer.get("LastEvaluatedKey")
+        return Page([_entry(item) for item in answer["Items"]], last["taskId"]["S"] if last else None)
+
+    def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
+        with _translated("scan the table"):
+            answer = self._connection.scan(
+                filter_condition=Path("outcome").does_not_exist() if open_only else None,
+                exclusive_start_key=after,
+                consistent_read=True,
+            )
+        last = answer.get("LastEvaluatedKey")
+        return ScanPage([decode(item) for item in answer["Items"]], last["taskId"]["S"] if last else None)
+
+    def delete(self, task_id: str) -> None:
+        with _translated("delete a row"):
+            self._connection.delete_item(task_id)
+
+    @property
+    def _client(self) -> Any:
+        return self._connection.connection.client
+
+    def _create_one(self, row: Row) -> bool | StoreFailure:
+        try:
+            return self.create(row)
+        except ItemTooLarge as error:
+            return StoreFailure(str(error), too_large=True)
+        except StoreError as error:
+            return StoreFailure(str(error))
+
+    def _execute(self, statements: Sequence[dict[str, Any]]) -> list[Mapping[str, Any]]:
+        """One answer a statement, in order. A statement that was throttled is sent again, alone with its like."""
+        answers: dict[int, Mapping[str, Any]] = {}
+        waiting = list(range(len(statements)))
+        for attempt in range(TRIES):
+            again: list[int] = []
+            for start in range(0, len(waiting), BATCH):
+                part = waiting[start : start + BATCH]
+                for n, answer in zip(part, self._execute_batch([statements[n] for n in part]), strict=True):
+                    answers[n] = answer
+                    if _error(answer)[0] in _RETRIABLE:
+                        again.append(n)
+            waiting = again
+            if not waiting:
+                break
+            self._back_off(attempt)
+        return [answers[n] for n in range(len(statements))]
+
+    def _execute_batch(self, statements: Sequence[dict[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        try:
+            responses: Sequence[Mapping[str, Any]] = self._client.batch_execute_statement(Statements=statements)[
+                "Responses"
+            ]
+        except (ClientError, BotoCoreError) as error:
+            # The request as a whole: the SDK has tried it several times already, and parts may have taken effect.
+            return [{"Error": {"Code": _failure(error), "Message": str(error)}}] * len(statements)
+        return responses
+
+    def _back_off(self, attempt: int) -> None:
+        self._pause(random.uniform(0.5, 1.0) * 0.05 * 2**attempt)
+
+
+class _translated:
+    """Turns the SDK's and pynamodb's errors into StoreError."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (PynamoDBException, ClientError, BotoCoreError)):
+            raise StoreError(f"cannot {self._what}: {error}") from error
+
+
+def _condition(part: Condition) -> PynamoCondition:
+    match part:
+        case Is(name, value):
+            return Path(_name(name)) == encode_value(value, name)
+        case Absent(name):
+            return Path(_name(name)).does_not_exist()
+        case AtLeast(name, value):
+            return Path(_name(name)) >= encode_value(value, name)
+
+
+def _name(attribute: str) -> list[str]:
+    """A path of one element, so that a dot in a name is taken as it stands."""
+    return [attribute]
+
+
+def _update(table: str, change: Change) -> dict[str, Any]:
+    """An UPDATE in the comma form, the only one that every engine takes. It never creates a row."""
+    parameters: list[dict[str, Any]] = []
+    sets: list[str] = []
+    for name, value in change.set.items():
+        if isinstance(value, Plus):
+            sets.append(f"{_quoted(name)}={_quoted(name)}+{value.number}")
+        else:
+            sets.append(f"{_quoted(name)}=?")
+            parameters.append(encode_value(value, name))
+    remove = "".join(f" REMOVE {_quoted(name)}" for name in change.remove)
+    where = ['"taskId"=?']
+    parameters.append({"S": change.task_id})
+    for part in change.when:
+        match part:
+            case Is(name, value):
+                where.append(f"{_quoted(name)}=?")
+                parameters.append(encode_value(value, name))
+            case Absent(name):
+                where.append(f"{_quoted(name)} IS MISSING")
+            case AtLeast(name, value):
+                where.append(f"{_quoted(name)}>={value}")
+    returning = " RETURNING ALL NEW *" if change.returning else ""
+    text = f'UPDATE "{table}" SET {", ".join(sets)}{remove} WHERE {" AND ".join(where)}{returning}'
+    return {
+        "Statement": text,
+        "Parameters": parameters,
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+
+
+def _insert(table: str, item: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    names = ", ".join(f"'{name.replace(chr(39), chr(39) * 2)}':?" for name in item)
+    return {
+        "Statement": f'INSERT INTO "{table}" VALUE {{{names}}}',
+        "Parameters": list(item.values()),
+    }
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _result(answer: Mapping[str, Any], returning: bool) -> Result:
+    code, message = _error(answer)
+    if code is None:
+        return Written(decode(answer["Item"]) if returning else None)
+    if code == "ConditionalCheckFailed":
+        present = answer["Error"].get("Item")
+        return Lost(decode(present) if present else None)
+    return Unknown(f"{code}: {message}", _is_too_large(code, message))
+
+
+def _error(answer: Mapping[str, Any]) -> tuple[str | None, str]:
+    error = answer.get("Error")
+    return (error.get("Code", "Unknown"), error.get("Message", "")) if error else (None, "")
+
+
+def _failure(error: BaseException) -> str:
+    """The service's own code of an error, or its kind."""
+    if isinstance(error, PynamoDBException):
+        return error.cause_response_code or type(error).__name__
+    if isinstance(error, ClientError):
+        return str(error.response.get("Error", {}).get("Code", "ClientError"))
+    return type(error).__name__
+
+
+def _is_too_large(code: str | None, message: str) -> bool:
+    """Whether a write was refused for the size of the item or of its index key, which no retry changes."""
+    if code not in ("ValidationException", "ValidationError"):
+        return False
+    text = message.lower()
+    return "size" in text and ("exceed" in text or "limit" in text or "less than" in text)
+
+
+def _entry(item: Mapping[str, Mapping[str, Any]]) -> Entry:
+    text = {name: str(next(iter(item[name].values()))) for name in _PROJECTION if name in item}
+    return Entry(
+        task_id=text["taskId"],
+        bucket=text["taskDateTime"],
+        outcome=text.get("outcome"),
+        action=text.get("action"),
+        due_at=text.get("dueAt"),
+        finished_at=text.get("finishedAt"),
+        error=text.get("error"),
+        schedule_id=text.get("scheduleId"),
+    )

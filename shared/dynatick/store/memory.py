@@ -1,0 +1,166 @@
+"""The table in memory, for tests of one's own tasks. Held to the same contract suite as DynamoDB's.
+
+Rows are kept as DynamoDB would keep them (encoded), so that what a table cannot hold is refused here too. Reads of a
+bucket see every write at once; the lag of a real index is for other tests.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.change import (
+    Absent,
+    AtLeast,
+    Change,
+    Condition,
+    Is,
+    Lost,
+    Plus,
+    Result,
+    Unknown,
+    Written,
+)
+from dynatick.domain.task import MAX_TASK_ID_BYTES, Row
+from dynatick.engine.ports import Entry, Page, ScanPage, StoreFailure
+from dynatick.errors import ItemTooLarge
+from dynatick.store.codec import MAX_ITEM_BYTES, Item, decode, encode, encode_value, item_bytes
+
+PAGE = 1000
+
+
+class MemoryStore:
+    """The Store port over a dict."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, Item] = {}
+        self._lock = threading.RLock()
+
+    def get(self, task_id: str) -> Row | None:
+        with self._lock:
+            item = self._items.get(task_id)
+        return None if item is None else decode(item)
+
+    def get_many(self, task_ids: Iterable[str], *, consistent: bool = True) -> Mapping[str, Row]:
+        return {task_id: row for task_id in dict.fromkeys(task_ids) if (row := self.get(task_id)) is not None}
+
+    def put(self, row: Row) -> None:
+        """What ``put-item`` does: takes any item, and replaces one of the same id."""
+        item = encode(row)
+        _check(row)
+        with self._lock:
+            self._items[str(row["taskId"])] = item
+
+    def create(self, row: Row) -> bool:
+        item = encode(row)
+        _check(row)
+        with self._lock:
+            return self._items.setdefault(str(row["taskId"]), item) is item
+
+    def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
+        answers: list[bool | StoreFailure] = []
+        for row in rows:
+            try:
+                answers.append(self.create(row))
+            except ItemTooLarge as error:
+                answers.append(StoreFailure(str(error), too_large=True))
+        return answers
+
+    def write(self, change: Change) -> Result:
+        with self._lock:
+            item = self._items.get(change.task_id)
+            if item is None:
+                return Lost()
+            if not all(_holds(item, part) for part in change.when):
+                return Lost(decode(item))
+            changed = dict(item)
+            for name, value in change.set.items():
+                if isinstance(value, Plus):
+                    changed[name] = {"N": str(Decimal(item[name]["N"]) + value.number)}
+                else:
+                    changed[name] = encode_value(value, name)
+            for name in change.remove:
+                changed.pop(name, None)
+            row = decode(changed)
+            try:
+                _check(row)
+            except ItemTooLarge as error:
+                return Unknown(str(error), too_large=True)
+            self._items[change.task_id] = changed
+            return Written(row if change.returning else None)
+
+    def write_many(self, changes: Sequence[Change]) -> Sequence[Result]:
+        return [self.write(change) for change in changes]
+
+    def look(
+        self,
+        bucket: Bucket,
+        *,
+        after: str | None = None,
+        open_only: bool = True,
+        outcome: str | None = None,
+        limit: int | None = None,
+    ) -> Page:
+        name = {"S": str(bucket)}
+        with self._lock:
+            ids = sorted(
+                i
+                for i, item in self._items.items()
+                if item.get("taskDateTime") == name and (after is None or i > after)
+            )
+            page = ids[: limit or PAGE]
+            entries = [_entry(decode(self._items[i])) for i in page]
+        last = page[-1] if len(page) < len(ids) else None
+        if outcome is not None:
+            entries = [entry for entry in entries if entry.outcome == outcome]
+        elif open_only:
+            entries = [entry for entry in entries if entry.outcome is None]
+        return Page(entries, last)
+
+    def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
+        with self._lock:
+            ids = sorted(i for i in self._items if after is None or i > after)
+            page = ids[:PAGE]
+            rows = [decode(self._items[i]) for i in page]
+        kept = [row for row in rows if not (open_only and "outcome" in row)]
+        return ScanPage(kept, page[-1] if len(page) < len(ids) else None)
+
+    def delete(self, task_id: str) -> None:
+        with self._lock:
+            self._items.pop(task_id, None)
+
+
+def _holds(item: Item, part: Condition) -> bool:
+    match part:
+        case Is(name, value):
+            return item.get(name) == encode_value(value, name)
+        case Absent(name):
+            return name not in item
+        case AtLeast(name, value):
+            return "N" in item.get(name, {}) and Decimal(item[name]["N"]) >= value
+
+
+def _check(row: Row) -> None:
+    if item_bytes(row) > MAX_ITEM_BYTES:
+        raise ItemTooLarge("Item size has exceeded the maximum allowed size")
+    if "taskDateTime" in row and len(str(row["taskId"]).encode()) > MAX_TASK_ID_BYTES:
+        raise ItemTooLarge("the index sort key exceeds the size limit of 1024 bytes")
+
+
+def _entry(row: Row) -> Entry:
+    def text(name: str) -> str | None:
+        value = row.get(name)
+        return None if value is None else str(value)
+
+    return Entry(
+        task_id=str(row["taskId"]),
+        bucket=str(row["taskDateTime"]),
+        outcome=text("outcome"),
+        action=text("action"),
+        due_at=text("dueAt"),
+        finished_at=text("finishedAt"),
+        error=text("error"),
+        schedule_id=text("scheduleId"),
+    )

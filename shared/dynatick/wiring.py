@@ -1,0 +1,181 @@
+"""Puts the parts together: from settings to what an entry point calls. Clients are made here, once a process."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import boto3
+from boto3.dynamodb.types import TypeDeserializer
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from dynatick.actions import build_actions
+from dynatick.actions.deadletters import NoDeadLetters, QueueDeadLetters
+from dynatick.domain.normalise import Assign, Defaults, next_tick
+from dynatick.engine.assign import Arrival, Assigned, assign
+from dynatick.engine.inforce import InForce, agree
+from dynatick.engine.ports import DeadLetters
+from dynatick.engine.processor import Processor, tell_dead_letters
+from dynatick.engine.rules import Rules
+from dynatick.engine.settle import Settler
+from dynatick.errors import ConfigurationError, StoreError
+from dynatick.settings import Settings
+from dynatick.store.dynamodb import DynamoStore
+
+_AGREED_FOR = timedelta(minutes=1)
+
+
+def utc_now() -> datetime:
+    """The one clock of the functions."""
+    return datetime.now(UTC)
+
+
+def load_settings() -> Settings:
+    return Settings.from_env(os.environ)
+
+
+class LambdaInvoker:
+    """Starts another invocation of a function by name."""
+
+    def __init__(self, function_name: str) -> None:
+        self._function_name = function_name
+        self._client: Any = None
+
+    def invoke(self, event: Mapping[str, object]) -> None:
+        if self._client is None:  # needed by few invocations
+            self._client = boto3.client("lambda", config=Config(connect_timeout=3, read_timeout=10))
+        try:
+            self._client.invoke(
+                FunctionName=self._function_name,
+                InvocationType="Event",
+                Payload=json.dumps(event).encode(),
+            )
+        except (ClientError, BotoCoreError) as error:
+            raise StoreError(f"cannot invoke {self._function_name}: {error}") from error
+
+
+def build_processor(settings: Settings) -> Processor:
+    """The processor function, ready for events."""
+    if settings.function_name is None:
+        raise ConfigurationError("AWS_LAMBDA_FUNCTION_NAME", "it is not set; Lambda sets it")
+    process, numbers = uuid.uuid4().hex, count(1)
+    return Processor(
+        store=DynamoStore(settings.table, batched=settings.batched),
+        actions=build_actions(
+            handlers_module=settings.handlers_module,
+            private_hosts=settings.webhook_private_hosts,
+            clock=utc_now,
+        ),
+        dead_letters=_dead_letters(settings),
+        invoker=LambdaInvoker(settings.function_name),
+        rules=build_rules(settings),
+        clock=utc_now,
+        new_token=lambda: f"{process}.{next(numbers)}",
+    )
+
+
+class Scheduler:
+    """The scheduler function, ready for batches of the stream."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._store = DynamoStore(settings.table, batched=settings.batched)
+        self._dead_letters = _dead_letters(settings)
+        self._rules = build_rules(settings)
+        self._in_force: InForce | None = None
+        self._agreed_at = utc_now()
+
+    def handle(self, event: Mapping[str, Any]) -> Assigned:
+        """Settles the rows of a stream event."""
+        now = utc_now()
+        if self._in_force is None or now - self._agreed_at > _AGREED_FOR:
+            self._in_force = agree(self._store, self._rules.grid, now=now, defaults=self._rules.defaults)
+            self._agreed_at = now
+        settler = Settler(
+            self._store,
+            self._rules,
+            self._in_force,
+            utc_now,
+            lambda row, error: tell_dead_letters(self._dead_letters, row, error, utc_now()),
+        )
+        return assign([_arrival(record) for record in event["Records"]], settler)
+
+
+def build_rules(settings: Settings) -> Rules:
+    """The engine's rules from the settings. Raises ConfigurationError for a policy that cannot be loaded."""
+    return Rules(
+        grid=settings.grid,
+        defaults=Defaults(
+            action=settings.default_action,
+            retention_days=settings.retention_days,
+            assign=load_policy(settings.assignment_policy),
+        ),
+        index_lag=settings.index_lag,
+        threads=settings.worker_threads,
+    )
+
+
+def load_policy(name: str | None) -> Assign:
+    """The user's assignment policy, ``module:function``; None: the next tick."""
+    if name is None:
+        return next_tick
+    module, _, function = name.partition(":")
+    try:
+        policy: Assign = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(
+            "DYNATICK_ASSIGNMENT_POLICY",
+            f"cannot load {name!r} ({error}); expected module:function",
+        ) from error
+    if not callable(policy):
+        raise ConfigurationError("DYNATICK_ASSIGNMENT_POLICY", f"{name!r} is not a function")
+    return policy
+
+
+def _dead_letters(settings: Settings) -> DeadLetters:
+    if settings.dead_letter_queue_url is None:
+        return NoDeadLetters()
+    return QueueDeadLetters(
+        boto3.client("sqs", config=Config(connect_timeout=3, read_timeout=10)),
+        settings.dead_letter_queue_url,
+    )
+
+
+_from_value: Any = TypeDeserializer().deserialize
+
+
+def _arrival(record: Mapping[str, Any]) -> Arrival:
+    change = record["dynamodb"]
+
+    def image(name: str) -> dict[str, object] | None:
+        found = change.get(name)
+        return None if found is None else {key: _from_value(_bytes(value)) for key, value in found.items()}
+
+    return Arrival(
+        key=str(change.get("SequenceNumber", record.get("eventID", ""))),
+        new=image("NewImage"),
+        old=image("OldImage"),
+    )
+
+
+def _bytes(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A value of a stream event: JSON, so binaries are base64 there."""
+    ((kind, content),) = value.items()
+    match kind:
+        case "B":
+            return {"B": base64.b64decode(content)}
+        case "BS":
+            return {"BS": [base64.b64decode(part) for part in content]}
+        case "L":
+            return {"L": [_bytes(part) for part in content]}
+        case "M":
+            return {"M": {name: _bytes(part) for name, part in content.items()}}
+        case _:
+            return dict(value)

@@ -1,0 +1,178 @@
+"""Stand-ins and builders that several layers of tests share."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from dynatick.actions.testing import MemoryDeadLetters
+from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.instants import EPOCH
+from dynatick.domain.normalise import Defaults
+from dynatick.domain.task import Row, Task
+from dynatick.engine.assign import Arrival, Assigned, assign
+from dynatick.engine.inforce import agree
+from dynatick.engine.ports import ActionContext, Store
+from dynatick.engine.processor import Invoked, Processor, tell_dead_letters
+from dynatick.engine.rules import Rules
+from dynatick.engine.settle import Settler
+from dynatick.store.memory import MemoryStore
+
+NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
+
+
+class FakeClock:
+    """A clock that runs from where it was set, and that can be put forward."""
+
+    def __init__(self, now: datetime = NOON) -> None:
+        self._offset = now - EPOCH - timedelta(seconds=time.monotonic())
+
+    def __call__(self) -> datetime:
+        return EPOCH + self._offset + timedelta(seconds=time.monotonic())
+
+    def forward(self, **delta: float) -> datetime:
+        self._offset += timedelta(**delta)
+        return self()
+
+    def to(self, instant: datetime) -> None:
+        """Puts it forward to an instant; an earlier one changes nothing."""
+        self._offset += max(instant - self(), timedelta())
+
+
+class FakeActions:
+    """Actions that note what they ran. ``behaviour``: by task id, called with (task, context)."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, int, int]] = []  # (task id, run, attempt)
+        self.keys: list[str] = []
+        self.behaviour: dict[str, Callable[[Task, ActionContext], object]] = {}
+        self._lock = threading.Lock()
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        with self._lock:
+            self.ran.append((task.task_id, context.run, context.attempt))
+            self.keys.append(context.idempotency_key)
+        does = self.behaviour.get(task.task_id)
+        return None if does is None else does(task, context)
+
+    def names(self) -> Sequence[str]:
+        return ["log"]
+
+    def times(self, task_id: str) -> int:
+        return sum(1 for ran, _, _ in self.ran if ran == task_id)
+
+
+@dataclass
+class InProcess:
+    """Scheduler and processor as the template joins them, in one process over any store.
+
+    ``put`` is what put-item does, and then what the stream does; ``tick`` is the rule's event. Shards and
+    continuations run one after another.
+    """
+
+    store: Store = field(default_factory=MemoryStore)
+    clock: FakeClock = field(default_factory=FakeClock)
+    rules: Rules = field(default_factory=Rules)
+    actions: FakeActions = field(default_factory=FakeActions)
+    dead_letters: MemoryDeadLetters = field(default_factory=MemoryDeadLetters)
+    life: timedelta = timedelta(seconds=120)  # of an invocation
+    started: list[Mapping[str, object]] = field(default_factory=list)  # invocations that were asked for
+    tokens: itertools.count[int] = field(default_factory=itertools.count)
+
+    def reconfigure(self, **changes: object) -> None:
+        """A redeployment with another grid."""
+        grid = Grid(**({"tick_minutes": self.rules.grid.tick_minutes, "shard_count": self.rules.grid.shard_count} | changes))  # type: ignore[arg-type]
+        self.rules = Rules(grid=grid, defaults=self.rules.defaults, index_lag=self.rules.index_lag)
+
+    @property
+    def processor(self) -> Processor:
+        return Processor(
+            store=self.store,
+            actions=self.actions,
+            dead_letters=self.dead_letters,
+            invoker=self,
+            rules=self.rules,
+            clock=self.clock,
+            new_token=lambda: f"token-{next(self.tokens)}",
+        )
+
+    def invoke(self, event: Mapping[str, object]) -> None:
+        """As an asynchronous invocation: noted, and carried out by ``run_started``."""
+        self.started.append(event)
+
+    def handle(self, event: object) -> Invoked:
+        return self.processor.handle(event, hard_end=self.clock() + self.life)
+
+    def run_started(self) -> list[Invoked]:
+        done = []
+        while self.started:
+            done.append(self.handle(self.started.pop(0)))
+        return done
+
+    def tick(self, at: datetime | None = None) -> list[Invoked]:
+        """The rule's event for the present minute (or another), with all that it starts."""
+        event = {"source": "aws.events", "time": (at or self.clock()).strftime("%Y-%m-%dT%H:%M:00Z")}
+        first = self.handle(event)
+        return [first, *self.run_started()]
+
+    def next_tick(self, minutes: int = 1) -> list[Invoked]:
+        """Time goes on to the next minute (or several later), and the rule fires there once."""
+        self.clock.to(instant_of(minute_of(self.clock()) + minutes) + timedelta(milliseconds=200))
+        return self.tick()
+
+    def ticks(self, number: int) -> None:
+        for _ in range(number):
+            self.next_tick()
+
+    def settler(self) -> Settler:
+        in_force = agree(self.store, self.rules.grid, now=self.clock())
+        return Settler(
+            self.store,
+            self.rules,
+            in_force,
+            self.clock,
+            lambda row, error: tell_dead_letters(self.dead_letters, row, error, self.clock()),
+        )
+
+    def stream(self, new: Row | None, old: Row | None = None) -> Assigned:
+        """One record of the stream, as the scheduler gets it."""
+        return assign([Arrival("1", new, old)], self.settler())
+
+    def put(self, **row: object) -> Row:
+        """put-item, and its record of the stream. Returns the row as it is then."""
+        assert isinstance(self.store, MemoryStore)
+        task_id = str(row["taskId"])
+        old = self.store.get(task_id)
+        self.store.put(row)
+        self.stream(self.store.get(task_id), old)
+        return self.row(task_id)
+
+    def row(self, task_id: str) -> Row:
+        row = self.store.get(task_id)
+        assert row is not None, f"there is no row {task_id}"
+        return row
+
+    def outcome(self, task_id: str) -> object:
+        return self.row(task_id).get("outcome")
+
+
+def scheduled_row(task_id: str, bucket: Bucket, **more: object) -> dict[str, object]:
+    """A row as the client writes it when it knows the time."""
+    return {
+        "taskId": task_id,
+        "taskDateTime": str(bucket),
+        "dueAt": bucket.instant.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "action": "log",
+        "status": "scheduled",
+        "attempt": 0,
+        "run": 1,
+        "createdAt": "2026-12-31T11:00:00Z",
+    } | more
+
+
+def defaults() -> Defaults:
+    return Defaults()
