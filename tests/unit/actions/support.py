@@ -71,6 +71,7 @@ def a_server(tls: SSLContext | None = None) -> Iterator[Server]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # headers and body are two writes
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
