@@ -36,9 +36,11 @@ class LogLine:
             return f"{head} {self.text}"
         record = self.record
         level = "" if record.get("level") == "INFO" else f"{record.get('level', '')} "
-        said = [str(record[key]) for key in ("action", "message") if record.get(key)]
-        fields = [f"{key}={_brief(value)}" for key, value in record.items() if key not in QUIET]
-        line = f"{head} {level}{' '.join([*dict.fromkeys(said), *fields])}"
+        action, message = str(record.get("action", "")), str(record.get("message", ""))
+        said = [action] if action.replace("_", " ") == message else [one for one in (action, message) if one]
+        # Most counts are zero most of the time.
+        fields = [f"{key}={_brief(value)}" for key, value in record.items() if value and key not in QUIET]
+        line = f"{head} {level}{' '.join([*said, *fields])}"
         trace = record.get("exception")
         return f"{line}\n{trace}" if trace else line
 
