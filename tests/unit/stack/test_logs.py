@@ -19,8 +19,8 @@ def shown(text: str) -> str | None:
     ("record", "expected"),
     [
         (
-            {"level": "INFO", "action": "pass_ended", "message": "pass ended", "due": 3, "service": "dynatick"},
-            "12:00:01 processor pass_ended pass ended due=3",
+            {"level": "INFO", "action": "pass_ended", "message": "pass ended", "due": 3, "failed": 0},
+            "12:00:01 processor pass_ended due=3",
         ),
         (
             {"level": "ERROR", "action": "record_failed", "problem": "table gone", "function_arn": "arn:x"},
