@@ -59,6 +59,7 @@ def tell_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
             "failed_records": len(assigned.failed),
         },
     )
+    metrics.add_metric(name="Records", unit=MetricUnit.Count, value=assigned.seen)
     for name, number in (
         ("Normalised", assigned.normalised),
         ("Moved", assigned.moved),

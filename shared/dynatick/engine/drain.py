@@ -417,8 +417,9 @@ class _Pass:
         task = attempted.task
         if self.report.first_start_ms is None:
             self.report.first_start_ms = _milliseconds(attempted.started_at - self.report.started_at)
-        if task.attempt == 1:
-            tick = instant_of(self.world.in_force.grid.tick_at_or_after(task.due_at))
+        if task.attempt == 1:  # a task that came in after it was due can't be blamed on the ticks
+            due = max(task.due_at, task.created_at or task.due_at)
+            tick = instant_of(self.world.in_force.grid.tick_at_or_after(due))
             self.report.late(max(0, _milliseconds(attempted.started_at - tick)))
 
     def _count(self, fate: Fate) -> None:

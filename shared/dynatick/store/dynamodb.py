@@ -333,7 +333,8 @@ def _update(table: str, change: Change) -> dict[str, Any]:
     sets: list[str] = []
     for name, value in change.set.items():
         if isinstance(value, Plus):
-            sets.append(f"{_quoted(name)}={_quoted(name)}+{value.number}")
+            # Unquoted on the right: one engine takes no quoted name for a value. Only our own names come here.
+            sets.append(f"{_quoted(name)}={name}+{value.number}")
         else:
             sets.append(f"{_quoted(name)}=?")
             parameters.append(encode_value(value, name))
