@@ -162,7 +162,7 @@ def leaf(conditions: list[Any], record: dict[str, Any], key: str) -> bool:
         match condition:
             case {"exists": wanted} if present == wanted:
                 return True
-            case {"anything-but": {"prefix": prefix}} if present and not str(value).startswith(prefix):
+            case {"anything-but": list(others)} if present and value not in others:
                 return True
             case str() if value == condition:
                 return True
@@ -187,12 +187,15 @@ def patterns(*, emulator: bool) -> list[dict[str, Any]]:
     [
         ("INSERT", "a", None, True),
         ("INSERT", "a", "scheduled", True),
-        ("INSERT", "_dynatick#cursor", "cursor", False),
+        ("INSERT", "a", "no status of ours", True),
+        ("INSERT", "_dynatick#cursor#0", "cursor", False),
+        ("INSERT", "_dynatick#settings", "settings", False),
+        ("INSERT", "_dynatick#tick#0", "tick", False),
         ("MODIFY", "a", "scheduled", True),
         ("MODIFY", "a", None, True),
         ("MODIFY", "a", "running", False),
         ("MODIFY", "a", "completed", False),
-        ("MODIFY", "_dynatick#cursor", "cursor", False),
+        ("MODIFY", "_dynatick#cursor#0", "cursor", False),
         ("REMOVE", "a", "scheduled", False),
     ],
 )
@@ -207,6 +210,20 @@ def test_the_emulators_form_of_absence_differs_only_in_where_it_looks() -> None:
     *_, theirs = patterns(emulator=True)
     assert ours["dynamodb"]["NewImage"]["status"] == {"S": [{"exists": False}]}
     assert theirs["dynamodb"]["NewImage"]["status"] == [{"exists": False}]
+
+
+def test_the_filter_knows_every_status_of_our_own_rows() -> None:
+    engine = (template.ROOT / "shared" / "dynatick" / "engine").glob("*.py")
+    written = {status for path in engine for status in re.findall(r'"status": "(\w+)"', path.read_text())}
+    (pattern, *_) = patterns(emulator=False)
+    (condition,) = pattern["dynamodb"]["NewImage"]["status"]["S"]
+    assert set(condition["anything-but"]) == written
+
+
+def test_filters_keep_to_the_operators_that_lambda_documents() -> None:
+    for pattern in patterns(emulator=False):
+        for condition in re.findall(r'\{"([a-z-]+)": (.)', json.dumps(pattern["dynamodb"]["NewImage"]["status"]["S"])):
+            assert condition in {("exists", "f"), ("anything-but", "[")}
 
 
 def test_a_stream_batch_ends_some_day() -> None:
