@@ -84,6 +84,7 @@ def _tell_pass(report: PassReport, logger: Logger, metrics: Metrics, now: dateti
             "another process holds the shard and serves this tick",
             extra={"action": "shard_held", **fields},
         )
+        _count(metrics, "ShardHeld", 1)
         return
     logger.info("pass ended", extra={"action": "pass_ended", **fields})
     for name in _PASS_COUNTS:

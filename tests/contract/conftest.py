@@ -1,0 +1,64 @@
+"""The stores that the contract suite holds to one behaviour.
+
+In memory; DynamoDB by moto, which has no conditional PartiQL and so gets single writes; DynamoDB by the local emulator,
+with batches and without; and any endpoint given by --dynamodb-endpoint, likewise. Tables are made from template.yaml.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from dynatick.engine.ports import Store
+from dynatick.store.dynamodb import DynamoStore
+from dynatick.store.memory import MemoryStore
+from dynatick_stack import emulator
+from dynatick_stack.template import table_definition
+
+KINDS = ["memory", "moto", "emulator-single", "emulator-batched"]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "store" in metafunc.fixturenames:
+        given = metafunc.config.getoption("--dynamodb-endpoint") is not None
+        kinds = [*KINDS] + (["endpoint-single", "endpoint-batched"] if given else [])
+        if metafunc.definition.get_closest_marker("atomic_writes"):
+            kinds.remove("moto")
+        metafunc.parametrize("store", kinds, indirect=True)
+
+
+@pytest.fixture(scope="session")
+def emulator_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    state: Path = tmp_path_factory.mktemp("emulator")
+    running = emulator.start(emulator.free_port(), state_dir=state, say=lambda text: None)
+    yield running.endpoint
+    emulator.stop(state_dir=state)
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    kind: str = request.param
+    if kind == "memory":
+        yield MemoryStore()
+    elif kind == "moto":
+        with mock_aws():
+            yield _table(None, batched=False)
+    else:
+        where, _, how = kind.partition("-")
+        endpoint: str = request.getfixturevalue("emulator_endpoint" if where == "emulator" else "dynamodb_endpoint")
+        made = _table(endpoint, batched=how == "batched")
+        yield made
+        boto3.client("dynamodb", endpoint_url=endpoint).delete_table(TableName=made.table)
+
+
+def _table(endpoint: str | None, *, batched: bool) -> DynamoStore:
+    name = f"contract-{uuid.uuid4().hex}"
+    client = boto3.client("dynamodb", endpoint_url=endpoint)
+    client.create_table(TableName=name, **table_definition())
+    client.get_waiter("table_exists").wait(TableName=name)
+    return DynamoStore(name, endpoint_url=endpoint, batched=batched)
