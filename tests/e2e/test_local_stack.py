@@ -199,3 +199,17 @@ def test_functions_run_on_the_layers_libraries(stack: LocalStack) -> None:
         check=True,
     ).stdout
     assert Path(where).is_relative_to(stack.state_dir / "libraries")
+
+
+def test_the_scheduler_sees_new_rows_and_rows_put_over_others(stack: LocalStack) -> None:
+    table = stack.client("dynamodb")
+    key = {"taskId": {"S": "put-twice"}}
+
+    def scheduled() -> bool:
+        row = table.get_item(TableName=stack.table, Key=key, ConsistentRead=True)["Item"]
+        return row.get("status") == {"S": "scheduled"}
+
+    for kind in ("first", "second"):
+        # Months ahead, so that no tick of the tests' own runs it.
+        table.put_item(TableName=stack.table, Item={**key, "delaySeconds": {"N": "9999999"}, "kind": {"S": kind}})
+        assert processes.wait_until(scheduled, 20), kind
