@@ -1,0 +1,3 @@
+from dynatick.cli import main
+
+main()

@@ -1,0 +1,83 @@
+"""The commands put together, and their errors turned into a line and a code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Annotated, Any
+
+import typer
+
+from dynatick.cli import bucket, task, tick
+from dynatick.cli.exits import CommandFailed, ExitCode, code_of
+from dynatick.cli.output import one_line, say
+from dynatick.cli.plugins import Nouns
+from dynatick.errors import DynatickError
+
+# What typer raises for a wrong command line. Its base classes have no public name of their own.
+_ClickException: Any = typer.BadParameter.__mro__[2]
+
+# Plain help: it is as readable, and does not cost the import of rich.
+app = typer.Typer(
+    cls=Nouns,
+    name="dynatick",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(task.app)
+app.add_typer(bucket.app)
+app.add_typer(tick.app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dynatick {metadata.version('dynatick')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    """Tasks to run later, on AWS: insert them, change them, see what became of them.
+
+    Data goes to stdout, messages to stderr. Exit codes: 0 done, 1 unexpected, 2 usage, 3 invalid input,
+    4 not found, 5 conflict, 6 table unreachable.
+    """
+
+
+def invoke(arguments: Sequence[str]) -> int:
+    """Carries out one command line. Never raises; returns the exit code."""
+    try:
+        answer = typer.main.get_command(app).main(args=list(arguments), prog_name="dynatick", standalone_mode=False)
+        sys.stdout.flush()
+        return answer if isinstance(answer, int) else ExitCode.OK
+    except _ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            say(error.format_message())
+        else:
+            path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "dynatick"
+            say(f"error: {one_line(error.format_message())} (see {path} --help)")
+        return ExitCode.USAGE
+    except CommandFailed as error:
+        say(f"error: {one_line(str(error))}")
+        return error.code
+    except DynatickError as error:
+        say(f"error: {one_line(str(error))}")
+        return code_of(error)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. What is still buffered must not raise again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.UNEXPECTED
+    except typer.Abort:
+        say("error: interrupted")
+        return ExitCode.UNEXPECTED
+    except Exception as error:
+        say(f"error: unexpected {type(error).__name__}: {one_line(str(error))}")
+        return ExitCode.UNEXPECTED

@@ -1,0 +1,58 @@
+"""``dynatick bucket …``: what buckets hold."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dynatick.cli.output import Column, Output, say, show_many
+from dynatick.cli.session import Session, on_table
+from dynatick.cli.task import Limit, PageToken, Status, list_page, show_page
+from dynatick.cli.values import time_of
+
+app = typer.Typer(name="bucket", help="See what buckets hold.", no_args_is_help=True)
+
+_STATUSES = ("unscheduled", "scheduled", "running", "completed", "failed", "cancelled")
+_COLUMNS = (
+    Column("BUCKET", "bucket"),
+    *(Column(status.upper(), status, right=True) for status in _STATUSES),
+    Column("TOTAL", "total", right=True),
+)
+
+
+@app.command()
+@on_table
+def show(
+    session: Session,
+    bucket: Annotated[str, typer.Argument(metavar="BUCKET", help="Such as 2026-12-31#12:00.", show_default=False)],
+    status: Status = None,
+    limit: Limit = 100,
+    page_token: PageToken = None,
+) -> None:
+    """Show a bucket: how many tasks of each status, and which."""
+    client = session.client()
+    counts = next(iter(client.bucket_counts(bucket)), None)
+    page = list_page(client, bucket=bucket, status=status, limit=limit, page_token=page_token)
+    held = {} if counts is None else dict(counts.counts)
+    if session.output is Output.TABLE and held:
+        say(f"{bucket}: " + ", ".join(f"{number} {name}" for name, number in sorted(held.items())))
+    show_page(session, page, {"bucket": bucket, "counts": held})
+
+
+@app.command("list")
+@on_table
+def list_buckets(
+    session: Session,
+    from_: Annotated[str, typer.Option("--from", metavar="TIME", help="First instant.", show_default=False)],
+    to: Annotated[str, typer.Option(metavar="TIME", help="End, not itself part of it.", show_default=False)],
+) -> None:
+    """List the buckets of a range, with how many tasks of each status they hold. Empty ones are left out."""
+    found = session.client().bucket_counts(start=time_of(from_), end=time_of(to))
+    if session.output is not Output.TABLE:
+        show_many([one.to_row() for one in found], _COLUMNS, session.output, name="buckets")
+        return
+    rows = [{"bucket": one.bucket, **one.counts, "total": one.total} for one in found]
+    show_many(rows, _COLUMNS, session.output, name="buckets")
+    if not rows:
+        say("There are none")

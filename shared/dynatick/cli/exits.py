@@ -1,0 +1,53 @@
+"""How commands end: stable exit codes, and one line on stderr for each error."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from dynatick.errors import (
+    ConfigurationError,
+    DynatickError,
+    InvalidInput,
+    ItemTooLarge,
+    StoreError,
+    TaskExists,
+    TaskNotFound,
+    TransitionRefused,
+)
+
+
+class ExitCode(IntEnum):
+    """What programs may rely on."""
+
+    OK = 0
+    UNEXPECTED = 1  # none of the others; a fault of ours, most likely
+    USAGE = 2  # the command line itself is wrong, or does not say which table
+    INVALID = 3  # a value that no door accepts
+    NOT_FOUND = 4  # no such task, function or file
+    CONFLICT = 5  # the task exists already, or its state does not allow what was asked
+    UNREACHABLE = 6  # the table, or the local stack, does not answer or refuses
+
+
+class CommandFailed(Exception):
+    """A command that cannot do its work, with its code."""
+
+    def __init__(self, code: ExitCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def code_of(error: DynatickError) -> ExitCode:
+    """The exit code of an error."""
+    match error:
+        case ConfigurationError():
+            return ExitCode.USAGE
+        case InvalidInput() | ItemTooLarge():
+            return ExitCode.INVALID
+        case TaskNotFound():
+            return ExitCode.NOT_FOUND
+        case TaskExists() | TransitionRefused():
+            return ExitCode.CONFLICT
+        case StoreError():
+            return ExitCode.UNREACHABLE
+        case _:
+            return ExitCode.UNEXPECTED

@@ -1,0 +1,110 @@
+"""What goes to stdout: tables for people, JSON under the table's names for programs. Messages go to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dynatick.actions.values import to_json
+
+_WIDE = 10_000  # where nobody looks at it, nothing is wrapped
+_STYLES = {
+    "scheduled": "cyan",
+    "running": "yellow",
+    "completed": "green",
+    "failed": "red",
+    "missed": "red",
+    "cancelled": "dim",
+    "idle": "dim",
+}
+
+
+class Output(StrEnum):
+    """How data is printed."""
+
+    TABLE = "table"
+    JSON = "json"  # one document
+    JSONL = "jsonl"  # one document a line
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table: its heading, and the attribute that it shows."""
+
+    heading: str
+    attribute: str
+    right: bool = False
+
+
+def say(message: str) -> None:
+    """A message for whoever sits there."""
+    print(message, file=sys.stderr)
+
+
+def one_line(text: str) -> str:
+    """On one line, and harmless to a terminal."""
+    return printable(" ".join(text.split()))
+
+
+def printable(text: str) -> str:
+    """Without what a terminal would obey: a task's id may hold anything."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def show_one(row: Mapping[str, object], output: Output) -> None:
+    """One thing: as a list of names and values, or as a document."""
+    if output is not Output.TABLE:
+        _print_document(row, output)
+        return
+    pairs = [{"name": name, "value": value} for name, value in row.items()]
+    _print_table(pairs, [Column("name", "name"), Column("value", "value")], headings=False)
+
+
+def show_many(
+    rows: Sequence[Mapping[str, object]],
+    columns: Sequence[Column],
+    output: Output,
+    *,
+    name: str,
+    beside: Mapping[str, object] | None = None,
+) -> None:
+    """A list: as a table, as a document of ``name`` and what stands beside it, or as a document a row."""
+    match output:
+        case Output.TABLE:
+            _print_table(rows, columns)
+        case Output.JSON:
+            _print_document({name: list(rows), **(beside or {})}, output)
+        case Output.JSONL:
+            for row in rows:
+                _print_document(row, output)
+
+
+def _print_document(document: Mapping[str, object], output: Output) -> None:
+    text = to_json(document)
+    print(text if output is Output.JSONL else json.dumps(json.loads(text), indent=2))
+
+
+def _print_table(rows: Iterable[Mapping[str, object]], columns: Sequence[Column], *, headings: bool = True) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=_WIDE)
+    table = Table(box=None, pad_edge=False, show_header=headings, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column.heading, justify="right" if column.right else "left", overflow="fold")
+    for row in rows:
+        cells = [printable(_cell(row.get(column.attribute))) for column in columns]
+        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
+    console.print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return to_json(value) if isinstance(value, (Mapping, list, tuple, set, bytes)) else str(value)

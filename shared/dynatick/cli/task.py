@@ -1,0 +1,181 @@
+"""``dynatick task …``: insert tasks, change them, see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dynatick.cli.importing import import_tasks
+from dynatick.cli.output import Column, Output, say, show_many, show_one
+from dynatick.cli.session import Session, on_table
+from dynatick.cli.values import map_of, time_of
+
+if TYPE_CHECKING:
+    from dynatick.client import HistoryPage, TaskClient, TaskEntry
+
+app = typer.Typer(name="task", help="Insert tasks, change them, see them.", no_args_is_help=True)
+
+TaskId = Annotated[str, typer.Argument(metavar="ID", help="The task's id.", show_default=False)]
+At = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="When: 2026-12-31T12:07:00Z, 2026-12-31#12:00 or epoch seconds."),
+]
+Delay = Annotated[float | None, typer.Option(metavar="SECONDS", help="When: so many seconds from now.")]
+Limit = Annotated[int, typer.Option(min=1, help="Most tasks to list.")]
+PageToken = Annotated[str | None, typer.Option(help="Go on where the page before ended.")]
+Status = Annotated[
+    str | None, typer.Option(help="Only these: scheduled, running, completed, failed, cancelled, unscheduled.")
+]
+
+COLUMNS = (
+    Column("TASK", "taskId"),
+    Column("BUCKET", "taskDateTime"),
+    Column("STATUS", "status"),
+    Column("ACTION", "action"),
+    Column("DUE", "dueAt"),
+    Column("FINISHED", "finishedAt"),
+    Column("ATTEMPT", "attempt", right=True),
+    Column("ERROR", "error"),
+)
+
+
+@app.command()
+@on_table
+def add(
+    session: Session,
+    task_id: TaskId,
+    at: At = None,
+    delay: Delay = None,
+    action: Annotated[str | None, typer.Option(help="What to run. Default: the installation's.")] = None,
+    payload: Annotated[
+        str | None, typer.Option(metavar="JSON|@FILE", help="The action's arguments, a JSON object.")
+    ] = None,
+    retry_policy: Annotated[
+        str | None, typer.Option(metavar="JSON|@FILE", help='Such as {"maximumRetryAttempts": 5}.')
+    ] = None,
+    attributes: Annotated[
+        str | None, typer.Option(metavar="JSON|@FILE", help="More attributes of the row, for your own use.")
+    ] = None,
+) -> None:
+    """Insert a task. Refused if there is one of this id."""
+    view = session.client().insert(
+        task_id,
+        due_at=time_of(at),
+        delay_seconds=delay,
+        action=action,
+        payload=map_of(payload, "payload"),
+        retry_policy=map_of(retry_policy, "retryPolicy"),
+        attributes=map_of(attributes, "attributes"),
+    )
+    show_one(view.to_row(), session.output)
+
+
+@app.command()
+@on_table
+def get(session: Session, task_id: TaskId) -> None:
+    """Show a task."""
+    show_one(session.client().get(task_id).to_row(), session.output)
+
+
+@app.command("list")
+@on_table
+def list_tasks(
+    session: Session,
+    bucket: Annotated[str | None, typer.Option(metavar="BUCKET", help="Such as 2026-12-31#12:00.")] = None,
+    from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None,
+    to: Annotated[str | None, typer.Option(metavar="TIME", help="End of the range, not itself part of it.")] = None,
+    status: Status = None,
+    limit: Limit = 100,
+    page_token: PageToken = None,
+) -> None:
+    """List the tasks of a bucket or of a range, with their status."""
+    client = session.client()
+    show_page(
+        session, list_page(client, bucket=bucket, from_=from_, to=to, status=status, limit=limit, page_token=page_token)
+    )
+
+
+@app.command()
+@on_table
+def cancel(session: Session, task_id: TaskId) -> None:
+    """Call a waiting task off."""
+    show_one(session.client().cancel(task_id).to_row(), session.output)
+
+
+@app.command()
+@on_table
+def reschedule(session: Session, task_id: TaskId, at: At = None, delay: Delay = None) -> None:
+    """Give a waiting task another time."""
+    view = session.client().reschedule(task_id, due_at=time_of(at), delay_seconds=delay)
+    show_one(view.to_row(), session.output)
+
+
+@app.command("run")
+@on_table
+def run_now(session: Session, task_id: TaskId) -> None:
+    """Run a task at the next tick: a waiting one, or one that has ended once more."""
+    show_one(session.client().run_now(task_id).to_row(), session.output)
+
+
+@app.command()
+@on_table
+def retry(session: Session, task_id: TaskId) -> None:
+    """Give a failed or cancelled task another run, at the next tick."""
+    show_one(session.client().retry(task_id).to_row(), session.output)
+
+
+@app.command("import")
+@on_table
+def import_file(
+    session: Session,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="One JSON object a line; - for stdin.", show_default=False)
+    ],
+) -> None:
+    """Insert the tasks of a file, under the table's names (taskId, dueAt …). What is in already stays as it is."""
+    import_tasks(session, file)
+
+
+def list_page(
+    client: TaskClient,
+    *,
+    bucket: str | None = None,
+    from_: str | None = None,
+    to: str | None = None,
+    status: str | None = None,
+    limit: int,
+    page_token: str | None,
+) -> HistoryPage:
+    """Up to ``limit`` tasks as one page, in as many as it takes: a page of the client's may hold few."""
+    from dynatick.client import HistoryPage
+    from dynatick.client.history import MAX_LIMIT
+
+    found: list[TaskEntry] = []
+    token = page_token
+    while True:
+        page = client.history(
+            bucket,
+            start=time_of(from_),
+            end=time_of(to),
+            status=status,
+            limit=min(limit - len(found), MAX_LIMIT),
+            page_token=token,
+        )
+        found += page.entries
+        token = page.next_page_token
+        if token is None or len(found) >= limit:
+            return HistoryPage(entries=tuple(found), next_page_token=token)
+
+
+def show_page(session: Session, page: HistoryPage, beside: Mapping[str, object] | None = None) -> None:
+    """Prints a page, and says how to go on after it."""
+    rows = [entry.to_row() for entry in page.entries]
+    token = page.next_page_token
+    more = {} if token is None else {"nextPageToken": token}
+    show_many(rows, COLUMNS, session.output, name="tasks", beside={**(beside or {}), **more})
+    if token is not None and session.output is not Output.JSON:
+        say(f"There are more: --page-token {token}")
+    elif not rows and session.output is Output.TABLE:
+        say("There are none")

@@ -1,0 +1,133 @@
+"""``dynatick tick …``: what the ticks did, and one by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dynatick.cli.exits import CommandFailed, ExitCode
+from dynatick.cli.output import Column, Output, say, show_many
+from dynatick.cli.session import Session, on_table
+from dynatick.cli.values import duration_of, time_of
+from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from dynatick.client import TickEntry
+
+app = typer.Typer(name="tick", help="See what the ticks did, or make one now.", no_args_is_help=True)
+
+_COLUMNS = (
+    Column("TICK", "tick"),
+    Column("SHARD", "shard", right=True),
+    Column("WHAT", "what"),
+    Column("DUE", "due", right=True),
+    Column("CLAIMED", "claimed", right=True),
+    Column("COMPLETED", "completed", right=True),
+    Column("FAILED", "failed", right=True),
+    Column("RETRIED", "retried", right=True),
+    Column("LATE MS", "latenessMaxMs", right=True),
+    Column("TOOK MS", "tookMs", right=True),
+)
+
+
+@app.command("list")
+@on_table
+def list_ticks(
+    session: Session,
+    last: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="The latest: 90s, 60m, 2h, 1d. Default: 60m.")
+    ] = None,
+    from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None,
+    to: Annotated[str | None, typer.Option(metavar="TIME", help="End of the range. Default: now.")] = None,
+) -> None:
+    """List the ticks: one line for each that had work, one for those in between that were idle or missing."""
+    if last is not None and (from_ or to):
+        raise InvalidInput("last", last, "expected either --last or a range, not both")
+    if from_ or to:
+        entries = session.client().ticks(start=time_of(from_), end=time_of(to))
+    else:
+        entries = session.client().ticks(duration_of(last or "60m", "last"))
+    _show(session, entries)
+
+
+@app.command("run")
+@on_table
+def run_tick(
+    session: Session,
+    function: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The processor function. With --local it is known.")
+    ] = None,
+) -> None:
+    """Run the processor for the current minute, wait for it, and show what it did."""
+    if function is None and not session.local:
+        raise CommandFailed(ExitCode.USAGE, "name the processor function with --function, or use --local")
+    client = session.client()
+    minute = minute_of(session.clock())
+    name = function if function is not None else session.local_stack().processor
+    _invoke(_lambda(session), name, {"dynatick": {"tick": str(Bucket(minute))}})
+    _show(session, client.ticks(start=Bucket(minute), end=Bucket(minute + 1)))
+
+
+def _show(session: Session, entries: list[TickEntry]) -> None:
+    rows = [entry.to_row() for entry in entries]
+    if session.output is Output.TABLE:
+        show_many([_line(row) for row in rows], _COLUMNS, session.output, name="ticks")
+        if not rows:
+            say("There are none")
+    else:
+        show_many(rows, _COLUMNS, session.output, name="ticks")
+
+
+def _line(row: Mapping[str, object]) -> Mapping[str, object]:
+    """A tick as its line in the table."""
+    if row["kind"] == "pass":
+        generation = f", part {int(str(row['generation'])) + 1}" if row["generation"] or row["continued"] else ""
+        return {**row, "what": f"pass{generation}", "tookMs": _took(row)}
+    until = str(row["until"]).partition("#")[2]
+    several = row["since"] != row["until"]
+    return {
+        "tick": f"{row['since']} … {until}" if several else row["since"],
+        "shard": row["shard"],
+        "what": f"{row['ticks']} {row['kind']}",
+    }
+
+
+def _took(row: Mapping[str, object]) -> int | None:
+    from dynatick.domain.instants import parse_instant
+
+    if "startedAt" not in row or "finishedAt" not in row:
+        return None
+    took = parse_instant(row["finishedAt"], "finishedAt") - parse_instant(row["startedAt"], "startedAt")
+    return round(took.total_seconds() * 1000)
+
+
+def _lambda(session: Session) -> Any:
+    if session.local:
+        from dynatick.cli.localstack import aws_client
+
+        return aws_client("lambda", session.local_stack().endpoint)
+    import boto3
+    from botocore.config import Config
+
+    profile = boto3.Session(profile_name=session.profile, region_name=session.region)
+    # It is waited for as long as a function may run, and never started twice.
+    config = Config(connect_timeout=3, read_timeout=900, retries={"total_max_attempts": 1})
+    return profile.client("lambda", endpoint_url=session.endpoint_url, config=config)
+
+
+def _invoke(client: Any, name: str, event: Mapping[str, object]) -> None:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        answer = client.invoke(FunctionName=name, Payload=json.dumps(event).encode())
+    except (BotoCoreError, ClientError) as error:
+        known = getattr(error, "response", {}).get("Error", {}).get("Code") != "ResourceNotFoundException"
+        code = ExitCode.UNREACHABLE if known else ExitCode.NOT_FOUND
+        raise CommandFailed(code, f"cannot invoke {name}: {error}") from error
+    said = answer["Payload"].read().decode(errors="replace")
+    if "FunctionError" in answer:
+        raise CommandFailed(ExitCode.UNEXPECTED, f"the processor failed: {said}")

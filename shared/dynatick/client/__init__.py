@@ -1,0 +1,33 @@
+"""The Python door: insert tasks, change them, and see what became of them.
+
+client = TaskClient.connect("my-table")
+client.insert("welcome-42", due_at="2026-12-31T12:00:00Z", action="webhook", payload={"url": "https://…"})
+client.history("2026-12-31#12:00", status="failed")
+"""
+
+from dynatick.client.connect import ClientSettings
+from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult, Refused
+from dynatick.client.newtask import NewTask, Time
+from dynatick.client.tasks import TaskClient
+from dynatick.client.ticks import IdleTicks, MissedTicks, TickEntry, TickView
+from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
+
+__all__ = [
+    "BucketCounts",
+    "ClientSettings",
+    "Exists",
+    "Failed",
+    "HistoryPage",
+    "IdleTicks",
+    "InsertResult",
+    "Inserted",
+    "MissedTicks",
+    "NewTask",
+    "Refused",
+    "TaskClient",
+    "TaskEntry",
+    "TaskView",
+    "TickEntry",
+    "TickView",
+    "Time",
+]

@@ -1,0 +1,66 @@
+"""What the client knows of the settings in force: the settings row, as last read."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from dynatick.engine.inforce import InForce, read_in_force
+from dynatick.engine.ports import Clock, Store
+from dynatick.errors import InvalidInput, StoreError, shown
+
+_MISSING_FOR = timedelta(seconds=1)  # there will be one with the first tick
+_LISTED = 30
+
+
+class Agreement:
+    """The settings row, kept for a while. A stale one costs a write or a minute, never a task."""
+
+    def __init__(self, store: Store, clock: Clock, ttl: timedelta) -> None:
+        self._store = store
+        self._clock = clock
+        self._ttl = ttl
+        self._known: InForce | None = None
+        self._read_at: datetime | None = None
+        self._doubted_at: datetime | None = None
+
+    def current(self) -> InForce | None:
+        """What is in force; None as long as the table has no settings row, which the first tick writes."""
+        kept_for = self._ttl if self._known is not None else min(self._ttl, _MISSING_FOR)
+        if self._read_at is None or not timedelta() <= self._clock() - self._read_at < kept_for:
+            return self.refresh()
+        return self._known
+
+    def refresh(self) -> InForce | None:
+        """The same, read now."""
+        try:
+            self._known = read_in_force(self._store)
+        except InvalidInput as error:
+            raise StoreError(f"the table's settings row cannot be understood: {error}") from error
+        self._read_at = self._clock()
+        return self._known
+
+    def check_action(self, action: str) -> None:
+        """Refuses an action that the processor does not know. Raises InvalidInput, which lists those that it does."""
+        known = self.current()
+        if known is None or not known.actions or action in known.actions:
+            return
+        now = self._clock()  # it may be new; but many unknown ones in a row are not worth a read each
+        if self._doubted_at is None or now - self._doubted_at >= _MISSING_FOR:
+            self._doubted_at = now
+            known = self.refresh()
+        if known is not None and known.actions and action not in known.actions:
+            more = f" and {len(known.actions) - _LISTED} more" if len(known.actions) > _LISTED else ""
+            names = ", ".join(shown(name)[1:-1] for name in known.actions[:_LISTED])
+            raise InvalidInput("action", action, f"expected one of {names}{more}")
+
+    def check_shard(self, shard: int) -> None:
+        """Refuses a shard that no tick serves. Raises InvalidInput."""
+        if shard == 0:
+            return
+        known = self.current()
+        if known is not None and shard >= known.shards_ever:
+            known = self.refresh()
+        served = known.shards_ever if known is not None else 1
+        if shard >= served:
+            expected = f"a shard from 1 to {served - 1}, or none" if served > 1 else "a bucket without a shard"
+            raise InvalidInput("taskDateTime", f"#{shard}", f"there is no such shard; expected {expected}")

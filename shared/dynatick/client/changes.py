@@ -1,0 +1,104 @@
+"""Changing a task that is there: one conditional write, made anew on the row as it is if somebody else was first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from dynatick.client.views import number_or
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.change import Change, Unknown, Written
+from dynatick.domain.lifecycle import cancel, is_terminal, redrive, reschedule, state_of
+from dynatick.domain.task import MAX_TASK_ID_BYTES, UNSCHEDULED, Row, Status, check_task_id, is_own_row
+from dynatick.engine.ports import Store
+from dynatick.errors import InvalidInput, ItemTooLarge, StoreError, TaskNotFound, TransitionRefused
+
+MAX_KEY_BYTES = 2048
+"""A partition key ends there (DynamoDB quotas). Raw rows with ids beyond what can be indexed are there, as failed."""
+
+_TRIES = 20
+_WAITING: Final = (UNSCHEDULED, str(Status.SCHEDULED))
+_REDRIVABLE: Final = (str(Status.FAILED), str(Status.CANCELLED))
+_ENDED: Final = (str(Status.COMPLETED), *_REDRIVABLE)
+
+
+def known_id(task_id: str) -> str:
+    """An id that a row may have. Raises InvalidInput."""
+    try:
+        return check_task_id(task_id)
+    except InvalidInput:
+        if not is_own_row(task_id) and _is_long_key(task_id):
+            return task_id
+        raise
+
+
+def carry_out(store: Store, task_id: str, decide: Callable[[Row], Change]) -> Row:
+    """Writes what ``decide`` makes of the row, and returns the row as written.
+
+    Raises TaskNotFound, TransitionRefused (from ``decide``), StoreError.
+    """
+    row = store.get(known_id(task_id))
+    for _ in range(_TRIES):
+        if row is None:
+            raise TaskNotFound(task_id)
+        change = decide(row)
+        result = store.write(change)
+        if isinstance(result, Written) and result.row is not None:
+            return result.row
+        row = store.get(task_id)
+        if row is not None and _shows(row, change):
+            return row  # it was only the answer that got lost, or somebody wished for the same
+        if isinstance(result, Unknown):
+            raise (ItemTooLarge if result.too_large else StoreError)(f"cannot change {task_id!r}: {result.error}")
+    raise StoreError(f"cannot change {task_id!r}: it was changed by others {_TRIES} times")
+
+
+def cancelled(row: Row, *, now: datetime, retention_days: int) -> Change:
+    """Called off. Raises TransitionRefused unless the task waits."""
+    _require(row, "cancel", _WAITING)
+    return cancel(row, now=now, retention_days=retention_days)
+
+
+def rescheduled(row: Row, *, bucket: Bucket, due_at: datetime) -> Change:
+    """Put into another bucket. Raises TransitionRefused unless the task waits."""
+    _require(row, "reschedule", _WAITING)
+    return reschedule(row, bucket=bucket, due_at=due_at)
+
+
+def retried(row: Row, *, bucket: Bucket, now: datetime) -> Change:
+    """Given another run. Raises TransitionRefused unless the task has failed or was cancelled."""
+    _require(row, "retry", _REDRIVABLE)
+    return redrive(row, bucket=bucket, due_at=now, run=_next_run(row))
+
+
+def run_at_once(row: Row, *, bucket: Bucket, now: datetime) -> Change:
+    """Into the next tick: a waiting task is moved there, one that has ended gets another run."""
+    _require(row, "run", (*_WAITING, *_ENDED))
+    if is_terminal(row):
+        return redrive(row, bucket=bucket, due_at=now, run=_next_run(row))
+    return reschedule(row, bucket=bucket, due_at=now)
+
+
+def _require(row: Row, wish: str, allowed: tuple[str, ...]) -> None:
+    state = str(row["outcome"]) if is_terminal(row) else state_of(row)
+    # A status from hand, without an outcome, has not ended anything: the scheduler is about to mend it.
+    if state not in allowed or (state in _ENDED and not is_terminal(row)):
+        raise TransitionRefused(str(row["taskId"]), wish, state, allowed)
+
+
+def _next_run(row: Row) -> int:
+    return max(number_or(row.get("run"), 1), 1) + 1
+
+
+def _is_long_key(task_id: object) -> bool:
+    try:
+        return isinstance(task_id, str) and MAX_TASK_ID_BYTES < len(task_id.encode("utf-8")) <= MAX_KEY_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+def _shows(row: Row, change: Change) -> bool:
+    return all(row.get(name) == value for name, value in change.set.items()) and not any(
+        n in row for n in change.remove
+    )

@@ -1,0 +1,151 @@
+"""What became of the tasks of a bucket or of a range of time, page by page; and how many there are."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+
+from dynatick.client.changes import MAX_KEY_BYTES
+from dynatick.client.looks import Position, Scope, Seen, read, read_ahead
+from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, instant_or_none, number_or
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.lifecycle import state_of
+from dynatick.domain.task import TERMINAL, UNSCHEDULED, Row, Status
+from dynatick.engine.ports import Entry, Store
+from dynatick.errors import InvalidInput
+
+MAX_LIMIT = 1000
+LOOKS = 1500  # what one page may cost: a day of minutes on one shard
+_FILTERED_AT_A_TIME = 1000
+_STATUSES = (*map(str, Status), UNSCHEDULED)
+
+
+def history(store: Store, scope: Scope, *, status: str | None, limit: int, page_token: str | None) -> HistoryPage:
+    """One page, in order of time, shard and id. Raises InvalidInput."""
+    wanted = check_status_filter(status)
+    check_limit(limit)
+    start = None if page_token is None else _position(page_token, scope)
+    positions = scope.positions(start)
+    ended = wanted in TERMINAL
+    read_one = partial(
+        read,
+        store,
+        open_only=wanted is not None and not ended,
+        outcome=wanted if ended else None,
+        limit=limit if wanted is None else max(limit, _FILTERED_AT_A_TIME),
+    )
+    found: list[TaskEntry] = []
+    looks = 0
+    for seen in (pages := read_ahead(positions, read_one)):
+        looks += 1
+        for n, entry in enumerate(seen.entries):
+            task = _entry(entry, seen)
+            if task is None or (wanted is not None and task.status != wanted):
+                continue
+            found.append(task)
+            if len(found) == limit:
+                more = n + 1 < len(seen.entries) or seen.after is not None
+                pages.close()
+                return _page(found, scope, seen, entry.task_id if more else None)
+        if looks >= LOOKS:
+            pages.close()
+            return _page(found, scope, seen, seen.after)
+    return HistoryPage(entries=tuple(found))
+
+
+def bucket_counts(store: Store, scope: Scope) -> Iterator[BucketCounts]:
+    """For each bucket that holds tasks, how many there are of each status; shards are added up."""
+    minute: int | None = None
+    counts: Counter[str] = Counter()
+    name = _named_shard(scope)
+    for seen in read_ahead(scope.positions(), partial(read, store)):
+        if seen.bucket.minute != minute:
+            if counts and minute is not None:
+                yield BucketCounts(bucket=str(Bucket(minute, name)), counts=dict(counts))
+            minute, counts = seen.bucket.minute, Counter()
+        counts.update(task.status for entry in seen.entries if (task := _entry(entry, seen)) is not None)
+    if counts and minute is not None:
+        yield BucketCounts(bucket=str(Bucket(minute, name)), counts=dict(counts))
+
+
+def check_status_filter(status: str | None) -> str | None:
+    """Raises InvalidInput for what is no status."""
+    if status is not None and str(status) not in _STATUSES:
+        raise InvalidInput("status", status, f"expected one of {', '.join(_STATUSES)}")
+    return None if status is None else str(status)
+
+
+def check_limit(limit: object) -> int:
+    """Raises InvalidInput."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
+        raise InvalidInput("limit", limit, f"expected a number from 1 to {MAX_LIMIT}")
+    return limit
+
+
+def _entry(entry: Entry, seen: Seen) -> TaskEntry | None:
+    """As it is now; None if it is gone, or lies in another bucket by now, which lists it."""
+    row: Row | None = None
+    if entry.outcome is None:
+        row = seen.rows.get(entry.task_id)
+        if row is None or row.get("taskDateTime") != entry.bucket:
+            return None
+    live = row if row is not None else {}
+    ended = live.get("outcome")
+    return TaskEntry(
+        task_id=entry.task_id,
+        bucket=entry.bucket,
+        status=entry.outcome or (state_of(live) if ended is None else str(ended)),
+        action=_now(live, "action", entry.action),
+        due_at=instant_or_none(live.get("dueAt", entry.due_at)),
+        finished_at=instant_or_none(live.get("finishedAt", entry.finished_at)),
+        error=_now(live, "error", entry.error),
+        attempt=number_or(live.get("attempt"), 0) if row is not None else None,
+        schedule_id=_now(live, "scheduleId", entry.schedule_id),
+    )
+
+
+def _now(live: Row, name: str, listed: str | None) -> str | None:
+    value = live.get(name, listed)
+    return None if value is None else str(value)
+
+
+def _named_shard(scope: Scope) -> int:
+    """The shard to name: the one that was asked for, if it was only one."""
+    return scope.shards[0] if len(scope.shards) == 1 else 0
+
+
+def _page(found: list[TaskEntry], scope: Scope, seen: Seen, after: str | None) -> HistoryPage:
+    """A page that ends within ``seen``: ``after`` an id of it, or with the whole of it."""
+    position = Position(seen.bucket, after) if after is not None else _next(scope, seen.bucket)
+    return HistoryPage(entries=tuple(found), next_page_token=None if position is None else _token(position))
+
+
+def _next(scope: Scope, bucket: Bucket) -> Position | None:
+    later = scope.positions(Position(bucket))
+    next(later)
+    return next(later, None)
+
+
+def _token(position: Position) -> str:
+    text = json.dumps({"bucket": str(position.bucket), "after": position.after}, separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _position(token: object, scope: Scope) -> Position:
+    """Where a page token points. Raises InvalidInput for one that does not belong here."""
+    wrong = InvalidInput("pageToken", token, "expected the token of the page before, with the same bucket or range")
+    if not isinstance(token, str):
+        raise wrong
+    try:
+        held = json.loads(base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True))
+        bucket, after = Bucket.parse(held["bucket"]), held["after"]
+        fits = after is None or 0 < len(after.encode()) <= MAX_KEY_BYTES
+    except (binascii.Error, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise wrong from None
+    if bucket not in scope or not fits:
+        raise wrong
+    return Position(bucket, after)

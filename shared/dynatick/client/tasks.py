@@ -1,0 +1,249 @@
+"""The client for tasks in Python."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from dynatick.client import changes
+from dynatick.client import history as histories
+from dynatick.client import ticks as tick_lists
+from dynatick.client.agreement import Agreement
+from dynatick.client.connect import ClientSettings, open_store
+from dynatick.client.insertion import InsertResult, insert_many
+from dynatick.client.looks import Scope, first_minute, scope
+from dynatick.client.newtask import Composed, NewTask, Time, compose, not_before_next_tick, time_of
+from dynatick.client.ticks import TickEntry
+from dynatick.client.views import BucketCounts, HistoryPage, TaskView
+from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.change import Change
+from dynatick.domain.normalise import Defaults
+from dynatick.domain.retry import RetryPolicy
+from dynatick.domain.task import Row
+from dynatick.engine.inforce import InForce
+from dynatick.engine.ports import Clock, Store
+from dynatick.errors import InvalidInput, TaskExists, TaskNotFound
+
+
+class TaskClient:
+    """Tasks of one table: insert, change, look up.
+
+    Works on any store; ``TaskClient(MemoryStore())`` is for tests of one's own. Safe to share between threads.
+    Methods raise InvalidInput for what cannot be taken, before anything is written, and StoreError if the table does
+    not answer. Times are given as a bucket (``"2026-12-31#12:00"``), as RFC 3339 text with its offset, as epoch
+    seconds, or as an aware datetime.
+
+    ``check_actions``: refuse actions that the processor does not know. ``settings_ttl_seconds``: how long the tick
+    interval and the actions in force, which the processor keeps in the table, are believed before they are read again.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock = lambda: datetime.now(UTC),
+        check_actions: bool = True,
+        settings_ttl_seconds: float = 60,
+    ) -> None:
+        self.store = store
+        self._clock = clock
+        self._check_actions = check_actions
+        self._agreement = Agreement(store, clock, timedelta(seconds=settings_ttl_seconds))
+
+    @classmethod
+    def connect(
+        cls,
+        table: str | None = None,
+        *,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        profile: str | None = None,
+        batched: bool = True,
+    ) -> TaskClient:
+        """A client of a DynamoDB table: the one named, else that of DYNATICK_TABLE.
+
+        What is left out is found as the AWS SDK finds it (AWS_REGION, AWS_ENDPOINT_URL, AWS_PROFILE …). ``batched``
+        False: one request a write, for engines without PartiQL. Raises ConfigurationError; sends nothing.
+        """
+        settings = ClientSettings.from_env(
+            os.environ, table=table, region=region, endpoint_url=endpoint_url, profile=profile
+        )
+        return cls(open_store(settings, batched=batched))
+
+    def insert(
+        self,
+        task_id: str,
+        *,
+        task_date_time: Time | None = None,
+        due_at: Time | None = None,
+        delay_seconds: float | Decimal | None = None,
+        action: str | None = None,
+        payload: Mapping[str, object] | None = None,
+        retry_policy: RetryPolicy | Mapping[str, object] | None = None,
+        attributes: Mapping[str, object] | None = None,
+    ) -> TaskView:
+        """Inserts a task, and returns it as it was written.
+
+        At most one time. A bucket is rounded up to the ticks in force; a time that has passed means the next tick;
+        without a time the installation's policy decides (status ``unscheduled`` until it has). ``payload``: the
+        action's arguments. ``attributes``: more attributes of the row, for one's own use.
+        Raises TaskExists if there is a task of this id: nothing is written then.
+        """
+        composed = self._compose(
+            NewTask(
+                task_id=task_id,
+                task_date_time=task_date_time,
+                due_at=due_at,
+                delay_seconds=delay_seconds,
+                action=action,
+                payload=payload,
+                retry_policy=retry_policy,
+                attributes={} if attributes is None else attributes,
+            )
+        )
+        if not self.store.create(composed.row):
+            raise TaskExists(task_id)
+        return TaskView.from_row(composed.row)
+
+    def insert_many(self, tasks: Iterable[NewTask | Mapping[str, object]]) -> Iterator[InsertResult]:
+        """Inserts any number of tasks, in batches, as the results are consumed: one a task, in order.
+
+        Maps are taken under the table's names (``taskId``, ``dueAt`` …). One bad task holds up no other.
+        """
+        return insert_many(self.store, tasks, self._compose)
+
+    def get(self, task_id: str) -> TaskView:
+        """The task, read consistently. Raises TaskNotFound."""
+        row = self.store.get(changes.known_id(task_id))
+        if row is None:
+            raise TaskNotFound(task_id)
+        return TaskView.from_row(row)
+
+    def cancel(self, task_id: str) -> TaskView:
+        """Calls a waiting task off. Raises TaskNotFound, TransitionRefused."""
+        in_force = self._agreement.current()
+        days = in_force.retention_days if in_force else None
+        retention_days = Defaults().retention_days if days is None else days
+        return self._change(
+            task_id, lambda row: changes.cancelled(row, now=self._clock(), retention_days=retention_days)
+        )
+
+    def reschedule(
+        self,
+        task_id: str,
+        *,
+        task_date_time: Time | None = None,
+        due_at: Time | None = None,
+        delay_seconds: float | Decimal | None = None,
+    ) -> TaskView:
+        """Gives a waiting task another time (one of the three); one that has passed means the next tick.
+
+        Raises TaskNotFound, TransitionRefused.
+        """
+        times = {"taskDateTime": task_date_time, "dueAt": due_at, "delaySeconds": delay_seconds}
+        grid, now = self._grid(), self._clock()
+        when = time_of(changes.known_id(task_id), times, now=now, grid=grid)
+        self._agreement.check_shard(when.bucket.shard)
+
+        def decide(row: Row) -> Change:
+            present = self._clock()
+            bucket = not_before_next_tick(when.bucket, task_id, now=present, grid=grid)
+            return changes.rescheduled(row, bucket=bucket, due_at=when.due_at if bucket == when.bucket else present)
+
+        return self._change(task_id, decide)
+
+    def retry(self, task_id: str) -> TaskView:
+        """Gives a failed or cancelled task another run, at the next tick. Raises TaskNotFound, TransitionRefused."""
+        return self._at_next_tick(task_id, changes.retried)
+
+    def run_now(self, task_id: str) -> TaskView:
+        """Runs a task at the next tick: a waiting one earlier than planned, one that has ended once more.
+
+        Raises TaskNotFound, TransitionRefused.
+        """
+        return self._at_next_tick(task_id, changes.run_at_once)
+
+    def history(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        status: str | None = None,
+        limit: int = 100,
+        page_token: str | None = None,
+    ) -> HistoryPage:
+        """The tasks of a bucket (all its shards, unless one is named), or of a range from ``start`` to before ``end``.
+
+        In order of time, shard and id. ``status``: only those. ``limit``: at most so many, up to 1,000; a page may
+        hold fewer and still not be the last, which is the one without ``next_page_token``. A range spans at most 31
+        days. A task is listed in one bucket, that of its latest attempt.
+        """
+        meant = self._scope(bucket, start, end)
+        return histories.history(self.store, meant, status=status, limit=limit, page_token=page_token)
+
+    def bucket_counts(
+        self, bucket: str | Bucket | None = None, *, start: Time | None = None, end: Time | None = None
+    ) -> Iterator[BucketCounts]:
+        """How many tasks of each status each bucket holds, in order of time; empty buckets are left out.
+
+        Reads every entry of these buckets. What is meant by them is as with ``history``.
+        """
+        return histories.bucket_counts(self.store, self._scope(bucket, start, end))
+
+    def ticks(
+        self,
+        last: timedelta = timedelta(minutes=60),
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+    ) -> list[TickEntry]:
+        """What the latest ticks did, or those from ``start`` to before ``end`` (default: now); at most seven days.
+
+        Idle ticks are told in runs, and so are ticks that left no trace.
+        """
+        now = self._clock()
+        in_force = self._agreement.refresh()
+        if start is None:
+            if not timedelta() < last <= timedelta(days=tick_lists.MAX_DAYS):
+                raise InvalidInput("last", str(last), f"expected a duration of at most {tick_lists.MAX_DAYS} days")
+            if end is not None:
+                raise InvalidInput("start", None, "expected a start, since an end is given")
+            minutes = range(minute_of(now - last) + 1, minute_of(now) + 1)
+        else:
+            stop = minute_of(now) + 1 if end is None else first_minute(end, "end")
+            minutes = range(first_minute(start, "start"), stop)
+            if not minutes:
+                raise InvalidInput("end", str(end), "expected it to be later than start")
+        return tick_lists.ticks(self.store, in_force, minutes, now=now)
+
+    def settings(self) -> InForce | None:
+        """The tick interval, shards and actions in force, read now; None before the first tick."""
+        return self._agreement.refresh()
+
+    def _compose(self, task: NewTask) -> Composed:
+        return compose(task, self._agreement, now=self._clock(), check_actions=self._check_actions)
+
+    def _change(self, task_id: str, decide: Callable[[Row], Change]) -> TaskView:
+        return TaskView.from_row(changes.carry_out(self.store, task_id, decide))
+
+    def _at_next_tick(self, task_id: str, decide: Callable[..., Change]) -> TaskView:
+        grid = self._grid()
+
+        def decide_now(row: Row) -> Change:
+            now = self._clock()
+            bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id))
+            return decide(row, bucket=bucket, now=now)
+
+        return self._change(task_id, decide_now)
+
+    def _grid(self) -> Grid:
+        """The grid in force; before there is one, every minute, which every tick looks at."""
+        in_force = self._agreement.current()
+        return in_force.grid if in_force else Grid()
+
+    def _scope(self, bucket: str | Bucket | None, start: Time | None, end: Time | None) -> Scope:
+        in_force = self._agreement.refresh()
+        return scope(bucket, start, end, in_force.shards_ever if in_force else 1)

@@ -1,0 +1,235 @@
+"""What the ticks of a range did: one entry a pass that had work, one a run of idle ticks, one a run of missing ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dynatick.client.views import instant_or_none, number_or, without_none
+from dynatick.domain.buckets import Bucket, instant_of, minute_of
+from dynatick.domain.instants import format_instant
+from dynatick.domain.task import Row
+from dynatick.engine.cursor import Cursor, cursor_id
+from dynatick.engine.inforce import InForce
+from dynatick.engine.ports import Store
+from dynatick.engine.report import tick_record_id
+from dynatick.errors import InvalidInput
+
+MAX_DAYS = 7
+"""Tick records are kept as long."""
+
+_LOOK_AHEAD = 1440  # minutes after a range in which a record may tell that its end was idle
+_FRESH = timedelta(minutes=2)  # a tick as young may still be served
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TickView:
+    """A pass over one shard that had something to do. Counts are of tasks."""
+
+    tick: str
+    shard: int
+    generation: int  # a pass that ran out of time goes on in the next
+    started_at: datetime | None
+    finished_at: datetime | None
+    buckets: int  # looked at
+    due: int
+    claimed: int
+    completed: int
+    failed: int
+    retried: int
+    released: int
+    recovered: int
+    superseded: int
+    unrecorded: int
+    unfinished: int
+    moved: int
+    lateness_max_ms: int  # how long after its tick a first attempt began
+    lateness_mean_ms: int
+    first_start_ms: int | None  # from the start of the pass to the start of its first task
+    continued: bool
+
+    def to_row(self) -> Mapping[str, object]:
+        """Under the table's names."""
+        counts = {_camel(name): getattr(self, name) for name in (*_COUNTS, "lateness_max_ms", "lateness_mean_ms")}
+        return without_none(
+            {
+                "kind": "pass",
+                "tick": self.tick,
+                "shard": self.shard,
+                "generation": self.generation,
+                "startedAt": None if self.started_at is None else format_instant(self.started_at),
+                "finishedAt": None if self.finished_at is None else format_instant(self.finished_at),
+                **counts,
+                "firstStartMs": self.first_start_ms,
+                "continued": self.continued,
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IdleTicks:
+    """Ticks in a row that found nothing to do."""
+
+    shard: int
+    since: str  # the first
+    until: str  # the last
+    ticks: int
+
+    def to_row(self) -> Mapping[str, object]:
+        return {"kind": "idle", "shard": self.shard, "since": self.since, "until": self.until, "ticks": self.ticks}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MissedTicks:
+    """Ticks in a row that left no trace: they did not come, or failed. What was due then ran later."""
+
+    shard: int
+    since: str
+    until: str
+    ticks: int
+
+    def to_row(self) -> Mapping[str, object]:
+        return {"kind": "missed", "shard": self.shard, "since": self.since, "until": self.until, "ticks": self.ticks}
+
+
+TickEntry = TickView | IdleTicks | MissedTicks
+
+_COUNTS = (
+    "buckets", "due", "claimed", "completed", "failed", "retried", "released", "recovered", "superseded", "unrecorded",
+    "unfinished", "moved",
+)  # fmt: skip
+
+
+def ticks(store: Store, in_force: InForce | None, minutes: range, *, now: datetime) -> list[TickEntry]:
+    """What happened at the ticks of these minutes, in order of time, then shard. Raises InvalidInput."""
+    if len(minutes) > MAX_DAYS * 1440:
+        raise InvalidInput("end", str(instant_of(minutes.stop)), f"expected a range of at most {MAX_DAYS} days")
+    if in_force is None or not minutes:
+        return []
+    minutes = range(minutes.start, min(minutes.stop, minute_of(now) + 1))
+    shards = range(in_force.shards_ever)
+    records = _records(store, minutes, shards)
+    cursors = store.get_many([cursor_id(shard) for shard in shards])
+    entries: list[tuple[int, int, int, TickEntry]] = []
+    for shard in shards:
+        row = cursors.get(cursor_id(shard))
+        cursor = None if row is None else Cursor.from_row(shard, row)
+        own = [(minute, row) for minute, of_shard, row in records if of_shard == shard]
+        later = _next_record(store, cursor, minutes.stop, shard, now)
+        idle = _idle_runs(shard, [row for _, row in own] + later, cursor)
+        for minute, row in own:
+            entries.append((minute, shard, number_or(row.get("generation"), 0), _view(row)))
+        for first, last, run in idle:
+            if first < minutes.stop and last >= minutes.start:
+                entries.append((max(first, minutes.start), shard, -1, run))
+        for first, missed in _missed(shard, minutes, own, idle, cursor, in_force, now):
+            entries.append((first, shard, -1, missed))
+    return [entry for *_, entry in sorted(entries, key=lambda found: found[:3])]
+
+
+def _records(store: Store, minutes: Iterable[int], shards: Iterable[int]) -> list[tuple[int, int, Row]]:
+    """The tick records, with minute and shard. Every minute is asked for: the grid may have been another."""
+    found: list[tuple[int, int, Row]] = []
+    wanted = [(minute, shard) for minute in minutes for shard in shards]
+    generation = 0
+    while wanted:
+        ids = {tick_record_id(minute, shard, generation): (minute, shard) for minute, shard in wanted}
+        rows = store.get_many(ids, consistent=False)
+        found += [(*ids[record], row) for record, row in rows.items()]
+        wanted = [ids[record] for record, row in rows.items() if row.get("continued") is True]
+        generation += 1
+    return sorted(found, key=lambda record: record[:2])
+
+
+def _next_record(store: Store, cursor: Cursor | None, after: int, shard: int, now: datetime) -> list[Row]:
+    """The first record after a range, which tells whether its end was idle; empty if there is none near."""
+    last = minute_of(now) if cursor is None else _minute(cursor.last_tick) or minute_of(now)
+    ahead = range(after, min(after + _LOOK_AHEAD, last + 1))
+    return [row for _, _, row in _records(store, ahead, [shard])[:1]]
+
+
+def _idle_runs(shard: int, records: Sequence[Row], cursor: Cursor | None) -> list[tuple[int, int, IdleTicks]]:
+    """Runs of idle ticks: those that ended are told by the record that ended them, the present one by the cursor."""
+    told = [row["idleBefore"] for row in records if isinstance(row.get("idleBefore"), Mapping)]
+    if cursor is not None and cursor.idle_ticks:
+        told.append({"since": cursor.idle_since, "until": cursor.last_tick, "ticks": cursor.idle_ticks})
+    runs: list[tuple[int, int, IdleTicks]] = []
+    for run in told:
+        assert isinstance(run, Mapping)
+        first, last = _minute(run.get("since")), _minute(run.get("until"))
+        if first is not None and last is not None:
+            since, until = str(Bucket(first)), str(Bucket(last))
+            view = IdleTicks(shard=shard, since=since, until=until, ticks=number_or(run.get("ticks"), 1))
+            runs.append((first, last, view))
+    return runs
+
+
+def _missed(
+    shard: int,
+    minutes: range,
+    records: Sequence[tuple[int, Row]],
+    idle: Sequence[tuple[int, int, IdleTicks]],
+    cursor: Cursor | None,
+    in_force: InForce,
+    now: datetime,
+) -> list[tuple[int, MissedTicks]]:
+    """Ticks of the present grid that nothing tells of, after the first that something tells of."""
+    served = [(minute, max(minute, _ended(row, minute))) for minute, row in records]
+    served += [(first, last) for first, last, _ in idle]
+    if not served or cursor is None:
+        return []
+    end = min(minutes.stop, minute_of(now - _FRESH) + 1)
+    if cursor.is_held(now):  # a pass is at work: it serves all that has come since the last one
+        end = min(end, (_minute(cursor.last_tick) or end) + 1)
+    missing: list[tuple[int, MissedTicks]] = []
+    run: list[int] = []
+    start = max(minutes.start, min(first for first, _ in served))
+    grid = in_force.grid
+    minute = grid.tick_after(start - 1)
+    while minute < end:
+        if any(first <= minute <= last for first, last in served):
+            _close(run, shard, missing)
+        else:
+            run.append(minute)
+        minute = grid.tick_after(minute)
+    _close(run, shard, missing)
+    return missing
+
+
+def _close(run: list[int], shard: int, missing: list[tuple[int, MissedTicks]]) -> None:
+    if run:
+        since, until = str(Bucket(run[0])), str(Bucket(run[-1]))
+        missing.append((run[0], MissedTicks(shard=shard, since=since, until=until, ticks=len(run))))
+        run.clear()
+
+
+def _ended(row: Row, minute: int) -> int:
+    """The last minute that a pass has served: ticks that came while it worked found the shard taken."""
+    finished = instant_or_none(row.get("finishedAt"))
+    return minute if finished is None else minute_of(finished)
+
+
+def _view(row: Row) -> TickView:
+    counts = {name: number_or(row.get(_camel(name)), 0) for name in (*_COUNTS, "lateness_max_ms", "lateness_mean_ms")}
+    first = row.get("firstStartMs")
+    return TickView(
+        tick=str(row.get("tick")),
+        shard=number_or(row.get("shard"), 0),
+        generation=number_or(row.get("generation"), 0),
+        started_at=instant_or_none(row.get("startedAt")),
+        finished_at=instant_or_none(row.get("finishedAt")),
+        first_start_ms=None if first is None else number_or(first, 0),
+        continued=row.get("continued") is True,
+        **counts,
+    )
+
+
+def _minute(tick: object) -> int | None:
+    bucket = Bucket.canonical(tick)
+    return None if bucket is None else bucket.minute
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)

@@ -1,0 +1,148 @@
+"""What the client shows: tasks, entries of a bucket's history, counts. In plain Python values.
+
+Anybody may have written a row, so nothing here refuses one: what cannot be read is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+
+from dynatick.actions.values import plain
+from dynatick.domain.instants import format_instant, parse_instant
+from dynatick.domain.lifecycle import state_of
+from dynatick.domain.task import OWN_ATTRIBUTES, Row
+from dynatick.errors import InvalidInput
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskView:
+    """A task as it stood when it was read."""
+
+    task_id: str
+    status: str  # scheduled, running, completed, failed, cancelled; unscheduled: nobody has looked at it yet
+    bucket: str | None  # taskDateTime as it stands; a canonical name once the task is scheduled
+    due_at: datetime | None
+    action: str | None
+    payload: Mapping[str, object]
+    attempt: int  # 0 until the first; goes up with each claim, and begins anew with each run
+    run: int
+    created_at: datetime | None
+    started_at: datetime | None  # of the latest attempt
+    finished_at: datetime | None
+    expires_at: datetime | None  # when the table forgets it; only ended tasks do
+    error: str | None
+    result: object
+    row: Mapping[str, object] = field(repr=False)  # the whole row, under the table's names
+
+    @property
+    def attributes(self) -> Mapping[str, object]:
+        """The row's other attributes, the user's own."""
+        return {name: value for name, value in self.row.items() if name not in OWN_ATTRIBUTES}
+
+    @classmethod
+    def from_row(cls, row: Row) -> TaskView:
+        values = {name: plain(value) for name, value in row.items()}
+        payload = values.get("payload")
+        return cls(
+            task_id=str(row["taskId"]),
+            status=state_of(row),
+            bucket=_text(row.get("taskDateTime")),
+            due_at=instant_or_none(row.get("dueAt")),
+            action=_text(row.get("action")),
+            payload=payload if isinstance(payload, dict) else {},
+            attempt=number_or(row.get("attempt"), 0),
+            run=number_or(row.get("run"), 1),
+            created_at=instant_or_none(row.get("createdAt")),
+            started_at=instant_or_none(row.get("startedAt")),
+            finished_at=instant_or_none(row.get("finishedAt")),
+            expires_at=instant_or_none(row.get("expiresAt")),
+            error=_text(row.get("error")),
+            result=values.get("result"),
+            row=values,
+        )
+
+    def to_row(self) -> Mapping[str, object]:
+        """Under the table's names; a row that nobody has looked at yet says so."""
+        return {**self.row, "status": self.status}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskEntry:
+    """A task as a bucket's history lists it."""
+
+    task_id: str
+    bucket: str
+    status: str
+    action: str | None = None
+    due_at: datetime | None = None
+    finished_at: datetime | None = None
+    error: str | None = None
+    attempt: int | None = None  # of tasks that have not ended
+    schedule_id: str | None = None
+
+    def to_row(self) -> Mapping[str, object]:
+        """Under the table's names; what there is none of is left out."""
+        return without_none(
+            {
+                "taskId": self.task_id,
+                "taskDateTime": self.bucket,
+                "status": self.status,
+                "action": self.action,
+                "dueAt": None if self.due_at is None else format_instant(self.due_at),
+                "finishedAt": None if self.finished_at is None else format_instant(self.finished_at),
+                "error": self.error,
+                "attempt": self.attempt,
+                "scheduleId": self.schedule_id,
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HistoryPage:
+    """A part of a history. It may be empty and still not be the last one: that one has no ``next_page_token``."""
+
+    entries: tuple[TaskEntry, ...]
+    next_page_token: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BucketCounts:
+    """How many tasks of each status a bucket holds."""
+
+    bucket: str
+    counts: Mapping[str, int]  # by status; those that occur
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def to_row(self) -> Mapping[str, object]:
+        return {"bucket": self.bucket, "counts": dict(self.counts), "total": self.total}
+
+
+def without_none(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def instant_or_none(value: object) -> datetime | None:
+    """An instant of a row that anybody may have written."""
+    if value is None:
+        return None
+    try:
+        return parse_instant(value, "instant")
+    except InvalidInput:
+        return None
+
+
+def number_or(value: object, otherwise: int) -> int:
+    """A count of a row that anybody may have written."""
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
+        return otherwise
+    return int(value)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
