@@ -85,7 +85,9 @@ class InProcess:
 
     def reconfigure(self, **changes: object) -> None:
         """A redeployment with another grid."""
-        grid = Grid(**({"tick_minutes": self.rules.grid.tick_minutes, "shard_count": self.rules.grid.shard_count} | changes))  # type: ignore[arg-type]
+        grid = Grid(
+            **({"tick_minutes": self.rules.grid.tick_minutes, "shard_count": self.rules.grid.shard_count} | changes)
+        )  # type: ignore[arg-type]
         self.rules = Rules(grid=grid, defaults=self.rules.defaults, index_lag=self.rules.index_lag)
 
     @property

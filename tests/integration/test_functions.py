@@ -161,16 +161,17 @@ def test_a_handler_runs_with_its_typed_payload(deployed: Deployed) -> None:
     assert "payload.text" in deployed.row("unfit")["error"]
 
 
-def test_each_event_is_one_line_with_its_action(capsys: pytest.CaptureFixture[str], deployed: Deployed) -> None:
+def test_each_event_has_its_action_word_and_its_metrics(
+    deployed: Deployed, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     deployed.table.put_item(Item={"taskId": "secret", "payload": {"password": "hunter2"}})
     deployed.settle()
     deployed.tick(datetime.now(UTC))
+    assert {"batch_settled", "pass_ended"} <= {getattr(record, "action", None) for record in caplog.records}
     written = capsys.readouterr().out
-    lines = [json.loads(line) for line in written.splitlines() if line.startswith("{")]
-    assert {"batch_settled", "pass_ended"} <= {line.get("action") for line in lines}
-    metrics = {key for line in lines if "_aws" in line for key in line}
+    metrics = {key for line in written.splitlines() if '"_aws"' in line for key in json.loads(line)}
     assert {"Records", "TickAge"} <= metrics
-    assert "hunter2" not in written
+    assert "hunter2" not in written + str([vars(record) for record in caplog.records])
 
 
 def test_an_event_without_a_time_is_refused_with_what_would_be_right(deployed: Deployed) -> None:
