@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from dynatick_stack import emulator, local, logs
 from dynatick_stack.emulator import PORT, STATE
-from dynatick_stack.errors import StackError
+from dynatick_stack.errors import RefusedError, StackError
 
 app = typer.Typer(
     name="local",
@@ -86,7 +86,7 @@ def down(context: typer.Context) -> None:
 
 @app.command()
 def status(context: typer.Context) -> None:
-    """Say whether the local stack runs, and where. Exit code 3 if it doesn't."""
+    """Say whether the local stack runs, and where. Exit code 6 if it doesn't."""
     with _failures():
         running = emulator.current(state_dir=context.obj)
         stack = local.attach(state_dir=context.obj)
@@ -101,6 +101,23 @@ def status(context: typer.Context) -> None:
     width = max(map(len, lines))
     for name, value in lines.items():
         typer.echo(f"{name:<{width}}  {value}")
+
+
+@app.command("env")
+def show_env(context: typer.Context) -> None:
+    """Print what makes any AWS tool talk to the local stack: eval "$(dynatick local env)"."""
+    with _failures():
+        stack = local.attach(state_dir=context.obj)
+    variables = {
+        "AWS_ENDPOINT_URL": stack.endpoint,
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        **CREDENTIALS,
+        "DYNATICK_TABLE": stack.table,
+        "DYNATICK_DEAD_LETTER_QUEUE_URL": stack.outputs["DeadLetterQueueUrl"],
+    }
+    for name, value in variables.items():
+        typer.echo(f"export {name}={shlex.quote(value)}")
 
 
 @app.command()
@@ -129,7 +146,7 @@ def show_logs(
         stack = local.attach(state_dir=context.obj)
         known = logs.functions(stack.endpoint)
         if function is not None and function not in known:
-            raise StackError(f"There is no function {function}. Known: {', '.join(known)}")
+            raise RefusedError(f"There is no function {function}. Known: {', '.join(known)}")
         reader = logs.LogReader(stack.endpoint, function=function)
         for line in reader.follow() if follow else reader.read():
             typer.echo(str(line))

@@ -16,7 +16,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, WaiterError
 
 from dynatick_stack import template
-from dynatick_stack.errors import DeployError, StackError
+from dynatick_stack.errors import DeployError, RefusedError, StackError
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
@@ -111,9 +111,9 @@ def check_parameters(parameters: Mapping[str, str], body: Mapping[str, Any]) -> 
     known = body["Parameters"]
     for name, value in parameters.items():
         if name not in known:
-            raise StackError(f"There is no parameter {name}. Known: {', '.join(sorted(known))}")
+            raise RefusedError(f"There is no parameter {name}. Known: {', '.join(sorted(known))}")
         if problem := _problem(value, known[name]):
-            raise StackError(f"{name} can't be {value}. {problem}")
+            raise RefusedError(f"{name} can't be {value}. {problem}")
 
 
 def _problem(value: str, spec: Mapping[str, Any]) -> str | None:

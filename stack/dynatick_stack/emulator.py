@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dynatick_stack import processes
-from dynatick_stack.errors import NotRunningError, PortBusyError, StackError
+from dynatick_stack.errors import BusyError, NotRunningError, StackError
 from dynatick_stack.template import ROOT
 from dynatick_stack.venv import Say, emulator_python
 
@@ -122,9 +122,9 @@ def refuse_busy_port(port: int) -> None:
         try:
             probe.bind((HOST, port))
         except PermissionError:
-            raise PortBusyError(f"Port {port} needs a privilege. Choose one above 1023: make up PORT=4567") from None
+            raise BusyError(f"Port {port} needs a privilege. Choose one above 1023: make up PORT=4567") from None
         except OSError:
-            raise PortBusyError(
+            raise BusyError(
                 f"Port {port} is in use by another program. Choose another: "
                 f"make up PORT={port + 1}, or dynatick local up --port {port + 1}"
             ) from None

@@ -1,10 +1,13 @@
 """What can go wrong with the local stack, each with the exit code that the commands end with.
 
-StackError            1  something failed; the message says what
-├── BuildError        1
-├── DeployError       1
-├── NotRunningError   3  there is no local stack to talk to
-└── PortBusyError     4  another program has the port
+    StackError            1  something failed; the message says what
+    ├── BuildError        1
+    ├── DeployError       1
+    ├── RefusedError      3  a parameter or name that doesn't exist, or a value out of range
+    ├── BusyError         5  another program has the port, or another start is under way
+    └── NotRunningError   6  there is no local stack to talk to
+
+The codes are those of the `dynatick` command, of which these commands are a part.
 """
 
 
@@ -20,9 +23,13 @@ class DeployError(StackError):
     pass
 
 
-class NotRunningError(StackError):
+class RefusedError(StackError):
     exit_code = 3
 
 
-class PortBusyError(StackError):
-    exit_code = 4
+class BusyError(StackError):
+    exit_code = 5
+
+
+class NotRunningError(StackError):
+    exit_code = 6

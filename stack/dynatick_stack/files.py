@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dynatick_stack.errors import StackError
+from dynatick_stack.errors import BusyError
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def exclusive(path: Path, *, busy: str | None = None) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
         except BlockingIOError:
-            raise StackError(busy) from None
+            raise BusyError(busy) from None
         yield
 
 

@@ -22,17 +22,17 @@ def run(*arguments: str) -> Result:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["up", "--parameter", "TickMinute=1"], 1, "There is no parameter TickMinute. Known:"),
-        (["up", "--tick-minutes", "7"], 1, "TickMinutes can't be 7. Allowed: 1, 2, 3"),
-        (["up", "--shard-count", "0"], 1, "ShardCount can't be 0. Allowed: 1 to 256"),
-        (["up", "--shard-count", "257"], 1, "ShardCount can't be 257. Allowed: 1 to 256"),
-        (["up", "--parameter", "WorkerThreads=many"], 1, "WorkerThreads can't be many. Allowed: 1 to 256"),
-        (["up", "--parameter", "HandlersModule=a b"], 1, "HandlersModule can't be a b."),
+        (["up", "--parameter", "TickMinute=1"], 3, "There is no parameter TickMinute. Known:"),
+        (["up", "--tick-minutes", "7"], 3, "TickMinutes can't be 7. Allowed: 1, 2, 3"),
+        (["up", "--shard-count", "0"], 3, "ShardCount can't be 0. Allowed: 1 to 256"),
+        (["up", "--shard-count", "257"], 3, "ShardCount can't be 257. Allowed: 1 to 256"),
+        (["up", "--parameter", "WorkerThreads=many"], 3, "WorkerThreads can't be many. Allowed: 1 to 256"),
+        (["up", "--parameter", "HandlersModule=a b"], 3, "HandlersModule can't be a b."),
         (["up", "--parameter", "TickMinutes"], 2, "isn't NAME=VALUE"),
         (["up", "--port", "nine"], 2, "Usage: local up"),
-        (["status"], 3, "The local stack isn't running. Start it: make up"),
-        (["logs"], 3, "isn't running"),
-        (["deploy", "--tick-minutes", "5"], 3, "isn't running"),
+        (["status"], 6, "The local stack isn't running. Start it: make up"),
+        (["logs"], 6, "isn't running"),
+        (["deploy", "--tick-minutes", "5"], 6, "isn't running"),
         (["down"], 0, "The local stack wasn't running"),
     ],
 )
@@ -48,4 +48,4 @@ def test_a_busy_port_has_a_code_of_its_own() -> None:
         taken.listen()
         result = run("up", "--port", str(taken.getsockname()[1]))
     assert "in use by another program" in result.output
-    assert result.exit_code == 4
+    assert result.exit_code == 5

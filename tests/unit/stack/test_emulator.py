@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dynatick_stack import emulator, processes
-from dynatick_stack.errors import NotRunningError, PortBusyError
+from dynatick_stack.errors import BusyError, NotRunningError
 
 SLEEP = "import time; time.sleep(60)"
 # Does as MiniStack's workers may: takes no notice of a polite request to end.
@@ -79,9 +79,9 @@ def test_a_busy_port_is_named_with_another_to_choose() -> None:
         taken.bind((emulator.HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(PortBusyError, match=f"Port {port} is in use.*PORT={port + 1}") as refused:
+        with pytest.raises(BusyError, match=f"Port {port} is in use.*PORT={port + 1}") as refused:
             emulator.refuse_busy_port(port)
-    assert refused.value.exit_code == 4
+    assert refused.value.exit_code == 5
     emulator.refuse_busy_port(port)
 
 
