@@ -1,5 +1,6 @@
 """The local stack's commands: `dynatick local …`, or `python -m dynatick_stack …`."""
 
+import shlex
 import signal
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from dynatick_stack import emulator, local, logs
+from dynatick_stack.deploy import REGION
 from dynatick_stack.emulator import PORT, STATE
 from dynatick_stack.errors import RefusedError, StackError
 
@@ -66,7 +68,8 @@ def up(
         f"Dynatick runs on {stack.endpoint} (ready in {seconds:.0f} s)\n"
         f"  table  {stack.table}\n"
         "\n"
-        "Put a task into it, from any shell:\n"
+        "Put a task into it, from any shell (or let any AWS tool find it: "
+        'eval "$(dynatick local env)"):\n'
         "  AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_REGION=us-east-1 \\\n"
         f"  aws --endpoint-url {stack.endpoint} dynamodb put-item \\\n"
         f"    --table-name {stack.table} \\\n"
@@ -112,7 +115,8 @@ def show_env(context: typer.Context) -> None:
         "AWS_ENDPOINT_URL": stack.endpoint,
         "AWS_REGION": REGION,
         "AWS_DEFAULT_REGION": REGION,
-        **CREDENTIALS,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
         "DYNATICK_TABLE": stack.table,
         "DYNATICK_DEAD_LETTER_QUEUE_URL": stack.outputs["DeadLetterQueueUrl"],
     }

@@ -51,6 +51,10 @@ def test_up_says_how_to_use_it_and_down_leaves_nothing(own_state: Path) -> None:
     for value in stack.outputs.values():
         assert value in status.stdout
 
+    environment = run("env").stdout
+    assert f"export AWS_ENDPOINT_URL={stack.endpoint}\n" in environment
+    assert f"export DYNATICK_TABLE={stack.table}\n" in environment
+
     changed = run("deploy", "--tick-minutes", "2", "--shard-count", "3")
     assert changed.stdout.strip() == "Deployed: a tick every 2 min, 3 shard(s)"
 
