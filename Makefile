@@ -63,7 +63,8 @@ lock: $(VENV)/.ready ## Write requirements/*.txt afresh from pyproject.toml
 
 clean: ## Remove what was built: environments, caches, local state
 	@if [ -x $(BIN)/python ] && [ -d .dynatick ]; then $(BIN)/python -m dynatick_stack down || true; fi
-	rm -rf $(VENV) $(SAM_VENV) .dynatick .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SAM_VENV) .venv-local .dynatick .aws-sam
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 $(VENV)/.ready: requirements/dev.txt pyproject.toml
 	@python=$$($(find_python)); \
