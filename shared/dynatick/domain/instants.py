@@ -9,12 +9,14 @@ from decimal import Decimal
 from dynatick.errors import InvalidInput
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_YEAR = 9998  # rounding up to a tick of a day must still be a date
+_LAST = datetime(9999, 1, 1, tzinfo=UTC)  # the tick that the last instant of 9998 is rounded up to, on every grid
 
 EXPECTED_INSTANT = (
     "expected an instant with its offset, such as 2026-12-31T12:07:00Z or 2026-12-31T13:07:00+01:00, "
     "or epoch seconds as a number"
 )
+
+_EXPECTED_RANGE = "expected a time between 1970 and 9998"
 
 _RFC3339 = re.compile(
     r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[Tt ](?P<hour>\d\d):(?P<minute>\d\d)"
@@ -37,7 +39,10 @@ def parse_instant(value: object, field: str) -> datetime:
     Seconds may be left out, the offset may not. Raises InvalidInput with the reason.
     """
     if isinstance(value, datetime):
-        return require_aware(value, field)
+        try:
+            return in_range(require_aware(value, field), value, field)
+        except OverflowError:
+            raise InvalidInput(field, value, _EXPECTED_RANGE) from None
     if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         return _from_epoch(value, field)
     if not isinstance(value, str):
@@ -66,8 +71,8 @@ def parse_instant(value: object, field: str) -> datetime:
 
 def in_range(instant: datetime, value: object, field: str) -> datetime:
     """The instant, if a bucket can be named for it; ``value`` is what was given, for the message."""
-    if not instant >= EPOCH or instant.year > _LAST_YEAR:
-        raise InvalidInput(field, value, f"expected a time between 1970 and {_LAST_YEAR}")
+    if not EPOCH <= instant <= _LAST:
+        raise InvalidInput(field, value, _EXPECTED_RANGE)
     return instant
 
 
