@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
 
+from dynatick.domain.numbers import is_whole
 from dynatick.errors import InvalidInput
 
 MAX_ATTEMPTS = 185
@@ -51,8 +51,7 @@ class RetryPolicy:
                     f"there is no such setting; expected any of {', '.join(_LIMITS)}",
                 )
             low, high = _LIMITS[name]
-            whole = isinstance(number, (int, Decimal)) and not isinstance(number, bool) and number == int(number)
-            if not whole or not low <= number <= high:
+            if not is_whole(number) or not low <= number <= high:
                 raise InvalidInput(f"retryPolicy.{name}", number, f"expected a whole number from {low} to {high}")
             found[name] = int(number)
         least = found.get("minBackoffSeconds", DEFAULT_POLICY.min_backoff_seconds)
@@ -120,10 +119,10 @@ def decide_retry(
         return GiveUp(f"all {policy.maximum_attempts} attempts are used up")
     base = min(policy.min_backoff_seconds * 2 ** min(attempt - 1, 32), policy.max_backoff_seconds)
     wait = max(base * (1 - jitter / 2), retry_after or 0.0)
-    at = now + timedelta(seconds=wait)
-    if at > first_started_at + timedelta(seconds=policy.maximum_event_age_in_seconds):
+    left = policy.maximum_event_age_in_seconds - (now - first_started_at).total_seconds()
+    if wait > left:  # compared as numbers: what a target asks for need not fit into a date
         return GiveUp(f"a retry would begin later than {policy.maximum_event_age_in_seconds} s after the first attempt")
     return Retry(
-        at,
+        now + timedelta(seconds=wait),
         f"attempt {attempt} of {policy.maximum_attempts} failed; again in {wait:.0f} s or at the first tick after",
     )

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
 from enum import StrEnum
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
+from dynatick.domain.numbers import is_whole
 from dynatick.domain.retry import DEFAULT_POLICY, RetryPolicy
 from dynatick.errors import InvalidInput
 
@@ -82,7 +82,10 @@ class Task:
         """When the first attempt of this run began."""
         for earlier in self.attempts:
             if earlier.get("run") == self.run and isinstance(started := earlier.get("startedAt"), str):
-                return parse_instant(started, "attempts")
+                try:
+                    return parse_instant(started, "attempts")
+                except InvalidInput:  # a note that somebody has spoilt must not cost the task
+                    continue
         return self.started_at
 
     @classmethod
@@ -155,7 +158,7 @@ def check_status(value: object) -> Status:
 
 def check_count(value: object, name: str) -> int:
     """A whole number, not negative."""
-    if isinstance(value, bool) or not isinstance(value, (int, Decimal)) or value != int(value) or value < 0:
+    if not is_whole(value) or value < 0:
         raise InvalidInput(name, value, "expected a whole number, 0 or more")
     return int(value)
 
