@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from dynatick.client.newtask import Time
 from dynatick.domain.buckets import Bucket, Grid, parse_time
@@ -71,18 +72,18 @@ def scope(bucket: str | Bucket | None, start: Time | None, end: Time | None, sha
         return Scope(range(one.minute, one.minute + 1), shards)
     if start is None or end is None:
         raise InvalidInput("bucket", None, "expected a bucket, or a range with start and end")
-    minutes = range(first_minute(start, "start"), first_minute(end, "end"))
-    if not minutes:
-        raise InvalidInput("end", _text(end), f"expected it to be later than start, which is {_text(start)}")
+    minutes = minutes_between(start, end)
     if len(minutes) > MAX_DAYS * 1440:
         raise InvalidInput("end", _text(end), f"expected a range of at most {MAX_DAYS} days; ask for it in parts")
     return Scope(minutes, list(range(shards_ever)))
 
 
-def first_minute(time: Time, field: str) -> int:
-    """The first minute that begins at or after an instant. Raises InvalidInput."""
-    found = parse_time(str(time) if isinstance(time, Bucket) else time, field)
-    return found.minute if isinstance(found, Bucket) else _EVERY_MINUTE.tick_at_or_after(found)
+def minutes_between(start: Time, end: Time) -> range:
+    """The minutes that begin at or after ``start`` and before ``end``. Raises InvalidInput."""
+    first, last = _instant(start, "start"), _instant(end, "end")
+    if last <= first:
+        raise InvalidInput("end", _text(end), f"expected it to be later than start, which is {_text(start)}")
+    return range(_EVERY_MINUTE.tick_at_or_after(first), _EVERY_MINUTE.tick_at_or_after(last))
 
 
 def read(
@@ -119,6 +120,11 @@ def read_ahead(positions: Iterator[Position], read_one: Callable[[Position], See
             for _, pending in ahead:
                 if pending is not None:
                     pending.cancel()
+
+
+def _instant(time: Time, field: str) -> datetime:
+    found = parse_time(str(time) if isinstance(time, Bucket) else time, field)
+    return found.instant if isinstance(found, Bucket) else found
 
 
 def _text(time: Time) -> str:

@@ -13,11 +13,11 @@ from dynatick.client import ticks as tick_lists
 from dynatick.client.agreement import Agreement
 from dynatick.client.connect import ClientSettings, open_store
 from dynatick.client.insertion import InsertResult, insert_many
-from dynatick.client.looks import Scope, first_minute, scope
+from dynatick.client.looks import Scope, minutes_between, scope
 from dynatick.client.newtask import Composed, NewTask, Time, compose, not_before_next_tick, time_of
 from dynatick.client.ticks import TickEntry
 from dynatick.client.views import BucketCounts, HistoryPage, TaskView
-from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.change import Change
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.retry import RetryPolicy
@@ -213,10 +213,7 @@ class TaskClient:
                 raise InvalidInput("start", None, "expected a start, since an end is given")
             minutes = range(minute_of(now - last) + 1, minute_of(now) + 1)
         else:
-            stop = minute_of(now) + 1 if end is None else first_minute(end, "end")
-            minutes = range(first_minute(start, "start"), stop)
-            if not minutes:
-                raise InvalidInput("end", str(end), "expected it to be later than start")
+            minutes = minutes_between(start, instant_of(minute_of(now) + 1) if end is None else end)
         return tick_lists.ticks(self.store, in_force, minutes, now=now)
 
     def settings(self) -> InForce | None:

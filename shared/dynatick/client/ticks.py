@@ -117,13 +117,14 @@ def ticks(store: Store, in_force: InForce | None, minutes: range, *, now: dateti
         cursor = None if row is None else Cursor.from_row(shard, row)
         own = [(minute, row) for minute, of_shard, row in records if of_shard == shard]
         later = _next_record(store, cursor, minutes.stop, shard, now)
-        idle = _idle_runs(shard, [row for _, row in own] + later, cursor)
+        served = {minute: _ended(row, minute) for minute, row in own}  # the longest of its generations, sorted last
+        idle = _idle_runs(shard, [row for _, row in own] + later, cursor, served, in_force)
         for minute, row in own:
             entries.append((minute, shard, number_or(row.get("generation"), 0), _view(row)))
         for first, last, run in idle:
             if first < minutes.stop and last >= minutes.start:
                 entries.append((max(first, minutes.start), shard, -1, run))
-        for first, missed in _missed(shard, minutes, own, idle, cursor, in_force, now):
+        for first, missed in _missed(shard, minutes, served, idle, cursor, in_force, now):
             entries.append((first, shard, -1, missed))
     return [entry for *_, entry in sorted(entries, key=lambda found: found[:3])]
 
@@ -149,7 +150,9 @@ def _next_record(store: Store, cursor: Cursor | None, after: int, shard: int, no
     return [row for _, _, row in _records(store, ahead, [shard])[:1]]
 
 
-def _idle_runs(shard: int, records: Sequence[Row], cursor: Cursor | None) -> list[tuple[int, int, IdleTicks]]:
+def _idle_runs(
+    shard: int, records: Sequence[Row], cursor: Cursor | None, served: Mapping[int, int], in_force: InForce
+) -> list[tuple[int, int, IdleTicks]]:
     """Runs of idle ticks: those that ended are told by the record that ended them, the present one by the cursor."""
     told = [row["idleBefore"] for row in records if isinstance(row.get("idleBefore"), Mapping)]
     if cursor is not None and cursor.idle_ticks:
@@ -158,30 +161,33 @@ def _idle_runs(shard: int, records: Sequence[Row], cursor: Cursor | None) -> lis
     for run in told:
         assert isinstance(run, Mapping)
         first, last = _minute(run.get("since")), _minute(run.get("until"))
-        if first is not None and last is not None:
-            since, until = str(Bucket(first)), str(Bucket(last))
-            view = IdleTicks(shard=shard, since=since, until=until, ticks=number_or(run.get("ticks"), 1))
-            runs.append((first, last, view))
+        number = number_or(run.get("ticks"), 0)
+        if first is None or last is None or not number:
+            continue
+        if first in served:  # it was only the last part of a pass that had nothing to do any more
+            first = min(last, in_force.grid.tick_after(served[first]))
+        view = IdleTicks(shard=shard, since=str(Bucket(first)), until=str(Bucket(last)), ticks=number)
+        runs.append((first, last, view))
     return runs
 
 
 def _missed(
     shard: int,
     minutes: range,
-    records: Sequence[tuple[int, Row]],
+    passes: Mapping[int, int],
     idle: Sequence[tuple[int, int, IdleTicks]],
     cursor: Cursor | None,
     in_force: InForce,
     now: datetime,
 ) -> list[tuple[int, MissedTicks]]:
     """Ticks of the present grid that nothing tells of, after the first that something tells of."""
-    served = [(minute, max(minute, _ended(row, minute))) for minute, row in records]
-    served += [(first, last) for first, last, _ in idle]
+    served = [*passes.items(), *((first, last) for first, last, _ in idle)]
     if not served or cursor is None:
         return []
-    end = min(minutes.stop, minute_of(now - _FRESH) + 1)
+    end = minute_of(now - _FRESH) + 1
     if cursor.is_held(now):  # a pass is at work: it serves all that has come since the last one
         end = min(end, (_minute(cursor.last_tick) or end) + 1)
+    end = min(minutes.stop, max(end, *(last for _, last in served)))
     missing: list[tuple[int, MissedTicks]] = []
     run: list[int] = []
     start = max(minutes.start, min(first for first, _ in served))
@@ -207,7 +213,7 @@ def _close(run: list[int], shard: int, missing: list[tuple[int, MissedTicks]]) -
 def _ended(row: Row, minute: int) -> int:
     """The last minute that a pass has served: ticks that came while it worked found the shard taken."""
     finished = instant_or_none(row.get("finishedAt"))
-    return minute if finished is None else minute_of(finished)
+    return minute if finished is None else max(minute, minute_of(finished))
 
 
 def _view(row: Row) -> TickView:

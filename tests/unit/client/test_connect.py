@@ -1,0 +1,73 @@
+"""Where the table is: what is given, else what the environment says, else what the SDK finds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dynatick import TaskClient
+from dynatick.client.connect import ClientSettings
+from dynatick.errors import ConfigurationError, StoreError
+
+
+@pytest.mark.parametrize(
+    ("environ", "given", "expected"),
+    [
+        ({"DYNATICK_TABLE": "t"}, {}, ClientSettings(table="t")),
+        ({"DYNATICK_TABLE": "t"}, {"table": "mine"}, ClientSettings(table="mine")),
+        ({}, {"table": "mine", "region": "eu-west-1"}, ClientSettings(table="mine", region="eu-west-1")),
+        ({"AWS_REGION": "eu-west-1"}, {"table": "mine"}, ClientSettings(table="mine", region="eu-west-1")),
+        (
+            {"AWS_REGION": "eu-west-1"},
+            {"table": "mine", "region": "us-east-1"},
+            ClientSettings(table="mine", region="us-east-1"),
+        ),
+        # The SDK reads these, with the more specific one before the general one.
+        ({"AWS_ENDPOINT_URL": "http://localhost:1", "DYNATICK_TABLE": "t"}, {}, ClientSettings(table="t")),
+        (
+            {"DYNATICK_TABLE": "t"},
+            {"endpoint_url": "http://localhost:2", "profile": "p"},
+            ClientSettings(table="t", endpoint_url="http://localhost:2", profile="p"),
+        ),
+    ],
+)
+def test_settings(environ: dict[str, str], given: dict[str, str], expected: ClientSettings) -> None:
+    assert ClientSettings.from_env(environ, **given) == expected
+
+
+def test_connecting_sends_nothing_and_the_environment_names_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DYNATICK_TABLE", "t")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr("dynatick.store.dynamodb.TRIES", 1)
+    client = TaskClient.connect()
+    with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9/"):
+        client.get("x")
+
+
+def test_a_profile_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "[profile other]\nregion = eu-central-1\naws_access_key_id = a\naws_secret_access_key = s\n[profile bare]\n"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    store = TaskClient.connect("t", profile="other").store
+    sdk = store._connection.connection.client  # type: ignore[attr-defined]
+    assert sdk.meta.region_name == "eu-central-1"
+    with pytest.raises(ConfigurationError, match="nobody"):
+        TaskClient.connect("t", profile="nobody")
+    with pytest.raises(ConfigurationError, match="there are no credentials for 'bare'"):
+        TaskClient.connect("t", profile="bare")
+
+
+def test_the_client_needs_neither_the_command_line_nor_the_sdks_services() -> None:
+    program = (
+        "import sys, dynatick; dynatick.TaskClient; "
+        "print(sorted({'typer', 'rich', 'pynamodb', 'aws_lambda_powertools'} & set(sys.modules)))"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"

@@ -1,0 +1,295 @@
+"""History and counts: by bucket and by range, over shards, filtered, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from tests.builders import InProcess
+
+from dynatick import MemoryStore, PermanentError, TaskClient
+from dynatick.client import BucketCounts, HistoryPage, TaskEntry
+from dynatick.client import history as histories
+from dynatick.domain.buckets import Bucket, Grid
+from dynatick.domain.lifecycle import claim
+from dynatick.engine.ports import Page
+from dynatick.engine.rules import Rules
+
+BUCKET = "2026-12-31#12:30"
+STATUSES = ("scheduled", "running", "completed", "failed", "cancelled")
+
+
+class Counting(MemoryStore):
+    """Counts the looks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+
+    def look(
+        self,
+        bucket: Bucket,
+        *,
+        after: str | None = None,
+        open_only: bool = True,
+        outcome: str | None = None,
+        limit: int | None = None,
+    ) -> Page:
+        self.looks += 1
+        return super().look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
+
+
+def world_of(shard_count: int = 1) -> tuple[InProcess, TaskClient]:
+    world = InProcess(store=Counting(), rules=Rules(grid=Grid(shard_count=shard_count)))
+    world.tick()
+    return world, TaskClient(world.store, clock=world.clock)
+
+
+def looks(world: InProcess) -> int:
+    assert isinstance(world.store, Counting)
+    return world.store.looks
+
+
+def fail(*_: object) -> object:
+    raise PermanentError("it broke")
+
+
+@pytest.fixture
+def mixed() -> tuple[InProcess, TaskClient]:
+    """Two of each status in one bucket of four shards, at 12:30."""
+    world, client = world_of(shard_count=4)
+    for status in STATUSES:
+        for n in range(2):
+            client.insert(f"{status}-{n}", due_at="2026-12-31T12:30:00Z")
+    for n in range(2):
+        client.cancel(f"cancelled-{n}")
+        world.actions.behaviour[f"failed-{n}"] = fail
+        # These come in only after the tick.
+        world.store.delete(f"scheduled-{n}")
+        world.store.delete(f"running-{n}")
+    world.next_tick(30)
+    for status in ("scheduled", "running"):
+        for n in range(2):
+            client.insert(f"{status}-{n}", due_at="2026-12-31T12:31:00Z")
+    for n in range(2):
+        row = world.row(f"running-{n}")
+        bucket = Bucket.parse(row["taskDateTime"])
+        until = world.clock() + timedelta(minutes=2)
+        world.store.write(claim(f"running-{n}", bucket, token=f"t{n}", lease_until=until, now=world.clock()))
+    return world, client
+
+
+RANGE: Mapping[str, str] = {"start": "2026-12-31T12:30:00Z", "end": "2026-12-31T12:32:00Z"}
+
+
+def all_pages(client: TaskClient, bucket: str | None = None, **asked: object) -> list[HistoryPage]:
+    pages = [client.history(bucket, **asked)]  # type: ignore[arg-type]
+    while (token := pages[-1].next_page_token) is not None:
+        pages.append(client.history(bucket, **asked, page_token=token))  # type: ignore[arg-type]
+    return pages
+
+
+def ids(pages: list[HistoryPage]) -> list[str]:
+    return [entry.task_id for page in pages for entry in page.entries]
+
+
+def test_a_bucket_is_all_its_shards(mixed: tuple[InProcess, TaskClient]) -> None:
+    _, client = mixed
+    page = client.history(BUCKET)
+    assert page.next_page_token is None
+    assert sorted(ids([page])) == sorted(f"{status}-{n}" for status in STATUSES[2:] for n in range(2))
+    shards = [entry.bucket for entry in page.entries]
+    assert shards == sorted(shards) and len(set(shards)) > 1
+
+
+def test_a_shard_that_is_named_is_only_that_one(mixed: tuple[InProcess, TaskClient]) -> None:
+    _, client = mixed
+    by_shard = [ids([client.history(f"{BUCKET}{shard}")]) for shard in ("#1", "#2", "#3")]
+    whole = ids([client.history(Bucket.parse(BUCKET))])
+    assert {i for shard in by_shard for i in shard} < set(whole)
+    assert client.history(f"{BUCKET}#9").entries == ()
+
+
+@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+def test_a_status_is_filtered_for(mixed: tuple[InProcess, TaskClient], status: str, limit: int) -> None:
+    _, client = mixed
+    pages = all_pages(client, status=status, limit=limit, **RANGE)
+    assert sorted(ids(pages)) == [f"{status}-0", f"{status}-1"]
+    assert {entry.status for page in pages for entry in page.entries} == {status}
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 9, 10, 11, 1000])
+def test_pages_add_up_whatever_their_size(mixed: tuple[InProcess, TaskClient], limit: int) -> None:
+    _, client = mixed
+    pages = all_pages(client, limit=limit, **RANGE)
+    assert ids(pages) == ids(all_pages(client, limit=1000, **RANGE))
+    assert len(ids(pages)) == len(set(ids(pages))) == 10
+    assert all(len(page.entries) == limit for page in pages[:-1])
+
+
+def test_an_entry_says_what_is_known(mixed: tuple[InProcess, TaskClient]) -> None:
+    world, client = mixed
+    entries = {entry.task_id: entry for entry in client.history(**RANGE).entries}
+    failed = entries["failed-0"]
+    assert failed == TaskEntry(
+        task_id="failed-0",
+        bucket=str(world.row("failed-0")["taskDateTime"]),
+        status="failed",
+        action="log",
+        due_at=Bucket.parse(BUCKET).instant,
+        finished_at=failed.finished_at,
+        error="it broke",
+    )
+    assert failed.finished_at is not None
+    assert entries["running-0"].attempt == 1
+    assert entries["scheduled-0"].to_row() == {
+        "taskId": "scheduled-0",
+        "taskDateTime": world.row("scheduled-0")["taskDateTime"],
+        "status": "scheduled",
+        "action": "log",
+        "dueAt": "2026-12-31T12:31:00Z",
+        "attempt": 0,
+    }
+
+
+def test_counts_of_a_range(mixed: tuple[InProcess, TaskClient]) -> None:
+    _, client = mixed
+    first, second = client.bucket_counts(**RANGE)
+    assert first == BucketCounts(bucket=BUCKET, counts={"completed": 2, "failed": 2, "cancelled": 2})
+    assert second == BucketCounts(bucket="2026-12-31#12:31", counts={"scheduled": 2, "running": 2})
+    assert (first.total, second.total) == (6, 4)
+    assert list(client.bucket_counts(BUCKET)) == [first]
+    assert list(client.bucket_counts("2026-12-31#12:29")) == []
+    by_shard = [count for shard in ("#1", "#2", "#3") for count in client.bucket_counts(f"{BUCKET}{shard}")]
+    assert {count.bucket for count in by_shard} <= {f"{BUCKET}#1", f"{BUCKET}#2", f"{BUCKET}#3"}
+    assert 0 < sum(count.total for count in by_shard) < 6
+
+
+def test_a_range_begins_with_its_start_and_ends_before_its_end() -> None:
+    _, client = world_of()
+    for minute in range(1, 6):
+        client.insert(f"t{minute}", due_at=f"2026-12-31T12:0{minute}:00Z")
+
+    def found(start: str, end: str) -> list[str]:
+        return ids(all_pages(client, start=start, end=end))
+
+    assert found("2026-12-31T12:02:00Z", "2026-12-31T12:04:00Z") == ["t2", "t3"]
+    assert found("2026-12-31T12:01:01Z", "2026-12-31T12:04:01Z") == ["t2", "t3", "t4"]
+    assert found("2026-12-31#12:02", "2026-12-31#12:04") == ["t2", "t3"]
+    # Ranges side by side neither overlap nor leave a gap.
+    edges = ["2026-12-31T12:00:00Z", "2026-12-31T12:02:30Z", "2026-12-31T12:03:00Z", "2026-12-31T12:09:00Z"]
+    parts = [found(start, end) for start, end in pairwise(edges)]
+    assert [i for part in parts for i in part] == ["t1", "t2", "t3", "t4", "t5"]
+
+
+def test_buckets_of_another_grid_are_found() -> None:
+    world, client = world_of()
+    client.insert("on-every-minute", due_at="2026-12-31T12:07:00Z")
+    world.reconfigure(tick_minutes=30)
+    world.next_tick()
+    assert ids([client.history(start="2026-12-31T12:00:00Z", end="2026-12-31T13:00:00Z")]) == ["on-every-minute"]
+
+
+def test_shards_that_were_given_up_are_still_read() -> None:
+    world, client = world_of(shard_count=4)
+    for n in range(20):
+        client.insert(f"t{n}", due_at="2026-12-31T12:30:00Z")
+    world.reconfigure(shard_count=1)
+    world.next_tick()
+    assert len(client.history(BUCKET).entries) == 20
+
+
+def test_a_page_costs_no_more_looks_than_it_needs() -> None:
+    world, client = world_of()
+    for n in range(50):
+        client.insert(f"t{n:02}", due_at="2026-12-31T12:30:00Z")
+    before = looks(world)
+    page = client.history(BUCKET, limit=10)
+    assert len(page.entries) == 10
+    assert looks(world) - before == 1
+    before = looks(world)
+    client.history(start="2026-12-31T12:30:00Z", end="2027-01-10T00:00:00Z", limit=10)
+    assert looks(world) - before == 1
+    before = looks(world)
+    client.history(start="2026-12-31T12:20:00Z", end="2027-01-10T00:00:00Z", limit=10)
+    assert looks(world) - before <= 10 + 1 + 8
+
+
+def test_a_long_empty_range_ends_in_several_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(histories, "LOOKS", 100)
+    world, client = world_of()
+    client.insert("late", due_at="2026-12-31T15:59:00Z")
+    before = looks(world)
+    pages = all_pages(client, start="2026-12-31T12:00:00Z", end="2026-12-31T16:00:00Z")
+    assert [len(page.entries) for page in pages] == [0, 0, 1]
+    assert looks(world) - before <= 240 + 3 * 8
+    empty = all_pages(client, start="2026-12-30T12:00:00Z", end="2026-12-30T13:40:00Z")
+    assert [page.next_page_token for page in empty] == [None]
+
+
+def test_a_month_can_be_asked_for() -> None:
+    _, client = world_of()
+    client.insert("x", due_at="2027-01-30T00:00:00Z")
+    pages = all_pages(client, start="2026-12-31T00:00:00Z", end="2027-01-31T00:00:00Z")
+    assert ids(pages) == ["x"]
+    assert len(pages) == 30
+
+
+def test_a_page_that_was_begun_goes_on_when_tasks_come_and_go() -> None:
+    world, client = world_of()
+    for i in "bdfh":
+        client.insert(i, due_at="2026-12-31T12:30:00Z")
+    first = client.history(BUCKET, limit=2)
+    world.store.delete("d")  # the page ended with it
+    for i in "aceg":
+        client.insert(i, due_at="2026-12-31T12:30:00Z")
+    rest = client.history(BUCKET, limit=100, page_token=first.next_page_token)
+    assert ids([first, rest]) == ["b", "d", "e", "f", "g", "h"]
+
+
+def test_what_the_index_shows_late_is_put_right() -> None:
+    """The index lags: the row has moved, ended or gone, and the entry does not say so yet."""
+
+    class Lagging(Counting):
+        shown: Page | None = None
+
+        def look(self, bucket: Bucket, **asked: object) -> Page:  # type: ignore[override]
+            return self.shown or super().look(bucket, **asked)  # type: ignore[arg-type]
+
+    world = InProcess(store=Lagging())
+    world.tick()
+    client = TaskClient(world.store, clock=world.clock)
+    for i in ("gone", "moved", "ended", "waits"):
+        client.insert(i, due_at="2026-12-31T12:30:00Z")
+    assert isinstance(world.store, Lagging)
+    world.store.shown = world.store.look(Bucket.parse(BUCKET))
+    world.store.delete("gone")
+    client.reschedule("moved", due_at="2026-12-31T13:00:00Z")
+    client.cancel("ended")
+    assert [(e.task_id, e.status) for e in client.history(BUCKET).entries] == [
+        ("ended", "cancelled"),
+        ("waits", "scheduled"),
+    ]
+    assert [e.task_id for e in client.history(BUCKET, status="scheduled").entries] == ["waits"]
+
+
+def test_a_raw_row_that_nobody_has_seen_is_listed() -> None:
+    world, client = world_of()
+    assert isinstance(world.store, Counting)
+    world.store.put({"taskId": "raw", "taskDateTime": BUCKET})
+    (entry,) = client.history(BUCKET, status="unscheduled").entries
+    assert (entry.task_id, entry.status, entry.action) == ("raw", "unscheduled", None)
+
+
+def test_a_retried_task_is_listed_where_it_was_tried_last() -> None:
+    world, client = world_of()
+    world.actions.behaviour["x"] = fail
+    client.insert("x", delay_seconds=1)
+    world.next_tick()
+    client.retry("x")
+    world.ticks(2)
+    assert ids([client.history("2026-12-31#12:01")]) == []
+    assert ids([client.history("2026-12-31#12:02", status="failed")]) == ["x"]

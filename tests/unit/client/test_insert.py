@@ -1,0 +1,209 @@
+"""What an insert writes, with a time and without."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from tests.builders import NOON, InProcess
+
+from dynatick import Bucket, MemoryStore, RetryPolicy, TaskClient, TaskExists
+from dynatick.client.newtask import Time
+from dynatick.domain.buckets import Grid
+from dynatick.domain.normalise import Defaults
+from dynatick.engine.inforce import SETTINGS_ID, agree
+from dynatick.engine.rules import Rules
+from dynatick.errors import StoreError
+
+
+def world_of(tick_minutes: int = 1, shard_count: int = 1) -> InProcess:
+    """After its first tick, at 12:00:00, some time in that minute."""
+    world = InProcess(rules=Rules(grid=Grid(tick_minutes=tick_minutes, shard_count=shard_count)))
+    world.tick()
+    world.clock.forward(seconds=20)
+    return world
+
+
+def client_of(world: InProcess, **options: float) -> TaskClient:
+    return TaskClient(world.store, clock=world.clock, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("time", "bucket", "due"),
+    [
+        ("2026-12-31T12:30:00Z", "2026-12-31#12:30", "2026-12-31T12:30:00Z"),
+        ("2026-12-31T12:31:00Z", "2026-12-31#12:35", "2026-12-31T12:31:00Z"),
+        ("2026-12-31T13:31:20+01:00", "2026-12-31#12:35", "2026-12-31T12:31:20Z"),
+        ("2026-12-31T12:30", None, None),
+        (datetime(2026, 12, 31, 12, 31, tzinfo=UTC), "2026-12-31#12:35", "2026-12-31T12:31:00Z"),
+        ("2026-12-31#12:31", "2026-12-31#12:35", "2026-12-31T12:31:00Z"),
+        (Bucket.parse("2026-12-31#12:31"), "2026-12-31#12:35", "2026-12-31T12:31:00Z"),
+        (int(NOON.timestamp()) + 60, "2026-12-31#12:05", "2026-12-31T12:01:00Z"),
+        (Decimal(int(NOON.timestamp())) + Decimal("60.5"), "2026-12-31#12:05", "2026-12-31T12:01:00.500Z"),
+        # past, and within the current minute: the next tick
+        ("2026-12-31T11:00:00Z", "2026-12-31#12:05", "2026-12-31T11:00:00Z"),
+        ("2026-12-31T12:00:00Z", "2026-12-31#12:05", "2026-12-31T12:00:00Z"),
+        ("2026-12-31#12:00", "2026-12-31#12:05", "2026-12-31T12:00:00Z"),
+        # over midnight, and on the daylight-saving hours of Berlin
+        ("2026-12-31T23:58:00Z", "2027-01-01#00:00", "2026-12-31T23:58:00Z"),
+        ("2027-03-28T02:30:00+01:00", "2027-03-28#01:30", "2027-03-28T01:30:00Z"),
+        ("2027-10-31T02:30:00+02:00", "2027-10-31#00:30", "2027-10-31T00:30:00Z"),
+        ("2027-10-31T02:30:00+01:00", "2027-10-31#01:30", "2027-10-31T01:30:00Z"),
+    ],
+)
+def test_a_task_with_a_time_is_written_complete(time: Time, bucket: str | None, due: str | None) -> None:
+    world = world_of(tick_minutes=5)
+    client = client_of(world)
+    if bucket is None:
+        with pytest.raises(ValueError, match="offset"):
+            client.insert("x", due_at=time)
+        return
+
+    view = client.insert("x", due_at=time)
+
+    row = dict(world.row("x"))
+    assert (row.pop("taskDateTime"), row.pop("dueAt")) == (bucket, due)
+    assert str(row.pop("createdAt")).startswith("2026-12-31T12:00:20")
+    assert row == {"taskId": "x", "action": "log", "status": "scheduled", "attempt": 0, "run": 1}
+    assert (view.status, view.bucket) == ("scheduled", bucket)
+
+
+def test_the_scheduler_leaves_a_complete_task_as_it_is() -> None:
+    world = world_of()
+    client_of(world).insert("x", due_at="2026-12-31T12:30:00Z")
+    before = world.row("x")
+    assert world.stream(before).normalised == 0
+    assert world.row("x") == before
+
+
+def test_a_task_means_the_same_however_it_came_in() -> None:
+    world = world_of(tick_minutes=5, shard_count=4)
+    client = client_of(world)
+    for n, time in enumerate(["2026-12-31T12:31:20Z", "2026-12-31#12:31#2", 1_800_000_000]):
+        raw, ours = f"raw-{n}", f"raw-{n}"
+        world.put(taskId=raw, taskDateTime=time)
+        normalised = dict(world.row(raw))
+        world.store.delete(raw)
+        client.insert(ours, task_date_time=time)
+        written = dict(world.row(ours))
+        assert written.pop("createdAt") and normalised.pop("createdAt")
+        assert written == normalised
+
+
+def test_what_is_given_is_in_the_row() -> None:
+    world = world_of()
+    payload = {"url": "https://example.com", "ratio": 0.1, "list": [1, None, True], "raw": b"\x00", "tags": {"a", "b"}}
+    view = client_of(world).insert(
+        "x",
+        delay_seconds=90,
+        payload=payload,
+        retry_policy=RetryPolicy(maximum_retry_attempts=1),
+        attributes={"tenant": "t1", "größe": 3},
+    )
+    payload["url"] = "changed later"
+    shown = client_of(world).get("x")
+    assert shown.payload == {**payload, "url": "https://example.com"}
+    assert shown.attributes == {"tenant": "t1", "größe": 3}
+    assert shown.row["retryPolicy"] == {
+        "maximumRetryAttempts": 1,
+        "maximumEventAgeInSeconds": 86400,
+        "minBackoffSeconds": 5,
+        "maxBackoffSeconds": 3600,
+    }
+    assert (shown.bucket, shown.row["delaySeconds"]) == ("2026-12-31#12:02", 90)
+    assert view.to_row() == shown.to_row()
+
+
+def test_without_a_time_the_scheduler_decides() -> None:
+    world = world_of()
+    client = client_of(world)
+    view = client.insert("x", payload={"n": 1})
+    assert (view.status, view.bucket, view.due_at) == ("unscheduled", None, None)
+    assert world.row("x") == {"taskId": "x", "payload": {"n": 1}}
+    world.stream(world.row("x"))
+    assert client.get("x").bucket == "2026-12-31#12:01"
+
+
+def test_before_the_first_tick_the_row_goes_in_as_it_is() -> None:
+    world = InProcess()
+    client = client_of(world)
+    client.insert("x", due_at="2026-12-31T13:07:00+01:00", action="log")
+    assert world.row("x") == {"taskId": "x", "dueAt": "2026-12-31T13:07:00+01:00", "action": "log"}
+    world.stream(world.row("x"))
+    assert client.get("x").bucket == "2026-12-31#12:07"
+
+
+def test_the_default_action_is_the_installations() -> None:
+    world = InProcess(rules=Rules(defaults=Defaults(action="send-reminder")))
+    world.tick()
+    assert client_of(world).insert("x", delay_seconds=90).action == "send-reminder"
+
+
+def test_without_a_known_default_action_the_scheduler_fills_it_in() -> None:
+    world = InProcess()
+    agree(world.store, Grid(), now=world.clock())  # as an older installation writes the settings
+    client_of(world).insert("x", delay_seconds=90)
+    assert world.row("x") == {"taskId": "x", "delaySeconds": 90}
+
+
+def test_an_id_that_is_taken_is_refused_and_nothing_is_written() -> None:
+    world = world_of()
+    client = client_of(world)
+    client.insert("+49 170 1234567", delay_seconds=90, payload={"n": 1})
+    before = world.row("+49 170 1234567")
+    for time in (None, 30):
+        with pytest.raises(TaskExists) as exists:
+            client.insert("+49 170 1234567", delay_seconds=time, payload={"n": 2})
+        assert exists.value.task_id == "+49 170 1234567"
+        assert str(exists.value) == (
+            "taskId: a task '+49 170 1234567' exists already; choose another id, or cancel it first"
+        )
+    assert world.row("+49 170 1234567") == before
+
+
+def test_tasks_spread_over_the_shards_in_force() -> None:
+    world = world_of(shard_count=4)
+    client = client_of(world)
+    buckets = {client.insert(f"t{n}", due_at="2026-12-31T12:30:00Z").bucket for n in range(50)}
+    assert buckets == {f"2026-12-31#12:30{shard}" for shard in ("", "#1", "#2", "#3")}
+    assert client.insert("named", task_date_time="2026-12-31#12:30#3").bucket == "2026-12-31#12:30#3"
+
+
+def test_the_settings_are_read_once_a_minute() -> None:
+    world = world_of()
+    client = client_of(world)
+    client.insert("a", due_at="2026-12-31T13:01:00Z")
+    world.reconfigure(tick_minutes=30)
+    world.next_tick()
+    client.insert("b", due_at="2026-12-31T13:01:00Z")
+    world.clock.forward(seconds=61)
+    client.insert("c", due_at="2026-12-31T13:01:00Z")
+    assert [client.get(i).bucket for i in "abc"] == ["2026-12-31#13:01", "2026-12-31#13:01", "2026-12-31#13:30"]
+
+
+def test_an_action_that_is_new_is_found_at_once() -> None:
+    world = world_of()
+    client = client_of(world)
+    client.insert("a", delay_seconds=90)
+    agree(world.store, Grid(), now=world.clock(), actions=["log", "new"])
+    assert client.insert("b", delay_seconds=90, action="new").action == "new"
+
+
+def test_settings_that_were_spoilt_by_hand_are_told() -> None:
+    world = world_of()
+    assert isinstance(world.store, MemoryStore)
+    world.store.put({"taskId": SETTINGS_ID, "tickMinutes": 7, "shardCount": 1, "shardsEver": 1})
+    with pytest.raises(StoreError, match="settings row cannot be understood: tickMinutes: 7 is not accepted"):
+        client_of(world).insert("a", delay_seconds=90)
+
+
+def test_everything_inserted_runs() -> None:
+    world = world_of(tick_minutes=5, shard_count=3)
+    client = client_of(world)
+    start = world.clock()
+    for n in range(40):
+        client.insert(f"t{n}", due_at=start + timedelta(seconds=30 * n))
+    world.ticks(40)
+    assert {client.get(f"t{n}").status for n in range(40)} == {"completed"}
+    assert sorted(world.actions.ran) == sorted((f"t{n}", 1, 1) for n in range(40))

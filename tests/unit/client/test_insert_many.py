@@ -1,0 +1,144 @@
+"""Many at a time: results in order, one bad task holds up no other, memory bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from tests.builders import InProcess
+
+from dynatick import MemoryStore, TaskClient
+from dynatick.client import Exists, Failed, Inserted, NewTask, Refused
+from dynatick.client.insertion import BATCH, THREADS
+from dynatick.domain.task import Row
+from dynatick.engine.ports import StoreFailure
+from dynatick.errors import ItemTooLarge, StoreError
+
+WHEN = "2026-12-31T12:30:00Z"
+
+
+@pytest.fixture
+def world() -> InProcess:
+    world = InProcess()
+    world.tick()
+    return world
+
+
+def test_each_task_has_its_result_in_order(world: InProcess) -> None:
+    client = TaskClient(world.store, clock=world.clock)
+    client.insert("there", due_at=WHEN)
+    results = list(
+        client.insert_many(
+            [
+                {"taskId": "a", "dueAt": WHEN},
+                NewTask(task_id="b", due_at=WHEN, payload={"n": 1}),
+                {"taskId": "there", "dueAt": WHEN},
+                {"taskId": "bad", "dueAt": "x"},
+                {"taskId": "raw"},
+                {"taskId": "a", "dueAt": WHEN},
+                {"taskId": "bad", "dueAt": WHEN},
+                {"taskId": "raw"},
+            ]
+        )
+    )
+    assert results[0] == Inserted(0, "a")
+    assert results[1] == Inserted(1, "b")
+    assert results[2] == Exists(2, "there")
+    assert isinstance(results[3], Refused) and results[3].task_id == "bad"
+    assert results[4] == Inserted(4, "raw")
+    assert results[5] == Exists(5, "a")
+    assert results[6] == Inserted(6, "bad")
+    assert results[7] == Exists(7, "raw")
+
+
+@pytest.mark.parametrize("number", [0, 1, 24, 25, 26, 1000])
+def test_any_number_of_them(world: InProcess, number: int) -> None:
+    client = TaskClient(world.store, clock=world.clock)
+    tasks = ({"taskId": f"t{n}", **({"dueAt": WHEN} if n % 3 else {})} for n in range(number))
+    assert list(client.insert_many(tasks)) == [Inserted(n, f"t{n}") for n in range(number)]
+    assert sum(1 for n in range(number) if world.store.get(f"t{n}")) == number
+
+
+def test_no_more_is_read_than_what_is_under_way(world: InProcess) -> None:
+    client = TaskClient(world.store, clock=world.clock)
+    read = 0
+
+    def tasks() -> Iterator[dict[str, object]]:
+        nonlocal read
+        for read in range(1, 100_000):
+            yield {"taskId": f"t{read}", "dueAt": WHEN}
+
+    results = client.insert_many(tasks())
+    for n in range(1000):
+        assert next(results).position == n
+        assert read - n <= BATCH * (2 * THREADS + 2)
+    results.close()  # type: ignore[attr-defined]
+
+
+def test_a_map_that_is_used_again_by_the_caller(world: InProcess) -> None:
+    client = TaskClient(world.store, clock=world.clock)
+
+    def tasks() -> Iterator[dict[str, object]]:
+        task: dict[str, object] = {"dueAt": WHEN, "payload": {}}
+        for n in range(60):
+            task["taskId"] = f"t{n}"
+            task["payload"]["n"] = n  # type: ignore[index]
+            yield task
+
+    assert all(isinstance(result, Inserted) for result in client.insert_many(tasks()))
+    assert [client.get(f"t{n}").payload for n in range(60)] == [{"n": n} for n in range(60)]
+
+
+def test_the_same_id_over_and_over(world: InProcess) -> None:
+    client = TaskClient(world.store, clock=world.clock)
+    results = list(client.insert_many({"taskId": "x", "dueAt": WHEN, "payload": {"n": n}} for n in range(200)))
+    assert results == [Inserted(0, "x"), *(Exists(n, "x") for n in range(1, 200))]
+    assert client.get("x").payload == {"n": 0}
+
+
+def test_an_error_of_the_callers_own_comes_through(world: InProcess) -> None:
+    client = TaskClient(world.store, clock=world.clock)
+
+    def tasks() -> Iterator[dict[str, object]]:
+        yield {"taskId": "a", "dueAt": WHEN}
+        raise RuntimeError("the file broke off")
+
+    with pytest.raises(RuntimeError, match="the file broke off"):
+        list(client.insert_many(tasks()))
+
+
+class Faulty(MemoryStore):
+    """Fails for some ids, in each way that a store can."""
+
+    def create(self, row: Row) -> bool:
+        if row["taskId"] == "raw-away":
+            raise StoreError("throttled")
+        if row["taskId"] == "raw-large":
+            raise ItemTooLarge("too large")
+        return super().create(row)
+
+    def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
+        if any(row["taskId"] == "break" for row in rows):
+            raise StoreError("the table is away")
+        failing = {"away": StoreFailure("throttled"), "large": StoreFailure("too large", too_large=True)}
+        return [failing.get(str(row["taskId"])) or self.create(row) for row in rows]
+
+
+def test_what_the_table_does_not_take_is_told() -> None:
+    world = InProcess(store=Faulty())
+    world.tick()
+    client = TaskClient(world.store, clock=world.clock)
+    ids = ["raw-away", "raw-large", "away", "large", "a", "raw"]
+    tasks = [{"taskId": i} if i.startswith("raw") else {"taskId": i, "dueAt": WHEN} for i in ids]
+    results = list(client.insert_many(tasks))
+    told = [(type(r).__name__, type(getattr(r, "error", None)).__name__) for r in results]
+    assert told == [
+        ("Failed", "StoreError"),
+        ("Failed", "ItemTooLarge"),
+        ("Failed", "StoreError"),
+        ("Failed", "ItemTooLarge"),
+        ("Inserted", "NoneType"),
+        ("Inserted", "NoneType"),
+    ]
+    broken = list(client.insert_many([{"taskId": "break", "dueAt": WHEN}, {"taskId": "b", "dueAt": WHEN}]))
+    assert all(isinstance(result, Failed) for result in broken)

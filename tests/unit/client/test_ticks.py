@@ -1,0 +1,154 @@
+"""What the ticks did: records, runs of idle ones, and nothing left unexplained."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.builders import NOON, InProcess
+
+from dynatick import MemoryStore, TaskClient
+from dynatick.client import IdleTicks, MissedTicks, TickEntry, TickView
+from dynatick.domain.buckets import Grid
+from dynatick.engine.rules import Rules
+
+
+def world_of(tick_minutes: int = 1, shard_count: int = 1) -> tuple[InProcess, TaskClient]:
+    world = InProcess(rules=Rules(grid=Grid(tick_minutes=tick_minutes, shard_count=shard_count)))
+    world.tick()
+    return world, TaskClient(world.store, clock=world.clock)
+
+
+def told(entries: list[TickEntry]) -> list[str]:
+    """Each entry in short: its kind and the minutes that it stands for."""
+    lines = []
+    for entry in entries:
+        match entry:
+            case TickView():
+                lines.append(f"pass {entry.tick[-5:]} claimed {entry.claimed}")
+            case IdleTicks():
+                lines.append(f"idle {entry.since[-5:]} to {entry.until[-5:]}: {entry.ticks}")
+            case MissedTicks():
+                lines.append(f"missed {entry.since[-5:]} to {entry.until[-5:]}: {entry.ticks}")
+    return lines
+
+
+def test_before_the_first_tick_there_is_nothing() -> None:
+    assert TaskClient(MemoryStore()).ticks() == []
+
+
+def test_ticks_with_work_and_idle_ones_in_between() -> None:
+    world, client = world_of()
+    world.ticks(3)
+    client.insert("a", delay_seconds=1)
+    client.insert("b", delay_seconds=1)
+    world.ticks(4)
+    client.insert("c", delay_seconds=1)
+    world.ticks(1)
+    assert told(client.ticks()) == [
+        "idle 12:00 to 12:03: 4",
+        "pass 12:04 claimed 2",
+        "idle 12:05 to 12:07: 3",
+        "pass 12:08 claimed 1",
+    ]
+    (view,) = [entry for entry in client.ticks() if isinstance(entry, TickView) and entry.claimed == 2]
+    assert (view.shard, view.generation, view.due, view.completed, view.failed) == (0, 0, 2, 2, 0)
+    assert view.started_at == NOON + timedelta(minutes=4, milliseconds=200)
+    assert view.to_row()["kind"] == "pass"
+    assert view.to_row()["startedAt"] == "2026-12-31T12:04:00.200Z"
+    assert "latenessMaxMs" in view.to_row()
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        ("12:02", "12:04", ["idle 12:00 to 12:03: 4"]),
+        ("12:04", "12:05", ["pass 12:04 claimed 1"]),
+        ("12:05", "12:06", ["idle 12:05 to 12:07: 3"]),
+        ("12:03", "12:06", ["idle 12:00 to 12:03: 4", "pass 12:04 claimed 1", "idle 12:05 to 12:07: 3"]),
+        ("11:00", "12:00", []),
+    ],
+)
+def test_a_range_in_the_past(start: str, end: str, expected: list[str]) -> None:
+    world, client = world_of()
+    world.ticks(3)
+    client.insert("a", delay_seconds=1)
+    world.ticks(4)
+    client.insert("b", delay_seconds=1)
+    world.ticks(5)
+    found = client.ticks(start=f"2026-12-31T{start}:00Z", end=f"2026-12-31T{end}:00Z")
+    assert told(found) == expected
+
+
+def test_ticks_that_did_not_come_are_told() -> None:
+    world, client = world_of()
+    world.ticks(1)
+    client.insert("a", delay_seconds=1)
+    world.ticks(1)
+    world.clock.forward(minutes=5)  # 12:07
+    client.insert("b", delay_seconds=1)
+    world.ticks(1)
+    assert told(client.ticks()) == [
+        "idle 12:00 to 12:01: 2",
+        "pass 12:02 claimed 1",
+        "missed 12:03 to 12:07: 5",
+        "pass 12:08 claimed 1",
+    ]
+    world.clock.forward(minutes=10)  # 12:18
+    assert told(client.ticks())[-1] == "missed 12:09 to 12:16: 8"  # the last two may be on their way
+
+
+def test_ticks_that_a_longer_pass_has_served_are_not_missing() -> None:
+    world, client = world_of()
+    client.insert("slow", delay_seconds=1)
+    world.actions.behaviour["slow"] = lambda *_: world.clock.forward(seconds=100) and None
+    world.next_tick()  # from 12:01 to 12:02:40
+    world.next_tick()  # 12:03
+    assert told(client.ticks()) == ["idle 12:00 to 12:00: 1", "pass 12:01 claimed 1", "idle 12:03 to 12:03: 1"]
+
+
+def test_each_shard_has_its_own_line() -> None:
+    world, client = world_of(shard_count=2)
+    for shard, task_id in enumerate(("t0", "t2")):
+        client.insert(task_id, task_date_time=f"2026-12-31#12:01{'#1' if shard else ''}")
+    world.next_tick()
+    passes = [entry for entry in client.ticks() if isinstance(entry, TickView)]
+    assert [(view.tick, view.shard, view.claimed) for view in passes] == [
+        ("2026-12-31#12:01", 0, 1),
+        ("2026-12-31#12:01", 1, 1),
+    ]
+
+
+def test_a_pass_that_went_on_is_told_in_its_parts() -> None:
+    world, client = world_of()
+    world.life = timedelta(seconds=20)
+    for n in range(60):
+        client.insert(f"t{n}", delay_seconds=1)
+        world.actions.behaviour[f"t{n}"] = lambda *_: world.clock.forward(seconds=2) and None
+    world.next_tick()
+    passes = [entry for entry in client.ticks() if isinstance(entry, TickView)]
+    assert len(passes) > 1
+    assert [view.generation for view in passes] == list(range(len(passes)))
+    assert [view.continued for view in passes] == [True] * (len(passes) - 1) + [False]
+
+
+def test_ticks_of_another_grid_are_found() -> None:
+    world, client = world_of()
+    client.insert("a", delay_seconds=1)
+    world.next_tick()
+    world.reconfigure(tick_minutes=30)
+    world.clock.forward(minutes=29, seconds=5)
+    world.tick()
+    assert told(client.ticks()) == [
+        "idle 12:00 to 12:00: 1",
+        "pass 12:01 claimed 1",
+        "idle 12:30 to 12:30: 1",
+    ]
+
+
+def test_the_latest_are_those_of_the_last_minutes() -> None:
+    world, client = world_of()
+    for n in range(10):
+        client.insert(f"t{n}", delay_seconds=1)
+        world.ticks(1)
+    assert told(client.ticks(timedelta(minutes=3))) == [f"pass 12:{n:02} claimed 1" for n in (8, 9, 10)]
