@@ -25,7 +25,7 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test check up down e2e lock clean setup
+.PHONY: help demo test check sam up down e2e lock clean setup
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \
@@ -51,6 +51,9 @@ check: $(VENV)/.ready $(SAM_VENV)/.ready ## Lint, format, types, import contract
 	$(BIN)/lint-imports
 	$(BIN)/cfn-lint template.yaml
 	SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 $(SAM_VENV)/bin/sam validate --lint
+
+sam: $(VENV)/.ready $(SAM_VENV)/.ready ## Build with the SAM CLI and deploy to the local emulator, as one would to AWS
+	$(BIN)/python -m pytest -q tests/sam $(ARGS)
 
 up: $(VENV)/.ready ## Start the local AWS and deploy to it, on PORT (4566)
 	@$(BIN)/python -m dynatick_stack up --port $(PORT)

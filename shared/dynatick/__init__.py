@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dynatick.actions.handlers import HandlerContext, handler
-    from dynatick.client import TaskClient
+    from dynatick.client import Exists, Failed, Inserted, Refused, TaskClient
     from dynatick.domain.buckets import Bucket, Grid
     from dynatick.domain.normalise import Unassigned
     from dynatick.domain.retry import RetryPolicy
@@ -35,11 +35,15 @@ __version__ = "0.1.0"
 _HOMES = {
     "Bucket": "dynatick.domain.buckets",
     "DynatickError": "dynatick.errors",
+    "Exists": "dynatick.client",
+    "Failed": "dynatick.client",
     "Grid": "dynatick.domain.buckets",
     "HandlerContext": "dynatick.actions.handlers",
+    "Inserted": "dynatick.client",
     "InvalidInput": "dynatick.errors",
     "MemoryStore": "dynatick.store.memory",
     "PermanentError": "dynatick.errors",
+    "Refused": "dynatick.client",
     "RetryPolicy": "dynatick.domain.retry",
     "RetryableError": "dynatick.errors",
     "TaskClient": "dynatick.client",
@@ -53,11 +57,15 @@ _HOMES = {
 __all__ = [
     "Bucket",
     "DynatickError",
+    "Exists",
+    "Failed",
     "Grid",
     "HandlerContext",
+    "Inserted",
     "InvalidInput",
     "MemoryStore",
     "PermanentError",
+    "Refused",
     "RetryPolicy",
     "RetryableError",
     "TaskClient",
