@@ -1,0 +1,98 @@
+"""Every command and every example of the documents is run as it stands, against the template deployed locally.
+
+The fenced blocks ``sh`` and ``python`` of a document are run in order, in one shell, in a copy of the checkout. What can't
+be run here (it needs an account, or is CI's own) must be named in ELSEWHERE, with the place that runs it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dynatick_stack import emulator
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = ["README.md", "docs/quickstart.md"]
+ELSEWHERE = {
+    "make demo": ".ci/run",
+    "make test": ".ci/run",
+    "sam build": "tests/sam/test_sam.py",
+    "sam deploy --guided": "tests/sam/test_sam.py",
+}
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(document: str) -> list[tuple[str, str]]:
+    return [(match[1], match[2]) for match in BLOCK.finditer((ROOT / document).read_text(encoding="utf-8"))]
+
+
+def is_elsewhere(language: str, text: str) -> bool:
+    return language == "sh" and all(line in ELSEWHERE for line in text.strip().splitlines())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_commands_of_a_document_work(document: str, tmp_path: Path) -> None:
+    checkout = tmp_path / "dynatick"
+    shutil.copytree(
+        ROOT,
+        checkout,
+        symlinks=True,
+        ignore=shutil.ignore_patterns(".venv*", ".git", ".dynatick", ".*_cache", ".hypothesis"),
+    )
+    (checkout / ".venv").symlink_to(ROOT / ".venv")
+    lines = ["set -euo pipefail"]
+    for language, text in blocks(document):
+        if language == "sh" and not is_elsewhere(language, text):
+            lines.append(text)
+        elif language == "python":
+            lines.append(f"python - <<'END_OF_EXAMPLE'\n{text}END_OF_EXAMPLE")
+    script = "\n".join(lines)
+    ran = subprocess.run(
+        ["bash", "-c", script],
+        cwd=checkout,
+        env=_environment(tmp_path, checkout),
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert ran.returncode == 0, f"{script}\n--- output\n{ran.stdout}\n--- errors\n{ran.stderr}"
+
+
+def _environment(tmp_path: Path, checkout: Path) -> dict[str, str]:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    # The AWS CLI, as far as documents use it, so that the tests need not install it.
+    aws = tools / "aws"
+    aws.write_text(
+        f"#!{ROOT / '.venv' / 'bin' / 'python'}\n" + (Path(__file__).parent / "aws_cli.py").read_text("utf-8"), "utf-8"
+    )
+    aws.chmod(0o755)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_", "PYTEST_"))}
+    return kept | {
+        "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+        "PORT": str(emulator.free_port()),
+        "DYNATICK_STATE_DIR": str(tmp_path / "state"),
+        "PYTHONPATH": os.pathsep.join([str(checkout / "shared"), str(checkout / "stack")]),
+        "MAKEFLAGS": "",
+    }
+
+
+def test_what_is_run_elsewhere_is_run_there() -> None:
+    named = {
+        line
+        for document in DOCUMENTS
+        for language, text in blocks(document)
+        if is_elsewhere(language, text)
+        for line in text.strip().splitlines()
+    }
+    assert named == set(ELSEWHERE), "ELSEWHERE names what no document has"
+    for command in named:
+        where = (ROOT / ELSEWHERE[command]).read_text(encoding="utf-8")
+        assert command in where, f"{ELSEWHERE[command]} doesn't run {command}"
