@@ -22,4 +22,4 @@ names = {"--" + xform_name(name, "-"): name for name in shape.members}
 arguments = {names[option]: value_of(text) for option, text in zip(options[::2], options[1::2], strict=True)}
 answer = getattr(client, method)(**arguments)
 answer.pop("ResponseMetadata")
-print(json.dumps(answer, indent=4, default=str))
+sys.stdout.write(json.dumps(answer, indent=4, default=str) + "\n")

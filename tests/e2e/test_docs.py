@@ -1,7 +1,7 @@
 """Every command and every example of the documents is run as it stands, against the template deployed locally.
 
-The fenced blocks ``sh`` and ``python`` of a document are run in order, in one shell, in a copy of the checkout. What can't
-be run here (it needs an account, or is CI's own) must be named in ELSEWHERE, with the place that runs it.
+The fenced blocks ``sh`` and ``python`` of a document are run in order, in one shell, in a copy of the checkout. What
+can't be run here (it needs an account, or is CI's own) must be named in ELSEWHERE, with the place that runs it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ ELSEWHERE = {
     "sam build": "tests/sam/test_sam.py",
     "sam deploy --guided": "tests/sam/test_sam.py",
 }
+UNWANTED = shutil.ignore_patterns(".venv*", ".git", ".dynatick", ".*_cache", ".hypothesis", ".aws-sam")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
