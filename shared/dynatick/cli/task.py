@@ -11,6 +11,7 @@ from dynatick.cli.importing import import_tasks
 from dynatick.cli.output import Column, Output, say, show_many, show_one
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.values import map_of, time_of
+from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:
     from dynatick.client import HistoryPage, TaskClient, TaskEntry
@@ -23,7 +24,7 @@ At = Annotated[
     typer.Option(metavar="TIME", help="When: 2026-12-31T12:07:00Z, 2026-12-31#12:00 or epoch seconds."),
 ]
 Delay = Annotated[float | None, typer.Option(metavar="SECONDS", help="When: so many seconds from now.")]
-Limit = Annotated[int, typer.Option(min=1, help="Most tasks to list.")]
+Limit = Annotated[int, typer.Option(help="Most tasks to list.")]
 PageToken = Annotated[str | None, typer.Option(help="Go on where the page before ended.")]
 Status = Annotated[
     str | None, typer.Option(help="Only these: scheduled, running, completed, failed, cancelled, unscheduled.")
@@ -152,6 +153,8 @@ def list_page(
     from dynatick.client import HistoryPage
     from dynatick.client.history import MAX_LIMIT
 
+    if limit < 1:
+        raise InvalidInput("limit", limit, "expected a number, 1 or more")
     found: list[TaskEntry] = []
     token = page_token
     while True:

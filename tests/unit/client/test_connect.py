@@ -41,7 +41,6 @@ def test_settings(environ: dict[str, str], given: dict[str, str], expected: Clie
 def test_connecting_sends_nothing_and_the_environment_names_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DYNATICK_TABLE", "t")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setattr("dynatick.store.dynamodb.TRIES", 1)
     client = TaskClient.connect()
     with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9/"):
         client.get("x")

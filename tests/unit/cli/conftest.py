@@ -1,0 +1,55 @@
+"""Runs command lines in this process, on a table in memory."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.builders import InProcess
+
+from dynatick import TaskClient, cli
+from dynatick.cli.session import Session
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a command line said and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Shell:
+    """``shell("task", "get", "x")`` as one would type it."""
+
+    capture: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str) -> Ended:
+        code = cli.run(arguments)
+        said = self.capture.readouterr()
+        return Ended(code, said.out, said.err)
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    for name in ("DYNATICK_TABLE", "DYNATICK_STATE_DIR", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return Shell(capsys)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> InProcess:
+    """Scheduler and processor over the table in memory that the commands talk to, after the first tick."""
+    world = InProcess()
+    world.tick()
+    monkeypatch.setattr(Session, "client", lambda session: TaskClient(world.store, clock=world.clock))
+    monkeypatch.setattr(Session, "clock", lambda session: world.clock())
+    return world

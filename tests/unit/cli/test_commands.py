@@ -1,0 +1,219 @@
+"""What the commands print, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.builders import InProcess
+from tests.unit.cli.conftest import Shell
+
+from dynatick import PermanentError
+from dynatick.cli.exits import ExitCode
+
+
+def lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines()]
+
+
+def test_exit_codes_are_stable() -> None:
+    assert {code.name: code.value for code in ExitCode} == {
+        "OK": 0,
+        "UNEXPECTED": 1,
+        "USAGE": 2,
+        "INVALID": 3,
+        "NOT_FOUND": 4,
+        "CONFLICT": 5,
+        "UNREACHABLE": 6,
+    }
+
+
+def test_add_and_get(shell: Shell, world: InProcess) -> None:
+    added = shell("task", "add", "x", "--at", "2026-12-31T13:30:00+01:00", "--payload", '{"n": 1.50}', "-o", "json")
+    assert added.code == 0 and added.err == ""
+    created = added.json.pop("createdAt")
+    assert created.startswith("2026-12-31T12:00:00")
+    assert {name: value for name, value in added.json.items() if name != "createdAt"} == {
+        "taskId": "x",
+        "dueAt": "2026-12-31T12:30:00Z",
+        "payload": {"n": 1.5},
+        "taskDateTime": "2026-12-31#12:30",
+        "action": "log",
+        "status": "scheduled",
+        "attempt": 0,
+        "run": 1,
+    }
+    got = shell("task", "get", "x", "--output", "jsonl")
+    assert got.json == added.json and got.out.count("\n") == 1
+    table = lines(shell("task", "get", "x").out)
+    assert "taskId        x" in table
+    assert 'payload       {"n":1.5}' in table
+
+
+def test_arguments_from_files(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    (tmp_path / "payload.json").write_text('\ufeff{"text": "grüße"}')
+    (tmp_path / "retries.json").write_text('{"maximumRetryAttempts": 1}')
+    ended = shell(
+        "task", "add", "x", "--payload", f"@{tmp_path}/payload.json", "--retry-policy", f"@{tmp_path}/retries.json",
+        "--attributes", '{"tenant": "t1"}', "-o", "json",
+    )  # fmt: skip
+    assert ended.json == {
+        "taskId": "x",
+        "payload": {"text": "grüße"},
+        "retryPolicy": {"maximumRetryAttempts": 1},
+        "tenant": "t1",
+        "status": "unscheduled",
+    }
+
+
+def test_changes(shell: Shell, world: InProcess) -> None:
+    shell("task", "add", "x", "--delay", "600")
+    assert shell("task", "reschedule", "x", "--at", "1798720200", "-o", "json").json["dueAt"] == "2026-12-31T12:30:00Z"
+    assert (
+        shell("task", "reschedule", "x", "--at", "2026-12-31#12:40", "-o", "json").json["taskDateTime"][-5:] == "12:40"
+    )
+    assert shell("task", "cancel", "x", "-o", "json").json["status"] == "cancelled"
+    assert shell("task", "retry", "x", "-o", "json").json["run"] == 2
+    world.next_tick()
+    assert shell("task", "get", "x", "-o", "json").json["status"] == "completed"
+    assert shell("task", "run", "x", "-o", "json").json["run"] == 3
+
+
+@pytest.fixture
+def buckets(world: InProcess, shell: Shell) -> InProcess:
+    """At 12:02: in the bucket of 12:01 one task that completed and one that failed; in that of 12:30 five that wait."""
+
+    def fail(*_: object) -> object:
+        raise PermanentError("it \x1b[31mbroke")
+
+    world.actions.behaviour["bad"] = fail
+    for task_id in ("good", "bad"):
+        shell("task", "add", task_id, "--delay", "1")
+    world.ticks(2)
+    for n in range(5):
+        shell("task", "add", f"t{n}", "--at", "2026-12-31#12:30")
+    return world
+
+
+def test_list_as_a_table(shell: Shell, buckets: InProcess) -> None:
+    ended = shell("task", "list", "--from", "2026-12-31T12:00:00Z", "--to", "2026-12-31T13:00:00Z")
+    shown = lines(ended.out)
+    assert shown[0].split() == ["TASK", "BUCKET", "STATUS", "ACTION", "DUE", "FINISHED", "ATTEMPT", "ERROR"]
+    assert [line.split()[:3] for line in shown[1:]] == [
+        ["bad", "2026-12-31#12:01", "failed"],
+        ["good", "2026-12-31#12:01", "completed"],
+        *([f"t{n}", "2026-12-31#12:30", "scheduled"] for n in range(5)),
+    ]
+    assert "\x1b" not in ended.out  # neither colours nor what a task says
+    assert (ended.code, ended.err) == (0, "")
+
+
+def test_list_for_programs(shell: Shell, buckets: InProcess) -> None:
+    asked = ("task", "list", "--bucket", "2026-12-31#12:30", "--limit", "2")
+    first = shell(*asked, "-o", "json").json
+    assert [task["taskId"] for task in first["tasks"]] == ["t0", "t1"]
+    rest = shell(*asked, "-o", "jsonl", "--page-token", first["nextPageToken"])
+    assert [json.loads(line)["taskId"] for line in rest.out.splitlines()] == ["t2", "t3"]
+    assert rest.err.startswith("There are more: --page-token ")
+    last = shell(*asked, "-o", "json", "--page-token", rest.err.split()[-1]).json
+    assert [task["taskId"] for task in last["tasks"]] == ["t4"]
+    assert "nextPageToken" not in last
+
+
+def test_list_by_status(shell: Shell, buckets: InProcess) -> None:
+    asked = ("task", "list", "--from", "2026-12-31#12:00", "--to", "2026-12-31#13:00", "-o", "json", "--status")
+    assert [task["taskId"] for task in shell(*asked, "failed").json["tasks"]] == ["bad"]
+    assert len(shell(*asked, "scheduled").json["tasks"]) == 5
+    assert shell(*asked, "running").json == {"tasks": []}
+
+
+def test_a_limit_beyond_one_page(shell: Shell, world: InProcess) -> None:
+    for n in range(1100):
+        world.store.create({"taskId": f"t{n:04}", "taskDateTime": "2026-12-31#12:30", "outcome": "completed"})
+    ended = shell("task", "list", "--bucket", "2026-12-31#12:30", "--limit", "5000", "-o", "jsonl")
+    assert len(ended.out.splitlines()) == 1100
+
+
+def test_nothing_to_list(shell: Shell, world: InProcess) -> None:
+    ended = shell("task", "list", "--bucket", "2026-12-31#12:30")
+    assert (ended.code, ended.err) == (0, "There are none\n")
+    assert shell("bucket", "list", "--from", "0", "--to", "60", "-o", "json").json == {"buckets": []}
+
+
+def test_buckets(shell: Shell, buckets: InProcess) -> None:
+    asked = ("bucket", "list", "--from", "2026-12-31T12:00:00Z", "--to", "2026-12-31T13:00:00Z")
+    assert shell(*asked, "-o", "json").json == {
+        "buckets": [
+            {"bucket": "2026-12-31#12:01", "counts": {"failed": 1, "completed": 1}, "total": 2},
+            {"bucket": "2026-12-31#12:30", "counts": {"scheduled": 5}, "total": 5},
+        ]
+    }
+    table = lines(shell(*asked).out)
+    assert [line.split() for line in table[1:]] == [["2026-12-31#12:01", "1", "1", "2"], ["2026-12-31#12:30", "5", "5"]]
+    shown = shell("bucket", "show", "2026-12-31#12:01")
+    assert shown.err == "2026-12-31#12:01: 1 completed, 1 failed\n"
+    assert [line.split()[0] for line in lines(shown.out)] == ["TASK", "bad", "good"]
+    document = shell("bucket", "show", "2026-12-31#12:01", "-o", "json").json
+    assert document["counts"] == {"completed": 1, "failed": 1}
+    assert [task["taskId"] for task in document["tasks"]] == ["bad", "good"]
+
+
+def test_ticks(shell: Shell, buckets: InProcess) -> None:
+    buckets.clock.forward(minutes=5)
+    buckets.tick()
+    kinds = [tick["kind"] for tick in shell("tick", "list", "-o", "json").json["ticks"]]
+    assert kinds == ["idle", "pass", "idle"]
+    shown = [line.split() for line in lines(shell("tick", "list", "--last", "2h").out)]
+    assert shown[0][:3] == ["TICK", "SHARD", "WHAT"]
+    assert shown[1] == ["2026-12-31#12:00", "0", "1", "idle"]
+    assert shown[2][:8] == ["2026-12-31#12:01", "0", "pass", "2", "2", "1", "1", "0"]
+    assert shown[3] == ["2026-12-31#12:02", "…", "12:07", "0", "2", "idle"]
+    assert (
+        len(
+            shell(
+                "tick", "list", "--from", "2026-12-31#12:01", "--to", "2026-12-31#12:02", "-o", "jsonl"
+            ).out.splitlines()
+        )
+        == 1
+    )
+
+
+def test_help_and_version_do_not_import_the_sdk() -> None:
+    for arguments in (["--version"], ["--help"], ["task", "--help"], ["task", "add", "--help"]):
+        program = (
+            "import sys; from dynatick import cli; code = cli.run(sys.argv[1:]); "
+            "print({'boto3', 'botocore', 'pynamodb', 'rich'} & set(sys.modules), file=sys.stderr); sys.exit(code)"
+        )
+        answer = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
+        assert answer.returncode == 0, answer.stderr
+        assert "dynatick" in answer.stdout
+        if arguments != ["--help"]:  # which asks the plug-ins what they are
+            assert answer.stderr == "set()\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["task"], ["bucket"], ["tick"]])
+def test_a_noun_alone_shows_its_help(shell: Shell, arguments: list[str]) -> None:
+    ended = shell(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"Usage: dynatick {' '.join(arguments)}".rstrip())
+
+
+def test_without_the_extra_a_line_says_how_to_get_it(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    ended = shell("task", "get", "x")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == "error: the command line needs more packages: pip install 'dynatick[cli]'\n"
+
+
+def test_a_reader_that_has_seen_enough() -> None:
+    program = "import sys; from dynatick import cli; sys.exit(cli.run(['--help']))"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1

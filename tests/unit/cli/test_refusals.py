@@ -1,0 +1,210 @@
+"""Bad command lines: each with its message on stderr, in one line, and its exit code. Nothing on stdout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.builders import InProcess
+from tests.unit.cli.conftest import Shell
+
+TIME = (
+    "expected a bucket such as 2026-12-31#12:00, or an instant with its offset, such as 2026-12-31T12:07:00Z or "
+    "2026-12-31T13:07:00+01:00, or epoch seconds as a number"
+)
+RESERVED = "taskId: '_dynatick#x' is not accepted; ids beginning with _dynatick# are reserved; choose another"
+
+REFUSALS: list[tuple[list[str], int, str]] = [
+    # the command line itself
+    (["nope"], 2, "No such command 'nope'. (see dynatick --help)"),
+    (["task", "nope"], 2, "No such command 'nope'. (see dynatick task --help)"),
+    (["task", "add"], 2, "Missing argument 'ID'. (see dynatick task add --help)"),
+    (["task", "get", "x", "--nope"], 2, "No such option: --nope (see dynatick task get --help)"),
+    (["bucket", "list", "--from", "5"], 2, "Missing option '--to'. (see dynatick bucket list --help)"),
+    # the task's id
+    (["task", "add", ""], 3, "taskId: '' is not accepted; expected a text that is not empty"),
+    (["task", "add", "_dynatick#x"], 3, RESERVED),
+    (["task", "get", "_dynatick#x"], 3, RESERVED),
+    (["task", "cancel", "_dynatick#x"], 3, RESERVED),
+    (
+        ["task", "add", "i" * 1025],
+        3,
+        f"taskId: '{'i' * 119}… (1027 characters) is not accepted; expected at most 1024 bytes in UTF-8, this has 1025",
+    ),
+    # the time
+    (["task", "add", "x", "--at", "12:07"], 3, f"dueAt: '12:07' is not accepted; {TIME}"),
+    (["task", "add", "x", "--at", ""], 3, f"dueAt: '' is not accepted; {TIME}"),
+    (
+        ["task", "add", "x", "--at", "2026-12-31T12:07:00"],
+        3,
+        f"dueAt: '2026-12-31T12:07:00' is not accepted; its offset from UTC is missing; {TIME}",
+    ),
+    (
+        ["task", "add", "x", "--at", "2027-02-31T12:00:00Z"],
+        3,
+        f"dueAt: '2027-02-31T12:00:00Z' is not accepted; there is no such time (day is out of range for month); {TIME}",
+    ),
+    (
+        ["task", "add", "x", "--at", "99999999999999"],
+        3,
+        f"dueAt: Decimal('99999999999999') is not accepted; {TIME}",
+    ),
+    (
+        ["task", "add", "x", "--delay", "-1"],
+        3,
+        "delaySeconds: -1.0 is not accepted; expected a number of seconds from 0 to 316224000",
+    ),
+    (
+        ["task", "add", "x", "--delay", "nan"],
+        3,
+        "delaySeconds: nan is not accepted; expected a number of seconds from 0 to 316224000",
+    ),
+    (
+        ["task", "add", "x", "--at", "5", "--delay", "5"],
+        3,
+        "delaySeconds: 5.0 is not accepted; expected a single time, and dueAt is given too",
+    ),
+    (
+        ["task", "reschedule", "there"],
+        3,
+        "taskDateTime: None is not accepted; expected a time: one of taskDateTime, dueAt, delaySeconds",
+    ),
+    # what it does
+    (["task", "add", "x", "--action", "nope"], 3, "action: 'nope' is not accepted; expected one of log"),
+    (["task", "add", "x", "--payload", "[1]"], 3, "payload: [1] is not accepted; expected a JSON object"),
+    (
+        ["task", "add", "x", "--payload", "{"],
+        3,
+        "payload: '{' is not accepted; "
+        "expected JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
+    ),
+    (
+        ["task", "add", "x", "--payload", '{"n": NaN}'],
+        3,
+        "payload: '{\"n\": NaN}' is not accepted; expected JSON: NaN is not a number that a table can hold",
+    ),
+    (
+        ["task", "add", "x", "--payload", "[" * 100_000],
+        3,
+        f"payload: '{'[' * 119}… (100002 characters) is not accepted; expected JSON: it is nested too deeply",
+    ),
+    (["task", "add", "x", "--payload", "@/nope.json"], 4, "cannot read /nope.json: No such file or directory"),
+    (["task", "add", "x", "--payload", "@/"], 4, "cannot read /: Is a directory"),
+    (
+        ["task", "add", "x", "--retry-policy", '{"maximumRetryAttempts": 999}'],
+        3,
+        "retryPolicy.maximumRetryAttempts: 999 is not accepted; expected a whole number from 0 to 185",
+    ),
+    (
+        ["task", "add", "x", "--attributes", '{"status": "completed"}'],
+        3,
+        "status: 'completed' is not accepted; leave it out: it is set by Dynatick",
+    ),
+    # what is there, and what is not
+    (["task", "get", "x"], 4, "taskId: there is no task 'x'"),
+    (["task", "cancel", "x"], 4, "taskId: there is no task 'x'"),
+    (["task", "get", "\x1b[2J"], 4, "taskId: there is no task '\\x1b[2J'"),
+    (
+        ["task", "add", "there"],
+        5,
+        "taskId: a task 'there' exists already; choose another id, or cancel it first",
+    ),
+    (
+        ["task", "retry", "there"],
+        5,
+        "cannot retry task 'there': it is scheduled; possible only while it is failed or cancelled",
+    ),
+    # lists
+    (["task", "list"], 3, "bucket: None is not accepted; expected a bucket, or a range with start and end"),
+    (
+        ["task", "list", "--bucket", "12:00"],
+        3,
+        "bucket: '12:00' is not accepted; expected a bucket such as 2026-12-31#12:00 or 2026-12-31#12:00#3",
+    ),
+    (
+        ["bucket", "show", "12:00"],
+        3,
+        "bucket: '12:00' is not accepted; expected a bucket such as 2026-12-31#12:00 or 2026-12-31#12:00#3",
+    ),
+    (
+        ["task", "list", "--bucket", "2026-12-31#12:00", "--status", "done"],
+        3,
+        "status: 'done' is not accepted; expected one of scheduled, running, completed, failed, cancelled, unscheduled",
+    ),
+    (
+        ["task", "list", "--bucket", "2026-12-31#12:00", "--page-token", "x"],
+        3,
+        "pageToken: 'x' is not accepted; expected the token of the page before, with the same bucket or range",
+    ),
+    (
+        ["task", "list", "--bucket", "2026-12-31#12:00", "--limit", "0"],
+        3,
+        "limit: 0 is not accepted; expected a number, 1 or more",
+    ),
+    (
+        ["bucket", "list", "--from", "2026-12-31T00:00:00Z", "--to", "2027-03-01T00:00:00Z"],
+        3,
+        "end: '2027-03-01T00:00:00Z' is not accepted; expected a range of at most 31 days; ask for it in parts",
+    ),
+    (
+        ["tick", "list", "--last", "an hour"],
+        3,
+        "last: 'an hour' is not accepted; expected a number with its unit, such as 90s, 60m, 2h or 1d",
+    ),
+    (
+        ["tick", "list", "--last", "8d"],
+        3,
+        "last: '8 days, 0:00:00' is not accepted; expected a duration of at most 7 days",
+    ),
+    (
+        ["tick", "list", "--last", "1h", "--from", "5"],
+        3,
+        "last: '1h' is not accepted; expected either --last or a range, not both",
+    ),
+    (["tick", "run"], 2, "name the processor function with --function, or use --local"),
+    (["task", "import", "/nope.ndjson"], 4, "cannot read /nope.ndjson: No such file or directory"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), REFUSALS)
+def test_refusals(shell: Shell, world: InProcess, arguments: list[str], code: int, message: str) -> None:
+    shell("task", "add", "there", "--delay", "3600")
+    ended = shell(*arguments)
+    assert ended.err == f"error: {message}\n"
+    assert (ended.code, ended.out) == (code, "")
+    assert world.store.get("x") is None
+
+
+def test_a_file_that_is_not_text(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    file = tmp_path / "payload.json"
+    file.write_bytes(b"\xff\xfe")
+    ended = shell("task", "add", "x", "--payload", f"@{file}")
+    assert ended.code == 3
+    assert f"error: {file} is not UTF-8: " in ended.err
+
+
+def test_no_table_is_named(shell: Shell) -> None:
+    ended = shell("task", "get", "x")
+    assert ended.code == 2
+    assert ended.err == "error: no table is named: give --table, set DYNATICK_TABLE, or use --local\n"
+
+
+def test_a_table_that_does_not_answer(shell: Shell) -> None:
+    ended = shell("task", "get", "x", "--table", "t", "--endpoint-url", "http://127.0.0.1:9")
+    assert ended.code == 6
+    assert ended.err.startswith("error: cannot read a row: ")
+    assert "http://127.0.0.1:9/" in ended.err and ended.err.count("\n") == 1
+
+
+def test_a_profile_that_is_not_there(shell: Shell) -> None:
+    ended = shell("task", "get", "x", "--table", "t", "--profile", "nobody")
+    assert (ended.code, ended.err) == (2, "error: profile: The config profile (nobody) could not be found\n")
+
+
+def test_a_fault_of_ours_is_one_line_too(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(task_id: str) -> None:
+        raise RuntimeError("two\nlines")
+
+    monkeypatch.setattr(world.store, "get", broken)
+    ended = shell("task", "get", "x")
+    assert (ended.code, ended.out, ended.err) == (1, "", "error: unexpected RuntimeError: two lines\n")

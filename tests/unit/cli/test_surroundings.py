@@ -1,0 +1,196 @@
+"""What the commands find around them: plug-ins, the local stack, the processor function."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from botocore.exceptions import ClientError, EndpointConnectionError
+from tests.builders import InProcess
+from tests.unit.cli.conftest import Shell
+
+from dynatick.cli import localstack, plugins, tick
+from dynatick.cli.exits import CommandFailed
+from dynatick.client.connect import ClientSettings
+from dynatick_stack import emulator
+
+
+def test_a_plugin_is_a_noun_of_its_own(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = typer.Typer(help="Something else.")
+
+    @app.command()
+    def hello() -> None:
+        typer.echo("hello")
+        raise typer.Exit(7)
+
+    @app.command()
+    def other() -> None:
+        pass
+
+    monkeypatch.setitem(sys.modules, "some_plugin", type(sys)("some_plugin"))
+    monkeypatch.setattr(sys.modules["some_plugin"], "app", app, raising=False)
+    found = EntryPoint("else", "some_plugin:app", plugins.GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [found])
+    ended = shell("else", "hello")
+    assert (ended.code, ended.out) == (7, "hello\n")
+    assert "else    Something else." in shell("--help").out
+
+
+def test_a_plugin_that_cannot_be_imported(shell: Shell, monkeypatch: pytest.MonkeyPatch, world: InProcess) -> None:
+    broken = EntryPoint("local", "nowhere_to_be_found.cli:app", plugins.GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [broken])
+    for arguments in (["local"], ["local", "up", "--port", "5"]):
+        ended = shell(*arguments)
+        assert (ended.code, ended.out) == (1, "")
+        assert ended.err == (
+            "error: local needs a checkout of Dynatick, set up by make: No module named 'nowhere_to_be_found'\n"
+        )
+    assert "local   Needs a checkout of Dynatick" in shell("--help").out
+    assert shell("task", "add", "x").code == 0
+
+
+OUTPUTS = [
+    {"OutputKey": "TasksTableName", "OutputValue": "the-table"},
+    {"OutputKey": "ProcessorFunctionName", "OutputValue": "the-processor"},
+]
+
+
+class CloudFormation:
+    """Answers for a deployed stack."""
+
+    def __init__(self, outputs: list[dict[str, str]]) -> None:
+        self.outputs = outputs
+
+    def describe_stacks(self, *, StackName: str) -> Mapping[str, Any]:
+        assert StackName == "dynatick"
+        return {"Stacks": [{"Outputs": self.outputs}]}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The endpoints that were asked for their stack."""
+    asked: list[tuple[str, str]] = []
+
+    def client(service: str, endpoint: str) -> CloudFormation:
+        asked.append((service, endpoint))
+        return CloudFormation(OUTPUTS)
+
+    monkeypatch.setattr(localstack, "aws_client", client)
+    return asked
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_the_local_stack_is_the_one_of_the_state_folder(
+    monkeypatch: pytest.MonkeyPatch, asked: list[tuple[str, str]], tmp_path: Path, given: bool
+) -> None:
+    """As with `dynatick local`: a task must not end up in the stack of another folder."""
+    running = {tmp_path.resolve(): 4777, emulator.STATE: 4700}
+
+    def current(*, state_dir: Path) -> emulator.Emulator:
+        return emulator.Emulator(pid=1, port=running[state_dir])
+
+    monkeypatch.setattr(emulator, "current", current)
+    if given:
+        monkeypatch.setenv("DYNATICK_STATE_DIR", str(tmp_path))
+    else:
+        monkeypatch.delenv("DYNATICK_STATE_DIR", raising=False)
+    found = localstack.find()
+    assert found.endpoint == f"http://127.0.0.1:{4777 if given else 4700}"
+    assert asked == [("cloudformation", found.endpoint)]
+    assert (found.table, found.processor) == ("the-table", "the-processor")
+
+
+def test_an_endpoint_that_is_given_is_taken(asked: list[tuple[str, str]]) -> None:
+    assert localstack.find("http://127.0.0.1:4999").endpoint == "http://127.0.0.1:4999"
+
+
+def test_without_a_checkout_it_is_looked_for_at_its_usual_place(
+    monkeypatch: pytest.MonkeyPatch, asked: list[tuple[str, str]]
+) -> None:
+    monkeypatch.setitem(sys.modules, "dynatick_stack.emulator", None)
+    assert localstack.find().endpoint == "http://127.0.0.1:4566"
+
+
+def test_a_local_stack_that_does_not_run(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DYNATICK_STATE_DIR", str(tmp_path))
+    ended = shell("task", "get", "x", "--local")
+    assert (ended.code, ended.err) == (6, "error: The local stack isn't running. Start it: make up\n")
+
+
+def test_a_local_stack_that_is_not_there(shell: Shell) -> None:
+    ended = shell("task", "get", "x", "--local", "--endpoint-url", "http://127.0.0.1:9")
+    assert ended.code == 6
+    assert ended.err.startswith("error: there is no local stack at http://127.0.0.1:9: start it with make up")
+
+
+def test_a_local_stack_that_is_not_deployed_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(localstack, "aws_client", lambda service, endpoint: CloudFormation([]))
+    with pytest.raises(CommandFailed, match="the local stack at http://x is not deployed yet"):
+        localstack.find("http://x")
+
+
+def test_the_local_stack_is_reached_with_its_own_credentials() -> None:
+    stack = localstack.LocalStack(endpoint="http://127.0.0.1:4566", outputs={})
+    mine = ClientSettings(table="t", region="eu-west-1", endpoint_url="https://elsewhere.example", profile="mine")
+    assert stack.settings(mine) == ClientSettings(
+        table="t", region="us-east-1", endpoint_url="http://127.0.0.1:4566", credentials=("test", "test")
+    )
+
+
+class Function:
+    """Stands for Lambda: runs the processor of a world, or fails as told."""
+
+    def __init__(self, world: InProcess, *, error: Exception | None = None, fails: bool = False) -> None:
+        self.world, self.error, self.fails = world, error, fails
+        self.invoked: list[str] = []
+
+    def invoke(self, *, FunctionName: str, Payload: bytes) -> Mapping[str, object]:
+        self.invoked.append(FunctionName)
+        if self.error is not None:
+            raise self.error
+        if self.fails:
+            return {"FunctionError": "Unhandled", "Payload": io.BytesIO(b'{"errorMessage": "no"}')}
+        self.world.handle(json.loads(Payload))
+        return {"Payload": io.BytesIO(b"null")}
+
+
+def test_a_tick_by_hand(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = Function(world)
+    monkeypatch.setattr(tick, "_lambda", lambda session: function)
+    shell("task", "add", "x", "--delay", "1")
+    world.clock.forward(minutes=1)
+    ended = shell("tick", "run", "--function", "processor", "-o", "json")
+    assert ended.code == 0
+    assert function.invoked == ["processor"]
+    assert [(one["tick"], one["completed"]) for one in ended.json["ticks"]] == [("2026-12-31#12:01", 1)]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (
+            ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": "no"}}, "Invoke"),
+            4,
+            "cannot invoke p: An error occurred (ResourceNotFoundException) when calling the Invoke operation: no",
+        ),
+        (
+            EndpointConnectionError(endpoint_url="http://127.0.0.1:9"),
+            6,
+            'cannot invoke p: Could not connect to the endpoint URL: "http://127.0.0.1:9"',
+        ),
+        (None, 1, 'the processor failed: {"errorMessage": "no"}'),
+    ],
+)
+def test_a_tick_that_cannot_be_run(
+    shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch, error: Exception | None, code: int, message: str
+) -> None:
+    monkeypatch.setattr(tick, "_lambda", lambda session: Function(world, error=error, fails=error is None))
+    ended = shell("tick", "run", "--function", "p")
+    assert (ended.code, ended.out, ended.err) == (code, "", f"error: {message}\n")
