@@ -71,7 +71,7 @@ class _Recorded:
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    error: DynatickError
+    error: Exception
     entries: Sequence[tuple[Bucket, str]]
 
 
@@ -189,7 +189,8 @@ class _Pass:
         self.suspects: list[tuple[Bucket, str]] = []
         self.renew_at = self.clock() + SHARD_LEASE / 3
         self.holding = True  # the shard
-        self.fault: DynatickError | None = None
+        self.lost = False  # another process has taken it
+        self.fault: Exception | None = None
 
     # -- the order of a pass ---------------------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ class _Pass:
             self._give_back()
         while self.holding and not self._end():
             pass
-        if self.report.resume and self.report.made_progress and go_on is not None:
+        if self.report.resume and self.report.made_progress and not self.lost and not self.fault and go_on is not None:
             go_on(self.report.resume)
             self.report.continued = True
         self._wait(until=lambda: not self.in_hand)
@@ -298,7 +299,7 @@ class _Pass:
             minute, is_first, future = ahead.popleft()
             try:
                 began, page = future.result()
-            except DynatickError as error:
+            except Exception as error:
                 self.fault = self.fault or error
                 return
             if is_first:
@@ -340,7 +341,7 @@ class _Pass:
                     spoilt_fates.append(fate)
                     verdicts[n] = Busy() if fate is Fate.UNRECORDED else Gone()
             self.events.put(_Claimed(entries, verdicts, spoilt_fates, found))
-        except DynatickError as error:
+        except Exception as error:  # to be raised by the coordinator, once what is in hand is recorded
             self.events.put(_Fault(error, entries))
 
     # -- events ----------------------------------------------------------------------------------------------------
@@ -437,7 +438,7 @@ class _Pass:
         """In an I/O thread."""
         try:
             fates = self.recorder.record(attempts)
-        except DynatickError as error:
+        except Exception as error:
             fates = [Fate.UNRECORDED] * len(attempts)
             self.events.put(_Fault(error, ()))
         self.events.put(_Recorded(attempts, fates))
@@ -491,7 +492,7 @@ class _Pass:
         if present.lease == self.token:
             self.window.cursor, self.window.closed_at = present, self.clock()
         else:
-            self.holding = False
+            self.holding, self.lost = False, True
         return False
 
     # -- the end of a pass -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.change import Change, Result, Unknown, Written
+from dynatick.domain.change import Absent, Change, Result, Unknown, Written
 from dynatick.domain.lifecycle import ended_by_hand, is_terminal, move
 from dynatick.domain.normalise import needs_normalising, normalise, reject, slimmer
 from dynatick.domain.task import Row, Status, is_own_row
@@ -20,7 +20,7 @@ from dynatick.engine.ports import Store
 from dynatick.engine.rules import Rules
 from dynatick.errors import StoreError
 
-_LIVE = frozenset({str(Status.SCHEDULED), str(Status.RUNNING)})
+_LIVE = (str(Status.SCHEDULED), str(Status.RUNNING))
 _TRIES = 30
 
 
@@ -56,6 +56,8 @@ class Settler:
         if row.get("status") == str(Status.SCHEDULED) and Bucket.canonical(row.get("taskDateTime")) is None:
             try_again = {name: value for name, value in row.items() if name != "attempt"}
             return normalise(try_again, now=now, grid=self.in_force.grid, defaults=self.rules.defaults, run=run)
+        if "expiresAt" in row:  # or it would vanish before its time
+            return Change(task_id=str(row["taskId"]), remove=("expiresAt",), when=(Absent("outcome"),), returning=True)
         return None
 
     def carry_out(self, row: Row, change: Change) -> Result:
@@ -96,7 +98,7 @@ class Settler:
             if not fresh:
                 row, fresh = self.store.get(task_id), True
                 continue
-            result = self.store.write(move(row, self._next_bucket(task_id)))
+            result = self.store.write(move(row, self._bucket_for(row)))
             self.moved += isinstance(result, Written)
             row = self._after(row, result)  # and then look again, for the mover may have been frozen meanwhile (7)
         raise StoreError(f"cannot settle {task_id!r}: it was changed by others {_TRIES} times")
@@ -119,11 +121,16 @@ class Settler:
         """Whether a change marks a row as failed."""
         return change.set.get("outcome") == str(Status.FAILED)
 
-    def _next_bucket(self, task_id: str) -> Bucket:
-        grid = self.in_force.grid
-        shard = grid.shard_of(task_id)
-        now = self.clock()
+    def _bucket_for(self, row: Row) -> Bucket:
+        """Where a row belongs that cannot stay: in its own tick if that is still open, in a shard that is served; else
+        in the first tick after now and C."""
+        grid, now = self.in_force.grid, self.clock()
+        shard = grid.shard_of(str(row["taskId"]))
         closed = read_cursor(self.store, shard, now).closed_through
+        bucket = Bucket.canonical(row.get("taskDateTime"))
+        wanted = None if bucket is None else grid.tick_at_or_after(bucket.instant)
+        if wanted is not None and wanted > closed:
+            return Bucket(wanted, shard)
         return Bucket(grid.tick_after(max(minute_of(now), closed)), shard)
 
     def _after(self, row: Row, result: Result) -> Row | None:
