@@ -5,7 +5,7 @@ The numbers in brackets are the rules of the protocol (docs/protocol.md). Nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -263,10 +263,10 @@ def state_of(row: Row) -> str:
 
 def ended_by_hand(row: Row, *, now: datetime, retention_days: int) -> Change | None:
     """Completes a row whose status somebody set to a terminal one by hand, without an outcome; None for others."""
-    status = row.get("status")
-    if is_terminal(row) or status not in {str(s) for s in TERMINAL}:
+    status = row.get("status")  # of any type
+    if is_terminal(row) or not isinstance(status, str) or status not in TERMINAL:
         return None
-    values = terminal(Status(str(status)), now, retention_days)
+    values = terminal(Status(status), now, retention_days)
     return Change(
         task_id=str(row["taskId"]),
         set=values,
@@ -302,9 +302,9 @@ def _ended(task: Task, now: datetime, error: str) -> dict[str, object]:
 
 
 def _bounded(earlier: object, entry: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """The first attempt, which bounds the retries, and the latest."""
-    kept: Sequence[Mapping[str, object]] = (
-        [e for e in earlier if isinstance(e, Mapping)] if isinstance(earlier, (list, tuple)) else []
-    )
-    entries = [*kept, entry]
-    return entries if len(entries) <= MAX_ATTEMPTS_KEPT else [entries[0], *entries[-(MAX_ATTEMPTS_KEPT - 1) :]]
+    """The latest attempts, and the first one of this run, which bounds its retries."""
+    kept = [e for e in earlier if isinstance(e, Mapping)] if isinstance(earlier, (list, tuple)) else []
+    entries: list[Mapping[str, object]] = [*kept, entry]
+    latest = entries[-MAX_ATTEMPTS_KEPT:]
+    first = next(e for e in entries if e.get("run") == entry.get("run"))
+    return latest if any(e is first for e in latest) else [first, *latest[1:]]
