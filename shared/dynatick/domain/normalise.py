@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import TypeGuard
 
 from dynatick.domain.buckets import Bucket, Grid, minute_of, parse_time
 from dynatick.domain.change import Absent, Change, Condition, as_read
 from dynatick.domain.instants import format_instant, in_range, parse_instant
 from dynatick.domain.lifecycle import TIME_INPUTS, is_terminal, terminal
+from dynatick.domain.numbers import is_whole
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.task import (
     MAX_TASK_ID_BYTES,
@@ -27,6 +29,9 @@ from dynatick.domain.task import (
 from dynatick.errors import InvalidInput
 
 MAX_DELAY_SECONDS = 10 * 366 * 86_400
+MAX_COUNT = 10**9
+"""No attempt or run that was counted comes near it."""
+
 RECURRENCE = ("scheduleExpression", "cronExpression")
 
 
@@ -87,11 +92,14 @@ def when_due(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> When
 
 
 def needs_normalising(row: Row) -> bool:
-    """Whether nobody has made a task of the row yet: it has no status, or one from hand without what a claim needs."""
+    """Whether nobody has made a task of the row yet: it has no status, or one from hand without what a claim needs.
+
+    An ``outcome`` that is NULL is none to us, but the index and a claim's condition would take it for one.
+    """
     status = row.get("status")
-    attempt = row.get("attempt")
-    counted = isinstance(attempt, (int, Decimal)) and not isinstance(attempt, bool)
-    return not is_terminal(row) and (status is None or (status == str(Status.SCHEDULED) and not counted))
+    if is_terminal(row) or status not in (None, str(Status.SCHEDULED)):
+        return False
+    return status is None or "outcome" in row or not _is_count(row.get("attempt"), 0)
 
 
 def normalise(row: Row, *, now: datetime, grid: Grid, defaults: Defaults, run: int = 1) -> Change:
@@ -106,7 +114,7 @@ def normalise(row: Row, *, now: datetime, grid: Grid, defaults: Defaults, run: i
         return reject(row, str(error), now=now, grid=grid, retention_days=defaults.retention_days)
     return Change(
         task_id=str(row["taskId"]),
-        set={name: value for name, value in values.items() if row.get(name) != value},
+        set={name: value for name, value in values.items() if not _says(row, name, value)},
         remove=_stray(row, values),
         when=_as_met(row),
         returning=True,
@@ -117,17 +125,17 @@ def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Default
     """What to write when somebody changed a waiting row by hand; None if there is nothing to do.
 
     Only a time that changed is derived anew. Moves of our own are left alone: a retry's (it comes from running), a
-    settled one (``movedTo`` says so), and any whose bucket and due instant agree.
+    settled one (``movedTo`` says so), and any whose bucket and due instant agree (a delay is never one of ours).
     """
     waiting = str(Status.SCHEDULED)
     if old.get("status") != waiting or new.get("status") != waiting or is_terminal(new):
         return None
     stray = ("expiresAt",) if "expiresAt" in new else ()
-    changed = next((name for name in TIME_INPUTS if name in new and new[name] != old.get(name)), None)
+    changed = next((n for n in TIME_INPUTS if new.get(n) is not None and new[n] != old.get(n)), None)
     if (
         changed is None
         or (changed == "taskDateTime" and new.get("movedTo") == new["taskDateTime"])
-        or _agree(new, grid)
+        or (changed != "delaySeconds" and _agree(new, grid))
     ):
         return (
             Change(task_id=str(new["taskId"]), remove=stray, when=(Absent("outcome"),), returning=True)
@@ -171,7 +179,7 @@ def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults, run: int) -
             )
     if row.get("status") not in (None, str(Status.SCHEDULED)):
         raise InvalidInput("status", row["status"], "leave it out: it is set by Dynatick")
-    action = check_action(row.get("action", defaults.action))
+    action = _action(row, defaults)
     check_payload(row.get("payload"))
     if row.get("retryPolicy") is not None:
         RetryPolicy.from_row(row["retryPolicy"])
@@ -211,7 +219,7 @@ def _delay(value: object) -> timedelta:
 def _assigned(task_id: str, row: Row, now: datetime, grid: Grid, defaults: Defaults) -> When:
     task = Unassigned(
         task_id=task_id,
-        action=check_action(row.get("action", defaults.action)),
+        action=_action(row, defaults),
         payload=check_payload(row.get("payload")),
         attributes=row,
     )
@@ -227,6 +235,10 @@ def _assigned(task_id: str, row: Row, now: datetime, grid: Grid, defaults: Defau
     return When(grid.bucket_of(task_id, due), due)
 
 
+def _action(row: Row, defaults: Defaults) -> str:
+    return check_action(defaults.action if row.get("action") is None else row["action"])
+
+
 def _created(row: Row, now: datetime) -> str:
     try:
         return format_instant(parse_instant(row.get("createdAt", now), "createdAt"))
@@ -237,9 +249,16 @@ def _created(row: Row, now: datetime) -> str:
 def _run(row: Row, run: int) -> int:
     """A row that is a task already keeps its run; one from hand begins at ``run``."""
     own = row.get("run")
-    if row.get("status") is not None and isinstance(own, (int, Decimal)) and own >= 1:
-        return int(own)
-    return run
+    return int(own) if row.get("status") is not None and _is_count(own, 1) else run
+
+
+def _is_count(value: object, least: int) -> TypeGuard[int | Decimal]:
+    """Whether it can have come from counting, and can be counted up."""
+    return is_whole(value) and least <= value <= MAX_COUNT
+
+
+def _says(row: Row, name: str, value: object) -> bool:
+    return row.get(name) == value and not isinstance(row.get(name), bool)  # True is 1 to Python, but not to a table
 
 
 def _agree(row: Row, grid: Grid) -> bool:
@@ -255,12 +274,13 @@ def _agree(row: Row, grid: Grid) -> bool:
 
 
 def _as_met(row: Row) -> tuple[Condition, ...]:
-    return (Absent("outcome"), *as_read(row, "status", "action", *TIME_INPUTS))
+    return as_read(row, "outcome", "status", "action", *TIME_INPUTS)
 
 
 def _stray(row: Row, values: Mapping[str, object]) -> tuple[str, ...]:
     """What only a task with a past may have. A live row's expiresAt would let it vanish before its time."""
     past = (
+        "outcome",
         "expiresAt",
         "finishedAt",
         "lease",
