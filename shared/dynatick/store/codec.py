@@ -75,6 +75,10 @@ def _storable(value: object, field: str, depth: int) -> object:
         if not math.isfinite(value):
             raise InvalidInput(field, value, "expected a finite number")
         return Decimal(repr(value))
+    if isinstance(value, Decimal) and not value.is_finite():  # boto3 lets -Infinity pass
+        raise InvalidInput(field, value, "expected a finite number")
+    if isinstance(value, (set, frozenset)):
+        return {_storable(part, field, depth + 1) for part in value}
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str):

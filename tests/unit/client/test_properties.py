@@ -1,0 +1,117 @@
+"""Whatever comes to the door is refused or becomes a task; whatever lies in the table can be shown."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dynatick import InvalidInput, MemoryStore, TaskClient
+from dynatick.client import TaskView
+from dynatick.client.newtask import NewTask, compose
+from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.normalise import Defaults, normalise
+from dynatick.domain.task import OWN_ATTRIBUTES, Task
+from dynatick.engine.inforce import agree
+from dynatick.store.codec import decode, encode
+
+NOW = datetime(2026, 12, 31, 12, 0, 30, tzinfo=UTC)
+
+TEXT = st.one_of(st.text(max_size=8), st.sampled_from(["2026-12-31#12:30", "2026-12-31T12:30:00Z", "log", "\ud800"]))
+NUMBERS = st.one_of(
+    st.integers(-(10**40), 10**40),
+    st.integers(0, 2_000_000_000),
+    st.floats(),
+    st.decimals(),
+    st.booleans(),
+)
+SCALARS = st.one_of(
+    st.none(), TEXT, NUMBERS, st.binary(max_size=4), st.datetimes(), st.datetimes(timezones=st.just(UTC))
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.one_of(st.text(max_size=3), st.integers()), inner, max_size=3),
+        st.frozensets(st.one_of(st.text(max_size=3), st.integers(), st.binary(max_size=2)), max_size=3),
+    ),
+    max_leaves=8,
+)
+INPUTS = ["taskDateTime", "dueAt", "delaySeconds", "action", "payload", "retryPolicy", "tenant", ""]
+ROWS = st.dictionaries(st.one_of(st.sampled_from(INPUTS), st.text(max_size=4)), VALUES, max_size=3)
+
+
+def likely(name: str) -> st.SearchStrategy[object]:
+    """Values that stand a chance."""
+    times = st.one_of(st.datetimes(timezones=st.just(UTC)), st.integers(0, 4_000_000_000), st.floats(0, 4e9), TEXT)
+    return {
+        "dueAt": times,
+        "taskDateTime": times,
+        "delaySeconds": st.floats(0, 1e9),
+        "payload": st.dictionaries(st.text(max_size=3), VALUES, max_size=3),
+        "tenant": VALUES,
+        "action": st.sampled_from(["log", "webhook"]),
+    }[name]
+
+
+LIKELY_ROWS = st.builds(
+    lambda time, more: {**time, **more},
+    st.one_of(st.just({}), *(st.fixed_dictionaries({n: likely(n)}) for n in ("dueAt", "taskDateTime", "delaySeconds"))),
+    st.fixed_dictionaries({}, optional={name: likely(name) for name in ("payload", "tenant", "action")}),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(row=st.one_of(ROWS, LIKELY_ROWS), tick_minutes=st.sampled_from([1, 5, 1440]), known=st.booleans())
+def test_what_the_door_takes_is_a_task_and_never_early(row: dict[str, object], tick_minutes: int, known: bool) -> None:
+    store = MemoryStore()
+    grid = Grid(tick_minutes=tick_minutes, shard_count=3)
+    if known:
+        agree(store, grid, now=NOW, defaults=Defaults())
+    client = TaskClient(store, clock=lambda: NOW)
+    try:
+        composed = compose(NewTask.from_row({"taskId": "x", **row}), client._agreement, now=NOW, check_actions=True)
+    except InvalidInput as error:
+        assert str(error)
+        assert len(str(error)) < 2000
+        return
+    assert store.create(composed.row)
+    stored = store.get("x")
+    assert stored is not None
+    if not composed.complete:
+        change = normalise(stored, now=NOW, grid=grid, defaults=Defaults())
+        assert "outcome" not in change.set, change.set.get("error")
+        return
+    task = Task.from_row(stored)
+    assert task.bucket.minute > minute_of(NOW)
+    assert task.bucket.minute % tick_minutes == 0
+    assert task.bucket.instant >= task.due_at
+    assert stored.keys() <= OWN_ATTRIBUTES | {*row}
+
+
+@settings(max_examples=200, deadline=None)
+@given(row=st.dictionaries(st.sampled_from([*sorted(OWN_ATTRIBUTES - {"taskId"}), "tenant"]), VALUES, max_size=5))
+def test_whatever_lies_in_the_table_can_be_shown(row: dict[str, object]) -> None:
+    try:
+        stored = decode(encode({"taskId": "x", **row}))
+    except (InvalidInput, UnicodeEncodeError):
+        return
+    view = TaskView.from_row(stored)
+    assert view.to_row()["taskId"] == "x"
+    assert isinstance(view.status, str)
+
+
+@given(
+    bucket=st.integers(minute_of(NOW), minute_of(NOW) + 10_000_000).map(Bucket),
+    seconds=st.decimals(0, 1_000_000, places=3),
+)
+def test_every_way_to_say_a_time_means_the_same(bucket: Bucket, seconds: Decimal) -> None:
+    store = MemoryStore()
+    agree(store, Grid(), now=NOW, defaults=Defaults())
+    client = TaskClient(store, clock=lambda: NOW)
+    at = bucket.instant
+    ways = [at, at.isoformat(), int(at.timestamp()), Decimal(int(at.timestamp())), bucket, str(bucket)]
+    views = [client.insert(str(n), due_at=way) for n, way in enumerate(ways)]
+    assert len({(view.bucket, view.due_at) for view in views}) == 1
