@@ -1,0 +1,139 @@
+"""A webhook receiver on loopback: answers as the path says, and keeps what came."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+from urllib.parse import quote, unquote
+
+from dynatick.domain.instants import parse_instant
+from dynatick.errors import InvalidInput
+from dynatick_stack.emulator import HOST
+
+# What may stand in a header as it is. The sender quotes the rest.
+_SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A request that came."""
+
+    path: str
+    headers: dict[str, str]  # names in lower case
+    body: bytes
+    at: datetime
+
+    @property
+    def task_id(self) -> str:
+        return unquote(self.headers.get("x-dynatick-task-id", ""))
+
+    @property
+    def attempt(self) -> str:
+        return self.headers.get("x-dynatick-attempt", "")
+
+    @property
+    def key(self) -> str:
+        return self.headers.get("idempotency-key", "")
+
+    def problems(self) -> list[str]:
+        """What a receiver relies on and this call lacks."""
+        found: list[str] = []
+        if not self.task_id:
+            found.append("there is no X-Dynatick-Task-Id")
+        beginning = quote(f"{self.task_id}#", safe=_SAFE)
+        if not self.key.startswith(beginning) or not self.key.removeprefix(beginning).isdigit():
+            found.append(f"the Idempotency-Key is {self.key!r}, not the task's id with its run")
+        if not self.attempt.isdigit() or int(self.attempt) < 1:
+            found.append(f"X-Dynatick-Attempt is {self.attempt!r}")
+        try:
+            parse_instant(self.headers.get("x-dynatick-due-at"), "X-Dynatick-Due-At")
+        except InvalidInput as error:
+            found.append(str(error))
+        if self.headers.get("content-type") != "application/json":
+            found.append(f"Content-Type is {self.headers.get('content-type')!r}")
+        try:
+            json.loads(self.body)
+        except ValueError:
+            found.append("the body isn't JSON")
+        return found
+
+
+def answer(call: Call, earlier: int) -> int:
+    """The status to answer with. ``earlier``: how many calls with the same idempotency key came before."""
+    match call.path.split("/")[1]:
+        case "broken":
+            return 500
+        case "gone":
+            return 410
+        case "flaky" if earlier == 0:
+            return 503
+        case _:
+            return 204
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # many tasks call at the same moment
+
+
+class Receiver:
+    """Listens from construction to ``close``, on a port of its own."""
+
+    def __init__(self, answers: Callable[[Call, int], int] = answer) -> None:
+        self._answers = answers
+        self._calls: list[Call] = []
+        self._lock = threading.Lock()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                status = receiver._receive(
+                    Call(path=self.path, headers=headers, body=body, at=datetime.now(UTC)),
+                )
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """What came is shown as a table, not as lines."""
+
+        # The address in figures: a name would be looked up, and might not mean this machine.
+        self._server = _Server((HOST, 0), Handler)
+        self.url = f"http://{HOST}:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+        self._thread.start()
+
+    @property
+    def calls(self) -> list[Call]:
+        """What came so far, in order."""
+        with self._lock:
+            return list(self._calls)
+
+    def of(self, task_id: str) -> list[Call]:
+        return [call for call in self.calls if call.task_id == task_id]
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _receive(self, call: Call) -> int:
+        with self._lock:
+            earlier = sum(1 for one in self._calls if one.key == call.key)
+            self._calls.append(call)
+        return self._answers(call, earlier)

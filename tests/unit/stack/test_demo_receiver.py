@@ -1,0 +1,67 @@
+"""The demo's webhook receiver: what it keeps, answers, and misses in a call."""
+
+import http.client
+import socket
+from datetime import UTC, datetime
+
+import pytest
+
+from dynatick_stack.demo.receiver import Call, Receiver
+
+HEADERS = {
+    "Content-Type": "application/json",
+    "Idempotency-Key": "a%20b#1",
+    "X-Dynatick-Task-Id": "a%20b",
+    "X-Dynatick-Attempt": "1",
+    "X-Dynatick-Due-At": "2026-12-31T12:00:00Z",
+}
+
+
+def post(receiver: Receiver, path: str, headers: dict[str, str], body: bytes = b"{}") -> int:
+    connection = http.client.HTTPConnection(receiver.url.removeprefix("http://"), timeout=5)
+    try:
+        connection.request("POST", path, body=body, headers=headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_it_answers_as_the_path_says_and_keeps_what_came() -> None:
+    with Receiver() as receiver:
+        assert receiver.url.startswith("http://127.0.0.1:")
+        assert post(receiver, "/orders/7", HEADERS, b'{"n": 7}') == 204
+        assert post(receiver, "/broken", HEADERS) == 500
+        assert post(receiver, "/gone", HEADERS) == 410
+        assert post(receiver, "/", HEADERS) == 204
+        flaky = HEADERS | {"Idempotency-Key": "c#1", "X-Dynatick-Task-Id": "c"}
+        assert [post(receiver, "/flaky", flaky) for _ in range(2)] == [503, 204]
+        assert [call.path for call in receiver.of("a b")] == ["/orders/7", "/broken", "/gone", "/"]
+        assert receiver.calls[0].body == b'{"n": 7}'
+        assert receiver.calls[0].problems() == []
+
+
+def test_nothing_listens_any_more_once_it_is_closed() -> None:
+    with Receiver() as receiver:
+        host, port = receiver.url.removeprefix("http://").split(":")
+    with socket.socket() as probe:
+        assert probe.connect_ex((host, int(port))) != 0
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "problem"),
+    [
+        ({"idempotency-key": ""}, b"{}", "Idempotency-Key"),
+        ({"idempotency-key": "a%20b"}, b"{}", "Idempotency-Key"),
+        ({"idempotency-key": "other#1"}, b"{}", "Idempotency-Key"),
+        ({"x-dynatick-task-id": ""}, b"{}", "X-Dynatick-Task-Id"),
+        ({"x-dynatick-attempt": "0"}, b"{}", "X-Dynatick-Attempt"),
+        ({"x-dynatick-attempt": "first"}, b"{}", "X-Dynatick-Attempt"),
+        ({"x-dynatick-due-at": "today"}, b"{}", "X-Dynatick-Due-At"),
+        ({"content-type": "text/plain"}, b"{}", "Content-Type"),
+        ({}, b"{", "the body isn't JSON"),
+    ],
+)
+def test_what_a_call_lacks_is_named(headers: dict[str, str], body: bytes, problem: str) -> None:
+    lower = {name.lower(): value for name, value in HEADERS.items()} | headers
+    call = Call(path="/", headers=lower, body=body, at=datetime.now(UTC))
+    assert any(problem in line for line in call.problems())
