@@ -1,0 +1,330 @@
+"""The grid and its buckets: which tick an instant belongs to, what a bucket is called, which shard a task is in."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.domain.strategies import buckets, grids, instants, intervals, minutes, task_ids, zones
+
+from dynatick.domain.buckets import (
+    MAX_SHARDS,
+    TICK_MINUTES,
+    Bucket,
+    Grid,
+    instant_of,
+    minute_of,
+    parse_time,
+)
+from dynatick.domain.instants import EPOCH, format_instant
+from dynatick.errors import InvalidInput
+
+DAY = 1440
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+# -- minutes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("instant", "minute"),
+    [
+        ("1970-01-01T00:00:00+00:00", 0),
+        ("1970-01-01T00:00:59.999999+00:00", 0),
+        ("1970-01-01T00:01:00+00:00", 1),
+        ("2026-12-31T12:00:00+00:00", 29_978_640),
+        ("2026-12-31T13:00:59+01:00", 29_978_640),
+    ],
+)
+def test_the_minute_that_an_instant_lies_in(instant: str, minute: int) -> None:
+    assert minute_of(at(instant)) == minute
+
+
+@given(instants)
+def test_every_instant_lies_in_exactly_one_minute(instant: datetime) -> None:
+    minute = minute_of(instant)
+    assert instant_of(minute) <= instant < instant_of(minute) + timedelta(minutes=1)
+
+
+# -- ticks -----------------------------------------------------------------------------------------------------------
+
+# The calendar: 31 December 2026 is a Thursday; 2027 is no leap year, 2028 is one.
+TICKS = [
+    # N, an instant, the first tick at or after it
+    (1, "2026-12-31T12:00:00", "2026-12-31#12:00"),
+    (1, "2026-12-31T12:00:00.000001", "2026-12-31#12:01"),
+    (1, "2026-12-31T12:00:59.999999", "2026-12-31#12:01"),
+    (1, "2026-12-31T23:59:30", "2027-01-01#00:00"),
+    (5, "2026-12-31T12:00:00", "2026-12-31#12:00"),
+    (5, "2026-12-31T12:00:01", "2026-12-31#12:05"),
+    (5, "2026-12-31T12:05:00", "2026-12-31#12:05"),
+    (5, "2026-12-31T23:55:01", "2027-01-01#00:00"),
+    (12, "2026-12-31T12:13:00", "2026-12-31#12:24"),
+    (60, "2026-12-31T12:00:00", "2026-12-31#12:00"),
+    (60, "2026-12-31T12:07:00", "2026-12-31#13:00"),
+    (180, "2026-12-31T12:07:00", "2026-12-31#15:00"),
+    (480, "2026-12-31T16:00:01", "2027-01-01#00:00"),
+    (720, "2028-02-28T12:00:01", "2028-02-29#00:00"),
+    (720, "2027-02-28T12:00:01", "2027-03-01#00:00"),
+    (1440, "2026-12-31T00:00:00", "2026-12-31#00:00"),
+    (1440, "2026-12-31T00:00:01", "2027-01-01#00:00"),
+]
+
+
+@pytest.mark.parametrize(("n", "instant", "bucket"), TICKS)
+def test_a_task_belongs_to_the_first_tick_at_or_after_it_is_due(n: int, instant: str, bucket: str) -> None:
+    tick = Grid(tick_minutes=n).tick_at_or_after(at(instant).replace(tzinfo=UTC))
+    assert str(Bucket(tick)) == bucket
+
+
+@given(intervals, instants)
+def test_every_instant_has_exactly_one_tick_never_early_and_less_than_an_interval_late(
+    n: int, instant: datetime
+) -> None:
+    tick = Grid(tick_minutes=n).tick_at_or_after(instant)
+    assert tick % n == 0
+    late = (instant_of(tick) if tick <= minute_of(datetime.max.replace(tzinfo=UTC)) else instant) - instant
+    assert timedelta() <= late < timedelta(minutes=n)
+
+
+@given(intervals, minutes, st.integers(0, 10_000_000))
+def test_adjacent_buckets_neither_overlap_nor_leave_a_gap(n: int, minute: int, before: int) -> None:
+    """The instants of the bucket at tick k are (k - N, k]."""
+    grid = Grid(tick_minutes=n)
+    tick = grid.tick_at_or_after(instant_of(minute))
+    end = instant_of(tick)
+    assert grid.tick_at_or_after(end) == tick
+    assert grid.tick_at_or_after(end + timedelta(microseconds=1)) == tick + n
+    inside = end - timedelta(microseconds=before % (n * 60_000_000))
+    if inside >= EPOCH:
+        assert grid.tick_at_or_after(inside) == tick
+
+
+@given(intervals, minutes)
+def test_the_tick_after_a_minute_is_the_first_on_the_grid_that_is_later(n: int, minute: int) -> None:
+    after = Grid(tick_minutes=n).tick_after(minute)
+    assert minute < after <= minute + n
+    assert after % n == 0
+
+
+@given(grids, instants, instants)
+def test_a_later_task_never_has_an_earlier_tick(grid: Grid, one: datetime, other: datetime) -> None:
+    early, late = sorted((one, other))
+    assert grid.tick_at_or_after(early) <= grid.tick_at_or_after(late)
+
+
+@pytest.mark.parametrize("n", TICK_MINUTES)
+def test_every_interval_divides_the_day_and_midnight_is_on_the_grid(n: int) -> None:
+    assert DAY % n == 0
+    assert n < 60 or n % 60 == 0, "a cron expression could not say it"
+    assert 60 % n == 0 or n % 60 == 0, "an hour would begin off the grid"
+    grid = Grid(tick_minutes=n)
+    for day in ("1970-01-01", "2027-01-01", "2028-02-29", "9998-12-31"):
+        midnight = at(f"{day}T00:00:00").replace(tzinfo=UTC)
+        assert grid.tick_at_or_after(midnight) == minute_of(midnight)
+
+
+def test_the_intervals_are_all_that_divide_a_day_and_that_a_cron_can_say() -> None:
+    by_minutes = [n for n in range(1, 60) if 60 % n == 0]
+    by_hours = [60 * n for n in range(1, 25) if 24 % n == 0]
+    assert list(TICK_MINUTES) == by_minutes + by_hours
+
+
+@pytest.mark.parametrize(
+    ("tick_minutes", "shard_count", "message"),
+    [
+        (0, 1, "tickMinutes: 0 is not accepted; expected one of 1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60, 120, 180, "
+               "240, 360, 480, 720, 1440"),
+        (7, 1, "tickMinutes: 7 is not accepted; expected one of 1, 2,"),
+        (90, 1, "tickMinutes: 90 is not accepted"),
+        (-5, 1, "tickMinutes: -5 is not accepted"),
+        (1, 0, "shardCount: 0 is not accepted; expected a number from 1 to 256"),
+        (1, 257, "shardCount: 257 is not accepted; expected a number from 1 to 256"),
+    ],
+)  # fmt: skip
+def test_a_grid_that_cannot_be(tick_minutes: int, shard_count: int, message: str) -> None:
+    with pytest.raises(InvalidInput, match="^" + re.escape(message)):
+        Grid(tick_minutes=tick_minutes, shard_count=shard_count)
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "bucket"),
+    [
+        ("1970-01-01#00:00", Bucket(0)),
+        ("1970-01-01#00:01#7", Bucket(1, 7)),
+        ("2026-12-31#12:00", Bucket(29_978_640)),
+        ("2026-12-31#12:00#3", Bucket(29_978_640, 3)),
+        ("2028-02-29#23:59#255", Bucket(30_591_359, 255)),
+    ],
+)
+def test_a_bucket_has_one_name(name: str, bucket: Bucket) -> None:
+    assert str(bucket) == name
+    assert Bucket.parse(name) == bucket
+
+
+@given(buckets)
+def test_name_and_parse_are_inverse(bucket: Bucket) -> None:
+    assert Bucket.parse(str(bucket)) == bucket
+    assert Bucket.canonical(str(bucket)) == bucket
+
+
+@given(grids, instants, task_ids)
+def test_the_bucket_of_every_accepted_instant_can_be_read_again(grid: Grid, instant: datetime, task_id: str) -> None:
+    bucket = grid.bucket_of(task_id, instant)
+    assert Bucket.parse(str(bucket)) == bucket
+
+
+@pytest.mark.parametrize("n", TICK_MINUTES)
+def test_the_last_instant_has_a_bucket_that_can_be_read_again(n: int) -> None:
+    last = parse_time("9998-12-31T23:59:59Z")
+    assert isinstance(last, datetime)
+    bucket = Grid(tick_minutes=n).bucket_of("x", last)
+    assert str(bucket) == "9999-01-01#00:00"
+    assert Bucket.parse(str(bucket)) == bucket
+
+
+@given(minutes, minutes)
+def test_the_order_of_names_is_the_order_of_time(one: int, other: int) -> None:
+    assert (str(Bucket(one)) < str(Bucket(other))) == (one < other)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("2026-12-31#24:00", "there is no such time (hour must be in 0..23)"),
+        ("2026-12-31#12:60", "there is no such time (minute must be in 0..59)"),
+        ("2027-02-31#12:00", "there is no such time (day is out of range for month)"),
+        ("2027-02-29#12:00", "there is no such time (day is out of range for month)"),
+        ("2026-13-01#12:00", "there is no such time (month must be in 1..12)"),
+        ("0000-01-01#00:00", "there is no such time (year 0 is out of range)"),
+        ("1969-12-31#23:59", "expected a time between 1970 and 9998"),
+        ("9999-01-01#00:01", "expected a time between 1970 and 9998"),
+        ("9999-12-31#23:59", "expected a time between 1970 and 9998"),
+        ("2026-12-31#12:00#0", "expected a bucket such as 2026-12-31#12:00 or 2026-12-31#12:00#3"),
+        ("2026-12-31#12:00#03", "expected a bucket such as"),
+        ("2026-12-31#12:00#-1", "expected a bucket such as"),
+        ("2026-12-31#12:00#", "expected a bucket such as"),
+        ("2026-12-31#12:00#1#2", "expected a bucket such as"),
+        ("2026-12-31 12:00", "expected a bucket such as"),
+        ("2026-12-31#12:00 ", "expected a bucket such as"),
+        ("2026-12-31#12:00\n", "expected a bucket such as"),
+        ("2026-12-31#12:00:30", "expected a bucket such as"),
+        ("26-12-31#12:00", "expected a bucket such as"),
+        ("2026-1-1#1:00", "expected a bucket such as"),
+        ("٢٠٢٦-12-31#12:00", "expected a bucket such as"),  # digits, but not ASCII's
+        ("", "expected a bucket such as"),
+        (None, "expected a bucket such as"),
+        (7, "expected a bucket such as"),
+        (["2026-12-31#12:00"], "expected a bucket such as"),
+        ({"a": 1}, "expected a bucket such as"),
+        (b"2026-12-31#12:00", "expected a bucket such as"),
+    ],
+)
+def test_what_names_no_bucket(value: object, reason: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Bucket.parse(value)
+    assert caught.value.field == "taskDateTime"
+    assert caught.value.expected.startswith(reason)
+    assert Bucket.canonical(value) is None
+
+
+# -- shards ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("task_id", "of_2", "of_3", "of_4", "of_256"),
+    [
+        # The shard of a task must be the same in every process, on every machine, in every version.
+        ("a", 1, 0, 3, 67),  # CRC-32 0xE8B7BE43
+        ("task-1", 1, 1, 3, 239),  # 0xC9DFC1EF
+        ("order#4711", 0, 2, 2, 174),  # 0x997973AE
+        ("ä☃", 0, 0, 2, 2),  # 0xCDD13D02
+        ("x" * 1024, 1, 2, 3, 99),  # 0x48D7F063
+    ],
+)
+def test_the_shard_of_a_task_is_for_ever_the_same(task_id: str, of_2: int, of_3: int, of_4: int, of_256: int) -> None:
+    assert [Grid(shard_count=n).shard_of(task_id) for n in (1, 2, 3, 4, 256)] == [0, of_2, of_3, of_4, of_256]
+
+
+@given(grids, task_ids)
+def test_every_task_has_one_of_the_shards(grid: Grid, task_id: str) -> None:
+    assert 0 <= grid.shard_of(task_id) < grid.shard_count
+    assert grid.shard_of(task_id) == Grid(shard_count=grid.shard_count).shard_of(task_id)
+
+
+@pytest.mark.parametrize("shards", [2, 3, 4, 16, MAX_SHARDS])
+def test_shards_get_about_the_same(shards: int) -> None:
+    grid = Grid(shard_count=shards)
+    counts = [0] * shards
+    for n in range(400 * shards):
+        counts[grid.shard_of(f"order-{n:06d}")] += 1
+    assert max(counts) < 1.4 * 400
+    assert min(counts) > 0.6 * 400
+
+
+def test_an_id_that_utf_8_cannot_hold_still_has_a_shard() -> None:
+    assert 0 <= Grid(shard_count=4).shard_of("\ud800") < 4
+
+
+# -- times in any notation -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("2026-12-31#12:07", Bucket(29_978_647)),
+        (" 2026-12-31#12:07#2 ", Bucket(29_978_647, 2)),
+        ("2026-12-31T13:07:00+01:00", at("2026-12-31T12:07:00+00:00")),
+        (1_798_718_820, at("2026-12-31T12:07:00+00:00")),
+        (at("2026-12-31T13:07:00+01:00"), at("2026-12-31T12:07:00+00:00")),
+    ],
+)
+def test_a_time_is_a_bucket_or_an_instant(value: object, found: object) -> None:
+    assert parse_time(value) == found
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            "tomorrow",
+            "dueAt: 'tomorrow' is not accepted; expected a bucket such as 2026-12-31#12:00, or an instant with its "
+            "offset, such as 2026-12-31T12:07:00Z or 2026-12-31T13:07:00+01:00, or epoch seconds as a number",
+        ),
+        (
+            "2026-12-31T12:07:00",
+            "dueAt: '2026-12-31T12:07:00' is not accepted; its offset from UTC is missing; expected a bucket such as",
+        ),
+        ("2026-12-31#1207", "dueAt: '2026-12-31#1207' is not accepted; expected a bucket such as 2026-12-31#12:00 or"),
+        (
+            "2027-02-31#12:00",
+            "dueAt: '2027-02-31#12:00' is not accepted; there is no such time (day is out of range for month); "
+            "expected a bucket such as",
+        ),
+        (None, "dueAt: None is not accepted; expected a bucket such as"),
+        (True, "dueAt: True is not accepted; expected a bucket such as"),
+    ],
+)
+def test_what_is_no_time(value: object, message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_time(value, "dueAt")
+    assert str(caught.value).startswith(message)
+
+
+@given(instants, zones)
+def test_an_instant_has_the_same_bucket_in_every_zone(instant: datetime, zone) -> None:  # type: ignore[no-untyped-def]
+    whole = instant.replace(microsecond=instant.microsecond // 1000 * 1000)
+    try:
+        elsewhere = whole.astimezone(zone)
+    except OverflowError:
+        return
+    assert parse_time(elsewhere.isoformat()) == parse_time(format_instant(whole)) == whole

@@ -1,0 +1,217 @@
+"""Instants in every notation, and what each refusal says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.domain.strategies import instants, near_instants
+
+from dynatick.domain.instants import EXPECTED_INSTANT, format_instant, parse_instant, require_aware
+from dynatick.errors import InvalidInput
+
+NOON = datetime(2026, 12, 31, 12, 7, tzinfo=UTC)
+BERLIN = timezone(timedelta(hours=1))
+
+ACCEPTED = [
+    # RFC 3339
+    ("2026-12-31T12:07:00Z", NOON),
+    ("2026-12-31t12:07:00z", NOON),  # lower case
+    ("2026-12-31 12:07:00Z", NOON),  # a space for the T, which the RFC allows
+    ("2026-12-31T12:07Z", NOON),  # seconds missing
+    ("2026-12-31T13:07:00+01:00", NOON),
+    ("2026-12-31T13:07+01:00", NOON),
+    ("2026-12-31T04:07:00-08:00", NOON),
+    ("2026-12-31T17:52:00+05:45", NOON),
+    ("2027-01-01T11:06:00+22:59", NOON),
+    ("2026-12-31T12:07:00+00:00", NOON),
+    ("2026-12-31T12:07:00-00:00", NOON),  # "the offset is not known", says the RFC; the instant is
+    ("  2026-12-31T12:07:00Z\n", NOON),  # spaces around
+    ("2026-12-31T12:07:00.5Z", NOON + timedelta(microseconds=500_000)),
+    ("2026-12-31T12:07:00.250Z", NOON + timedelta(microseconds=250_000)),
+    ("2026-12-31T12:07:00.000001Z", NOON + timedelta(microseconds=1)),
+    ("2026-12-31T12:07:00.123456789Z", NOON + timedelta(microseconds=123_456)),  # finer than we count: cut off
+    ("2028-02-29T00:00:00Z", datetime(2028, 2, 29, tzinfo=UTC)),  # a leap day
+    ("2027-01-01T00:30:00+01:00", datetime(2026, 12, 31, 23, 30, tzinfo=UTC)),  # another day, and year, in UTC
+    ("1970-01-01T00:00:00Z", datetime(1970, 1, 1, tzinfo=UTC)),
+    ("9998-12-31T23:59:59Z", datetime(9998, 12, 31, 23, 59, 59, tzinfo=UTC)),
+    # epoch seconds
+    (1_798_718_820, NOON),
+    (1_798_718_820.0, NOON),
+    (1_798_718_820.5, NOON + timedelta(microseconds=500_000)),
+    (1_798_718_820.1, NOON + timedelta(microseconds=100_000)),  # and not a binary fraction less
+    (Decimal(1_798_718_820), NOON),
+    (Decimal("1798718820.123"), NOON + timedelta(microseconds=123_000)),
+    (Decimal("1.79871882E+9"), NOON),
+    (0, datetime(1970, 1, 1, tzinfo=UTC)),
+    # datetimes
+    (NOON, NOON),
+    (datetime(2026, 12, 31, 13, 7, tzinfo=BERLIN), NOON),
+]
+
+
+@pytest.mark.parametrize(("value", "instant"), ACCEPTED)
+def test_an_instant_in_every_accepted_notation(value: object, instant: datetime) -> None:
+    found = parse_instant(value, "dueAt")
+    assert found == instant
+    assert found.utcoffset() == timedelta()
+
+
+class Vague(tzinfo):
+    """A time zone that does not know its offset: such a datetime is naive all the same."""
+
+    def utcoffset(self, dt: datetime | None) -> timedelta | None:
+        return None
+
+
+NO_SUCH = "there is no such time ({}); " + EXPECTED_INSTANT
+IN_RANGE = "expected a time between 1970 and 9998"
+AWARE = "expected a datetime with a time zone, for instance datetime.now(UTC)"
+OFFSET = "its offset from UTC is missing; " + EXPECTED_INSTANT
+
+REFUSED = [
+    # naive: nobody knows which instant it means
+    ("2026-12-31T12:07:00", OFFSET),
+    ("2026-12-31T12:07", OFFSET),
+    ("2026-12-31 12:07:00", OFFSET),
+    (datetime(2026, 12, 31, 12, 7), AWARE),  # noqa: DTZ001
+    (datetime(2026, 12, 31, 12, 7, tzinfo=Vague()), AWARE),
+    # no such time
+    ("2026-12-31T24:00:00Z", NO_SUCH.format("hour must be in 0..23")),
+    ("2026-12-31T12:60:00Z", NO_SUCH.format("minute must be in 0..59")),
+    ("2027-02-31T12:00:00Z", NO_SUCH.format("day is out of range for month")),
+    ("2027-02-29T12:00:00Z", NO_SUCH.format("day is out of range for month")),
+    ("2026-04-31T12:00:00Z", NO_SUCH.format("day is out of range for month")),
+    ("2026-00-10T12:00:00Z", NO_SUCH.format("month must be in 1..12")),
+    ("2016-12-31T23:59:60Z", NO_SUCH.format("second must be in 0..59")),  # a real leap second, even so
+    ("0000-01-01T00:00:00Z", NO_SUCH.format("year 0 is out of range")),
+    ("2026-12-31T12:07:00+25:00", NO_SUCH.format("an offset is at most 23:59")),
+    ("2026-12-31T12:07:00+24:00", NO_SUCH.format("an offset is at most 23:59")),
+    ("2026-12-31T12:07:00-01:60", NO_SUCH.format("an offset is at most 23:59")),
+    ("0001-01-01T00:00:00+10:00", NO_SUCH.format("date value out of range")),
+    ("9999-12-31T23:59:59-10:00", NO_SUCH.format("date value out of range")),
+    # out of range
+    ("1969-12-31T23:59:59Z", IN_RANGE),
+    ("1970-01-01T00:30:00+01:00", IN_RANGE),
+    ("9999-06-01T00:00:00Z", IN_RANGE),
+    ("9998-12-31T23:59:59-00:01", IN_RANGE),
+    (-1, IN_RANGE),
+    (Decimal("-0.001"), IN_RANGE),
+    (253_402_300_799, IN_RANGE),  # the last second of 9999
+    (datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), IN_RANGE),
+    (datetime(9999, 12, 31, tzinfo=UTC), IN_RANGE),
+    (datetime.max.replace(tzinfo=UTC), IN_RANGE),
+    (datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), IN_RANGE),
+    (datetime.min.replace(tzinfo=BERLIN), IN_RANGE),
+    # milliseconds, where seconds are meant
+    (1_798_718_820_000, EXPECTED_INSTANT),
+    (10**20, EXPECTED_INSTANT),
+    (Decimal("1E+125"), EXPECTED_INSTANT),
+    (float("nan"), EXPECTED_INSTANT),
+    (float("inf"), EXPECTED_INSTANT),
+    (Decimal("NaN"), EXPECTED_INSTANT),
+    (Decimal("-Infinity"), EXPECTED_INSTANT),
+    # no notation of ours
+    ("", EXPECTED_INSTANT),
+    ("tomorrow", EXPECTED_INSTANT),
+    ("1798718820", EXPECTED_INSTANT),  # a number as text may be anything
+    ("2026-12-31", EXPECTED_INSTANT),
+    ("2026-12-31T12Z", EXPECTED_INSTANT),
+    ("20261231T120700Z", EXPECTED_INSTANT),
+    ("2026-12-31T12:07:00 Z", EXPECTED_INSTANT),
+    ("2026-12-31T12:07:00+0100", EXPECTED_INSTANT),
+    ("2026-12-31T12:07:00+1", EXPECTED_INSTANT),
+    ("2026-12-31T12:07:00.Z", EXPECTED_INSTANT),
+    ("2026-12-31T12:07.5Z", EXPECTED_INSTANT),
+    ("2026-12-31T12:07:00.1234567890Z", EXPECTED_INSTANT),
+    ("2026-12-31T12:07:00[Europe/Berlin]", EXPECTED_INSTANT),
+    ("+2026-12-31T12:07:00Z", EXPECTED_INSTANT),
+    ("２０２６-12-31T12:07:00Z", EXPECTED_INSTANT),  # digits, but not ASCII's  # noqa: RUF001
+    (True, EXPECTED_INSTANT),
+    (False, EXPECTED_INSTANT),
+    (None, EXPECTED_INSTANT),
+    (b"2026-12-31T12:07:00Z", EXPECTED_INSTANT),
+    ([1_798_718_820], EXPECTED_INSTANT),
+    ({"S": "2026-12-31T12:07:00Z"}, EXPECTED_INSTANT),
+    ({"2026-12-31T12:07:00Z"}, EXPECTED_INSTANT),
+    (NOON.date(), EXPECTED_INSTANT),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "expected"), REFUSED)
+def test_what_is_refused_and_why(value: object, expected: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_instant(value, "dueAt")
+    assert caught.value.field == "dueAt"
+    assert caught.value.expected == expected
+    assert str(caught.value).startswith("dueAt: ")
+
+
+def test_a_message_stays_a_line_whatever_was_given() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_instant("x\n" * 100_000, "dueAt")
+    text = str(caught.value)
+    assert len(text) < 500
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("instant", "text"),
+    [
+        (NOON, "2026-12-31T12:07:00Z"),
+        (datetime(2026, 12, 31, 13, 7, tzinfo=BERLIN), "2026-12-31T12:07:00Z"),
+        (NOON + timedelta(microseconds=250_000), "2026-12-31T12:07:00.250Z"),
+        (NOON + timedelta(microseconds=1_999), "2026-12-31T12:07:00.001Z"),
+        (NOON + timedelta(microseconds=999), "2026-12-31T12:07:00Z"),
+        (datetime(1970, 1, 1, tzinfo=UTC), "1970-01-01T00:00:00Z"),
+        (datetime(9998, 12, 31, 23, 59, 59, tzinfo=UTC), "9998-12-31T23:59:59Z"),
+        (datetime(7, 1, 1, tzinfo=UTC), "0007-01-01T00:00:00Z"),
+    ],
+)
+def test_an_instant_as_text(instant: datetime, text: str) -> None:
+    assert format_instant(instant) == text
+
+
+def test_a_naive_instant_has_no_text() -> None:
+    with pytest.raises(InvalidInput, match=r"^instant: "):
+        format_instant(datetime(2026, 12, 31))  # noqa: DTZ001
+    with pytest.raises(InvalidInput, match=r"^endDate: "):
+        require_aware(datetime(2026, 12, 31), "endDate")  # noqa: DTZ001
+
+
+@given(instants)
+def test_text_is_read_as_it_was_written_to_the_millisecond(instant: datetime) -> None:
+    text = format_instant(instant)
+    assert parse_instant(text, "x") == instant.replace(microsecond=instant.microsecond // 1000 * 1000)
+    assert format_instant(parse_instant(text, "x")) == text
+
+
+@given(near_instants, near_instants)
+def test_the_order_of_texts_is_the_order_of_seconds(one: datetime, other: datetime) -> None:
+    one, other = one.replace(microsecond=0), other.replace(microsecond=0)
+    assert (format_instant(one) < format_instant(other)) == (one < other)
+
+
+@given(st.integers(0, 250_000_000_000))
+def test_whole_epoch_seconds_mean_the_same_in_every_type(seconds: int) -> None:
+    assert parse_instant(seconds, "x") == parse_instant(Decimal(seconds), "x") == parse_instant(float(seconds), "x")
+    assert parse_instant(seconds, "x").timestamp() == seconds
+
+
+@given(
+    st.one_of(
+        st.text(max_size=40), st.floats(), st.decimals(), st.integers(), st.binary(), st.booleans(), st.none(),
+        st.from_regex(r"\A\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:\d\d)?\Z"), st.datetimes(),
+    )
+)  # fmt: skip
+def test_whatever_is_given_is_either_an_instant_or_refused_by_name(value: object) -> None:
+    try:
+        found = parse_instant(value, "dueAt")
+    except InvalidInput as error:
+        assert error.field == "dueAt"
+    else:
+        assert found.utcoffset() == timedelta()
+        assert 1970 <= found.year <= 9999

@@ -1,0 +1,478 @@
+"""The table of transitions, and each of them as a conditional write: carried out on a row in every state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builders import scheduled_row
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.change import Absent, AtLeast, Change, Is, Lost, Plus, Written
+from dynatick.domain.lifecycle import (
+    MAX_ATTEMPTS_KEPT,
+    MAX_ERROR_CHARACTERS,
+    RELEASED,
+    TRANSITIONS,
+    cancel,
+    claim,
+    complete,
+    ended_by_hand,
+    fail,
+    fail_unexecuted,
+    is_terminal,
+    may_follow,
+    move,
+    redrive,
+    release,
+    reschedule,
+    retry,
+    short,
+    state_of,
+    take_over,
+    terminal,
+)
+from dynatick.domain.task import TERMINAL, UNSCHEDULED, Row, Status, Task
+from dynatick.store.memory import MemoryStore
+
+NOW = datetime(2026, 12, 31, 12, 0, 30, tzinfo=UTC)
+SOON = NOW + timedelta(minutes=2)
+HERE = Bucket.parse("2026-12-31#12:00")
+LATER = Bucket.parse("2026-12-31#12:05")
+DAYS = 30
+
+
+def test_the_table_is_the_designs() -> None:
+    arrows = {(before, str(after)) for before, row in TRANSITIONS.items() for after in row}
+    designed = """
+        unscheduled scheduled, unscheduled failed, unscheduled cancelled
+        scheduled running, scheduled cancelled, scheduled failed, scheduled scheduled
+        running completed, running failed, running scheduled, running running
+        failed scheduled, cancelled scheduled, completed scheduled
+    """
+    pairs = [pair.split() for line in designed.strip().splitlines() for pair in line.split(",")]
+    assert arrows == {(before, after) for before, after in pairs}
+    assert all(reason for row in TRANSITIONS.values() for reason in row.values())
+    assert set(TRANSITIONS) == {UNSCHEDULED, *map(str, Status)}
+
+
+def test_what_may_follow() -> None:
+    assert may_follow("scheduled", "running")
+    assert not may_follow("running", "cancelled")
+    assert not may_follow("no such state", "running")
+
+
+# -- rows in every state ---------------------------------------------------------------------------------------------
+
+RUNNING = scheduled_row(
+    "t",
+    HERE,
+    status="running",
+    attempt=Decimal(1),
+    run=Decimal(1),
+    lease="mine",
+    leaseUntil="2026-12-31T12:02:00Z",
+    startedAt="2026-12-31T12:00:01Z",
+)
+ENDED = {"finishedAt": "2026-12-31T12:00:02Z", "expiresAt": Decimal(1_800_000_000)}
+
+STATES: dict[str, Row | None] = {
+    "absent": None,
+    "unscheduled": {"taskId": "t", "taskDateTime": str(HERE)},
+    "scheduled": scheduled_row("t", HERE),
+    "scheduled elsewhere": scheduled_row("t", LATER),
+    "scheduled, not counted": {"taskId": "t", "taskDateTime": str(HERE), "status": "scheduled"},
+    "scheduled again": {**RUNNING, "status": "scheduled"},
+    "running": RUNNING,
+    "running elsewhere": {**RUNNING, "taskDateTime": str(LATER), "movedTo": str(LATER)},
+    "running for another": {**RUNNING, "lease": "another's"},
+    "released": {**RUNNING, "leaseUntil": RELEASED, "attempt": Decimal(0)},
+    "completed": {**RUNNING, **ENDED, "status": "completed", "outcome": "completed"},
+    "failed": {**RUNNING, **ENDED, "status": "failed", "outcome": "failed", "error": "x", "delaySeconds": Decimal(5)},
+    "failed before it was a task": {"taskId": "t", **ENDED, "status": "failed", "outcome": "failed", "error": "x"},
+    "cancelled": {**scheduled_row("t", HERE), **ENDED, "status": "cancelled", "outcome": "cancelled"},
+}
+
+
+def row_of(state: str) -> Row:
+    row = STATES[state]
+    assert row is not None
+    return row
+
+
+def held() -> Task:
+    return Task.from_row(RUNNING)
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A change, as it is made of a row in a state, and the states in which it takes effect."""
+
+    make: Callable[[], Change]
+    takes_effect_on: tuple[str, ...]
+    into: str
+
+
+def on_row(change: Callable[[Row], Change], state: str) -> Callable[[], Change]:
+    return lambda: change(row_of(state))
+
+
+HELD = ("running", "running elsewhere")  # what is claimed with our token, wherever it was moved
+
+ARROWS = {
+    "claim": Arrow(
+        lambda: claim("t", HERE, token="new", lease_until=SOON, now=NOW), ("scheduled", "scheduled again"), "running"
+    ),
+    "claim what was released": Arrow(
+        lambda: claim("t", HERE, token="new", lease_until=SOON, now=NOW, released=True), ("released",), "running"
+    ),
+    "take over": Arrow(
+        on_row(lambda row: take_over(row, attempt=2, token="new", lease_until=SOON, now=NOW), "running"),
+        ("running",),
+        "running",
+    ),
+    "complete": Arrow(
+        lambda: complete(held(), now=NOW, retention_days=DAYS, result={"n": 1}), (*HELD, "released"), "completed"
+    ),
+    "fail": Arrow(lambda: fail(held(), now=NOW, retention_days=DAYS, error="x"), (*HELD, "released"), "failed"),
+    "retry": Arrow(lambda: retry(held(), now=NOW, bucket=LATER, error="x"), (*HELD, "released"), "scheduled"),
+    "release": Arrow(lambda: release(held()), (*HELD, "released"), "running"),
+    "fail unexecuted": Arrow(
+        on_row(lambda row: fail_unexecuted(row, now=NOW, retention_days=DAYS, error="x"), "running"),
+        ("running",),
+        "failed",
+    ),
+    "move what waits": Arrow(
+        on_row(lambda row: move(row, LATER), "scheduled"),
+        ("scheduled", "scheduled again", "running", "running for another", "released"),
+        "the same",
+    ),
+    "cancel what waits": Arrow(
+        on_row(lambda row: cancel(row, now=NOW, retention_days=DAYS), "scheduled"),
+        ("scheduled", "scheduled elsewhere", "scheduled, not counted"),
+        "cancelled",
+    ),
+    "cancel what waits again": Arrow(
+        on_row(lambda row: cancel(row, now=NOW, retention_days=DAYS), "scheduled again"),
+        ("scheduled again",),
+        "cancelled",
+    ),
+    "cancel what nobody has looked at": Arrow(
+        on_row(lambda row: cancel(row, now=NOW, retention_days=DAYS), "unscheduled"), ("unscheduled",), "cancelled"
+    ),
+    "reschedule what waits": Arrow(
+        on_row(lambda row: reschedule(row, bucket=LATER, due_at=SOON), "scheduled"), ("scheduled",), "scheduled"
+    ),
+    "reschedule what nobody has looked at": Arrow(
+        on_row(lambda row: reschedule(row, bucket=LATER, due_at=SOON), "unscheduled"), ("unscheduled",), "scheduled"
+    ),
+    "redrive what failed": Arrow(
+        on_row(lambda row: redrive(row, bucket=LATER, due_at=SOON, run=2), "failed"), ("failed",), "scheduled"
+    ),
+    "redrive what was cancelled": Arrow(
+        on_row(lambda row: redrive(row, bucket=LATER, due_at=SOON, run=2), "cancelled"), ("cancelled",), "scheduled"
+    ),
+    "run again what completed": Arrow(
+        on_row(lambda row: redrive(row, bucket=LATER, due_at=SOON, run=2), "completed"), ("completed",), "scheduled"
+    ),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("name", ARROWS)
+def test_each_change_takes_effect_on_what_it_leaves_and_on_nothing_else(name: str, state: str) -> None:
+    arrow, before = ARROWS[name], STATES[state]
+    store = MemoryStore()
+    if before is not None:
+        store.put(before)
+    stored = store.get("t")
+    result = store.write(arrow.make())
+    after = store.get("t")
+
+    if state not in arrow.takes_effect_on:
+        assert isinstance(result, Lost)
+        assert after == stored, "who loses changes nothing, and a row that is gone stays gone"
+        return
+    assert isinstance(result, Written)
+    assert before is not None
+    assert after is not None
+    assert state_of(after) == (state_of(before) if arrow.into == "the same" else arrow.into)
+    if not (state_of(before) == UNSCHEDULED and arrow.into == "the same"):
+        assert may_follow(state_of(before), state_of(after))
+    ended = after["status"] in {str(status) for status in TERMINAL}
+    assert ("outcome" in after) == ended == is_terminal(after)
+    assert ("finishedAt" in after) == ended
+    assert ("expiresAt" in after) == ended
+    if ended:
+        assert after["outcome"] == after["status"]
+        assert after["finishedAt"] == "2026-12-31T12:00:30Z"
+        assert after["expiresAt"] == Decimal((NOW + timedelta(days=DAYS)).timestamp())
+
+
+def after(change: Change, state: str) -> Row:
+    """The row of a state, after a change that takes effect."""
+    store = MemoryStore()
+    store.put(row_of(state))
+    assert isinstance(store.write(change), Written)
+    row = store.get("t")
+    assert row is not None
+    return row
+
+
+def test_nothing_is_written_without_a_condition() -> None:
+    for name, arrow in ARROWS.items():
+        change = arrow.make()
+        assert change.when, name
+        assert change.task_id == "t"
+
+
+# -- the claim -------------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_is_one_write_on_bucket_status_and_outcome() -> None:
+    change = claim("t", HERE, token="new", lease_until=SOON, now=NOW)
+    assert set(change.when) == {
+        Is("status", "scheduled"),
+        Is("taskDateTime", "2026-12-31#12:00"),
+        AtLeast("attempt", 0),
+        Absent("outcome"),
+    }
+    assert change.set == {
+        "status": "running",
+        "lease": "new",
+        "leaseUntil": "2026-12-31T12:02:30Z",
+        "startedAt": "2026-12-31T12:00:30Z",
+        "attempt": Plus(1),
+    }
+    assert change.returning, "the payload needs no further read"
+
+
+def test_a_claim_writes_nothing_that_the_index_holds() -> None:
+    """Otherwise it would cost a second write, of the index (design §2)."""
+    projected = {"taskDateTime", "outcome", "finishedAt", "error", "action", "dueAt", "scheduleId"}
+    for change in (
+        claim("t", HERE, token="new", lease_until=SOON, now=NOW),
+        take_over(RUNNING, attempt=2, token="new", lease_until=SOON, now=NOW),
+        release(held()),
+    ):
+        assert not projected & (set(change.set) | set(change.remove))
+
+
+def test_the_attempt_is_counted_at_the_claim() -> None:
+    assert after(claim("t", HERE, token="new", lease_until=SOON, now=NOW), "scheduled")["attempt"] == 1
+    assert after(claim("t", HERE, token="new", lease_until=SOON, now=NOW), "scheduled again")["attempt"] == 2
+
+
+def test_a_release_gives_the_attempt_back_and_leaves_the_row_running() -> None:
+    row = after(release(held()), "running")
+    assert (row["attempt"], row["status"], row["leaseUntil"]) == (0, "running", "1970-01-01T00:00:00Z")
+    store = MemoryStore()
+    store.put(row)
+    assert isinstance(store.write(claim("t", HERE, token="b", lease_until=SOON, now=NOW, released=True)), Written)
+    claimed = store.get("t")
+    assert claimed is not None
+    assert claimed["attempt"] == 1
+
+
+def test_a_take_over_notes_the_attempt_that_was_lost() -> None:
+    row = after(take_over(RUNNING, attempt=2, token="new", lease_until=SOON, now=NOW), "running")
+    assert (row["attempt"], row["lease"], row["status"]) == (2, "new", "running")
+    assert row["attempts"] == [
+        {
+            "run": 1,
+            "attempt": 1,
+            "startedAt": "2026-12-31T12:00:01Z",
+            "finishedAt": "2026-12-31T12:00:30Z",
+            "error": "the lease ran out: its process died, or did not finish in time",
+        }
+    ]
+
+
+# -- records ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "token"),
+    [
+        (complete(held(), now=NOW, retention_days=DAYS), "mine"),
+        (fail(held(), now=NOW, retention_days=DAYS, error="x"), "mine"),
+        (retry(held(), now=NOW, bucket=LATER, error="x"), "mine"),
+        (release(held()), "mine"),
+    ],
+)
+def test_records_are_on_condition_of_the_claims_token(change: Change, token: str) -> None:
+    assert set(change.when) == {Is("lease", token), Is("status", "running")}
+
+
+def test_a_result_is_kept_if_there_is_one() -> None:
+    assert after(complete(held(), now=NOW, retention_days=DAYS, result={"n": 1}), "running")["result"] == {"n": 1}
+    assert "result" not in after(complete(held(), now=NOW, retention_days=DAYS), "running")
+
+
+def test_a_failure_is_noted_on_the_row_and_among_the_attempts() -> None:
+    row = after(fail(held(), now=NOW, retention_days=DAYS, error="no\nroute"), "running")
+    assert row["error"] == "no route"
+    assert row["attempts"] == [
+        {
+            "run": 1,
+            "attempt": 1,
+            "startedAt": "2026-12-31T12:00:01Z",
+            "finishedAt": "2026-12-31T12:00:30Z",
+            "error": "no route",
+        }
+    ]
+
+
+def test_a_retry_waits_in_its_new_bucket_and_names_the_attempt_before() -> None:
+    row = after(retry(held(), now=NOW, bucket=LATER, error="x"), "running")
+    assert (row["taskDateTime"], row["status"], row["attempt"]) == (str(LATER), "scheduled", 1)
+    assert row["dueAt"] == RUNNING["dueAt"], "when it should have run does not change"
+    assert [entry["attempt"] for entry in row["attempts"]] == [1]  # type: ignore[attr-defined]
+
+
+# -- moves, and changes that were asked for --------------------------------------------------------------------------
+
+
+def test_a_move_touches_the_bucket_only() -> None:
+    row = after(move(RUNNING, LATER), "running")
+    assert row == {**RUNNING, "taskDateTime": str(LATER), "movedTo": str(LATER)}
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [{"taskDateTime": str(LATER)}, {"dueAt": "2026-12-31T12:05:00Z"}, {"delaySeconds": Decimal(5)}, {"outcome": "x"}],
+)
+def test_a_move_decided_on_an_older_image_is_lost(edit: dict[str, object]) -> None:
+    store = MemoryStore()
+    store.put({**scheduled_row("t", HERE), **edit})
+    assert isinstance(store.write(move(scheduled_row("t", HERE), LATER)), Lost)
+
+
+def test_rescheduling_writes_status_and_time_and_drops_the_delay() -> None:
+    row = {"taskId": "t", "delaySeconds": Decimal(30)}
+    change = reschedule(row, bucket=LATER, due_at=SOON)
+    assert change.set == {
+        "status": "scheduled",
+        "taskDateTime": "2026-12-31#12:05",
+        "dueAt": "2026-12-31T12:02:30Z",
+    }
+    assert change.remove == ("delaySeconds",)
+
+
+def test_a_redrive_removes_what_only_an_ended_task_has() -> None:
+    row = after(redrive(row_of("failed"), bucket=LATER, due_at=SOON, run=2), "failed")
+    gone = {"outcome", "finishedAt", "expiresAt", "error", "result", "lease", "leaseUntil", "delaySeconds"}
+    assert not gone & set(row)
+    assert (row["status"], row["attempt"], row["run"]) == ("scheduled", 0, 2)
+    assert (row["taskDateTime"], row["dueAt"]) == (str(LATER), "2026-12-31T12:02:30Z")
+
+
+def test_a_redriven_row_that_never_was_a_task_is_still_to_be_normalised() -> None:
+    row = after(
+        redrive(row_of("failed before it was a task"), bucket=LATER, due_at=SOON, run=2), "failed before it was a task"
+    )
+    assert "attempt" not in row
+    assert row["status"] == "scheduled"
+
+
+@pytest.mark.parametrize("edit", [{"run": Decimal(2)}, {"outcome": "completed", "status": "completed"}])
+def test_two_redrives_cannot_both_win(edit: dict[str, object]) -> None:
+    store = MemoryStore()
+    store.put({**row_of("failed"), **edit})
+    assert isinstance(store.write(redrive(row_of("failed"), bucket=LATER, due_at=SOON, run=2)), Lost)
+
+
+# -- hand edits of the status ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
+def test_a_status_from_hand_that_ends_the_task_gets_its_outcome(status: str) -> None:
+    row = {**scheduled_row("t", HERE), "status": status}
+    change = ended_by_hand(row, now=NOW, retention_days=DAYS)
+    assert change is not None
+    assert change.set["outcome"] == change.set["status"] == status
+    assert {"finishedAt", "expiresAt"} <= set(change.set)
+
+
+@pytest.mark.parametrize(
+    "status", ["scheduled", "running", None, "done", Decimal(7), ["completed"], {"a": "completed"}, {"completed"}, True]
+)
+def test_any_other_status_from_hand_is_none_of_its_business(status: object) -> None:
+    assert ended_by_hand({**scheduled_row("t", HERE), "status": status}, now=NOW, retention_days=DAYS) is None
+
+
+def test_what_has_an_outcome_has_ended_already() -> None:
+    assert ended_by_hand(row_of("failed"), now=NOW, retention_days=DAYS) is None
+
+
+# -- bounds ----------------------------------------------------------------------------------------------------------
+
+
+def attempts_after(number: int, run: int = 1, kept: object = ()) -> list[Row]:
+    """What is kept after so many failures of one run."""
+    entries: object = kept
+    for attempt in range(1, number + 1):
+        row = {**RUNNING, "run": Decimal(run), "attempt": Decimal(attempt), "attempts": entries}
+        entries = fail_unexecuted(row, now=NOW, retention_days=DAYS, error="x").set["attempts"]
+    assert isinstance(entries, list)
+    return entries
+
+
+def test_of_many_attempts_the_first_and_the_latest_are_kept() -> None:
+    assert [e["attempt"] for e in attempts_after(MAX_ATTEMPTS_KEPT)] == list(range(1, 11))
+    assert [e["attempt"] for e in attempts_after(30)] == [1, *range(22, 31)]
+
+
+def test_the_first_attempt_of_the_present_run_is_kept() -> None:
+    """It bounds the retries by age: without it a second run of many attempts would never grow old."""
+    entries = attempts_after(30, run=2, kept=attempts_after(12))
+    assert len(entries) == MAX_ATTEMPTS_KEPT
+    assert [(e["run"], e["attempt"]) for e in entries] == [(2, 1), *((2, n) for n in range(22, 31))]
+    mixed = attempts_after(2, run=2, kept=attempts_after(12))
+    assert [(e["run"], e["attempt"]) for e in mixed][-2:] == [(2, 1), (2, 2)]
+    assert len(mixed) == MAX_ATTEMPTS_KEPT
+
+
+@pytest.mark.parametrize("spoilt", [None, "x", Decimal(7), {"a": 1}, {"a"}, [1, "x", None]])
+def test_spoilt_notes_of_attempts_are_begun_anew(spoilt: object) -> None:
+    change = fail_unexecuted({**RUNNING, "attempts": spoilt}, now=NOW, retention_days=DAYS, error="x")
+    assert [entry["attempt"] for entry in change.set["attempts"]] == [1]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        ("", ""),
+        ("plain", "plain"),
+        ("two\nlines\tand\r\ntabs", "two lines and tabs"),
+        ("\x1b[31mred\x00", "[31mred"),
+        ("a\ud800b", "a b"),
+        ("x" * 300, "x" * 300),
+        ("x" * 301, "x" * 299 + "…"),
+    ],
+)
+def test_an_error_is_kept_on_one_bounded_line(error: str, line: str) -> None:
+    assert short(error) == line
+
+
+@given(st.text(max_size=1000))
+def test_every_error_can_be_kept(error: str) -> None:
+    line = short(error)
+    assert len(line) <= MAX_ERROR_CHARACTERS
+    assert line.isprintable()
+    line.encode()
+    assert short(line) == line
+
+
+def test_the_end_of_a_life() -> None:
+    assert terminal(Status.CANCELLED, NOW, 7) == {
+        "status": "cancelled",
+        "outcome": "cancelled",
+        "finishedAt": "2026-12-31T12:00:30Z",
+        "expiresAt": int(NOW.timestamp()) + 7 * 86_400,
+    }

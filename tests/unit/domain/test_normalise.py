@@ -1,0 +1,666 @@
+"""From what somebody put into the table to a task in its bucket, or to a failure that says why."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from boto3.dynamodb.types import Binary
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builders import scheduled_row
+from tests.unit.domain.strategies import grids, near_instants, task_ids
+
+from dynatick.domain.buckets import Bucket, Grid
+from dynatick.domain.change import Lost, Unknown, Written
+from dynatick.domain.instants import format_instant
+from dynatick.domain.normalise import (
+    MAX_DELAY_SECONDS,
+    Defaults,
+    Unassigned,
+    needs_normalising,
+    normalise,
+    reject,
+    slimmer,
+    when_due,
+)
+from dynatick.domain.task import Row, Task
+from dynatick.errors import InvalidInput
+from dynatick.store.codec import decode, encode
+from dynatick.store.memory import MemoryStore
+
+# Thursday, 31 December 2026, thirty seconds past noon: the current bucket is 12:01, or 12:05 on a grid of five minutes.
+NOW = datetime(2026, 12, 31, 12, 0, 30, tzinfo=UTC)
+MINUTE, FIVE = Grid(), Grid(tick_minutes=5)
+
+
+def after(row: Row, *, grid: Grid = MINUTE, defaults: Defaults | None = None, run: int = 1) -> Row:
+    """What the row is once it was put and normalised."""
+    store = MemoryStore()
+    store.put(row)
+    put = store.get(str(row["taskId"]))
+    assert put is not None
+    result = store.write(normalise(put, now=NOW, grid=grid, defaults=defaults or Defaults(), run=run))
+    assert isinstance(result, Written)
+    assert result.row is not None
+    return result.row
+
+
+# -- the rows that people put (scenarios/raw-items.json, with its instants spelt out) --------------------------------
+
+RAW = [
+    # name, row, bucket, due at
+    ("nothing but an id", {}, "2026-12-31#12:01", "2026-12-31T12:00:30Z"),
+    (
+        "time on the grid",
+        {"taskDateTime": "2026-12-31#12:01", "action": "log", "payload": {"leadSourceId": "20"}},
+        "2026-12-31#12:01",
+        "2026-12-31T12:01:00Z",
+    ),
+    (
+        "ISO time with offset in taskDateTime",
+        {"taskDateTime": "2026-12-31T13:01:20+01:00", "action": "log"},
+        "2026-12-31#12:02",
+        "2026-12-31T12:01:20Z",
+    ),
+    (
+        "due instant, seconds kept",
+        {"dueAt": "2026-12-31T12:01:15Z", "action": "log"},
+        "2026-12-31#12:02",
+        "2026-12-31T12:01:15Z",
+    ),
+    (
+        "due instant as epoch seconds",
+        {"dueAt": Decimal(1_798_718_475), "payload": {"target": "subscription", "args": {"subscriptionID": "XYZ123"}}},
+        "2026-12-31#12:02",
+        "2026-12-31T12:01:15Z",
+    ),
+    ("delay", {"delaySeconds": Decimal(30), "action": "log"}, "2026-12-31#12:01", "2026-12-31T12:01:00Z"),
+    # What is past stays where it is; settling moves it (protocol 5).
+    ("in the past", {"taskDateTime": "2026-12-30#12:00"}, "2026-12-30#12:00", "2026-12-30T12:00:00Z"),
+    ("far in the past", {"taskDateTime": "2021-12-31#03:00"}, "2021-12-31#03:00", "2021-12-31T03:00:00Z"),
+    (
+        "unknown action: the processor knows which there are",
+        {"taskDateTime": "2026-12-31#12:01", "action": "no-such-action"},
+        "2026-12-31#12:01",
+        "2026-12-31T12:01:00Z",
+    ),
+    (
+        "binary and nested payload",
+        {
+            "taskDateTime": "2026-12-31#12:01",
+            "payload": {
+                "b": Binary(b"\x00\x01\x02\xff"),
+                "n": None,
+                "s": {"a", "b"},
+                "deep": {"x": [Decimal("1.50"), False]},
+            },
+        },
+        "2026-12-31#12:01",
+        "2026-12-31T12:01:00Z",
+    ),
+    # and some more
+    ("a bucket in dueAt", {"dueAt": "2026-12-31#12:30"}, "2026-12-31#12:30", "2026-12-31T12:30:00Z"),
+    ("a fraction of a second", {"dueAt": "2026-12-31T12:01:00.001Z"}, "2026-12-31#12:02", "2026-12-31T12:01:00.001Z"),
+    ("no delay at all", {"delaySeconds": Decimal(0)}, "2026-12-31#12:01", "2026-12-31T12:00:30Z"),
+    ("half a second's delay", {"delaySeconds": Decimal("30.5")}, "2026-12-31#12:02", "2026-12-31T12:01:00.500Z"),
+    (
+        "a time, and a delay too",
+        {"dueAt": "2026-12-31T12:05:00Z", "delaySeconds": Decimal(3600)},
+        "2026-12-31#12:05",
+        "2026-12-31T12:05:00Z",
+    ),
+    (
+        "nothing said of what there is",
+        dict.fromkeys(
+            (
+                "dueAt",
+                "delaySeconds",
+                "action",
+                "payload",
+                "status",
+                "attempt",
+                "run",
+                "retryPolicy",
+                "createdAt",
+                "scheduleId",
+                "outcome",
+                "expiresAt",
+                "attempts",
+                "lease",
+                "scheduleExpression",
+            )
+        ),
+        "2026-12-31#12:01",
+        "2026-12-31T12:00:30Z",
+    ),
+    (
+        "attributes of the user's own",
+        {"colour": "blue", "taskid": "x", "Status": "mine"},
+        "2026-12-31#12:01",
+        "2026-12-31T12:00:30Z",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "row", "bucket", "due"), RAW, ids=[name for name, *_ in RAW])
+def test_what_becomes_of_a_raw_row(name: str, row: dict[str, object], bucket: str, due: str) -> None:
+    done = after({"taskId": "raw", **row})
+    assert (done["taskDateTime"], done["dueAt"], done["status"]) == (bucket, due, "scheduled")
+    assert (done["attempt"], done["run"], done["createdAt"]) == (0, 1, "2026-12-31T12:00:30Z")
+    assert done["action"] == (row.get("action") or "log")
+    assert "outcome" not in done
+    assert "expiresAt" not in done
+    task = Task.from_row(done)
+    assert task.payload == decode(encode({"p": row.get("payload") or {}}))["p"]
+    assert not needs_normalising(done)
+
+
+REFUSED = [
+    # name, row, what the error begins with
+    ("not a time", {"taskDateTime": "tomorrow"}, "taskDateTime: 'tomorrow' is not accepted; expected a bucket such as"),
+    (
+        "31 February",
+        {"taskDateTime": "2027-02-31#12:00"},
+        "taskDateTime: '2027-02-31#12:00' is not accepted; there is no such time (day is out of range for month)",
+    ),
+    (
+        "no offset",
+        {"dueAt": "2027-01-01T12:00:00"},
+        "dueAt: '2027-01-01T12:00:00' is not accepted; its offset from UTC is missing",
+    ),
+    (
+        "wrong types",
+        {"action": Decimal(7), "payload": "not a map"},
+        "action: Decimal('7') is not accepted; expected the name",
+    ),
+    ("payload is no map", {"payload": "not a map"}, "payload: 'not a map' is not accepted; expected a map"),
+    (
+        "24:00",
+        {"taskDateTime": "2026-12-31#24:00"},
+        "taskDateTime: '2026-12-31#24:00' is not accepted; there is no such",
+    ),
+    ("an empty time", {"dueAt": ""}, "dueAt: '' is not accepted; expected a bucket such as"),
+    (
+        "a garbled dueAt beside a bucket",
+        {"taskDateTime": "2026-12-31#12:05", "dueAt": "soon"},
+        "dueAt: 'soon' is not accepted; expected a bucket such as",
+    ),
+    (
+        "a negative delay",
+        {"delaySeconds": Decimal(-1)},
+        "delaySeconds: Decimal('-1') is not accepted; expected a number of seconds from 0 to 316224000",
+    ),
+    ("a delay as text", {"delaySeconds": "30"}, "delaySeconds: '30' is not accepted; expected a number of seconds"),
+    ("a delay that is a truth", {"delaySeconds": True}, "delaySeconds: True is not accepted; expected a number of"),
+    ("an endless delay", {"delaySeconds": Decimal(MAX_DELAY_SECONDS + 1)}, "delaySeconds: Decimal('316224001') is not"),
+    ("an empty action", {"action": ""}, "action: '' is not accepted; expected the name of an action"),
+    (
+        "a retry policy beyond bounds",
+        {"retryPolicy": {"maximumRetryAttempts": Decimal(999)}},
+        "retryPolicy.maximumRetryAttempts: Decimal('999') is not accepted; expected a whole number from 0 to 185",
+    ),
+    (
+        "a schedule id that is none",
+        {"scheduleId": Decimal(7)},
+        "scheduleId: Decimal('7') is not accepted; expected text",
+    ),
+    (
+        "a recurring schedule",
+        {"scheduleExpression": "rate(5 minutes)"},
+        "scheduleExpression: 'rate(5 minutes)' is not accepted; recurring schedules are not supported by this version",
+    ),
+    (
+        "a cron",
+        {"cronExpression": "0 12 * * ? *"},
+        "cronExpression: '0 12 * * ? *' is not accepted; recurring schedules",
+    ),
+    ("a status of one's own", {"status": "waiting"}, "status: 'waiting' is not accepted; leave it out"),
+    ("a status that is a number", {"status": Decimal(1)}, "status: Decimal('1') is not accepted; leave it out"),
+    ("a status that is a list", {"status": ["scheduled"]}, "status: ['scheduled'] is not accepted; leave it out"),
+    ("a status that is a map", {"status": {"a": "b"}}, "status: {'a': 'b'} is not accepted; leave it out"),
+    ("a status that is a set", {"status": {"scheduled"}}, "status: {'scheduled'} is not accepted; leave it out"),
+]
+
+
+@pytest.mark.parametrize(("name", "row", "error"), REFUSED, ids=[name for name, *_ in REFUSED])
+def test_what_cannot_be_understood_is_marked_failed_with_the_reason(
+    name: str, row: dict[str, object], error: str
+) -> None:
+    done = after({"taskId": "raw", **row})
+    assert (done["status"], done["outcome"]) == ("failed", "failed")
+    assert str(done["error"]).startswith(error)
+    assert done["taskDateTime"] == "2026-12-31#12:01", "listed in the current bucket, so that it is seen"
+    assert (done["finishedAt"], done["expiresAt"]) == ("2026-12-31T12:00:30Z", int(NOW.timestamp()) + 30 * 86_400)
+    kept = {name: value for name, value in row.items() if name not in ("taskDateTime", "status")}
+    assert kept.items() <= done.items(), "the rest stays as it was put, to be looked at"
+
+
+def test_a_reserved_word_is_no_reason_to_lose_a_row() -> None:
+    """Each wrong part alone is enough for a refusal; more of them do not add up to an exception."""
+    done = after({"taskId": "raw"} | {name: value for _, row, _ in REFUSED for name, value in row.items()})
+    assert done["outcome"] == "failed"
+
+
+# -- rounding --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given_", "bucket", "due"),
+    [
+        ("2026-12-31#12:05", "2026-12-31#12:05", "2026-12-31T12:05:00Z"),
+        ("2026-12-31#12:06", "2026-12-31#12:10", "2026-12-31T12:06:00Z"),  # off the grid: never early
+        ("2026-12-31#23:58", "2027-01-01#00:00", "2026-12-31T23:58:00Z"),
+        ("2026-12-31T12:05:00.001Z", "2026-12-31#12:10", "2026-12-31T12:05:00.001Z"),
+        ("2026-12-31T12:05:00Z", "2026-12-31#12:05", "2026-12-31T12:05:00Z"),
+    ],
+)
+def test_a_time_off_the_grid_is_rounded_up(given_: str, bucket: str, due: str) -> None:
+    done = after({"taskId": "raw", "taskDateTime": given_}, grid=FIVE)
+    assert (done["taskDateTime"], done["dueAt"]) == (bucket, due)
+
+
+def test_no_time_at_all_is_the_next_tick_of_the_grid() -> None:
+    assert after({"taskId": "raw"}, grid=FIVE)["taskDateTime"] == "2026-12-31#12:05"
+    assert after({"taskId": "raw"}, grid=Grid(tick_minutes=1440))["taskDateTime"] == "2027-01-01#00:00"
+
+
+def test_a_task_without_a_time_never_goes_to_a_tick_that_is_just_now() -> None:
+    """At noon sharp the tick of noon may be over before the row is seen."""
+    noon = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
+    when = when_due({"taskId": "raw"}, now=noon, grid=MINUTE, defaults=Defaults())
+    assert str(when.bucket) == "2026-12-31#12:01"
+
+
+@pytest.mark.parametrize(
+    ("bucket", "due", "kept"),
+    [
+        # dueAt says which second of the bucket's interval was meant, if it lies there
+        ("2026-12-31#12:10", "2026-12-31T12:07:30Z", "2026-12-31T12:07:30Z"),
+        ("2026-12-31#12:10", "2026-12-31T13:07:30+01:00", "2026-12-31T12:07:30Z"),
+        ("2026-12-31#12:10", Decimal(1_798_718_850), "2026-12-31T12:07:30Z"),
+        ("2026-12-31#12:10", "2026-12-31#12:08", "2026-12-31T12:08:00Z"),
+        ("2026-12-31#12:08", "2026-12-31T12:09:30Z", "2026-12-31T12:09:30Z"),  # both mean the tick of 12:10
+        ("2026-12-31#12:10", "2026-12-31T12:10:00Z", "2026-12-31T12:10:00Z"),
+        # and otherwise the bucket is what counts
+        ("2026-12-31#12:10", "2026-12-31T12:05:00Z", "2026-12-31T12:10:00Z"),
+        ("2026-12-31#12:10", "2026-12-31T12:10:01Z", "2026-12-31T12:10:00Z"),
+        ("2026-12-31#12:10", "2027-12-31T12:10:00Z", "2026-12-31T12:10:00Z"),
+        ("2026-12-31#12:10", None, "2026-12-31T12:10:00Z"),
+    ],
+)
+def test_a_due_instant_beside_a_bucket_is_kept_or_replaced(bucket: str, due: object, kept: str) -> None:
+    done = after({"taskId": "raw", "taskDateTime": bucket, "dueAt": due}, grid=FIVE)
+    assert (done["taskDateTime"], done["dueAt"]) == ("2026-12-31#12:10", kept)
+
+
+def test_an_instant_in_task_date_time_goes_before_due_at() -> None:
+    done = after({"taskId": "raw", "taskDateTime": "2026-12-31T12:30:00Z", "dueAt": "2026-12-31T12:07:00Z"})
+    assert (done["taskDateTime"], done["dueAt"]) == ("2026-12-31#12:30", "2026-12-31T12:30:00Z")
+
+
+# -- shards ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_bucket_that_is_named_plainly_stays_in_shard_0() -> None:
+    """Its readers look for it under that name (design §3)."""
+    grid = Grid(shard_count=4)
+    assert grid.shard_of("task-1") == 3
+    row = {"taskId": "task-1", "taskDateTime": "2026-12-31#12:10"}
+    assert after(row, grid=grid)["taskDateTime"] == "2026-12-31#12:10"
+    assert after({**row, "taskDateTime": "2026-12-31#12:10#2"}, grid=grid)["taskDateTime"] == "2026-12-31#12:10#2"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"taskDateTime": "2026-12-31T12:10:00Z"},
+        {"dueAt": "2026-12-31T12:10:00Z"},
+        {"dueAt": "2026-12-31#12:10"},
+        {"delaySeconds": Decimal(570)},
+    ],
+)
+def test_every_other_time_is_spread_over_the_shards(row: dict[str, object]) -> None:
+    found = after({"taskId": "task-1", **row}, grid=Grid(shard_count=4))["taskDateTime"]
+    assert found == ("2026-12-31#12:10" if row.get("dueAt") == "2026-12-31#12:10" else "2026-12-31#12:10#3")
+
+
+def test_a_task_without_a_time_is_spread_over_the_shards_too() -> None:
+    assert after({"taskId": "task-1"}, grid=Grid(shard_count=4))["taskDateTime"] == "2026-12-31#12:01#3"
+
+
+# -- the assignment policy -------------------------------------------------------------------------------------------
+
+
+def assigned(answer: object) -> Defaults:
+    def policy(task: Unassigned, now: datetime, grid: Grid) -> datetime | None:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[return-value]
+
+    return Defaults(assign=policy)
+
+
+@pytest.mark.parametrize(
+    ("answer", "bucket", "due"),
+    [
+        (None, "2026-12-31#12:05", "2026-12-31T12:00:30Z"),
+        (NOW + timedelta(minutes=10), "2026-12-31#12:15", "2026-12-31T12:10:30Z"),
+        (NOW - timedelta(hours=2), "2026-12-31#10:05", "2026-12-31T10:00:30Z"),  # settling moves it
+        ("2026-12-31T13:12:00+01:00", "2026-12-31#12:15", "2026-12-31T12:12:00Z"),  # generous
+    ],
+)
+def test_the_policy_answers_when_a_task_is_due(answer: object, bucket: str, due: str) -> None:
+    done = after({"taskId": "raw"}, grid=FIVE, defaults=assigned(answer))
+    assert (done["taskDateTime"], done["dueAt"], done["status"]) == (bucket, due, "scheduled")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (
+            ValueError("no quota left"),
+            "taskDateTime: None is not accepted; the assignment policy raised ValueError: no quota left",
+        ),
+        (KeyError("plan"), "taskDateTime: None is not accepted; the assignment policy raised KeyError: 'plan'"),
+        (
+            datetime(2027, 1, 1),  # noqa: DTZ001
+            "the assignment policy's answer: datetime.datetime(2027, 1, 1, 0, 0) is not accepted; expected a "
+            "datetime with a time zone",
+        ),
+        (
+            datetime.max.replace(tzinfo=UTC),
+            "the assignment policy's answer: datetime.datetime(9999, 12, 31, 23, 59, 59, 999999, "
+            "tzinfo=datetime.timezone.utc) is not accepted; expected a time between 1970 and 9998",
+        ),
+        (datetime.min.replace(tzinfo=UTC), "the assignment policy's answer: "),
+        ("soon", "the assignment policy's answer: 'soon' is not accepted"),
+        (timedelta(minutes=5), "the assignment policy's answer: datetime.timedelta(seconds=300) is not accepted"),
+        (True, "the assignment policy's answer: True is not accepted"),
+    ],
+)
+def test_a_policy_that_fails_costs_its_task_only(answer: object, error: str) -> None:
+    done = after({"taskId": "raw"}, defaults=assigned(answer))
+    assert done["outcome"] == "failed"
+    assert str(done["error"]).startswith(error)
+
+
+def test_the_policy_is_shown_the_task() -> None:
+    seen: list[tuple[Unassigned, datetime, Grid]] = []
+
+    def policy(task: Unassigned, now: datetime, grid: Grid) -> None:
+        seen.append((task, now, grid))
+
+    after(
+        {"taskId": "raw", "payload": {"a": "b"}, "colour": "blue"},
+        grid=FIVE,
+        defaults=Defaults(action="mail", assign=policy),
+    )
+    ((task, now, grid),) = seen
+    assert (task.task_id, task.action, task.payload, now, grid) == ("raw", "mail", {"a": "b"}, NOW, FIVE)
+    assert task.attributes == {"taskId": "raw", "payload": {"a": "b"}, "colour": "blue"}
+
+
+@pytest.mark.parametrize(
+    "row", [{"taskDateTime": "2026-12-31#12:10"}, {"dueAt": "2026-12-31T12:10:00Z"}, {"delaySeconds": Decimal(5)}]
+)
+def test_the_policy_is_not_asked_for_a_task_with_a_time(row: dict[str, object]) -> None:
+    assert after({"taskId": "raw", **row}, defaults=assigned(AssertionError("asked")))["status"] == "scheduled"
+
+
+# -- what else is filled in, kept and taken away ---------------------------------------------------------------------
+
+
+def test_the_default_action_is_the_installations() -> None:
+    assert after({"taskId": "raw"}, defaults=Defaults(action="mail"))["action"] == "mail"
+
+
+def test_what_only_a_task_with_a_past_may_have_is_taken_away() -> None:
+    past = {
+        "expiresAt": Decimal(1_700_000_000),
+        "finishedAt": "2026-12-01T00:00:00Z",
+        "lease": "x",
+        "leaseUntil": "x",
+        "startedAt": "x",
+        "attempts": [{"run": Decimal(1)}],
+        "result": {"n": Decimal(1)},
+        "error": "x",
+        "movedTo": "x",
+    }
+    done = after({"taskId": "raw", **past, "payload": {"a": "b"}})
+    assert not set(past) & set(done)
+    assert done["payload"] == {"a": "b"}
+
+
+def test_what_is_right_already_is_not_written_again() -> None:
+    row = {"taskId": "raw", "taskDateTime": "2026-12-31#12:05", "dueAt": "2026-12-31T12:05:00Z", "action": "log"}
+    change = normalise(row, now=NOW, grid=MINUTE, defaults=Defaults())
+    assert set(change.set) == {"status", "attempt", "run", "createdAt"}
+    assert change.remove == ()
+
+
+@pytest.mark.parametrize(
+    ("row", "given_run", "run"),
+    [
+        ({}, 1, 1),
+        ({}, 4, 4),  # a plain put over a task whose run was 3
+        ({"run": Decimal(9)}, 4, 4),  # a copy of some row: whatever it says, its key must be a new one
+        ({"status": "scheduled", "run": Decimal(9)}, 1, 9),  # a task that is a task already keeps its run
+        ({"status": "scheduled", "run": Decimal(0)}, 1, 1),
+        ({"status": "scheduled", "run": Decimal("1.5")}, 1, 1),
+        ({"status": "scheduled", "run": Decimal("1E+125")}, 1, 1),
+        ({"status": "scheduled", "run": True}, 1, 1),
+        ({"status": "scheduled", "run": "9"}, 1, 1),
+    ],
+)
+def test_the_run_is_kept_or_begun(row: dict[str, object], given_run: int, run: int) -> None:
+    done = after({"taskId": "raw", **row}, run=given_run)
+    assert Task.from_row(done).run == run
+
+
+@pytest.mark.parametrize(
+    ("value", "created"),
+    [
+        ("2026-12-30T00:00:00+01:00", "2026-12-29T23:00:00Z"),
+        (Decimal(1_798_718_475), "2026-12-31T12:01:15Z"),
+        ("yesterday", "2026-12-31T12:00:30Z"),  # a note, not an input: it must not cost the task
+        (None, "2026-12-31T12:00:30Z"),
+        ({"a": "b"}, "2026-12-31T12:00:30Z"),
+    ],
+)
+def test_created_at_is_kept_if_it_is_one(value: object, created: str) -> None:
+    assert after({"taskId": "raw", "createdAt": value})["createdAt"] == created
+
+
+# -- which rows need it ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("row", "needs"),
+    [
+        ({}, True),
+        ({"status": None}, True),
+        ({"status": "scheduled", "attempt": Decimal(0)}, False),
+        ({"status": "scheduled", "attempt": Decimal(3)}, False),
+        # a status from hand, without what a claim needs
+        ({"status": "scheduled"}, True),
+        ({"status": "scheduled", "attempt": "0"}, True),
+        ({"status": "scheduled", "attempt": None}, True),
+        ({"status": "scheduled", "attempt": False}, True),
+        ({"status": "scheduled", "attempt": Decimal(-1)}, True),
+        ({"status": "scheduled", "attempt": Decimal("0.5")}, True),
+        ({"status": "scheduled", "attempt": Decimal("1E+125")}, True),  # which could not be counted up
+        # an outcome that says nothing; the index, and the condition of a claim, take it for an end
+        ({"outcome": None}, True),
+        ({"status": "scheduled", "attempt": Decimal(0), "outcome": None}, True),
+        ({"outcome": "failed"}, False),
+        ({"status": "running"}, False),
+        ({"status": "failed"}, False),
+        ({"status": "waiting"}, False),
+        ({"status": ["scheduled"]}, False),
+    ],
+)
+def test_which_rows_need_normalising(row: dict[str, object], needs: bool) -> None:
+    assert needs_normalising({"taskId": "raw", **row}) is needs
+
+
+@pytest.mark.parametrize(
+    "attempt", ["0", None, False, True, Decimal(-1), Decimal("0.5"), Decimal("1E+125"), [0], {"a": 0}]
+)
+def test_an_attempt_that_cannot_be_counted_up_is_begun_anew(attempt: object) -> None:
+    done = after({"taskId": "raw", "status": "scheduled", "attempt": attempt})
+    assert done["attempt"] == 0
+    assert not isinstance(done["attempt"], bool)
+    assert not needs_normalising(done)
+
+
+# -- the write -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"status": "running"},
+        {"outcome": "cancelled"},
+        {"action": "other"},
+        {"taskDateTime": "2026-12-31#13:00"},
+        {"dueAt": "2026-12-31T13:00:00Z"},
+        {"delaySeconds": Decimal(1)},
+    ],
+)
+@pytest.mark.parametrize("bad", [False, True])
+def test_a_row_that_was_changed_meanwhile_is_left_alone(edit: dict[str, object], bad: bool) -> None:
+    row = {"taskId": "raw"} | ({"payload": "not a map"} if bad else {})
+    store = MemoryStore()
+    store.put({**row, **edit})
+    assert isinstance(store.write(normalise(row, now=NOW, grid=MINUTE, defaults=Defaults())), Lost)
+
+
+def test_a_row_that_was_deleted_meanwhile_stays_deleted() -> None:
+    store = MemoryStore()
+    assert isinstance(store.write(normalise({"taskId": "raw"}, now=NOW, grid=MINUTE, defaults=Defaults())), Lost)
+    assert store.get("raw") is None
+
+
+# -- rejections ------------------------------------------------------------------------------------------------------
+
+
+def test_an_id_that_no_index_takes_is_marked_without_a_bucket() -> None:
+    """DynamoDB takes the row only without taskDateTime, for the index ends at 1,024 bytes."""
+    done = after({"taskId": "x" * 1025, "payload": {"a": "b"}})
+    assert done["outcome"] == "failed"
+    assert "taskDateTime" not in done
+    assert str(done["error"]).startswith("taskId: 'xxx")
+    assert "expected at most 1024 bytes in UTF-8, this has 1025" in str(done["error"])
+
+
+def test_a_rejection_of_a_long_id_takes_its_bucket_away() -> None:
+    change = reject({"taskId": "x" * 1025, "taskDateTime": "b"}, "no", now=NOW, grid=MINUTE, retention_days=1)
+    assert "taskDateTime" in change.remove
+    assert "taskDateTime" not in change.set
+
+
+def test_the_reason_of_a_rejection_is_bounded() -> None:
+    done = after({"taskId": "raw", "dueAt": "x\n" * 1000})
+    assert len(str(done["error"])) <= 300
+    assert "\n" not in str(done["error"])
+
+
+def test_a_slimmer_rejection_fits_where_the_first_does_not() -> None:
+    """A raw row may fill an item to the last byte; it is marked all the same, without its bulk."""
+    store = MemoryStore()
+    store.put({"taskId": "raw", "payload": {"k": "x" * (400 * 1024 - 40)}})
+    row = store.get("raw")
+    assert row is not None
+    change = normalise(row, now=NOW, grid=MINUTE, defaults=Defaults())
+    too_large = store.write(change)
+    assert isinstance(too_large, Unknown)
+    assert too_large.too_large
+    rejection = reject(row, "too large", now=NOW, grid=MINUTE, retention_days=1)
+    assert isinstance(store.write(rejection), Unknown)
+    assert isinstance(store.write(slimmer(rejection)), Written)
+    done = store.get("raw")
+    assert done is not None
+    assert (done["outcome"], done["error"]) == ("failed", "too large")
+    assert "payload" not in done
+
+
+# -- properties ------------------------------------------------------------------------------------------------------
+
+times = st.one_of(
+    st.none(),
+    st.text(max_size=20),
+    st.integers(0, 4_000_000_000).map(Decimal),
+    near_instants.map(format_instant),
+    st.builds(lambda m, k: str(Bucket(29_978_640 + m, k)), st.integers(-3000, 3000), st.integers(0, 5)),
+    st.booleans(),
+    st.lists(st.text(max_size=3), max_size=2),
+)
+odd = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.text(max_size=10),
+    st.integers(-5, 10**9).map(Decimal),
+    st.lists(st.integers(0, 9).map(Decimal), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2),
+    st.sampled_from(["scheduled", "running", "log", Decimal("1E+120"), Decimal("0.5"), Binary(b"x"), {"a", "b"}]),
+)
+rows = st.builds(
+    lambda task_id, more: {"taskId": task_id, **more},
+    task_ids,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "taskDateTime": times,
+            "dueAt": times,
+            "delaySeconds": st.one_of(times, odd),
+            "action": odd,
+            "payload": odd,
+            "retryPolicy": odd,
+            "run": odd,
+            "attempt": odd,
+            "createdAt": odd,
+            "scheduleId": odd,
+            "expiresAt": odd,
+            "attempts": odd,
+            "status": st.sampled_from([None, "scheduled"]),
+            "colour": odd,
+        },
+    ),
+)
+
+
+@given(rows, grids)
+def test_whatever_was_put_becomes_a_task_or_a_failure_and_then_holds_still(row: dict[str, object], grid: Grid) -> None:
+    done = after(row, grid=grid)
+    if done.get("outcome") is not None:
+        assert done["outcome"] == done["status"] == "failed"
+        assert done["error"]
+        assert not needs_normalising(done)
+        return
+    task = Task.from_row(done)
+    assert task.bucket.minute % grid.tick_minutes == 0
+    assert grid.tick_at_or_after(task.due_at) <= task.bucket.minute, "never early"
+    assert task.bucket.instant - task.due_at <= timedelta(minutes=2 * grid.tick_minutes)
+    assert (task.attempt, done["status"]) == (0, "scheduled")
+    again = normalise(done, now=NOW + timedelta(hours=1), grid=grid, defaults=Defaults())
+    assert not set(again.set) - {"dueAt"}, "the same row again says the same"
+    assert again.remove == ()
+
+
+@given(rows, grids)
+def test_when_due_either_knows_or_says_why(row: dict[str, object], grid: Grid) -> None:
+    try:
+        when = when_due(row, now=NOW, grid=grid, defaults=Defaults())
+    except InvalidInput as error:
+        assert error.field in ("taskDateTime", "dueAt", "delaySeconds", "action", "payload")
+    else:
+        assert when.bucket.minute % grid.tick_minutes == 0
+        assert when.bucket.shard >= 0
+
+
+def test_a_row_of_a_client_of_ours_is_a_task_as_it_stands() -> None:
+    row = scheduled_row("raw", Bucket.parse("2026-12-31#12:05"))
+    assert not needs_normalising(row)
+    assert normalise(row, now=NOW, grid=MINUTE, defaults=Defaults()).set == {}

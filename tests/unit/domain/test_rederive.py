@@ -1,0 +1,241 @@
+"""What follows when somebody changes a waiting row by hand: only a time that changed is derived anew."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builders import scheduled_row
+from tests.unit.domain.strategies import grids, near_instants
+
+from dynatick.domain.buckets import Bucket, Grid
+from dynatick.domain.change import Change, Lost, Written
+from dynatick.domain.instants import format_instant
+from dynatick.domain.lifecycle import move, reschedule, retry
+from dynatick.domain.normalise import Defaults, normalise, rederive
+from dynatick.domain.task import Row, Task
+from dynatick.store.memory import MemoryStore
+
+NOW = datetime(2026, 12, 31, 12, 0, 30, tzinfo=UTC)
+FIVE = Grid(tick_minutes=5)
+BUCKET = Bucket.parse("2026-12-31#12:30")
+OLD = scheduled_row("t", BUCKET)
+
+
+def derive(old: Row, new: Row, grid: Grid = FIVE) -> Change | None:
+    return rederive(old, new, now=NOW, grid=grid, defaults=Defaults())
+
+
+def applied(change: Change, row: Row) -> Row:
+    store = MemoryStore()
+    store.put(row)
+    result = store.write(change)
+    assert isinstance(result, Written)
+    found = store.get(str(row["taskId"]))
+    assert found is not None
+    return found
+
+
+EDITS = [
+    # what was edited, the bucket and the due instant that follow
+    ("the bucket", {"taskDateTime": "2026-12-31#13:00"}, "2026-12-31#13:00", "2026-12-31T13:00:00Z"),
+    ("the bucket, off the grid", {"taskDateTime": "2026-12-31#13:01"}, "2026-12-31#13:05", "2026-12-31T13:01:00Z"),
+    (
+        "the bucket, as an instant",
+        {"taskDateTime": "2026-12-31T14:01:00+01:00"},
+        "2026-12-31#13:05",
+        "2026-12-31T13:01:00Z",
+    ),
+    ("the bucket, earlier", {"taskDateTime": "2026-12-31#12:05"}, "2026-12-31#12:05", "2026-12-31T12:05:00Z"),
+    ("the bucket, past", {"taskDateTime": "2026-12-30#12:05"}, "2026-12-30#12:05", "2026-12-30T12:05:00Z"),
+    ("the due instant", {"dueAt": "2026-12-31T13:07:30Z"}, "2026-12-31#13:10", "2026-12-31T13:07:30Z"),
+    (
+        "the due instant, as epoch seconds",
+        {"dueAt": Decimal(1_798_722_450)},
+        "2026-12-31#13:10",
+        "2026-12-31T13:07:30Z",
+    ),
+    (
+        "a delay, and nothing for the due instant",
+        {"dueAt": None, "delaySeconds": Decimal(600)},
+        "2026-12-31#12:15",
+        "2026-12-31T12:10:30Z",
+    ),
+    ("a delay", {"delaySeconds": Decimal(600)}, "2026-12-31#12:15", "2026-12-31T12:10:30Z"),
+    (
+        "bucket and due instant, at odds",
+        {"taskDateTime": "2026-12-31#13:00", "dueAt": "2027-01-01T00:00:00Z"},
+        "2026-12-31#13:00",
+        "2026-12-31T13:00:00Z",
+    ),
+    (
+        "the due instant's notation, not its tick",
+        {"dueAt": "2026-12-31T13:29:00+01:00"},
+        "2026-12-31#12:30",
+        "2026-12-31T12:29:00Z",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "edit", "bucket", "due"), EDITS, ids=[name for name, *_ in EDITS])
+def test_an_edit_by_hand_moves_the_task(name: str, edit: dict[str, object], bucket: str, due: str) -> None:
+    new = {**OLD, **edit}
+    change = derive(OLD, new)
+    assert change is not None
+    row = applied(change, new)
+    assert (row["taskDateTime"], row["dueAt"], row["status"]) == (bucket, due, "scheduled")
+    assert (row["attempt"], row["run"]) == (0, 1)
+    assert derive(new, row) is None, "our own write is no edit"
+
+
+LEFT_ALONE: list[tuple[str, dict[str, object], dict[str, object]]] = [
+    ("nothing", {}, {}),
+    ("the payload", {}, {"payload": {"a": "b"}}),
+    ("the action", {}, {"action": "other"}),
+    ("bucket and due instant, together", {}, {"taskDateTime": "2026-12-31#13:10", "dueAt": "2026-12-31T13:07:30Z"}),
+    ("a due instant of the same tick", {}, {"dueAt": "2026-12-31T12:28:00Z"}),
+    ("the bucket is gone: it is normalised", {}, {"taskDateTime": None}),
+    ("the due instant is gone", {}, {"dueAt": None}),
+    ("a row that nobody had looked at", {"status": None}, {"taskDateTime": "2026-12-31#13:00"}),
+    ("a running row", {"status": "running"}, {"status": "running", "taskDateTime": "2026-12-31#13:00"}),
+    ("a row that has ended", {}, {"status": "cancelled", "outcome": "cancelled", "taskDateTime": "2026-12-31#13:00"}),
+    ("a redriven one", {"status": "failed", "outcome": "failed"}, {"taskDateTime": "2026-12-31#13:00"}),
+    ("a settled one", {}, {"taskDateTime": "2026-12-31#12:35", "movedTo": "2026-12-31#12:35"}),
+]
+
+
+@pytest.mark.parametrize(("name", "before", "edit"), LEFT_ALONE, ids=[name for name, *_ in LEFT_ALONE])
+def test_what_is_left_alone(name: str, before: dict[str, object], edit: dict[str, object]) -> None:
+    old = {name: value for name, value in {**OLD, **before}.items() if value is not None}
+    new = {name: value for name, value in {**OLD, **edit}.items() if value is not None}
+    assert derive(old, new) is None
+
+
+def test_a_due_instant_that_is_null_is_no_time() -> None:
+    assert derive(OLD, {**OLD, "dueAt": None}) is None
+
+
+def test_a_retrys_own_move_is_left_alone() -> None:
+    running = {**OLD, "status": "running", "lease": "x", "leaseUntil": "2026-12-31T13:00:00Z", "attempt": Decimal(1)}
+    new = applied(retry(Task.from_row(running), now=NOW, bucket=Bucket.parse("2026-12-31#12:35"), error="x"), running)
+    assert derive(running, new) is None
+
+
+def test_settles_own_move_is_left_alone() -> None:
+    new = applied(move(OLD, Bucket.parse("2026-12-31#12:35")), OLD)
+    assert derive(OLD, new) is None
+    assert new["dueAt"] == OLD["dueAt"], "lateness is measured from what was asked for"
+
+
+def test_a_clients_reschedule_is_left_alone() -> None:
+    due = datetime(2026, 12, 31, 13, 7, 30, tzinfo=UTC)
+    new = applied(reschedule(OLD, bucket=FIVE.bucket_of("t", due), due_at=due), OLD)
+    assert derive(OLD, new) is None
+
+
+def test_an_edit_after_a_settled_move_is_an_edit() -> None:
+    moved = applied(move(OLD, Bucket.parse("2026-12-31#12:35")), OLD)
+    new = {**moved, "taskDateTime": "2026-12-31#18:00"}
+    change = derive(moved, new)
+    assert change is not None
+    assert change.set == {"taskDateTime": "2026-12-31#18:00", "dueAt": "2026-12-31T18:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("edit", "error"),
+    [
+        ({"taskDateTime": "tomorrow"}, "taskDateTime: 'tomorrow' is not accepted"),
+        ({"dueAt": "2027-02-31T12:00:00Z"}, "dueAt: '2027-02-31T12:00:00Z' is not accepted; there is no such time"),
+        (
+            {"dueAt": "2027-02-01T12:00:00"},
+            "dueAt: '2027-02-01T12:00:00' is not accepted; its offset from UTC is missing",
+        ),
+        ({"delaySeconds": "soon"}, "delaySeconds: 'soon' is not accepted"),
+        ({"delaySeconds": Decimal(-5)}, "delaySeconds: Decimal('-5') is not accepted"),
+    ],
+)
+def test_an_edit_that_cannot_be_understood_ends_the_task_with_the_reason(edit: dict[str, object], error: str) -> None:
+    new = {**OLD, **edit}
+    change = derive(OLD, new)
+    assert change is not None
+    row = applied(change, new)
+    assert (row["status"], row["outcome"], row["taskDateTime"]) == ("failed", "failed", "2026-12-31#12:05")
+    assert str(row["error"]).startswith(error)
+
+
+def test_an_expiry_from_hand_is_stripped_of_a_live_row() -> None:
+    """TTL would delete the task before it has run."""
+    new = {**OLD, "expiresAt": Decimal(1_800_000_000)}
+    change = derive(OLD, new)
+    assert change is not None
+    row = applied(change, new)
+    assert row == OLD
+    assert derive(new, row) is None
+
+
+def test_an_expiry_and_a_time_from_hand_are_one_write() -> None:
+    new = {**OLD, "expiresAt": Decimal(1_800_000_000), "taskDateTime": "2026-12-31#13:00"}
+    change = derive(OLD, new)
+    assert change is not None
+    row = applied(change, new)
+    assert "expiresAt" not in row
+    assert row["dueAt"] == "2026-12-31T13:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"taskDateTime": "2026-12-31#14:00"},
+        {"dueAt": "2026-12-31T14:00:00Z"},
+        {"delaySeconds": Decimal(1)},
+        {"status": "running"},
+        {"outcome": "cancelled"},
+        {"action": "other"},
+    ],
+)
+def test_a_row_that_was_changed_again_is_left_to_the_next_record(edit: dict[str, object]) -> None:
+    new = {**OLD, "taskDateTime": "2026-12-31#13:01"}
+    change = derive(OLD, new)
+    assert change is not None
+    store = MemoryStore()
+    store.put({**new, **edit})
+    assert isinstance(store.write(change), Lost)
+
+
+times = st.one_of(
+    st.none(),
+    st.sampled_from(["tomorrow", "2027-02-31#12:00", True]),
+    st.integers(0, 4_000_000_000).map(Decimal),
+    near_instants.map(lambda i: format_instant(i.replace(microsecond=i.microsecond // 1000 * 1000))),
+    st.builds(lambda m, k: str(Bucket(29_978_640 + m, k)), st.integers(-3000, 3000), st.integers(0, 5)),
+)
+edits = st.fixed_dictionaries(
+    {},
+    optional={
+        "taskDateTime": times,
+        "dueAt": times,
+        "delaySeconds": st.integers(-5, 10_000).map(Decimal),
+        "expiresAt": st.just(Decimal(1_800_000_000)),
+        "payload": st.just({"a": "b"}),
+    },
+)
+
+
+@given(st.integers(0, 3000), edits, grids)
+def test_what_was_derived_needs_no_deriving_again(later: int, edit: dict[str, object], grid: Grid) -> None:
+    """The record of our own write comes back by the stream; it must not be taken for another edit."""
+    due = NOW + timedelta(minutes=later)
+    put = {"taskId": "t", "dueAt": format_instant(due)}
+    old = applied(normalise(put, now=NOW, grid=grid, defaults=Defaults()), put)
+    new = {name: value for name, value in {**old, **edit}.items() if value is not None}
+    change = rederive(old, new, now=NOW, grid=grid, defaults=Defaults())
+    if change is None:
+        return
+    row = applied(change, new)
+    assert rederive(new, row, now=NOW + timedelta(hours=1), grid=grid, defaults=Defaults()) is None
+    if "outcome" not in row:
+        assert "expiresAt" not in row
+        assert "taskDateTime" not in change.set or Task.from_row(row).bucket.minute % grid.tick_minutes == 0

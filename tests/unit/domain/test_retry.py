@@ -1,0 +1,236 @@
+"""Whether a failed attempt is made again, and when."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynatick.domain.retry import DEFAULT_POLICY, MAX_ATTEMPTS, GiveUp, Retry, RetryPolicy, decide_retry
+from dynatick.errors import InvalidInput
+
+NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
+
+
+def decide(policy: RetryPolicy = DEFAULT_POLICY, **given_: object) -> Retry | GiveUp:
+    asked: dict[str, object] = {
+        "attempt": 1, "first_started_at": NOON, "now": NOON, "permanent": False, "retry_after": None, "jitter": 0.0,
+    } | given_  # fmt: skip
+    return decide_retry(policy, **asked)  # type: ignore[arg-type]
+
+
+def wait(policy: RetryPolicy = DEFAULT_POLICY, **given_: object) -> float:
+    decision = decide(policy, **given_)
+    assert isinstance(decision, Retry), decision
+    return (decision.at - NOON).total_seconds()
+
+
+# -- decisions -------------------------------------------------------------------------------------------------------
+
+PATIENT = RetryPolicy(maximum_retry_attempts=185, maximum_event_age_in_seconds=30 * 86_400)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "seconds"),
+    [
+        (1, 5),
+        (2, 10),
+        (3, 20),
+        (4, 40),
+        (5, 80),
+        (9, 1280),
+        (10, 2560),
+        (11, 3600),
+        (12, 3600),
+        (50, 3600),
+        (185, 3600),
+    ],
+)
+def test_the_wait_doubles_up_to_the_most(attempt: int, seconds: int) -> None:
+    assert wait(PATIENT, attempt=attempt) == seconds
+
+
+@pytest.mark.parametrize(("jitter", "seconds"), [(0.0, 40), (0.25, 35), (0.5, 30), (0.999, 20.02)])
+def test_jitter_takes_up_to_half_off(jitter: float, seconds: float) -> None:
+    assert wait(PATIENT, attempt=4, jitter=jitter) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "seconds"),
+    [(None, 5), (0, 5), (3, 5), (-10, 5), (60, 60), (0.5, 5), (5000.5, 5000.5), (float("nan"), 5)],
+)
+def test_the_targets_own_wish_only_lengthens_the_wait(retry_after: float | None, seconds: float) -> None:
+    assert wait(retry_after=retry_after) == seconds
+
+
+@pytest.mark.parametrize("retry_after", [86_401, 1e9, 1e20, 1e308, float("inf"), 10**400])
+def test_a_wish_beyond_the_tasks_age_is_an_end(retry_after: float) -> None:
+    """A target, or a user's handler, may say anything."""
+    assert decide(retry_after=retry_after) == GiveUp("a retry would begin later than 86400 s after the first attempt")
+
+
+def test_a_permanent_error_is_not_retried() -> None:
+    assert decide(permanent=True) == GiveUp("the error is permanent")
+    assert decide(permanent=True, attempt=99) == GiveUp("the error is permanent")
+
+
+@pytest.mark.parametrize(
+    ("maximum", "attempt", "decision"),
+    [
+        (0, 1, GiveUp("all 1 attempts are used up")),
+        (3, 3, None),
+        (3, 4, GiveUp("all 4 attempts are used up")),
+        (3, 5, GiveUp("all 4 attempts are used up")),
+        (185, 185, None),
+        (185, 186, GiveUp("all 186 attempts are used up")),
+    ],
+)
+def test_attempts_are_bounded(maximum: int, attempt: int, decision: GiveUp | None) -> None:
+    policy = RetryPolicy(maximum_retry_attempts=maximum)
+    found = decide(policy, attempt=attempt)
+    assert isinstance(found, Retry) if decision is None else found == decision
+
+
+def test_the_age_counts_from_the_first_start_of_the_run() -> None:
+    policy = RetryPolicy(maximum_event_age_in_seconds=60)
+    within, beyond = NOON - timedelta(seconds=55), NOON - timedelta(seconds=55, microseconds=1)
+    assert isinstance(decide(policy, first_started_at=within), Retry)
+    assert decide(policy, first_started_at=beyond) == GiveUp(
+        "a retry would begin later than 60 s after the first attempt"
+    )
+
+
+def test_a_decision_says_why() -> None:
+    decision = decide(attempt=2, jitter=0.5)
+    assert decision == Retry(
+        NOON + timedelta(seconds=7.5), "attempt 2 of 4 failed; again in 8 s or at the first tick after"
+    )
+
+
+policies = st.builds(
+    lambda retries, age, least, more: RetryPolicy(
+        maximum_retry_attempts=retries,
+        maximum_event_age_in_seconds=age,
+        min_backoff_seconds=least,
+        max_backoff_seconds=least + more,
+    ),
+    st.integers(0, MAX_ATTEMPTS),
+    st.integers(60, 30 * 86_400),
+    st.integers(0, 40_000),
+    st.integers(0, 40_000),
+)
+
+
+@given(
+    policies,
+    st.integers(1, 300),
+    st.floats(0, 1, exclude_max=True),
+    st.one_of(st.none(), st.floats(), st.integers()),
+    st.timedeltas(timedelta(), timedelta(days=400)),
+    st.booleans(),
+)
+def test_every_decision_keeps_within_the_policy(
+    policy: RetryPolicy, attempt: int, jitter: float, retry_after: float | None, age: timedelta, permanent: bool
+) -> None:
+    found = decide(
+        policy,
+        attempt=attempt,
+        jitter=jitter,
+        retry_after=retry_after,
+        first_started_at=NOON - age,
+        permanent=permanent,
+    )
+    if isinstance(found, GiveUp):
+        return
+    assert not permanent
+    assert attempt <= policy.maximum_retry_attempts
+    waited = (found.at - NOON).total_seconds()
+    assert waited >= policy.min_backoff_seconds / 2 - 1e-6
+    asked = retry_after if retry_after is not None and retry_after == retry_after else 0
+    assert waited <= max(policy.max_backoff_seconds, asked) + 1e-6
+    assert waited >= min(asked, 40 * 86_400) - 1e-6
+    assert found.at - (NOON - age) <= timedelta(seconds=policy.maximum_event_age_in_seconds)
+
+
+@given(policies, st.integers(1, 200), st.floats(0, 1, exclude_max=True))
+def test_a_later_attempt_never_waits_less_than_half_of_the_one_before(
+    policy: RetryPolicy, attempt: int, jitter: float
+) -> None:
+    one, next_ = decide(policy, attempt=attempt, jitter=0.0), decide(policy, attempt=attempt + 1, jitter=jitter)
+    if isinstance(one, Retry) and isinstance(next_, Retry):
+        assert (next_.at - NOON) * 2 >= (one.at - NOON) - timedelta(microseconds=2)
+
+
+# -- the policy as a row has it --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "policy"),
+    [
+        (None, DEFAULT_POLICY),
+        ({}, DEFAULT_POLICY),
+        ({"maximumRetryAttempts": Decimal(0)}, RetryPolicy(maximum_retry_attempts=0)),
+        ({"maximumRetryAttempts": 185}, RetryPolicy(maximum_retry_attempts=185)),
+        ({"maximumEventAgeInSeconds": Decimal("60")}, RetryPolicy(maximum_event_age_in_seconds=60)),
+        ({"maximumEventAgeInSeconds": Decimal("2592000")}, RetryPolicy(maximum_event_age_in_seconds=2_592_000)),
+        ({"minBackoffSeconds": Decimal(0)}, RetryPolicy(min_backoff_seconds=0)),
+        ({"maxBackoffSeconds": Decimal(5)}, RetryPolicy(max_backoff_seconds=5)),
+        ({"minBackoffSeconds": 0, "maxBackoffSeconds": 0}, RetryPolicy(min_backoff_seconds=0, max_backoff_seconds=0)),
+        # The most follows where only the least is said, and is beyond it.
+        ({"minBackoffSeconds": Decimal(7200)}, RetryPolicy(min_backoff_seconds=7200, max_backoff_seconds=7200)),
+    ],
+)
+def test_a_policy_any_part_of_which_may_be_missing(value: object, policy: RetryPolicy) -> None:
+    assert RetryPolicy.from_row(value) == policy
+
+
+WHOLE = "expected a whole number from {} to {}"
+MAP = "expected a map with any of maximumRetryAttempts, maximumEventAgeInSeconds, minBackoffSeconds, maxBackoffSeconds"
+
+
+@pytest.mark.parametrize(
+    ("value", "field", "expected"),
+    [
+        ("3", "retryPolicy", MAP),
+        (Decimal(3), "retryPolicy", MAP),
+        ([3], "retryPolicy", MAP),
+        (
+            {"maxRetries": 3},
+            "retryPolicy.maxRetries",
+            "there is no such setting; expected any of maximumRetryAttempts, maximumEventAgeInSeconds, "
+            "minBackoffSeconds, maxBackoffSeconds",
+        ),
+        ({"maximumRetryAttempts": -1}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+        ({"maximumRetryAttempts": 186}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+        ({"maximumRetryAttempts": Decimal("1.5")}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+        ({"maximumRetryAttempts": "3"}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+        ({"maximumRetryAttempts": True}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+        ({"maximumRetryAttempts": None}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+        ({"maximumRetryAttempts": 3.0}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+        ({"maximumRetryAttempts": Decimal("NaN")}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+        ({"maximumRetryAttempts": Decimal("Infinity")}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+        ({"maximumEventAgeInSeconds": 59}, "retryPolicy.maximumEventAgeInSeconds", WHOLE.format(60, 2_592_000)),
+        ({"maximumEventAgeInSeconds": 2_592_001}, "retryPolicy.maximumEventAgeInSeconds", WHOLE.format(60, 2_592_000)),
+        ({"minBackoffSeconds": 86_401}, "retryPolicy.minBackoffSeconds", WHOLE.format(0, 86_400)),
+        ({"maxBackoffSeconds": -1}, "retryPolicy.maxBackoffSeconds", WHOLE.format(0, 86_400)),
+        (
+            {"minBackoffSeconds": 10, "maxBackoffSeconds": 9},
+            "retryPolicy.maxBackoffSeconds",
+            "expected at least minBackoffSeconds, which is 10",
+        ),
+        ({"maxBackoffSeconds": 4}, "retryPolicy.maxBackoffSeconds", "expected at least minBackoffSeconds, which is 5"),
+    ],
+)
+def test_policies_that_are_refused(value: object, field: str, expected: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        RetryPolicy.from_row(value)
+    assert (caught.value.field, caught.value.expected) == (field, expected)
+
+
+@given(policies)
+def test_a_policy_is_read_as_it_was_written(policy: RetryPolicy) -> None:
+    assert RetryPolicy.from_row(policy.to_row()) == policy
+    assert RetryPolicy.from_row({name: Decimal(number) for name, number in policy.to_row().items()}) == policy

@@ -1,0 +1,260 @@
+"""What a row must look like to be a task."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+from boto3.dynamodb.types import Binary
+from tests.builders import scheduled_row
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.retry import DEFAULT_POLICY, RetryPolicy
+from dynatick.domain.task import (
+    OWN_ATTRIBUTES,
+    TERMINAL,
+    Status,
+    Task,
+    check_action,
+    check_count,
+    check_payload,
+    check_status,
+    check_task_id,
+    is_own_row,
+)
+from dynatick.errors import InvalidInput
+
+BUCKET = Bucket.parse("2026-12-31#12:00")
+
+
+@pytest.mark.parametrize(
+    "value", ["a", "A b", "#", "2026-12-31#12:00", "ä☃", "x" * 1024, "é" * 512, "\x00", "_dynatick"]
+)
+def test_ids_that_are_taken(value: str) -> None:
+    assert check_task_id(value) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("", "expected a text that is not empty"),
+        (None, "expected a text that is not empty"),
+        (7, "expected a text that is not empty"),
+        (b"a", "expected a text that is not empty"),
+        (["a"], "expected a text that is not empty"),
+        ("x" * 1025, "expected at most 1024 bytes in UTF-8, this has 1025"),
+        ("é" * 513, "expected at most 1024 bytes in UTF-8, this has 1026"),
+        ("_dynatick#cursor#0", "ids beginning with _dynatick# are reserved; choose another"),
+        ("_dynatick#", "ids beginning with _dynatick# are reserved; choose another"),
+        ("a\ud800b", "expected text that UTF-8 can hold (no lone surrogates)"),
+    ],
+)
+def test_ids_that_are_refused(value: object, expected: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        check_task_id(value)
+    assert (caught.value.field, caught.value.expected) == ("taskId", expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "own"),
+    [
+        ("_dynatick#cursor#0", True),
+        ("_dynatick#", True),
+        ("_dynatick", False),
+        ("x_dynatick#", False),
+        (None, False),
+        (7, False),
+    ],
+)
+def test_which_rows_are_our_own(value: object, own: bool) -> None:
+    assert is_own_row(value) is own
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, "expected the name of an action as text, such as log or webhook"),
+        ("", "expected the name of an action as text, such as log or webhook"),
+        ("  ", "expected the name of an action as text, such as log or webhook"),
+        (Decimal(7), "expected the name of an action as text, such as log or webhook"),
+        ({"name": "log"}, "expected the name of an action as text, such as log or webhook"),
+        ("x" * 129, "expected at most 128 characters"),
+    ],
+)
+def test_actions_that_are_refused(value: object, expected: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        check_action(value)
+    assert (caught.value.field, caught.value.expected) == ("action", expected)
+
+
+def test_an_action_is_any_other_name() -> None:
+    """Whether it exists is for the processor to say, which knows them."""
+    assert [check_action(name) for name in ("log", "no-such-action", "x" * 128)] == ["log", "no-such-action", "x" * 128]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("not a map", "expected a map of names to values"),
+        (Decimal(7), "expected a map of names to values"),
+        ([1, 2], "expected a map of names to values"),
+        (False, "expected a map of names to values"),
+        (Binary(b"x"), "expected a map of names to values"),
+        ({1: "x"}, "expected names that are text"),
+    ],
+)
+def test_payloads_that_are_refused(value: object, expected: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        check_payload(value)
+    assert (caught.value.field, caught.value.expected) == ("payload", expected)
+
+
+def test_payloads_that_are_taken() -> None:
+    assert check_payload(None) == {}
+    assert check_payload({}) == {}
+    deep = {"b": Binary(b"\x00"), "n": None, "s": {"a", "b"}, "deep": {"x": [Decimal("1.50"), False]}}
+    assert check_payload(deep) == deep
+
+
+@pytest.mark.parametrize("value", [0, 1, Decimal(7), Decimal("1E+2"), Decimal("3.0")])
+def test_counts_that_are_taken(value: int | Decimal) -> None:
+    assert check_count(value, "attempt") == int(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [-1, Decimal("-1"), Decimal("0.5"), 1.0, True, False, "1", None, [1], Decimal("NaN"), Decimal("Infinity")],
+)
+def test_counts_that_are_refused(value: object) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        check_count(value, "attempt")
+    assert (caught.value.field, caught.value.expected) == ("attempt", "expected a whole number, 0 or more")
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_statuses_that_are_known(status: Status) -> None:
+    assert check_status(str(status)) is status
+
+
+@pytest.mark.parametrize("value", ["", "done", "Scheduled", None, Decimal(1), ["scheduled"], {"scheduled"}])
+def test_statuses_that_are_not(value: object) -> None:
+    with pytest.raises(InvalidInput, match="leave it out: it is set by Dynatick"):
+        check_status(value)
+
+
+def test_which_states_end_a_life() -> None:
+    assert {"completed", "failed", "cancelled"} == TERMINAL
+
+
+# -- rows ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_plain_row_as_a_task() -> None:
+    task = Task.from_row(scheduled_row("a", BUCKET))
+    assert task == Task(
+        task_id="a",
+        bucket=BUCKET,
+        action="log",
+        due_at=BUCKET.instant,
+        created_at=datetime(2026, 12, 31, 11, 0, tzinfo=UTC),
+    )
+    assert task.idempotency_key == "a#1"
+    assert task.first_started_at is None
+
+
+def test_a_full_row_as_a_task() -> None:
+    task = Task.from_row(
+        scheduled_row(
+            "a",
+            BUCKET,
+            dueAt="2026-12-31T11:59:30Z",
+            payload={"url": "https://example.org"},
+            status="running",
+            attempt=Decimal(2),
+            run=Decimal(3),
+            retryPolicy={"maximumRetryAttempts": Decimal(1)},
+            attempts=[{"run": Decimal(3), "attempt": Decimal(1), "startedAt": "2026-12-31T11:00:00Z"}, "spoilt"],
+            lease="token",
+            leaseUntil="2026-12-31T12:02:00Z",
+            startedAt="2026-12-31T12:00:00.250Z",
+            scheduleId="nightly",
+            colour="blue",
+            delaySeconds=Decimal(30),
+            movedTo=str(BUCKET),
+        )
+    )
+    assert task.due_at == datetime(2026, 12, 31, 11, 59, 30, tzinfo=UTC)
+    assert (task.status, task.attempt, task.run, task.lease) == (Status.RUNNING, 2, 3, "token")
+    assert task.retry_policy == RetryPolicy(maximum_retry_attempts=1)
+    assert len(task.attempts) == 1
+    assert task.lease_until == datetime(2026, 12, 31, 12, 2, tzinfo=UTC)
+    assert task.schedule_id == "nightly"
+    assert task.attributes == {"colour": "blue"}, "what means nothing to us reaches the action, what is ours does not"
+    assert task.idempotency_key == "a#3"
+    assert task.first_started_at == datetime(2026, 12, 31, 11, 0, tzinfo=UTC)
+
+
+def test_what_may_be_missing() -> None:
+    task = Task.from_row({"taskId": "a", "taskDateTime": str(BUCKET), "action": "log", "status": "running"})
+    assert (task.attempt, task.run, task.due_at, task.retry_policy) == (0, 1, BUCKET.instant, DEFAULT_POLICY)
+    assert task.payload == {}
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "field"),
+    [
+        ({"taskDateTime": "2026-12-31T12:00:00Z"}, "taskDateTime"),
+        ({"taskDateTime": None}, "taskDateTime"),
+        ({"action": None}, "action"),
+        ({"action": Decimal(7)}, "action"),
+        ({"dueAt": "soon"}, "dueAt"),
+        ({"payload": "x"}, "payload"),
+        ({"status": "waiting"}, "status"),
+        ({"attempt": Decimal("0.5")}, "attempt"),
+        ({"run": "1"}, "run"),
+        ({"run": True}, "run"),
+        ({"retryPolicy": {"maximumRetryAttempts": Decimal(999)}}, "retryPolicy.maximumRetryAttempts"),
+        ({"lease": Decimal(7)}, "lease"),
+        ({"leaseUntil": "soon"}, "leaseUntil"),
+        ({"createdAt": "soon"}, "createdAt"),
+        ({"startedAt": ["x"]}, "startedAt"),
+        ({"scheduleId": Decimal(7)}, "scheduleId"),
+    ],
+)
+def test_a_row_that_somebody_has_spoilt_since(spoilt: dict[str, object], field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Task.from_row(scheduled_row("a", BUCKET) | spoilt)
+    assert caught.value.field == field
+
+
+def test_the_first_start_is_of_the_present_run() -> None:
+    attempts = [
+        {"run": Decimal(1), "attempt": Decimal(1), "startedAt": "2026-12-01T00:00:00Z"},
+        {"run": Decimal(2), "attempt": Decimal(1), "startedAt": "2026-12-31T10:00:00Z"},
+        {"run": Decimal(2), "attempt": Decimal(2), "startedAt": "2026-12-31T11:00:00Z"},
+    ]
+    row = scheduled_row("a", BUCKET, attempts=attempts, startedAt="2026-12-31T12:00:00Z")
+    first = {run: Task.from_row(row | {"run": run}).first_started_at for run in (1, 2, 3)}
+    assert first == {
+        1: datetime(2026, 12, 1, tzinfo=UTC),
+        2: datetime(2026, 12, 31, 10, tzinfo=UTC),
+        3: datetime(2026, 12, 31, 12, tzinfo=UTC),
+    }
+
+
+@pytest.mark.parametrize("started", ["soon", Decimal(7), None, ["x"]])
+def test_a_spoilt_note_of_an_attempt_costs_nothing(started: object) -> None:
+    """``attempts`` are notes; somebody may have written what they like there."""
+    row = scheduled_row(
+        "a", BUCKET, attempts=[{"run": Decimal(1), "startedAt": started}], startedAt="2026-12-31T12:00:00Z"
+    )
+    assert Task.from_row(row).first_started_at == datetime(2026, 12, 31, 12, tzinfo=UTC)
+
+
+def test_our_attributes_are_those_of_the_design() -> None:
+    designed = (
+        "taskId taskDateTime dueAt delaySeconds action payload status outcome attempt attempts retryPolicy lease "
+        "leaseUntil run createdAt startedAt finishedAt result error expiresAt scheduleId"
+    )
+    assert {*designed.split(), "movedTo"} == OWN_ATTRIBUTES
