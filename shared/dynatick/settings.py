@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from dynatick.domain.buckets import Grid
-from dynatick.errors import ConfigurationError, InvalidInput
+from dynatick.errors import ConfigurationError, InvalidInput, shown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,12 +40,12 @@ class Settings:
         return cls(
             table=_text(environ, "DYNATICK_TABLE"),
             grid=grid,
-            retention_days=_number(environ, "DYNATICK_RETENTION_DAYS", 30),
+            retention_days=_number(environ, "DYNATICK_RETENTION_DAYS", 30, 1, 3650),
             default_action=environ.get("DYNATICK_DEFAULT_ACTION") or "log",
             dead_letter_queue_url=environ.get("DYNATICK_DEAD_LETTER_QUEUE_URL") or None,
-            index_lag=timedelta(seconds=_number(environ, "DYNATICK_INDEX_LAG_SECONDS", 120)),
+            index_lag=timedelta(seconds=_number(environ, "DYNATICK_INDEX_LAG_SECONDS", 120, 0, 86_400)),
             handlers_module=environ.get("DYNATICK_HANDLERS_MODULE") or None,
-            worker_threads=_number(environ, "DYNATICK_WORKER_THREADS", 16),
+            worker_threads=_number(environ, "DYNATICK_WORKER_THREADS", 16, 1, 256),
             webhook_private_hosts=_names(environ, "DYNATICK_WEBHOOK_PRIVATE_HOSTS"),
             assignment_policy=environ.get("DYNATICK_ASSIGNMENT_POLICY") or None,
             function_name=environ.get("AWS_LAMBDA_FUNCTION_NAME"),
@@ -60,10 +60,10 @@ def _text(environ: Mapping[str, str], name: str) -> str:
     return value
 
 
-def _number(environ: Mapping[str, str], name: str, default: int) -> int:
+def _number(environ: Mapping[str, str], name: str, default: int, low: int = 0, high: int = 99_999) -> int:
     text = environ.get(name) or str(default)
-    if not text.isascii() or not text.isdigit():
-        raise ConfigurationError(name, f"expected a whole number, found {text!r}")
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or not low <= int(text) <= high:
+        raise ConfigurationError(name, f"expected a whole number from {low} to {high}, found {shown(text)}")
     return int(text)
 
 

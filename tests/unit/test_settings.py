@@ -1,0 +1,149 @@
+"""What the functions are told by their environment."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from dynatick.domain.buckets import Grid
+from dynatick.errors import ConfigurationError
+from dynatick.settings import Settings
+
+TABLE = {"DYNATICK_TABLE": "tasks"}
+
+
+def test_only_the_table_must_be_named() -> None:
+    assert Settings.from_env(TABLE) == Settings(
+        table="tasks",
+        grid=Grid(tick_minutes=1, shard_count=1),
+        retention_days=30,
+        default_action="log",
+        dead_letter_queue_url=None,
+        index_lag=timedelta(seconds=120),
+        handlers_module=None,
+        worker_threads=16,
+        webhook_private_hosts=(),
+        assignment_policy=None,
+        function_name=None,
+        batched=True,
+    )
+
+
+def test_everything_can_be_set() -> None:
+    settings = Settings.from_env(
+        {
+            "DYNATICK_TABLE": "tasks",
+            "DYNATICK_TICK_MINUTES": "5",
+            "DYNATICK_SHARD_COUNT": "4",
+            "DYNATICK_RETENTION_DAYS": "7",
+            "DYNATICK_DEFAULT_ACTION": "mail.send",
+            "DYNATICK_DEAD_LETTER_QUEUE_URL": "https://sqs.example/dead",
+            "DYNATICK_INDEX_LAG_SECONDS": "300",
+            "DYNATICK_HANDLERS_MODULE": "mine",
+            "DYNATICK_WORKER_THREADS": "2",
+            "DYNATICK_WEBHOOK_PRIVATE_HOSTS": " 127.0.0.1, localhost ,,",
+            "DYNATICK_ASSIGNMENT_POLICY": "assignment:in_daytime",
+            "AWS_LAMBDA_FUNCTION_NAME": "dynatick-processor",
+            "DYNATICK_BATCHED": "0",
+            "PATH": "/bin",
+        }
+    )
+    assert settings == Settings(
+        table="tasks",
+        grid=Grid(tick_minutes=5, shard_count=4),
+        retention_days=7,
+        default_action="mail.send",
+        dead_letter_queue_url="https://sqs.example/dead",
+        index_lag=timedelta(seconds=300),
+        handlers_module="mine",
+        worker_threads=2,
+        webhook_private_hosts=("127.0.0.1", "localhost"),
+        assignment_policy="assignment:in_daytime",
+        function_name="dynatick-processor",
+        batched=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DYNATICK_TICK_MINUTES", "DYNATICK_SHARD_COUNT", "DYNATICK_RETENTION_DAYS", "DYNATICK_DEFAULT_ACTION",
+        "DYNATICK_DEAD_LETTER_QUEUE_URL", "DYNATICK_INDEX_LAG_SECONDS", "DYNATICK_HANDLERS_MODULE",
+        "DYNATICK_WORKER_THREADS", "DYNATICK_WEBHOOK_PRIVATE_HOSTS", "DYNATICK_ASSIGNMENT_POLICY",
+    ],
+)  # fmt: skip
+def test_what_is_empty_is_as_if_it_were_missing(name: str) -> None:
+    """A template has no other way to leave a variable out."""
+    assert Settings.from_env({**TABLE, name: ""}) == Settings.from_env(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("environment", "name", "message"),
+    [
+        (
+            {"DYNATICK_TABLE": ""},
+            "DYNATICK_TABLE",
+            "DYNATICK_TABLE: it is not set; the template sets it for its functions",
+        ),
+        ({"DYNATICK_TABLE": None}, "DYNATICK_TABLE", "DYNATICK_TABLE: it is not set"),
+        (
+            {"DYNATICK_TICK_MINUTES": "five"},
+            "DYNATICK_TICK_MINUTES",
+            "expected a whole number from 0 to 99999, found 'five'",
+        ),
+        (
+            {"DYNATICK_TICK_MINUTES": "7"},
+            "DYNATICK_TICK_MINUTES",
+            "tickMinutes: 7 is not accepted; expected one of 1, 2,",
+        ),
+        ({"DYNATICK_TICK_MINUTES": "0"}, "DYNATICK_TICK_MINUTES", "tickMinutes: 0 is not accepted"),
+        (
+            {"DYNATICK_SHARD_COUNT": "0"},
+            "DYNATICK_SHARD_COUNT",
+            "shardCount: 0 is not accepted; expected a number from 1",
+        ),
+        ({"DYNATICK_SHARD_COUNT": "257"}, "DYNATICK_SHARD_COUNT", "shardCount: 257 is not accepted"),
+        ({"DYNATICK_SHARD_COUNT": "-1"}, "DYNATICK_SHARD_COUNT", "expected a whole number from 0 to 99999, found '-1'"),
+        (
+            {"DYNATICK_SHARD_COUNT": "1.0"},
+            "DYNATICK_SHARD_COUNT",
+            "expected a whole number from 0 to 99999, found '1.0'",
+        ),
+        (
+            {"DYNATICK_RETENTION_DAYS": "30d"},
+            "DYNATICK_RETENTION_DAYS",
+            "expected a whole number from 1 to 3650, found '30d'",
+        ),
+        ({"DYNATICK_RETENTION_DAYS": "٣"}, "DYNATICK_RETENTION_DAYS", "expected a whole number"),
+        (
+            {"DYNATICK_RETENTION_DAYS": "0"},
+            "DYNATICK_RETENTION_DAYS",
+            "expected a whole number from 1 to 3650, found '0'",
+        ),
+        ({"DYNATICK_RETENTION_DAYS": "9" * 5000}, "DYNATICK_RETENTION_DAYS", "expected a whole number from 1 to 3650"),
+        (
+            {"DYNATICK_INDEX_LAG_SECONDS": " 120"},
+            "DYNATICK_INDEX_LAG_SECONDS",
+            "expected a whole number from 0 to 86400, found ' 120'",
+        ),
+        (
+            {"DYNATICK_WORKER_THREADS": "many"},
+            "DYNATICK_WORKER_THREADS",
+            "expected a whole number from 1 to 256, found 'many'",
+        ),
+        # without a thread nothing that is claimed would ever begin
+        (
+            {"DYNATICK_WORKER_THREADS": "0"},
+            "DYNATICK_WORKER_THREADS",
+            "expected a whole number from 1 to 256, found '0'",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(environment: dict[str, str | None], name: str, message: str) -> None:
+    environ = {key: value for key, value in {**TABLE, **environment}.items() if value is not None}
+    with pytest.raises(ConfigurationError) as caught:
+        Settings.from_env(environ)
+    assert name in caught.value.name
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 400
