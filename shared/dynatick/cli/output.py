@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from dynatick.actions.values import to_json
 
+_FRACTION = re.compile(r"\.\d+Z$")
 _WIDE = 10_000  # where nobody looks at it, nothing is wrapped
 _STYLES = {
     "scheduled": "cyan",
@@ -37,6 +40,8 @@ class Column:
     heading: str
     attribute: str
     right: bool = False
+    folds: bool = False  # may go over several lines where a terminal is narrow
+    to_seconds: bool = False  # an instant, of which people need no fractions
 
 
 def say(message: str) -> None:
@@ -60,7 +65,7 @@ def show_one(row: Mapping[str, object], output: Output) -> None:
         _print_document(row, output)
         return
     pairs = [{"name": name, "value": value} for name, value in row.items()]
-    _print_table(pairs, [Column("name", "name"), Column("value", "value")], headings=False)
+    _print_table(pairs, [Column("name", "name"), Column("value", "value", folds=True)], headings=False)
 
 
 def show_many(
@@ -95,16 +100,19 @@ def _print_table(rows: Iterable[Mapping[str, object]], columns: Sequence[Column]
     console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=_WIDE)
     table = Table(box=None, pad_edge=False, show_header=headings, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
-        table.add_column(column.heading, justify="right" if column.right else "left", overflow="fold")
+        side: Literal["left", "right"] = "right" if column.right else "left"
+        table.add_column(column.heading, justify=side, overflow="fold", no_wrap=not column.folds)
     for row in rows:
-        cells = [printable(_cell(row.get(column.attribute))) for column in columns]
+        cells = [printable(_cell(row.get(column.attribute), column)) for column in columns]
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
     console.print(table)
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, column: Column) -> str:
     if value is None:
         return ""
+    if column.to_seconds:
+        return _FRACTION.sub("Z", str(value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     return to_json(value) if isinstance(value, (Mapping, list, tuple, set, bytes)) else str(value)

@@ -31,14 +31,14 @@ Status = Annotated[
 ]
 
 COLUMNS = (
-    Column("TASK", "taskId"),
+    Column("TASK", "taskId", folds=True),
     Column("BUCKET", "taskDateTime"),
     Column("STATUS", "status"),
-    Column("ACTION", "action"),
-    Column("DUE", "dueAt"),
-    Column("FINISHED", "finishedAt"),
+    Column("ACTION", "action", folds=True),
+    Column("DUE", "dueAt", to_seconds=True),
+    Column("FINISHED", "finishedAt", to_seconds=True),
     Column("ATTEMPT", "attempt", right=True),
-    Column("ERROR", "error"),
+    Column("ERROR", "error", folds=True),
 )
 
 
