@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from dynatick.client.views import number_or
+from dynatick.client.views import number_or, text_or_none
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.change import Change, Unknown, Written
 from dynatick.domain.lifecycle import cancel, is_terminal, redrive, reschedule, state_of
@@ -81,7 +81,7 @@ def run_at_once(row: Row, *, bucket: Bucket, now: datetime) -> Change:
 
 
 def _require(row: Row, wish: str, allowed: tuple[str, ...]) -> None:
-    state = str(row["outcome"]) if is_terminal(row) else state_of(row)
+    state = (text_or_none(row["outcome"]) if is_terminal(row) else None) or state_of(row)
     # A status from hand, without an outcome, has not ended anything: the scheduler is about to mend it.
     if state not in allowed or (state in _ENDED and not is_terminal(row)):
         raise TransitionRefused(str(row["taskId"]), wish, state, allowed)

@@ -11,7 +11,7 @@ from functools import partial
 
 from dynatick.client.changes import MAX_KEY_BYTES
 from dynatick.client.looks import Position, Scope, Seen, read, read_ahead
-from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, instant_or_none, number_or
+from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, instant_or_none, number_or, text_or_none
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.task import TERMINAL, UNSCHEDULED, Row, Status
@@ -98,7 +98,7 @@ def _entry(entry: Entry, seen: Seen) -> TaskEntry | None:
     return TaskEntry(
         task_id=entry.task_id,
         bucket=entry.bucket,
-        status=entry.outcome or (state_of(live) if ended is None else str(ended)),
+        status=entry.outcome or (text_or_none(ended) or state_of(live)),
         action=_now(live, "action", entry.action),
         due_at=instant_or_none(live.get("dueAt", entry.due_at)),
         finished_at=instant_or_none(live.get("finishedAt", entry.finished_at)),
@@ -109,8 +109,7 @@ def _entry(entry: Entry, seen: Seen) -> TaskEntry | None:
 
 
 def _now(live: Row, name: str, listed: str | None) -> str | None:
-    value = live.get(name, listed)
-    return None if value is None else str(value)
+    return text_or_none(live.get(name, listed))
 
 
 def _named_shard(scope: Scope) -> int:

@@ -14,7 +14,7 @@ from dynatick.actions.values import plain
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.task import OWN_ATTRIBUTES, Row
-from dynatick.errors import InvalidInput
+from dynatick.errors import InvalidInput, shown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,9 +49,9 @@ class TaskView:
         return cls(
             task_id=str(row["taskId"]),
             status=state_of(row),
-            bucket=_text(row.get("taskDateTime")),
+            bucket=text_or_none(row.get("taskDateTime")),
             due_at=instant_or_none(row.get("dueAt")),
-            action=_text(row.get("action")),
+            action=text_or_none(row.get("action")),
             payload=payload if isinstance(payload, dict) else {},
             attempt=number_or(row.get("attempt"), 0),
             run=number_or(row.get("run"), 1),
@@ -59,7 +59,7 @@ class TaskView:
             started_at=instant_or_none(row.get("startedAt")),
             finished_at=instant_or_none(row.get("finishedAt")),
             expires_at=instant_or_none(row.get("expiresAt")),
-            error=_text(row.get("error")),
+            error=text_or_none(row.get("error")),
             result=values.get("result"),
             row=values,
         )
@@ -144,5 +144,6 @@ def number_or(value: object, otherwise: int) -> int:
     return int(value)
 
 
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
+def text_or_none(value: object) -> str | None:
+    """A text of a row that anybody may have written; what is none is shown."""
+    return value if value is None or isinstance(value, str) else shown(plain(value))

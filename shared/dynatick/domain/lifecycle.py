@@ -13,6 +13,7 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.change import Absent, AtLeast, Change, Is, Plus, as_read
 from dynatick.domain.instants import EPOCH, format_instant
 from dynatick.domain.task import TERMINAL, UNSCHEDULED, Row, Status, Task
+from dynatick.errors import shown
 
 TRANSITIONS: Final[Mapping[str, Mapping[str, str]]] = {
     UNSCHEDULED: {
@@ -258,7 +259,9 @@ def is_terminal(row: Row) -> bool:
 def state_of(row: Row) -> str:
     """A row's state in the words of the table of transitions."""
     status = row.get("status")
-    return UNSCHEDULED if status is None else str(status)
+    if status is None:
+        return UNSCHEDULED
+    return status if isinstance(status, str) else shown(status)
 
 
 def ended_by_hand(row: Row, *, now: datetime, retention_days: int) -> Change | None:

@@ -25,7 +25,7 @@ from dynatick.domain.change import (
 )
 from dynatick.domain.task import MAX_TASK_ID_BYTES, Row
 from dynatick.engine.ports import Entry, Page, ScanPage, StoreFailure
-from dynatick.errors import ItemTooLarge
+from dynatick.errors import ItemTooLarge, shown
 from dynatick.store.codec import MAX_ITEM_BYTES, Item, decode, encode, encode_value, item_bytes
 
 PAGE = 1000
@@ -152,7 +152,9 @@ def _check(row: Row) -> None:
 def _entry(row: Row) -> Entry:
     def text(name: str) -> str | None:
         value = row.get(name)
-        return None if value is None else str(value)
+        if value is None or isinstance(value, str):
+            return value
+        return str(value) if isinstance(value, Decimal) else shown(value)
 
     return Entry(
         task_id=str(row["taskId"]),

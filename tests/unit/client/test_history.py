@@ -293,3 +293,15 @@ def test_a_retried_task_is_listed_where_it_was_tried_last() -> None:
     world.ticks(2)
     assert ids([client.history("2026-12-31#12:01")]) == []
     assert ids([client.history("2026-12-31#12:02", status="failed")]) == ["x"]
+
+
+def test_what_was_written_by_hand_can_be_listed() -> None:
+    world, client = world_of()
+    assert isinstance(world.store, Counting)
+    world.store.put(
+        {"taskId": "odd", "taskDateTime": BUCKET, "status": b"x", "action": b"y", "dueAt": {1}, "attempt": "z"}
+    )
+    world.store.put({"taskId": "ended", "taskDateTime": BUCKET, "outcome": b"x", "error": 5})
+    ended, odd = client.history(BUCKET).entries
+    assert (odd.status, odd.action, odd.due_at, odd.attempt) == ("Binary(b'x')", "b'y'", None, 0)
+    assert (ended.status, ended.error) == ("Binary(b'x')", "5")
