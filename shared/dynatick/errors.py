@@ -18,13 +18,14 @@ Errors of the AWS SDK are translated in the adapters (``store``, ``actions``) an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 _SHOWN = 120
 
 
 def shown(value: object) -> str:
     """A value as it may stand in a message: quoted, on one line, and not longer than a line."""
-    text = ascii(value)
+    text = str(value) if isinstance(value, Decimal) else ascii(value)  # a table's numbers are plain numbers to people
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
 
 
