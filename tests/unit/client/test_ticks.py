@@ -129,7 +129,9 @@ def test_a_pass_that_went_on_is_told_in_its_parts() -> None:
     passes = [entry for entry in client.ticks() if isinstance(entry, TickView)]
     assert len(passes) > 1
     assert [view.generation for view in passes] == list(range(len(passes)))
-    assert [view.continued for view in passes] == [True] * (len(passes) - 1) + [False]
+    # The last part may have found nothing left to do; then it has no record.
+    assert all(view.continued for view in passes[:-1])
+    assert sum(view.claimed - view.released for view in passes) == 60
 
 
 def test_ticks_of_another_grid_are_found() -> None:
