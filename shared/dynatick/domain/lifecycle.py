@@ -195,7 +195,7 @@ def cancel(row: Row, *, now: datetime, retention_days: int) -> Change:
     return Change(
         task_id=str(row["taskId"]),
         set=terminal(Status.CANCELLED, now, retention_days),
-        when=(Absent("outcome"), *as_read(row, "status", "lease")),
+        when=as_read(row, "outcome", "status", "lease"),
         returning=True,
     )
 
@@ -213,7 +213,7 @@ def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> Change:
             "dueAt": format_instant(due_at),
         },
         remove=tuple(name for name in ("delaySeconds",) if name in row),
-        when=(Absent("outcome"), *as_read(row, "status", "lease", *TIME_INPUTS)),
+        when=as_read(row, "outcome", "status", "lease", *TIME_INPUTS),
         returning=True,
     )
 
@@ -273,7 +273,7 @@ def ended_by_hand(row: Row, *, now: datetime, retention_days: int) -> Change | N
     return Change(
         task_id=str(row["taskId"]),
         set=values,
-        when=(Absent("outcome"), *as_read(row, "status", "lease")),
+        when=as_read(row, "outcome", "status", "lease"),
         returning=True,
     )
 
