@@ -10,6 +10,7 @@ from typing import Any
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 
 from dynatick.domain.task import Row
+from dynatick.engine.ports import Entry
 from dynatick.errors import InvalidInput
 
 MAX_ITEM_BYTES = 400 * 1024
@@ -20,6 +21,8 @@ OWN_BYTES = 16 * 1024
 
 MAX_DEPTH = 32
 """Levels of lists and maps that an attribute may have (DynamoDB quotas)."""
+
+_LISTED = ("taskId", "taskDateTime", "outcome", "action", "dueAt", "finishedAt", "error", "scheduleId")
 
 Item = dict[str, dict[str, Any]]
 
@@ -48,6 +51,21 @@ def encode_value(value: object, field: str) -> dict[str, Any]:
 def decode(item: Mapping[str, Mapping[str, Any]]) -> dict[str, object]:
     """The row of an item: numbers as Decimal, binaries as boto3's Binary."""
     return {name: _from_value(value) for name, value in item.items()}
+
+
+def entry_of(item: Mapping[str, Mapping[str, Any]]) -> Entry:
+    """An item of the index as a bucket's entry. Anybody may have written it: whatever it holds is shown as text."""
+    text = {name: str(next(iter(item[name].values()))) for name in _LISTED if name in item}
+    return Entry(
+        task_id=text["taskId"],
+        bucket=text["taskDateTime"],
+        outcome=text.get("outcome"),
+        action=text.get("action"),
+        due_at=text.get("dueAt"),
+        finished_at=text.get("finishedAt"),
+        error=text.get("error"),
+        schedule_id=text.get("scheduleId"),
+    )
 
 
 def item_bytes(row: Row) -> int:

@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session
 from pynamodb.connection import TableConnection
 from pynamodb.connection.base import MetaTable
-from pynamodb.exceptions import DoesNotExist, PynamoDBException
+from pynamodb.exceptions import DoesNotExist
 from pynamodb.expressions.condition import Condition as PynamoCondition
 from pynamodb.expressions.operand import Path
 
@@ -34,9 +34,11 @@ from dynatick.domain.change import (
     Written,
 )
 from dynatick.domain.task import Row
-from dynatick.engine.ports import Entry, Page, ScanPage, StoreFailure
+from dynatick.engine.ports import Page, ScanPage, StoreFailure
 from dynatick.errors import ItemTooLarge, StoreError
-from dynatick.store.codec import decode, encode, encode_value
+from dynatick.store import partiql
+from dynatick.store.codec import decode, encode, encode_value, entry_of
+from dynatick.store.failures import SDK_ERRORS, failure_code, is_too_large, translated
 
 INDEX = "taskDateTime-index"
 BATCH = 25  # statements in one BatchExecuteStatement (DynamoDB quotas)
@@ -52,16 +54,6 @@ _RETRIABLE = frozenset(
         "InternalServerError",
         "TransactionConflict",
     }
-)
-_PROJECTION = (
-    "taskId",
-    "taskDateTime",
-    "outcome",
-    "action",
-    "dueAt",
-    "finishedAt",
-    "error",
-    "scheduleId",
 )
 
 
@@ -117,11 +109,11 @@ class DynamoStore:
         if session is not None:
             # pynamodb keeps a session per thread; the client that is made of this one serves them all.
             self._connection.connection._local.session = session
-            with _translated("connect"):
+            with translated("connect"):
                 _ = self._client
 
     def get(self, task_id: str) -> Row | None:
-        with _translated("read a row"):
+        with translated("read a row"):
             try:
                 answer = self._connection.get_item(task_id, consistent_read=True)
             except DoesNotExist:
@@ -135,7 +127,7 @@ class DynamoStore:
         for start in range(0, len(wanted), KEYS):
             keys: list[dict[str, Any]] = [{"taskId": {"S": i}} for i in wanted[start : start + KEYS]]
             for attempt in range(TRIES):
-                with _translated("read rows"):
+                with translated("read rows"):
                     answer = self._client.batch_get_item(
                         RequestItems={self.table: {"Keys": keys, "ConsistentRead": consistent}}
                     )
@@ -156,11 +148,11 @@ class DynamoStore:
             self._connection.put_item(
                 str(row["taskId"]), attributes=attributes, condition=Path("taskId").does_not_exist()
             )
-        except (PynamoDBException, ClientError, BotoCoreError) as error:
-            failure = _failure(error)
+        except SDK_ERRORS as error:
+            failure = failure_code(error)
             if failure == "ConditionalCheckFailedException":
                 return False
-            if _is_too_large(failure, str(error)):
+            if is_too_large(failure, str(error)):
                 raise ItemTooLarge(f"cannot insert the row: {error}") from error
             raise StoreError(f"cannot insert the row: {error}") from error
         return True
@@ -168,16 +160,16 @@ class DynamoStore:
     def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
         if not self._batched:
             return [self._create_one(row) for row in rows]
-        statements = [_insert(self.table, encode(row)) for row in rows]
+        statements = [partiql.insert(self.table, encode(row)) for row in rows]
         answers: list[bool | StoreFailure] = []
         for answer in self._execute(statements):
-            code, message = _error(answer)
+            code, message = partiql.error_of(answer)
             if code is None:
                 answers.append(True)
             elif code == "DuplicateItem":
                 answers.append(False)
             else:
-                answers.append(StoreFailure(f"{code}: {message}", _is_too_large(code, message)))
+                answers.append(StoreFailure(f"{code}: {message}", is_too_large(code, message)))
         return answers
 
     def write(self, change: Change) -> Result:
@@ -196,21 +188,21 @@ class DynamoStore:
                 condition=condition,
                 return_values="ALL_NEW" if change.returning else "NONE",
             )
-        except (PynamoDBException, ClientError, BotoCoreError) as error:
-            failure = _failure(error)
+        except SDK_ERRORS as error:
+            failure = failure_code(error)
             if failure == "ConditionalCheckFailedException":
                 return Lost()
-            return Unknown(f"{failure}: {error}", _is_too_large(failure, str(error)))
+            return Unknown(f"{failure}: {error}", is_too_large(failure, str(error)))
         return Written(decode(answer["Attributes"]) if change.returning else None)
 
     def write_many(self, changes: Sequence[Change]) -> Sequence[Result]:
         if not self._batched:
             return [self.write(change) for change in changes]
         results: dict[int, Result] = {}
-        batch = [n for n, change in enumerate(changes) if len(change.remove) <= 1 and change.set]
-        answers = self._execute([_update(self.table, changes[n]) for n in batch])
+        batch = [n for n, change in enumerate(changes) if partiql.is_expressible(change)]
+        answers = self._execute([partiql.update(self.table, changes[n]) for n in batch])
         for n, answer in zip(batch, answers, strict=True):
-            results[n] = _result(answer, changes[n].returning)
+            results[n] = partiql.result_of(answer, changes[n].returning)
         return [results[n] if n in results else self.write(change) for n, change in enumerate(changes)]
 
     def look(
@@ -229,7 +221,7 @@ class DynamoStore:
         elif open_only:
             condition = Path("outcome").does_not_exist()
         start = None if after is None else {"taskDateTime": {"S": name}, "taskId": {"S": after}}
-        with _translated("query a bucket"):
+        with translated("query a bucket"):
             answer = self._connection.query(
                 name,
                 index_name=INDEX,
@@ -238,10 +230,10 @@ class DynamoStore:
                 limit=limit,
             )
         last = answer.get("LastEvaluatedKey")
-        return Page([_entry(item) for item in answer["Items"]], last["taskId"]["S"] if last else None)
+        return Page([entry_of(item) for item in answer["Items"]], last["taskId"]["S"] if last else None)
 
     def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
-        with _translated("scan the table"):
+        with translated("scan the table"):
             answer = self._connection.scan(
                 filter_condition=Path("outcome").does_not_exist() if open_only else None,
                 exclusive_start_key=after,
@@ -251,7 +243,7 @@ class DynamoStore:
         return ScanPage([decode(item) for item in answer["Items"]], last["taskId"]["S"] if last else None)
 
     def delete(self, task_id: str) -> None:
-        with _translated("delete a row"):
+        with translated("delete a row"):
             self._connection.delete_item(task_id)
 
     @property
@@ -276,7 +268,7 @@ class DynamoStore:
                 part = waiting[start : start + BATCH]
                 for n, answer in zip(part, self._execute_batch([statements[n] for n in part]), strict=True):
                     answers[n] = answer
-                    if _error(answer)[0] in _RETRIABLE:
+                    if partiql.error_of(answer)[0] in _RETRIABLE:
                         again.append(n)
             waiting = again
             if not waiting:
@@ -291,25 +283,11 @@ class DynamoStore:
             ]
         except (ClientError, BotoCoreError) as error:
             # The request as a whole: the SDK has tried it several times already, and parts may have taken effect.
-            return [{"Error": {"Code": _failure(error), "Message": str(error)}}] * len(statements)
+            return [{"Error": {"Code": failure_code(error), "Message": str(error)}}] * len(statements)
         return responses
 
     def _back_off(self, attempt: int) -> None:
         self._pause(random.uniform(0.5, 1.0) * 0.05 * 2**attempt)
-
-
-class _translated:
-    """Turns the SDK's and pynamodb's errors into StoreError."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (PynamoDBException, ClientError, BotoCoreError)):
-            raise StoreError(f"cannot {self._what}: {error}") from error
 
 
 def _condition(part: Condition) -> PynamoCondition:
@@ -325,93 +303,3 @@ def _condition(part: Condition) -> PynamoCondition:
 def _name(attribute: str) -> list[str]:
     """A path of one element, so that a dot in a name is taken as it stands."""
     return [attribute]
-
-
-def _update(table: str, change: Change) -> dict[str, Any]:
-    """An UPDATE in the comma form, the only one that every engine takes. It never creates a row."""
-    parameters: list[dict[str, Any]] = []
-    sets: list[str] = []
-    for name, value in change.set.items():
-        if isinstance(value, Plus):
-            # Unquoted on the right: one engine takes no quoted name for a value. Only our own names come here.
-            sets.append(f"{_quoted(name)}={name}+{value.number}")
-        else:
-            sets.append(f"{_quoted(name)}=?")
-            parameters.append(encode_value(value, name))
-    remove = "".join(f" REMOVE {_quoted(name)}" for name in change.remove)
-    where = ['"taskId"=?']
-    parameters.append({"S": change.task_id})
-    for part in change.when:
-        match part:
-            case Is(name, value):
-                where.append(f"{_quoted(name)}=?")
-                parameters.append(encode_value(value, name))
-            case Absent(name):
-                where.append(f"{_quoted(name)} IS MISSING")
-            case AtLeast(name, value):
-                where.append(f"{_quoted(name)}>={value}")
-    returning = " RETURNING ALL NEW *" if change.returning else ""
-    text = f'UPDATE "{table}" SET {", ".join(sets)}{remove} WHERE {" AND ".join(where)}{returning}'
-    return {
-        "Statement": text,
-        "Parameters": parameters,
-        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-    }
-
-
-def _insert(table: str, item: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    names = ", ".join(f"'{name.replace(chr(39), chr(39) * 2)}':?" for name in item)
-    return {
-        "Statement": f'INSERT INTO "{table}" VALUE {{{names}}}',
-        "Parameters": list(item.values()),
-    }
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _result(answer: Mapping[str, Any], returning: bool) -> Result:
-    code, message = _error(answer)
-    if code is None:
-        return Written(decode(answer["Item"]) if returning else None)
-    if code == "ConditionalCheckFailed":
-        present = answer["Error"].get("Item")
-        return Lost(decode(present) if present else None)
-    return Unknown(f"{code}: {message}", _is_too_large(code, message))
-
-
-def _error(answer: Mapping[str, Any]) -> tuple[str | None, str]:
-    error = answer.get("Error")
-    return (error.get("Code", "Unknown"), error.get("Message", "")) if error else (None, "")
-
-
-def _failure(error: BaseException) -> str:
-    """The service's own code of an error, or its kind."""
-    if isinstance(error, PynamoDBException):
-        return error.cause_response_code or type(error).__name__
-    if isinstance(error, ClientError):
-        return str(error.response.get("Error", {}).get("Code", "ClientError"))
-    return type(error).__name__
-
-
-def _is_too_large(code: str | None, message: str) -> bool:
-    """Whether a write was refused for the size of the item or of its index key, which no retry changes."""
-    if code not in ("ValidationException", "ValidationError"):
-        return False
-    text = message.lower()
-    return "size" in text and ("exceed" in text or "limit" in text or "less than" in text)
-
-
-def _entry(item: Mapping[str, Mapping[str, Any]]) -> Entry:
-    text = {name: str(next(iter(item[name].values()))) for name in _PROJECTION if name in item}
-    return Entry(
-        task_id=text["taskId"],
-        bucket=text["taskDateTime"],
-        outcome=text.get("outcome"),
-        action=text.get("action"),
-        due_at=text.get("dueAt"),
-        finished_at=text.get("finishedAt"),
-        error=text.get("error"),
-        schedule_id=text.get("scheduleId"),
-    )

@@ -24,9 +24,9 @@ from dynatick.domain.change import (
     Written,
 )
 from dynatick.domain.task import MAX_TASK_ID_BYTES, Row
-from dynatick.engine.ports import Entry, Page, ScanPage, StoreFailure
-from dynatick.errors import ItemTooLarge, shown
-from dynatick.store.codec import MAX_ITEM_BYTES, Item, decode, encode, encode_value, item_bytes
+from dynatick.engine.ports import Page, ScanPage, StoreFailure
+from dynatick.errors import ItemTooLarge
+from dynatick.store.codec import MAX_ITEM_BYTES, Item, decode, encode, encode_value, entry_of, item_bytes
 
 PAGE = 1000
 
@@ -111,7 +111,7 @@ class MemoryStore:
                 if item.get("taskDateTime") == name and (after is None or i > after)
             )
             page = ids[: limit or PAGE]
-            entries = [_entry(decode(self._items[i])) for i in page]
+            entries = [entry_of(self._items[i]) for i in page]
         last = page[-1] if len(page) < len(ids) else None
         if outcome is not None:
             entries = [entry for entry in entries if entry.outcome == outcome]
@@ -124,7 +124,7 @@ class MemoryStore:
             ids = sorted(i for i in self._items if after is None or i > after)
             page = ids[:PAGE]
             rows = [decode(self._items[i]) for i in page]
-        kept = [row for row in rows if not (open_only and "outcome" in row)]
+        kept = [row for row in rows if not (open_only and row.get("outcome") is not None)]
         return ScanPage(kept, page[-1] if len(page) < len(ids) else None)
 
     def delete(self, task_id: str) -> None:
@@ -147,22 +147,3 @@ def _check(row: Row) -> None:
         raise ItemTooLarge("Item size has exceeded the maximum allowed size")
     if "taskDateTime" in row and len(str(row["taskId"]).encode()) > MAX_TASK_ID_BYTES:
         raise ItemTooLarge("the index sort key exceeds the size limit of 1024 bytes")
-
-
-def _entry(row: Row) -> Entry:
-    def text(name: str) -> str | None:
-        value = row.get(name)
-        if value is None or isinstance(value, str):
-            return value
-        return str(value) if isinstance(value, Decimal) else shown(value)
-
-    return Entry(
-        task_id=str(row["taskId"]),
-        bucket=str(row["taskDateTime"]),
-        outcome=text("outcome"),
-        action=text("action"),
-        due_at=text("dueAt"),
-        finished_at=text("finishedAt"),
-        error=text("error"),
-        schedule_id=text("scheduleId"),
-    )
