@@ -100,6 +100,7 @@ class InProcess:
             rules=self.rules,
             clock=self.clock,
             new_token=lambda: f"token-{next(self.tokens)}",
+            pause=lambda seconds: None,
         )
 
     def invoke(self, event: Mapping[str, object]) -> None:

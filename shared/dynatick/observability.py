@@ -108,6 +108,7 @@ def _tell_reconciled(found: Reconciled, logger: Logger, metrics: Metrics) -> Non
             "found": found.found,
             "mended": found.mended,
             "failed": found.failed,
+            "kinds": dict(found.kinds),
             "examples": [f"{task_id}: {wrong}" for task_id, wrong in found.examples],
             "complete": found.after is None,
         },

@@ -263,6 +263,7 @@ def test_look_reads_past_a_page_of_a_megabyte(store: Store) -> None:
 def test_scan_reads_everything(store: Store) -> None:
     store.create_many([scheduled_row(f"t{n}", BUCKET) for n in range(40)])
     store.create({"taskId": "raw"})
+    store.create({"taskId": "null", "outcome": None})
     store.create({"taskId": "done", "outcome": "completed"})
     seen: list[object] = []
     after = None
@@ -272,7 +273,7 @@ def test_scan_reads_everything(store: Store) -> None:
         after = page.after
         if after is None:
             break
-    assert sorted(map(str, seen)) == sorted([f"t{n}" for n in range(40)] + ["raw"])
+    assert sorted(map(str, seen)) == sorted([f"t{n}" for n in range(40)] + ["null", "raw"])
     assert any(row["taskId"] == "done" for row in store.scan(open_only=False).rows)
 
 

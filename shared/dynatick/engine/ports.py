@@ -73,7 +73,7 @@ class Store(Protocol):
         the engine puts on a page."""
 
     def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
-        """A page of the whole table, read consistently: rows without an outcome, or all."""
+        """A page of the whole table, read consistently: rows without an outcome (or with NULL for one), or all."""
 
     def delete(self, task_id: str) -> None:
         """Removes a row, if it is there."""

@@ -8,6 +8,7 @@ shard's pass, which a tick starts for every shard but the first, and a pass for 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -125,6 +126,7 @@ class Processor:
     rules: Rules
     clock: Clock
     new_token: Callable[[], str]
+    pause: Callable[[float], None] = time.sleep
 
     def handle(self, event: object, *, hard_end: datetime) -> Invoked:
         """Does what the event asks for. ``hard_end``: when this process will be killed."""
@@ -175,7 +177,7 @@ class Processor:
         settler = Settler(self.store, self.rules, in_force, self.clock, self._tell)
         now = self.clock()
         stop_at = hard_end - min(_RECONCILE_RESERVE, (hard_end - now) / 4)
-        found = reconcile(settler, stop_at=stop_at, clock=self.clock, after=order.after)
+        found = reconcile(settler, stop_at=stop_at, clock=self.clock, after=order.after, pause=self.pause)
         done = Invoked(reconciled=found)
         if found.after is not None:
             self._start(ReconcileOrder(after=found.after, generation=order.generation + 1), done)

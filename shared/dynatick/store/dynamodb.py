@@ -233,9 +233,11 @@ class DynamoStore:
         return Page([entry_of(item) for item in answer["Items"]], last["taskId"]["S"] if last else None)
 
     def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
+        # An outcome that is NULL is none: somebody put it there.
+        is_open = Path("outcome").does_not_exist() | Path("outcome").is_type("NULL")
         with translated("scan the table"):
             answer = self._connection.scan(
-                filter_condition=Path("outcome").does_not_exist() if open_only else None,
+                filter_condition=is_open if open_only else None,
                 exclusive_start_key=after,
                 consistent_read=True,
             )

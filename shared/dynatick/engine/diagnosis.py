@@ -1,0 +1,160 @@
+"""What can be wrong with a row or with the cursor of a shard. Judged here, read and mended in ``reconcile``.
+
+Nothing here writes, and nothing reads but what it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.change import Change
+from dynatick.domain.instants import EPOCH, format_instant, parse_instant
+from dynatick.domain.lifecycle import RELEASED, is_terminal
+from dynatick.domain.normalise import needs_normalising
+from dynatick.domain.task import TERMINAL, Row, Status, is_own_row
+from dynatick.engine.claims import lease_is_over
+from dynatick.engine.cursor import Cursor, cursor_id
+from dynatick.engine.settle import Settler
+from dynatick.errors import InvalidInput
+
+_STALE_AFTER = timedelta(hours=1)  # after its lease; ticks that come take a task over long before
+_TICKS_MISSED = 3
+_CLOSED_LATE = timedelta(minutes=5)  # on top of the ticks that were missed
+_CLOSED_EARLY = timedelta(minutes=5)  # by so much, the clock of whoever asks may be wrong
+_DRAINED_LATE = timedelta(hours=1)  # the longest lease and the longest index lag, and then some
+
+
+class Kind(StrEnum):
+    """What is wrong, in a word."""
+
+    NEVER_NORMALISED = "never-normalised"  # no task was ever made of the row
+    NO_BUCKET = "no-bucket"  # its taskDateTime names none
+    UNSERVED_SHARD = "unserved-shard"  # it lies in a shard that was never in use
+    BEHIND_CURSOR = "behind-cursor"  # its bucket was drained for good without it
+    NO_OUTCOME = "no-outcome"  # its status says that it has ended, and nothing else does
+    MAY_EXPIRE = "may-expire"  # it has not ended and carries an expiry
+    STALE_LEASE = "stale-lease"  # running, and nobody has come for it since its lease ended
+    NO_TICK = "no-tick"  # no tick has come yet
+    CURSOR_BEHIND = "cursor-behind"  # ticks don't come, or don't close their buckets
+    CURSOR_STUCK = "cursor-stuck"  # ticks come, and something keeps a bucket from being drained
+    CURSOR_AHEAD = "cursor-ahead"  # buckets that are still to come were closed
+    CURSOR_UNREADABLE = "cursor-unreadable"  # the shard cannot be served
+
+
+REMEDIES: Mapping[Kind, str] = {
+    Kind.NEVER_NORMALISED: "it is made a task, or marked failed with the reason",
+    Kind.NO_BUCKET: "it goes to the next tick",
+    Kind.UNSERVED_SHARD: "it goes to a shard that is served",
+    Kind.BEHIND_CURSOR: "it goes to the next tick",
+    Kind.NO_OUTCOME: "its outcome is set to its status",
+    Kind.MAY_EXPIRE: "its expiry is removed",
+    Kind.STALE_LEASE: "the next tick takes it over",
+    Kind.NO_TICK: "see that the rule is enabled and the processor runs",
+    Kind.CURSOR_BEHIND: "see that the rule is enabled and the processor runs; the next tick catches up",
+    Kind.CURSOR_STUCK: "find what holds it back: a task that keeps running, or a processor that keeps failing",
+    Kind.CURSOR_AHEAD: "find the clock that is wrong; what is due runs once the time has come",
+    Kind.CURSOR_UNREADABLE: "somebody has changed it: delete it, then let the doctor mend; the next tick makes it anew",
+}
+"""What mends each kind. What concerns a cursor wants a person."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """Something that is wrong with a row. ``task_id`` may be that of a cursor."""
+
+    kind: Kind
+    task_id: str
+    why: str  # holds nothing of the payload
+    mended: bool = False
+    left: str | None = None  # why it was not mended, if that was tried
+
+    @property
+    def remedy(self) -> str:
+        return REMEDIES[self.kind]
+
+    @property
+    def is_of_cursor(self) -> bool:
+        return is_own_row(self.task_id)
+
+
+def what_is_wrong(row: Row, settler: Settler, drained: Mapping[int, int], now: datetime) -> Finding | None:
+    """What is wrong with a row; None if a tick will see it as it should be, or need not.
+
+    ``drained``: S by shard, for all that are served and can be read. S only grows, so a row in a bucket at or before
+    it is past hope.
+    """
+    if is_terminal(row) or is_own_row(row.get("taskId")):
+        return None
+    change = settler.make_ready(row)
+    if change is not None:
+        return _unready(row, change)
+    bucket = Bucket.canonical(row.get("taskDateTime"))
+    if bucket is None:
+        return _found(Kind.NO_BUCKET, row, "its taskDateTime names no bucket")
+    if bucket.shard >= settler.in_force.shards_ever:
+        return _found(Kind.UNSERVED_SHARD, row, f"its shard {bucket.shard} is not served")
+    if bucket.minute <= drained.get(bucket.shard, -1):
+        return _found(Kind.BEHIND_CURSOR, row, f"its bucket {bucket} was drained without it")
+    if row.get("status") == str(Status.RUNNING) and lease_is_over(row, now):
+        return _stale(row, bucket, settler.in_force.grid, now)
+    return None
+
+
+def judge_cursors(cursors: Mapping[int, Cursor | InvalidInput | None], grid: Grid, now: datetime) -> Iterator[Finding]:
+    """What is wrong with the cursors of the shards that are served; None: there is no such row."""
+    tick = timedelta(minutes=grid.tick_minutes)
+    for shard, cursor in cursors.items():
+        if cursor is None:
+            yield _of_shard(Kind.NO_TICK, shard, "no tick has served it yet")
+        elif isinstance(cursor, InvalidInput):
+            yield _of_shard(Kind.CURSOR_UNREADABLE, shard, f"its cursor cannot be understood ({cursor})")
+        elif cursor.closed_through > minute_of(now + _CLOSED_EARLY):
+            closed = Bucket(cursor.closed_through)
+            yield _of_shard(Kind.CURSOR_AHEAD, shard, f"buckets are closed through {closed}, which is still to come")
+        elif instant_of(cursor.closed_through) + _TICKS_MISSED * tick + _CLOSED_LATE < now:
+            yield _of_shard(Kind.CURSOR_BEHIND, shard, f"no tick has come since {Bucket(cursor.closed_through)}")
+        elif cursor.mark_at + _TICKS_MISSED * tick + _DRAINED_LATE < now and not cursor.is_held(now):
+            # S meets the mark soon after it was set, and then there is a new one (4).
+            first = Bucket(cursor.drained_through)
+            yield _of_shard(Kind.CURSOR_STUCK, shard, f"ticks come, but nothing after {first} is drained for good")
+
+
+def _unready(row: Row, change: Change) -> Finding:
+    """A row for which ``change`` is to be written first."""
+    status = row.get("status")
+    if isinstance(status, str) and status in TERMINAL:
+        return _found(Kind.NO_OUTCOME, row, f"its status is {status}, and it has no outcome")
+    if "outcome" in change.set:
+        return _found(Kind.NEVER_NORMALISED, row, "it cannot be understood, and nobody has said so")
+    if needs_normalising(row) or status not in (str(Status.SCHEDULED), str(Status.RUNNING)):
+        return _found(Kind.NEVER_NORMALISED, row, "it was never normalised")
+    if Bucket.canonical(row.get("taskDateTime")) is None:
+        return _found(Kind.NO_BUCKET, row, "its taskDateTime names no bucket")
+    return _found(Kind.MAY_EXPIRE, row, "it has not ended, and carries expiresAt")
+
+
+def _stale(row: Row, bucket: Bucket, grid: Grid, now: datetime) -> Finding | None:
+    """A running row whose lease is over. The tick of its bucket, or the next one, takes it over."""
+    # A lease that was given back ended at once, whatever it says.
+    of = "startedAt" if row.get("leaseUntil") == RELEASED else "leaseUntil"
+    try:
+        ended = parse_instant(row.get(of), of)
+        why = f"its lease ended at {format_instant(ended)}, and nobody has taken it over"
+    except InvalidInput:
+        ended, why = EPOCH, "it is running, and has no lease that can be read"
+    waits_since = ended if bucket.minute > grid.tick_after(minute_of(now)) else max(ended, bucket.instant)
+    if now - waits_since <= max(_STALE_AFTER, 2 * timedelta(minutes=grid.tick_minutes)):
+        return None
+    return _found(Kind.STALE_LEASE, row, why)
+
+
+def _found(kind: Kind, row: Row, why: str) -> Finding:
+    return Finding(kind=kind, task_id=str(row["taskId"]), why=why)
+
+
+def _of_shard(kind: Kind, shard: int, why: str) -> Finding:
+    return Finding(kind=kind, task_id=cursor_id(shard), why=f"shard {shard}: {why}")

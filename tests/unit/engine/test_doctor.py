@@ -1,0 +1,330 @@
+"""What a reconcile finds: each kind of wrong row and wrong cursor, what mends it, and what is only on its way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.builders import NOON, InProcess, scheduled_row
+
+from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.change import Change, Result, Unknown
+from dynatick.domain.lifecycle import RELEASED
+from dynatick.domain.task import Row
+from dynatick.engine.cursor import Cursor, cursor_id
+from dynatick.engine.diagnosis import REMEDIES, Finding, Kind, judge_cursors
+from dynatick.engine.ports import ScanPage
+from dynatick.engine.reconcile import Reconciled, reconcile
+from dynatick.engine.rules import Rules
+from dynatick.errors import InvalidInput
+from dynatick.store.memory import MemoryStore
+
+NOON_MINUTE = minute_of(NOON)
+AHEAD = Bucket(NOON_MINUTE + 600)
+LONG_AGO = "2026-12-31T09:00:00Z"
+
+
+def running(task_id: str, bucket: Bucket, **more: object) -> dict[str, object]:
+    return scheduled_row(
+        task_id, bucket, status="running", attempt=1, lease="x", leaseUntil=LONG_AGO, startedAt=LONG_AGO, **more
+    )
+
+
+WRONG: dict[str, tuple[Row, Kind]] = {
+    "nobody has looked at it": ({"delaySeconds": 30}, Kind.NEVER_NORMALISED),
+    "it cannot be understood": ({"action": 7}, Kind.NEVER_NORMALISED),
+    "its status is none of ours": (scheduled_row("", AHEAD, status="sleeping"), Kind.NEVER_NORMALISED),
+    "no claim could take it": (scheduled_row("", AHEAD, attempt="one"), Kind.NEVER_NORMALISED),
+    "its outcome is null": (scheduled_row("", AHEAD, outcome=None), Kind.NEVER_NORMALISED),
+    "no bucket": (scheduled_row("", AHEAD, taskDateTime="2026-12-31T12:00:00Z"), Kind.NO_BUCKET),
+    "a running one without a bucket": (running("", AHEAD, taskDateTime="soon"), Kind.NO_BUCKET),
+    "a shard that nobody serves": (scheduled_row("", AHEAD._replace(shard=9)), Kind.UNSERVED_SHARD),
+    "behind the cursor": (scheduled_row("", Bucket(NOON_MINUTE - 600)), Kind.BEHIND_CURSOR),
+    "running behind the cursor": (running("", Bucket(NOON_MINUTE - 600)), Kind.BEHIND_CURSOR),
+    "ended by hand": (scheduled_row("", AHEAD, status="completed"), Kind.NO_OUTCOME),
+    "it might vanish": (scheduled_row("", AHEAD, expiresAt=1), Kind.MAY_EXPIRE),
+    "nobody came for it": (running("", AHEAD), Kind.STALE_LEASE),
+    "given back, and nobody came": (running("", AHEAD) | {"leaseUntil": RELEASED}, Kind.STALE_LEASE),
+    "a lease that cannot be read": (running("", AHEAD) | {"leaseUntil": "?"}, Kind.STALE_LEASE),
+}
+
+RIGHT: dict[str, Row] = {
+    "waiting": scheduled_row("", AHEAD),
+    "waiting in another shard": scheduled_row("", AHEAD._replace(shard=2)),
+    "due, and not drained yet": scheduled_row("", Bucket(NOON_MINUTE)),
+    "running": running("", AHEAD) | {"leaseUntil": "2026-12-31T12:02:00Z"},
+    "its lease has only just ended": running("", AHEAD) | {"leaseUntil": "2026-12-31T11:50:00Z"},
+    "given back just now": running("", AHEAD) | {"leaseUntil": RELEASED, "startedAt": "2026-12-31T11:59:59Z"},
+    "ended": {"status": "completed", "outcome": "completed", "taskDateTime": "2026-12-31#09:00", "expiresAt": 1},
+}
+
+
+class Counting(MemoryStore):
+    """Counts what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+
+    def create(self, row: Row) -> bool:
+        self.writes += 1
+        return super().create(row)
+
+    def write(self, change: Change) -> Result:
+        self.writes += 1
+        return super().write(change)
+
+
+@pytest.fixture
+def world() -> InProcess:
+    """After a tick at noon, with three shards, the first of them drained through 11:59."""
+    world = InProcess(store=Counting(), rules=Rules(grid=Grid(shard_count=3)))
+    world.tick()
+    return world
+
+
+def put(world: InProcess, row: Row, task_id: str = "x") -> None:
+    """As if the stream had lost the record."""
+    assert isinstance(world.store, MemoryStore)
+    world.store.put({**row, "taskId": task_id})
+
+
+def scan(world: InProcess, **options: object) -> tuple[Reconciled, list[Finding]]:
+    told: list[Finding] = []
+    report = reconcile(world.settler(), stop_at=None, clock=world.clock, tell=told.append, **options)  # type: ignore[arg-type]
+    return report, told
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_found_and_nothing_is_written(world: InProcess, name: str) -> None:
+    row, kind = WRONG[name]
+    put(world, row)
+    settler = world.settler()
+    assert isinstance(world.store, Counting)
+    before = world.store.writes, world.row("x")
+    told: list[Finding] = []
+    report = reconcile(settler, stop_at=None, clock=world.clock, mend=False, tell=told.append)
+    (finding,) = told
+    assert (finding.kind, finding.task_id, finding.mended, finding.left) == (kind, "x", False, None)
+    assert finding.remedy == REMEDIES[kind]
+    assert (report.scanned, report.found, report.mended, report.failed) == (1, 1, 0, 0)
+    assert report.kinds == {str(kind): 1}
+    assert report.examples == [("x", finding.why)]
+    assert (world.store.writes, world.row("x")) == before
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_mended_for_good(world: InProcess, name: str) -> None:
+    put(world, WRONG[name][0])
+    report, (finding,) = scan(world)
+    assert (finding.mended, finding.left, report.mended, report.failed) == (True, None, 1, 0)
+    assert scan(world)[0].found == 0
+    world.next_tick(601)
+    row = world.row("x")
+    ended = "failed" if name in ("it cannot be understood", "its status is none of ours") else "completed"
+    assert row["outcome"] == ended
+    assert len(world.dead_letters.letters) == (ended == "failed")
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_right_is_left_alone(world: InProcess, name: str) -> None:
+    put(world, RIGHT[name])
+    before = world.row("x")
+    report, told = scan(world)
+    assert (told, report.found, world.row("x")) == ([], 0, before)
+
+
+def test_a_stale_task_that_the_next_tick_takes_over_is_left_to_it(world: InProcess) -> None:
+    """Its bucket is one that ticks look at: moving it would do nothing for it."""
+    put(world, running("x", Bucket(NOON_MINUTE)))
+    assert scan(world)[0].found == 0, "its tick is only just there"
+    world.clock.forward(hours=2)
+    before = world.row("x")
+    report, (*outage, finding) = scan(world)
+    assert {one.kind for one in outage} == {Kind.CURSOR_BEHIND}
+    assert (finding.kind, finding.mended, finding.left) == (
+        Kind.STALE_LEASE, False, "the next tick takes it over, if it comes"
+    )  # fmt: skip
+    assert (report.mended, report.failed, world.row("x")) == (0, 4, before)
+    world.next_tick()
+    assert world.outcome("x") == "completed"
+
+
+def test_a_row_that_is_on_its_way_is_not_found(world: InProcess) -> None:
+    """The scan meets rows that came in just now: the scheduler is about to see them."""
+    put(world, {"delaySeconds": 30})
+    waited: list[float] = []
+
+    def pause(seconds: float) -> None:
+        waited.append(seconds)
+        world.stream(world.row("x"))  # meanwhile its record comes
+
+    report, told = scan(world, pause=pause)
+    assert (told, report.found, report.scanned) == ([], 0, 1)
+    assert waited == [pytest.approx(3, abs=0.5)]
+
+
+def test_it_waits_once_and_only_where_something_looks_wrong(world: InProcess) -> None:
+    waited: list[float] = []
+    put(world, RIGHT["waiting"])
+    assert scan(world, pause=waited.append)[0].found == 0
+    assert waited == []
+    for n in range(1200):
+        put(world, {}, f"lost-{n}")
+    report, _ = scan(world, pause=waited.append)
+    assert (report.found, report.mended, report.pages) == (1200, 1200, 2)
+    assert len(waited) == 1, "once something is certain, the rest need not wait"
+
+
+def test_what_is_deleted_meanwhile_is_not_found(world: InProcess) -> None:
+    put(world, {})
+    assert scan(world, pause=lambda seconds: world.store.delete("x"))[0].found == 0
+
+
+def test_one_that_cannot_be_mended_does_not_keep_the_others_from_it(world: InProcess) -> None:
+    for name in ("a", "b", "c"):
+        put(world, {}, name)
+    write = world.store.write
+    world.store.write = lambda change: Unknown("throttled") if change.task_id == "b" else write(change)  # type: ignore[method-assign]
+    report, told = scan(world)
+    assert (report.found, report.mended, report.failed) == (3, 2, 1)
+    assert {finding.task_id: finding.left for finding in told} == {"a": None, "b": "throttled", "c": None}
+
+
+def test_a_scan_that_runs_out_of_time_says_where_it_goes_on(world: InProcess) -> None:
+    for n in range(1500):
+        put(world, {}, f"lost-{n:04d}")
+    settler = world.settler()
+    first = reconcile(settler, stop_at=world.clock(), clock=world.clock)
+    assert (first.found, first.after) == (1000 - 3 - 1, "lost-0995")  # cursors and settings are on the page too
+    second = reconcile(settler, stop_at=world.clock(), clock=world.clock, after=first.after)
+    assert first.mended + second.mended == 1500
+    assert second.after is None
+
+
+def test_tasks_in_a_retired_shard_are_told_and_are_no_fault(world: InProcess) -> None:
+    for n in range(3):
+        put(world, scheduled_row("", AHEAD._replace(shard=n)), f"in-{n}")
+    world.reconfigure(shard_count=1)
+    world.next_tick()
+    report, told = scan(world)
+    assert (told, report.found, report.retired) == ([], 0, {1: 1, 2: 1})
+
+
+def test_pages_are_told_as_they_are_read(world: InProcess) -> None:
+    for n in range(1500):
+        put(world, scheduled_row("", AHEAD), f"t{n}")
+    seen: list[tuple[int, int]] = []
+    scan(world, page_read=lambda report: seen.append((report.pages, report.scanned)))
+    assert seen == [(1, 1000 - 4), (2, 1500)]
+
+
+def test_a_page_without_open_rows_is_read_on(world: InProcess) -> None:
+    """A filtered scan may answer with nothing, and go on."""
+    put(world, {})
+    pages = [ScanPage((), "a"), ScanPage((), "b"), ScanPage([world.row("x")], None)]
+    world.store.scan = lambda **given: pages.pop(0)  # type: ignore[method-assign, assignment]
+    report, _ = scan(world)
+    assert (report.pages, report.found, report.after) == (3, 1, None)
+
+
+# -- cursors -----------------------------------------------------------------------------------------------------------
+
+
+def cursor(**changes: object) -> Cursor:
+    fresh = Cursor(
+        shard=0, closed_through=NOON_MINUTE, drained_through=NOON_MINUTE - 3, looked_through=NOON_MINUTE,
+        mark=NOON_MINUTE, mark_at=NOON,
+    )  # fmt: skip
+    return replace(fresh, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "tick_minutes", "changes", "kind"),
+    [
+        (0, 1, {}, None),
+        (7, 1, {}, None),
+        (8, 1, {}, Kind.CURSOR_BEHIND),
+        (19, 5, {}, None),
+        (20, 5, {}, Kind.CURSOR_BEHIND),
+        (3 * 1440, 1440, {}, None),
+        (0, 1, {"mark_at": NOON - timedelta(minutes=62)}, None),
+        (0, 1, {"mark_at": NOON - timedelta(minutes=63)}, Kind.CURSOR_STUCK),
+        (0, 1, {"mark_at": NOON - timedelta(hours=9), "lease": "x", "lease_until": NOON}, None),
+        (0, 1440, {"mark_at": NOON - timedelta(days=3)}, None),
+        (-4, 1, {}, None),
+        (-6, 1, {}, Kind.CURSOR_AHEAD),
+    ],
+)
+def test_cursors(minutes: int, tick_minutes: int, changes: dict[str, object], kind: Kind | None) -> None:
+    now = NOON + timedelta(minutes=minutes, seconds=1)
+    found = list(judge_cursors({0: cursor(**changes)}, Grid(tick_minutes=tick_minutes), now))
+    assert [finding.kind for finding in found] == ([] if kind is None else [kind])
+    assert all(finding.is_of_cursor and finding.why.startswith("shard 0: ") for finding in found)
+
+
+def test_a_cursor_that_is_not_there_or_cannot_be_read() -> None:
+    found = list(judge_cursors({0: None, 1: InvalidInput("mark", "?", "a bucket")}, Grid(), NOON))
+    assert [(finding.kind, finding.task_id) for finding in found] == [
+        (Kind.NO_TICK, "_dynatick#cursor#0"),
+        (Kind.CURSOR_UNREADABLE, "_dynatick#cursor#1"),
+    ]
+
+
+def test_a_cursor_wants_a_person_and_the_other_shards_are_mended(world: InProcess) -> None:
+    world.store.write(Change(task_id=cursor_id(0), set={"closedThrough": "yesterday"}))
+    elsewhere = next(name for name in "abcdefgh" if world.rules.grid.shard_of(name) == 1)
+    put(world, scheduled_row("", Bucket(NOON_MINUTE - 600, 1)), elsewhere)
+    put(world, scheduled_row("", Bucket(NOON_MINUTE - 600)), "not to be judged")
+    report, told = scan(world)
+    assert [(finding.kind, finding.mended) for finding in told] == [
+        (Kind.CURSOR_UNREADABLE, False),
+        (Kind.BEHIND_CURSOR, True),
+    ]
+    assert (told[0].left, report.failed) == ("it wants a person", 1)
+    world.store.delete(cursor_id(0))  # as the remedy says
+    assert [finding.task_id for finding in scan(world)[1]] == ["not to be judged"]
+    world.next_tick()
+    assert world.outcome("not to be judged") == "completed"
+
+
+def test_looking_makes_no_cursor(world: InProcess) -> None:
+    world.store.delete(cursor_id(2))
+    put(world, scheduled_row("", Bucket(NOON_MINUTE - 600, 2)))
+    _, told = scan(world, mend=False)
+    assert [finding.kind for finding in told] == [Kind.NO_TICK, Kind.BEHIND_CURSOR]
+    assert world.store.get(cursor_id(2)) is None
+    scan(world)
+    assert world.store.get(cursor_id(2)) is not None
+
+
+def test_outages_are_found_by_their_cursor(world: InProcess) -> None:
+    world.clock.forward(hours=2)
+    report, told = scan(world)
+    assert report.kinds == {"cursor-behind": 3}
+    assert told[0].why == "shard 0: no tick has come since 2026-12-31#12:00"
+    world.next_tick()
+    assert scan(world)[0].found == 0
+
+
+def test_a_task_that_holds_its_bucket_back_for_long_is_found(world: InProcess) -> None:
+    put(world, running("x", Bucket(NOON_MINUTE)) | {"leaseUntil": "2026-12-31T18:00:00Z"})
+    for _ in range(3):
+        world.next_tick(20)
+    assert scan(world)[0].found == 0
+    world.next_tick(20)
+    _, (finding,) = scan(world)
+    assert finding.kind is Kind.CURSOR_STUCK
+    assert finding.why == "shard 0: ticks come, but nothing after 2026-12-31#11:59 is drained for good"
+
+
+def test_every_kind_has_its_remedy() -> None:
+    assert set(REMEDIES) == set(Kind)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_told_holds_nothing_of_the_payload(world: InProcess, name: str) -> None:
+    put(world, {**WRONG[name][0], "payload": "hunter2"})
+    _, (finding,) = scan(world, mend=False)
+    assert "hunter2" not in finding.why
