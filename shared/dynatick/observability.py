@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.logging.utils import copy_config_to_registered_loggers
 from aws_lambda_powertools.metrics import MetricUnit
 
 from dynatick.domain.buckets import Bucket, instant_of
@@ -23,7 +23,12 @@ _PASS_COUNTS = (
 def create() -> tuple[Logger, Metrics]:
     """The function's logger and metrics. What the package logs by the standard library comes out in the same form."""
     logger = Logger()
-    copy_config_to_registered_loggers(source_logger=logger, include={"dynatick.actions", "dynatick.handlers"})
+    # Not by Powertools' copy_config_to_registered_loggers, which passes over names with a dot. This is the parent of
+    # dynatick.actions and dynatick.handlers, also if those come later.
+    package = logging.getLogger("dynatick")
+    package.handlers = list(logger.handlers)
+    package.setLevel(logger.log_level)
+    package.propagate = False
     return logger, Metrics()
 
 
