@@ -1,7 +1,7 @@
 """From what somebody put into the table to a task in its bucket: one pure function and one conditional write.
 
 Used by the scheduler function, by the processor for rows that it meets first, by the reconcile scan and by the
-doors of our own, so that a task means the same however it came in (design §5).
+doors of our own, so that a task means the same however it came in.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The scheduler function's work: every row that came in, or was changed by hand, gets its place (design §5)."""
+"""The scheduler function's work: every row that came in, or was changed by hand, gets its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pass: one invocation drains one shard through its tick (protocol 1 to 4 and 9 to 12; design §6).
+"""A pass: one invocation drains one shard through its tick (protocol 1 to 4 and 9 to 12).
 
 One thread, the coordinator, decides everything. Claims and records are written by a few I/O threads, tasks run in the
 workbench; both report to the coordinator by one queue of events. What is in hand is bounded, so memory does not grow
@@ -7,18 +7,16 @@ with the bucket.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 
 from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.change import Written
-from dynatick.domain.lifecycle import is_terminal, release, take_over
-from dynatick.domain.retry import RetryPolicy
-from dynatick.domain.task import Row, Status, check_count
+from dynatick.domain.lifecycle import release
+from dynatick.engine.budget import Budget
 from dynatick.engine.claims import (
     Busy,
     Claimer,
@@ -27,25 +25,27 @@ from dynatick.engine.claims import (
     Suspect,
     Verdict,
     Won,
-    lease_is_over,
     understand,
 )
-from dynatick.engine.cursor import Cursor, read_cursor, save, take
+from dynatick.engine.cursor import Cursor, take
+from dynatick.engine.held import HeldShard
 from dynatick.engine.inforce import InForce
 from dynatick.engine.ports import Actions, Clock, DeadLetters, Page, Store
+from dynatick.engine.reading import read_ahead
 from dynatick.engine.record import Attempted, Fate, Recorder
 from dynatick.engine.report import PassReport, Resume, tick_record_id
-from dynatick.engine.rules import SHARD_LEASE, Rules
+from dynatick.engine.rules import Rules
 from dynatick.engine.settle import Settler
+from dynatick.engine.suspects import Exhausted, plan_recovery
 from dynatick.engine.window import Window
 from dynatick.engine.workbench import Workbench
-from dynatick.errors import DynatickError, InvalidInput
+from dynatick.errors import DynatickError
 
 BATCH = 25
 IO_THREADS = 6
-LOOKAHEAD = 6  # buckets whose first page is read ahead
 CLAIMS_UNDER_WAY = 2
 RECORD_DELAY = 0.05  # s that an outcome waits for others to share its batch
+LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: until then records that are under way are waited for
 ROUND_PATIENCE = timedelta(seconds=1)  # for what is in hand, before a bucket is looked at again
 TICK_RECORD_DAYS = 7
 
@@ -76,25 +76,6 @@ class _Fault:
 
 
 _Event = _Claimed | _Ended | _Recorded | _Fault
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Budget:
-    """How a pass spends its time: three instants before the process is killed."""
-
-    stop_claiming: datetime
-    stop_waiting: datetime
-    hard_end: datetime
-
-    @classmethod
-    def until(cls, hard_end: datetime, now: datetime) -> Budget:
-        """A quarter of the time, at most 20 s, is for what is in hand; a twentieth, at most 3 s, to give back."""
-        whole = max(hard_end - now, timedelta())
-        return cls(
-            stop_claiming=hard_end - min(whole / 4, timedelta(seconds=20)),
-            stop_waiting=hard_end - min(whole / 20, timedelta(seconds=3)),
-            hard_end=hard_end,
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,14 +136,9 @@ def _keep(world: World, report: PassReport) -> None:
 
 class _Pass:
     def __init__(self, world: World, window: Window, report: PassReport, token: str, budget: Budget) -> None:
-        self.world, self.window, self.report, self.token, self.budget = (
-            world,
-            window,
-            report,
-            token,
-            budget,
-        )
+        self.world, self.window, self.report, self.budget = world, window, report, budget
         self.store, self.clock = world.store, world.clock
+        self.shard = HeldShard(world.store, world.clock, window, token)
         self.claimer = Claimer(world.store, world.settler, world.clock, world.new_token)
         self.recorder = Recorder(
             world.store,
@@ -187,9 +163,6 @@ class _Pass:
         self.claiming = 0  # entries in claims under way
         self.recording = 0  # attempts in records under way
         self.suspects: list[tuple[Bucket, str]] = []
-        self.renew_at = self.clock() + SHARD_LEASE / 3
-        self.holding = True  # the shard
-        self.lost = False  # another process has taken it
         self.fault: Exception | None = None
 
     # -- the order of a pass ---------------------------------------------------------------------------------------
@@ -203,31 +176,27 @@ class _Pass:
             if self._must_stop():
                 break
             if found:  # and round again in what had something, until nothing new is due
-                self._wait(until=lambda: not self.in_hand, patience=ROUND_PATIENCE)
+                patience = min(self.clock() + ROUND_PATIENCE, self.budget.stop_waiting)
+                self._wait(until=lambda: not self.in_hand, end=patience)
             closed = self.window.cursor.closed_through
-            minutes = [
-                *sorted(found),
-                *range(covered + 1, closed + 1),
-            ]  # another tick may have come meanwhile
+            minutes = [*sorted(found), *range(covered + 1, closed + 1)]  # another tick may have come meanwhile
             covered = closed
             if not minutes and self._end():
                 break
         if self.report.resume:
             self._give_back()
-        while self.holding and not self._end():
+        while self.shard.holding and not self._end():
             pass
-        if self.report.resume and self.report.made_progress and not self.lost and not self.fault and go_on is not None:
+        worth_going_on = self.report.made_progress and not self.shard.lost and self.fault is None
+        if self.report.resume and worth_going_on and go_on is not None:
             go_on(self.report.resume)
             self.report.continued = True
         self._wait(until=lambda: not self.in_hand)
         self._take_suspects()
         self._give_back()
-        self._wait(until=lambda: not self.recording)
+        self._wait(until=lambda: not self.recording, end=self.budget.hard_end - LAST_RECORDS)
         self.report.unfinished = len(self.in_hand)
-        self.report.moved, self.report.rejected = (
-            self.world.settler.moved,
-            self.world.settler.failed,
-        )
+        self.report.moved, self.report.rejected = self.world.settler.moved, self.world.settler.failed
         if self.fault is not None:
             raise self.fault
 
@@ -236,7 +205,7 @@ class _Pass:
         self.io.shutdown(wait=False, cancel_futures=True)
 
     def _must_stop(self) -> bool:
-        return self.report.resume is not None or not self.holding or self.fault is not None
+        return self.report.resume is not None or not self.shard.holding or self.fault is not None
 
     # -- looking and claiming --------------------------------------------------------------------------------------
 
@@ -279,35 +248,16 @@ class _Pass:
         return found
 
     def _pages(self, minutes: Iterable[int], resume: Resume | None) -> Iterator[tuple[int, Page]]:
-        """The pages of the buckets, in order; the next few are read meanwhile."""
-        coming = iter(minutes)
-        ahead: deque[tuple[int, bool, Future[tuple[datetime, Page]]]] = deque()
+        """The pages of the buckets, in order; they end early at a fault, which is kept."""
 
-        def fetch(minute: int, after: str | None) -> Future[tuple[datetime, Page]]:
-            def read() -> tuple[datetime, Page]:
-                began = self.clock()
-                return began, self.store.look(Bucket(minute, self.report.shard), after=after)
+        def began(minute: int, now: datetime) -> None:
+            self.report.buckets += minute not in self.window.looks
+            self.window.begin(minute, now)
 
-            return self.io.submit(read)
-
-        while True:
-            while len(ahead) < LOOKAHEAD and (minute := next(coming, None)) is not None:
-                after = resume.after if resume is not None and minute == resume.minute else None
-                ahead.append((minute, True, fetch(minute, after)))
-            if not ahead:
-                return
-            minute, is_first, future = ahead.popleft()
-            try:
-                began, page = future.result()
-            except Exception as error:
-                self.fault = self.fault or error
-                return
-            if is_first:
-                self.report.buckets += minute not in self.window.looks
-                self.window.begin(minute, began)
-            if page.after is not None:
-                ahead.appendleft((minute, False, fetch(minute, page.after)))
-            yield minute, page
+        try:
+            yield from read_ahead(self.store, self.clock, self.io, self.report.shard, minutes, resume, began)
+        except Exception as error:
+            self.fault = self.fault or error
 
     def _claim(self, batch: Sequence[tuple[Bucket, str]], found: set[int]) -> bool:
         """Starts a claim once there is room for it. False, and nothing is started, if there will be none."""
@@ -328,7 +278,7 @@ class _Pass:
         return self.claiming < CLAIMS_UNDER_WAY * BATCH and under_way + more <= self.most_in_hand
 
     def _may_claim(self) -> bool:
-        return self.holding and self.fault is None and self.clock() < self.budget.stop_claiming
+        return self.shard.holding and self.fault is None and self.clock() < self.budget.stop_claiming
 
     def _claim_now(self, entries: Sequence[tuple[Bucket, str]], found: set[int]) -> None:
         """In an I/O thread."""
@@ -346,9 +296,10 @@ class _Pass:
 
     # -- events ----------------------------------------------------------------------------------------------------
 
-    def _wait(self, *, until: Callable[[], bool], patience: timedelta | None = None) -> None:
-        """Handles events until a condition holds or there is no time left; ``patience`` bounds it besides."""
-        end = self.budget.stop_waiting if patience is None else min(self.clock() + patience, self.budget.stop_waiting)
+    def _wait(self, *, until: Callable[[], bool], end: datetime | None = None) -> None:
+        """Handles events until a condition holds or until ``end`` (the budget's, if none is given)."""
+        end = self.budget.stop_waiting if end is None else end
+        self._flush(everything=True)
         while not until() and self.clock() < end:
             self._handle_events()
         self._flush(everything=True)
@@ -446,18 +397,22 @@ class _Pass:
     # -- the shard -------------------------------------------------------------------------------------------------
 
     def _keep_the_shard(self) -> None:
-        if self.holding and self.clock() >= self.renew_at:
-            self.renew_at = self.clock() + SHARD_LEASE / 3
-            self._save(lambda cursor: replace(cursor, lease_until=self.clock() + SHARD_LEASE))
+        try:
+            self.shard.keep()
+        except DynatickError as error:  # what is in hand is still brought to its end
+            self.fault = self.fault or error
 
     def _end(self) -> bool:
-        """The end write (4). False if another tick has closed buckets meanwhile: then they are known now."""
-        if not self._save(lambda _: self._noted(self.window.at_the_end())):
-            return not self.holding
-        self.holding = False
-        self.report.closed_through = self.window.cursor.closed_through
-        self.report.drained_through = self.window.cursor.drained_through
-        return True
+        """The end write. False if another tick has closed buckets meanwhile, so that there is more to do."""
+        try:
+            ended = self.shard.end(self._noted)
+        except DynatickError as error:
+            self.fault = self.fault or error
+            return True
+        if ended and not self.shard.lost:
+            self.report.closed_through = self.window.cursor.closed_through
+            self.report.drained_through = self.window.cursor.drained_through
+        return ended
 
     def _noted(self, cursor: Cursor) -> Cursor:
         """With the count of idle ticks, which spares each of them a record of its own."""
@@ -477,23 +432,6 @@ class _Pass:
                 "ticks": cursor.idle_ticks,
             }
         return replace(cursor, idle_since=None, idle_ticks=0, last_tick=tick)
-
-    def _save(self, change: Callable[[Cursor], Cursor]) -> bool:
-        """Writes the cursor; False if it had been changed: then its present state is taken over, or the shard lost."""
-        try:
-            saved = save(self.store, self.window.cursor, change(self.window.cursor))
-            if saved is not None:
-                self.window.cursor = saved
-                return True
-            present = read_cursor(self.store, self.report.shard, self.clock())
-        except DynatickError as error:  # what is in hand is still brought to its end
-            self.fault, self.holding = self.fault or error, False
-            return False
-        if present.lease == self.token:
-            self.window.cursor, self.window.closed_at = present, self.clock()
-        else:
-            self.holding, self.lost = False, True
-        return False
 
     # -- the end of a pass -----------------------------------------------------------------------------------------
 
@@ -521,21 +459,15 @@ class _Pass:
 
     def _take_suspect(self, bucket: Bucket, task_id: str) -> None:
         row = self.store.get(task_id)
-        if row is None or not _is_suspect(row, bucket, self.clock()):
-            return
-        attempt = _count_of(row)
-        if attempt >= _policy_of(row).maximum_attempts:
-            error = f"its process died, or did not finish in time, at the last of {attempt} attempts"
-            self._count(self.recorder.fail_unexecuted(row, error, attempt=attempt))
-            return
-        change = take_over(
-            row,
-            attempt=attempt + 1,
-            token=self.world.new_token(),
-            lease_until=self.budget.hard_end,
-            now=self.clock(),
+        plan = plan_recovery(
+            row, bucket, token=self.world.new_token(), lease_until=self.budget.hard_end, now=self.clock()
         )
-        result = self.store.write(change)
+        if row is None or plan is None:
+            return
+        if isinstance(plan, Exhausted):
+            self._count(self.recorder.fail_unexecuted(row, plan.error, attempt=plan.attempt))
+            return
+        result = self.store.write(plan)
         if not isinstance(result, Written) or result.row is None:
             return
         self.report.recovered += 1
@@ -544,29 +476,6 @@ class _Pass:
             self._count(self.recorder.fail_spoilt(won))
         else:
             self._start(bucket.minute, won)
-
-
-def _is_suspect(row: Row, bucket: Bucket, now: datetime) -> bool:
-    return (
-        not is_terminal(row)
-        and row.get("status") == str(Status.RUNNING)
-        and row.get("taskDateTime") == str(bucket)
-        and lease_is_over(row, now)
-    )
-
-
-def _count_of(row: Row) -> int:
-    try:
-        return check_count(row.get("attempt", 0), "attempt")
-    except InvalidInput:
-        return 0
-
-
-def _policy_of(row: Row) -> RetryPolicy:
-    try:
-        return RetryPolicy.from_row(row.get("retryPolicy"))
-    except InvalidInput:
-        return RetryPolicy()
 
 
 def _milliseconds(delta: timedelta) -> int:

@@ -253,7 +253,7 @@ def test_a_claim_is_one_write_on_bucket_status_and_outcome() -> None:
 
 
 def test_a_claim_writes_nothing_that_the_index_holds() -> None:
-    """Otherwise it would cost a second write, of the index (design §2)."""
+    """Otherwise it would cost a second write, of the index."""
     projected = {"taskDateTime", "outcome", "finishedAt", "error", "action", "dueAt", "scheduleId"}
     for change in (
         claim("t", HERE, token="new", lease_until=SOON, now=NOW),

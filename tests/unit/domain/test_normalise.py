@@ -304,7 +304,7 @@ def test_an_instant_in_task_date_time_goes_before_due_at() -> None:
 
 
 def test_a_bucket_that_is_named_plainly_stays_in_shard_0() -> None:
-    """Its readers look for it under that name (design §3)."""
+    """Its readers look for it under that name."""
     grid = Grid(shard_count=4)
     assert grid.shard_of("task-1") == 3
     row = {"taskId": "task-1", "taskDateTime": "2026-12-31#12:10"}
