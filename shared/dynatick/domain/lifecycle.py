@@ -117,7 +117,7 @@ def take_over(row: Row, *, attempt: int, token: str, lease_until: datetime, now:
             "attempt": attempt,
             "attempts": _bounded(row.get("attempts"), lost),
         },
-        when=(Absent("outcome"), *as_read(row, "status", "taskDateTime", "lease", "leaseUntil")),
+        when=as_read(row, "outcome", "status", "taskDateTime", "lease", "leaseUntil"),
         returning=True,
     )
 
@@ -173,7 +173,7 @@ def fail_unexecuted(row: Row, *, now: datetime, retention_days: int, error: str)
             **terminal(Status.FAILED, now, retention_days, error),
             "attempts": _bounded(row.get("attempts"), lost),
         },
-        when=(Absent("outcome"), *as_read(row, "status", "taskDateTime", "lease", "leaseUntil")),
+        when=as_read(row, "outcome", "status", "taskDateTime", "lease", "leaseUntil"),
     )
 
 
@@ -185,7 +185,7 @@ def move(row: Row, bucket: Bucket) -> Change:
     return Change(
         task_id=str(row["taskId"]),
         set={"taskDateTime": str(bucket), "movedTo": str(bucket)},
-        when=(Absent("outcome"), *as_read(row, *TIME_INPUTS)),
+        when=as_read(row, "outcome", *TIME_INPUTS),
         returning=True,
     )
 

@@ -32,6 +32,10 @@ MAX_DELAY_SECONDS = 10 * 366 * 86_400
 MAX_COUNT = 10**9
 """No attempt or run that was counted comes near it."""
 
+_BULKY = ("payload", "result", "attempts")
+_ROOM = 4096  # characters as Python shows them: more than the end of a life takes
+_MOST_DROPPED = 100  # attributes; an expression has its limits too
+
 RECURRENCE = ("scheduleExpression", "cronExpression")
 
 
@@ -162,11 +166,21 @@ def reject(row: Row, reason: str, *, now: datetime, grid: Grid, retention_days: 
     return Change(task_id=task_id, set=values, remove=remove, when=_as_met(row), returning=True)
 
 
-def slimmer(change: Change) -> Change:
-    """The same end of a life without what made the row too large, or too long to be indexed."""
-    bulky = ("payload", "result", "attempts", "taskDateTime")
-    kept = {name: value for name, value in change.set.items() if name not in bulky}
-    return Change(task_id=change.task_id, set=kept, remove=bulky, when=change.when, returning=change.returning)
+def slimmer(change: Change, row: Row) -> Change:
+    """The same end of a life, without what makes ``row`` too large or too long to be indexed."""
+    dropped = {name for name in _BULKY if name in row or name in change.set}
+    freed = sum(len(repr(row[name])) for name in dropped if name in row)
+    if len(change.task_id.encode("utf-8", "replace")) > MAX_TASK_ID_BYTES:
+        dropped.add("taskDateTime")
+    for name in sorted(row, key=lambda name: len(repr(row[name])), reverse=True)[:_MOST_DROPPED]:
+        if freed >= _ROOM:
+            break
+        if name not in dropped and name not in change.set and name not in ("taskId", "lease"):
+            dropped.add(name)
+            freed += len(repr(row[name]))
+    kept = {name: value for name, value in change.set.items() if name not in dropped}
+    remove = tuple(sorted(name for name in dropped.union(change.remove) if name in row))
+    return Change(task_id=change.task_id, set=kept, remove=remove, when=change.when, returning=change.returning)
 
 
 def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults, run: int) -> dict[str, object]:

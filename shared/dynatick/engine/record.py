@@ -77,7 +77,7 @@ class Recorder:
              if fate is Fate.FAILED else None for a, (c, fate) in zip(attempts, planned, strict=True)]
         )  # fmt: skip
         going = [n for n in range(len(attempts)) if n not in unsent]
-        results = self._write([planned[n][0] for n in going])
+        results = self._write([(planned[n][0], attempts[n].row) for n in going])
         fates = [Fate.UNRECORDED] * len(attempts)
         unclear: list[int] = []
         for n, result in zip(going, results, strict=True):
@@ -97,7 +97,7 @@ class Recorder:
         if self._send([DeadLetter(row=row, attempt=attempt, error=error, failed_at=now)]):
             return Fate.UNRECORDED
         change = fail_unexecuted(row, now=now, retention_days=self.rules.retention_days, error=error)
-        (result,) = self._write([change])
+        (result,) = self._write([(change, row)])
         if isinstance(result, Written):
             return Fate.FAILED
         return Fate.SUPERSEDED if isinstance(result, Lost) else Fate.UNRECORDED
@@ -134,15 +134,17 @@ class Recorder:
         taken = self.dead_letters.send([letter for letter in letters if letter is not None])
         return {n for n, ok in zip(wanted, taken, strict=True) if not ok}
 
-    def _write(self, changes: Sequence[Change]) -> Sequence[Result]:
-        """Writes; what is too large is written without its bulk, and what got no answer once more."""
-        results = list(self.store.write_many(changes)) if changes else []
+    def _write(self, records: Sequence[tuple[Change, Row]]) -> Sequence[Result]:
+        """Writes; what is too large is written without its bulk, and what got no answer once more. With each change
+        the row as it was claimed."""
+        results = list(self.store.write_many([change for change, _ in records])) if records else []
         for n, result in enumerate(results):
             if isinstance(result, Unknown):
-                change = _shrunk(changes[n]) if result.too_large else changes[n]
+                change, row = records[n]
+                change = _shrunk(change) if result.too_large else change
                 results[n] = self.store.write(change)
                 if isinstance(again := results[n], Unknown) and again.too_large and "outcome" in change.set:
-                    results[n] = self.store.write(slimmer(change))
+                    results[n] = self.store.write(slimmer(change, row))
         return results
 
     def _fate_of(self, row: Row | None, task: Task, wanted: Fate) -> Fate:

@@ -98,8 +98,11 @@ class Settler:
             if not fresh:
                 row, fresh = self.store.get(task_id), True
                 continue
-            result = self.store.write(move(row, self._bucket_for(row)))
+            change = move(row, self._bucket_for(row))
+            result = self.store.write(change)
             self.moved += isinstance(result, Written)
+            if isinstance(result, Unknown) and result.too_large:
+                result = self._mark_too_large(row, change, result.error)
             row = self._after(row, result)  # and then look again, for the mover may have been frozen meanwhile (7)
         raise StoreError(f"cannot settle {task_id!r}: it was changed by others {_TRIES} times")
 
@@ -153,6 +156,6 @@ class Settler:
                 grid=self.in_force.grid,
                 retention_days=self.rules.retention_days,
             )
-        result = self.store.write(slimmer(change))
+        result = self.store.write(slimmer(change, row))
         self.count(change, result)
         return result
