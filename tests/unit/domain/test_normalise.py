@@ -15,6 +15,7 @@ from tests.unit.domain.strategies import grids, near_instants, task_ids
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.change import Lost, Unknown, Written
 from dynatick.domain.instants import format_instant
+from dynatick.domain.lifecycle import complete
 from dynatick.domain.normalise import (
     MAX_DELAY_SECONDS,
     Defaults,
@@ -567,23 +568,52 @@ def test_the_reason_of_a_rejection_is_bounded() -> None:
     assert "\n" not in str(done["error"])
 
 
-def test_a_slimmer_rejection_fits_where_the_first_does_not() -> None:
+FULL = 400 * 1024
+BULK = [
+    ("payload", {"payload": {"k": "x" * (FULL - 40)}}),
+    ("an attribute of the user's own", {"blob": "x" * (FULL - 40)}),
+    ("many attributes of the user's own", {f"a{n:05d}": "x" * 34 for n in range((FULL - 40) // 40)}),
+    ("an attribute of ours, with something else in it", {"action": "x" * (FULL - 40)}),
+    ("another", {"retryPolicy": {"x" * (FULL - 40): Decimal(1)}}),
+    ("notes of attempts", {"attempts": [{"error": "x" * (FULL - 60)}]}),
+]
+
+
+@pytest.mark.parametrize(("name", "bulk"), BULK, ids=[name for name, _ in BULK])
+def test_a_slimmer_rejection_fits_where_the_first_does_not(name: str, bulk: dict[str, object]) -> None:
     """A raw row may fill an item to the last byte; it is marked all the same, without its bulk."""
     store = MemoryStore()
-    store.put({"taskId": "raw", "payload": {"k": "x" * (400 * 1024 - 40)}})
+    store.put({"taskId": "raw", "colour": "blue", **bulk})
     row = store.get("raw")
     assert row is not None
-    change = normalise(row, now=NOW, grid=MINUTE, defaults=Defaults())
-    too_large = store.write(change)
-    assert isinstance(too_large, Unknown)
-    assert too_large.too_large
     rejection = reject(row, "too large", now=NOW, grid=MINUTE, retention_days=1)
-    assert isinstance(store.write(rejection), Unknown)
-    assert isinstance(store.write(slimmer(rejection)), Written)
+    refused = store.write(rejection)
+    if name != "notes of attempts":  # which a rejection drops anyway
+        assert isinstance(refused, Unknown)
+        assert refused.too_large
+        assert isinstance(store.write(slimmer(rejection, row)), Written)
     done = store.get("raw")
     assert done is not None
-    assert (done["outcome"], done["error"]) == ("failed", "too large")
-    assert "payload" not in done
+    assert (done["outcome"], done["error"], done["taskDateTime"]) == ("failed", "too large", "2026-12-31#12:01")
+    assert done.get("colour") == "blue", "what is small stays"
+
+
+def test_what_makes_a_row_too_large_is_dropped_and_nothing_else() -> None:
+    row = {**scheduled_row("raw", Bucket(0)), "payload": {"k": "x" * 400_000}, "blob": "x" * 5_000, "colour": "blue"}
+    change = slimmer(reject(row, "too large", now=NOW, grid=MINUTE, retention_days=1), row)
+    assert change.remove == ("payload",)
+    assert change.set["taskDateTime"] == "2026-12-31#12:01"
+    task = Task.from_row(row | {"status": "running", "lease": "x", "attempt": 1})
+    record = complete(task, now=NOW, retention_days=1, result={"k": "v"})
+    assert set(slimmer(record, row).set) == {"status", "outcome", "finishedAt", "expiresAt"}
+    assert slimmer(record, row).when == record.when
+
+
+def test_only_an_id_that_is_too_long_costs_the_bucket() -> None:
+    row = {**scheduled_row("x" * 1025, Bucket(0)), "payload": {"k": "x" * 400_000}}
+    change = slimmer(reject(row, "too large", now=NOW, grid=MINUTE, retention_days=1), row)
+    assert change.remove == ("payload", "taskDateTime")
+    assert "taskDateTime" not in change.set
 
 
 # -- properties ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,289 @@
+"""Stores that go wrong on purpose, and shorthands for worlds over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from tests.builders import NOON, FakeClock, InProcess, scheduled_row
+
+from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.change import Change, Result, Unknown
+from dynatick.domain.instants import format_instant
+from dynatick.domain.lifecycle import claim
+from dynatick.domain.task import Row, is_own_row
+from dynatick.engine.cursor import Cursor, cursor_id
+from dynatick.engine.ports import Entry, Page, ScanPage
+from dynatick.engine.processor import Invoked
+from dynatick.engine.report import PassReport
+from dynatick.engine.rules import Rules
+from dynatick.errors import StoreError
+from dynatick.store.memory import MemoryStore
+
+NOON_MINUTE = minute_of(NOON)
+THROTTLED = Unknown("ThrottlingError: slow down")
+NO_ANSWER = Unknown("ReadTimeoutError: no answer")
+
+
+def bucket_at(minutes: int, shard: int = 0) -> Bucket:
+    """The bucket so many minutes after noon."""
+    return Bucket(NOON_MINUTE + minutes, shard)
+
+
+# -- kinds of changes ------------------------------------------------------------------------------------------------
+
+
+def is_cursor(change: Change) -> bool:
+    return change.task_id.startswith("_dynatick#cursor")
+
+
+def is_claim(change: Change) -> bool:
+    return change.set.get("status") == "running"
+
+
+def is_record(change: Change) -> bool:
+    """Of an outcome, or of a retry."""
+    return not is_own_row(change.task_id) and change.set.get("status") in ("completed", "failed", "scheduled")
+
+
+def is_move(change: Change) -> bool:
+    return "movedTo" in change.set
+
+
+# -- stores ----------------------------------------------------------------------------------------------------------
+
+
+class RiggedStore(MemoryStore):
+    """A table in memory whose calls are noted and can be made to go wrong.
+
+    ``before_write`` is called with each change before it is carried out (to put something between); ``answers`` may
+    answer in the table's place: a Result with ``applied`` says whether the change takes effect all the same.
+    ``before_look`` and ``before_read`` may raise. ``hidden``: entries that the index does not show yet.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[Bucket] = []
+        self.reads: list[str] = []
+        self.writes: list[Change] = []
+        self.before_write: Callable[[Change], None] | None = None
+        self.throttled: Callable[[Change], bool] = lambda change: False
+        self.unanswered: Callable[[Change], bool] = lambda change: False
+        self.before_look: Callable[[Bucket], None] | None = None
+        self.before_read: Callable[[str], None] | None = None
+        self.hidden: Callable[[Entry], bool] = lambda entry: False
+
+    def get(self, task_id: str) -> Row | None:
+        self.reads.append(task_id)
+        if self.before_read is not None:
+            self.before_read(task_id)
+        return super().get(task_id)
+
+    def write(self, change: Change) -> Result:
+        self.writes.append(change)
+        if self.before_write is not None:
+            self.before_write(change)
+        if self.throttled(change):
+            return THROTTLED
+        result = super().write(change)
+        return NO_ANSWER if self.unanswered(change) else result
+
+    def look(
+        self,
+        bucket: Bucket,
+        *,
+        after: str | None = None,
+        open_only: bool = True,
+        outcome: str | None = None,
+        limit: int | None = None,
+    ) -> Page:
+        self.looks.append(bucket)
+        if self.before_look is not None:
+            self.before_look(bucket)
+        page = super().look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
+        return Page([entry for entry in page.entries if not self.hidden(entry)], page.after)
+
+    def peek(self, task_id: str) -> Row | None:
+        """The row, without a note of the call."""
+        return MemoryStore.get(self, task_id)
+
+    def forget(self) -> None:
+        """Begins the notes anew."""
+        self.looks, self.reads, self.writes = [], [], []
+
+
+class Once:
+    """True the first time that ``when`` holds, and never again."""
+
+    def __init__(self, when: Callable[[Change], bool]) -> None:
+        self._when = when
+        self.done = False
+
+    def __call__(self, change: Change) -> bool:
+        if self.done or not self._when(change):
+            return False
+        self.done = True
+        return True
+
+
+@dataclass
+class Version:
+    visible_at: datetime
+    row: Row | None
+
+
+class LaggingStore(MemoryStore):
+    """A table whose index follows with a delay, of its own for every write (``lag`` says how long), in order for a row."""
+
+    def __init__(self, clock: FakeClock, lag: Callable[[], timedelta]) -> None:
+        super().__init__()
+        self._clock = clock
+        self._lag = lag
+        self._index: dict[str, list[Version]] = {}
+
+    def put(self, row: Row) -> None:
+        with self._lock:
+            super().put(row)
+            self._follow(str(row["taskId"]))
+
+    def create(self, row: Row) -> bool:
+        with self._lock:
+            created = super().create(row)
+            if created:
+                self._follow(str(row["taskId"]))
+            return created
+
+    def write(self, change: Change) -> Result:
+        with self._lock:
+            result = super().write(change)
+            self._follow(change.task_id)
+            return result
+
+    def delete(self, task_id: str) -> None:
+        with self._lock:
+            super().delete(task_id)
+            self._follow(task_id)
+
+    def look(
+        self,
+        bucket: Bucket,
+        *,
+        after: str | None = None,
+        open_only: bool = True,
+        outcome: str | None = None,
+        limit: int | None = None,
+    ) -> Page:
+        now = self._clock()
+        shown = MemoryStore()
+        with self._lock:
+            for versions in self._index.values():
+                visible = [version for version in versions if version.visible_at <= now]
+                if visible and visible[-1].row is not None:
+                    shown.put(visible[-1].row)
+        return shown.look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
+
+    def _follow(self, task_id: str) -> None:
+        if is_own_row(task_id):
+            return
+        row = MemoryStore.get(self, task_id)
+        versions = self._index.setdefault(task_id, [])
+        latest = versions[-1].row if versions else None
+        if _as_indexed(row) == _as_indexed(latest):
+            return
+        at = self._clock() + self._lag()
+        versions.append(Version(max([at, *(v.visible_at for v in versions[-1:])]), row))
+
+
+def _as_indexed(row: Row | None) -> tuple[object, object]:
+    return (None, None) if row is None else (row.get("taskDateTime"), row.get("outcome"))
+
+
+# -- worlds ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class World(InProcess):
+    """Scheduler and processor over a rigged store."""
+
+    def __post_init__(self) -> None:
+        if type(self.store) is MemoryStore:
+            self.store = RiggedStore()
+
+    @property
+    def rigged(self) -> RiggedStore:
+        assert isinstance(self.store, RiggedStore)
+        return self.store
+
+    def cursor(self, shard: int = 0) -> Cursor:
+        row = MemoryStore.get(self.store, cursor_id(shard))
+        assert row is not None
+        return Cursor.from_row(shard, row)
+
+    def insert(self, *ids: str, at: Bucket | None = None, **more: object) -> None:
+        """Rows as a client of ours writes them; the stream sees them too."""
+        for task_id in ids:
+            row = scheduled_row(task_id, at or bucket_at(1), **more)
+            assert self.store.create(row)
+            self.stream(self.row(task_id))
+
+    def claim(
+        self, *ids: str, until: datetime | None = None, at: Bucket | None = None, token: str = "another's"
+    ) -> None:
+        """Another process claims tasks, and is not heard of again."""
+        for task_id in ids:
+            bucket = at or Bucket.parse(self.row(task_id)["taskDateTime"])
+            lease = until or self.clock() + self.life
+            change = claim(task_id, bucket, token=f"{token}/{task_id}", lease_until=lease, now=self.clock())
+            result = MemoryStore.write(self.store, change)
+            assert type(result).__name__ == "Written", result
+
+    def until_drained(self, minutes: int = 12) -> None:
+        """Ticks until every bucket up to now has been drained; there must be nothing that holds them back."""
+        now = minute_of(self.clock())
+        for _ in range(minutes):
+            self.next_tick()
+            if self.cursor().drained_through >= now:
+                return
+        raise AssertionError(f"after {minutes} ticks {self.cursor()} has not passed {Bucket(now)}")
+
+    def open_rows(self) -> dict[str, Row]:
+        page = ScanPage((), "")
+        found: dict[str, Row] = {}
+        while page.after is not None:
+            page = MemoryStore.scan(self.store, after=page.after)
+            found |= {str(row["taskId"]): row for row in page.rows}
+        return found
+
+
+def world(**settings: object) -> World:
+    """A world at noon whose first tick has been."""
+    made = World(**settings)
+    made.tick()
+    if isinstance(made.store, RiggedStore):
+        made.rigged.forget()
+    return made
+
+
+def passed(done: Sequence[Invoked]) -> PassReport:
+    """The report of the first pass."""
+    report = done[0].passed
+    assert report is not None
+    return report
+
+
+def cannot(what: str) -> StoreError:
+    return StoreError(f"cannot {what}: the table is not there")
+
+
+def instant(at: datetime) -> str:
+    return format_instant(at)
+
+
+def rules(**settings: object) -> Rules:
+    return Rules(**settings)
+
+
+def of(row: Row | None) -> Mapping[str, object]:
+    assert row is not None
+    return row

@@ -1,0 +1,870 @@
+"""The sixteen rules of the protocol (docs/protocol.md), each by what goes wrong without it.
+
+Every docstring says what breaking the rule would do to the test. "S" and "C" are the cursor's drainedThrough and
+closedThrough; buckets are minutes after noon, when each world's first tick has been.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from tests.builders import NOON, scheduled_row
+from tests.unit.engine.support import (
+    NOON_MINUTE,
+    Once,
+    World,
+    bucket_at,
+    cannot,
+    instant,
+    is_claim,
+    is_cursor,
+    is_move,
+    is_record,
+    of,
+    passed,
+    rules,
+    world,
+)
+
+from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.change import Change, Lost, Written
+from dynatick.domain.lifecycle import cancel, redrive, reschedule, take_over
+from dynatick.domain.task import Row, Task
+from dynatick.engine.assign import Arrival, assign
+from dynatick.engine.cursor import cursor_id, read_cursor, save, take
+from dynatick.engine.ports import ActionContext
+from dynatick.engine.reconcile import reconcile
+from dynatick.errors import StoreError
+from dynatick.store import memory
+from dynatick.store.memory import MemoryStore
+
+L = timedelta(seconds=120)
+
+
+# -- 1: close first --------------------------------------------------------------------------------------------------
+
+
+def test_rule_01_a_pass_closes_its_buckets_and_takes_the_shard_in_one_write_before_it_looks() -> None:
+    """Were C written at the end, or the lease separately, a look would find the old C, or no lease."""
+    w = world()
+    met: list[tuple[int, bool]] = []
+    w.rigged.before_look = lambda bucket: met.append((w.cursor().closed_through, w.cursor().lease is not None))
+    w.next_tick()
+    assert met
+    assert set(met) == {(NOON_MINUTE + 1, True)}
+    first = w.rigged.writes[0]
+    assert is_cursor(first)
+    assert first.set["closedThrough"] == "2026-12-31#12:01"
+    assert first.set["lease"] is not None
+
+
+def test_rule_01_c_never_goes_back() -> None:
+    """Were C set to the tick instead of the later of the two, an old tick that comes late would open buckets again."""
+    w = world()
+    w.ticks(5)
+    before = w.cursor()
+    w.tick(at=NOON)
+    assert w.cursor().closed_through == before.closed_through == NOON_MINUTE + 5
+    assert w.cursor().drained_through >= before.drained_through
+
+
+def test_rule_01_c_may_pass_what_waits_and_what_runs() -> None:
+    """Were C held back by them, a newcomer to the bucket would not be moved, and could come after its last look."""
+    w = world()
+    w.insert("waits", "runs", at=bucket_at(1))
+    w.claim("runs")
+    w.rigged.throttled = is_claim
+    w.next_tick()
+    assert w.cursor().closed_through == NOON_MINUTE + 1
+    assert w.outcome("waits") is None
+
+
+def test_rule_01_a_tick_closes_even_while_another_process_holds_the_shard() -> None:
+    """Did it leave closing to the holder, C would lag behind the ticks for as long as the holder is busy."""
+    w = world()
+    w.clock.forward(minutes=1)
+    assert take(w.store, 0, NOON_MINUTE + 1, token="busy", now=w.clock()) is not None
+    w.clock.forward(seconds=20)
+    assert passed(w.tick(at=NOON + timedelta(minutes=1))).held_elsewhere
+    assert take(w.store, 0, NOON_MINUTE + 2, token="other", now=w.clock()) is None
+    assert w.cursor().closed_through == NOON_MINUTE + 2
+    assert w.cursor().lease == "busy"
+
+
+# -- 2: look at every minute -----------------------------------------------------------------------------------------
+
+
+def test_rule_02_every_minute_is_looked_at_when_the_grid_has_become_coarser() -> None:
+    """Were only minutes of the present grid looked at, the tasks of 12:07, 12:08 and 12:11 would be orphaned."""
+    w = world()
+    w.insert("seven", at=bucket_at(7))
+    w.insert("eight", at=bucket_at(8))
+    w.insert("eleven", at=bucket_at(11))
+    w.reconfigure(tick_minutes=5)
+    w.next_tick(10)
+    assert [task_id for task_id, _, _ in w.actions.ran] == ["seven", "eight"]
+    w.next_tick(5)
+    assert [task_id for task_id, _, _ in w.actions.ran] == ["seven", "eight", "eleven"]
+
+
+def test_rule_02_buckets_are_looked_at_oldest_first() -> None:
+    """Were they not, a backlog would not be drained in order of due time."""
+    w = world()
+    for minute in (9, 3, 7, 1):
+        w.insert(f"t{minute}", at=bucket_at(minute))
+    w.rules = replace(w.rules, threads=1)
+    w.next_tick(10)
+    assert [task_id for task_id, _, _ in w.actions.ran] == ["t1", "t3", "t7", "t9"]
+    first_looks = list(dict.fromkeys(bucket.minute for bucket in w.rigged.looks))
+    assert set(first_looks) == set(range(w.cursor().drained_through + 1, NOON_MINUTE + 11)) | {NOON_MINUTE}
+
+
+def test_rule_02_all_pages_of_a_bucket_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Was only the first page read, 25 of 35 would be stranded."""
+    monkeypatch.setattr(memory, "PAGE", 10)
+    w = world()
+    w.insert(*(f"t{n:02d}" for n in range(35)))
+    w.next_tick()
+    assert len(w.actions.ran) == 35
+    w.until_drained()
+
+
+# -- 3: S follows only final looks that left nothing -----------------------------------------------------------------
+
+
+def test_rule_03_a_look_is_final_only_when_the_index_has_had_its_time() -> None:
+    """Did S follow any complete look, or one before L + 4 s, it would pass the bucket before the entry is shown."""
+    w = world()
+    bucket = bucket_at(1)
+    w.store.create(scheduled_row("late", bucket))
+    w.rigged.hidden = lambda entry: entry.task_id == "late"
+    for _ in range(3):  # at 12:03 the bucket has been closed for two minutes: not yet L + 4 s
+        w.next_tick()
+        assert w.cursor().drained_through < bucket.minute
+    assert w.clock() - bucket.instant >= L
+    w.rigged.hidden = lambda entry: False
+    w.ticks(3)
+    assert w.outcome("late") == "completed"
+
+
+def test_rule_03_wall_time_counts_and_not_buckets() -> None:
+    """After an outage C jumps over a hundred buckets; if S came so many buckets after C, it would jump with it."""
+    w = world()
+    w.clock.forward(minutes=100)
+    w.store.create(scheduled_row("late", bucket_at(50)))
+    w.rigged.hidden = lambda entry: entry.task_id == "late"
+    w.tick()
+    w.clock.forward(seconds=1)
+    w.tick()
+    w.next_tick()
+    assert w.cursor().closed_through >= NOON_MINUTE + 100
+    assert w.cursor().drained_through < NOON_MINUTE + 50
+    w.rigged.hidden = lambda entry: False
+    w.ticks(3)
+    assert w.outcome("late") == "completed"
+
+
+def test_rule_03_a_row_that_is_leased_elsewhere_holds_s_back() -> None:
+    """Did S pass it, its process could die, and nobody would look at the bucket again."""
+    w = world()
+    w.insert("leased", at=bucket_at(1))
+    w.claim("leased", until=NOON + timedelta(minutes=8))
+    w.ticks(8)
+    assert w.cursor().drained_through == NOON_MINUTE
+    w.ticks(2)
+    assert w.outcome("leased") == "completed"
+    w.until_drained()
+
+
+def test_rule_03_a_claim_that_got_no_answer_holds_s_back() -> None:
+    """Was a lost claim taken for done, S would pass a task that still waits."""
+    w = world()
+    w.insert("waits", at=bucket_at(1))
+    w.rigged.throttled = is_claim
+    w.ticks(8)
+    assert w.cursor().drained_through == NOON_MINUTE
+    w.rigged.throttled = lambda change: False
+    w.ticks(1)
+    assert w.outcome("waits") == "completed"
+
+
+def test_rule_03_an_outcome_that_could_not_be_recorded_holds_s_back() -> None:
+    """Did a finished attempt count without its record, S would pass a row that is running for ever."""
+    w = world(life=timedelta(seconds=30))
+    w.insert("runs", at=bucket_at(1))
+    w.rigged.throttled = lambda change: is_record(change) and change.task_id == "runs"
+    w.ticks(3)
+    assert w.actions.times("runs") >= 1
+    assert w.outcome("runs") is None
+    assert w.cursor().drained_through == NOON_MINUTE
+    w.rigged.throttled = lambda change: False
+    w.ticks(3)
+    assert w.outcome("runs") == "completed"
+
+
+def test_rule_03_a_bucket_whose_pages_were_not_all_read_holds_s_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Did a look count that broke off, S would pass what stands on the other pages."""
+    monkeypatch.setattr(memory, "PAGE", 10)
+    w = world()
+    w.insert(*(f"t{n:02d}" for n in range(35)), at=bucket_at(1))
+    w.ticks(5)
+    w.rigged.forget()
+
+    def break_off(bucket: Bucket) -> None:
+        if w.rigged.looks.count(bucket_at(1)) == 3:
+            raise cannot("look")
+
+    w.rigged.before_look = break_off
+    with pytest.raises(StoreError, match="cannot look"):
+        w.next_tick()
+    assert w.rigged.looks.count(bucket_at(1)) == 3
+    assert w.cursor().drained_through < bucket_at(1).minute
+    w.rigged.before_look = None
+    w.next_tick()
+    assert w.cursor().drained_through >= bucket_at(1).minute
+
+
+# -- 4: the mark -----------------------------------------------------------------------------------------------------
+
+
+def test_rule_04_the_time_of_closing_is_read_after_the_write_was_acknowledged() -> None:
+    """Was it read before, a closing write that takes a minute would make looks final a minute too soon."""
+    w = world()
+    w.next_tick(2)
+    slow = Once(is_cursor)
+
+    def take_a_minute(change: Change) -> None:
+        if slow(change):
+            w.clock.forward(seconds=55)
+
+    w.rigged.before_write = take_a_minute
+    w.next_tick()
+    acknowledged = NOON + timedelta(minutes=3, seconds=55)
+    assert w.cursor().mark == NOON_MINUTE + 3
+    assert w.cursor().mark_at >= acknowledged
+
+
+def test_rule_04_the_end_sets_a_new_mark_only_once_s_has_met_the_old() -> None:
+    """Was the mark moved on at every tick, no bucket would ever be old enough for its final look."""
+    w = world()
+    marks = []
+    for _ in range(6):
+        w.next_tick()
+        marks.append((w.cursor().mark - NOON_MINUTE, w.cursor().drained_through - NOON_MINUTE))
+    assert marks == [(0, -1), (0, -1), (3, 0), (3, 0), (3, 0), (6, 3)]
+
+
+def test_rule_04_a_pass_costs_two_writes_of_its_cursor() -> None:
+    """The close and the end; nothing else when there is nothing to do."""
+    w = world()
+    for _ in range(10):
+        w.rigged.forget()
+        w.next_tick()
+        assert [is_cursor(change) for change in w.rigged.writes] == [True, True]
+        assert w.cursor().lease is None
+
+
+# -- 5: settle -------------------------------------------------------------------------------------------------------
+
+
+def test_rule_05_a_newcomer_to_a_closed_bucket_goes_to_the_next_tick() -> None:
+    """Was it left there, no tick would look again once the bucket is drained."""
+    w = world()
+    w.until_drained()
+    now = minute_of(w.clock())
+    row = w.put(taskId="late", taskDateTime=str(bucket_at(1)))
+    assert row["taskDateTime"] == str(Bucket(now + 1))
+    w.next_tick()
+    assert w.outcome("late") == "completed"
+
+
+def test_rule_05_the_bucket_is_compared_with_c_and_not_with_s() -> None:
+    """Compared with S, a newcomer to a bucket that is closed but not drained would stay, after its final look began."""
+    w = world()
+    w.ticks(2)
+    assert w.cursor().drained_through < NOON_MINUTE + 1 <= w.cursor().closed_through
+    assert w.put(taskId="late", taskDateTime=str(bucket_at(1)))["taskDateTime"] == str(bucket_at(3))
+
+
+def test_rule_05_c_is_read_after_the_row() -> None:
+    """Was C read first, the row (put into 12:05 and overtaken by the ticks meanwhile) would be taken for on time."""
+    w = world()
+    w.store.create(scheduled_row("t", bucket_at(-5)))
+    image = w.row("t")
+    once = Once(lambda change: True)
+
+    def meanwhile(task_id: str) -> None:
+        if task_id == "t" and once(Change(task_id="t")):
+            moved = reschedule(of(w.rigged.peek("t")), bucket=bucket_at(5), due_at=bucket_at(5).instant)
+            assert isinstance(MemoryStore.write(w.rigged, moved), Written)
+            w.rigged.hidden = lambda entry: True
+            w.next_tick(5)
+            w.ticks(7)
+
+    w.rigged.before_read = meanwhile
+    w.stream(image)
+    assert w.cursor().drained_through >= bucket_at(5).minute
+    w.rigged.hidden = lambda entry: False
+    w.ticks(1)
+    assert w.outcome("t") == "completed"
+
+
+def test_rule_05_a_move_never_brings_back_a_row_that_was_deleted() -> None:
+    """Without the condition that the row exists, an update would bring half of it back."""
+    w = world()
+    w.store.create(scheduled_row("t", bucket_at(-5)))
+    image = w.row("t")
+    w.rigged.before_write = lambda change: w.store.delete("t") if is_move(change) else None
+    w.stream(image)
+    assert w.store.get("t") is None
+
+
+def test_rule_05_a_move_is_on_condition_of_the_time_inputs_that_were_read() -> None:
+    """Decided from the image alone, the move would undo a reschedule, and the task would run early."""
+    w = world()
+    w.store.create(scheduled_row("t", bucket_at(-5)))
+    image = w.row("t")
+    first = Once(is_move)
+
+    def meanwhile(change: Change) -> None:
+        if first(change):
+            later = reschedule(of(w.rigged.peek("t")), bucket=bucket_at(30), due_at=bucket_at(30).instant)
+            assert isinstance(MemoryStore.write(w.rigged, later), Written)
+
+    w.rigged.before_write = meanwhile
+    w.stream(image)
+    assert first.done
+    assert w.row("t")["taskDateTime"] == str(bucket_at(30))
+    w.ticks(3)
+    assert w.actions.times("t") == 0
+
+
+def test_rule_05_an_old_image_moves_nothing() -> None:
+    """The stream repeats records; a row that has moved on since must stay where it is."""
+    w = world()
+    w.store.create(scheduled_row("t", bucket_at(-5)))
+    image = w.row("t")
+    w.stream(image)
+    first = w.row("t")
+    w.stream(image)
+    assert w.row("t") == first
+    assert first["taskDateTime"] == str(bucket_at(1))
+
+
+# -- 6: running rows move too ----------------------------------------------------------------------------------------
+
+
+def test_rule_06_a_running_row_in_a_drained_bucket_is_moved_with_its_lease() -> None:
+    """Were only waiting rows moved, a row that a late process claimed there and dropped would never be seen again."""
+    w = world()
+    w.until_drained()
+    w.store.create(scheduled_row("t", bucket_at(0)))
+    image = w.row("t")
+    w.claim("t", until=w.clock() + timedelta(minutes=1), at=bucket_at(0))
+    before = w.row("t")
+    w.stream(image)
+    row = w.row("t")
+    assert Bucket.parse(row["taskDateTime"]).minute > w.cursor().closed_through
+    moved = {"taskDateTime", "movedTo"}
+    assert {k: v for k, v in row.items() if k not in moved} == {k: v for k, v in before.items() if k not in moved}
+    w.ticks(4)
+    assert w.outcome("t") == "completed"
+
+
+def test_rule_06_a_move_does_not_disturb_who_holds_the_row() -> None:
+    """The record is on condition of the token, which a move leaves."""
+    w = world()
+
+    def is_moved_meanwhile(task: Task, context: ActionContext) -> None:
+        w.clock.forward(minutes=3)
+        w.settler().settle("t")
+
+    w.insert("t", at=bucket_at(1))
+    w.actions.behaviour["t"] = is_moved_meanwhile
+    w.next_tick()
+    row = w.row("t")
+    assert row["taskDateTime"] != str(bucket_at(1)), "it was moved"
+    assert row["outcome"] == "completed"
+    w.ticks(6)
+    assert w.actions.times("t") == 1
+
+
+# -- 7: a move is checked again --------------------------------------------------------------------------------------
+
+
+def test_rule_07_a_mover_that_was_frozen_checks_again() -> None:
+    """Was the move not checked, the task would lie in 12:01 while S is past it."""
+    w = world()
+    w.store.create(scheduled_row("t", bucket_at(-5)))
+    image = w.row("t")
+    frozen = Once(is_move)
+
+    def is_frozen(change: Change) -> None:
+        if frozen(change):
+            w.ticks(8)
+
+    w.rigged.before_write = is_frozen
+    w.stream(image)
+    moves = [change.set["taskDateTime"] for change in w.rigged.writes if is_move(change)]
+    assert moves == [str(bucket_at(1)), str(bucket_at(9))]
+    assert w.cursor().drained_through >= bucket_at(1).minute
+    w.next_tick()
+    assert w.outcome("t") == "completed"
+
+
+def test_rule_07_a_normalised_row_is_checked_too() -> None:
+    """Normalising is a move as well: frozen before its write, it puts the row into a bucket that is drained by then."""
+    w = world()
+    w.store.put({"taskId": "t"})
+    frozen = Once(lambda change: change.task_id == "t")
+
+    def is_frozen(change: Change) -> None:
+        if frozen(change):
+            w.ticks(8)
+
+    w.rigged.before_write = is_frozen
+    w.stream(w.row("t"))
+    w.next_tick()
+    assert w.outcome("t") == "completed"
+
+
+# -- 8: our own rows are no tasks ------------------------------------------------------------------------------------
+
+
+def test_rule_08_our_own_rows_have_a_status_of_their_own_and_are_left_alone() -> None:
+    """Without one they would pass the stream's filter as rows nobody has looked at, be normalised, and run."""
+    w = world()
+    w.insert("t")
+    w.next_tick()
+    own = {task_id: row for task_id in w.store._items if task_id.startswith("_dynatick#") if (row := w.row(task_id))}
+    assert {row["status"] for row in own.values()} == {"cursor", "settings", "tick"}
+    assert all(row["outcome"] == "none" for row in own.values()), "no scan for open tasks stops at them"
+    assert all("taskDateTime" not in row for row in own.values()), "no bucket lists them"
+    done = assign([Arrival("1", row, None) for row in own.values()], w.settler())
+    assert (done.seen, done.failed) == (0, [])
+    assert all(w.row(task_id) == row for task_id, row in own.items())
+
+
+# -- 9: the claim ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["scheduled", None])
+def test_rule_09_a_task_that_was_rescheduled_after_the_look_does_not_run_early(status: str | None) -> None:
+    """Without the bucket in the claim's condition it would run at 12:01, and not at 12:30."""
+    w = world()
+    w.store.put(
+        {"taskId": "t", "taskDateTime": str(bucket_at(1))} if status is None else scheduled_row("t", bucket_at(1))
+    )
+    first = Once(is_claim)
+
+    def meanwhile(change: Change) -> None:
+        if first(change):
+            later = reschedule(of(w.rigged.peek("t")), bucket=bucket_at(30), due_at=bucket_at(30).instant)
+            assert isinstance(MemoryStore.write(w.rigged, later), Written)
+
+    w.rigged.before_write = meanwhile
+    w.next_tick()
+    assert first.done
+    w.ticks(3)
+    assert w.actions.times("t") == 0
+    w.stream(w.row("t"))
+    w.next_tick(26)
+    assert w.outcome("t") == "completed"
+
+
+def test_rule_09_a_task_that_has_ended_after_the_look_does_not_run() -> None:
+    """Without the outcome in the claim's condition a task that somebody ended by hand would run."""
+    w = world()
+    w.insert("t")
+    first = Once(is_claim)
+
+    def meanwhile(change: Change) -> None:
+        if first(change):
+            edit = Change(task_id="t", set={"outcome": "completed"})
+            assert isinstance(MemoryStore.write(w.rigged, edit), Written)
+
+    w.rigged.before_write = meanwhile
+    w.ticks(3)
+    assert w.actions.times("t") == 0
+
+
+def test_rule_09_a_row_that_nobody_has_looked_at_is_normalised_on_the_spot() -> None:
+    """Was it left to the stream, a slow stream would hold it up, and a broken one for ever."""
+    w = world()
+    w.store.put({"taskId": "t", "taskDateTime": str(bucket_at(1)), "payload": {"a": "b"}})
+    w.next_tick()
+    assert (w.outcome("t"), w.row("t")["attempt"], w.row("t")["action"]) == ("completed", 1, "log")
+
+
+# -- 10: suspects ----------------------------------------------------------------------------------------------------
+
+
+def test_rule_10_a_lease_is_over_only_after_the_margin_for_skewed_clocks() -> None:
+    """Was it over at once, a process whose clock is behind would be overtaken while it still works."""
+    w = world(life=timedelta(seconds=50))
+    w.insert("t")
+    w.next_tick()
+    w.insert("u", at=bucket_at(2))
+    w.claim("u", until=NOON + timedelta(minutes=2, seconds=10))
+    w.clock.to(NOON + timedelta(minutes=2, seconds=13))
+    w.tick()
+    assert w.actions.times("u") == 0
+    w.clock.to(NOON + timedelta(minutes=2, seconds=15))
+    w.tick()
+    assert w.actions.times("u") == 1
+    assert w.row("u")["attempt"] == 2
+
+
+def test_rule_10_suspects_run_one_at_a_time_with_nothing_else_in_flight() -> None:
+    """Taken in a batch, whoever stands beside a task that kills its process would lose an attempt each time."""
+    w = world()
+    suspects = [f"s{n:02d}" for n in range(7)]
+    w.insert(*suspects, *(f"t{n:02d}" for n in range(30)), at=bucket_at(1))
+    w.claim(*suspects, until=NOON + timedelta(seconds=30))
+    in_flight: list[tuple[str, list[str]]] = []
+    begun = threading.Lock()
+
+    def note(task: Task, context: ActionContext) -> None:
+        with begun:
+            running = [i for i, row in w.open_rows().items() if row["status"] == "running"]
+            held = [i for i in running if str(w.rigged.peek(i)["leaseUntil"]) > instant(w.clock())]
+            in_flight.append((task.task_id, held))
+
+    w.actions.behaviour = dict.fromkeys([*suspects, *(f"t{n:02d}" for n in range(30))], note)
+    report = passed(w.next_tick())
+    assert (report.recovered, report.completed) == (7, 37)
+    assert [task_id for task_id, _ in in_flight[-7:]] == suspects, "after everything else"
+    assert all(held == [task_id] for task_id, held in in_flight[-7:])
+    assert all(w.row(task_id)["attempt"] == 2 for task_id in suspects)
+
+
+def test_rule_10_a_task_that_kills_its_process_runs_out_of_attempts_and_is_failed_unexecuted() -> None:
+    """Was the attempt counted at the record, it would kill a process for ever."""
+    w = world()
+    w.insert("poison", at=bucket_at(1), retryPolicy={"maximumRetryAttempts": Decimal(2)})
+    for _ in range(3):  # whoever claims it dies
+        row = w.row("poison")
+        if row["status"] == "scheduled":
+            w.claim("poison", until=w.clock() + timedelta(seconds=10))
+        else:
+            w.clock.forward(seconds=20)
+            lost = take_over(
+                w.row("poison"), attempt=int(row["attempt"]) + 1, token=f"t{w.clock()}",
+                lease_until=w.clock() + timedelta(seconds=10), now=w.clock(),
+            )  # fmt: skip
+            assert isinstance(MemoryStore.write(w.rigged, lost), Written)
+    w.clock.forward(seconds=20)
+    w.next_tick()
+    assert w.actions.times("poison") == 0
+    row = w.row("poison")
+    assert (row["outcome"], row["attempt"]) == ("failed", 3)
+    assert row["error"] == "its process died, or did not finish in time, at the last of 3 attempts"
+    assert [letter.row["taskId"] for letter in w.dead_letters.letters] == ["poison"]
+    assert [entry["attempt"] for entry in row["attempts"]] == [1, 2, 3]
+
+
+# -- 11: the lease covers the process --------------------------------------------------------------------------------
+
+
+def test_rule_11_a_lease_does_not_end_before_the_process_does() -> None:
+    """Did it, another would take the task over while this process still works on it."""
+    w = world(life=timedelta(seconds=300))
+    w.insert("plain", "suspect", at=bucket_at(1))
+    w.claim("suspect", until=NOON + timedelta(seconds=10))
+    leases: dict[str, tuple[datetime, datetime | None]] = {}
+
+    def note(task: Task, context: ActionContext) -> None:
+        leases[task.task_id] = (context.deadline, task.lease_until)
+
+    w.actions.behaviour = {"plain": note, "suspect": note}
+    w.clock.to(NOON + timedelta(minutes=1))
+    end = w.clock() + timedelta(seconds=300)
+    w.processor.handle({"time": "2026-12-31T12:01:00Z"}, hard_end=end)
+    assert set(leases) == {"plain", "suspect"}
+    for deadline, lease_until in leases.values():
+        assert deadline == end
+        assert lease_until is not None
+        assert lease_until >= end - timedelta(milliseconds=1), "written to the millisecond"
+
+
+# -- 12: records on the claim's token --------------------------------------------------------------------------------
+
+
+def test_rule_12_a_record_of_a_lease_that_was_taken_over_is_refused() -> None:
+    """On condition of the status alone, a zombie would end a task that another process is working on."""
+    w = world()
+    w.insert("t")
+
+    def is_overtaken(task: Task, context: ActionContext) -> None:
+        taken = take_over(
+            w.row("t"), attempt=2, token="another's", lease_until=w.clock() + timedelta(minutes=5), now=w.clock()
+        )
+        assert isinstance(w.store.write(taken), Written)
+
+    w.actions.behaviour["t"] = is_overtaken
+    report = passed(w.next_tick())
+    assert (report.completed, report.unrecorded) == (0, 1)
+    assert (w.outcome("t"), w.row("t")["lease"]) == (None, "another's")
+
+
+def test_rule_12_a_token_is_of_one_claim_and_not_of_a_process() -> None:
+    """With one token a process, its own late record of an earlier attempt would end a later one."""
+    w = world()
+    w.insert(*(f"t{n}" for n in range(30)))
+    w.next_tick()
+    leases = {w.row(f"t{n}")["lease"] for n in range(30)}
+    assert len(leases) == 30
+
+
+def test_rule_12_a_task_that_was_deleted_while_it_ran_stays_deleted() -> None:
+    """A record without a condition would bring half of it back."""
+    w = world()
+    w.insert("done", "retried", "failed")
+
+    def is_deleted(task: Task, context: ActionContext) -> None:
+        w.store.delete(task.task_id)
+        if task.task_id != "done":
+            raise ValueError("no")
+
+    w.actions.behaviour = dict.fromkeys(["done", "retried", "failed"], is_deleted)
+    report = passed(w.next_tick())
+    assert report.superseded == 3
+    assert [w.store.get(task_id) for task_id in ("done", "retried", "failed")] == [None] * 3
+
+
+def test_rule_12_a_task_that_was_replaced_while_it_ran_is_another_task() -> None:
+    """Only the name is the same: the old one's record must not end the new one."""
+    w = world()
+    w.insert("t", payload={"n": Decimal(1)})
+
+    def is_replaced(task: Task, context: ActionContext) -> None:
+        if task.payload["n"] == 1:
+            w.put(taskId="t", payload={"n": Decimal(2)})
+
+    w.actions.behaviour["t"] = is_replaced
+    assert passed(w.next_tick()).superseded == 1
+    assert w.outcome("t") is None
+    w.next_tick()
+    assert (w.outcome("t"), w.row("t")["payload"], w.row("t")["run"]) == ("completed", {"n": 2}, 2)
+    assert w.actions.keys == ["t#1", "t#2"]
+
+
+def test_rule_12_a_claim_whose_answer_was_lost_is_a_claim() -> None:
+    """Was it taken for lost, the task would wait for its own lease to run out, and lose an attempt."""
+    w = world()
+    w.insert(*(f"t{n}" for n in range(5)))
+    w.rigged.unanswered = is_claim
+    assert passed(w.next_tick()).completed == 5
+    assert {w.row(f"t{n}")["attempt"] for n in range(5)} == {1}
+    assert len(w.actions.ran) == 5
+
+
+def test_rule_12_a_record_whose_answer_was_lost_is_a_record() -> None:
+    """Was it taken for lost, S would be held back by a task that has ended."""
+    w = world()
+    w.insert("done", "again")
+    w.actions.behaviour["again"] = fails_once()
+    w.rigged.unanswered = is_record
+    report = passed(w.next_tick())
+    assert (report.completed, report.retried, report.unrecorded) == (1, 1, 0)
+    w.rigged.unanswered = lambda change: False
+    w.until_drained()
+    assert (w.actions.times("done"), w.actions.times("again")) == (1, 2)
+
+
+def fails_once() -> object:
+    tries = []
+
+    def run(task: Task, context: ActionContext) -> None:
+        tries.append(task.task_id)
+        if len(tries) == 1:
+            raise ValueError("not yet")
+
+    return run
+
+
+# -- 13: cancel, reschedule, redrive ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wish", ["cancel", "reschedule"])
+@pytest.mark.parametrize("status", ["scheduled", None])
+def test_rule_13_of_a_wish_and_a_claim_exactly_one_wins(wish: str, status: str | None) -> None:
+    """Allowed from running too, a task would be both executed and recorded as cancelled."""
+    for claim_first in (False, True):
+        w = world()
+        raw: Row = {"taskId": "t", "taskDateTime": str(bucket_at(1))}
+        w.store.put(scheduled_row("t", bucket_at(1)) if status else raw)
+        results = []
+
+        def wish_for(image: Row | None = None, w: World = w, results: list[object] = results) -> None:
+            row = image or of(w.rigged.peek("t"))
+            change = (
+                cancel(row, now=w.clock(), retention_days=30)
+                if wish == "cancel"
+                else reschedule(row, bucket=bucket_at(30), due_at=bucket_at(30).instant)
+            )
+            results.append(MemoryStore.write(w.rigged, change))
+
+        image = w.row("t")
+        if claim_first:
+            w.actions.behaviour["t"] = lambda task, context, wish_for=wish_for, image=image: wish_for(image)
+        else:
+            first = Once(is_claim)
+            w.rigged.before_write = lambda change, first=first, wish_for=wish_for: wish_for() if first(change) else None
+        w.next_tick()
+        w.ticks(2)
+        assert len(results) == 1
+        assert isinstance(results[0], Lost if claim_first else Written)
+        assert w.actions.times("t") == claim_first
+        assert w.outcome("t") == ("completed" if claim_first else {"cancel": "cancelled"}.get(wish))
+
+
+def test_rule_13_a_redriven_task_runs_again_with_another_key() -> None:
+    """Into a future bucket, or no tick would see it; with run + 1, or the target would take it for done."""
+    w = world()
+    w.insert("t", retryPolicy={"maximumRetryAttempts": Decimal(0)})
+    w.actions.behaviour["t"] = fails_once()
+    w.next_tick()
+    row = w.row("t")
+    assert (row["outcome"], row["attempt"]) == ("failed", 1)
+    again = redrive(row, bucket=bucket_at(2), due_at=w.clock(), run=2)
+    assert isinstance(w.store.write(again), Written)
+    w.stream(w.row("t"), row)
+    assert not {"outcome", "finishedAt", "expiresAt"} & set(w.row("t"))
+    w.next_tick()
+    assert w.outcome("t") == "completed"
+    assert w.actions.ran == [("t", 1, 1), ("t", 2, 1)]
+    assert w.actions.keys == ["t#1", "t#2"]
+
+
+# -- 14: shards ------------------------------------------------------------------------------------------------------
+
+
+def test_rule_14_every_shard_that_was_ever_used_is_served() -> None:
+    """Were only the shards of the present number served, what waits in the others would be orphaned."""
+    w = world(rules=rules(grid=Grid(shard_count=3)))
+    for shard in range(3):
+        w.insert(f"t{shard}", at=bucket_at(5, shard))
+    w.reconfigure(shard_count=1)
+    for _ in range(5):
+        assert len(w.next_tick()) == 3, "idle ones too"
+    assert {task_id for task_id, _, _ in w.actions.ran} == {"t0", "t1", "t2"}
+
+
+def test_rule_14_a_missing_cursor_is_created_by_the_scheduler_before_it_compares() -> None:
+    """Was it created by its first tick, which comes late here, S would begin after the task's bucket."""
+    w = world()
+    w.reconfigure(shard_count=2)
+    assert w.store.get(cursor_id(1)) is None
+    w.insert("t", at=bucket_at(2, 1))
+    assert w.cursor(1).closed_through == w.cursor(1).drained_through == NOON_MINUTE - 1 + (w.clock() > NOON + L)
+    w.next_tick(10)
+    assert w.outcome("t") == "completed"
+
+
+def test_rule_14_a_missing_cursor_closes_the_last_minute() -> None:
+    """Was C nothing at first, a task in a past bucket would be taken for on time, and never be looked at."""
+    w = world()
+    w.reconfigure(shard_count=2)
+    w.clock.forward(minutes=5)
+    w.insert("t", at=bucket_at(2, 1))
+    assert w.row("t")["taskDateTime"] != str(bucket_at(2, 1))
+    w.ticks(2)
+    assert w.outcome("t") == "completed"
+
+
+def test_rule_14_a_cursor_is_put_only_if_there_is_none() -> None:
+    """Overwritten by whoever found none a moment ago, S would jump over buckets that were never looked at."""
+    w = world()
+    created = read_cursor(w.store, 1, w.clock())
+    vanished = Once(lambda change: True)
+
+    def finds_none(task_id: str) -> None:
+        if task_id == cursor_id(1) and vanished(Change(task_id=task_id)):
+            w.store._items.pop(cursor_id(1))
+
+    kept = w.store._items[cursor_id(1)]
+    create = w.rigged.create
+
+    def another_was_first(row: Row) -> bool:
+        w.store._items[cursor_id(1)] = kept
+        return create(row)
+
+    w.rigged.before_read, w.rigged.create = finds_none, another_was_first
+    w.clock.forward(minutes=10)
+    assert read_cursor(w.store, 1, w.clock()).drained_through == created.drained_through
+    assert vanished.done
+
+
+# -- 15: reconcile ---------------------------------------------------------------------------------------------------
+
+
+def test_rule_15_reconcile_settles_what_the_stream_lost() -> None:
+    """Without it a row in a drained bucket, which the stream never told of, waits for ever."""
+    w = world()
+    w.until_drained()
+    w.store.create(scheduled_row("drained", bucket_at(0)))
+    w.store.create(scheduled_row("unserved", bucket_at(30, 7)))
+    w.store.put({"taskId": "no bucket"})
+    w.store.put({"taskId": "no name", "taskDateTime": "2026-12-31T12:00:00Z", "status": "scheduled", "attempt": 0,
+                 "action": "log"})  # fmt: skip
+    w.ticks(5)
+    assert w.actions.ran == []
+    found = reconcile(w.settler(), stop_at=w.clock() + timedelta(minutes=1), clock=w.clock)
+    assert (found.found, found.mended, found.failed) == (4, 4, 0)
+    assert w.row("unserved")["taskDateTime"] == str(bucket_at(30)), "in a shard that is served, at its own tick"
+    w.next_tick(30)
+    assert {w.outcome(i) for i in ("drained", "unserved", "no bucket", "no name")} == {"completed"}
+
+
+# -- 16: the shard lease is for efficiency only ----------------------------------------------------------------------
+
+
+def test_rule_16_a_process_that_was_frozen_takes_nothing_back() -> None:
+    """Without the version in the cursor's condition its end write would set C and S back to what it remembers."""
+    w = world()
+    w.clock.forward(minutes=1)
+    frozen = take(w.store, 0, NOON_MINUTE + 1, token="frozen", now=w.clock())
+    assert frozen is not None
+    w.ticks(12)
+    before = w.cursor()
+    assert before.drained_through > frozen.drained_through
+    assert save(w.store, frozen, replace(frozen, lease=None, mark=frozen.closed_through)) is None
+    assert w.cursor() == before
+
+
+def test_rule_16_what_is_written_is_never_below_what_was_read() -> None:
+    """C, S and the looks are maxima, whatever a caller asks for."""
+    w = world()
+    w.ticks(5)
+    now = w.cursor()
+    saved = save(w.store, now, replace(now, closed_through=0, drained_through=0, looked_through=0))
+    assert saved is not None
+    assert (saved.closed_through, saved.drained_through, saved.looked_through) == (
+        now.closed_through, now.drained_through, now.looked_through,
+    )  # fmt: skip
+
+
+def test_rule_16_two_processes_on_one_shard_execute_each_task_once() -> None:
+    """Were the shard lease what protects a task, the second would execute what the first has claimed."""
+    w = world()
+    w.insert(*(f"t{n:02d}" for n in range(40)))
+    second: list[object] = []
+    once = Once(is_claim)
+
+    def another_tick(change: Change) -> None:
+        if once(change):  # in the middle of the first one's claims: it lost the shard, and does not know it yet
+            taken = replace(w.cursor(), lease=None, lease_until=None)
+            assert save(w.store, w.cursor(), taken) is not None
+            second.append(w.tick())
+
+    w.rigged.before_write = another_tick
+    w.next_tick()
+    w.ticks(2)
+    assert second
+    assert sorted(task_id for task_id, _, _ in w.actions.ran) == [f"t{n:02d}" for n in range(40)]
+    assert {w.outcome(f"t{n:02d}") for n in range(40)} == {"completed"}
