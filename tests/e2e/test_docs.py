@@ -17,7 +17,7 @@ import pytest
 from dynatick_stack import emulator
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ["README.md", "docs/quickstart.md"]
+DOCUMENTS = ["README.md", "docs/quickstart.md", "docs/how-to/assignment.md"]
 ELSEWHERE = {
     "make demo": ".ci/run",
     "make test": ".ci/run",

@@ -1,0 +1,118 @@
+"""The assignment policies that ship, and how the engine takes what a policy answers."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tests.builders import InProcess
+
+from dynatick import Grid, Unassigned
+from dynatick.domain.normalise import Assign, Defaults
+from dynatick.engine.rules import Rules
+from dynatick.errors import ConfigurationError
+from dynatick.wiring import load_policy
+
+ROOT = Path(__file__).parents[2]
+TASK = Unassigned(task_id="a", action="log", payload={}, attributes={"taskId": "a"})
+
+
+def module(source: str, name: str) -> ModuleType:
+    made = ModuleType(name)
+    exec(compile(source, name, "exec"), made.__dict__)
+    return made
+
+
+@pytest.fixture(scope="module")
+def shipped() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("assignment", ROOT / "functions" / "scheduler" / "assignment.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("now", "due"),
+    [
+        ("2026-12-31T07:59:59", "2026-12-31T08:00:00"),
+        ("2026-12-31T08:00:00", None),
+        ("2026-12-31T19:59:59", None),
+        ("2026-12-31T20:00:00", "2027-01-01T08:00:00"),
+        ("2026-12-31T00:00:00", "2026-12-31T08:00:00"),
+    ],
+)
+def test_in_daytime(shipped: ModuleType, now: str, due: str | None) -> None:
+    found = shipped.in_daytime(TASK, datetime.fromisoformat(now).replace(tzinfo=UTC), Grid())
+    assert found == (None if due is None else datetime.fromisoformat(due).replace(tzinfo=UTC))
+
+
+def test_spread_over_an_hour_is_the_same_for_one_id_and_spreads_many(shipped: ModuleType) -> None:
+    now = datetime(2026, 12, 31, 12, tzinfo=UTC)
+
+    def due(task_id: str) -> datetime:
+        task = Unassigned(task_id=task_id, action="log", payload={}, attributes={})
+        found: datetime = shipped.spread_over_an_hour(task, now, Grid())
+        return found
+
+    assert due("a") == due("a")
+    minutes = {(due(f"t{n}") - now) // timedelta(minutes=1) for n in range(2000)}
+    assert minutes == set(range(60))
+
+
+@pytest.mark.parametrize(
+    ("policy", "bucket", "error"),
+    [
+        (lambda task, now, grid: None, "2026-12-31#12:01", None),
+        (lambda task, now, grid: now + timedelta(minutes=7, seconds=1), "2026-12-31#12:08", None),
+        (lambda task, now, grid: now - timedelta(days=1), "2026-12-31#12:01", None),
+        (lambda task, now, grid: datetime(2027, 1, 1), "2026-12-31#12:01", "the assignment policy's answer: "),  # noqa: DTZ001
+        (lambda task, now, grid: "soon", "2026-12-31#12:01", "the assignment policy's answer: 'soon'"),
+        (lambda task, now, grid: 1 / 0, "2026-12-31#12:01", "the assignment policy raised ZeroDivisionError"),
+    ],
+)
+def test_what_the_engine_makes_of_an_answer(policy: Assign, bucket: str, error: str | None) -> None:
+    system = InProcess(rules=Rules(defaults=Defaults(assign=policy)))
+    system.tick()
+    row = system.put(taskId="a")
+    assert row["taskDateTime"] == bucket
+    assert row["status"] == ("scheduled" if error is None else "failed")
+    assert error is None or error in str(row["error"])
+
+
+def test_a_policy_is_asked_only_for_tasks_without_a_time() -> None:
+    asked: list[str] = []
+
+    def policy(task: Unassigned, now: datetime, grid: Grid) -> datetime | None:
+        asked.append(task.task_id)
+        return None
+
+    system = InProcess(rules=Rules(defaults=Defaults(assign=policy)))
+    system.tick()
+    system.put(taskId="timed", dueAt="2026-12-31T13:00:00Z")
+    system.put(taskId="delayed", delaySeconds=5)
+    system.put(taskId="untimed")
+    assert asked == ["untimed"]
+
+
+def test_the_documents_policy_works() -> None:
+    text = (ROOT / "docs" / "how-to" / "assignment.md").read_text(encoding="utf-8")
+    source = re.findall(r"<<'PYTHON'\n(.*?)^PYTHON$", text, re.DOTALL | re.MULTILINE)[0]
+    begun = (ROOT / "functions" / "scheduler" / "assignment.py").read_text(encoding="utf-8")
+    policy: Callable[..., datetime | None] = module(begun + source, "documented").by_priority
+    now = datetime(2026, 12, 31, 12, tzinfo=UTC)
+    urgent = Unassigned(task_id="a", action="log", payload={}, attributes={"priority": "urgent"})
+    assert policy(urgent, now, Grid()) is None
+    assert policy(TASK, now, Grid()) == now + timedelta(hours=1)
+
+
+@pytest.mark.parametrize("name", ["nowhere:policy", "dynatick:nothing", "dynatick", ":x", "dynatick:__version__"])
+def test_a_policy_that_cannot_be_loaded_is_named(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="DYNATICK_ASSIGNMENT_POLICY"):
+        load_policy(name)
