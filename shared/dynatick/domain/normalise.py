@@ -103,7 +103,7 @@ def needs_normalising(row: Row) -> bool:
     status = row.get("status")
     if is_terminal(row) or status not in (None, str(Status.SCHEDULED)):
         return False
-    return status is None or "outcome" in row or not _is_count(row.get("attempt"), 0)
+    return status is None or "outcome" in row or not is_count(row.get("attempt"), 0)
 
 
 def normalise(row: Row, *, now: datetime, grid: Grid, defaults: Defaults, run: int = 1) -> Change:
@@ -120,7 +120,7 @@ def normalise(row: Row, *, now: datetime, grid: Grid, defaults: Defaults, run: i
         task_id=str(row["taskId"]),
         set={name: value for name, value in values.items() if not _says(row, name, value)},
         remove=_stray(row, values),
-        when=_as_met(row),
+        when=as_met(row),
         returning=True,
     )
 
@@ -151,7 +151,7 @@ def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Default
     except InvalidInput as error:
         return reject(new, str(error), now=now, grid=grid, retention_days=defaults.retention_days)
     values = {"taskDateTime": str(when.bucket), "dueAt": format_instant(when.due_at)}
-    return Change(task_id=str(new["taskId"]), set=values, remove=stray, when=_as_met(new), returning=True)
+    return Change(task_id=str(new["taskId"]), set=values, remove=stray, when=as_met(new), returning=True)
 
 
 def reject(row: Row, reason: str, *, now: datetime, grid: Grid, retention_days: int) -> Change:
@@ -163,7 +163,7 @@ def reject(row: Row, reason: str, *, now: datetime, grid: Grid, retention_days: 
         values["taskDateTime"] = str(grid.bucket_of(task_id, now))
     elif "taskDateTime" in row:
         remove = (*remove, "taskDateTime")
-    return Change(task_id=task_id, set=values, remove=remove, when=_as_met(row), returning=True)
+    return Change(task_id=task_id, set=values, remove=remove, when=as_met(row), returning=True)
 
 
 def slimmer(change: Change, row: Row) -> Change:
@@ -263,10 +263,10 @@ def _created(row: Row, now: datetime) -> str:
 def _run(row: Row, run: int) -> int:
     """A row that is a task already keeps its run; one from hand begins at ``run``."""
     own = row.get("run")
-    return int(own) if row.get("status") is not None and _is_count(own, 1) else run
+    return int(own) if row.get("status") is not None and is_count(own, 1) else run
 
 
-def _is_count(value: object, least: int) -> TypeGuard[int | Decimal]:
+def is_count(value: object, least: int) -> TypeGuard[int | Decimal]:
     """Whether it can have come from counting, and can be counted up."""
     return is_whole(value) and least <= value <= MAX_COUNT
 
@@ -287,7 +287,8 @@ def _agree(row: Row, grid: Grid) -> bool:
     )
 
 
-def _as_met(row: Row) -> tuple[Condition, ...]:
+def as_met(row: Row) -> tuple[Condition, ...]:
+    """Conditions that nothing has changed which a row's place depends on."""
     return as_read(row, "outcome", "status", "action", *TIME_INPUTS)
 
 

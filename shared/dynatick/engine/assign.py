@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 
 from dynatick.domain.change import Change, Lost, Result, Written
-from dynatick.domain.normalise import rederive
+from dynatick.domain.normalise import as_met, is_count, rederive
 from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.settle import Settler
 from dynatick.errors import DynatickError
@@ -39,16 +38,17 @@ def assign(arrivals: Sequence[Arrival], settler: Settler) -> Assigned:
     What must be written is decided first and written in batches; then each row is settled, which reads the cursor
     after the write and so checks the move again (protocol 7). Only faults of the infrastructure are reported as failed.
     """
-    latest: dict[str, Arrival] = {}
+    latest: dict[str, _Latest] = {}
     for arrival in arrivals:
         if arrival.new is not None and not is_own_row(arrival.new.get("taskId")):
-            latest[str(arrival.new.get("taskId"))] = arrival
+            task_id = str(arrival.new.get("taskId"))
+            latest[task_id] = _after(latest.get(task_id), arrival, arrival.new, settler)
     images, failed = _write_at_once(latest, settler)
     closed: dict[int, int] = {}  # read after every image was taken, which is all that rule 5 asks
     for task_id, image in images.items():
         try:
             if image is None or settler.make_ready(image) is not None or not settler.is_ahead(image, closed):
-                settler.settle(task_id, image)
+                settler.settle(task_id, image, run=latest[task_id].run)
         except DynatickError as error:
             failed.append((latest[task_id].key, str(error)))
     return Assigned(
@@ -60,27 +60,50 @@ def assign(arrivals: Sequence[Arrival], settler: Settler) -> Assigned:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """What the records of one task say together."""
+
+    key: str  # of the last record
+    new: Row  # as the last record shows it
+    run: int  # of a new task, if a plain put has made it one
+    edit: Change | None  # what a change by hand asks for
+
+
+def _after(before: _Latest | None, arrival: Arrival, new: Row, settler: Settler) -> _Latest:
+    """With one more record. What an earlier one showed is kept: a change of the time by hand, as long as it stands, and
+    the run that a plain put has replaced."""
+    edit = None
+    if arrival.old is not None:
+        now, grid, defaults = settler.clock(), settler.in_force.grid, settler.rules.defaults
+        edit = rederive(arrival.old, new, now=now, grid=grid, defaults=defaults)
+    if edit is None and before is not None and before.edit is not None and before.edit.when == as_met(new):
+        edit = before.edit
+    run = _next_run(arrival.old)
+    return _Latest(arrival.key, new, run if before is None else max(run, before.run), edit)
+
+
 def _write_at_once(
-    latest: Mapping[str, Arrival], settler: Settler
+    latest: Mapping[str, _Latest], settler: Settler
 ) -> tuple[dict[str, Row | None], list[tuple[str, str]]]:
     """Carries out what the images alone decide. Returns the rows as they are then (None: to be read), and failures."""
     images: dict[str, Row | None] = {}
     failed: list[tuple[str, str]] = []
     due: list[Change] = []
-    for task_id, arrival in latest.items():
-        images[task_id] = arrival.new
-        change = _change_for(arrival, settler)
-        if change is None or arrival.new is None:
+    for task_id, record in latest.items():
+        images[task_id] = record.new
+        change = record.edit or settler.make_ready(record.new, run=record.run)
+        if change is None:
             continue
         if not settler.is_rejection(change):
             due.append(change)
             continue
         try:
-            settler.carry_out(arrival.new, change)
+            settler.carry_out(record.new, change)
             images[task_id] = None
         except DynatickError as error:
             del images[task_id]
-            failed.append((arrival.key, str(error)))
+            failed.append((record.key, str(error)))
     results: Sequence[Result] = settler.store.write_many(due) if due else ()
     for change, result in zip(due, results, strict=True):
         settler.count(change, result)
@@ -90,24 +113,7 @@ def _write_at_once(
     return images, failed
 
 
-def _change_for(arrival: Arrival, settler: Settler) -> Change | None:
-    new, old = arrival.new, arrival.old
-    if new is None:
-        return None
-    if old is not None:
-        changed = rederive(
-            old,
-            new,
-            now=settler.clock(),
-            grid=settler.in_force.grid,
-            defaults=settler.rules.defaults,
-        )
-        if changed is not None:
-            return changed
-    return settler.make_ready(new, run=_next_run(old))
-
-
 def _next_run(old: Row | None) -> int:
     """A plain put over an existing id is a new task: its idempotency key must not be the old one's."""
     run = None if old is None else old.get("run")
-    return int(run) + 1 if isinstance(run, (int, Decimal)) and not isinstance(run, bool) else 1
+    return int(run) + 1 if is_count(run, 1) else 1

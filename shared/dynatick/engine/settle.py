@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.change import Absent, Change, Result, Unknown, Written
+from dynatick.domain.change import Absent, Change, Lost, Result, Unknown, Written
 from dynatick.domain.lifecycle import ended_by_hand, is_terminal, move
 from dynatick.domain.normalise import needs_normalising, normalise, reject, slimmer
 from dynatick.domain.task import Row, Status, is_own_row
@@ -62,8 +62,12 @@ class Settler:
 
     def carry_out(self, row: Row, change: Change) -> Result:
         """Writes what ``make_ready`` decided. A row too large for that is marked failed without what makes it so."""
-        if self.is_rejection(change) and not self.rejected(row, str(change.set.get("error"))):
-            raise StoreError(f"the dead-letter queue did not take {row['taskId']!r}; it is left as it is")
+        if self.is_rejection(change):
+            present = self.store.get(change.task_id)  # the stream repeats records; a letter should go out once
+            if present is None or is_terminal(present):
+                return Lost(present)
+            if not self.rejected(row, str(change.set.get("error"))):
+                raise StoreError(f"the dead-letter queue did not take {row['taskId']!r}; it is left as it is")
         result = self.store.write(change)
         if isinstance(result, Unknown) and result.too_large:
             result = self._mark_too_large(row, change, result.error)
@@ -78,10 +82,11 @@ class Settler:
             elif "status" in change.set or "dueAt" in change.set:
                 self.normalised += 1
 
-    def settle(self, task_id: str, image: Row | None = None) -> Row | None:
+    def settle(self, task_id: str, image: Row | None = None, *, run: int = 1) -> Row | None:
         """Sees to it that the task lies in a bucket that some tick will look at. Returns the row as last read.
 
-        ``image``: the row as its event shows it, enough to find that there is nothing to do.
+        ``image``: the row as its event shows it, enough to find that there is nothing to do. ``run``: with which a row
+        begins that nobody has looked at.
         Raises StoreError if the table does not answer, or never holds still.
         """
         row = image if image is not None else self.store.get(task_id)
@@ -89,7 +94,7 @@ class Settler:
         for _ in range(_TRIES):
             if row is None or is_terminal(row) or is_own_row(task_id):
                 return row
-            change = self.make_ready(row)
+            change = self.make_ready(row, run=run)
             if change is not None:
                 row, fresh = self._after(row, self.carry_out(row, change)), True
                 continue
