@@ -134,7 +134,7 @@ class Version:
 
 
 class LaggingStore(MemoryStore):
-    """A table whose index follows with a delay, of its own for every write (``lag`` says how long), in order for a row."""
+    """A table whose index follows with a delay: ``lag`` says how long, for each write; a row keeps its order."""
 
     def __init__(self, clock: FakeClock, lag: Callable[[], timedelta]) -> None:
         super().__init__()
