@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dynatick.cli import bucket, task, tick
+from dynatick.cli import bucket, doctor, task, tick
 from dynatick.cli.exits import CommandFailed, ExitCode, code_of
 from dynatick.cli.output import one_line, say
 from dynatick.cli.plugins import Nouns
@@ -31,6 +31,7 @@ app = typer.Typer(
 app.add_typer(task.app)
 app.add_typer(bucket.app)
 app.add_typer(tick.app)
+app.command("doctor")(doctor.doctor)
 
 
 def _version(wanted: bool) -> None:
@@ -48,7 +49,7 @@ def root(
     """Tasks to run later, on AWS: insert them, change them, see what became of them.
 
     Data goes to stdout, messages to stderr. Exit codes: 0 done, 1 unexpected, 2 usage, 3 invalid input,
-    4 not found, 5 conflict, 6 table unreachable.
+    4 not found, 5 conflict, 6 table unreachable, 7 the doctor found something.
     """
 
 

@@ -26,6 +26,7 @@ class ExitCode(IntEnum):
     NOT_FOUND = 4  # no such task, function or file
     CONFLICT = 5  # the task exists already, or its state does not allow what was asked
     UNREACHABLE = 6  # the table, or the local stack, does not answer or refuses
+    FOUND = 7  # the doctor found something wrong, and it is not mended
 
 
 class CommandFailed(Exception):

@@ -62,7 +62,7 @@ def printable(text: str) -> str:
 def show_one(row: Mapping[str, object], output: Output) -> None:
     """One thing: as a list of names and values, or as a document."""
     if output is not Output.TABLE:
-        _print_document(row, output)
+        show_document(row, output)
         return
     pairs = [{"name": name, "value": value} for name, value in row.items()]
     _print_table(pairs, [Column("name", "name"), Column("value", "value", folds=True)], headings=False)
@@ -81,13 +81,14 @@ def show_many(
         case Output.TABLE:
             _print_table(rows, columns)
         case Output.JSON:
-            _print_document({name: list(rows), **(beside or {})}, output)
+            show_document({name: list(rows), **(beside or {})}, output)
         case Output.JSONL:
             for row in rows:
-                _print_document(row, output)
+                show_document(row, output)
 
 
-def _print_document(document: Mapping[str, object], output: Output) -> None:
+def show_document(document: Mapping[str, object], output: Output) -> None:
+    """One JSON document: on one line, or, where it is all there is, in a form that people can read too."""
     text = to_json(document)
     print(text if output is Output.JSONL else json.dumps(json.loads(text), indent=2))
 

@@ -6,21 +6,26 @@ client.history("2026-12-31#12:00", status="failed")
 """
 
 from dynatick.client.connect import ClientSettings
+from dynatick.client.doctor import Diagnosis
 from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult, Refused
 from dynatick.client.newtask import NewTask, Time
 from dynatick.client.tasks import TaskClient
 from dynatick.client.ticks import IdleTicks, MissedTicks, TickEntry, TickView
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
+from dynatick.engine.diagnosis import Finding, Kind
 
 __all__ = [
     "BucketCounts",
     "ClientSettings",
+    "Diagnosis",
     "Exists",
     "Failed",
+    "Finding",
     "HistoryPage",
     "IdleTicks",
     "InsertResult",
     "Inserted",
+    "Kind",
     "MissedTicks",
     "NewTask",
     "Refused",

@@ -12,6 +12,7 @@ from dynatick.client import history as histories
 from dynatick.client import ticks as tick_lists
 from dynatick.client.agreement import Agreement
 from dynatick.client.connect import ClientSettings, open_store
+from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.insertion import InsertResult, insert_many
 from dynatick.client.looks import Scope, minutes_between, scope
 from dynatick.client.newtask import Composed, NewTask, Time, compose, not_before_next_tick, time_of
@@ -22,8 +23,10 @@ from dynatick.domain.change import Change
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.task import Row
+from dynatick.engine.diagnosis import Finding
 from dynatick.engine.inforce import InForce
 from dynatick.engine.ports import Clock, Store
+from dynatick.engine.reconcile import Reconciled
 from dynatick.errors import InvalidInput, TaskExists, TaskNotFound
 
 
@@ -215,6 +218,22 @@ class TaskClient:
         else:
             minutes = minutes_between(start, instant_of(minute_of(now) + 1) if end is None else end)
         return tick_lists.ticks(self.store, in_force, minutes, now=now)
+
+    def doctor(
+        self,
+        *,
+        mend: bool = False,
+        tell: Callable[[Finding], None] | None = None,
+        page_read: Callable[[Reconciled], None] | None = None,
+    ) -> Diagnosis:
+        """Reads the whole table and says what is wrong: tasks that no tick would see, rows that nobody has looked at,
+        leases that nobody has taken over, shards whose ticks don't come. Only reads, unless ``mend``.
+
+        ``tell`` is called with each finding, once its fate is known; ``page_read`` after each page of the table.
+        """
+        return examine(
+            self.store, self._agreement.refresh(), clock=self._clock, mend=mend, tell=tell, page_read=page_read
+        )
 
     def settings(self) -> InForce | None:
         """The tick interval, shards and actions in force, read now; None before the first tick."""

@@ -32,6 +32,7 @@ class Kind(StrEnum):
     """What is wrong, in a word."""
 
     NEVER_NORMALISED = "never-normalised"  # no task was ever made of the row
+    NOT_UNDERSTOOD = "not-understood"  # it cannot be made a task, and is not marked failed
     NO_BUCKET = "no-bucket"  # its taskDateTime names none
     UNSERVED_SHARD = "unserved-shard"  # it lies in a shard that was never in use
     BEHIND_CURSOR = "behind-cursor"  # its bucket was drained for good without it
@@ -46,7 +47,8 @@ class Kind(StrEnum):
 
 
 REMEDIES: Mapping[Kind, str] = {
-    Kind.NEVER_NORMALISED: "it is made a task, or marked failed with the reason",
+    Kind.NEVER_NORMALISED: "it is made a task",
+    Kind.NOT_UNDERSTOOD: "the daily reconcile marks it failed with the reason, which goes to the dead-letter queue too",
     Kind.NO_BUCKET: "it goes to the next tick",
     Kind.UNSERVED_SHARD: "it goes to a shard that is served",
     Kind.BEHIND_CURSOR: "it goes to the next tick",
@@ -129,7 +131,7 @@ def _unready(row: Row, change: Change) -> Finding:
     if isinstance(status, str) and status in TERMINAL:
         return _found(Kind.NO_OUTCOME, row, f"its status is {status}, and it has no outcome")
     if "outcome" in change.set:
-        return _found(Kind.NEVER_NORMALISED, row, "it cannot be understood, and nobody has said so")
+        return _found(Kind.NOT_UNDERSTOOD, row, "it cannot be made a task, and nobody has said so")
     if needs_normalising(row) or status not in (str(Status.SCHEDULED), str(Status.RUNNING)):
         return _found(Kind.NEVER_NORMALISED, row, "it was never normalised")
     if Bucket.canonical(row.get("taskDateTime")) is None:

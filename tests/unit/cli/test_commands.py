@@ -28,6 +28,7 @@ def test_exit_codes_are_stable() -> None:
         "NOT_FOUND": 4,
         "CONFLICT": 5,
         "UNREACHABLE": 6,
+        "FOUND": 7,
     }
 
 

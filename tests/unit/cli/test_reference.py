@@ -23,6 +23,7 @@ def commands(app: typer.Typer) -> set[str]:
 def test_every_command_is_there_and_no_other() -> None:
     known = {name for app in (task.app, bucket.app, tick.app) for name in commands(app)}
     assert set(re.findall(r"`dynatick ((?:task|bucket|tick) [a-z]+)", TEXT)) == known
+    assert "| `dynatick doctor` |" in TEXT
 
 
 def test_every_shared_option_is_there() -> None:

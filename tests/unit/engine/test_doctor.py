@@ -33,8 +33,8 @@ def running(task_id: str, bucket: Bucket, **more: object) -> dict[str, object]:
 
 WRONG: dict[str, tuple[Row, Kind]] = {
     "nobody has looked at it": ({"delaySeconds": 30}, Kind.NEVER_NORMALISED),
-    "it cannot be understood": ({"action": 7}, Kind.NEVER_NORMALISED),
-    "its status is none of ours": (scheduled_row("", AHEAD, status="sleeping"), Kind.NEVER_NORMALISED),
+    "it cannot be understood": ({"action": 7}, Kind.NOT_UNDERSTOOD),
+    "its status is none of ours": (scheduled_row("", AHEAD, status="sleeping"), Kind.NOT_UNDERSTOOD),
     "no claim could take it": (scheduled_row("", AHEAD, attempt="one"), Kind.NEVER_NORMALISED),
     "its outcome is null": (scheduled_row("", AHEAD, outcome=None), Kind.NEVER_NORMALISED),
     "no bucket": (scheduled_row("", AHEAD, taskDateTime="2026-12-31T12:00:00Z"), Kind.NO_BUCKET),

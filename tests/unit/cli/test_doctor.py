@@ -1,0 +1,148 @@
+"""``dynatick doctor``: what it prints, and how it ends. What counts as wrong is tested with the engine."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from tests.builders import InProcess, scheduled_row
+from tests.unit.cli.conftest import Shell
+
+from dynatick import MemoryStore
+from dynatick.client import doctor as doctors
+from dynatick.client.doctor import MAX_FINDINGS
+from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.change import Change
+from dynatick.engine.cursor import cursor_id
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    examine = doctors.examine
+    monkeypatch.setattr("dynatick.client.tasks.examine", lambda *a, **k: examine(*a, pause=lambda seconds: None, **k))
+
+
+def put(world: InProcess, **row: object) -> None:
+    assert isinstance(world.store, MemoryStore)
+    world.store.put(row)
+
+
+def later(world: InProcess, minutes: int = 60) -> Bucket:
+    return Bucket(minute_of(world.clock()) + minutes)
+
+
+def test_a_healthy_table(shell: Shell, world: InProcess) -> None:
+    put(world, **scheduled_row("x", later(world)))
+    ended = shell("doctor")
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err == "Looked at 1 tasks that have not ended: nothing wrong\n"
+    assert shell("doctor", "--output", "json").json == {
+        "healthy": True, "scanned": 1, "found": 0, "mended": 0, "kinds": {}, "retiredShards": {}, "missedTicks": 0,
+        "findings": [],
+    }  # fmt: skip
+
+
+def test_it_only_reads_unless_it_is_told_to_mend(shell: Shell, world: InProcess) -> None:
+    put(world, taskId="lost", delaySeconds=1)
+    before = world.row("lost")
+    ended = shell("doctor")
+    assert ended.code == 7
+    assert [line.rstrip() for line in ended.out.splitlines()] == [
+        "WHAT              TASK  WHY                      REMEDY",
+        "never-normalised  lost  it was never normalised  it is made a task",
+    ]
+    assert ended.err == (
+        "Looked at 1 tasks that have not ended: 1 never-normalised\n"
+        "error: 1 of 1 not mended: dynatick doctor --mend mends what wants no person\n"
+    )
+    assert world.row("lost") == before
+    mended = shell("doctor", "--mend")
+    assert mended.code == 0
+    assert mended.out.splitlines()[1].split() == ["never-normalised", "lost", "it", "was", "never", "normalised", "yes"]
+    assert mended.err == "Looked at 1 tasks that have not ended: 1 never-normalised; 1 mended\n"
+    assert shell("doctor").code == 0
+    world.next_tick()
+    assert world.outcome("lost") == "completed"
+
+
+def test_what_it_cannot_mend_it_leaves_and_says_so(shell: Shell, world: InProcess) -> None:
+    put(world, taskId="bad", action=7)
+    ended = shell("doctor", "--mend", "-o", "json")
+    assert ended.code == 7
+    (finding,) = ended.json["findings"]
+    assert finding == {
+        "kind": "not-understood",
+        "taskId": "bad",
+        "why": "it cannot be made a task, and nobody has said so",
+        "remedy": "the daily reconcile marks it failed with the reason, which goes to the dead-letter queue too",
+        "mended": False,
+        "left": "it is left to the daily reconcile, which reaches the dead-letter queue",
+    }
+    assert "outcome" not in world.row("bad")
+    assert ended.err.endswith("error: 1 of 1 not mended: see above\n")
+    world.handle({"dynatick": {"reconcile": True}})
+    assert world.outcome("bad") == "failed"
+
+
+def test_every_finding_is_a_line_of_jsonl_and_the_rest_is_bounded(shell: Shell, world: InProcess) -> None:
+    number = MAX_FINDINGS + 5
+    for n in range(number):
+        put(world, taskId=f"lost-{n:04d}")
+    lines = shell("doctor", "--output", "jsonl").out.splitlines()
+    assert [json.loads(line)["taskId"] for line in lines] == [f"lost-{n:04d}" for n in range(number)]
+    table = shell("doctor")
+    assert len(table.out.splitlines()) == 1 + MAX_FINDINGS
+    assert "… and 5 more; --output jsonl lists all\n" in table.err
+    document = shell("doctor", "--output", "json").json
+    assert (document["found"], len(document["findings"])) == (number, MAX_FINDINGS)
+
+
+def test_retired_shards_and_missing_ticks_are_told_and_are_no_fault(shell: Shell, world: InProcess) -> None:
+    world.reconfigure(shard_count=2)
+    world.next_tick()
+    put(world, **scheduled_row("x", later(world)._replace(shard=1)))
+    world.reconfigure(shard_count=1)
+    world.next_tick()
+    world.clock.forward(minutes=6)
+    ended = shell("doctor")
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err == (
+        "Shard 1 gets no new tasks, and still holds 1 that have not ended; ticks serve it\n"
+        "8 ticks of the last hour are missing; what was due then runs later\n"
+        "Looked at 1 tasks that have not ended: nothing wrong\n"
+    )
+
+
+def test_a_table_that_no_tick_has_come_to(shell: Shell, world: InProcess) -> None:
+    world.store.delete(cursor_id(0))
+    world.store.delete("_dynatick#settings")
+    ended = shell("doctor", "-o", "json")
+    assert (ended.code, ended.json["kinds"]) == (7, {"no-tick": 1})
+    assert world.store.get(cursor_id(0)) is None
+
+
+def test_a_cursor_that_somebody_has_spoilt(shell: Shell, world: InProcess) -> None:
+    world.store.write(Change(task_id=cursor_id(0), set={"mark": "?"}))
+    ended = shell("doctor", "--mend", "-o", "json")
+    assert ended.code == 7
+    assert ended.json["kinds"] == {"cursor-unreadable": 1}
+    assert ended.json["findings"][0]["left"] == "it wants a person"
+
+
+def test_progress(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dynatick.cli.doctor._EVERY", 1)
+    for n in range(1100):
+        put(world, **scheduled_row(f"t{n}", later(world)))
+    assert shell("doctor").err.splitlines()[:2] == [
+        "Read 1 MB: 998 tasks that have not ended, 0 with something wrong",
+        "Read 2 MB: 1100 tasks that have not ended, 0 with something wrong",
+    ]
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    put(world, taskId="lost")
+    ended = shell("doctor", "--output", "json")
+    assert ended.json["found"] == 1, "what is shown of the progress does not mix with the data"
+    assert "Looked at 1101 tasks" in terminal.getvalue()
