@@ -1,4 +1,4 @@
-"""The processor function's work: one invocation, whichever of its kinds it is (design §6).
+"""The processor function's work: one invocation, whichever of its kinds it is.
 
 Events: a tick, as EventBridge sends it (``time``) or by hand (``{"dynatick": {"tick": "2026-12-31#12:00"}}``); one
 shard's pass, which a tick starts for every shard but the first, and a pass for its own continuation
