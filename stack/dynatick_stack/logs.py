@@ -19,6 +19,8 @@ QUIET = {
     "function_memory_size", "function_request_id", "sampling_rate", "xray_trace_id",
 }  # fmt: skip
 
+MOST_EVENTS = 10_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class LogLine:
@@ -61,8 +63,7 @@ class LogReader:
         found: list[tuple[int, LogLine]] = []
         same: Counter[tuple[str, int, str]] = Counter()
         for function, group in self._groups.items():
-            pages = self._logs.get_paginator("filter_log_events").paginate(logGroupName=group, startTime=self._since)
-            for event in (one for page in pages for one in page["events"]):
+            for event in self._events(group):
                 # The emulator gives events no id. Equal ones count up.
                 place = (event["logStreamName"], event["timestamp"], event["message"])
                 same[place] += 1
@@ -78,6 +79,21 @@ class LogReader:
             self._since = max(self._since, max(key[1] for key in self._seen) - 10_000)
             self._seen = {key for key in self._seen if key[1] >= self._since}
         return [line for _, line in sorted(found, key=lambda pair: pair[0])]
+
+    def _events(self, group: str) -> Iterator[dict[str, Any]]:
+        """All events of a group from ``since`` on. The emulator tells the first so many, and of no further page."""
+        start = self._since
+        while True:
+            pages = self._logs.get_paginator("filter_log_events").paginate(logGroupName=group, startTime=start)
+            events = [event for page in pages for event in page["events"]]
+            if len(events) < MOST_EVENTS:
+                yield from events
+                return
+            last = events[-1]["timestamp"]
+            # The last instant is asked for again, for it may have more; unless there is nothing else in the answer.
+            whole = last == start
+            yield from (event for event in events if whole or event["timestamp"] < last)
+            start = last + whole
 
     def follow(self, *, every: float = 1.0) -> Iterator[LogLine]:
         while True:

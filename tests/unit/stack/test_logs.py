@@ -2,9 +2,11 @@
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
+from dynatick_stack import logs
 from dynatick_stack.logs import _line
 
 AT = int(datetime(2026, 12, 31, 12, 0, 1, tzinfo=UTC).timestamp() * 1000)
@@ -45,3 +47,34 @@ def test_a_line_that_is_no_record_is_shown_as_it_is() -> None:
 )
 def test_what_says_nothing_is_left_out(text: str) -> None:
     assert shown(text) is None
+
+
+class ManyEvents:
+    """Answers as the emulator does: the first so many events from an instant on, and no word of the rest."""
+
+    def __init__(self, events: list[dict[str, Any]], most: int) -> None:
+        self.events = events
+        self.most = most
+
+    def get_paginator(self, _operation: str) -> "ManyEvents":
+        return self
+
+    def paginate(self, *, logGroupName: str, startTime: int) -> list[dict[str, Any]]:
+        assert logGroupName == "/group"
+        return [{"events": [event for event in self.events if event["timestamp"] >= startTime][: self.most]}]
+
+
+@pytest.mark.parametrize("most", [2, 3, 4, 5, 100])
+def test_no_line_is_left_out_however_many_there_are(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def event(at: int, text: str) -> dict[str, Any]:
+        return {"timestamp": AT + at, "message": text, "logStreamName": "one"}
+
+    events = [event(0, "a"), event(0, "a"), event(1, "b"), event(1, "c"), event(2, "d"), event(40_000, "e")]
+    monkeypatch.setattr(logs, "MOST_EVENTS", most)
+    monkeypatch.setattr(logs, "_groups", lambda _endpoint: {"processor": "/group"})
+    monkeypatch.setattr(logs.deploy, "client", lambda _service, _endpoint: ManyEvents(events, most))
+    reader = logs.LogReader("http://127.0.0.1:9")
+    assert [line.text for line in reader.read()] == ["a", "a", "b", "c", "d", "e"]
+    assert reader.read() == []
+    events.append(event(40_001, "f"))
+    assert [line.text for line in reader.read()] == ["f"]
