@@ -17,23 +17,26 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = _options(arguments)
-    # Named before it is made, so that there is no moment in which it is there and unknown.
-    folder = Path(tempfile.gettempdir(), f"dynatick-demo-{uuid.uuid4().hex[:12]}").resolve()
     for number in SIGNALS:
         signal.signal(number, _interrupt)
     try:
-        # Twice: the interruption may come in the midst of cleaning up. A second one does not come.
-        try:
-            try:
-                return _run(folder, options.batch)
-            finally:
-                _clean_up(folder)
-        finally:
-            _clean_up(folder)
+        return _run_and_clean_up(_options(arguments).batch)
     except KeyboardInterrupt:
         _say("Interrupted; nothing is left running")
         return INTERRUPTED
+
+
+def _run_and_clean_up(batch: Path | None) -> int:
+    # Named before it is made, so that there is no moment in which it is there and unknown.
+    folder = Path(tempfile.gettempdir(), f"dynatick-demo-{uuid.uuid4().hex[:12]}").resolve()
+    # Twice: the interruption may come in the midst of cleaning up. A second one does not come.
+    try:
+        try:
+            return _run(folder, batch)
+        finally:
+            _clean_up(folder)
+    finally:
+        _clean_up(folder)
 
 
 def _run(folder: Path, batch: Path | None) -> int:
@@ -77,8 +80,12 @@ def _clean_up(folder: Path) -> None:
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     # Only once: what follows is cleaning up.
     for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, _is_cleaning_up)
     raise KeyboardInterrupt
+
+
+def _is_cleaning_up(_number: int, _frame: FrameType | None) -> None:
+    """Takes a further signal. Were they ignored instead, children would inherit that."""
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

@@ -5,7 +5,7 @@
 ``item`` goes in by ``put-item``, in DynamoDB's JSON, as any SDK would send it. ``door`` says otherwise: ``insert`` or
 ``insert-many`` of the Python client, with the item as plain JSON. ``ends`` is the final status, or ``refused``; ``by``
 the latest tick, counted from the insert, at which it ends; ``error`` a piece of the reason; ``attempts`` how often it
-runs (1 if it completes, unless it says so); ``calls`` how many webhooks arrive.
+runs (once if it completes, unless it says so); ``calls`` how many webhooks arrive.
 
 Placeholders stand for times: ``{{tick+2}}`` is the second tick after now as ``2026-12-31#12:00``, ``{{iso+45}}`` the
 instant 45 seconds from now in RFC 3339 (``{{iso+45@+05:30}}`` with that offset, or that of a zone such as
@@ -57,7 +57,7 @@ class Expected:
     ends: str
     by: int
     error: str | None = None
-    attempts: int = 0
+    attempts: int | None = None  # None: any number
     calls: int = 0
 
 
@@ -104,7 +104,7 @@ def expected(entry: Mapping[str, Any]) -> Expected:
         ends=ends,
         by=int(entry.get("by", 0) if ends == REFUSED else entry["by"]),
         error=entry.get("error"),
-        attempts=int(entry.get("attempts", 1 if ends == "completed" else 0)),
+        attempts=entry.get("attempts", 1 if ends == "completed" else None),
         calls=int(entry.get("calls", 0)),
     )
 

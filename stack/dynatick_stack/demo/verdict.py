@@ -97,7 +97,7 @@ def _task(one: Expected, found: Evidence) -> Iterator[str]:
         reason = f" ({task.error})" if task.error else ""
         yield f"it is {task.status}{reason}, expected {one.ends}"
         return
-    if task.attempt != one.attempts:
+    if one.attempts is not None and task.attempt != one.attempts:
         yield f"it took {task.attempt} attempts, expected {one.attempts}"
     if one.error is not None and one.error not in (task.error or ""):
         yield f"its error is {task.error!r}, expected a word of {one.error!r}"
