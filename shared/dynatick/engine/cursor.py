@@ -121,6 +121,8 @@ def take(store: Store, shard: int, tick: int, *, token: str, now: datetime) -> C
     """
     for _ in range(_TRIES):
         cursor = read_cursor(store, shard, now)
+        if cursor.lease == token:
+            return cursor  # taken after all: it was only the answer that got lost, or the request was sent twice
         closed = replace(cursor, closed_through=max(cursor.closed_through, tick))
         if cursor.is_held(now):
             if closed == cursor or save(store, cursor, closed) is not None:

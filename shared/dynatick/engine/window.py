@@ -34,14 +34,15 @@ class Window:
     def due(self, now: datetime) -> Iterator[int]:
         """Every minute of (S, C], oldest first: not only the grid's, for the grid may have changed (2).
 
-        Left out are buckets between the newest two ticks and their final look: they had a full look, and another one
-        before the index has settled would prove nothing.
+        Left out are buckets up to the mark between the newest two ticks and their final look: they had a full look, and
+        another one before the index has settled would prove nothing. Buckets after the mark are not: as long as a row
+        that others hold keeps S from meeting the mark, they have no final look, and must not wait for one.
         """
         c = self.cursor
         ripe = now >= c.mark_at + self.rules.settled_after
-        quiet = min(c.looked_through, c.closed_through - 2 * self.rules.grid.tick_minutes)
+        quiet = min(c.looked_through, c.mark, c.closed_through - 2 * self.rules.grid.tick_minutes)
         for minute in range(c.drained_through + 1, c.closed_through + 1):
-            if minute > quiet or (ripe and minute <= c.mark):
+            if ripe or minute > quiet:
                 yield minute
 
     def begin(self, minute: int, began: datetime) -> None:
