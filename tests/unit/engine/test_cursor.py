@@ -1,0 +1,231 @@
+"""The cursor of a shard: created, read, taken, saved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.builders import NOON
+from tests.unit.engine.support import NOON_MINUTE, Once, RiggedStore, is_cursor, world
+
+from dynatick.domain.change import Change
+from dynatick.domain.task import is_own_row
+from dynatick.engine.cursor import Cursor, cursor_id, read_cursor, save, take
+from dynatick.engine.rules import SHARD_LEASE
+from dynatick.errors import InvalidInput, StoreError
+from dynatick.store.memory import MemoryStore
+
+FULL = Cursor(
+    shard=3,
+    closed_through=NOON_MINUTE,
+    drained_through=NOON_MINUTE - 5,
+    looked_through=NOON_MINUTE - 1,
+    mark=NOON_MINUTE - 2,
+    mark_at=datetime(2026, 12, 31, 11, 58, 0, 250_000, tzinfo=UTC),
+    lease="token",
+    lease_until=NOON + SHARD_LEASE,
+    version=7,
+    idle_since="2026-12-31#11:50",
+    idle_ticks=8,
+    last_tick="2026-12-31#11:58",
+)
+
+
+def stored(cursor: Cursor) -> RiggedStore:
+    store = RiggedStore()
+    store.put({"taskId": cursor_id(cursor.shard), **cursor.to_row()})
+    return store
+
+
+# -- the row ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_cursor_is_read_as_it_was_written() -> None:
+    assert read_cursor(stored(FULL), 3, NOON) == FULL
+    bare = replace(FULL, lease=None, lease_until=None, idle_since=None, idle_ticks=0, last_tick=None)
+    assert read_cursor(stored(bare), 3, NOON) == bare
+
+
+def test_a_cursor_can_be_read_by_people() -> None:
+    row = FULL.to_row()
+    assert (row["closedThrough"], row["drainedThrough"], row["mark"]) == (
+        "2026-12-31#12:00",
+        "2026-12-31#11:55",
+        "2026-12-31#11:58",
+    )
+    assert (row["status"], row["outcome"]) == ("cursor", "none")
+    assert is_own_row(cursor_id(3))
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [{"closedThrough": None}, {"drainedThrough": "soon"}, {"markAt": "soon"}, {"version": "7"}, {"mark": None}],
+)
+def test_a_cursor_that_somebody_has_spoilt_is_named(spoilt: dict[str, object]) -> None:
+    store = RiggedStore()
+    store.put({"taskId": cursor_id(3), **FULL.to_row(), **spoilt})
+    with pytest.raises(InvalidInput) as caught:
+        read_cursor(store, 3, NOON)
+    assert caught.value.field in spoilt
+
+
+# -- creation --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("second", "last"),
+    [
+        (30, NOON_MINUTE),  # in the middle of a minute: that minute is closed, for its tick is past
+        (2, NOON_MINUTE),
+        (1.9, NOON_MINUTE - 1),  # just begun: another host's clock may still be in the minute before
+        (0, NOON_MINUTE - 1),
+    ],
+)
+def test_a_missing_cursor_is_created_with_the_last_minute_closed_and_drained(second: float, last: int) -> None:
+    store, now = RiggedStore(), NOON + timedelta(seconds=second)
+    cursor = read_cursor(store, 5, now)
+    assert cursor == Cursor(
+        shard=5, closed_through=last, drained_through=last, looked_through=last, mark=last, mark_at=now
+    )
+    assert read_cursor(store, 5, now + timedelta(hours=1)) == cursor
+
+
+def test_a_cursor_that_appears_and_vanishes_is_a_fault() -> None:
+    store = RiggedStore()
+    store.create = lambda row: False
+    with pytest.raises(StoreError, match="the cursor of shard 0 appeared and vanished"):
+        read_cursor(store, 0, NOON)
+
+
+# -- saving ----------------------------------------------------------------------------------------------------------
+
+
+def test_saving_counts_the_version_up_and_is_lost_to_whoever_was_first() -> None:
+    store = stored(FULL)
+    saved = save(store, FULL, replace(FULL, lease=None))
+    assert saved is not None
+    assert (saved.version, saved.lease) == (8, None)
+    assert save(store, FULL, replace(FULL, closed_through=NOON_MINUTE + 9)) is None
+    assert read_cursor(store, 3, NOON) == saved
+
+
+def test_a_save_without_an_answer_is_a_fault() -> None:
+    store = stored(FULL)
+    store.throttled = is_cursor
+    with pytest.raises(StoreError, match="cannot write the cursor of shard 3: ThrottlingError"):
+        save(store, FULL, FULL)
+
+
+# -- taking ----------------------------------------------------------------------------------------------------------
+
+
+def test_taking_closes_and_holds_the_shard() -> None:
+    store = stored(replace(FULL, lease=None, lease_until=None))
+    taken = take(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
+    assert taken is not None
+    assert (taken.closed_through, taken.lease, taken.lease_until) == (NOON_MINUTE + 1, "mine", NOON + SHARD_LEASE)
+    assert (taken.drained_through, taken.mark, taken.mark_at) == (FULL.drained_through, FULL.mark, FULL.mark_at)
+    assert read_cursor(store, 3, NOON) == taken
+
+
+def test_a_shard_that_is_held_is_closed_all_the_same() -> None:
+    store = stored(FULL)
+    assert take(store, 3, NOON_MINUTE + 1, token="mine", now=NOON) is None
+    now = read_cursor(store, 3, NOON)
+    assert now == replace(FULL, closed_through=NOON_MINUTE + 1, version=8)
+
+
+def test_a_shard_that_is_held_and_closed_already_costs_no_write() -> None:
+    store = stored(FULL)
+    assert take(store, 3, NOON_MINUTE, token="mine", now=NOON) is None
+    assert store.writes == []
+
+
+@pytest.mark.parametrize(("seconds", "taken"), [(30, False), (34, False), (34.1, True), (3600, True)])
+def test_a_process_that_has_gone_silent_loses_the_shard(seconds: float, taken: bool) -> None:
+    store = stored(FULL)
+    cursor = take(store, 3, NOON_MINUTE + 1, token="mine", now=NOON + timedelta(seconds=seconds))
+    assert (cursor is not None) is taken
+
+
+def test_a_lost_race_for_the_shard_is_run_again() -> None:
+    store = stored(replace(FULL, lease=None))
+    first = Once(is_cursor)
+
+    def another_closes(change: Change) -> None:
+        if first(change):
+            row = dict(MemoryStore.get(store, cursor_id(3)) or {})
+            store.put({**row, "closedThrough": "2026-12-31#12:09", "version": 8})
+
+    store.before_write = another_closes
+    taken = take(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
+    assert taken is not None
+    assert (taken.closed_through, taken.version) == (NOON_MINUTE + 9, 9)
+
+
+def test_a_race_that_never_ends_is_a_fault() -> None:
+    store = stored(replace(FULL, lease=None))
+
+    def another_is_always_first(change: Change) -> None:
+        row = dict(MemoryStore.get(store, cursor_id(3)) or {})
+        store.put({**row, "version": int(str(row["version"])) + 1})
+
+    store.before_write = another_is_always_first
+    with pytest.raises(StoreError, match="cannot take shard 3: its cursor was changed by others 10 times"):
+        take(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
+
+
+def test_a_shard_that_was_taken_although_the_answer_says_otherwise_is_ours() -> None:
+    """The SDK sends a request again whose answer was lost; the second then meets what the first has written.
+
+    Taken for another's, the shard would stand still until its own lease is over.
+    """
+    store = stored(replace(FULL, lease=None))
+    write = store.write
+    first = Once(is_cursor)
+
+    def sent_twice(change: Change) -> object:
+        if first(change):
+            write(change)
+        return write(change)
+
+    store.write = sent_twice
+    taken = take(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
+    assert taken is not None
+    assert (taken.lease, taken.closed_through) == ("mine", NOON_MINUTE + 1)
+
+
+def test_closing_for_a_holder_may_race_with_it() -> None:
+    """The holder ends meanwhile: then the shard is free, and taken."""
+    store = stored(FULL)
+    first = Once(is_cursor)
+
+    def holder_ends(change: Change) -> None:
+        if first(change):
+            store.put({"taskId": cursor_id(3), **replace(FULL, lease=None, lease_until=None, version=8).to_row()})
+
+    store.before_write = holder_ends
+    taken = take(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
+    assert taken is not None
+    assert (taken.lease, taken.closed_through) == ("mine", NOON_MINUTE + 1)
+
+
+# -- in a pass -------------------------------------------------------------------------------------------------------
+
+
+def test_a_pass_leaves_the_shard_free() -> None:
+    w = world()
+    w.insert("t")
+    w.next_tick()
+    assert (w.cursor().lease, w.cursor().lease_until) == (None, None)
+
+
+def test_a_new_tables_first_tick_needs_nothing_but_the_table() -> None:
+    from tests.unit.engine.support import World
+
+    w = World()
+    w.insert("t")
+    w.next_tick()
+    w.next_tick()
+    assert w.outcome("t") == "completed"
