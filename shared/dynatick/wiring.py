@@ -13,7 +13,6 @@ from itertools import count
 from typing import Any
 
 import boto3
-from boto3.dynamodb.types import TypeDeserializer
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -28,6 +27,7 @@ from dynatick.engine.rules import Rules
 from dynatick.engine.settle import Settler
 from dynatick.errors import ConfigurationError, StoreError
 from dynatick.settings import Settings
+from dynatick.store.codec import decode
 from dynatick.store.dynamodb import DynamoStore
 
 _AGREED_FOR = timedelta(minutes=1)
@@ -148,15 +148,12 @@ def _dead_letters(settings: Settings) -> DeadLetters:
     )
 
 
-_from_value: Any = TypeDeserializer().deserialize
-
-
 def _arrival(record: Mapping[str, Any]) -> Arrival:
     change = record["dynamodb"]
 
     def image(name: str) -> dict[str, object] | None:
         found = change.get(name)
-        return None if found is None else {key: _from_value(_bytes(value)) for key, value in found.items()}
+        return None if found is None else decode({key: _bytes(value) for key, value in found.items()})
 
     return Arrival(
         key=str(change.get("SequenceNumber", record.get("eventID", ""))),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
@@ -27,7 +27,19 @@ _LISTED = ("taskId", "taskDateTime", "outcome", "action", "dueAt", "finishedAt",
 Item = dict[str, dict[str, Any]]
 
 _to_value: Any = TypeSerializer().serialize
-_from_value: Any = TypeDeserializer().deserialize
+_DIGITS = 38  # of a number (DynamoDB quotas)
+
+
+class _Deserializer(TypeDeserializer):
+    """boto3's, but for numbers: it raises for one that comes written out with more zeros than DynamoDB keeps digits, as
+    1E+100 does, and one such row would hold up all that are read with it."""
+
+    def _deserialize_n(self, value: str) -> Decimal:
+        number = Decimal(value)
+        return number if len(value) <= _DIGITS else number.normalize(Context(prec=_DIGITS))
+
+
+_from_value: Any = _Deserializer().deserialize
 
 
 def encode(row: Row) -> Item:

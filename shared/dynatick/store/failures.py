@@ -27,7 +27,8 @@ class translated:
 def failure_code(error: BaseException) -> str:
     """The service's own code of an error, or its kind."""
     if isinstance(error, PynamoDBException):
-        return error.cause_response_code or type(error).__name__
+        # Not by ``cause_response_code``, which raises for a connection that broke: its ``response`` is None.
+        return type(error).__name__ if error.cause is None else failure_code(error.cause)
     if isinstance(error, ClientError):
         return str(error.response.get("Error", {}).get("Code", "ClientError"))
     return type(error).__name__
