@@ -102,7 +102,9 @@ class Claimer:
     new_token: Callable[[], str]
 
     def claim(self, entries: Sequence[tuple[Bucket, str]], *, lease_until: datetime) -> Sequence[Verdict]:
-        """One verdict an entry, in order. No id may stand twice. Raises StoreError if the table does not answer."""
+        """One verdict an entry, in order. No id may stand twice. Raises StoreError if the table does not answer; once
+        something was won, what the table does not tell is left for a later look instead.
+        """
         now = self.clock()
         tokens = [self.new_token() for _ in entries]
         results = self.store.write_many(
@@ -111,13 +113,18 @@ class Claimer:
                 for (bucket, task_id), token in zip(entries, tokens, strict=True)
             ]
         )
-        rows = self._rows_met(entries, results)
-        verdicts: list[Verdict] = []
-        for (bucket, task_id), token, result in zip(entries, tokens, results, strict=True):
-            if isinstance(result, Written) and result.row is not None:
-                verdicts.append(understand(result.row))
-            else:
-                verdicts.append(self._second_try(rows.get(task_id), bucket, token, result, lease_until))
+        verdicts: list[Verdict] = [
+            understand(result.row) if isinstance(result, Written) and result.row is not None else Busy()
+            for result in results
+        ]
+        try:
+            rows = self._rows_met(entries, results)
+            for n, ((bucket, task_id), token, result) in enumerate(zip(entries, tokens, results, strict=True)):
+                if not isinstance(result, Written):
+                    verdicts[n] = self._second_try(rows.get(task_id), bucket, token, result, lease_until)
+        except DynatickError:
+            if not any(isinstance(verdict, Won) for verdict in verdicts):
+                raise
         return verdicts
 
     def _rows_met(self, entries: Sequence[tuple[Bucket, str]], results: Sequence[Result]) -> dict[str, Row]:
