@@ -1,0 +1,288 @@
+"""Claiming in batches, and telling apart what could not be claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from tests.builders import NOON, scheduled_row
+from tests.unit.engine.support import NOON_MINUTE, Once, World, bucket_at, cannot, is_claim, is_record, of, world
+
+from dynatick.actions.testing import MemoryDeadLetters
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.change import Change, Written
+from dynatick.domain.lifecycle import RELEASED, cancel, complete, release, reschedule
+from dynatick.domain.task import Row, Task
+from dynatick.engine.claims import Busy, Claimer, Gone, Spoilt, Suspect, Verdict, Won, judge, lease_is_over, understand
+from dynatick.errors import StoreError
+from dynatick.store.memory import MemoryStore
+
+HERE, ELSEWHERE = bucket_at(0), bucket_at(5)
+NOW = NOON + timedelta(seconds=10)
+RUNNING = scheduled_row(
+    "t", HERE, status="running", lease="another's", leaseUntil="2026-12-31T12:02:00Z", attempt=Decimal(1)
+)
+OVER = NOON + timedelta(minutes=2, seconds=4, milliseconds=1)
+
+JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
+    ("there is none", None, Gone()),
+    ("it waits here", scheduled_row("t", HERE), None),
+    ("it waits elsewhere", scheduled_row("t", ELSEWHERE), Gone()),
+    ("it waits in another shard", scheduled_row("t", HERE._replace(shard=1)), Gone()),
+    ("nobody has looked at it", {"taskId": "t", "taskDateTime": str(HERE)}, None),
+    ("nobody has looked at it, elsewhere", {"taskId": "t", "taskDateTime": str(ELSEWHERE)}, Gone()),
+    ("it has no bucket any more", {"taskId": "t", "status": "scheduled"}, Gone()),
+    ("it is running here", RUNNING, Busy()),
+    ("it is running elsewhere", {**RUNNING, "taskDateTime": str(ELSEWHERE)}, Gone()),
+    ("it was released here", {**RUNNING, "leaseUntil": RELEASED}, "again"),
+    ("it was released elsewhere", {**RUNNING, "leaseUntil": RELEASED, "taskDateTime": str(ELSEWHERE)}, Gone()),
+    ("its lease is long over", {**RUNNING, "leaseUntil": "2026-12-31T11:00:00Z"}, Suspect("t")),
+    ("its lease is over, but for the margin", {**RUNNING, "leaseUntil": "2026-12-31T12:00:06Z"}, Busy()),
+    ("it is running without a lease", {k: v for k, v in RUNNING.items() if k != "leaseUntil"}, Suspect("t")),
+    ("its lease cannot be read", {**RUNNING, "leaseUntil": "soon"}, Suspect("t")),
+    ("it has ended here", {**RUNNING, "status": "completed", "outcome": "completed"}, Gone()),
+    ("it has ended, with our token", {**RUNNING, "lease": "mine", "status": "failed", "outcome": "failed"}, Gone()),
+    ("its status is from hand", {**scheduled_row("t", HERE), "status": "completed"}, None),
+    ("its status is garbage", {**scheduled_row("t", HERE), "status": ["x"]}, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "row", "verdict"), JUDGED, ids=[name for name, *_ in JUDGED])
+def test_what_a_row_is_to_somebody_who_tried_to_claim_it(
+    name: str, row: Row | None, verdict: Verdict | str | None
+) -> None:
+    found = judge(row, HERE, token="mine", now=NOW)
+    assert type(found).__name__ == "_Again" if verdict == "again" else found == verdict
+
+
+@pytest.mark.parametrize("bucket", [HERE, ELSEWHERE])
+def test_a_claim_on_ones_own_token_is_won_after_all(bucket: Bucket) -> None:
+    """Only the answer was lost; and the row may have been moved since."""
+    row = {**RUNNING, "lease": "mine", "taskDateTime": str(bucket)}
+    assert judge(row, HERE, token="mine", now=NOW) == Won(Task.from_row(row), row)
+
+
+def test_a_row_of_ours_that_somebody_has_spoilt() -> None:
+    row = {**RUNNING, "lease": "mine", "action": Decimal(7)}
+    found = understand(row)
+    assert isinstance(found, Spoilt)
+    assert found.row == row
+    assert found.reason.startswith("action: 7 is not accepted")
+    assert isinstance(judge(row, HERE, token="mine", now=NOW), Spoilt)
+
+
+@pytest.mark.parametrize(
+    ("until", "over"),
+    [("2026-12-31T12:02:00Z", False), ("2026-12-31T11:59:56Z", False), ("2026-12-31T11:59:55.999Z", True),
+     (RELEASED, True), (None, True), ("x", True), (Decimal("1E+120"), True), (["x"], True)],
+)  # fmt: skip
+def test_when_a_lease_is_over(until: object, over: bool) -> None:
+    assert lease_is_over({**RUNNING, "leaseUntil": until}, NOON) is over
+
+
+# -- batches ---------------------------------------------------------------------------------------------------------
+
+
+def claimer(w: World) -> Claimer:
+    tokens = iter(range(10_000))
+    return Claimer(w.store, w.settler(), w.clock, lambda: f"mine/{next(tokens)}")
+
+
+def claim(w: World, *ids: str, bucket: Bucket = HERE) -> Sequence[Verdict]:
+    return claimer(w).claim([(bucket, task_id) for task_id in ids], lease_until=w.clock() + timedelta(minutes=2))
+
+
+def kinds(verdicts: Sequence[Verdict]) -> list[str]:
+    return [type(verdict).__name__ for verdict in verdicts]
+
+
+def test_a_batch_has_one_verdict_an_entry_in_order() -> None:
+    w = world()
+    rows: dict[str, Row] = {
+        "waits": scheduled_row("waits", HERE),
+        "moved": scheduled_row("moved", ELSEWHERE),
+        "raw": {"taskId": "raw", "taskDateTime": str(HERE)},
+        "runs": {**RUNNING, "taskId": "runs"},
+        "released": {**RUNNING, "taskId": "released", "leaseUntil": RELEASED, "attempt": Decimal(0)},
+        "crashed": {**RUNNING, "taskId": "crashed", "leaseUntil": "2026-12-31T11:00:00Z"},
+        "ended": {**RUNNING, "taskId": "ended", "outcome": "failed", "status": "failed"},
+        "spoilt": scheduled_row("spoilt", HERE, payload="x"),
+        "bad": {"taskId": "bad", "taskDateTime": str(HERE), "action": Decimal(7)},
+        "by hand": scheduled_row("by hand", HERE, status="completed"),
+    }
+    for row in rows.values():
+        w.rigged.put(row)
+    verdicts = claim(w, *rows, "nobody")
+    assert kinds(verdicts) == [
+        "Won", "Gone", "Won", "Busy", "Won", "Suspect", "Gone", "Spoilt", "Gone", "Gone", "Gone",
+    ]  # fmt: skip
+    won = {v.task.task_id: v for v in verdicts if isinstance(v, Won)}
+    assert {task_id: v.task.attempt for task_id, v in won.items()} == {"waits": 1, "raw": 1, "released": 1}
+    assert all(of(w.rigged.peek(task_id)) == v.row for task_id, v in won.items())
+    assert w.outcome("bad") == "failed"
+    assert w.outcome("by hand") == "completed"
+    assert w.row("crashed") == rows["crashed"]
+
+
+def test_a_claim_of_what_waits_is_one_write_and_no_read() -> None:
+    w = world()
+    for n in range(25):
+        w.rigged.put(scheduled_row(f"t{n:02d}", HERE))
+    made = claimer(w)
+    w.rigged.forget()
+    verdicts = made.claim([(HERE, f"t{n:02d}") for n in range(25)], lease_until=w.clock())
+    assert kinds(verdicts) == ["Won"] * 25
+    assert (len(w.rigged.writes), w.rigged.reads) == (25, [])
+
+
+def test_what_is_released_needs_no_patience() -> None:
+    """To go on at once: it is taken with the batch, and is no suspect."""
+    w = world()
+    w.rigged.put(scheduled_row("t", HERE))
+    (won,) = claim(w, "t")
+    assert isinstance(won, Won)
+    assert isinstance(w.store.write(release(won.task)), Written)
+    (again,) = claimer_with(w, "second").claim([(HERE, "t")], lease_until=w.clock())
+    assert isinstance(again, Won)
+    assert again.task.attempt == 1
+
+
+@pytest.mark.parametrize("lost", ["claims", "every write"])
+def test_answers_that_are_lost_change_nothing(lost: str) -> None:
+    w = world()
+    w.rigged.put(scheduled_row("waits", HERE))
+    w.rigged.put({**RUNNING, "taskId": "released", "leaseUntil": RELEASED, "attempt": Decimal(0)})
+    w.rigged.unanswered = is_claim if lost == "claims" else (lambda change: not change.task_id.startswith("_"))
+    verdicts = claim(w, "waits", "released")
+    assert kinds(verdicts) == ["Won", "Won"]
+    assert [w.row(i)["attempt"] for i in ("waits", "released")] == [1, 1]
+
+
+def test_what_is_throttled_is_tried_once_more_and_then_left() -> None:
+    w = world()
+    for task_id in ("once", "always"):
+        w.rigged.put(scheduled_row(task_id, HERE))
+    first = Once(lambda change: change.task_id == "once")
+    w.rigged.throttled = lambda change: first(change) or change.task_id == "always"
+    assert kinds(claim(w, "once", "always")) == ["Won", "Busy"]
+    assert w.row("always") == scheduled_row("always", HERE)
+
+
+def test_a_row_that_is_too_large_to_be_claimed_is_spoilt() -> None:
+    w = world()
+    w.rigged.put(scheduled_row("t", HERE, payload={"k": "x" * (400 * 1024 - 180)}))
+    (verdict,) = claim(w, "t")
+    assert isinstance(verdict, Spoilt)
+    assert verdict.reason.startswith("the row is too large to be claimed")
+
+
+@pytest.mark.parametrize("wish", ["cancel", "reschedule", "delete", "replace"])
+def test_whoever_is_first_between_look_and_claim(wish: str) -> None:
+    w = world()
+    w.rigged.put(scheduled_row("t", HERE))
+    first = Once(is_claim)
+
+    def before(change: Change) -> None:
+        if not first(change):
+            return
+        row = of(w.rigged.peek("t"))
+        match wish:
+            case "cancel":
+                MemoryStore.write(w.rigged, cancel(row, now=w.clock(), retention_days=1))
+            case "reschedule":
+                MemoryStore.write(w.rigged, reschedule(row, bucket=ELSEWHERE, due_at=ELSEWHERE.instant))
+            case "delete":
+                w.rigged.delete("t")
+            case _:
+                w.rigged.put({"taskId": "t", "taskDateTime": str(ELSEWHERE)})
+
+    w.rigged.before_write = before
+    assert kinds(claim(w, "t")) == ["Gone"]
+
+
+def test_whoever_is_first_at_the_second_try() -> None:
+    """Normalised on the spot, and claimed by another before we come to it."""
+    w = world()
+    w.rigged.put({"taskId": "t", "taskDateTime": str(HERE)})
+    once = Once(lambda change: is_claim(change) and w.row("t").get("status") == "scheduled")
+
+    def before(change: Change) -> None:
+        if once(change):
+            w.claim("t", at=HERE)
+
+    w.rigged.before_write = before
+    assert kinds(claim(w, "t")) == ["Busy"]
+    assert str(w.row("t")["lease"]).startswith("another's")
+
+
+def test_a_row_off_the_grid_is_normalised_and_goes_to_its_tick() -> None:
+    w = world()
+    w.reconfigure(tick_minutes=5)
+    w.next_tick(5)
+    w.rigged.put({"taskId": "off", "taskDateTime": str(bucket_at(3))})
+    assert kinds(claim(w, "off", bucket=bucket_at(3))) == ["Gone"]
+    assert w.row("off")["taskDateTime"] == str(bucket_at(10)), "12:05 is closed already"
+
+
+def test_a_rejection_that_the_dead_letter_queue_does_not_take_holds_the_bucket() -> None:
+    w = world()
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
+    w.rigged.put({"taskId": "bad", "taskDateTime": str(HERE), "action": Decimal(7)})
+    assert kinds(claim(w, "bad")) == ["Busy"]
+
+
+def test_one_row_that_cannot_be_read_costs_the_others_nothing() -> None:
+    """What was won is won: to give it up would cost each of the batch an attempt, and wait for its lease to run out."""
+    w = world()
+    for task_id in ("a", "b", "c"):
+        w.rigged.put(scheduled_row(task_id, HERE))
+    made = claimer(w)
+    w.rigged.throttled = lambda change: change.task_id == "b"
+
+    def cannot_read(task_id: str) -> None:
+        if task_id == "b":
+            raise cannot("read")
+
+    w.rigged.before_read = cannot_read
+    verdicts = made.claim([(HERE, i) for i in ("a", "b", "c")], lease_until=w.clock())
+    assert kinds(verdicts) == ["Won", "Busy", "Won"]
+    with pytest.raises(StoreError):  # but if nothing was won, there is nothing to save, and somebody to be told
+        made.claim([(HERE, "b")], lease_until=w.clock())
+
+
+def test_a_table_that_is_not_there_is_a_fault() -> None:
+    w = world()
+    made = claimer(w)
+
+    def is_down(changes: Sequence[Change]) -> None:
+        raise cannot("write")
+
+    w.rigged.write_many = is_down
+    with pytest.raises(StoreError):
+        made.claim([(HERE, "t")], lease_until=w.clock())
+
+
+def test_the_old_token_opens_nothing_after_a_new_claim() -> None:
+    w = world()
+    w.rigged.put(scheduled_row("t", HERE))
+    (first,) = claim(w, "t")
+    assert isinstance(first, Won)
+    assert isinstance(w.store.write(release(first.task)), Written)
+    (second,) = claimer_with(w, "second").claim([(HERE, "t")], lease_until=w.clock())
+    assert isinstance(second, Won)
+    late = w.store.write(complete(first.task, now=w.clock(), retention_days=1))
+    assert type(late).__name__ == "Lost"
+    assert is_record(complete(first.task, now=w.clock(), retention_days=1))
+
+
+def claimer_with(w: World, prefix: str) -> Claimer:
+    tokens = iter(range(10_000))
+    return Claimer(w.store, w.settler(), w.clock, lambda: f"{prefix}/{next(tokens)}")
+
+
+def test_noon_is_where_these_tests_are() -> None:
+    assert HERE.minute == NOON_MINUTE
+    assert lease_is_over(RUNNING, OVER)
+    assert not lease_is_over(RUNNING, OVER - timedelta(milliseconds=1))
