@@ -132,7 +132,8 @@ def _short(value: object) -> object:
     """What stands in every message, so that at least that always fits; it may be a spoilt row's."""
     if isinstance(value, int) or (isinstance(value, Decimal) and value.is_finite()):
         return value
-    return str(value)[:MAX_TEXT_CHARACTERS]
+    # Not str() of anything: it raises for boto3's binaries.
+    return (str(value) if isinstance(value, (str, Decimal)) else ascii(value))[:MAX_TEXT_CHARACTERS]
 
 
 def _entry(index: int, letter: DeadLetter, *, slim: bool = False) -> Entry:

@@ -66,7 +66,7 @@ class Settler:
             present = self.store.get(change.task_id)  # the stream repeats records; a letter should go out once
             if present is None or is_terminal(present):
                 return Lost(present)
-            if not self.rejected(row, str(change.set.get("error"))):
+            if not self.rejected(row, str(change.set.get("error", "its status was set to failed by hand"))):
                 raise StoreError(f"the dead-letter queue did not take {row['taskId']!r}; it is left as it is")
         result = self.store.write(change)
         if isinstance(result, Unknown) and result.too_large:
