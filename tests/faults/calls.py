@@ -1,0 +1,125 @@
+"""What a request to AWS is to Dynatick: a claim, a record, a look …, told from the request as it is sent."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dynatick.engine.cursor import cursor_id
+from dynatick.engine.inforce import SETTINGS_ID
+
+_CURSOR = cursor_id(0).removesuffix("0")
+_SET = re.compile(r'"((?:[^"]|"")+)"=(\?)?')
+_ASSIGNED = re.compile(r"(#\w+) = (?:(:\w+)|#\w+ \+ :\w+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Write:
+    """One row that a request would change. ``sets``: what it gives its attributes (None: reckoned by the engine)."""
+
+    task_id: str
+    sets: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One request."""
+
+    operation: str
+    body: dict[str, Any]
+    writes: Sequence[Write] = ()
+
+    @property
+    def kind(self) -> str:
+        """In the engine's words. A batch is of one kind."""
+        match self.operation:
+            case "Query":
+                return "look"
+            case "GetItem" | "BatchGetItem" | "Scan":
+                return "read"
+            case "PutItem":
+                return "own row" if self.writes[0].task_id.startswith("_dynatick#") else "put"
+            case "DeleteItem":
+                return "delete"
+            case "SendMessageBatch":
+                return "letters"
+            case "Invoke":
+                return "invoke"
+            case "UpdateItem" | "BatchExecuteStatement":
+                return _kind_of(self.writes[0])
+        return self.operation
+
+    def has(self, part: str | None) -> bool:
+        """Whether it has this part; None: no certain one is asked for."""
+        return part is None or part in self.body
+
+
+def parse(target: str, url: str, body: bytes | None) -> Call | None:
+    """The call that a request makes; None for what is none of ours to disturb."""
+    operation = target.rpartition(".")[2]
+    if not operation and url.endswith("/invocations"):
+        return Call(operation="Invoke", body=json.loads(body or b"{}"))
+    if not operation or body is None:
+        return None
+    content = json.loads(body)
+    match operation:
+        case "PutItem":
+            row = content["Item"]
+            writes = [Write(task_id=row["taskId"]["S"], sets=row)]
+        case "DeleteItem":
+            writes = [Write(task_id=content["Key"]["taskId"]["S"])]
+        case "UpdateItem":
+            writes = [_update(content)]
+        case "BatchExecuteStatement":
+            writes = [_statement(one) for one in content["Statements"]]
+        case _:
+            writes = []
+    return Call(operation=operation, body=content, writes=writes)
+
+
+def _kind_of(write: Write) -> str:
+    names = set(write.sets)
+    if write.task_id.startswith(_CURSOR):
+        return "end" if "NULL" in write.sets["lease"] else "take"  # a renewal is one of these too
+    if write.task_id == SETTINGS_ID:
+        return "own row"
+    if {"lease", "leaseUntil", "attempt"} <= names:
+        return "take over" if "attempts" in names else "claim"
+    if names == {"attempt", "leaseUntil"}:
+        return "release"
+    if names == {"taskDateTime", "movedTo"}:
+        return "move"
+    if write.sets.get("outcome") == {"S": "cancelled"}:
+        return "cancel"
+    if "outcome" in names:
+        return "reject" if "taskDateTime" in names else "record"
+    if {"status", "taskDateTime", "attempts"} == names:
+        return "record"  # a failure that is tried again
+    return "insert" if "taskId" in names else "other"
+
+
+def _update(body: Mapping[str, Any]) -> Write:
+    names, values = body["ExpressionAttributeNames"], body.get("ExpressionAttributeValues", {})
+    assigned = _ASSIGNED.findall(body["UpdateExpression"].partition("REMOVE")[0])
+    return Write(
+        task_id=body["Key"]["taskId"]["S"],
+        sets={names[name]: values.get(value) for name, value in assigned},
+    )
+
+
+def _statement(statement: Mapping[str, Any]) -> Write:
+    text, parameters = statement["Statement"], statement["Parameters"]
+    if text.startswith("INSERT"):
+        names = re.findall(r"'((?:[^']|'')+)':\?", text)
+        row = dict(zip(names, parameters, strict=True))
+        return Write(task_id=row["taskId"]["S"], sets=row)
+    sets, _, where = text.partition(" SET ")[2].partition(" WHERE ")
+    given = iter(parameters)
+    found = {
+        name: next(given) if mark else None for name, mark in _SET.findall(sets.partition(" REMOVE ")[0])
+    }
+    assert where.startswith('"taskId"=?')
+    return Write(task_id=next(given)["S"], sets=found)

@@ -1,0 +1,62 @@
+"""The engine and the worlds of the fault tests. ``make faults`` prints what they counted (see table.py)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from tests.faults.figures import Figures
+from tests.faults.world import World
+
+from dynatick_stack import emulator
+
+NewWorld = Callable[..., World]
+Tell = Callable[[Figures], Figures]
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The endpoint of an emulator: DynamoDB with its streams, and SQS."""
+    state: Path = tmp_path_factory.mktemp("engine")
+    running = emulator.start(emulator.free_port(), state_dir=state, say=lambda text: None)
+    yield running.endpoint
+    emulator.stop(state_dir=state)
+
+
+@pytest.fixture
+def new_world(engine: str, tmp_path: Path) -> Iterator[NewWorld]:
+    """Makes worlds, after their first tick; what is given are settings of the functions."""
+    with ExitStack() as worlds:
+        numbers = iter(range(100))
+
+        def make(**environ: str) -> World:
+            folder = tmp_path / f"world-{next(numbers)}"
+            folder.mkdir()
+            world = worlds.enter_context(World(engine, folder, **environ))
+            world.tick()  # the settings in force are known then, and the cursors there
+            return world
+
+        yield make
+
+
+@pytest.fixture
+def world(new_world: NewWorld) -> World:
+    return new_world()
+
+
+@pytest.fixture
+def tell(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Tell:
+    """Hands a test's figures to the table. Nothing may be lost, whatever the fault."""
+    found = re.match(r"test_fault_(\d\d)_", request.node.name)
+    assert found is not None, "the tests here are named by the number of their fault"
+
+    def record(figures: Figures) -> Figures:
+        assert figures.lost == 0, figures
+        record_property("fault", {"number": int(found[1]), **asdict(figures)})
+        return figures
+
+    return record

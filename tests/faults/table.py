@@ -1,0 +1,149 @@
+"""Prints the table of faults after their tests, and fails unless each of them was survived.
+
+    python -m pytest tests/faults -p tests.faults.table [--write-table]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "guarantees.md"
+MARKER = "<!-- faults -->"
+
+FAULTS = {
+    1: "A task is inserted while its bucket is being polled",
+    2: "A tick is missed, or its clock is read late",
+    3: "No tick for 5, 10, 20, 1,440 minutes while tasks arrive",
+    4: "More tasks in a bucket than a query page holds",
+    5: "Only part of a batch is accepted",
+    6: "The process dies between claiming and executing",
+    7: "It dies between executing and recording",
+    8: "A poison task: always fails, or kills the process",
+    9: "Malformed rows in a batch of the stream",
+    10: "Cancel or reschedule races with execution",
+    11: "A write to two systems fails half-way",
+    12: "Times: naive, past, off the tick, that do not exist",
+    13: "Two tasks with the same id, or with nearly the same",
+    14: "The target answers 4xx or 5xx, late, or hangs up",
+    15: "The same tick fires twice, or ticks overlap",
+    16: "The stream repeats, reorders, fails half-way",
+    17: "Interval and shards are changed with tasks waiting",
+    18: "A task is deleted by hand while it waits or runs",
+    19: "DynamoDB throttles or fails in the middle of a batch",
+    20: "Time runs out before the bucket is drained",
+    21: "The index lags behind the table",
+    22: "Hostile payloads, webhooks inward, unknown actions",
+}
+
+_NUMBERS = ("inserted", "executed", "repeated", "lost", "waiting")
+_HEADINGS = ("#", "Fault", "Inserted", "Executed", "More than once", "Lost", "Waiting", "Verdict")
+
+
+@dataclass
+class Row:
+    """What the tests of one fault found."""
+
+    tests: int = 0
+    passed: int = 0
+    figures: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_NUMBERS, 0))
+    otherwise: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def survived(self) -> bool:
+        return self.tests > 0 and self.passed == self.tests and not self.figures["lost"]
+
+    @property
+    def verdict(self) -> str:
+        if not self.tests:
+            return "no test"
+        if not self.survived:
+            return f"FAILED: {self.tests - self.passed} of {self.tests} tests"
+        rest = ", ".join(f"{number:,} {what}" for what, number in sorted(self.otherwise.items()))
+        return f"ok; {rest}" if rest else "ok"
+
+    def add(self, told: dict[str, Any]) -> None:
+        for name in _NUMBERS:
+            self.figures[name] += told[name]
+        for what, number in told["otherwise"].items():
+            self.otherwise[what] = self.otherwise.get(what, 0) + number
+
+
+class Table:
+    """Collects the figures from the tests' reports."""
+
+    def __init__(self) -> None:
+        self.rows = {number: Row() for number in FAULTS}
+
+    @property
+    def survived(self) -> int:
+        return sum(row.survived for row in self.rows.values())
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if "::test_fault_" not in report.nodeid or (report.when != "call" and report.passed):
+            return
+        number = int(report.nodeid.partition("::test_fault_")[2][:2])
+        told = [value for name, value in report.user_properties if name == "fault"]
+        row = self.rows[number]
+        row.tests += 1
+        row.passed += report.passed and bool(told)
+        for figures in told:
+            row.add(figures)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.survived < len(FAULTS):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+        terminalreporter.section("What was injected, and what became of it")
+        for line in as_text(self.rows):
+            terminalreporter.write_line(line)
+        terminalreporter.write_line(f"{self.survived} of {len(FAULTS)} faults survived")
+        if config.getoption("--write-table") and self.survived == len(FAULTS):
+            DOCUMENT.write_text(with_table(DOCUMENT.read_text(), as_markdown(self.rows)))
+            terminalreporter.write_line(f"Written to {DOCUMENT.relative_to(Path.cwd())}")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-table", action="store_true", help="write the table of faults to docs/guarantees.md")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Table())
+
+
+def cells(rows: dict[int, Row]) -> list[tuple[str, ...]]:
+    return [
+        (str(number), FAULTS[number], *(f"{row.figures[name]:,}" for name in _NUMBERS), row.verdict)
+        for number, row in sorted(rows.items())
+    ]
+
+
+def as_text(rows: dict[int, Row]) -> list[str]:
+    """Columns; numbers to the right."""
+    lines = [_HEADINGS, *cells(rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
+
+    def aligned(line: tuple[str, ...]) -> str:
+        return "  ".join(
+            text.ljust(width) if column in (1, 7) else text.rjust(width)
+            for column, (text, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+
+    return [aligned(line) for line in lines]
+
+
+def as_markdown(rows: dict[int, Row]) -> str:
+    lines = [_HEADINGS, ("---:", "---", *["---:"] * len(_NUMBERS), "---"), *cells(rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def with_table(document: str, table: str) -> str:
+    """The document with the table between its two markers."""
+    parts = document.split(MARKER)
+    if len(parts) != 3:
+        raise ValueError(f"expected {MARKER} twice in {DOCUMENT.name}")
+    return f"{parts[0]}{MARKER}\n{table}\n{MARKER}{parts[2]}"

@@ -1,0 +1,79 @@
+"""Only part of a batch is accepted: by DynamoDB, by the queue, by the tasks' own targets. Each entry's own result counts."""
+
+from __future__ import annotations
+
+from tests.faults.conftest import NewWorld, Tell
+from tests.faults.figures import count
+from tests.faults.seam import Fault
+from tests.faults.world import AFTER_LEASE, World
+
+from dynatick.client import Exists, Inserted, Refused
+
+TASKS = 120
+
+
+def test_fault_05_batches_of_writes_are_partly_throttled(world: World, tell: Tell) -> None:
+    """At each try anew, and one batch for longer than it is tried: what stays throttled is written singly."""
+    world.insert_many([{"taskId": f"t{n:03d}", "delaySeconds": 30} for n in range(TASKS)])
+    parts = [Fault(at=at, do="throttle parts", amount=0.4, times=10) for at in ("claim", "record")]
+    outcome = world.next_tick(faults=parts)
+    assert outcome.what == "returned"
+    assert outcome.hits == {"throttle parts @ claim": 10, "throttle parts @ record": 10}
+    executed = {execution.task_id for execution in world.ledger.done()}
+    assert {task_id for task_id, row in world.rows().items() if row.get("outcome") == "completed"} == executed
+    world.finish()
+    figures = tell(count(world))
+    assert figures.executed == TASKS
+    assert figures.repeated == 0
+
+
+def test_fault_05_every_third_target_fails(world: World, tell: Tell) -> None:
+    world.insert_many(
+        [
+            {"taskId": f"t{n:03d}", "delaySeconds": 30, "payload": {"failures": 1} if n % 3 == 0 else {},
+             "retryPolicy": {"minBackoffSeconds": 0}}
+            for n in range(TASKS)
+        ]
+    )  # fmt: skip
+    world.next_tick()
+    rows = world.rows()
+    assert {n for n in range(TASKS) if "outcome" not in rows[f"t{n:03d}"]} == set(range(0, TASKS, 3))
+    world.finish()
+    figures = tell(count(world))
+    assert figures.executed == TASKS
+    assert figures.repeated == 0
+
+
+def test_fault_05_the_queue_takes_part_of_the_letters(world: World, tell: Tell) -> None:
+    """What the dead-letter queue did not take is not recorded as failed; it fails again, and is heard then."""
+    world.insert_many(
+        [{"taskId": f"t{n:02d}", "delaySeconds": 30, "payload": {"permanent": True}} for n in range(30)]
+    )
+    outcome = world.next_tick(faults=[Fault(at="letters", do="refuse parts", amount=0.5, times=None)])
+    assert outcome.hit > 0
+    heard = {letter["taskId"] for letter in world.letters()}
+    failed = {task_id for task_id, row in world.rows().items() if row.get("outcome") == "failed"}
+    assert failed == heard
+    assert 0 < len(failed) < 30
+    world.clock.forward(seconds=AFTER_LEASE)
+    world.finish()
+    assert heard | {letter["taskId"] for letter in world.letters()} == world.inserted
+    figures = tell(count(world))
+    assert figures.otherwise == {"failed": 30}
+
+
+def test_fault_05_an_insert_of_many_is_partly_accepted(new_world: NewWorld, tell: Tell) -> None:
+    world = new_world()
+    world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(0, 60, 7)])
+    tasks: list[dict[str, object]] = [{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(60)]
+    tasks[10] |= {"delaySeconds": -1}
+    tasks[50] |= {"payload": {"bulk": "x" * 400_000}}
+    results = list(world.client.insert_many(tasks))
+    assert [result.position for result in results] == list(range(60))
+    for number, result in enumerate(results):
+        kind = Refused if number in (10, 50) else Exists if number % 7 == 0 else Inserted
+        assert isinstance(result, kind), result
+    world.inserted |= {str(task["taskId"]) for number, task in enumerate(tasks) if number not in (10, 50)}
+    world.next_tick()
+    world.finish()
+    assert tell(count(world)).executed == 58

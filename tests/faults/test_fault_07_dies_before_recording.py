@@ -1,0 +1,92 @@
+"""The process dies between executing and recording, and anywhere else: executed again with the same idempotency key."""
+
+from __future__ import annotations
+
+import random
+
+from tests.faults.conftest import NewWorld, Tell
+from tests.faults.figures import count
+from tests.faults.seam import Fault
+from tests.faults.world import AFTER_LEASE, LIFE, World
+
+FEW = 20  # one claim
+
+
+def test_fault_07_dies_between_executing_and_recording(world: World, tell: Tell) -> None:
+    world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(FEW)])
+    assert world.next_tick(faults=[Fault(at="record", do="kill before")]).what == "killed"
+    unrecorded = {execution.task_id for execution in world.ledger.done()}
+    assert unrecorded
+    assert not any("outcome" in row for row in world.rows().values())
+
+    world.clock.forward(seconds=AFTER_LEASE)
+    world.finish()
+    again = [execution for execution in world.ledger.done() if execution.attempt == 2]
+    assert {execution.task_id for execution in again} == world.inserted
+    assert {execution.key for execution in world.ledger.done()} == {f"{task_id}#1" for task_id in world.inserted}
+    figures = tell(count(world))
+    assert figures.executed == FEW
+    assert figures.repeated == len(unrecorded)
+
+
+def test_fault_07_dies_once_it_has_recorded(world: World, tell: Tell) -> None:
+    """Nobody got the answer, and nothing is done again."""
+    world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30, "payload": {"seconds": 0.01}} for n in range(FEW)])
+    assert world.next_tick(faults=[Fault(at="record", do="kill after")]).what == "killed"
+    recorded = {task_id for task_id, row in world.rows().items() if row.get("outcome") == "completed"}
+    assert recorded
+    world.clock.forward(seconds=AFTER_LEASE)
+    world.finish()
+    executed = [execution.task_id for execution in world.ledger.done()]
+    assert all(executed.count(task_id) == 1 for task_id in recorded)
+    tell(count(world))
+
+
+def test_fault_07_dies_at_each_step_of_a_pass(world: World, tell: Tell) -> None:
+    """Also between the write that closes the buckets and the one that ends the pass."""
+    points = [
+        ("take", "kill before"),
+        ("take", "kill after"),
+        ("look", "kill before"),
+        ("look", "kill after"),
+        ("claim", "kill before"),
+        ("end", "kill before"),
+        ("end", "kill after"),
+    ]
+    for number, (at, do) in enumerate(points):
+        world.insert_many([{"taskId": f"{number}-{n}", "delaySeconds": 30} for n in range(10)])
+        assert world.next_tick(faults=[Fault(at=at, do=do)]).what == "killed", (at, do)
+    world.clock.forward(seconds=AFTER_LEASE)
+    world.finish()
+    figures = tell(count(world))
+    assert figures.executed == 10 * len(points)
+    assert figures.repeated == 0  # none of these points lies between execution and record
+
+
+def test_fault_07_dies_anywhere_many_times(new_world: NewWorld, tell: Tell) -> None:
+    """Killed at a random request, or at a random moment, again and again."""
+    world = new_world(DYNATICK_WORKER_THREADS="4")
+    dice = random.Random(7)
+    patient = {"retryPolicy": {"maximumRetryAttempts": 100}}
+    for number in range(12):
+        tasks = [
+            {"taskId": f"{number:02d}-{n:02d}", "delaySeconds": 30, "payload": {"seconds": 0.005}, **patient}
+            for n in range(30)
+        ]
+        world.insert_many(tasks)
+        if number % 2:
+            step = Fault(at="any", do=dice.choice(["kill before", "kill after"]), skip=dice.randrange(3, 22))
+            world.next_tick(faults=[step])
+        else:
+            world.clock.forward(minutes=1)
+            sandbox = world.sandbox()
+            sandbox.begin(world.event(), life=LIFE)
+            world.wait_a_moment(dice.uniform(0.0, 0.15))
+            world.kill(sandbox)
+        world.clock.forward(seconds=dice.choice([0, AFTER_LEASE]))
+    assert len(world.killed) >= 8
+    world.clock.forward(seconds=AFTER_LEASE)
+    world.finish()
+    figures = tell(count(world))
+    assert figures.executed == 12 * 30
+    assert figures.repeated > 0

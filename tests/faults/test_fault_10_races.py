@@ -1,0 +1,100 @@
+"""Cancel, reschedule and redrive race with execution: exactly one of the two wins, and the loser is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.faults.conftest import NewWorld, Tell
+from tests.faults.figures import count
+from tests.faults.seam import Fault
+from tests.faults.world import LIFE, World
+
+from dynatick import TransitionRefused
+from dynatick.domain.buckets import Bucket, instant_of, minute_of
+from dynatick.domain.instants import parse_instant
+
+TASKS = 240
+SLOW = [Fault(at="claim", do="wait", amount=0.03, times=None)]
+
+
+def race(world: World, ids: Sequence[str], wish: Callable[[str], object]) -> set[str]:
+    """A tick executes these tasks while two threads wish for each, from both ends. Whose wish was granted."""
+
+    def try_it(part: Sequence[str]) -> set[str]:
+        granted: set[str] = set()
+        for task_id in part:
+            try:
+                wish(task_id)
+                granted.add(task_id)
+            except TransitionRefused as refused:
+                assert refused.status in ("running", "completed"), refused
+        return granted
+
+    world.clock.to(instant_of(minute_of(world.clock()) + 1))
+    sandbox = world.sandbox()
+    sandbox.wait_until_ready()
+    sandbox.begin(world.event(), life=LIFE, faults=SLOW)
+    half = len(ids) // 2
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(try_it, (ids[:half], ids[:half - 1:-1]))
+    assert world.end(sandbox).what == "returned"
+    return first | second
+
+
+def test_fault_10_cancel_races_with_execution(new_world: NewWorld, tell: Tell) -> None:
+    world = new_world(DYNATICK_WORKER_THREADS="4")
+    ids = [f"t{n:03d}" for n in range(TASKS)]
+    world.insert_many([{"taskId": i, "delaySeconds": 30, "payload": {"seconds": 0.005}} for i in ids])
+    cancelled = race(world, ids, world.client.cancel)
+    world.finish()
+    executed = Counter(execution.task_id for execution in world.ledger.done())
+    assert executed == {task_id: 1 for task_id in ids if task_id not in cancelled}
+    assert 0 < len(cancelled) < TASKS, "nobody raced with anybody"
+    figures = tell(count(world))
+    assert figures.otherwise == {"cancelled": len(cancelled)}
+    assert figures.executed == TASKS - len(cancelled)
+
+
+def test_fault_10_reschedule_races_with_execution(new_world: NewWorld, tell: Tell) -> None:
+    world = new_world(DYNATICK_WORKER_THREADS="4")
+    ids = [f"t{n:03d}" for n in range(TASKS)]
+    world.insert_many([{"taskId": i, "delaySeconds": 30, "payload": {"seconds": 0.005}} for i in ids])
+    later = Bucket(minute_of(world.clock()) + 4)
+    moved = race(world, ids, lambda task_id: world.client.reschedule(task_id, task_date_time=later))
+    world.finish()
+    executed = {execution.task_id: parse_instant(execution.at, "at") for execution in world.ledger.done()}
+    assert len(world.ledger.done()) == len(executed) == TASKS
+    assert {task_id for task_id, at in executed.items() if at >= later.instant} == moved
+    assert 0 < len(moved) < TASKS, "nobody raced with anybody"
+    tell(count(world))
+
+
+def test_fault_10_two_redrives_make_one_run(world: World, tell: Tell) -> None:
+    """Both at the same time as a tick. A redriven task keeps its id, and gets one more run, not two."""
+    ids = [f"t{n:02d}" for n in range(40)]
+    world.insert_many([{"taskId": i, "delaySeconds": 30} for i in ids])
+    for task_id in ids:
+        world.client.cancel(task_id)
+
+    def redrive(task_id: str) -> int:
+        try:
+            world.client.retry(task_id)
+        except TransitionRefused:
+            return 0
+        return 1
+
+    sandbox = world.sandbox()
+    sandbox.wait_until_ready()
+    sandbox.begin(world.event(), life=LIFE)
+    with ThreadPoolExecutor(4) as pool:
+        granted = Counter(dict.fromkeys(ids, 0))
+        for task_id, times in zip([*ids, *ids], pool.map(redrive, [*ids, *ids]), strict=True):
+            granted[task_id] += times
+    assert world.end(sandbox).what == "returned"
+    assert min(granted.values()) >= 1
+    world.finish()
+    runs = [(execution.task_id, execution.run, execution.key) for execution in world.ledger.done()]
+    assert sorted(runs) == [(task_id, 2, f"{task_id}#2") for task_id in ids]
+    tell(count(world))

@@ -1,0 +1,97 @@
+"""A write to two systems fails half-way: one table is the truth, and everything else is derived from it again."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from tests.faults.conftest import NewWorld, Tell
+from tests.faults.figures import count
+from tests.faults.seam import Fault, Seam
+from tests.faults.world import AFTER_LEASE, World
+
+from dynatick import TaskExists
+from dynatick.domain.task import SYSTEM_PREFIX
+from dynatick.errors import StoreError
+
+RECONCILE = {"dynatick": {"reconcile": True}}
+
+
+def test_fault_11_the_answer_to_an_insert_is_lost(world: World, tell: Tell) -> None:
+    """Nobody knows whether the task is there. Inserting it again never makes two of it."""
+    seam = Seam(seed=11)
+    kinds = ["fail before", "lose answer"]
+    with seam.installed():
+        for number in range(60):
+            # As often as the SDK tries, or once: then it tries again by itself.
+            times = 10 if number % 3 == 0 else 1
+            seam.arm([Fault(at="put", do=kinds[number % 2], times=times)])
+            with suppress(StoreError, TaskExists):
+                world.client.insert(f"t{number:02d}", delay_seconds=30)
+            seam.arm([])
+            with suppress(TaskExists):
+                world.client.insert(f"t{number:02d}", delay_seconds=30)
+            world.inserted.add(f"t{number:02d}")
+    assert seam.hits.keys() == {f"{kind} @ put" for kind in kinds}
+    world.next_tick()
+    world.finish()
+    figures = tell(count(world))
+    assert figures.executed == 60
+    assert figures.repeated == 0
+
+
+def test_fault_11_the_stream_loses_rows(world: World, tell: Tell) -> None:
+    """Rows are in the table, and the scheduler never hears of them: the daily reconcile does."""
+    for number in range(50):
+        world.put(taskId=f"untimed-{number:02d}")
+        world.put(taskId=f"delayed-{number:02d}", delaySeconds=20)
+        world.put(taskId=f"due-{number:02d}", dueAt="2026-12-31T11:00:00Z")
+    assert len(world.stream.new()) == 150  # and they go nowhere
+    assert world.next_tick().what == "returned"
+    assert not world.ledger.all()
+    assert world.invoke(RECONCILE).what == "returned"
+    world.finish()
+    assert tell(count(world)).executed == 150
+
+
+def test_fault_11_a_shards_pass_cannot_be_started(new_world: NewWorld, tell: Tell) -> None:
+    world = new_world(DYNATICK_SHARD_COUNT="4")
+    world.insert_many([{"taskId": f"t{n:03d}", "delaySeconds": 30} for n in range(100)])
+    outcome = world.next_tick(faults=[Fault(at="invoke", do="refuse", times=None)])
+    assert outcome.what == "returned"
+    assert outcome.hit == 3
+    assert 0 < len(world.ledger.done()) < 100  # shard 0 only
+    world.next_tick()
+    assert len(world.ledger.done()) == 100
+    world.finish()
+    assert tell(count(world)).executed == 100
+
+
+def test_fault_11_dies_between_letter_and_record(world: World, tell: Tell) -> None:
+    """The dead-letter message goes first: it may come twice, and no failure goes unheard."""
+    world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30, "payload": {"permanent": True}} for n in range(10)])
+    assert world.next_tick(faults=[Fault(at="letters", do="kill after")]).what == "killed"
+    assert world.open() == world.inserted
+    world.clock.forward(seconds=AFTER_LEASE)
+    world.finish()
+    letters = [letter["taskId"] for letter in world.letters()]
+    assert set(letters) == world.inserted
+    assert len(letters) > len(world.inserted)
+    assert tell(count(world)).otherwise == {"failed": 10}
+
+
+def test_fault_11_what_we_keep_beside_the_tasks_is_deleted(world: World, tell: Tell) -> None:
+    """Cursors, settings, tick records: somebody cleans up, with tasks overdue, due and still to come."""
+    world.insert_many([{"taskId": f"t{n:03d}", "delaySeconds": 30 * n} for n in range(40)])
+    world.next_tick()
+    world.clock.forward(minutes=7)
+    table = world.dynamodb.scan(TableName=world.table)["Items"]
+    own = [row["taskId"] for row in table if row["taskId"]["S"].startswith(SYSTEM_PREFIX)]
+    assert len(own) >= 3
+    for key in own:
+        world.dynamodb.delete_item(TableName=world.table, Key={"taskId": key})
+    assert world.next_tick().what == "returned"
+    assert world.invoke(RECONCILE).what == "returned"
+    world.finish()
+    figures = tell(count(world))
+    assert figures.executed == 40
+    assert figures.repeated == 0

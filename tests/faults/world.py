@@ -1,0 +1,229 @@
+"""A Dynatick of a test's own: a table, a queue and a clock, with the two functions in processes that may die.
+
+Outside of them is what AWS does: the rule that ticks, the stream, asynchronous invocations. That is this class, so that
+each of it can be late, missing, doubled or out of order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import boto3
+from tests.faults.clock import SharedClock
+from tests.faults.handlers import FOLDER
+from tests.faults.ledger import Ledger
+from tests.faults.sandbox import ROOT, Outcome, Sandbox
+from tests.faults.seam import Fault
+from tests.faults.stream import Record, Stream, batches, sequence
+
+from dynatick import TaskClient
+from dynatick.domain.buckets import Bucket, instant_of, minute_of
+from dynatick.domain.task import Row, is_own_row
+from dynatick.engine.cursor import Cursor, cursor_id
+from dynatick.store.codec import decode, encode
+from dynatick.store.dynamodb import DynamoStore
+from dynatick_stack.template import table_definition
+
+LIFE = 120.0  # seconds of an invocation, the template's default
+AFTER_LEASE = LIFE + 10  # when every lease of a process that died is over, with the margin for skew
+
+
+class World:
+    """``environ``: settings of the functions beside those that are always needed."""
+
+    def __init__(self, endpoint: str, folder: Path, **environ: str) -> None:
+        self.folder = folder
+        self.table = f"faults-{uuid.uuid4().hex}"
+        self.dynamodb = boto3.client("dynamodb", endpoint_url=endpoint)
+        self.dynamodb.create_table(TableName=self.table, **table_definition())
+        self.dynamodb.get_waiter("table_exists").wait(TableName=self.table)
+        self._sqs = boto3.client("sqs", endpoint_url=endpoint)
+        self.queue = self._sqs.create_queue(QueueName=self.table)["QueueUrl"]
+        self.clock = SharedClock(folder / "clock")
+        self.ledger = Ledger(folder / "ledger")
+        self.stream = Stream(self.table, endpoint)
+        self.store = DynamoStore(self.table, endpoint_url=endpoint)
+        self.client = TaskClient(self.store, clock=self.clock)
+        self.inserted: set[str] = set()
+        self.deleted: set[str] = set()  # by hand
+        self.killed: set[int] = set()  # processes that died during an invocation
+        self._sandboxes: dict[str, Sandbox] = {}  # the warm one of each function
+        self._all: list[Sandbox] = []
+        self._environ = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "PYTHONPATH": str(ROOT),
+            **{name: value for name, value in os.environ.items() if name.startswith("AWS_")},
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_LAMBDA_FUNCTION_NAME": "processor",
+            "DYNATICK_TABLE": self.table,
+            "DYNATICK_DEAD_LETTER_QUEUE_URL": self.queue,
+            "DYNATICK_DEFAULT_ACTION": "note",
+            "DYNATICK_HANDLERS_MODULE": "tests.faults.handlers",
+            "POWERTOOLS_METRICS_NAMESPACE": "Dynatick",
+            "POWERTOOLS_SERVICE_NAME": "faults",
+            FOLDER: str(folder),
+            **environ,
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for sandbox in self._all:
+            sandbox.close()
+        self.dynamodb.delete_table(TableName=self.table)
+        self._sqs.delete_queue(QueueUrl=self.queue)
+
+    # -- the functions ---------------------------------------------------------------------------------------------
+
+    def deploy(self, **environ: str) -> None:
+        """Other settings from now on. Sandboxes that run go on with theirs; the next invocation gets a new one."""
+        self._environ |= environ
+        self._sandboxes.clear()
+
+    def sandbox(self, function: str = "processor") -> Sandbox:
+        """A new process."""
+        own = {"DYNATICK_ASSIGNMENT_POLICY": "assignment:next_tick"} if function == "scheduler" else {}
+        made = Sandbox(function, self._environ | own, self.folder / "log")
+        self._all.append(made)
+        return made
+
+    def invoke(self, event: Mapping[str, Any], *, function: str = "processor", life: float = LIFE,
+               faults: Sequence[Fault] = ()) -> Outcome:  # fmt: skip
+        """One invocation to its end, in the function's warm process, or in a new one if that has died."""
+        warm = self._sandboxes.get(function)
+        if warm is None or not warm.alive:
+            warm = self._sandboxes[function] = self.sandbox(function)
+        warm.begin(event, life=life, faults=faults)
+        return self.end(warm)
+
+    def end(self, sandbox: Sandbox) -> Outcome:
+        """Waits for a sandbox's invocation; one whose process died is written down."""
+        outcome = sandbox.wait()
+        if outcome.what in ("killed", "exited"):
+            self.killed.add(sandbox.pid)
+        return outcome
+
+    def kill(self, sandbox: Sandbox) -> None:
+        """Kills a process in the middle of whatever it does."""
+        self.killed.add(sandbox.pid)
+        sandbox.kill()
+
+    @staticmethod
+    def wait_a_moment(seconds: float) -> None:
+        """Real time, for what goes on in other processes."""
+        time.sleep(seconds)
+
+    # -- the rule --------------------------------------------------------------------------------------------------
+
+    def event(self, at: datetime | None = None) -> dict[str, Any]:
+        """The rule's event for the present minute, or another."""
+        return {"source": "aws.events", "time": (at or self.clock()).strftime("%Y-%m-%dT%H:%M:00Z")}
+
+    def tick(self, at: datetime | None = None, *, life: float = LIFE, faults: Sequence[Fault] = ()) -> Outcome:
+        """The rule fires, for the present minute or another, and what that starts runs too."""
+        outcome = self.invoke(self.event(at), life=life, faults=faults)
+        self.run_started(life=life)
+        return outcome
+
+    def run_started(self, *, life: float = LIFE) -> list[Outcome]:
+        """Runs the invocations that were started asynchronously, and those that they start."""
+        outcomes: list[Outcome] = []
+        while events := self.started():
+            outcomes += [self.invoke(event, life=life) for event in events]
+        return outcomes
+
+    def started(self) -> list[dict[str, Any]]:
+        """The asynchronous invocations that were asked for since the last call."""
+        path = self.folder / "started"
+        if not path.exists():
+            return []
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        path.unlink()
+        return events
+
+    def next_tick(self, minutes: int = 1, *, life: float = LIFE, faults: Sequence[Fault] = ()) -> Outcome:
+        """Time goes on to the next minute, or several later; the stream is delivered and the rule fires."""
+        self.clock.to(instant_of(minute_of(self.clock()) + minutes) + timedelta(milliseconds=200))
+        self.deliver(self.stream.new())
+        return self.tick(life=life, faults=faults)
+
+    def finish(self, most: int = 40) -> int:
+        """Ticks until nothing is open any more and every bucket is drained; how many that took."""
+        last = max((bucket for row in self.rows().values()
+                    if (bucket := Bucket.canonical(row.get("taskDateTime")))), default=Bucket(0))  # fmt: skip
+        for number in range(1, most + 1):
+            assert self.next_tick().what == "returned"
+            if not self.open() and all(cursor.drained_through >= last.minute for cursor in self.cursors()):
+                return number
+        raise AssertionError(f"after {most} ticks still open: {sorted(self.open())[:20]}, cursors {self.cursors()}")
+
+    # -- the stream ------------------------------------------------------------------------------------------------
+
+    def deliver(self, records: Sequence[Record], *, faults: Sequence[Fault] = ()) -> list[Outcome]:
+        """Gives records to the scheduler, in batches, as the mapping does: from the first failed one on, again."""
+        outcomes: list[Outcome] = []
+        for batch in batches(records):
+            while batch:
+                outcome = self.invoke({"Records": list(batch)}, function="scheduler", faults=faults)
+                outcomes.append(outcome)
+                assert outcome.what == "returned", outcome
+                failed = {failure["itemIdentifier"] for failure in outcome.value["batchItemFailures"]}
+                first = next((n for n, record in enumerate(batch) if sequence(record) in failed), len(batch))
+                batch, faults = batch[first:], ()
+        return outcomes
+
+    # -- the table -------------------------------------------------------------------------------------------------
+
+    def put(self, **row: object) -> None:
+        """put-item, as anybody may do it."""
+        self.inserted.add(str(row["taskId"]))
+        self.dynamodb.put_item(TableName=self.table, Item=encode(row))
+
+    def insert_many(self, tasks: Sequence[Mapping[str, object]]) -> None:
+        """By the client; all must be taken."""
+        refused = [result for result in self.client.insert_many(tasks) if type(result).__name__ != "Inserted"]
+        assert not refused, refused[:3]
+        self.inserted |= {str(task["taskId"]) for task in tasks}
+
+    def delete(self, task_id: str) -> None:
+        """delete-item, likewise."""
+        self.deleted.add(task_id)
+        self.dynamodb.delete_item(TableName=self.table, Key={"taskId": {"S": task_id}})
+
+    def row(self, task_id: str) -> Row:
+        row = self.store.get(task_id)
+        assert row is not None, f"there is no row {task_id}"
+        return row
+
+    def rows(self) -> dict[str, Row]:
+        """Every row that is no own one, by id."""
+        pages = self.dynamodb.get_paginator("scan").paginate(TableName=self.table, ConsistentRead=True)
+        rows = (decode(item) for page in pages for item in page["Items"])
+        return {str(row["taskId"]): row for row in rows if not is_own_row(row["taskId"])}
+
+    def open(self) -> set[str]:
+        return {task_id for task_id, row in self.rows().items() if "outcome" not in row}
+
+    def cursors(self) -> list[Cursor]:
+        found: list[Cursor] = []
+        while (row := self.store.get(cursor_id(len(found)))) is not None:
+            found.append(Cursor.from_row(len(found), row))
+        return found
+
+    def letters(self) -> list[dict[str, Any]]:
+        """The messages in the dead-letter queue; they are taken out."""
+        found: list[dict[str, Any]] = []
+        while messages := self._sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages"):
+            for message in messages:
+                found.append(json.loads(message["Body"]))
+                self._sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=message["ReceiptHandle"])
+        return found
