@@ -19,7 +19,7 @@ from moto import mock_aws
 from tests.builders import InProcess
 
 from dynatick import MemoryStore, PermanentError, TaskClient, TaskExists, TaskNotFound, TransitionRefused, cli
-from dynatick.client import Inserted, TaskView, TickView
+from dynatick.client import Changed, Inserted, TaskView, TickView, WouldChange
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.change import Lost, Written
 from dynatick.domain.lifecycle import claim
@@ -242,3 +242,30 @@ def test_the_command_line(store: DynamoStore, capsys: pytest.CaptureFixture[str]
     assert json.loads(run("task", "cancel", "x")[1])["status"] == "cancelled"
     assert json.loads(run("task", "get", "y")[1])["status"] == "unscheduled"
     assert run("task", "get", "z") == (4, "")
+
+
+def test_failed_tasks_are_retried_by_filter(world: InProcess, client: TaskClient) -> None:
+    for n in range(30):
+        world.actions.behaviour[f"t{n:02d}"] = fail
+        client.insert(f"t{n:02d}", task_date_time="2026-12-31#12:01")
+    world.next_tick()
+    filters = {"bucket": "2026-12-31#12:01", "error": "BROKE"}
+    meant = list(client.retry_many(**filters, dry_run=True))
+    assert {type(result) for result in meant} == {WouldChange}
+    assert {client.get(result.task_id).status for result in meant} == {"failed"}
+    assert {type(result) for result in client.retry_many(**filters)} == {Changed}
+    assert list(client.retry_many(**filters)) == []
+    world.actions.behaviour.clear()
+    world.next_tick()
+    assert {client.get(result.task_id).status for result in meant} == {"completed"}
+    assert len(meant) == 30
+
+
+def test_the_doctor_mends_what_the_stream_lost(world: InProcess, client: TaskClient) -> None:
+    client.store.create({"taskId": "unseen", "delaySeconds": 5})
+    client.store.create({"taskId": "null", "outcome": None})
+    assert client.doctor().kinds == {"never-normalised": 2}
+    assert client.doctor(mend=True).is_healthy
+    assert client.doctor().found == 0
+    world.next_tick()
+    assert {client.get(name).status for name in ("unseen", "null")} == {"completed"}

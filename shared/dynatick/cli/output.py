@@ -65,7 +65,7 @@ def show_one(row: Mapping[str, object], output: Output) -> None:
         show_document(row, output)
         return
     pairs = [{"name": name, "value": value} for name, value in row.items()]
-    _print_table(pairs, [Column("name", "name"), Column("value", "value", folds=True)], headings=False)
+    show_table(pairs, [Column("name", "name"), Column("value", "value", folds=True)], headings=False)
 
 
 def show_many(
@@ -79,7 +79,7 @@ def show_many(
     """A list: as a table, as a document of ``name`` and what stands beside it, or as a document a row."""
     match output:
         case Output.TABLE:
-            _print_table(rows, columns)
+            show_table(rows, columns)
         case Output.JSON:
             show_document({name: list(rows), **(beside or {})}, output)
         case Output.JSONL:
@@ -93,7 +93,8 @@ def show_document(document: Mapping[str, object], output: Output) -> None:
     print(text if output is Output.JSONL else json.dumps(json.loads(text), indent=2))
 
 
-def _print_table(rows: Iterable[Mapping[str, object]], columns: Sequence[Column], *, headings: bool = True) -> None:
+def show_table(rows: Iterable[Mapping[str, object]], columns: Sequence[Column], *, headings: bool = True) -> None:
+    """Rows in columns, for people."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dynatick.cli.importing import import_tasks
+from dynatick.cli.many import require_one_way, show_results
 from dynatick.cli.output import Column, Output, say, show_many, show_one
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.values import map_of, time_of
@@ -24,6 +25,14 @@ At = Annotated[
     typer.Option(metavar="TIME", help="When: 2026-12-31T12:07:00Z, 2026-12-31#12:00 or epoch seconds."),
 ]
 Delay = Annotated[float | None, typer.Option(metavar="SECONDS", help="When: so many seconds from now.")]
+OneOrMany = Annotated[
+    str | None, typer.Argument(metavar="ID", help="The task's id, if one is meant.", show_default=False)
+]
+Bucket = Annotated[str | None, typer.Option(metavar="BUCKET", help="Such as 2026-12-31#12:00.")]
+From = Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")]
+To = Annotated[str | None, typer.Option(metavar="TIME", help="End of the range, not itself part of it.")]
+OfAction = Annotated[str | None, typer.Option(help="Only those of this action.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say which tasks are meant, and change none.")]
 Limit = Annotated[int, typer.Option(help="Most tasks to list.")]
 PageToken = Annotated[str | None, typer.Option(help="Go on where the page before ended.")]
 Status = Annotated[
@@ -84,9 +93,9 @@ def get(session: Session, task_id: TaskId) -> None:
 @on_table
 def list_tasks(
     session: Session,
-    bucket: Annotated[str | None, typer.Option(metavar="BUCKET", help="Such as 2026-12-31#12:00.")] = None,
-    from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None,
-    to: Annotated[str | None, typer.Option(metavar="TIME", help="End of the range, not itself part of it.")] = None,
+    bucket: Bucket = None,
+    from_: From = None,
+    to: To = None,
     status: Status = None,
     limit: Limit = 100,
     page_token: PageToken = None,
@@ -100,9 +109,24 @@ def list_tasks(
 
 @app.command()
 @on_table
-def cancel(session: Session, task_id: TaskId) -> None:
-    """Call a waiting task off."""
-    show_one(session.client().cancel(task_id).to_row(), session.output)
+def cancel(
+    session: Session,
+    task_id: OneOrMany = None,
+    bucket: Bucket = None,
+    from_: From = None,
+    to: To = None,
+    action: OfAction = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Call a waiting task off, or all of a bucket or range."""
+    filters = {"bucket": bucket, "from": from_, "to": to, "action": action, "dry-run": dry_run or None}
+    if require_one_way(task_id, **filters):
+        show_one(session.client().cancel(str(task_id)).to_row(), session.output)
+        return
+    results = session.client().cancel_many(
+        bucket, start=time_of(from_), end=time_of(to), action=action, dry_run=dry_run
+    )
+    show_results(session, results, "cancelled")
 
 
 @app.command()
@@ -122,9 +146,32 @@ def run_now(session: Session, task_id: TaskId) -> None:
 
 @app.command()
 @on_table
-def retry(session: Session, task_id: TaskId) -> None:
-    """Give a failed or cancelled task another run, at the next tick."""
-    show_one(session.client().retry(task_id).to_row(), session.output)
+def retry(
+    session: Session,
+    task_id: OneOrMany = None,
+    bucket: Bucket = None,
+    from_: From = None,
+    to: To = None,
+    status: Annotated[str | None, typer.Option(help="Those that are failed (the default), or cancelled.")] = None,
+    action: OfAction = None,
+    error: Annotated[str | None, typer.Option(metavar="TEXT", help="Only those with this in their error.")] = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Give a failed or cancelled task another run, at the next tick, or all of a bucket or range."""
+    filters = {"bucket": bucket, "from": from_, "to": to, "status": status, "action": action, "error": error}
+    if require_one_way(task_id, **filters, **{"dry-run": dry_run or None}):
+        show_one(session.client().retry(str(task_id)).to_row(), session.output)
+        return
+    results = session.client().retry_many(
+        bucket,
+        start=time_of(from_),
+        end=time_of(to),
+        status=status or "failed",
+        action=action,
+        error=error,
+        dry_run=dry_run,
+    )
+    show_results(session, results, "retried")
 
 
 @app.command("import")

@@ -8,6 +8,7 @@ client.history("2026-12-31#12:00", status="failed")
 from dynatick.client.connect import ClientSettings
 from dynatick.client.doctor import Diagnosis
 from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult, Refused
+from dynatick.client.many import Changed, Left, ManyResult, Unchanged, WouldChange
 from dynatick.client.newtask import NewTask, Time
 from dynatick.client.tasks import TaskClient
 from dynatick.client.ticks import IdleTicks, MissedTicks, TickEntry, TickView
@@ -16,6 +17,7 @@ from dynatick.engine.diagnosis import Finding, Kind
 
 __all__ = [
     "BucketCounts",
+    "Changed",
     "ClientSettings",
     "Diagnosis",
     "Exists",
@@ -26,6 +28,8 @@ __all__ = [
     "InsertResult",
     "Inserted",
     "Kind",
+    "Left",
+    "ManyResult",
     "MissedTicks",
     "NewTask",
     "Refused",
@@ -35,4 +39,6 @@ __all__ = [
     "TickEntry",
     "TickView",
     "Time",
+    "Unchanged",
+    "WouldChange",
 ]

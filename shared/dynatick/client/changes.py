@@ -18,7 +18,7 @@ MAX_KEY_BYTES = 2048
 """A partition key ends there (DynamoDB quotas). Raw rows with ids beyond what can be indexed are there, as failed."""
 
 _TRIES = 20
-_WAITING: Final = (UNSCHEDULED, str(Status.SCHEDULED))
+WAITING: Final = (UNSCHEDULED, str(Status.SCHEDULED))
 _REDRIVABLE: Final = (str(Status.FAILED), str(Status.CANCELLED))
 _ENDED: Final = (str(Status.COMPLETED), *_REDRIVABLE)
 
@@ -33,12 +33,12 @@ def known_id(task_id: str) -> str:
         raise
 
 
-def carry_out(store: Store, task_id: str, decide: Callable[[Row], Change]) -> Row:
-    """Writes what ``decide`` makes of the row, and returns the row as written.
+def carry_out(store: Store, task_id: str, decide: Callable[[Row], Change], *, row: Row | None = None) -> Row:
+    """Writes what ``decide`` makes of the row, and returns the row as written. ``row``: if it was read already.
 
     Raises TaskNotFound, TransitionRefused (from ``decide``), StoreError.
     """
-    row = store.get(known_id(task_id))
+    row = row or store.get(known_id(task_id))
     for _ in range(_TRIES):
         if row is None:
             raise TaskNotFound(task_id)
@@ -54,15 +54,27 @@ def carry_out(store: Store, task_id: str, decide: Callable[[Row], Change]) -> Ro
     raise StoreError(f"cannot change {task_id!r}: it was changed by others {_TRIES} times")
 
 
+def state_shown(row: Row) -> str:
+    """A row's state, which its outcome decides."""
+    return (text_or_none(row["outcome"]) if is_terminal(row) else None) or state_of(row)
+
+
+def check_redrivable(status: str) -> str:
+    """A status that a task can be retried from. Raises InvalidInput."""
+    if status not in _REDRIVABLE:
+        raise InvalidInput("status", status, f"expected one of {', '.join(_REDRIVABLE)}")
+    return str(status)
+
+
 def cancelled(row: Row, *, now: datetime, retention_days: int) -> Change:
     """Called off. Raises TransitionRefused unless the task waits."""
-    _require(row, "cancel", _WAITING)
+    _require(row, "cancel", WAITING)
     return cancel(row, now=now, retention_days=retention_days)
 
 
 def rescheduled(row: Row, *, bucket: Bucket, due_at: datetime) -> Change:
     """Put into another bucket. Raises TransitionRefused unless the task waits."""
-    _require(row, "reschedule", _WAITING)
+    _require(row, "reschedule", WAITING)
     return reschedule(row, bucket=bucket, due_at=due_at)
 
 
@@ -74,14 +86,14 @@ def retried(row: Row, *, bucket: Bucket, now: datetime) -> Change:
 
 def run_at_once(row: Row, *, bucket: Bucket, now: datetime) -> Change:
     """Into the next tick: a waiting task is moved there, one that has ended gets another run."""
-    _require(row, "run", (*_WAITING, *_ENDED))
+    _require(row, "run", (*WAITING, *_ENDED))
     if is_terminal(row):
         return redrive(row, bucket=bucket, due_at=now, run=_next_run(row))
     return reschedule(row, bucket=bucket, due_at=now)
 
 
 def _require(row: Row, wish: str, allowed: tuple[str, ...]) -> None:
-    state = (text_or_none(row["outcome"]) if is_terminal(row) else None) or state_of(row)
+    state = state_shown(row)
     # A status from hand, without an outcome, has not ended anything: the scheduler is about to mend it.
     if state not in allowed or (state in _ENDED and not is_terminal(row)):
         raise TransitionRefused(str(row["taskId"]), wish, state, allowed)

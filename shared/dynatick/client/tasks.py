@@ -14,11 +14,12 @@ from dynatick.client.agreement import Agreement
 from dynatick.client.connect import ClientSettings, open_store
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.insertion import InsertResult, insert_many
-from dynatick.client.looks import Scope, minutes_between, scope
+from dynatick.client.looks import Scope, scope
+from dynatick.client.many import Filter, ManyResult, change_many
 from dynatick.client.newtask import Composed, NewTask, Time, compose, not_before_next_tick, time_of
 from dynatick.client.ticks import TickEntry
 from dynatick.client.views import BucketCounts, HistoryPage, TaskView
-from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.change import Change
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.retry import RetryPolicy
@@ -27,7 +28,7 @@ from dynatick.engine.diagnosis import Finding
 from dynatick.engine.inforce import InForce
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled
-from dynatick.errors import InvalidInput, TaskExists, TaskNotFound
+from dynatick.errors import TaskExists, TaskNotFound
 
 
 class TaskClient:
@@ -126,12 +127,7 @@ class TaskClient:
 
     def cancel(self, task_id: str) -> TaskView:
         """Calls a waiting task off. Raises TaskNotFound, TransitionRefused."""
-        in_force = self._agreement.current()
-        days = in_force.retention_days if in_force else None
-        retention_days = Defaults().retention_days if days is None else days
-        return self._change(
-            task_id, lambda row: changes.cancelled(row, now=self._clock(), retention_days=retention_days)
-        )
+        return self._change(task_id, self._cancelled())
 
     def reschedule(
         self,
@@ -159,14 +155,45 @@ class TaskClient:
 
     def retry(self, task_id: str) -> TaskView:
         """Gives a failed or cancelled task another run, at the next tick. Raises TaskNotFound, TransitionRefused."""
-        return self._at_next_tick(task_id, changes.retried)
+        return self._change(task_id, self._next_tick(changes.retried))
 
     def run_now(self, task_id: str) -> TaskView:
         """Runs a task at the next tick: a waiting one earlier than planned, one that has ended once more.
 
         Raises TaskNotFound, TransitionRefused.
         """
-        return self._at_next_tick(task_id, changes.run_at_once)
+        return self._change(task_id, self._next_tick(changes.run_at_once))
+
+    def retry_many(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        status: str = "failed",
+        action: str | None = None,
+        error: str | None = None,
+        dry_run: bool = False,
+    ) -> Iterator[ManyResult]:
+        """Gives failed tasks of a bucket or range another run, as ``history`` means them: one result a task, as they
+        are consumed. ``status`` may be ``cancelled``; ``error`` is a part of their error; ``dry_run``: says only which.
+        """
+        wanted = Filter(states=(changes.check_redrivable(status),), action=action, error=error)
+        meant = self._scope(bucket, start, end)
+        return self._change_many(meant, wanted, self._next_tick(changes.retried), dry_run)
+
+    def cancel_many(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        action: str | None = None,
+        dry_run: bool = False,
+    ) -> Iterator[ManyResult]:
+        """Calls off the waiting tasks of a bucket or range, as ``retry_many`` retries those that have failed."""
+        wanted = Filter(states=changes.WAITING, action=action)
+        return self._change_many(self._scope(bucket, start, end), wanted, self._cancelled(), dry_run)
 
     def history(
         self,
@@ -208,16 +235,8 @@ class TaskClient:
         Idle ticks are told in runs, and so are ticks that left no trace.
         """
         now = self._clock()
-        in_force = self._agreement.refresh()
-        if start is None:
-            if not timedelta() < last <= timedelta(days=tick_lists.MAX_DAYS):
-                raise InvalidInput("last", str(last), f"expected a duration of at most {tick_lists.MAX_DAYS} days")
-            if end is not None:
-                raise InvalidInput("start", None, "expected a start, since an end is given")
-            minutes = range(minute_of(now - last) + 1, minute_of(now) + 1)
-        else:
-            minutes = minutes_between(start, instant_of(minute_of(now) + 1) if end is None else end)
-        return tick_lists.ticks(self.store, in_force, minutes, now=now)
+        minutes = tick_lists.minutes_meant(last, start, end, now=now)
+        return tick_lists.ticks(self.store, self._agreement.refresh(), minutes, now=now)
 
     def doctor(
         self,
@@ -245,15 +264,26 @@ class TaskClient:
     def _change(self, task_id: str, decide: Callable[[Row], Change]) -> TaskView:
         return TaskView.from_row(changes.carry_out(self.store, task_id, decide))
 
-    def _at_next_tick(self, task_id: str, decide: Callable[..., Change]) -> TaskView:
+    def _change_many(
+        self, meant: Scope, wanted: Filter, decide: Callable[[Row], Change], dry_run: bool
+    ) -> Iterator[ManyResult]:
+        return change_many(self.store, meant, wanted, decide, began=self._clock(), dry_run=dry_run)
+
+    def _cancelled(self) -> Callable[[Row], Change]:
+        in_force = self._agreement.current()
+        days = in_force.retention_days if in_force else None
+        retention_days = Defaults().retention_days if days is None else days
+        return lambda row: changes.cancelled(row, now=self._clock(), retention_days=retention_days)
+
+    def _next_tick(self, decide: Callable[..., Change]) -> Callable[[Row], Change]:
         grid = self._grid()
 
         def decide_now(row: Row) -> Change:
             now = self._clock()
-            bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id))
+            bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(str(row["taskId"])))
             return decide(row, bucket=bucket, now=now)
 
-        return self._change(task_id, decide_now)
+        return decide_now
 
     def _grid(self) -> Grid:
         """The grid in force; before there is one, every minute, which every tick looks at."""

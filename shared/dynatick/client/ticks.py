@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from dynatick.client.looks import minutes_between
+from dynatick.client.newtask import Time
 from dynatick.client.views import instant_or_none, number_or, without_none
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.instants import format_instant
@@ -99,6 +101,17 @@ _COUNTS = (
     "buckets", "due", "claimed", "completed", "failed", "retried", "released", "recovered", "superseded", "unrecorded",
     "unfinished", "moved",
 )  # fmt: skip
+
+
+def minutes_meant(last: timedelta, start: Time | None, end: Time | None, *, now: datetime) -> range:
+    """The minutes of a range, or the latest if there is no ``start``. Raises InvalidInput."""
+    if start is not None:
+        return minutes_between(start, instant_of(minute_of(now) + 1) if end is None else end)
+    if not timedelta() < last <= timedelta(days=MAX_DAYS):
+        raise InvalidInput("last", str(last), f"expected a duration of at most {MAX_DAYS} days")
+    if end is not None:
+        raise InvalidInput("start", None, "expected a start, since an end is given")
+    return range(minute_of(now - last) + 1, minute_of(now) + 1)
 
 
 def ticks(store: Store, in_force: InForce | None, minutes: range, *, now: datetime) -> list[TickEntry]:

@@ -1,0 +1,62 @@
+"""A list whose end nobody knows yet, printed as it grows: memory does not grow with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from dynatick.actions.values import to_json
+from dynatick.cli.output import Column, Output, show_document, show_table
+
+TOGETHER = 500  # rows of a table whose columns are laid out together
+
+
+class Listing:
+    """Rows one by one. As a context manager it completes what was begun, unless something went wrong."""
+
+    def __init__(self, columns: Sequence[Column], output: Output, *, name: str) -> None:
+        self._columns = columns
+        self._output = output
+        self._name = name
+        self._waiting: list[Mapping[str, object]] = []
+        self._printed = 0
+        self.beside: Mapping[str, object] = {}  # what stands beside the list in a document
+
+    def __enter__(self) -> Listing:
+        return self
+
+    def add(self, row: Mapping[str, object]) -> None:
+        """Prints a row, or keeps it for a moment."""
+        match self._output:
+            case Output.JSONL:
+                show_document(row, self._output)
+            case Output.JSON:
+                print("," if self._printed else f'{{\n  "{self._name}": [')
+                print(_indented(row, "    "), end="")
+            case Output.TABLE:
+                self._waiting.append(row)
+                if len(self._waiting) == TOGETHER:
+                    self._flush()
+        self._printed += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._output is Output.TABLE:
+            self._flush()
+        if self._output is Output.JSON and error is None:
+            print("\n  ]" if self._printed else f'{{\n  "{self._name}": []', end="")
+            for name, value in self.beside.items():
+                print(f',\n  "{name}": {_indented(value, "  ").lstrip()}', end="")
+            print("\n}")
+
+    def _flush(self) -> None:
+        if self._waiting:
+            show_table(self._waiting, self._columns, headings=self._printed <= TOGETHER)
+            self._waiting = []
+
+
+def _indented(value: object, indent: str) -> str:
+    text = json.dumps(json.loads(to_json(value)), indent=2)
+    return "\n".join(indent + line for line in text.splitlines())

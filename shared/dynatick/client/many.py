@@ -1,0 +1,164 @@
+"""Changing all tasks of a bucket or a range that fit a filter, one conditional write each.
+
+What the index lists is judged again on the row itself, at the write too. So a task that somebody else has changed
+meanwhile is left to them, and told; and doing it all once more changes nothing that was changed already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from dynatick.client.changes import carry_out, state_shown
+from dynatick.client.looks import Scope, Seen, read, read_ahead
+from dynatick.client.views import TaskView, instant_or_none
+from dynatick.domain.change import Change
+from dynatick.domain.task import TERMINAL, Row
+from dynatick.engine.ports import Entry, Store
+from dynatick.errors import StoreError, TaskNotFound, TransitionRefused
+
+AT_A_TIME = 8
+CHUNK = 100  # tasks whose rows are read together
+PAGE = 1000  # entries that are read of a bucket at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Done. ``task`` as it was written."""
+
+    task_id: str
+    task: TaskView
+
+
+@dataclass(frozen=True, slots=True)
+class WouldChange:
+    """A dry run: it would be done. ``task`` as it is."""
+
+    task_id: str
+    task: TaskView
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Somebody else was first, so it is not what was asked for any more. Nothing was written."""
+
+    task_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """The table could not take it, or gave no answer: whether it was written is not known."""
+
+    task_id: str
+    error: StoreError
+
+
+ManyResult = Changed | WouldChange | Left | Unchanged
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Filter:
+    """Which tasks are meant."""
+
+    states: tuple[str, ...]  # either ended ones or others, not both
+    action: str | None = None
+    error: str | None = None  # stands somewhere in the task's error, in whatever case
+
+    @property
+    def of_ended(self) -> bool:
+        return self.states[0] in TERMINAL
+
+    def fits(self, state: object, action: object, error: object) -> bool:
+        """Whether a task is one of these, by what the index or the row says of it."""
+        if state not in self.states or self.action not in (None, action):
+            return False
+        return self.error is None or (isinstance(error, str) and self.error.casefold() in error.casefold())
+
+
+def change_many(
+    store: Store,
+    scope: Scope,
+    wanted: Filter,
+    decide: Callable[[Row], Change],
+    *,
+    began: datetime,
+    dry_run: bool,
+) -> Iterator[ManyResult]:
+    """One result a task, in order of time, shard and id; memory does not grow with their number.
+
+    A task that ended after ``began`` is left alone: it may be one that was retried here and has failed again.
+    Raises StoreError if the tasks cannot be listed.
+    """
+
+    def one(listed: tuple[Entry, Row | None]) -> ManyResult:
+        entry, row = listed
+
+        def still(row: Row) -> Row:
+            reason = _moved_on(row, entry, wanted, began)
+            if reason is not None:
+                raise _MovedOn(reason)
+            return row
+
+        try:
+            if dry_run:
+                if row is None:
+                    raise TaskNotFound(entry.task_id)
+                return WouldChange(entry.task_id, TaskView.from_row(still(row)))
+            written = carry_out(store, entry.task_id, lambda row: decide(still(row)), row=row)
+            return Changed(entry.task_id, TaskView.from_row(written))
+        except TaskNotFound:
+            return Left(entry.task_id, "it was deleted")
+        except (_MovedOn, TransitionRefused) as error:
+            return Left(entry.task_id, str(error))
+        except StoreError as error:
+            return Unchanged(entry.task_id, error)
+
+    outcomes = wanted.states if wanted.of_ended else (None,)
+    with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="dynatick-change") as pool:
+        for outcome in outcomes:
+            read_one = partial(read, store, open_only=outcome is None, outcome=outcome, limit=PAGE)
+            for seen in read_ahead(scope.positions(), read_one):
+                for chunk in _chunks(store, seen, wanted):
+                    yield from pool.map(one, chunk)
+
+
+class _MovedOn(Exception):
+    """A row is not what was listed any more."""
+
+
+def _chunks(store: Store, seen: Seen, wanted: Filter) -> Iterator[list[tuple[Entry, Row | None]]]:
+    """The entries of a page that fit, with their rows as they are now."""
+    rows: Mapping[str, Row] = seen.rows
+    entries = [entry for entry in seen.entries if _listed(entry, rows.get(entry.task_id), wanted)]
+    for start in range(0, len(entries), CHUNK):
+        chunk = entries[start : start + CHUNK]
+        if wanted.of_ended:
+            rows = store.get_many([entry.task_id for entry in chunk])
+        yield [(entry, rows.get(entry.task_id)) for entry in chunk]
+
+
+def _listed(entry: Entry, row: Row | None, wanted: Filter) -> bool:
+    """Whether a task is meant: by the index if it has ended, for that shows all of it then; else by its row."""
+    if wanted.of_ended:
+        return wanted.fits(entry.outcome, entry.action, entry.error)
+    return row is not None and row.get("taskDateTime") == entry.bucket and _fits(row, wanted)
+
+
+def _moved_on(row: Row, entry: Entry, wanted: Filter, began: datetime) -> str | None:
+    """Why a row is not to be changed although it was listed; None if it is."""
+    if not _fits(row, wanted):
+        return f"it is {state_shown(row)} by now"
+    if row.get("taskDateTime") != entry.bucket:
+        return f"it is in another bucket by now, {row.get('taskDateTime')}"
+    finished = instant_or_none(row.get("finishedAt"))
+    if finished is not None and finished > began:
+        return f"it is {state_shown(row)} once more, since this began"
+    return None
+
+
+def _fits(row: Row, wanted: Filter) -> bool:
+    return wanted.fits(state_shown(row), row.get("action"), row.get("error"))
