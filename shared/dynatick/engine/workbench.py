@@ -61,7 +61,8 @@ class Workbench:
                 unbegun.append(won)
 
     def close(self) -> None:
-        """Ends the threads as they become idle."""
+        """Ends the threads as they become idle. What none of them has begun is begun no more."""
+        self.take_back()
         with self._lock:
             begun = self._begun
         for _ in range(begun):
@@ -87,12 +88,21 @@ class Workbench:
         try:
             outcome: Done | Error = Done(self._actions.run(task, context))
         except RetryableError as error:
-            outcome = Error(str(error), retry_after=error.retry_after)
+            outcome = Error(_words_of(error), retry_after=_seconds(error.retry_after))
         except ActionError as error:
-            outcome = Error(str(error), permanent=error.permanent)
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # a user's code may raise anything, or call sys.exit
-            outcome = Error(f"{type(error).__name__}: {error}")
+            outcome = Error(_words_of(error), permanent=error.permanent)
+        except BaseException as error:  # a user's code may raise anything, call sys.exit, or be a cancelled coroutine
+            outcome = Error(f"{type(error).__name__}: {_words_of(error)}")
         return Attempted(task, won.row, outcome, started)
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(its message cannot be had)"
+
+
+def _seconds(value: object) -> float | None:
+    """What a handler may have given for seconds; anything but a number says nothing."""
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
