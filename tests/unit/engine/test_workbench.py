@@ -1,0 +1,181 @@
+"""Threads that run actions: whatever an action does is the outcome of its attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from queue import SimpleQueue
+
+import pytest
+from tests.builders import NOON, FakeActions, FakeClock, scheduled_row
+from tests.unit.engine.support import bucket_at
+
+from dynatick.domain.task import Task
+from dynatick.engine.claims import Won
+from dynatick.engine.ports import ActionContext
+from dynatick.engine.record import Attempted, Done, Error
+from dynatick.engine.workbench import Workbench
+from dynatick.errors import ActionError, PermanentError, RetryableError
+
+
+def won(task_id: str, **more: object) -> Won:
+    row = scheduled_row(task_id, bucket_at(0), status="running", attempt=2, run=3, lease="x", **more)
+    return Won(Task.from_row(row), row)
+
+
+class Bench:
+    """A workbench whose outcomes are collected."""
+
+    def __init__(self, threads: int = 4) -> None:
+        self.actions = FakeActions()
+        self.ended: SimpleQueue[Attempted] = SimpleQueue()
+        self.bench = Workbench(
+            self.actions,
+            threads=threads,
+            deadline=NOON + timedelta(minutes=2),
+            clock=FakeClock(),
+            ended=self.ended.put,
+        )
+
+    def outcome(self, does: Callable[[Task, ActionContext], object]) -> Attempted:
+        self.actions.behaviour["t"] = does
+        self.bench.submit(won("t"))
+        return self.ended.get(timeout=10)
+
+
+def raises(error: BaseException) -> Callable[[Task, ActionContext], object]:
+    def run(task: Task, context: ActionContext) -> object:
+        raise error
+
+    return run
+
+
+class Unspeakable(Exception):
+    """Not even its message can be had."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (PermanentError("no such address"), Error("no such address", permanent=True)),
+        (RetryableError("come back later"), Error("come back later")),
+        (RetryableError("come back later", retry_after=60), Error("come back later", retry_after=60)),
+        (ActionError("it did not work"), Error("it did not work")),
+        (ValueError("bad"), Error("ValueError: bad")),
+        (KeyError("k"), Error("KeyError: 'k'")),
+        (TimeoutError(), Error("TimeoutError: ")),
+        (SystemExit(3), Error("SystemExit: 3")),
+        (KeyboardInterrupt(), Error("KeyboardInterrupt: ")),
+        (asyncio.CancelledError(), Error("CancelledError: ")),
+        (GeneratorExit(), Error("GeneratorExit: ")),
+        (Unspeakable(), Error("Unspeakable: (its message cannot be had)")),
+        # what a user's handler may hand over for seconds
+        (RetryableError("x", retry_after="soon"), Error("x")),
+        (RetryableError("x", retry_after=timedelta(seconds=30)), Error("x")),
+        (RetryableError("x", retry_after=True), Error("x")),
+        (RetryableError("x", retry_after=float("inf")), Error("x", retry_after=float("inf"))),
+    ],
+)
+def test_whatever_an_action_raises_is_the_outcome_of_its_attempt(error: BaseException, outcome: Error) -> None:
+    assert Bench().outcome(raises(error)).outcome == outcome
+
+
+def test_what_an_action_returns_is_its_result() -> None:
+    assert Bench().outcome(lambda task, context: {"n": 1}).outcome == Done({"n": 1})
+
+
+def test_an_action_is_told_what_it_needs() -> None:
+    told: list[ActionContext] = []
+    Bench().outcome(lambda task, context: told.append(context))
+    (context,) = told
+    assert context == ActionContext(
+        attempt=2, run=3, due_at=bucket_at(0).instant, idempotency_key="t#3", deadline=NOON + timedelta(minutes=2)
+    )
+
+
+def test_threads_are_begun_as_they_are_needed_and_no_more_than_allowed() -> None:
+    made = Bench(threads=3)
+    go, running, most = threading.Event(), [], []
+
+    def waits(task: Task, context: ActionContext) -> None:
+        running.append(task.task_id)
+        most.append(len(running))
+        assert go.wait(10)
+        running.remove(task.task_id)
+
+    for n in range(7):
+        made.actions.behaviour[f"t{n}"] = waits
+        made.bench.submit(won(f"t{n}"))
+    go.set()
+    ended = [made.ended.get(timeout=10).task.task_id for _ in range(7)]
+    assert sorted(ended) == [f"t{n}" for n in range(7)]
+    assert max(most) <= 3
+
+
+def test_one_after_another_needs_one_thread() -> None:
+    made = Bench(threads=16)
+    names = set()
+    for n in range(20):
+        made.outcome(lambda task, context: names.add(threading.current_thread().name))
+        assert n >= 0
+    assert len(names) <= 2
+
+
+def test_a_slow_task_holds_up_nobody() -> None:
+    made = Bench(threads=2)
+    go = threading.Event()
+    made.actions.behaviour["slow"] = lambda task, context: go.wait(10)
+    made.bench.submit(won("slow"))
+    for n in range(10):
+        made.bench.submit(won(f"t{n}"))
+    first = [made.ended.get(timeout=10).task.task_id for _ in range(10)]
+    assert "slow" not in first
+    go.set()
+    assert made.ended.get(timeout=10).task.task_id == "slow"
+
+
+def test_what_no_thread_has_begun_can_be_taken_back() -> None:
+    made = Bench(threads=1)
+    go, begun = threading.Event(), threading.Event()
+
+    def slow(task: Task, context: ActionContext) -> None:
+        begun.set()
+        assert go.wait(10)
+
+    made.actions.behaviour["slow"] = slow
+    made.bench.submit(won("slow"))
+    assert begun.wait(10)
+    for n in range(5):
+        made.bench.submit(won(f"t{n}"))
+    assert [w.task.task_id for w in made.bench.take_back()] == [f"t{n}" for n in range(5)]
+    assert made.bench.take_back() == []
+    go.set()
+    assert made.ended.get(timeout=10).task.task_id == "slow"
+    made.bench.submit(won("next"))
+    assert made.ended.get(timeout=10).task.task_id == "next"
+
+
+def test_closing_ends_the_threads_and_begins_nothing_more() -> None:
+    """A pass that broke off must not go on working behind its successor's back."""
+    made = Bench(threads=1)
+    go, begun = threading.Event(), threading.Event()
+
+    def slow(task: Task, context: ActionContext) -> None:
+        begun.set()
+        assert go.wait(10)
+
+    made.actions.behaviour["slow"] = slow
+    made.bench.submit(won("slow"))
+    assert begun.wait(10)
+    made.bench.submit(won("unbegun"))
+    (worker,) = [t for t in threading.enumerate() if t.name.startswith("dynatick-") and t.daemon and t.is_alive()][-1:]
+    made.bench.close()
+    go.set()
+    worker.join(10)
+    assert not worker.is_alive()
+    assert made.actions.times("unbegun") == 0
