@@ -148,7 +148,7 @@ class Recorder:
         return results
 
     def _fate_of(self, row: Row | None, task: Task, wanted: Fate) -> Fate:
-        if row is None or row.get("run") != task.run:
+        if row is None or row.get("run", 1) != task.run:
             return Fate.SUPERSEDED
         if is_terminal(row):  # ours, if the token is: only the answer was lost
             return wanted if row.get("lease") == task.lease else Fate.SUPERSEDED
