@@ -1,0 +1,340 @@
+"""Recording what became of attempts: on the claim's token, the dead letter first, no failure turned into success."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from tests.builders import NOON, scheduled_row
+from tests.unit.engine.support import NOON_MINUTE, Once, World, bucket_at, cannot, is_record, rules, world
+
+from dynatick.actions.testing import MemoryDeadLetters
+from dynatick.domain.buckets import Grid
+from dynatick.domain.change import Change, Written
+from dynatick.domain.lifecycle import take_over
+from dynatick.domain.task import Task
+from dynatick.engine.claims import Spoilt
+from dynatick.engine.inforce import InForce
+from dynatick.engine.ports import DeadLetter
+from dynatick.engine.record import Attempted, Done, Error, Fate, Recorder
+from dynatick.engine.rules import Rules
+from dynatick.errors import StoreError
+from dynatick.store.codec import item_bytes
+from dynatick.store.memory import MemoryStore
+
+HERE = bucket_at(0)
+
+
+def recorder(w: World, *, grid: Grid | None = None, closed: int = 0, jitter: float = 0.0) -> Recorder:
+    grid = grid or Grid()
+    return Recorder(
+        w.store,
+        w.dead_letters,
+        Rules(grid=grid),
+        InForce(grid=grid, shards_ever=grid.shard_count),
+        w.clock,
+        closed_through=lambda: NOON_MINUTE + closed,
+        jitter=lambda: jitter,
+    )
+
+
+def attempt(w: World, task_id: str, outcome: Done | Error, **more: object) -> Attempted:
+    """A task that was claimed, and its attempt that has ended."""
+    row = scheduled_row(
+        task_id, HERE, status="running", attempt=Decimal(1), lease=f"{task_id}'s", leaseUntil="2026-12-31T12:02:00Z",
+        startedAt="2026-12-31T12:00:00Z",
+    ) | more  # fmt: skip
+    w.rigged.put(row)
+    stored = w.row(task_id)
+    return Attempted(Task.from_row(stored), stored, outcome, NOON)
+
+
+FAILED = Error("no route")
+PERMANENT = Error("no such address", permanent=True)
+
+
+# -- what is written -------------------------------------------------------------------------------------------------
+
+
+def test_each_outcome_has_its_record() -> None:
+    w = world()
+    last = {"retryPolicy": {"maximumRetryAttempts": Decimal(0)}}
+    fates = recorder(w).record(
+        [
+            attempt(w, "done", Done({"n": 1})),
+            attempt(w, "again", FAILED),
+            attempt(w, "permanent", PERMANENT),
+            attempt(w, "last", FAILED, **last),
+        ]
+    )
+    assert list(fates) == [Fate.COMPLETED, Fate.RETRIED, Fate.FAILED, Fate.FAILED]
+    assert (w.outcome("done"), w.row("done")["result"]) == ("completed", {"n": 1})
+    assert (w.outcome("again"), w.row("again")["status"]) == (None, "scheduled")
+    assert (w.outcome("permanent"), w.row("permanent")["error"]) == ("failed", "no such address")
+    assert (w.outcome("last"), w.row("last")["error"]) == ("failed", "no route")
+
+
+@pytest.mark.parametrize(
+    ("n", "closed", "error", "bucket"),
+    [
+        (1, 0, FAILED, "2026-12-31#12:01"),  # in 5 s: at the first tick after
+        (1, 0, Error("x", retry_after=90), "2026-12-31#12:02"),
+        (5, 0, FAILED, "2026-12-31#12:05"),
+        (1, 7, FAILED, "2026-12-31#12:08"),  # closed to newcomers: the first that is not
+        (5, 7, FAILED, "2026-12-31#12:10"),
+        (5, 5, FAILED, "2026-12-31#12:10"),
+    ],
+)
+def test_a_retry_goes_to_the_first_open_bucket_after_the_wait(n: int, closed: int, error: Error, bucket: str) -> None:
+    w = world()
+    (fate,) = recorder(w, grid=Grid(tick_minutes=n), closed=closed).record([attempt(w, "t", error)])
+    assert fate is Fate.RETRIED
+    assert w.row("t")["taskDateTime"] == bucket
+
+
+def test_a_retry_goes_to_the_tasks_own_shard() -> None:
+    w = world()
+    recorder(w, grid=Grid(shard_count=4)).record([attempt(w, "task-1", FAILED)])
+    assert w.row("task-1")["taskDateTime"] == "2026-12-31#12:01#3"
+
+
+def test_the_age_of_a_task_counts_from_the_first_start_of_its_run() -> None:
+    w = world()
+    policy = {"maximumEventAgeInSeconds": Decimal(60)}
+    old = [{"run": Decimal(1), "attempt": Decimal(1), "startedAt": "2026-12-31T11:59:00Z"}]
+    fates = recorder(w).record(
+        [
+            attempt(w, "young", FAILED, retryPolicy=policy),
+            attempt(w, "old", FAILED, retryPolicy=policy, attempts=old),
+            attempt(w, "another run", FAILED, retryPolicy=policy, attempts=old, run=Decimal(2)),
+        ]
+    )
+    assert list(fates) == [Fate.RETRIED, Fate.FAILED, Fate.RETRIED]
+
+
+def test_jitter_spreads_the_retries() -> None:
+    w = world()
+    w.clock.to(NOON + timedelta(seconds=56))
+    for jitter, bucket in ((0.0, "2026-12-31#12:02"), (0.9, "2026-12-31#12:01")):
+        recorder(w, jitter=jitter).record([attempt(w, "t", FAILED)])
+        assert w.row("t")["taskDateTime"] == bucket
+
+
+# -- dead letters ----------------------------------------------------------------------------------------------------
+
+
+def test_the_dead_letter_goes_before_the_record() -> None:
+    """So that no failure goes unheard; it may go twice."""
+    w = world()
+    met: list[object] = []
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: bool(met.append(w.outcome("t"))))
+    recorder(w).record([attempt(w, "t", PERMANENT)])
+    assert met == [None]
+    assert w.outcome("t") == "failed"
+    (letter,) = w.dead_letters.letters
+    assert letter == DeadLetter(row=letter.row, attempt=1, error="no such address", failed_at=letter.failed_at)
+    assert (letter.row["taskId"], letter.row["status"]) == ("t", "running")
+
+
+def test_only_failures_for_good_are_told() -> None:
+    w = world()
+    recorder(w).record([attempt(w, "done", Done()), attempt(w, "again", FAILED)])
+    assert w.dead_letters.letters == []
+
+
+def test_what_the_queue_refuses_is_not_recorded_and_the_others_are() -> None:
+    w = world()
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: letter.row["taskId"] == "unheard")
+    attempts = [attempt(w, "heard", PERMANENT), attempt(w, "unheard", PERMANENT), attempt(w, "done", Done())]
+    assert list(recorder(w).record(attempts)) == [Fate.FAILED, Fate.UNRECORDED, Fate.COMPLETED]
+    assert [w.outcome(i) for i in ("heard", "unheard", "done")] == ["failed", None, "completed"]
+
+
+# -- somebody else was first -----------------------------------------------------------------------------------------
+
+OUTCOMES = [Done(), FAILED, PERMANENT]
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+@pytest.mark.parametrize("how", ["deleted", "replaced", "ended by hand"])
+def test_a_task_that_is_no_longer_ours_is_left_alone(how: str, outcome: Done | Error) -> None:
+    w = world()
+    ended = attempt(w, "t", outcome)
+    if how == "deleted":
+        w.rigged.delete("t")
+    elif how == "replaced":
+        w.rigged.put(scheduled_row("t", bucket_at(9), run=Decimal(2)))
+    else:
+        w.rigged.put({**w.row("t"), "status": "cancelled", "outcome": "cancelled", "lease": "nobody's"})
+    before = w.rigged.peek("t")
+    assert list(recorder(w).record([ended])) == [Fate.SUPERSEDED]
+    assert w.rigged.peek("t") == before
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_a_task_that_was_taken_over_is_not_recorded(outcome: Done | Error) -> None:
+    w = world()
+    ended = attempt(w, "t", outcome)
+    over = take_over(w.row("t"), attempt=2, token="another's", lease_until=NOON + timedelta(hours=1), now=NOON)
+    assert isinstance(w.store.write(over), Written)
+    before = w.row("t")
+    assert list(recorder(w).record([ended])) == [Fate.UNRECORDED], "it has not ended: S must wait for it"
+    assert w.row("t") == before
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("outcome", "fate"), [(Done(), Fate.COMPLETED), (FAILED, Fate.RETRIED), (PERMANENT, Fate.FAILED)]
+)
+@pytest.mark.parametrize("more", [{}, {"run": None}])
+def test_a_record_whose_answers_are_lost_is_found_done(
+    outcome: Done | Error, fate: Fate, more: dict[str, object]
+) -> None:
+    w = world()
+    ended = attempt(w, "t", outcome)
+    if more:  # a row from hand need not say which run it is
+        del w.rigged._items["t"]["run"]
+    w.rigged.unanswered = is_record
+    assert list(recorder(w).record([ended])) == [fate]
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+@pytest.mark.parametrize("more", [{}, {"run": None}])
+def test_a_record_that_could_not_be_made_is_not_taken_for_one(outcome: Done | Error, more: dict[str, object]) -> None:
+    w = world()
+    ended = attempt(w, "t", outcome)
+    if more:
+        del w.rigged._items["t"]["run"]
+    before = w.row("t")
+    w.rigged.throttled = is_record
+    assert list(recorder(w).record([ended])) == [Fate.UNRECORDED]
+    assert w.row("t") == before
+
+
+def test_what_got_no_answer_is_written_once_more() -> None:
+    w = world()
+    w.rigged.throttled = Once(is_record)
+    assert list(recorder(w).record([attempt(w, "t", Done())])) == [Fate.COMPLETED]
+
+
+def test_each_record_of_a_batch_is_judged_by_its_own_answer() -> None:
+    w = world()
+    attempts = [attempt(w, f"t{n}", Done()) for n in range(5)]
+    w.rigged.throttled = lambda change: change.task_id == "t1"
+    w.rigged.unanswered = lambda change: change.task_id == "t2"
+    w.rigged.delete("t3")
+    assert list(recorder(w).record(attempts)) == [
+        Fate.COMPLETED, Fate.UNRECORDED, Fate.COMPLETED, Fate.SUPERSEDED, Fate.COMPLETED,
+    ]  # fmt: skip
+
+
+def test_a_batch_is_one_call_and_needs_no_read() -> None:
+    w = world()
+    attempts = [attempt(w, f"t{n}", Done()) for n in range(25)]
+    calls: list[int] = []
+    write_many = w.rigged.write_many
+
+    def counted(changes: Sequence[Change]) -> Sequence[object]:
+        calls.append(len(changes))
+        return write_many(changes)
+
+    w.rigged.write_many = counted
+    w.rigged.forget()
+    recorder(w).record(attempts)
+    assert calls == [25]
+    assert w.rigged.reads == []
+
+
+def test_a_table_that_is_not_there_is_a_fault() -> None:
+    w = world()
+    ended = attempt(w, "t", Done())
+
+    def is_down(changes: Sequence[Change]) -> None:
+        raise cannot("write")
+
+    w.rigged.write_many = is_down
+    with pytest.raises(StoreError):
+        recorder(w).record([ended])
+
+
+# -- size ------------------------------------------------------------------------------------------------------------
+
+FULL = 400 * 1024
+
+
+def full(w: World, outcome: Done | Error, spare: int, *, bulk: str = "payload", **more: object) -> Attempted:
+    """An attempt of a task whose row has so many bytes to spare."""
+    attempt(w, "t", outcome, **{bulk: {"k": ""}}, **more)
+    left = FULL - item_bytes(w.row("t")) - spare
+    return attempt(w, "t", outcome, **{bulk: {"k": "x" * left}}, **more)
+
+
+@pytest.mark.parametrize("bulk", ["payload", "blob"])
+@pytest.mark.parametrize(
+    ("outcome", "spare", "kept"),
+    [
+        (Done({"k": "x" * 500}), 200, True),  # without its result it fits
+        (Done({"k": "x" * 500}), 30, False),  # without its bulk it fits
+        (FAILED, 30, True),  # without the note of the attempt it fits
+        (PERMANENT, 130, True),
+        (PERMANENT, 30, False),
+    ],
+)
+def test_what_is_too_large_is_recorded_without_its_bulk(
+    outcome: Done | Error, spare: int, kept: bool, bulk: str
+) -> None:
+    w = world()
+    ended = full(w, outcome, spare, bulk=bulk)
+    (fate,) = recorder(w).record([ended])
+    assert fate is {Done: Fate.COMPLETED}.get(type(outcome), Fate.FAILED if outcome == PERMANENT else Fate.RETRIED)
+    row = w.row("t")
+    assert (bulk in row) is kept
+    assert not {"result", "attempts"} & set(row)
+    assert row["taskDateTime"] == (str(bucket_at(1)) if fate is Fate.RETRIED else str(HERE)), "still listed there"
+
+
+# -- rows that are not executed --------------------------------------------------------------------------------------
+
+
+def test_a_spoilt_row_ends_with_the_reason() -> None:
+    w = world()
+    row = attempt(w, "t", Done()).row
+    assert recorder(w).fail_spoilt(Spoilt(row, "payload: 'x' is not accepted")) is Fate.FAILED
+    assert (w.outcome("t"), w.row("t")["error"]) == ("failed", "payload: 'x' is not accepted")
+    assert [(letter.attempt, letter.error) for letter in w.dead_letters.letters] == [
+        (0, "payload: 'x' is not accepted")
+    ]
+
+
+def test_a_row_that_somebody_else_holds_by_now_is_left_alone() -> None:
+    w = world()
+    row = attempt(w, "t", Done()).row
+    MemoryStore.write(w.rigged, Change(task_id="t", set={"lease": "another's"}))
+    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is Fate.SUPERSEDED
+    assert w.outcome("t") is None
+
+
+def test_a_row_that_cannot_be_failed_now_is_not_taken_for_failed() -> None:
+    w = world()
+    row = attempt(w, "t", Done()).row
+    w.rigged.throttled = is_record
+    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is Fate.UNRECORDED
+    w.rigged.throttled = lambda change: False
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
+    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is Fate.UNRECORDED
+    assert w.outcome("t") is None
+
+
+def test_a_full_row_that_is_not_executed_ends_all_the_same() -> None:
+    w = world()
+    row = full(w, Done(), 10, bulk="blob").row
+    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is Fate.FAILED
+    assert w.outcome("t") == "failed"
+
+
+def test_the_rules_say_how_long_an_ended_task_stays() -> None:
+    assert rules().retention_days == 30
