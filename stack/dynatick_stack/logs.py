@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,8 +17,6 @@ QUIET = {
     "exception_name", "stack_trace", "cold_start", "function_name", "function_arn",
     "function_memory_size", "function_request_id", "sampling_rate", "xray_trace_id",
 }  # fmt: skip
-
-MOST_EVENTS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +36,8 @@ class LogLine:
         record = self.record
         level = "" if record.get("level") == "INFO" else f"{record.get('level', '')} "
         action, message = str(record.get("action", "")), str(record.get("message", ""))
-        said = [action] if action.replace("_", " ") == message else [one for one in (action, message) if one]
+        same = message in (action, action.replace("_", " "))
+        said = [action] if same else [one for one in (action, message) if one]
         # Most counts are zero most of the time.
         fields = [f"{key}={_brief(value)}" for key, value in record.items() if value and key not in QUIET]
         line = f"{head} {level}{' '.join([*said, *fields])}"
@@ -56,44 +54,35 @@ class LogReader:
         if function is not None:
             self._groups = {function: self._groups[function]}
         self._since = int(since * 1000)
-        self._seen: set[tuple[str, int, str, int]] = set()
+        # How far each stream of a group was read.
+        self._tokens: dict[tuple[str, str], str] = {}
 
     def read(self) -> list[LogLine]:
         """What was written since the last call, in order of time."""
         found: list[tuple[int, LogLine]] = []
-        same: Counter[tuple[str, int, str]] = Counter()
         for function, group in self._groups.items():
-            for event in self._events(group):
-                # The emulator gives events no id. Equal ones count up.
-                place = (event["logStreamName"], event["timestamp"], event["message"])
-                same[place] += 1
-                key = (*place, same[place])
-                if key in self._seen:
-                    continue
-                self._seen.add(key)
-                text = event["message"].rstrip("\n")
-                if line := _line(event["timestamp"], function, text):
+            for event in self._new_events(group):
+                if line := _line(event["timestamp"], function, event["message"].rstrip("\n")):
                     found.append((event["timestamp"], line))
-        if self._seen:
-            # Lines may come a little late and out of order, so look back some seconds.
-            self._since = max(self._since, max(key[1] for key in self._seen) - 10_000)
-            self._seen = {key for key in self._seen if key[1] >= self._since}
         return [line for _, line in sorted(found, key=lambda pair: pair[0])]
 
-    def _events(self, group: str) -> Iterator[dict[str, Any]]:
-        """All events of a group from ``since`` on. The emulator tells the first so many, and of no further page."""
-        start = self._since
-        while True:
-            pages = self._logs.get_paginator("filter_log_events").paginate(logGroupName=group, startTime=start)
-            events = [event for page in pages for event in page["events"]]
-            if len(events) < MOST_EVENTS:
-                yield from events
-                return
-            last = events[-1]["timestamp"]
-            # The last instant is asked for again, for it may have more; unless there is nothing else in the answer.
-            whole = last == start
-            yield from (event for event in events if whole or event["timestamp"] < last)
-            start = last + whole
+    def _new_events(self, group: str) -> Iterator[dict[str, Any]]:
+        # Stream by stream: over all of them, the emulator tells the first ten thousand and has no next page.
+        pages = self._logs.get_paginator("describe_log_streams").paginate(logGroupName=group)
+        for stream in [stream["logStreamName"] for page in pages for stream in page["logStreams"]]:
+            while True:
+                token = self._tokens.get((group, stream))
+                page = self._logs.get_log_events(
+                    logGroupName=group,
+                    logStreamName=stream,
+                    startTime=self._since,
+                    startFromHead=True,
+                    **({} if token is None else {"nextToken": token}),
+                )
+                yield from page["events"]
+                self._tokens[group, stream] = page["nextForwardToken"]
+                if not page["events"]:
+                    break
 
     def follow(self, *, every: float = 1.0) -> Iterator[LogLine]:
         while True:

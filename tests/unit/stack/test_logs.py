@@ -28,6 +28,10 @@ def shown(text: str) -> str | None:
             {"level": "ERROR", "action": "record_failed", "problem": "table gone", "function_arn": "arn:x"},
             '12:00:01 processor ERROR record_failed problem="table gone"',
         ),
+        (
+            {"level": "INFO", "action": "task_logged", "message": "task_logged", "task_id": "a"},
+            "12:00:01 processor task_logged task_id=a",
+        ),
         ({"level": "INFO", "message": "hello", "ids": ["a", "b"]}, '12:00:01 processor hello ids=["a","b"]'),
         ({"level": "ERROR", "message": "oh", "exception": "Traceback …"}, "12:00:01 processor ERROR oh\nTraceback …"),
     ],
@@ -49,32 +53,44 @@ def test_what_says_nothing_is_left_out(text: str) -> None:
     assert shown(text) is None
 
 
-class ManyEvents:
-    """Answers as the emulator does: the first so many events from an instant on, and no word of the rest."""
+class Streams:
+    """Answers a page at a time, as CloudWatch Logs does."""
 
-    def __init__(self, events: list[dict[str, Any]], most: int) -> None:
-        self.events = events
-        self.most = most
+    def __init__(self, page: int) -> None:
+        self.page = page
+        self.events: dict[str, list[dict[str, Any]]] = {}
 
-    def get_paginator(self, _operation: str) -> "ManyEvents":
+    def write(self, stream: str, at: int, *texts: str) -> None:
+        self.events.setdefault(stream, []).extend({"timestamp": AT + at, "message": f"{text}\n"} for text in texts)
+
+    def get_paginator(self, _operation: str) -> "Streams":
         return self
 
-    def paginate(self, *, logGroupName: str, startTime: int) -> list[dict[str, Any]]:
-        assert logGroupName == "/group"
-        return [{"events": [event for event in self.events if event["timestamp"] >= startTime][: self.most]}]
+    def paginate(self, **_: str) -> list[dict[str, Any]]:
+        return [{"logStreams": [{"logStreamName": stream}]} for stream in self.events]
+
+    def get_log_events(self, **request: Any) -> dict[str, Any]:
+        assert request["startFromHead"]
+        events = [one for one in self.events[request["logStreamName"]] if one["timestamp"] >= request["startTime"]]
+        start = int(request.get("nextToken", 0))
+        page = events[start : start + self.page]
+        return {"events": page, "nextForwardToken": str(start + len(page))}
 
 
-@pytest.mark.parametrize("most", [2, 3, 4, 5, 100])
-def test_no_line_is_left_out_however_many_there_are(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def event(at: int, text: str) -> dict[str, Any]:
-        return {"timestamp": AT + at, "message": text, "logStreamName": "one"}
-
-    events = [event(0, "a"), event(0, "a"), event(1, "b"), event(1, "c"), event(2, "d"), event(40_000, "e")]
-    monkeypatch.setattr(logs, "MOST_EVENTS", most)
+@pytest.mark.parametrize("page", [1, 2, 3, 100])
+def test_each_line_is_read_once_however_many_there_are(page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = Streams(page)
     monkeypatch.setattr(logs, "_groups", lambda _endpoint: {"processor": "/group"})
-    monkeypatch.setattr(logs.deploy, "client", lambda _service, _endpoint: ManyEvents(events, most))
-    reader = logs.LogReader("http://127.0.0.1:9")
-    assert [line.text for line in reader.read()] == ["a", "a", "b", "c", "d", "e"]
+    monkeypatch.setattr(logs.deploy, "client", lambda _service, _endpoint: streams)
+    reader = logs.LogReader("http://127.0.0.1:9", since=AT / 1000)
     assert reader.read() == []
-    events.append(event(40_001, "f"))
-    assert [line.text for line in reader.read()] == ["f"]
+    # A function's run writes all its lines at the same instant, and some of them are equal.
+    streams.write("one", -1, "before")
+    streams.write("one", 0, "a", "b", "b", "b")
+    streams.write("two", 1, "c", "START RequestId: 1", "d")
+    streams.write("one", 2, "e")
+    assert [line.text for line in reader.read()] == ["a", "b", "b", "b", "c", "d", "e"]
+    assert reader.read() == []
+    streams.write("two", 2, "f")
+    streams.write("three", 3, "g")
+    assert [line.text for line in reader.read()] == ["f", "g"]
