@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.change import Written
 from dynatick.domain.lifecycle import release
+from dynatick.domain.task import is_own_row
 from dynatick.engine.budget import Budget
 from dynatick.engine.claims import (
     Busy,
@@ -221,8 +222,8 @@ class _Pass:
             bucket = Bucket(minute, self.report.shard)
             position = position or Resume(minute)
             for entry in page.entries:
-                if entry.task_id in self.in_hand:
-                    continue
+                if entry.task_id in self.in_hand or is_own_row(entry.task_id):
+                    continue  # under such an id nobody can put a task
                 batch.append((bucket, entry.task_id))
                 if len(batch) == BATCH:
                     if not self._claim(batch, found):
