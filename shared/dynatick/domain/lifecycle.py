@@ -203,8 +203,9 @@ def cancel(row: Row, *, now: datetime, retention_days: int) -> Change:
 def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> Change:
     """scheduled (or not looked at yet) → scheduled at another time; the status is written too (13).
 
-    A row that was not looked at yet still lacks ``attempt``, so it is normalised before it can be claimed.
+    A row that was not looked at yet is left without ``attempt``, so it is normalised before it can be claimed.
     """
+    by_hand = ("attempt",) if row.get("status") is None else ()
     return Change(
         task_id=str(row["taskId"]),
         set={
@@ -212,7 +213,7 @@ def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> Change:
             "taskDateTime": str(bucket),
             "dueAt": format_instant(due_at),
         },
-        remove=tuple(name for name in ("delaySeconds",) if name in row),
+        remove=tuple(name for name in ("delaySeconds", *by_hand) if name in row),
         when=as_read(row, "outcome", "status", "lease", *TIME_INPUTS),
         returning=True,
     )
@@ -222,7 +223,9 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Change:
     """terminal → scheduled in a future bucket, with attempt 0 and the next ``run`` (13).
 
     A row that never became a task (marked failed, or cancelled, before) gets no ``attempt``: it is normalised first.
+    So is one whose ``attempt`` was set by hand, which names no action.
     """
+    counted = "attempt" in row and row.get("action") is not None
     return Change(
         task_id=str(row["taskId"]),
         set={
@@ -231,7 +234,7 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Change:
             "dueAt": format_instant(due_at),
             "run": run,
         }
-        | {name: 0 for name in ("attempt",) if name in row},
+        | ({"attempt": 0} if counted else {}),
         remove=tuple(
             name
             for name in (
@@ -243,6 +246,7 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Change:
                 "lease",
                 "leaseUntil",
                 "delaySeconds",
+                *(() if counted else ("attempt",)),
             )
             if name in row
         ),

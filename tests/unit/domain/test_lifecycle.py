@@ -364,6 +364,17 @@ def test_rescheduling_writes_status_and_time_and_drops_the_delay() -> None:
     assert change.remove == ("delaySeconds",)
 
 
+def test_a_row_that_nobody_has_looked_at_is_normalised_before_it_is_claimed() -> None:
+    """An attempt that stands in it by hand would let a claim have it as it is, without an action."""
+    raw = {"taskId": "t", "attempt": Decimal(0)}
+    assert "attempt" in reschedule(raw, bucket=LATER, due_at=SOON).remove
+    ended = {**raw, "status": "cancelled", "outcome": "cancelled"}
+    change = redrive(ended, bucket=LATER, due_at=SOON, run=2)
+    assert "attempt" in change.remove
+    assert "attempt" not in change.set
+    assert redrive({**ended, "action": "log"}, bucket=LATER, due_at=SOON, run=2).set["attempt"] == 0
+
+
 def test_a_redrive_removes_what_only_an_ended_task_has() -> None:
     row = after(redrive(row_of("failed"), bucket=LATER, due_at=SOON, run=2), "failed")
     gone = {"outcome", "finishedAt", "expiresAt", "error", "result", "lease", "leaseUntil", "delaySeconds"}
