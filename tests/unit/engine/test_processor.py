@@ -1,0 +1,218 @@
+"""One invocation of the processor: what its event asks for, which invocations it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from tests.builders import NOON
+from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, cannot, rules, world
+
+from dynatick.domain.buckets import Grid
+from dynatick.domain.task import Task
+from dynatick.engine.inforce import read_in_force
+from dynatick.engine.ports import ActionContext
+from dynatick.engine.processor import PassOrder, ReconcileOrder, parse_event
+from dynatick.engine.report import Resume
+from dynatick.errors import InvalidInput
+from dynatick.store import memory
+
+EVENTS = [
+    # as EventBridge sends it; the tick belongs to the minute of its time, whatever the second
+    ({"time": "2026-12-31T12:00:00Z"}, PassOrder(tick=NOON_MINUTE)),
+    ({"time": "2026-12-31T11:58:59Z", "source": "aws.events", "detail": {}}, PassOrder(tick=NOON_MINUTE - 2)),
+    ({"time": "2026-12-31T12:00:59Z"}, PassOrder(tick=NOON_MINUTE)),
+    # by hand
+    ({"dynatick": {"tick": "2026-12-31#11:00"}}, PassOrder(tick=NOON_MINUTE - 60)),
+    ({"dynatick": {"tick": "2026-12-31#11:00", "shard": 3}}, PassOrder(tick=NOON_MINUTE - 60, shard=3)),
+    ({"dynatick": {"tick": "2026-12-31#11:00", "shard": 0}}, PassOrder(tick=NOON_MINUTE - 60, shard=0)),
+    # its own continuation
+    (
+        {"dynatick": {"tick": "2026-12-31#12:00", "shard": 1, "generation": 4,
+                      "resume": {"bucket": "2026-12-31#11:30", "after": "task-7"}}},
+        PassOrder(tick=NOON_MINUTE, shard=1, generation=4, resume=Resume(NOON_MINUTE - 30, "task-7")),
+    ),
+    (
+        {"dynatick": {"tick": "2026-12-31#12:00", "shard": 1, "resume": {"bucket": "2026-12-31#11:30", "after": None}}},
+        PassOrder(tick=NOON_MINUTE, shard=1, resume=Resume(NOON_MINUTE - 30)),
+    ),
+    # reconcile
+    ({"dynatick": {"reconcile": True}}, ReconcileOrder()),
+    ({"dynatick": {"reconcile": True, "after": "t7", "generation": 2}}, ReconcileOrder(after="t7", generation=2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("event", "order"), EVENTS)
+def test_what_an_event_asks_for(event: object, order: object) -> None:
+    assert parse_event(event, NOON + timedelta(seconds=1)) == order
+
+
+EXPECTED = 'expected a scheduled event with its "time", or {"dynatick": {"tick": "2026-12-31#12:00"}}'
+
+REFUSED = [
+    (None, "event", EXPECTED),
+    ([], "event", EXPECTED),
+    ("tick", "event", EXPECTED),
+    ({}, "event.time", EXPECTED),
+    ({"time": None}, "event.time", EXPECTED),
+    ({"Records": []}, "event.time", EXPECTED),
+    ({"time": "2026-12-31T12:00:00"}, "event.time", "its offset from UTC is missing"),
+    ({"time": "noon"}, "event.time", "expected an instant"),
+    ({"dynatick": "tick"}, "event.dynatick", EXPECTED),
+    ({"dynatick": {}}, "event.dynatick.tick", "expected a bucket such as 2026-12-31#12:00"),
+    ({"dynatick": {"tick": "2026-12-31T12:00:00Z"}}, "event.dynatick.tick", "expected a bucket such as"),
+    ({"dynatick": {"tick": "2026-12-31#11:00", "shard": -1}}, "event.dynatick.shard", "expected a whole number"),
+    ({"dynatick": {"tick": "2026-12-31#11:00", "shard": "1"}}, "event.dynatick.shard", "expected a whole number"),
+    ({"dynatick": {"tick": "2026-12-31#11:00", "generation": 0.5}}, "event.dynatick.generation", "expected a whole"),
+    ({"dynatick": {"tick": "2026-12-31#11:00", "resume": "x"}}, "event.dynatick.resume", "expected a map of bucket"),
+    ({"dynatick": {"tick": "2026-12-31#11:00", "resume": {}}}, "event.dynatick.resume.bucket", "expected a bucket"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("event", "field", "expected"), REFUSED)
+def test_what_no_event_is(event: object, field: str, expected: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_event(event, NOON)
+    assert caught.value.field == field
+    assert caught.value.expected.startswith(expected)
+
+
+AHEAD = "expected a tick that is not in the future: its tasks would run early"
+
+
+@pytest.mark.parametrize(
+    ("event", "seconds", "taken"),
+    [
+        ({"time": "2026-12-31T12:01:00Z"}, 0, False),
+        ({"time": "2026-12-31T12:01:00Z"}, 55.9, False),
+        ({"time": "2026-12-31T12:01:00Z"}, 56, True),  # hosts' clocks differ by so much
+        ({"time": "2027-12-31T12:01:00Z"}, 0, False),
+        ({"dynatick": {"tick": "2026-12-31#12:01"}}, 0, False),
+        ({"dynatick": {"tick": "2026-12-31#12:00"}}, 0, True),
+        ({"time": "2021-12-31T12:00:00Z"}, 0, True),  # a late one does no harm
+    ],
+)
+def test_a_tick_that_lies_ahead_is_refused(event: object, seconds: float, taken: bool) -> None:
+    if taken:
+        parse_event(event, NOON + timedelta(seconds=seconds))
+        return
+    with pytest.raises(InvalidInput) as caught:
+        parse_event(event, NOON + timedelta(seconds=seconds))
+    assert caught.value.expected == AHEAD
+
+
+@pytest.mark.parametrize("order", [order for _, order in EVENTS])
+def test_an_order_is_read_from_its_event_as_it_was_written(order: PassOrder | ReconcileOrder) -> None:
+    if isinstance(order, PassOrder) and order.shard is None:
+        order = PassOrder(tick=order.tick, shard=0)
+    assert parse_event(order.to_event(), NOON + timedelta(seconds=1)) == order
+
+
+# -- ticks -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_tick_serves_shard_0_and_starts_an_invocation_for_each_other() -> None:
+    w = world(rules=rules(grid=Grid(shard_count=3)))
+    w.insert("t0", at=bucket_at(1))
+    done = w.handle(w_event(w, 1))
+    assert done.shards == 3
+    assert done.passed is not None
+    assert (done.passed.shard, done.passed.completed) == (0, 1)
+    assert w.started == [
+        {"dynatick": {"tick": "2026-12-31#12:01", "shard": 1, "generation": 0}},
+        {"dynatick": {"tick": "2026-12-31#12:01", "shard": 2, "generation": 0}},
+    ]
+
+
+def w_event(w: World, minutes: int) -> Mapping[str, object]:
+    w.clock.to(NOON + timedelta(minutes=minutes))
+    return {"time": f"2026-12-31T12:{minutes:02d}:00Z"}
+
+
+def test_a_shards_own_pass_starts_no_others() -> None:
+    w = world(rules=rules(grid=Grid(shard_count=3)))
+    done = w.handle({"dynatick": {"tick": "2026-12-31#12:00", "shard": 2}})
+    assert (done.passed.shard if done.passed else None, w.started) == (2, [])
+
+
+def test_an_invocation_that_cannot_be_started_costs_the_others_nothing() -> None:
+    w = world(rules=rules(grid=Grid(shard_count=3)))
+    w.insert("t0", at=bucket_at(1))
+    started: list[object] = []
+
+    class Refuses:
+        def invoke(self, event: Mapping[str, object]) -> None:
+            if event["dynatick"]["shard"] == 1:
+                raise cannot("invoke")
+            started.append(event)
+
+    done = replace(w.processor, invoker=Refuses()).handle(w_event(w, 1), hard_end=w.clock() + timedelta(minutes=2))
+    assert done.not_started == ["cannot invoke: the table is not there"]
+    assert len(started) == 1
+    assert w.outcome("t0") == "completed"
+    w.insert("t1", at=bucket_at(2, 1))
+    w.next_tick()
+    assert w.outcome("t1") == "completed", "the next tick serves what this one could not"
+
+
+def test_a_continuation_is_of_the_same_tick_and_the_next_generation() -> None:
+    w = world(rules=rules(threads=1))
+    w.insert(*(f"t{n:03d}" for n in range(200)))
+
+    def takes_a_second(task: Task, context: ActionContext) -> None:
+        w.clock.forward(seconds=1)
+
+    w.actions.behaviour = {f"t{n:03d}": takes_a_second for n in range(200)}
+    w.handle(w_event(w, 1))
+    (event,) = w.started
+    order = parse_event(event, w.clock())
+    assert isinstance(order, PassOrder)
+    assert (order.tick, order.shard, order.generation) == (NOON_MINUTE + 1, 0, 1)
+    assert order.resume is not None
+
+
+def test_every_invocation_makes_the_deployed_settings_those_in_force() -> None:
+    w = world()
+    w.reconfigure(tick_minutes=5, shard_count=2)
+    w.tick()
+    found = read_in_force(w.store)
+    assert found is not None
+    assert (found.grid, found.shards_ever, found.actions) == (Grid(tick_minutes=5, shard_count=2), 2, ("log",))
+    assert (found.default_action, found.retention_days) == ("log", 30)
+
+
+# -- reconcile -------------------------------------------------------------------------------------------------------
+
+
+def test_a_reconcile_is_an_invocation_too() -> None:
+    w = world()
+    w.rigged.put({"taskId": "lost", "attempt": Decimal(0), "status": "scheduled", "taskDateTime": "2026-12-31#11:00",
+                  "action": "log"})  # fmt: skip
+    processor = replace(w.processor, pause=lambda seconds: None)
+    done = processor.handle({"dynatick": {"reconcile": True}}, hard_end=w.clock() + timedelta(minutes=2))
+    assert done.reconciled is not None
+    assert (done.reconciled.found, done.reconciled.mended, done.passed) == (1, 1, None)
+    w.ticks(1)
+    assert w.outcome("lost") == "completed"
+
+
+def test_a_reconcile_that_runs_out_of_time_goes_on_after_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "PAGE", 3)
+    w = world()
+    for n in range(8):
+        w.rigged.put({"taskId": f"t{n}"})
+    processor = replace(w.processor, pause=lambda seconds: None)
+    events: list[Mapping[str, object]] = [{"dynatick": {"reconcile": True}}]
+    found = mended = 0
+    while events:
+        done = processor.handle(events.pop(0), hard_end=w.clock())
+        assert done.reconciled is not None
+        found, mended = found + done.reconciled.found, mended + done.reconciled.mended
+        events += w.started
+        assert len(w.started) <= 1
+        w.started.clear()
+    assert (found, mended) == (8, 8)
+    assert all(w.row(f"t{n}")["status"] == "scheduled" for n in range(8))
