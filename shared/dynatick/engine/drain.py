@@ -188,10 +188,10 @@ class _Pass:
             self._give_back()
         while self.shard.holding and not self._end():
             pass
-        worth_going_on = self.report.made_progress and not self.shard.lost and self.fault is None
-        if self.report.resume and worth_going_on and go_on is not None:
-            go_on(self.report.resume)
-            self.report.continued = True
+        self._go_on(go_on)
+        self._wait(until=lambda: not self.in_hand, end=self.budget.stop_claiming)
+        self._give_back()  # what no thread has begun by now might be cut off in the middle
+        self._go_on(go_on)
         self._wait(until=lambda: not self.in_hand)
         self._take_suspects()
         self._give_back()
@@ -200,6 +200,13 @@ class _Pass:
         self.report.moved, self.report.rejected = self.world.settler.moved, self.world.settler.failed
         if self.fault is not None:
             raise self.fault
+
+    def _go_on(self, go_on: Callable[[Resume], None] | None) -> None:
+        """Has what is left taken up at once, if this pass was cut short and another one would get further."""
+        worth_it = self.report.made_progress and not self.shard.lost and self.fault is None
+        if self.report.resume and worth_it and go_on is not None and not self.report.continued:
+            go_on(self.report.resume)
+            self.report.continued = True
 
     def close(self) -> None:
         self.bench.close()
@@ -437,8 +444,12 @@ class _Pass:
     # -- the end of a pass -----------------------------------------------------------------------------------------
 
     def _give_back(self) -> None:
-        """Releases what was claimed and not begun (12)."""
+        """Releases what was claimed and not begun (12); whoever goes on begins there."""
         unbegun = self.bench.take_back()
+        if unbegun:
+            earliest = min(self.in_hand[won.task.task_id] for won in unbegun)
+            if self.report.resume is None or earliest <= self.report.resume.minute:
+                self.report.resume = Resume(earliest)
         results = self.store.write_many([release(won.task) for won in unbegun]) if unbegun else ()
         for won, result in zip(unbegun, results, strict=True):
             look = self.window.looks[self.in_hand.pop(won.task.task_id)]
