@@ -12,11 +12,11 @@ _FORM = struct.Struct("d")
 
 
 class SharedClock:
-    """The machine's clock and an offset, kept in a file that each process maps."""
+    """The machine's clock and an offset, kept in a file that each process maps. Whoever makes the file says ``start``."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, start: datetime = START) -> None:
         if not path.exists():
-            path.write_bytes(_FORM.pack((START - datetime.now(UTC)).total_seconds()))
+            path.write_bytes(_FORM.pack((start - datetime.now(UTC)).total_seconds()))
         with path.open("r+b") as file:
             self._shared = mmap.mmap(file.fileno(), _FORM.size)
 

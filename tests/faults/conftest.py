@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.faults.figures import Figures
@@ -29,14 +30,14 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def new_world(engine: str, tmp_path: Path) -> Iterator[NewWorld]:
-    """Makes worlds, after their first tick; what is given are settings of the functions."""
+    """Makes worlds, after their first tick: ``start`` is the time of their clock, the rest settings of the functions."""
     with ExitStack() as worlds:
         numbers = iter(range(100))
 
-        def make(**environ: str) -> World:
+        def make(**given: Any) -> World:
             folder = tmp_path / f"world-{next(numbers)}"
             folder.mkdir()
-            world = worlds.enter_context(World(engine, folder, **environ))
+            world = worlds.enter_context(World(engine, folder, **given))
             world.tick()  # the settings in force are known then, and the cursors there
             return world
 

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import boto3
-from tests.faults.clock import SharedClock
+from tests.faults.clock import START, SharedClock
 from tests.faults.handlers import FOLDER
 from tests.faults.ledger import Ledger
 from tests.faults.sandbox import ROOT, Outcome, Sandbox
@@ -39,7 +39,7 @@ AFTER_LEASE = LIFE + 10  # when every lease of a process that died is over, with
 class World:
     """``environ``: settings of the functions beside those that are always needed."""
 
-    def __init__(self, endpoint: str, folder: Path, **environ: str) -> None:
+    def __init__(self, endpoint: str, folder: Path, *, start: datetime = START, **environ: str) -> None:
         self.folder = folder
         self.table = f"faults-{uuid.uuid4().hex}"
         self.dynamodb = boto3.client("dynamodb", endpoint_url=endpoint)
@@ -47,14 +47,14 @@ class World:
         self.dynamodb.get_waiter("table_exists").wait(TableName=self.table)
         self._sqs = boto3.client("sqs", endpoint_url=endpoint)
         self.queue = self._sqs.create_queue(QueueName=self.table)["QueueUrl"]
-        self.clock = SharedClock(folder / "clock")
+        self.clock = SharedClock(folder / "clock", start)
         self.ledger = Ledger(folder / "ledger")
         self.stream = Stream(self.table, endpoint)
         self.store = DynamoStore(self.table, endpoint_url=endpoint)
         self.client = TaskClient(self.store, clock=self.clock)
         self.inserted: set[str] = set()
         self.deleted: set[str] = set()  # by hand
-        self.killed: set[int] = set()  # processes that died during an invocation
+        self.killed: set[int] = set()  # processes that died during an invocation, or were cut off from the table
         self._sandboxes: dict[str, Sandbox] = {}  # the warm one of each function
         self._all: list[Sandbox] = []
         self._environ = {
@@ -155,6 +155,10 @@ class World:
         self.clock.to(instant_of(minute_of(self.clock()) + minutes) + timedelta(milliseconds=200))
         self.deliver(self.stream.new())
         return self.tick(life=life, faults=faults)
+
+    def tick_on_grid(self, interval: int) -> Outcome:
+        """Time goes on to the next tick of an interval, in minutes."""
+        return self.next_tick(interval - minute_of(self.clock()) % interval)
 
     def finish(self, most: int = 40) -> int:
         """Ticks until nothing is open any more and every bucket is drained; how many that took."""

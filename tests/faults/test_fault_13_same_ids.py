@@ -1,0 +1,109 @@
+"""Two tasks with the same id, or with ids that are nearly the same: doors refuse the second, a plain put replaces."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.faults.conftest import Tell
+from tests.faults.figures import count
+from tests.faults.seam import Fault
+from tests.faults.world import AFTER_LEASE, LIFE, World
+
+from dynatick import TaskExists
+from dynatick.client import Exists, Inserted
+from dynatick.domain.buckets import instant_of, minute_of
+
+LONG = "i" * 1000
+ALIKE = [
+    "a", "A", "a ", " a", "a#", "a#1", "a#1#1", "a.1", "a/1", "a-1", "a_1", "a\t", "a\u200b",
+    "caf\u00e9", "cafe\u0301",  # the same to the eye
+    *(LONG[:size] + tail for size in (62, 63, 126, 127, 253, 254, 998) for tail in ("1", "2")),
+    "0", "00", "0.0", "1e3", "1000", "null", "None", "\U0001f600", "\U0001f601",
+]  # fmt: skip
+
+
+def test_fault_13_the_second_insert_is_refused(world: World, tell: Tell) -> None:
+    """Also by several clients at once, and within one call."""
+
+    def insert(number: int) -> int:
+        try:
+            world.client.insert(f"t{number % 20:02d}", delay_seconds=30, payload={"number": number})
+        except TaskExists as error:
+            assert f"t{number % 20:02d}" in str(error)
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(4) as pool:
+        taken = Counter()  # type: ignore[var-annotated]
+        for number, accepted in enumerate(pool.map(insert, range(80))):
+            taken[number % 20] += accepted
+    assert taken == dict.fromkeys(range(20), 1)
+    before = world.rows()
+    with pytest.raises(TaskExists):
+        world.client.insert("t00", delay_seconds=90)
+    many = [{"taskId": f"t{n % 30:02d}", "delaySeconds": 30} for n in range(60)]
+    results = list(world.client.insert_many(many))
+    assert [isinstance(result, Inserted) for result in results] == [20 <= n < 30 for n in range(60)]
+    assert all(isinstance(result, (Inserted, Exists)) for result in results)
+    after = world.rows()
+    assert {task_id: after[task_id] for task_id in before} == before
+    world.inserted |= set(after)
+    world.next_tick()
+    world.finish()
+    figures = tell(count(world))
+    assert figures.executed == 30
+    assert figures.repeated == 0
+
+
+def test_fault_13_ids_that_are_nearly_the_same(world: World, tell: Tell) -> None:
+    world.insert_many([{"taskId": task_id, "delaySeconds": 30} for task_id in ALIKE])
+    world.next_tick()
+    world.finish()
+    executed = world.ledger.done()
+    assert Counter(execution.task_id for execution in executed) == dict.fromkeys(ALIKE, 1)
+    assert len({execution.key for execution in executed}) == len(ALIKE)
+    assert tell(count(world)).executed == len(ALIKE)
+
+
+def test_fault_13_a_plain_put_replaces_what_waits(world: World, tell: Tell) -> None:
+    """Whatever time the old one had. It never runs; the new one runs once, as another run."""
+    for number in range(20):
+        world.client.insert(f"t{number:02d}", delay_seconds=[30, 90, 3600][number % 3], payload={"permanent": True})
+    world.deliver(world.stream.new())
+    for number in range(20):
+        world.put(taskId=f"t{number:02d}", delaySeconds=100)
+    world.deliver(world.stream.new())
+    world.next_tick()
+    world.finish()
+    runs = [(execution.task_id, execution.key) for execution in world.ledger.all()]
+    assert sorted(runs) == [(f"t{n:02d}", f"t{n:02d}#2") for n in range(20)]
+    assert tell(count(world)).executed == 20
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["lives", "dies"])
+def test_fault_13_a_plain_put_replaces_what_runs(world: World, dies: bool, tell: Tell) -> None:
+    """The old one cannot be stopped any more, but its record must not end the new one; nor must its process's death."""
+    ids = [f"t{n:02d}" for n in range(10)]
+    world.insert_many([{"taskId": task_id, "delaySeconds": 30} for task_id in ids])
+    world.clock.to(instant_of(minute_of(world.clock()) + 1))
+    sandbox = world.sandbox()
+    sandbox.begin(world.event(), life=LIFE, faults=[Fault(at="record", do="freeze before")])
+    assert world.end(sandbox).what == "frozen"
+    for task_id in ids:
+        world.put(taskId=task_id)
+    world.deliver(world.stream.new())
+    if dies:
+        world.kill(sandbox)
+    else:
+        sandbox.thaw()
+        assert world.end(sandbox).what == "returned"
+    rows = world.rows()
+    assert {(row["status"], row["attempt"], row["run"]) for row in rows.values()} == {("scheduled", 0, 2)}
+    world.next_tick()
+    world.clock.forward(seconds=AFTER_LEASE)
+    world.finish()
+    runs = Counter((execution.task_id, execution.key) for execution in world.ledger.done())
+    assert runs == {(task_id, f"{task_id}#{run}"): 1 for task_id in ids for run in (1, 2)}
+    assert tell(count(world)).executed == 10

@@ -1,0 +1,87 @@
+"""The same tick fires twice, or ticks overlap, or a frozen one wakes up beside its successor: one execution an attempt."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.faults.conftest import NewWorld, Tell
+from tests.faults.figures import count
+from tests.faults.seam import Fault
+from tests.faults.worker import NO_LEASE
+from tests.faults.world import LIFE, World
+
+from dynatick.domain.buckets import instant_of, minute_of
+
+TASKS = 200
+
+
+def insert(world: World, number: int = TASKS, *, seconds: float = 0.01) -> None:
+    world.insert_many(
+        [{"taskId": f"t{n:03d}", "delaySeconds": 30, "payload": {"seconds": seconds}} for n in range(number)]
+    )
+
+
+@pytest.mark.parametrize("lease", [True, False], ids=["shard lease", "no shard lease"])
+def test_fault_15_a_tick_fires_three_times_at_once(new_world: NewWorld, lease: bool, tell: Tell) -> None:
+    """The shard lease only saves work (protocol 16): without it all three drain the shard, and nothing runs twice."""
+    world = new_world(DYNATICK_WORKER_THREADS="4", **({} if lease else {NO_LEASE: "1"}))
+    insert(world)
+    sandboxes = [world.sandbox() for _ in range(3)]
+    for sandbox in sandboxes:
+        sandbox.wait_until_ready()
+    world.clock.to(instant_of(minute_of(world.clock()) + 1))
+    for sandbox in sandboxes:
+        sandbox.begin(world.event(), life=LIFE)
+    assert [world.end(sandbox).what for sandbox in sandboxes] == ["returned"] * 3
+    workers = {execution.pid for execution in world.ledger.done()}
+    assert len(workers) == 1 if lease else len(workers) > 1
+    assert world.tick().what == "returned"  # and once more
+    assert len(world.ledger.all()) == TASKS
+    world.finish()
+    figures = tell(count(world))
+    assert figures.executed == TASKS
+    assert figures.repeated == 0
+
+
+def test_fault_15_the_next_tick_comes_while_one_works(new_world: NewWorld, tell: Tell) -> None:
+    """It closes its buckets and leaves; the one that works finds that out, and serves them too."""
+    world = new_world(DYNATICK_WORKER_THREADS="2")
+    insert(world, 60, seconds=0.02)
+    world.clock.to(instant_of(minute_of(world.clock()) + 1) + timedelta(milliseconds=200))
+    first = world.sandbox()
+    first.begin(world.event(), life=LIFE, faults=[Fault(at="look", do="wait", amount=0.2, times=None)])
+    for _ in range(3):
+        world.clock.forward(seconds=20)
+        world.insert_many([{"taskId": f"later-{world.clock()}", "delaySeconds": 0}])
+    world.clock.forward(minutes=1)
+    assert world.tick().what == "returned"
+    assert world.end(first).what == "returned"
+    assert len({execution.pid for execution in world.ledger.done()}) == 1
+    assert len(world.ledger.all()) == 63
+    world.finish()
+    figures = tell(count(world))
+    assert figures.executed == 63
+    assert figures.repeated == 0
+
+
+@pytest.mark.parametrize("at", ["claim", "look", "record", "end"])
+def test_fault_15_a_frozen_tick_wakes_up_beside_its_successor(new_world: NewWorld, at: str, tell: Tell) -> None:
+    """Frozen for longer than the shard's lease, and not as long as its tasks'."""
+    world = new_world(DYNATICK_WORKER_THREADS="4")
+    insert(world, 120)
+    world.clock.to(instant_of(minute_of(world.clock()) + 1))
+    frozen = world.sandbox()
+    frozen.begin(world.event(), life=LIFE, faults=[Fault(at=at, do="freeze before", skip=at in ("claim", "record"))])
+    assert world.end(frozen).what == "frozen"
+    world.clock.forward(seconds=45)
+    world.next_tick()
+    second = world.sandbox()
+    second.begin(world.event(), life=LIFE, faults=[Fault(at="look", do="wait", amount=0.05, times=None)])
+    frozen.thaw()
+    assert world.end(frozen).what == "returned"
+    assert world.end(second).what == "returned"
+    world.finish()
+    figures = tell(count(world))
+    assert figures.executed == 120
+    assert figures.repeated == 0

@@ -1,0 +1,89 @@
+"""The stream delivers records twice, late, out of order, or fails half-way: idempotent, and only failed ones come again."""
+
+from __future__ import annotations
+
+import random
+
+from tests.faults.conftest import Tell
+from tests.faults.figures import count
+from tests.faults.seam import Fault
+from tests.faults.stream import sequence
+from tests.faults.world import World
+
+
+def test_fault_16_records_come_twice(world: World, tell: Tell) -> None:
+    for number in range(60):
+        world.put(taskId=f"t{number:02d}", **({"delaySeconds": 30} if number % 2 else {}))
+    records = world.stream.new()
+    world.deliver([record for record in records for _ in range(2)])  # in one batch
+    once = world.rows()
+    world.deliver(records)  # and in another
+    world.deliver(records[::-1])
+    assert world.rows() == once
+    world.next_tick()
+    world.deliver(records)  # long after: they run, or have run
+    world.finish()
+    world.deliver(records)
+    assert not world.open()
+    figures = tell(count(world))
+    assert figures.executed == 60
+    assert figures.repeated == 0
+
+
+def test_fault_16_records_of_rows_that_are_gone_or_others_by_now(world: World, tell: Tell) -> None:
+    """The stream is late: a row was deleted, replaced, cancelled or had its time changed since, several times over."""
+    dice = random.Random(16)
+    for number in range(80):
+        world.put(taskId=f"t{number:02d}", delaySeconds=30)
+    for number in range(80):
+        task_id = f"t{number:02d}"
+        match number % 5:
+            case 0:
+                world.delete(task_id)
+            case 1:
+                world.put(taskId=task_id, delaySeconds=90)
+            case 2:
+                world.client.cancel(task_id)
+            case 3:
+                world.client.reschedule(task_id, delay_seconds=90)
+            case 4:
+                world.delete(task_id)
+                world.put(taskId=task_id, delaySeconds=40)
+                world.deleted.discard(task_id)
+    records = world.stream.new()
+    dice.shuffle(records)  # worse than any stream: even those of one row are out of order
+    world.deliver(records)
+    assert len(world.rows()) == 80 - 16
+    world.next_tick()
+    world.finish()
+    figures = tell(count(world))
+    assert figures.otherwise == {"deleted by hand": 16, "cancelled": 16}
+    assert figures.executed == 48
+    assert figures.repeated == 0
+
+
+def test_fault_16_a_batch_fails_half_way(world: World, tell: Tell) -> None:
+    """Some writes of a batch are refused for good: these records are reported, by number, and no others."""
+    for number in range(80):
+        world.put(taskId=f"t{number:02d}", delaySeconds=30, **({"payload": "no map"} if number % 16 == 5 else {}))
+    records = world.stream.new()
+    faults = [
+        Fault(at="other", do="throttle parts", amount=0.2, times=None),  # the writes that normalise, in batches
+        Fault(at="other", do="refuse", chance=0.5, times=None),  # and singly
+        Fault(at="letters", do="refuse", times=2),
+    ]
+    outcome = world.invoke({"Records": records}, function="scheduler", faults=faults)
+    assert outcome.what == "returned"
+    assert len(outcome.hits) >= 2
+    failed = {failure["itemIdentifier"] for failure in outcome.value["batchItemFailures"]}
+    untouched = {task_id for task_id, row in world.rows().items() if "status" not in row}
+    assert untouched
+    by_number = {sequence(record): record["dynamodb"]["Keys"]["taskId"]["S"] for record in records}
+    assert {by_number[number] for number in failed} == untouched
+    world.deliver([record for record in records if sequence(record) in failed])
+    world.finish()
+    figures = tell(count(world))
+    assert figures.otherwise == {"failed": 5}
+    assert figures.executed == 75
+    assert figures.repeated == 0
+    assert {letter["taskId"] for letter in world.letters()} == {f"t{n:02d}" for n in range(5, 80, 16)}

@@ -1,0 +1,54 @@
+"""Interval and shards are changed, up and down, with tasks waiting: none is orphaned, none runs early."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tests.faults.conftest import NewWorld, Tell
+from tests.faults.figures import count
+from tests.faults.world import World
+
+from dynatick import TaskClient
+from dynatick.domain.instants import parse_instant
+
+# Interval in minutes, shards, ticks until the next deployment.
+DEPLOYMENTS = [(5, 1, 2), (30, 4, 2), (5, 2, 5), (60, 1, 1), (1, 3, 8), (15, 1, 3)]
+PER_DEPLOYMENT = 60
+
+
+def insert(world: World, number: int, clients: list[TaskClient]) -> None:
+    """Due in the next three hours; by each client that there is, with the settings it has ever seen, and by put-item."""
+    now = world.clock()
+    for n in range(PER_DEPLOYMENT):
+        task_id, due = f"{number}-{n:02d}", now + timedelta(seconds=10 + n * 180 + number)
+        if n % 3:
+            clients[n % len(clients)].insert(task_id, due_at=due)
+            world.inserted.add(task_id)
+        else:
+            world.put(taskId=task_id, dueAt=due.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    world.deliver(world.stream.new())
+
+
+def test_fault_17_interval_and_shards_change_with_tasks_waiting(new_world: NewWorld, tell: Tell) -> None:
+    world = new_world(DYNATICK_TICK_MINUTES="5")
+    clients: list[TaskClient] = []
+    for number, (minutes, shards, ticks) in enumerate(DEPLOYMENTS):
+        world.deploy(DYNATICK_TICK_MINUTES=str(minutes), DYNATICK_SHARD_COUNT=str(shards))
+        world.tick()  # as a deployment does
+        clients.append(TaskClient(world.store, clock=world.clock, settings_ttl_seconds=1e9))
+        insert(world, number, clients)
+        for _ in range(ticks):
+            assert world.tick_on_grid(minutes).what == "returned"
+    while world.open():
+        assert world.tick_on_grid(15).what == "returned"
+    world.finish()
+
+    assert len(world.cursors()) == 4  # every shard that was ever in use is served to the end
+    due = {task_id: parse_instant(row["dueAt"], "dueAt") for task_id, row in world.rows().items()}
+    longest = timedelta(minutes=max(minutes for minutes, _, _ in DEPLOYMENTS), seconds=30)
+    for execution in world.ledger.done():
+        at = parse_instant(execution.at, "at")
+        assert due[execution.task_id] <= at < due[execution.task_id] + longest, execution
+    figures = tell(count(world))
+    assert figures.executed == len(DEPLOYMENTS) * PER_DEPLOYMENT
+    assert figures.repeated == figures.waiting == 0

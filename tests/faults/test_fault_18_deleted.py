@@ -1,0 +1,86 @@
+"""A task is deleted by hand while it waits, is claimed, runs, or is about to be recorded: it stays deleted."""
+
+from __future__ import annotations
+
+import pytest
+from tests.faults.conftest import Tell
+from tests.faults.figures import count
+from tests.faults.seam import Fault
+from tests.faults.world import AFTER_LEASE, LIFE, World
+
+from dynatick.domain.buckets import instant_of, minute_of
+
+DELETED = [f"deleted-{n}" for n in range(10)]
+KEPT = [f"kept-{n}" for n in range(10)]
+
+
+def insert(world: World, payload: dict[str, object]) -> None:
+    policy = {"retryPolicy": {"minBackoffSeconds": 0}}
+    world.insert_many(
+        [{"taskId": i, "delaySeconds": 30, "payload": payload, **policy} for i in (*DELETED, *KEPT)]
+    )
+
+
+def delete(world: World) -> None:
+    for task_id in DELETED:
+        world.delete(task_id)
+
+
+@pytest.mark.parametrize(
+    ("at", "payload", "executed"),
+    [
+        ("claim", {}, False),  # it was looked at, and waits
+        ("record", {}, True),  # it has run, and its outcome is on the way
+        ("record", {"failures": 1}, False),  # so is its retry
+        ("record", {"permanent": True}, False),  # or its failure
+        ("letters", {"permanent": True}, False),  # which is not told yet
+        ("end", {"failures": 1}, False),  # it waits for its retry
+    ],
+)
+def test_fault_18_deleted_at_a_step_of_its_pass(
+    world: World, at: str, payload: dict[str, object], executed: bool, tell: Tell
+) -> None:
+    insert(world, payload)
+    world.clock.to(instant_of(minute_of(world.clock()) + 1))
+    sandbox = world.sandbox()
+    sandbox.begin(world.event(), life=LIFE, faults=[Fault(at=at, do="freeze before")])
+    assert world.end(sandbox).what == "frozen"
+    delete(world)
+    sandbox.thaw()
+    assert world.end(sandbox).what == "returned"
+    assert set(world.rows()) == set(KEPT)
+    world.finish()
+    assert set(world.rows()) == set(KEPT)
+    figures = tell(count(world))
+    failed = {"failed": 10} if payload.get("permanent") else {}
+    assert figures.otherwise == ({} if executed else {"deleted by hand": 10}) | failed
+    assert figures.repeated == 0
+
+
+def test_fault_18_deleted_after_its_process_died(world: World, tell: Tell) -> None:
+    insert(world, {})
+    assert world.next_tick(faults=[Fault(at="claim", do="kill after")]).what == "killed"
+    delete(world)
+    world.clock.forward(seconds=AFTER_LEASE)
+    world.finish()
+    assert set(world.rows()) == set(KEPT)
+    figures = tell(count(world))
+    assert figures.otherwise == {"deleted by hand": 10}
+    assert figures.executed == 10
+
+
+def test_fault_18_deleted_before_the_scheduler_has_seen_it(world: World, tell: Tell) -> None:
+    """Between its record and its write, too."""
+    for task_id in (*DELETED, *KEPT):
+        world.put(taskId=task_id)
+    sandbox = world.sandbox("scheduler")
+    sandbox.begin({"Records": world.stream.new()}, life=LIFE, faults=[Fault(at="other", do="freeze before")])
+    assert world.end(sandbox).what == "frozen"
+    delete(world)
+    sandbox.thaw()
+    assert world.end(sandbox).value == {"batchItemFailures": []}
+    assert set(world.rows()) == set(KEPT)
+    world.next_tick()
+    world.finish()
+    assert set(world.rows()) == set(KEPT)
+    assert tell(count(world)).otherwise == {"deleted by hand": 10}

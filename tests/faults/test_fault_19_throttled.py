@@ -1,0 +1,84 @@
+"""DynamoDB throttles, fails, and loses answers, in the middle of batches: tried again, nothing counted that is not."""
+
+from __future__ import annotations
+
+from tests.faults.conftest import NewWorld, Tell
+from tests.faults.figures import count
+from tests.faults.seam import Fault, Seam
+from tests.faults.world import AFTER_LEASE, World
+
+from dynatick.client import Exists, Inserted
+
+TASKS = 300
+WEATHER = [
+    Fault(at="any", do="fail before", chance=0.06, times=None),
+    Fault(at="any", do="throttle", chance=0.06, times=None),
+    Fault(at="any", do="lose answer", chance=0.06, times=None),
+    Fault(at="any", do="throttle parts", chance=0.3, amount=0.2, times=None),
+    Fault(at="any", do="leave keys", chance=0.5, amount=0.3, times=None),
+    Fault(at="any", do="refuse parts", chance=0.3, amount=0.3, times=None),
+]
+
+
+def test_fault_19_bad_weather_everywhere(new_world: NewWorld, tell: Tell) -> None:
+    """Client, scheduler and processor meet it at every kind of call, for minutes."""
+    world = new_world(DYNATICK_SHARD_COUNT="2")
+    seam = Seam(seed=19)
+    with seam.installed():
+        seam.arm(WEATHER)
+        tasks = [
+            {"taskId": f"t{n:03d}", "delaySeconds": 30, "retryPolicy": {"minBackoffSeconds": 0},
+             "payload": {"failures": 1} if n % 10 == 0 else {"permanent": True} if n % 10 == 1 else {}}
+            for n in range(TASKS)
+        ]  # fmt: skip
+        results = list(world.client.insert_many(tasks))
+        seam.arm([])
+    # Where an answer was lost the SDK has inserted the task a second time, and found its own.
+    assert {type(result) for result in results} == {Inserted, Exists}
+    world.inserted |= {str(task["taskId"]) for task in tasks}
+    for number in range(60):
+        world.put(taskId=f"raw-{number:02d}")
+    hits = sum(outcome.hit for outcome in world.deliver(world.stream.new(), faults=WEATHER))
+    assert hits > 0
+    met = [world.next_tick(faults=WEATHER) for _ in range(4)]
+    assert {outcome.what for outcome in met} == {"returned"}
+    kinds = {name.partition(" @ ")[0] for outcome in met for name in outcome.hits}
+    assert kinds >= {fault.do for fault in WEATHER[:4]}, kinds
+    world.finish()
+    figures = tell(count(world))
+    assert figures.executed == 60 + TASKS * 9 // 10
+    assert figures.otherwise == {"failed": TASKS // 10}
+    assert figures.repeated == 0
+    assert {letter["taskId"] for letter in world.letters()} == {f"t{n:03d}" for n in range(1, TASKS, 10)}
+
+
+def test_fault_19_keys_are_left_unprocessed(world: World, tell: Tell) -> None:
+    """What could not be claimed is read, in a batch; what comes back unread is read again."""
+    world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(50)])
+    faults = [
+        Fault(at="claim", do="throttle parts", amount=0.3, times=12),  # two claims of 25, for as often as they are tried
+        Fault(at="read", do="leave keys", amount=0.5, times=4),
+    ]
+    outcome = world.next_tick(faults=faults)
+    assert outcome.what == "returned"
+    assert outcome.hits["leave keys @ read"] == 4
+    assert len(world.ledger.done()) == 50
+    world.finish()
+    assert tell(count(world)).executed == 50
+
+
+def test_fault_19_the_table_is_away_when_it_comes_to_recording(world: World, tell: Tell) -> None:
+    """For longer than the invocation lives. What ran is not counted as done; it runs again, with the same key."""
+    world.insert_many([{"taskId": f"t{n}", "delaySeconds": 30} for n in range(4)])
+    outcome = world.next_tick(faults=[Fault(at="record", do="refuse", times=None)])
+    assert outcome.hit > 4
+    executed = world.ledger.done()
+    assert len(executed) == 4
+    assert not any("outcome" in row for row in world.rows().values())
+    world.killed |= {execution.pid for execution in executed}  # cut off: for these tasks as good as dead
+    world.deploy()
+    world.clock.forward(seconds=AFTER_LEASE)
+    world.finish()
+    assert {row["attempt"] for row in world.rows().values()} == {2}
+    figures = tell(count(world))
+    assert figures.executed == figures.repeated == 4

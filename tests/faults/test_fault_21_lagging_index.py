@@ -1,0 +1,73 @@
+"""The index lags behind the table: a later look at the same bucket finds the task; beyond the lag allowed for, reconcile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.faults.conftest import NewWorld, Tell
+from tests.faults.figures import count
+from tests.faults.lag import Lag, LaggingIndex
+from tests.faults.seam import Seam
+from tests.faults.worker import LAG
+from tests.faults.world import World
+
+EACH = 40
+
+
+@contextmanager
+def seen_late(world: World) -> Iterator[None]:
+    """What this process writes reaches the index late, too."""
+    seam = Seam()
+    lag = Lag(least=0, most=0)  # it only writes, and the readers decide
+    seam.watch = LaggingIndex(seam, world.dynamodb, world.table, world.folder / "journal", lag, world.clock)
+    with seam.installed():
+        yield
+
+
+def arrive(world: World, minute: int) -> None:
+    """Just before their tick, in every way that there is."""
+    world.insert_many([{"taskId": f"{minute}-{n:02d}", "delaySeconds": 2} for n in range(EACH)])
+    for number in range(4):
+        world.put(taskId=f"{minute}-raw-{number}", delaySeconds=2)
+    failing = {"payload": {"failures": 1}, "retryPolicy": {"minBackoffSeconds": 0}}
+    world.insert_many([{"taskId": f"{minute}-again-{n}", "delaySeconds": 2, **failing} for n in range(4)])
+
+
+def test_fault_21_the_index_lags_as_long_as_allowed_for(new_world: NewWorld, tell: Tell) -> None:
+    """Up to 110 of the 120 s of IndexLagSeconds, for each change another time, so that they show out of order."""
+    world = new_world(**{LAG: "5 110"})
+    with seen_late(world):
+        for minute in range(4):
+            world.clock.forward(seconds=55 - world.clock().second)
+            arrive(world, minute)
+            world.deliver(world.stream.new())
+            before = len(world.ledger.done())
+            world.next_tick()
+            at_once = sum(execution.task_id.startswith(f"{minute}-") for execution in world.ledger.done()[before:])
+            assert at_once < EACH, "the index did not lag"
+        world.finish()
+    figures = tell(count(world))
+    assert figures.executed == figures.inserted == 4 * (EACH + 8)
+    assert figures.repeated == 0
+
+
+def test_fault_21_the_index_lags_for_longer(new_world: NewWorld, tell: Tell) -> None:
+    """The cursor has passed the buckets when their tasks show. Nothing sees them but the daily reconcile."""
+    world = new_world(**{LAG: "3600 3600"})
+    with seen_late(world):
+        arrive(world, 0)
+        world.deliver(world.stream.new())
+        for _ in range(8):
+            assert world.next_tick().what == "returned"
+        assert not world.ledger.all()
+        (cursor,) = world.cursors()
+        assert cursor.drained_through >= cursor.closed_through - 5
+        world.deploy(**{LAG: "0 0"})
+        world.next_tick()
+        assert not world.ledger.all()
+        assert world.invoke({"dynatick": {"reconcile": True}}).what == "returned"
+        world.finish()
+    figures = tell(count(world))
+    assert figures.executed == figures.inserted == EACH + 8
+    assert figures.repeated == 0
