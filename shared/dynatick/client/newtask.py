@@ -15,7 +15,7 @@ from dynatick.domain.normalise import RECURRENCE, Defaults, When, normalise, whe
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.task import OWN_ATTRIBUTES, Row, check_action, check_payload, check_task_id
 from dynatick.errors import InvalidInput
-from dynatick.store.codec import MAX_DEPTH, check_size
+from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, check_size
 
 Time = str | int | float | Decimal | datetime | Bucket
 """A bucket or its name, an RFC 3339 text with offset, epoch seconds, an aware datetime."""
@@ -149,6 +149,7 @@ def _policy(value: object) -> dict[str, object]:
 def _own_name(name: object, value: object) -> str:
     if not isinstance(name, str) or not name:
         raise InvalidInput("attributes", name, "expected names that are text and not empty")
+    _check_length(name, "attributes")
     if name in _OF_SCHEDULES:
         raise InvalidInput(name, value, _NO_SCHEDULES)
     if name in _ARGUMENTS:
@@ -161,7 +162,7 @@ def _own_name(name: object, value: object) -> str:
 def _kept(value: object, field: str, depth: int = 0) -> object:
     """A copy, without what only a real table would refuse. Numbers and types are the codec's to check."""
     if depth > MAX_DEPTH:
-        raise InvalidInput(field, "a deeper value", f"expected at most {MAX_DEPTH} levels of lists and maps")
+        raise InvalidInput(field, "a deeper value", f"expected at most {MAX_DEPTH} lists and maps, one in another")
     if isinstance(value, str):
         try:
             value.encode("utf-8")
@@ -170,6 +171,8 @@ def _kept(value: object, field: str, depth: int = 0) -> object:
     elif isinstance(value, Mapping):
         if "" in value:
             raise InvalidInput(field, "", "expected names that are not empty")
+        for name in value:
+            _check_length(name, field)
         return {_kept(name, field): _kept(part, f"{field}.{name}", depth + 1) for name, part in value.items()}
     elif isinstance(value, (list, tuple)):
         return [_kept(part, f"{field}[{n}]", depth + 1) for n, part in enumerate(value)]
@@ -180,3 +183,8 @@ def _kept(value: object, field: str, depth: int = 0) -> object:
     elif isinstance(value, bytearray):
         return bytes(value)
     return value
+
+
+def _check_length(name: object, field: str) -> None:
+    if isinstance(name, str) and len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
+        raise InvalidInput(field, name, f"expected names of at most {MAX_NAME_BYTES} bytes")

@@ -140,8 +140,8 @@ def check_payload(value: object) -> Mapping[str, object]:
     """The action's arguments: a map, empty if there are none."""
     if value is None:
         return {}
-    if not isinstance(value, Mapping):
-        raise InvalidInput("payload", value, "expected a map of names to values")
+    if not isinstance(value, Mapping):  # which is not shown: errors stand in the index, in logs and in messages
+        raise InvalidInput("payload", f"a {type(value).__name__}", "expected a map of names to values")
     for name in value:
         if not isinstance(name, str):
             raise InvalidInput("payload", name, "expected names that are text")

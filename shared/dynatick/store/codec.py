@@ -19,8 +19,11 @@ MAX_ITEM_BYTES = 400 * 1024
 OWN_BYTES = 16 * 1024
 """What doors leave free in an item for the attributes that we add."""
 
-MAX_DEPTH = 32
-"""Levels of lists and maps that an attribute may have (DynamoDB quotas)."""
+MAX_DEPTH = 31
+"""Lists and maps, one in another, that a value may lie in: with itself 32 levels (DynamoDB quotas)."""
+
+MAX_NAME_BYTES = 65_535
+"""Of an attribute's name, and of a name within a map (DynamoDB quotas)."""
 
 _LISTED = ("taskId", "taskDateTime", "outcome", "action", "dueAt", "finishedAt", "error", "scheduleId")
 
@@ -100,7 +103,7 @@ def check_size(row: Row) -> None:
 
 def _storable(value: object, field: str, depth: int) -> object:
     if depth > MAX_DEPTH:
-        raise InvalidInput(field, "a deeper value", f"expected at most {MAX_DEPTH} levels of lists and maps")
+        raise InvalidInput(field, "a deeper value", f"expected at most {MAX_DEPTH} lists and maps, one in another")
     if isinstance(value, float):
         if not math.isfinite(value):
             raise InvalidInput(field, value, "expected a finite number")

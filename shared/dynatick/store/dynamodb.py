@@ -161,16 +161,9 @@ class DynamoStore:
         if not self._batched:
             return [self._create_one(row) for row in rows]
         statements = [partiql.insert(self.table, encode(row)) for row in rows]
-        answers: list[bool | StoreFailure] = []
-        for answer in self._execute(statements):
-            code, message = partiql.error_of(answer)
-            if code is None:
-                answers.append(True)
-            elif code == "DuplicateItem":
-                answers.append(False)
-            else:
-                answers.append(StoreFailure(f"{code}: {message}", is_too_large(code, message)))
-        return answers
+        batch = [n for n, statement in enumerate(statements) if partiql.fits(statement)]
+        answers = dict(zip(batch, self._execute([statements[n] for n in batch]), strict=True))
+        return [partiql.created_of(answers[n]) if n in answers else self._create_one(row) for n, row in enumerate(rows)]
 
     def write(self, change: Change) -> Result:
         condition: PynamoCondition = Path("taskId").exists()
@@ -284,8 +277,12 @@ class DynamoStore:
                 "Responses"
             ]
         except (ClientError, BotoCoreError) as error:
+            code = failure_code(error)
+            if code == "ValidationException" and len(statements) > 1:
+                # Nothing was done, for the sake of one of them: the others must not fail with it.
+                return [answer for statement in statements for answer in self._execute_batch([statement])]
             # The request as a whole: the SDK has tried it several times already, and parts may have taken effect.
-            return [{"Error": {"Code": failure_code(error), "Message": str(error)}}] * len(statements)
+            return [{"Error": {"Code": code, "Message": str(error)}}] * len(statements)
         return responses
 
     def _back_off(self, attempt: int) -> None:

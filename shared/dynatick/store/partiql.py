@@ -9,8 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from dynatick.domain.change import Absent, AtLeast, Change, Is, Lost, Plus, Result, Unknown, Written
+from dynatick.engine.ports import StoreFailure
 from dynatick.store.codec import decode, encode_value
 from dynatick.store.failures import is_too_large
+
+MAX_BYTES = 8192
+"""Where a statement's text ends (DynamoDB's API). A longer one would have its whole batch refused."""
 
 Statement = dict[str, Any]
 Answer = Mapping[str, Any]
@@ -61,6 +65,11 @@ def insert(table: str, item: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def fits(statement: Statement) -> bool:
+    """Whether a statement may stand in a batch: the names of a row's attributes can be longer than its text may be."""
+    return len(statement["Statement"].encode()) <= MAX_BYTES
+
+
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
@@ -73,6 +82,14 @@ def result_of(answer: Mapping[str, Any], returning: bool) -> Result:
         present = answer["Error"].get("Item")
         return Lost(decode(present) if present else None)
     return Unknown(f"{code}: {message}", is_too_large(code, message))
+
+
+def created_of(answer: Answer) -> bool | StoreFailure:
+    """What an INSERT says: whether the row is in, or why that is not known."""
+    code, message = error_of(answer)
+    if code is None or code == "DuplicateItem":
+        return code is None
+    return StoreFailure(f"{code}: {message}", is_too_large(code, message))
 
 
 def error_of(answer: Mapping[str, Any]) -> tuple[str | None, str]:

@@ -112,8 +112,8 @@ INSERTS: list[tuple[dict[str, object], str, str]] = [
     # the action and its arguments
     ({"action": " "}, "action", "' ' is not accepted; expected the name of an action as text, such as log or webhook"),
     ({"action": 5}, "action", "5 is not accepted; expected the name of an action as text, such as log or webhook"),
-    ({"payload": [1]}, "payload", "[1] is not accepted; expected a map of names to values"),
-    ({"payload": "x"}, "payload", "'x' is not accepted; expected a map of names to values"),
+    ({"payload": [1]}, "payload", "'a list' is not accepted; expected a map of names to values"),
+    ({"payload": "x"}, "payload", "'a str' is not accepted; expected a map of names to values"),
     ({"payload": {1: 2}}, "payload", "1 is not accepted; expected names that are text"),
     ({"payload": {"a": {1: 2}}}, "payload.a", "1 is not accepted; expected names that are text"),
     ({"payload": {"": 2}}, "payload", "'' is not accepted; expected names that are not empty"),
@@ -125,9 +125,9 @@ INSERTS: list[tuple[dict[str, object], str, str]] = [
     ),
     ({"payload": {"a": set()}}, "payload.a", "set() is not accepted; expected a set that is not empty"),
     (
-        {"payload": deep(33)},
-        "payload" + ".in" * 33,
-        "'a deeper value' is not accepted; expected at most 32 levels of lists and maps",
+        {"payload": deep(32)},
+        "payload" + ".in" * 32,
+        "'a deeper value' is not accepted; expected at most 31 lists and maps, one in another",
     ),
     (
         {"payload": {"text": "x" * 400_000}},

@@ -153,7 +153,7 @@ def test_a_malformed_row_can_be_retried_once_it_is_mended_by_its_new_time(world:
     view = client.get("hopeless")
     assert (view.status, view.error) == (
         "failed",
-        "payload: 'no map' is not accepted; expected a map of names to values",
+        "payload: 'a str' is not accepted; expected a map of names to values",
     )
 
 

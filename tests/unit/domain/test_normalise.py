@@ -176,7 +176,7 @@ REFUSED = [
         {"action": Decimal(7), "payload": "not a map"},
         "action: 7 is not accepted; expected the name",
     ),
-    ("payload is no map", {"payload": "not a map"}, "payload: 'not a map' is not accepted; expected a map"),
+    ("payload is no map", {"payload": "not a map"}, "payload: 'a str' is not accepted; expected a map"),
     (
         "24:00",
         {"taskDateTime": "2026-12-31#24:00"},

@@ -1,0 +1,178 @@
+"""Failure mode 22, rows: whatever the table takes goes through scheduler, claim and record unharmed, or fails alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+import pytest
+from tests.builders import FakeActions, InProcess, scheduled_row
+
+from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.task import Row, Task
+from dynatick.engine.cursor import Cursor, cursor_id
+from dynatick.engine.ports import ActionContext, Store
+from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES
+
+
+def nested(depth: int) -> object:
+    value: object = "x"
+    for n in range(depth):
+        value = [value] if n % 2 else {"a.b": value}
+    return value
+
+
+NAMES: Mapping[str, str] = {
+    "a dot": "a.b",
+    "a number sign": "#x",
+    "a colon": ":v",
+    "quotes": 'it\'s "quoted" `so`',
+    "an expression": "x = :x AND attribute_exists(y)",
+    "a statement": "x' : ? } ; DELETE FROM tasks WHERE '1'='1",
+    "a question mark": "?",
+    "a reserved word": "select",
+    "brackets": "a[0].b",
+    "a space": " ",
+    "a line": "a\nb",
+    "nothing to be seen": "\u200b\u202e",
+    "a word of ours, in other letters": "Status",
+    "as long as may be": "n" * MAX_NAME_BYTES,
+}
+
+PAYLOADS: Mapping[str, object] = {
+    "many elements": {"list": list(range(10_000))},
+    "as deep as may be": {"deep": nested(MAX_DEPTH - 1)},
+    "binary": {"b": bytes(range(256)), "set": {b"\x00", b"\xff"}},
+    "the largest numbers": {"n": Decimal("9.9999999999999999999999999999999999999E+125"), "m": Decimal("1E-130")},
+    "hostile text": {"t": '\x00\x1b[2J\r\n{"level":"ERROR"}', "u": "☃\u202e" * 1000},
+    "hostile names": {name: {name: 1} for name in NAMES.values() if len(name) < 100},
+}
+
+IDS: Mapping[str, str] = {
+    "control characters": "a\x00\x07\x1b[2J\n\tb",
+    "json": '{"taskId": "other"}',
+    "quotes": 'it\'s "x" ; DROP',
+    "a bucket": "2026-12-31#12:00",
+    "right to left": "\u202egnp.exe",
+    "almost ours": "_dynatick",
+    "an expression": "#a = :b",
+    "as long as may be": "é" * 512,
+}
+
+
+class Seen(FakeActions):
+    """Keeps what the actions were given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tasks: dict[str, Task] = {}
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        self.tasks[task.task_id] = task
+        return super().run(task, context)
+
+
+@pytest.fixture
+def world(store: Store) -> InProcess:
+    world = InProcess(store=store, actions=Seen())
+    world.tick()
+    return world
+
+
+def put(world: InProcess, row: Row) -> None:
+    """put-item, and its record of the stream."""
+    assert world.store.create(row)
+    assert world.stream(world.row(str(row["taskId"]))).failed == []
+
+
+def run(world: InProcess, row: Row) -> Task:
+    """The row's whole life, with a healthy task beside it. Returns the task as its action saw it."""
+    put(world, row)
+    put(world, {"taskId": "healthy"})
+    world.next_tick()
+    assert isinstance(world.actions, Seen)
+    assert world.outcome("healthy") == "completed"
+    ended = world.row(str(row["taskId"]))
+    assert (ended["outcome"], ended["attempt"]) == ("completed", 1)
+    for name, value in row.items():
+        if name not in ("taskDateTime", "delaySeconds"):
+            assert ended[name] == value
+    return world.actions.tasks[str(row["taskId"])]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_attributes_of_any_name_are_left_as_they_are(world: InProcess, name: str) -> None:
+    attribute = NAMES[name]
+    seen = run(world, {"taskId": "x", attribute: "the user's own", "payload": {"n": 1}})
+    assert seen.attributes == {attribute: "the user's own"}
+
+
+@pytest.mark.parametrize("name", PAYLOADS)
+def test_payloads_of_any_shape_arrive_as_they_were_put(world: InProcess, name: str) -> None:
+    payload = PAYLOADS[name]
+    assert run(world, {"taskId": "x", "payload": payload}).payload == payload
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_ids_of_any_kind(world: InProcess, name: str) -> None:
+    assert run(world, {"taskId": IDS[name]}).idempotency_key == f"{IDS[name]}#1"
+
+
+def test_a_batch_holds_rows_whose_names_are_longer_than_a_statement(world: InProcess) -> None:
+    """In a PartiQL statement, the names of the attributes stand in its text, which ends at 8,192 bytes."""
+    bucket = Bucket(minute_of(world.clock()) + 1)
+    rows = [scheduled_row(f"t{n:02d}", bucket, **({"n" * 9000: 1} if n == 7 else {})) for n in range(25)]
+    assert list(world.store.create_many(rows)) == [True] * 25
+    assert list(world.store.create_many(rows)) == [False] * 25
+    world.next_tick()
+    assert {world.outcome(str(row["taskId"])) for row in rows} == {"completed"}
+
+
+OURS: Mapping[str, Row] = {
+    "a cursor of a shard that is not": {"taskId": "_dynatick#cursor#77", "status": "scheduled", "attempt": 0},
+    "a task in our name": {"taskId": "_dynatick#task"},
+    "one that waits": {"taskId": "_dynatick#task", "status": "scheduled", "attempt": 0, "run": 1},
+    "one that runs": {"taskId": "_dynatick#task", "status": "running", "attempt": 1, "lease": "x"},
+}
+
+
+@pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.parametrize("name", OURS)
+def test_a_row_in_our_name_never_runs_and_holds_nothing_back(world: InProcess, name: str, timed: bool) -> None:
+    bucket = Bucket(minute_of(world.clock()) + 1)
+    row = {**OURS[name], **({"taskDateTime": str(bucket)} if timed else {})}
+    put(world, row)
+    put(world, {"taskId": "healthy"})
+    world.ticks(9)
+    assert world.outcome("healthy") == "completed"
+    assert world.actions.times(str(row["taskId"])) == 0
+    assert Cursor.from_row(0, world.row(cursor_id(0))).drained_through > bucket.minute
+    world.handle({"dynatick": {"reconcile": True}})
+    assert world.row(str(row["taskId"])) == row, "it is nobody's to change"
+
+
+@pytest.mark.parametrize("status", ["cursor", "settings", "tick"])
+def test_a_task_that_claims_the_status_of_our_rows_fails_and_says_why(world: InProcess, status: str) -> None:
+    """The stream's filter passes it by, so it is the tick or the reconcile that meets it."""
+    bucket = Bucket(minute_of(world.clock()) + 1)
+    assert world.store.create({"taskId": "timed", "status": status, "taskDateTime": str(bucket)})
+    assert world.store.create({"taskId": "untimed", "status": status, "outcome": None})
+    world.next_tick()
+    world.handle({"dynatick": {"reconcile": True}})
+    for task_id in ("timed", "untimed"):
+        row = world.row(task_id)
+        assert row["outcome"] == "failed"
+        assert row["error"] == f"status: '{status}' is not accepted; leave it out: it is set by Dynatick"
+    assert sorted(str(letter.row["taskId"]) for letter in world.dead_letters.letters) == ["timed", "untimed"]
+
+
+def test_a_task_that_was_put_as_running_for_ever_holds_up_no_other(world: InProcess) -> None:
+    bucket = Bucket(minute_of(world.clock()) + 1)
+    hostage = scheduled_row(
+        "hostage", bucket, status="running", attempt=1, lease="x", leaseUntil="9998-12-31T00:00:00Z"
+    )
+    assert world.store.create(hostage)
+    for n in range(5):
+        put(world, {"taskId": f"t{n}"})
+        world.next_tick()
+    assert {world.outcome(f"t{n}") for n in range(5)} == {"completed"}

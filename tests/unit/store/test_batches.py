@@ -1,0 +1,66 @@
+"""Batches of statements: one that the table refuses takes no other with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from tests.builders import scheduled_row
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.change import Change, Unknown, Written
+from dynatick.engine.ports import StoreFailure
+from dynatick.store import partiql
+from dynatick.store.dynamodb import DynamoStore
+
+
+class Client:
+    """Refuses a whole request for the sake of one statement in it, as the service does for some faults."""
+
+    def __init__(self, code: str = "ValidationException") -> None:
+        self.code = code
+        self.batches: list[int] = []
+
+    def batch_execute_statement(self, Statements: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        self.batches.append(len(Statements))
+        if any({"S": "poison"} in statement["Parameters"] for statement in Statements):
+            raise ClientError({"Error": {"Code": self.code, "Message": "no"}}, "BatchExecuteStatement")
+        return {"Responses": [{} for _ in Statements]}
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Client:
+    made = Client()
+    monkeypatch.setattr(DynamoStore, "_client", made)
+    return made
+
+
+def test_a_statement_that_the_table_refuses_fails_alone(client: Client) -> None:
+    store = DynamoStore("tasks", region="us-east-1")
+    ids = [f"t{n}" for n in range(10)] + ["poison"] + [f"u{n}" for n in range(10)]
+    results = store.write_many([Change(task_id=i, set={"n": 1}) for i in ids])
+    assert [isinstance(result, Written) for result in results] == [i != "poison" for i in ids]
+    assert results[10] == Unknown("ValidationException: An error occurred (ValidationException) when calling the "
+                                  "BatchExecuteStatement operation: no")  # fmt: skip
+    assert client.batches == [21] + [1] * 21
+    answers = store.create_many([scheduled_row(i, Bucket(0)) for i in ids])
+    assert [answer is True for answer in answers] == [i != "poison" for i in ids]
+    assert isinstance(answers[10], StoreFailure)
+
+
+def test_other_faults_of_a_request_are_not_taken_apart(client: Client) -> None:
+    """Parts of it may have taken effect; the SDK has tried it again already."""
+    client.code = "ServiceUnavailable"
+    store = DynamoStore("tasks", region="us-east-1", pause=lambda seconds: None)
+    results = store.write_many([Change(task_id=i, set={"n": 1}) for i in ("a", "poison")])
+    assert all(isinstance(result, Unknown) for result in results)
+    assert client.batches == [2]
+
+
+@pytest.mark.parametrize(("letters", "fits"), [(8100, True), (8200, False)])
+def test_how_long_a_statement_may_be(letters: int, fits: bool) -> None:
+    statement = partiql.insert("tasks", {"taskId": {"S": "a"}, "n" * letters: {"N": "1"}})
+    assert partiql.fits(statement) == fits
+    assert (len(statement["Statement"]) <= 8192) == fits
