@@ -190,6 +190,15 @@ def move(row: Row, bucket: Bucket) -> Change:
     )
 
 
+def end_lease(row: Row, *, now: datetime) -> Change:
+    """running → running: a lease that no process can hold ends now, so that the task is taken over (10)."""
+    return Change(
+        task_id=str(row["taskId"]),
+        set={"leaseUntil": format_instant(now)},
+        when=(Absent("outcome"), *as_read(row, "status", "lease", "leaseUntil")),
+    )
+
+
 def cancel(row: Row, *, now: datetime, retention_days: int) -> Change:
     """scheduled (or not looked at yet) → cancelled (13)."""
     return Change(

@@ -22,6 +22,7 @@ from dynatick.engine.settle import Settler
 from dynatick.errors import InvalidInput
 
 _STALE_AFTER = timedelta(hours=1)  # after its lease; ticks that come take a task over long before
+_LONGEST_LEASE = timedelta(hours=1)  # four times what Lambda lets a function run
 _TICKS_MISSED = 3
 _CLOSED_LATE = timedelta(minutes=5)  # on top of the ticks that were missed
 _CLOSED_EARLY = timedelta(minutes=5)  # by so much, the clock of whoever asks may be wrong
@@ -39,6 +40,7 @@ class Kind(StrEnum):
     NO_OUTCOME = "no-outcome"  # its status says that it has ended, and nothing else does
     MAY_EXPIRE = "may-expire"  # it has not ended and carries an expiry
     STALE_LEASE = "stale-lease"  # running, and nobody has come for it since its lease ended
+    ENDLESS_LEASE = "endless-lease"  # running for longer than any process can
     NO_TICK = "no-tick"  # no tick has come yet
     CURSOR_BEHIND = "cursor-behind"  # ticks don't come, or don't close their buckets
     CURSOR_STUCK = "cursor-stuck"  # ticks come, and something keeps a bucket from being drained
@@ -55,6 +57,7 @@ REMEDIES: Mapping[Kind, str] = {
     Kind.NO_OUTCOME: "its outcome is set to its status",
     Kind.MAY_EXPIRE: "its expiry is removed",
     Kind.STALE_LEASE: "the next tick takes it over",
+    Kind.ENDLESS_LEASE: "somebody has written it by hand: its lease is ended, and the next tick takes it over",
     Kind.NO_TICK: "see that the rule is enabled and the processor runs",
     Kind.CURSOR_BEHIND: "see that the rule is enabled and the processor runs; the next tick catches up",
     Kind.CURSOR_STUCK: "find what holds it back: a task that keeps running, or a processor that keeps failing",
@@ -101,9 +104,13 @@ def what_is_wrong(row: Row, settler: Settler, drained: Mapping[int, int], now: d
         return _found(Kind.UNSERVED_SHARD, row, f"its shard {bucket.shard} is not served")
     if bucket.minute <= drained.get(bucket.shard, -1):
         return _found(Kind.BEHIND_CURSOR, row, f"its bucket {bucket} was drained without it")
-    if row.get("status") == str(Status.RUNNING) and lease_is_over(row, now):
+    if row.get("status") != str(Status.RUNNING):
+        return None
+    if lease_is_over(row, now):
         return _stale(row, bucket, settler.in_force.grid, now)
-    return None
+    if lease_is_over(row, now + _LONGEST_LEASE):
+        return None
+    return _found(Kind.ENDLESS_LEASE, row, f"its lease ends at {row.get('leaseUntil')}, which is nobody's to hold")
 
 
 def judge_cursors(cursors: Mapping[int, Cursor | InvalidInput | None], grid: Grid, now: datetime) -> Iterator[Finding]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.change import Unknown
-from dynatick.domain.lifecycle import move
+from dynatick.domain.change import Change, Unknown
+from dynatick.domain.lifecycle import end_lease, move
 from dynatick.domain.task import Row
 from dynatick.engine.cursor import Cursor, cursor_id, read_cursor
 from dynatick.engine.diagnosis import Finding, Kind, judge_cursors, what_is_wrong
@@ -149,6 +149,8 @@ class _Scan:
         try:
             if finding.kind is Kind.STALE_LEASE and not self._bring_forward(row):
                 return replace(finding, left=f"{finding.remedy}, if it comes")
+            if finding.kind is Kind.ENDLESS_LEASE:
+                self._write(end_lease(row, now=self.clock()))
             self.settler.settle(finding.task_id)
         except DynatickError as error:
             return replace(finding, left=str(error))
@@ -161,10 +163,14 @@ class _Scan:
         soon = Bucket(self.settler.in_force.grid.tick_after(minute_of(self.clock())), bucket.shard)
         if bucket <= soon:
             return False
-        result = self.settler.store.write(move(row, soon))
+        self._write(move(row, soon))
+        return True
+
+    def _write(self, change: Change) -> None:
+        """Whoever was first is right; but an answer there must be."""
+        result = self.settler.store.write(change)
         if isinstance(result, Unknown):
             raise StoreError(result.error)
-        return True
 
     def _note(self, finding: Finding) -> None:
         self.report.found += 1

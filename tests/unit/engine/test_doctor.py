@@ -46,6 +46,10 @@ WRONG: dict[str, tuple[Row, Kind]] = {
     "it might vanish": (scheduled_row("", AHEAD, expiresAt=1), Kind.MAY_EXPIRE),
     "nobody came for it": (running("", AHEAD), Kind.STALE_LEASE),
     "given back, and nobody came": (running("", AHEAD) | {"leaseUntil": RELEASED}, Kind.STALE_LEASE),
+    "a lease that nobody can have": (
+        running("", Bucket(NOON_MINUTE)) | {"leaseUntil": "9998-01-01T00:00:00Z"},
+        Kind.ENDLESS_LEASE,
+    ),
     "a lease that cannot be read": (running("", AHEAD) | {"leaseUntil": "?"}, Kind.STALE_LEASE),
 }
 
@@ -54,6 +58,7 @@ RIGHT: dict[str, Row] = {
     "waiting in another shard": scheduled_row("", AHEAD._replace(shard=2)),
     "due, and not drained yet": scheduled_row("", Bucket(NOON_MINUTE)),
     "running": running("", AHEAD) | {"leaseUntil": "2026-12-31T12:02:00Z"},
+    "running as long as may be": running("", AHEAD) | {"leaseUntil": "2026-12-31T12:59:00Z"},
     "its lease has only just ended": running("", AHEAD) | {"leaseUntil": "2026-12-31T11:50:00Z"},
     "given back just now": running("", AHEAD) | {"leaseUntil": RELEASED, "startedAt": "2026-12-31T11:59:59Z"},
     "ended": {"status": "completed", "outcome": "completed", "taskDateTime": "2026-12-31#09:00", "expiresAt": 1},
@@ -312,9 +317,9 @@ def test_a_task_that_holds_its_bucket_back_for_long_is_found(world: InProcess) -
     put(world, running("x", Bucket(NOON_MINUTE)) | {"leaseUntil": "2026-12-31T18:00:00Z"})
     for _ in range(3):
         world.next_tick(20)
-    assert scan(world)[0].found == 0
+    assert scan(world, mend=False)[0].kinds == {"endless-lease": 1}
     world.next_tick(20)
-    _, (finding,) = scan(world)
+    _, (finding, _) = scan(world, mend=False)
     assert finding.kind is Kind.CURSOR_STUCK
     assert finding.why == "shard 0: ticks come, but nothing after 2026-12-31#11:59 is drained for good"
 
