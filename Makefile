@@ -14,7 +14,11 @@ SAM_VENV := .venv-sam
 BIN := $(VENV)/bin
 FUNCTIONS := $(wildcard functions/*/)
 # From the fastest layer of tests to the slowest, so that a failure shows early.
-TESTS := $(wildcard tests/unit tests/contract tests/integration tests/e2e)
+TESTS := $(wildcard tests/unit tests/contract tests/integration)
+# Tests of the deployed system mostly wait for ticks: each file gets a process, and a stack, of its own.
+run_e2e = $(BIN)/python -m pytest -q -n $(words $(wildcard tests/e2e/test_*.py)) --dist loadfile tests/e2e $(ARGS)
+# Of tests that ARGS select, one of two runs may have none (pytest's exit code 5).
+or_none = $(if $(ARGS),|| [ $$? -eq 5 ])
 
 # The first interpreter that really runs: a version manager's shim may exist and still fail.
 find_python = for p in python3.13 python3.12 python3.11 python3; do \
@@ -37,10 +41,11 @@ demo: $(VENV)/.ready ## Deploy locally, run a mixed batch through real ticks, pr
 	@$(BIN)/python -m dynatick_stack.demo
 
 test: $(VENV)/.ready ## Run all tests
-	$(BIN)/python -m pytest -q $(TESTS) $(ARGS)
+	$(BIN)/python -m pytest -q $(TESTS) $(ARGS) $(or_none)
+	$(run_e2e) $(or_none)
 
 e2e: $(VENV)/.ready ## Run the tests against the locally deployed template only
-	$(BIN)/python -m pytest -q tests/e2e $(ARGS)
+	$(run_e2e)
 
 check: $(VENV)/.ready $(SAM_VENV)/.ready ## Lint, format, types, import contract, template
 	$(BIN)/ruff check .

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.support import World
 
 from dynatick_stack import emulator, local
+from dynatick_stack.demo.receiver import Receiver
 from dynatick_stack.local import LocalStack
 
 
@@ -19,6 +21,13 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
         local.down(state_dir=state_dir)
 
 
+@pytest.fixture(scope="session")
+def world(stack: LocalStack) -> Iterator[World]:
+    """The deployed system, with a webhook receiver. Tests share it, so ids are each test's own."""
+    with Receiver() as receiver:
+        yield World(stack=stack, receiver=receiver)
+
+
 @pytest.fixture
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A state folder for a test that starts stacks itself, by command; nothing outlives the test."""
@@ -26,3 +35,11 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     monkeypatch.setenv("DYNATICK_STATE_DIR", str(state_dir))
     yield state_dir
     local.down(state_dir=state_dir)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Figures that tests noted (`record_property("figure", …)`): nothing depends on them, people want to see them."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "figure":
+                terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {value}")

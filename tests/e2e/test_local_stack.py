@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -117,8 +116,9 @@ def test_an_interrupted_start(own_state: Path, number: signal.Signals, until: st
     child = subprocess.Popen([*COMMAND, "up", "--port", str(port)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert processes.wait_until(lambda: processes.emulator(own_state) is not None, 60, every=0.005)
     if until == "deployment":
-        assert processes.wait_until(lambda: (own_state / "state.json").exists(), 5, every=0.005)
-        time.sleep(0.4)
+        endpoint = f"http://127.0.0.1:{port}"
+        assert processes.wait_until(lambda: emulator._answers(port), 60, every=0.005)
+        assert processes.wait_until(lambda: bool(deploy.parameters_in_force(endpoint)), 60, every=0.005)
     child.send_signal(number)
     _, errors = child.communicate(timeout=30)
     if number == signal.SIGKILL:

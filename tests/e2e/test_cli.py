@@ -1,0 +1,151 @@
+"""The `dynatick` command against the deployed system."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.support import World, bucket, iso
+
+COMMAND = Path(sys.executable).with_name("dynatick")
+OK, USAGE, INVALID, NOT_FOUND, CONFLICT, UNREACHABLE = 0, 2, 3, 4, 5, 6
+
+
+def run(world: World | None, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """With --local, the command finds the stack of the folder that DYNATICK_STATE_DIR names."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_"))}
+    if world is not None:
+        environment["DYNATICK_STATE_DIR"] = str(world.stack.state_dir)
+    return subprocess.run(
+        [COMMAND, *arguments], env=environment, input=stdin, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def ask(world: World, *arguments: str) -> Any:
+    """What a command that succeeds says, as a program reads it."""
+    done = run(world, *arguments, "--local", "--output", "json")
+    assert done.returncode == OK, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+def test_a_task_from_its_insert_to_its_history(world: World, tmp_path: Path) -> None:
+    payload = json.dumps({"url": f"{world.receiver.url}/cli"})
+    added = ask(world, "task", "add", "cli-hook", "--action", "webhook", "--payload", payload)
+    assert added["taskId"] == "cli-hook"
+    later = ask(world, "task", "add", "cli-later", "--at", "2030-01-01T13:07:00+01:00")
+    assert (later["status"], later["taskDateTime"]) == ("scheduled", "2030-01-01#12:07")
+    file = tmp_path / "tasks.jsonl"
+    file.write_text("".join(json.dumps({"taskId": f"cli-many-{n}", "delaySeconds": 1}) + "\n" for n in range(30)))
+    imported = run(world, "task", "import", str(file), "--local")
+    assert imported.returncode == OK, imported.stderr
+
+    world.settled("cli-hook")
+    hook = ask(world, "task", "get", "cli-hook")
+    assert hook["status"] == "scheduled"
+    held = hook["taskDateTime"]
+    waiting = ask(world, "bucket", "show", held)
+    assert "cli-hook" in {task["taskId"] for task in waiting["tasks"]}
+    assert set(waiting["counts"]) == {"scheduled"}
+
+    moved = ask(world, "task", "reschedule", "cli-later", "--at", "2030-01-02T00:00:30Z")
+    assert moved["taskDateTime"] == "2030-01-02#00:01"
+    assert ask(world, "task", "cancel", "cli-later")["status"] == "cancelled"
+
+    many = [f"cli-many-{n}" for n in range(30)]
+    world.run_to_end(["cli-hook", *many])
+    done = ask(world, "task", "get", "cli-hook")
+    assert (done["status"], done["attempt"], done["result"]) == ("completed", 1, {"status": 204})
+    assert world.runs("cli-hook") == [("/cli", "cli-hook#1")]
+
+    shown = ask(world, "bucket", "show", held)
+    assert shown["counts"]["completed"] == len([task for task in shown["tasks"] if task["status"] == "completed"])
+    listed = ask(world, "task", "list", "--from", iso(-600), "--to", iso(600), "--status", "completed")
+    assert {"cli-hook", *many} <= {task["taskId"] for task in listed["tasks"]}
+    counts = ask(world, "bucket", "list", "--from", iso(-600), "--to", iso(600))
+    assert sum(one["counts"].get("completed", 0) for one in counts["buckets"]) >= 31
+
+    ticks = ask(world, "tick", "list", "--last", "30m")
+    assert sum(tick.get("completed", 0) for tick in ticks["ticks"]) >= 31
+    # For people: a line each, with a heading.
+    table = run(world, "tick", "list", "--local")
+    assert table.returncode == OK
+    assert table.stdout.splitlines()[0].split()[:4] == ["TICK", "SHARD", "WHAT", "DUE"]
+    assert "cli-hook" in run(world, "task", "list", "--bucket", held, "--local").stdout
+    assert run(world, "tick", "run", "--local").returncode == OK
+
+    status = run(world, "local", "status")
+    assert status.returncode == OK
+    assert world.stack.endpoint in status.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["task", "get", "cli-nobody"], NOT_FOUND, "there is no task 'cli-nobody'"),
+        (["task", "add", "cli-x", "--at", "tomorrow"], INVALID, "'tomorrow' is not accepted"),
+        (["task", "add", "cli-x", "--at", "2027-02-31#12:00"], INVALID, "there is no such time"),
+        (["task", "add", "cli-x", "--at", "2027-01-01T12:00:00"], INVALID, "offset from UTC is missing"),
+        (["task", "add", "_dynatick#x"], INVALID, "reserved"),
+        (["task", "add", "cli-x", "--action", "no-such-action"], INVALID, "expected one of"),
+        (["task", "add", "cli-x", "--payload", "[1]"], INVALID, "payload"),
+        (["task", "add", "x" * 1025], INVALID, "at most 1024 bytes"),
+        (["task", "list", "--bucket", "noon"], INVALID, "expected a bucket"),
+        (["bucket", "show", "2026-13-01#12:00"], INVALID, "there is no such time"),
+        (["task", "cancel", "cli-nobody"], NOT_FOUND, "there is no task"),
+        (["task", "eat"], USAGE, "eat"),
+    ],
+)
+def test_refusals(world: World, arguments: list[str], code: int, said: str) -> None:
+    local = [] if code == USAGE else ["--local"]
+    done = run(world, *arguments, *local)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert world.row("cli-x") is None
+
+
+def test_a_task_that_is_there_already(world: World) -> None:
+    assert run(world, "task", "add", "cli-twice", "--at", "2030-01-01#12:00", "--local").returncode == OK
+    again = run(world, "task", "add", "cli-twice", "--local")
+    assert again.returncode == CONFLICT
+    assert "exists already" in again.stderr
+    assert run(world, "task", "cancel", "cli-twice", "--local").returncode == OK
+    assert run(world, "task", "cancel", "cli-twice", "--local").returncode == CONFLICT
+
+
+def test_no_local_stack(tmp_path: Path) -> None:
+    environment = {"DYNATICK_STATE_DIR": str(tmp_path / "nothing"), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [COMMAND, "task", "get", "a", "--local"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == UNREACHABLE
+    assert "make up" in done.stderr
+
+
+def test_the_same_without_local(world: World) -> None:
+    """As against AWS: a table's name, an endpoint, and credentials from the environment."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "DYNATICK_TABLE": world.stack.table,
+        "AWS_ENDPOINT_URL": world.stack.endpoint,
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }
+    added = subprocess.run(
+        [COMMAND, "task", "add", "cli-environment", "--at", bucket(600), "-o", "jsonl"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert added.returncode == OK, added.stderr
+    assert json.loads(added.stdout)["status"] == "scheduled"
+    assert world.status("cli-environment") == "scheduled"
