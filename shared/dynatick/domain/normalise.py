@@ -115,7 +115,7 @@ def normalise(row: Row, *, now: datetime, grid: Grid, defaults: Defaults, run: i
     try:
         values = _values(row, now, grid, defaults, run)
     except InvalidInput as error:
-        return reject(row, str(error), now=now, grid=grid, retention_days=defaults.retention_days)
+        return reject(row, error, now=now, grid=grid, retention_days=defaults.retention_days)
     return Change(
         task_id=str(row["taskId"]),
         set={name: value for name, value in values.items() if not _says(row, name, value)},
@@ -123,6 +123,16 @@ def normalise(row: Row, *, now: datetime, grid: Grid, defaults: Defaults, run: i
         when=as_met(row),
         returning=True,
     )
+
+
+def place(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Change:
+    """The write that gives a waiting task a bucket again after somebody has spoilt it; its past stays as it is."""
+    try:
+        when = when_due(row, now=now, grid=grid, defaults=defaults)
+    except InvalidInput as error:
+        return reject(row, error, now=now, grid=grid, retention_days=defaults.retention_days)
+    values = {"taskDateTime": str(when.bucket), "dueAt": format_instant(when.due_at)}
+    return Change(task_id=str(row["taskId"]), set=values, when=as_met(row), returning=True)
 
 
 def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Change | None:
@@ -149,21 +159,28 @@ def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Default
     try:
         when = when_due({"taskId": new["taskId"], changed: new[changed]}, now=now, grid=grid, defaults=defaults)
     except InvalidInput as error:
-        return reject(new, str(error), now=now, grid=grid, retention_days=defaults.retention_days)
+        return reject(new, error, now=now, grid=grid, retention_days=defaults.retention_days)
     values = {"taskDateTime": str(when.bucket), "dueAt": format_instant(when.due_at)}
     return Change(task_id=str(new["taskId"]), set=values, remove=stray, when=as_met(new), returning=True)
 
 
-def reject(row: Row, reason: str, *, now: datetime, grid: Grid, retention_days: int) -> Change:
-    """unscheduled (or waiting) → failed with the reason, listed in the current bucket, so that it is seen."""
+def reject(row: Row, reason: InvalidInput | str, *, now: datetime, grid: Grid, retention_days: int) -> Change:
+    """unscheduled (or waiting) → failed with the reason, listed in the current bucket, so that it is seen.
+
+    On condition, too, that the attribute that is to blame still is as in ``row``: somebody may have put it right.
+    """
     task_id = str(row["taskId"])
-    values = terminal(Status.FAILED, now, retention_days, reason)
+    values = terminal(Status.FAILED, now, retention_days, str(reason))
     remove = _stray(row, values)
     if len(task_id.encode("utf-8", "replace")) <= MAX_TASK_ID_BYTES:
         values["taskDateTime"] = str(grid.bucket_of(task_id, now))
     elif "taskDateTime" in row:
         remove = (*remove, "taskDateTime")
-    return Change(task_id=task_id, set=values, remove=remove, when=as_met(row), returning=True)
+    met = as_met(row)
+    blamed = reason.field.partition(".")[0] if isinstance(reason, InvalidInput) else ""
+    if blamed in row and blamed != "taskId" and all(condition.attribute != blamed for condition in met):
+        met = (*met, *as_read(row, blamed))
+    return Change(task_id=task_id, set=values, remove=remove, when=met, returning=True)
 
 
 def slimmer(change: Change, row: Row) -> Change:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from dynatick.domain.buckets import Bucket
+from dynatick.domain.buckets import Bucket, parse_time
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.numbers import is_whole
 from dynatick.domain.retry import DEFAULT_POLICY, RetryPolicy
@@ -96,7 +96,7 @@ class Task:
             task_id=check_task_id(row.get("taskId")),
             bucket=bucket,
             action=check_action(row.get("action")),
-            due_at=bucket.instant if row.get("dueAt") is None else parse_instant(row["dueAt"], "dueAt"),
+            due_at=_due_at(row, bucket),
             payload=check_payload(row.get("payload")),
             status=check_status(row.get("status")),
             attempt=check_count(row.get("attempt", 0), "attempt"),
@@ -166,6 +166,14 @@ def check_count(value: object, name: str) -> int:
 def is_own_row(task_id: object) -> bool:
     """Whether an id names one of our own rows, which are no tasks."""
     return isinstance(task_id, str) and task_id.startswith(SYSTEM_PREFIX)
+
+
+def _due_at(row: Row, bucket: Bucket) -> datetime:
+    """In any accepted notation: somebody may have edited it, and the scheduler not have seen that yet."""
+    if row.get("dueAt") is None:
+        return bucket.instant
+    due = parse_time(row["dueAt"], "dueAt")
+    return due.instant if isinstance(due, Bucket) else due
 
 
 def _attempts(value: object) -> tuple[Mapping[str, object], ...]:

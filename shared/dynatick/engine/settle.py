@@ -12,7 +12,7 @@ from datetime import datetime
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.change import Absent, Change, Lost, Result, Unknown, Written
 from dynatick.domain.lifecycle import ended_by_hand, is_terminal, move
-from dynatick.domain.normalise import needs_normalising, normalise, reject, slimmer
+from dynatick.domain.normalise import needs_normalising, normalise, place, reject, slimmer
 from dynatick.domain.task import Row, Status, is_own_row
 from dynatick.engine.cursor import read_cursor
 from dynatick.engine.inforce import InForce
@@ -54,8 +54,7 @@ class Settler:
         if row.get("status") not in _LIVE:
             return normalise(row, now=now, grid=self.in_force.grid, defaults=self.rules.defaults, run=run)
         if row.get("status") == str(Status.SCHEDULED) and Bucket.canonical(row.get("taskDateTime")) is None:
-            try_again = {name: value for name, value in row.items() if name != "attempt"}
-            return normalise(try_again, now=now, grid=self.in_force.grid, defaults=self.rules.defaults, run=run)
+            return place(row, now=now, grid=self.in_force.grid, defaults=self.rules.defaults)
         if "expiresAt" in row:  # or it would vanish before its time
             return Change(task_id=str(row["taskId"]), remove=("expiresAt",), when=(Absent("outcome"),), returning=True)
         return None
@@ -63,8 +62,9 @@ class Settler:
     def carry_out(self, row: Row, change: Change) -> Result:
         """Writes what ``make_ready`` decided. A row too large for that is marked failed without what makes it so."""
         if self.is_rejection(change):
-            present = self.store.get(change.task_id)  # the stream repeats records; a letter should go out once
-            if present is None or is_terminal(present):
+            # A letter should go out once, and for the row as it is: the stream repeats records, and shows old ones.
+            present = self.store.get(change.task_id)
+            if present is None or present != row:
                 return Lost(present)
             if not self.rejected(row, str(change.set.get("error", "its status was set to failed by hand"))):
                 raise StoreError(f"the dead-letter queue did not take {row['taskId']!r}; it is left as it is")
