@@ -195,6 +195,19 @@ def test_a_full_row_as_a_task() -> None:
     assert task.first_started_at == datetime(2026, 12, 31, 11, 0, tzinfo=UTC)
 
 
+@pytest.mark.parametrize(
+    "due", ["2026-12-31T12:04:30Z", "2026-12-31T13:04:30+01:00", Decimal(1_798_718_670), "2026-12-31T12:04:30.000Z"]
+)
+def test_a_due_instant_that_somebody_has_edited_is_understood_in_every_notation(due: object) -> None:
+    """A claim may come before the scheduler that puts it right; the task must not fail for that."""
+    assert Task.from_row(scheduled_row("a", BUCKET, dueAt=due)).due_at == datetime(2026, 12, 31, 12, 4, 30, tzinfo=UTC)
+
+
+def test_a_due_instant_may_be_a_bucket() -> None:
+    due = Task.from_row(scheduled_row("a", BUCKET, dueAt="2026-12-31#12:05#3")).due_at
+    assert due == datetime(2026, 12, 31, 12, 5, tzinfo=UTC)
+
+
 def test_what_may_be_missing() -> None:
     task = Task.from_row({"taskId": "a", "taskDateTime": str(BUCKET), "action": "log", "status": "running"})
     assert (task.attempt, task.run, task.due_at, task.retry_policy) == (0, 1, BUCKET.instant, DEFAULT_POLICY)

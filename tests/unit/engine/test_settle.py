@@ -116,12 +116,38 @@ def test_an_expiry_is_taken_off_a_live_row() -> None:
         assert done == row
 
 
-def test_the_attempts_of_a_waiting_retry_survive_a_lost_bucket() -> None:
+PAST = {
+    "attempt": Decimal(2),
+    "run": Decimal(2),
+    "attempts": [{"run": Decimal(2), "attempt": Decimal(n), "error": "x"} for n in (1, 2)],
+    "startedAt": "2026-12-31T11:58:00Z",
+    "lease": "x",
+}
+
+
+@pytest.mark.parametrize(
+    ("edit", "bucket", "due"),
+    [
+        ({"taskDateTime": "2026-12-31T13:04:30+01:00"}, str(AHEAD), "2026-12-31T12:04:30Z"),
+        ({"taskDateTime": "2026-12-31T12:04:30Z", "dueAt": "soon"}, str(AHEAD), "2026-12-31T12:04:30Z"),
+        ({"taskDateTime": None}, str(AHEAD), "2026-12-31T12:05:00Z"),
+    ],
+)
+def test_a_waiting_retry_whose_bucket_was_spoilt_gets_another_and_keeps_its_past(
+    edit: dict[str, object], bucket: str, due: str
+) -> None:
+    """Were the attempts counted anew, a task that kills its process would have as many again."""
     w = world()
-    attempts = [{"run": Decimal(2), "attempt": Decimal(1), "error": "x"}]
-    row = scheduled_row("t", AHEAD, attempt=Decimal(1), run=Decimal(2), attempts=attempts, taskDateTime="garbage")
+    row = {name: value for name, value in {**scheduled_row("t", AHEAD), **PAST, **edit}.items() if value is not None}
     done = settled(w, row)
+    assert done == {**scheduled_row("t", AHEAD), **PAST, "taskDateTime": bucket, "dueAt": due}
+
+
+def test_a_waiting_retry_whose_bucket_is_garbage_ends_with_the_reason() -> None:
+    w = world()
+    done = settled(w, {**scheduled_row("t", AHEAD), **PAST, "taskDateTime": "garbage"})
     assert (done["outcome"], done["run"]) == ("failed", 2)
+    assert str(done["error"]).startswith("taskDateTime: 'garbage' is not accepted")
 
 
 def test_the_first_tick_after_now_and_after_c() -> None:
