@@ -15,9 +15,11 @@ BIN := $(VENV)/bin
 FUNCTIONS := $(wildcard functions/*/)
 # From the fastest layer of tests to the slowest, so that a failure shows early.
 TESTS := $(wildcard tests/unit tests/contract tests/integration)
+# Each known fault, injected; each process has an emulator of its own.
+run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults $(ARGS)
 # Tests of the deployed system mostly wait for ticks: each file gets a process, and a stack, of its own.
 run_e2e = $(BIN)/python -m pytest -q -n $(words $(wildcard tests/e2e/test_*.py)) --dist loadfile tests/e2e $(ARGS)
-# Of tests that ARGS select, one of two runs may have none (pytest's exit code 5).
+# Of tests that ARGS select, one of these runs may have none (pytest's exit code 5).
 or_none = $(if $(ARGS),|| [ $$? -eq 5 ])
 
 # The first interpreter that really runs: a version manager's shim may exist and still fail.
@@ -29,7 +31,7 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test check sam up down e2e lock clean setup
+.PHONY: help demo test check sam up down e2e faults lock clean setup
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \
@@ -42,7 +44,11 @@ demo: $(VENV)/.ready ## Deploy locally, run a mixed batch through real ticks, pr
 
 test: $(VENV)/.ready ## Run all tests
 	$(BIN)/python -m pytest -q $(TESTS) $(ARGS) $(or_none)
+	$(run_faults) $(or_none)
 	$(run_e2e) $(or_none)
+
+faults: $(VENV)/.ready ## Inject every known fault and print what became of it; WRITE=1: into docs/guarantees.md too
+	@$(run_faults) -p tests.faults.table $(if $(WRITE),--write-table)
 
 e2e: $(VENV)/.ready ## Run the tests against the locally deployed template only
 	$(run_e2e)
