@@ -118,8 +118,6 @@ def _statement(statement: Mapping[str, Any]) -> Write:
         return Write(task_id=row["taskId"]["S"], sets=row)
     sets, _, where = text.partition(" SET ")[2].partition(" WHERE ")
     given = iter(parameters)
-    found = {
-        name: next(given) if mark else None for name, mark in _SET.findall(sets.partition(" REMOVE ")[0])
-    }
+    found = {name: next(given) if mark else None for name, mark in _SET.findall(sets.partition(" REMOVE ")[0])}
     assert where.startswith('"taskId"=?')
     return Write(task_id=next(given)["S"], sets=found)

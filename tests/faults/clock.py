@@ -12,7 +12,7 @@ _FORM = struct.Struct("d")
 
 
 class SharedClock:
-    """The machine's clock and an offset, kept in a file that each process maps. Whoever makes the file says ``start``."""
+    """The machine's clock and an offset, kept in a file that each process maps. Who makes the file says ``start``."""
 
     def __init__(self, path: Path, start: datetime = START) -> None:
         if not path.exists():

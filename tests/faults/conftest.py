@@ -30,7 +30,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def new_world(engine: str, tmp_path: Path) -> Iterator[NewWorld]:
-    """Makes worlds, after their first tick: ``start`` is the time of their clock, the rest settings of the functions."""
+    """Makes worlds, after their first tick. ``start``: the time of their clock. The rest: settings of the functions."""
     with ExitStack() as worlds:
         numbers = iter(range(100))
 

@@ -75,6 +75,7 @@ class Sandbox:
             code = self._process.wait(PATIENCE)
             return Outcome(what="killed" if code == -signal.SIGKILL else "exited", value=code)
         if "frozen" in said:
+            os.waitpid(self.pid, os.WUNTRACED)  # it said so just before
             return Outcome(what="frozen", value=said["frozen"])
         what = "error" if "error" in said else "returned"
         return Outcome(what=what, value=said.get(what), hits=said["hits"])

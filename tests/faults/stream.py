@@ -17,7 +17,8 @@ class Stream:
     """The records since it was opened, once each. (The emulator's PartiQL writes leave none.)"""
 
     def __init__(self, table: str, endpoint: str) -> None:
-        arn = boto3.client("dynamodb", endpoint_url=endpoint).describe_table(TableName=table)["Table"]["LatestStreamArn"]
+        described = boto3.client("dynamodb", endpoint_url=endpoint).describe_table(TableName=table)
+        arn = described["Table"]["LatestStreamArn"]
         self._client = boto3.client("dynamodbstreams", endpoint_url=endpoint)
         (shard,) = self._client.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
         self._at = self._client.get_shard_iterator(

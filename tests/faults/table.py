@@ -1,7 +1,5 @@
-"""Prints the table of faults after their tests, and fails unless each of them was survived.
-
-    python -m pytest tests/faults -p tests.faults.table [--write-table]
-"""
+"""Prints the table of faults after their tests, and fails unless each of them was survived: a plug-in of pytest, which
+``make faults`` names. ``--write-table`` writes the table to docs/guarantees.md, too."""
 
 from __future__ import annotations
 
@@ -112,7 +110,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Table())
+    if not hasattr(config, "workerinput"):  # processes of pytest-xdist hand their reports to this one
+        config.pluginmanager.register(Table())
 
 
 def cells(rows: dict[int, Row]) -> list[tuple[str, ...]]:

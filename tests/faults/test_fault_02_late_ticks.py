@@ -1,4 +1,4 @@
-"""A tick is missed, or comes late, or its invocation is tried again: its time is the event's, and nothing is skipped."""
+"""A tick is missed, or comes late, or its invocation is tried again: its time is the event's, nothing is skipped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ EACH = 50
 def test_fault_02_a_tick_is_missed_or_late(world: World, tell: Tell) -> None:
     first = minute_of(world.clock()) + 1
     for minute in range(first, first + 4):
-        world.insert_many([{"taskId": f"{minute - first}-{n:02d}", "taskDateTime": Bucket(minute)} for n in range(EACH)])
+        world.insert_many(
+            [{"taskId": f"{minute - first}-{n:02d}", "taskDateTime": Bucket(minute)} for n in range(EACH)]
+        )
 
     def executed() -> set[str]:
         return {execution.task_id[0] for execution in world.ledger.done()}

@@ -1,4 +1,4 @@
-"""Only part of a batch is accepted: by DynamoDB, by the queue, by the tasks' own targets. Each entry's own result counts."""
+"""Only part of a batch is accepted, by DynamoDB, the queue, the tasks' targets: each entry's own result counts."""
 
 from __future__ import annotations
 
@@ -46,9 +46,7 @@ def test_fault_05_every_third_target_fails(world: World, tell: Tell) -> None:
 
 def test_fault_05_the_queue_takes_part_of_the_letters(world: World, tell: Tell) -> None:
     """What the dead-letter queue did not take is not recorded as failed; it fails again, and is heard then."""
-    world.insert_many(
-        [{"taskId": f"t{n:02d}", "delaySeconds": 30, "payload": {"permanent": True}} for n in range(30)]
-    )
+    world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30, "payload": {"permanent": True}} for n in range(30)])
     outcome = world.next_tick(faults=[Fault(at="letters", do="refuse parts", amount=0.5, times=None)])
     assert outcome.hit > 0
     heard = {letter["taskId"] for letter in world.letters()}

@@ -1,4 +1,4 @@
-"""The process dies between claiming and executing: the lease runs out, another tick takes the task, the attempt counts."""
+"""The process dies between claiming and executing: its lease runs out, another tick takes over, the attempt counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Poison: tasks that always fail, that kill their process, that name no action there is. The others run all the same."""
+"""Poison: tasks that always fail, that kill their process, that name no action there is. The others run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Malformed rows in a batch of the stream: each is marked with its reason, or taken as what it means; the others go on."""
+"""Malformed rows in a batch of the stream: each is marked with its reason or taken as what it means; others go on."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def race(world: World, ids: Sequence[str], wish: Callable[[str], object]) -> set
     sandbox.begin(world.event(), life=LIFE, faults=SLOW)
     half = len(ids) // 2
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(try_it, (ids[:half], ids[:half - 1:-1]))
+        first, second = pool.map(try_it, (ids[:half], ids[: half - 1 : -1]))
     assert world.end(sandbox).what == "returned"
     return first | second
 

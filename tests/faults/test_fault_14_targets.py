@@ -31,7 +31,7 @@ ANSWERS = {
     "late-once": [-1, 200],  # no answer in time
     "late": [-1],
 }
-TRIES = {"bad": 1, "unknown": 1, "gone": 1, "moved": 1, "broken": 3, "away": 3, "late": 3}  # of those that never succeed
+TRIES = {"bad": 1, "unknown": 1, "gone": 1, "moved": 1, "broken": 3, "away": 3, "late": 3}  # without success
 
 
 def test_fault_14_targets_that_fail(new_world: NewWorld, tell: Tell) -> None:

@@ -1,4 +1,4 @@
-"""The same tick fires twice, or ticks overlap, or a frozen one wakes up beside its successor: one execution an attempt."""
+"""The same tick fires twice, ticks overlap, a frozen one wakes up beside its successor: one execution an attempt."""
 
 from __future__ import annotations
 

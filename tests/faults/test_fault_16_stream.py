@@ -1,4 +1,4 @@
-"""The stream delivers records twice, late, out of order, or fails half-way: idempotent, and only failed ones come again."""
+"""The stream delivers records twice, late, out of order, or fails half-way: only failed ones come again."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ PER_DEPLOYMENT = 60
 
 
 def insert(world: World, number: int, clients: list[TaskClient]) -> None:
-    """Due in the next three hours; by each client that there is, with the settings it has ever seen, and by put-item."""
+    """Due in the next three hours; by each client, with the settings that it saw first, and by put-item."""
     now = world.clock()
     for n in range(PER_DEPLOYMENT):
         task_id, due = f"{number}-{n:02d}", now + timedelta(seconds=10 + n * 180 + number)

@@ -16,9 +16,7 @@ KEPT = [f"kept-{n}" for n in range(10)]
 
 def insert(world: World, payload: dict[str, object]) -> None:
     policy = {"retryPolicy": {"minBackoffSeconds": 0}}
-    world.insert_many(
-        [{"taskId": i, "delaySeconds": 30, "payload": payload, **policy} for i in (*DELETED, *KEPT)]
-    )
+    world.insert_many([{"taskId": i, "delaySeconds": 30, "payload": payload, **policy} for i in (*DELETED, *KEPT)])
 
 
 def delete(world: World) -> None:

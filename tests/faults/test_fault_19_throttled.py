@@ -56,7 +56,7 @@ def test_fault_19_keys_are_left_unprocessed(world: World, tell: Tell) -> None:
     """What could not be claimed is read, in a batch; what comes back unread is read again."""
     world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(50)])
     faults = [
-        Fault(at="claim", do="throttle parts", amount=0.3, times=12),  # two claims of 25, for as often as they are tried
+        Fault(at="claim", do="throttle parts", amount=0.3, times=12),  # two claims, as often as they are tried
         Fault(at="read", do="leave keys", amount=0.5, times=4),
     ]
     outcome = world.next_tick(faults=faults)

@@ -1,4 +1,4 @@
-"""The index lags behind the table: a later look at the same bucket finds the task; beyond the lag allowed for, reconcile."""
+"""The index lags behind the table: a later look at the bucket finds the task; beyond the lag allowed for, reconcile."""
 
 from __future__ import annotations
 
