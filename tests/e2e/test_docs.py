@@ -81,7 +81,8 @@ def _environment(tmp_path: Path, checkout: Path) -> dict[str, str]:
         "PORT": str(emulator.free_port()),
         "DYNATICK_STATE_DIR": str(tmp_path / "state"),
         "PYTHONPATH": os.pathsep.join([str(checkout / "shared"), str(checkout / "stack")]),
-        "MAKEFLAGS": "",
+        # The environment is the checkout's own: brought up to date from a copy, it would import the copy ever after.
+        "MAKEFLAGS": "--old-file=.venv/.ready",
     }
 
 
