@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from datetime import datetime
 
@@ -22,7 +23,7 @@ _PASS_COUNTS = (
 
 def create() -> tuple[Logger, Metrics]:
     """The function's logger and metrics. What the package logs by the standard library comes out in the same form."""
-    logger = Logger()
+    logger = Logger(json_serializer=_in_ascii)
     # Not by Powertools' copy_config_to_registered_loggers, which passes over names with a dot. This is the parent of
     # dynatick.actions and dynatick.handlers, also if those come later.
     package = logging.getLogger("dynatick")
@@ -30,6 +31,11 @@ def create() -> tuple[Logger, Metrics]:
     package.setLevel(logger.log_level)
     package.propagate = False
     return logger, Metrics()
+
+
+def _in_ascii(line: dict[str, object]) -> str:
+    """A line that no reader takes for several, or for another: ids may hold separators, and letters that turn back."""
+    return json.dumps(line, default=str, separators=(",", ":"))
 
 
 def tell_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: datetime) -> None:

@@ -2,98 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import importlib.util
 import json
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from types import ModuleType
-from typing import Any
+from datetime import UTC, datetime
 
-import boto3
 import pytest
-from moto import mock_aws
+from tests.integration.deployed import Deployed, LambdaContext
 
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.instants import EPOCH
-from dynatick.engine.cursor import Cursor, cursor_id
-from dynatick_stack.template import table_definition
-
-FUNCTIONS = Path(__file__).parents[2] / "functions"
-TABLE = "tasks"
-
-
-@dataclass
-class LambdaContext:
-    """What Lambda hands to a handler."""
-
-    function_name: str = "processor"
-    memory_limit_in_mb: int = 512
-    invoked_function_arn: str = "arn:aws:lambda:us-east-1:123456789012:function:processor"
-    aws_request_id: str = "request"
-    ends: datetime = field(default_factory=lambda: datetime.now(UTC) + timedelta(seconds=60))
-
-    def get_remaining_time_in_millis(self) -> int:
-        return int((self.ends - datetime.now(UTC)).total_seconds() * 1000)
-
-
-@dataclass
-class Deployed:
-    table: Any
-    queue: Any
-    scheduler: ModuleType
-    processor: ModuleType
-    streams: Any
-
-    def stream(self) -> dict[str, Any]:
-        """Every record of the table's stream so far, as Lambda gets them."""
-        arn = boto3.client("dynamodb").describe_table(TableName=TABLE)["Table"]["LatestStreamArn"]
-        shard = self.streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"][0]["ShardId"]
-        begin = self.streams.get_shard_iterator(StreamArn=arn, ShardId=shard, ShardIteratorType="TRIM_HORIZON")
-        records = self.streams.get_records(ShardIterator=begin["ShardIterator"])["Records"]
-        # Over HTTP, as in a Lambda event, a record is JSON: binaries are base64 there.
-        return json.loads(json.dumps({"Records": records}, default=_as_json))  # type: ignore[no-any-return]
-
-    def settle(self) -> dict[str, Any]:
-        answer: dict[str, Any] = self.scheduler.handler(self.stream(), LambdaContext("scheduler"))
-        return answer
-
-    def tick(self, at: datetime) -> None:
-        event = {"source": "aws.events", "detail-type": "Scheduled Event", "time": at.strftime("%Y-%m-%dT%H:%M:00Z")}
-        self.processor.handler(event, LambdaContext())
-
-    def row(self, task_id: str) -> dict[str, Any]:
-        row: dict[str, Any] = self.table.get_item(Key={"taskId": task_id})["Item"]
-        return row
-
-
-@pytest.fixture
-def deployed(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Deployed]:
-    with mock_aws():
-        boto3.client("dynamodb").create_table(TableName=TABLE, **table_definition())
-        queue = boto3.resource("sqs").create_queue(QueueName="dead-letters")
-        for name, value in {
-            "DYNATICK_TABLE": TABLE,
-            "DYNATICK_DEAD_LETTER_QUEUE_URL": queue.url,
-            "DYNATICK_BATCHED": "0",
-            "DYNATICK_HANDLERS_MODULE": "handlers",
-            "DYNATICK_ASSIGNMENT_POLICY": "assignment:next_tick",
-            "AWS_LAMBDA_FUNCTION_NAME": "processor",
-            # Powertools keeps a logger, and the stream that it writes to, by the service's name.
-            "POWERTOOLS_SERVICE_NAME": request.node.name,
-            "POWERTOOLS_METRICS_NAMESPACE": "Dynatick",
-        }.items():
-            monkeypatch.setenv(name, value)
-        yield Deployed(
-            table=boto3.resource("dynamodb").Table(TABLE),
-            queue=queue,
-            scheduler=_load("scheduler", monkeypatch),
-            processor=_load("processor", monkeypatch),
-            streams=boto3.client("dynamodbstreams"),
-        )
 
 
 def test_a_bare_item_is_given_its_place_and_run(deployed: Deployed) -> None:
@@ -110,7 +25,7 @@ def test_a_bare_item_is_given_its_place_and_run(deployed: Deployed) -> None:
         UpdateExpression="SET taskDateTime = :b",
         ExpressionAttributeValues={":b": str(Bucket(minute_of(now)))},
     )
-    _cursor_before(deployed, minute_of(now) - 1)
+    deployed.drained_through(minute_of(now) - 1)
     deployed.tick(now)
     assert deployed.row("bare")["outcome"] == "completed"
 
@@ -146,7 +61,7 @@ def test_only_the_records_that_met_a_fault_come_again(deployed: Deployed, monkey
 
 def test_a_handler_runs_with_its_typed_payload(deployed: Deployed) -> None:
     now = datetime.now(UTC)
-    _cursor_before(deployed, minute_of(now) - 1)
+    deployed.drained_through(minute_of(now) - 1)
     bucket = str(Bucket(minute_of(now)))
     for name, payload in {"good": {"to": "a@b.c", "text": "hello"}, "unfit": {"to": 1}}.items():
         deployed.table.put_item(
@@ -190,33 +105,3 @@ def test_reconcile_mends_what_no_tick_would_see(deployed: Deployed) -> None:
         row = deployed.row(name)
         assert row["status"] == "scheduled"
         assert Bucket.parse(row["taskDateTime"]).minute >= minute_of(datetime.now(UTC))
-
-
-def _cursor_before(deployed: Deployed, minute: int) -> None:
-    """The cursor as an earlier tick left it."""
-    cursor = Cursor(
-        shard=0, closed_through=minute, drained_through=minute, looked_through=minute, mark=minute, mark_at=EPOCH
-    )
-    deployed.table.put_item(Item={"taskId": cursor_id(0), **cursor.to_row()})
-
-
-def _load(function: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A function's app module, with its folder on the path as Lambda has it."""
-    folder = FUNCTIONS / function
-    monkeypatch.syspath_prepend(str(folder))
-    for name in ("handlers", "assignment"):
-        sys.modules.pop(name, None)
-    spec = importlib.util.spec_from_file_location(f"{function}_app", folder / "app.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _as_json(value: object) -> object:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, datetime):
-        return value.timestamp()
-    raise TypeError(f"not JSON: {value!r}")

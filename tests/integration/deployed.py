@@ -1,0 +1,123 @@
+"""The two functions as Lambda calls them: their environment, their events, and the table and queue that they use."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+import sys
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import boto3
+import pytest
+
+from dynatick.domain.instants import EPOCH
+from dynatick.engine.cursor import Cursor, cursor_id
+from dynatick_stack.template import table_definition
+
+FUNCTIONS = Path(__file__).parents[2] / "functions"
+TABLE = "tasks"
+
+
+@dataclass
+class LambdaContext:
+    """What Lambda hands to a handler."""
+
+    function_name: str = "processor"
+    memory_limit_in_mb: int = 512
+    invoked_function_arn: str = "arn:aws:lambda:us-east-1:123456789012:function:processor"
+    aws_request_id: str = "request"
+    ends: datetime = field(default_factory=lambda: datetime.now(UTC) + timedelta(seconds=60))
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int((self.ends - datetime.now(UTC)).total_seconds() * 1000)
+
+
+@dataclass
+class Deployed:
+    table: Any
+    queue: Any
+    scheduler: ModuleType
+    processor: ModuleType
+    streams: Any
+
+    def stream(self) -> dict[str, Any]:
+        """Every record of the table's stream so far, as Lambda gets them."""
+        arn = boto3.client("dynamodb").describe_table(TableName=TABLE)["Table"]["LatestStreamArn"]
+        shard = self.streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"][0]["ShardId"]
+        begin = self.streams.get_shard_iterator(StreamArn=arn, ShardId=shard, ShardIteratorType="TRIM_HORIZON")
+        records = self.streams.get_records(ShardIterator=begin["ShardIterator"])["Records"]
+        # Over HTTP, as in a Lambda event, a record is JSON: binaries are base64 there.
+        return json.loads(json.dumps({"Records": records}, default=_as_json))  # type: ignore[no-any-return]
+
+    def settle(self) -> dict[str, Any]:
+        answer: dict[str, Any] = self.scheduler.handler(self.stream(), LambdaContext("scheduler"))
+        return answer
+
+    def tick(self, at: datetime) -> None:
+        event = {"source": "aws.events", "detail-type": "Scheduled Event", "time": at.strftime("%Y-%m-%dT%H:%M:00Z")}
+        self.processor.handler(event, LambdaContext())
+
+    def drained_through(self, minute: int) -> None:
+        """Puts the cursor as a tick of that minute leaves it."""
+        cursor = Cursor(
+            shard=0, closed_through=minute, drained_through=minute, looked_through=minute, mark=minute, mark_at=EPOCH
+        )
+        self.table.put_item(Item={"taskId": cursor_id(0), **cursor.to_row()})
+
+    def row(self, task_id: str) -> dict[str, Any]:
+        row: dict[str, Any] = self.table.get_item(Key={"taskId": task_id})["Item"]
+        return row
+
+
+def deploy(monkeypatch: pytest.MonkeyPatch, service: str, *, batched: bool) -> Deployed:
+    """Makes table and queue where the environment's AWS is, and loads both functions as Lambda would.
+
+    ``service``: Powertools keeps a logger, and the stream that it writes to, by the service's name.
+    """
+    boto3.client("dynamodb").create_table(TableName=TABLE, **table_definition())
+    queue = boto3.resource("sqs").create_queue(QueueName="dead-letters")
+    for name, value in {
+        "DYNATICK_TABLE": TABLE,
+        "DYNATICK_DEAD_LETTER_QUEUE_URL": queue.url,
+        "DYNATICK_BATCHED": str(int(batched)),
+        "DYNATICK_HANDLERS_MODULE": "handlers",
+        "DYNATICK_ASSIGNMENT_POLICY": "assignment:next_tick",
+        "AWS_LAMBDA_FUNCTION_NAME": "processor",
+        "POWERTOOLS_SERVICE_NAME": service,
+        "POWERTOOLS_METRICS_NAMESPACE": "Dynatick",
+    }.items():
+        monkeypatch.setenv(name, value)
+    return Deployed(
+        table=boto3.resource("dynamodb").Table(TABLE),
+        queue=queue,
+        scheduler=_load("scheduler", monkeypatch),
+        processor=_load("processor", monkeypatch),
+        streams=boto3.client("dynamodbstreams"),
+    )
+
+
+def _load(function: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A function's app module, with its folder on the path as Lambda has it."""
+    folder = FUNCTIONS / function
+    monkeypatch.syspath_prepend(str(folder))
+    for name in ("handlers", "assignment"):
+        sys.modules.pop(name, None)
+    spec = importlib.util.spec_from_file_location(f"{function}_app", folder / "app.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime):
+        return value.timestamp()
+    raise TypeError(f"not JSON: {value!r}")
