@@ -285,7 +285,7 @@ def test_no_role_may_do_all_of_anything(role: str) -> None:
         (
             "SchedulerRole",
             {
-                "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem",
+                "dynamodb:GetItem", "dynamodb:PartiQLUpdate", "dynamodb:PutItem", "dynamodb:UpdateItem",
                 "dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator",
                 "dynamodb:ListStreams", "sqs:SendMessage", "logs:CreateLogStream", "logs:PutLogEvents",
             },

@@ -1,0 +1,228 @@
+"""Each function may do what it does, and nothing else: the template's policies against the calls that it makes.
+
+The functions run as Lambda calls them, on the local emulator, with batches, through everything that they do; each call
+of theirs is noted by a hook in botocore. The emulator itself allows everything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.client import BaseClient
+from tests.integration.deployed import TABLE, Deployed, LambdaContext, deploy
+
+from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.engine.inforce import SETTINGS_ID
+from dynatick_stack import emulator, template
+
+RESOURCES: dict[str, Any] = template.load()["Resources"]
+
+Right = tuple[str, str]  # an action, and what it is done to
+
+NAMES = {
+    '{"Fn::GetAtt": ["TasksTable", "Arn"]}': "table",
+    '{"Fn::Sub": "${TasksTable.Arn}/index/taskDateTime-index"}': "table/index/taskDateTime-index",
+    '{"Fn::Sub": "${TasksTable.Arn}/stream/*"}': "stream",
+    '{"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}': "dead letters",
+    '{"Fn::GetAtt": ["StreamFailureQueue", "Arn"]}': "failures",
+    '{"Fn::GetAtt": ["ProcessorFunction", "Arn"]}': "processor",
+    '{"Fn::GetAtt": ["SchedulerLogGroup", "Arn"]}': "log",
+    '{"Fn::GetAtt": ["ProcessorLogGroup", "Arn"]}': "log",
+    '"*"': "*",
+}
+
+BY_LAMBDA: dict[str, set[Right]] = {
+    # What the service itself does in the role's name: logs, traces, the stream, what it could not deliver.
+    "SchedulerRole": {
+        ("logs:CreateLogStream", "log"),
+        ("logs:PutLogEvents", "log"),
+        ("xray:PutTraceSegments", "*"),
+        ("xray:PutTelemetryRecords", "*"),
+        ("sqs:SendMessage", "failures"),
+        ("dynamodb:DescribeStream", "stream"),
+        ("dynamodb:GetRecords", "stream"),
+        ("dynamodb:GetShardIterator", "stream"),
+        ("dynamodb:ListStreams", "stream"),
+    },
+    "ProcessorRole": {
+        ("logs:CreateLogStream", "log"),
+        ("logs:PutLogEvents", "log"),
+        ("xray:PutTraceSegments", "*"),
+        ("xray:PutTelemetryRecords", "*"),
+        ("sqs:SendMessage", "failures"),
+    },
+}
+
+
+def allowed(role: str) -> set[Right]:
+    """What the template allows a role."""
+    documents = [policy["PolicyDocument"] for policy in RESOURCES[role]["Properties"]["Policies"]]
+    documents += [
+        one["Properties"]["PolicyDocument"]
+        for one in RESOURCES.values()
+        if one["Type"] == "AWS::IAM::Policy" and {"Ref": role} in one["Properties"]["Roles"]
+    ]
+    return {
+        (action, NAMES[json.dumps(resource)])
+        for document in documents
+        for statement in document["Statement"]
+        for action in as_list(statement["Action"])
+        for resource in as_list(statement["Resource"])
+    }
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def needed(service: str, operation: str, parameters: Mapping[str, Any]) -> Iterator[Right]:
+    """The rights that a call needs, by the service authorisation reference."""
+    match service, operation:
+        case "dynamodb", "BatchExecuteStatement":
+            for statement in parameters["Statements"]:
+                verb, _, rest = statement["Statement"].partition(" ")
+                assert f'"{TABLE}"' in rest
+                yield f"dynamodb:PartiQL{verb.capitalize()}", "table"
+        case "dynamodb", "BatchGetItem":
+            assert set(parameters["RequestItems"]) == {TABLE}
+            yield "dynamodb:BatchGetItem", "table"
+        case "dynamodb", _:
+            assert parameters["TableName"] == TABLE
+            index = parameters.get("IndexName")
+            yield f"dynamodb:{operation}", "table" if index is None else f"table/index/{index}"
+        case "sqs", "SendMessageBatch" | "SendMessage":
+            yield "sqs:SendMessage", "dead letters"
+        case "lambda", "Invoke":
+            assert parameters["FunctionName"] == "processor"
+            yield "lambda:InvokeFunction", "processor"
+        case _:
+            raise AssertionError(f"nobody knows which right {service} {operation} needs")
+
+
+class Calls:
+    """Notes what a function calls, while it runs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rights: dict[str, set[Right]] = {"SchedulerRole": set(), "ProcessorRole": set()}
+        self._role: str | None = None
+        call = BaseClient._make_api_call
+
+        def noted(client: Any, operation: str, parameters: Mapping[str, Any]) -> Any:
+            if self._role is not None:
+                self.rights[self._role].update(needed(client.meta.service_model.service_name, operation, parameters))
+            return call(client, operation, parameters)
+
+        monkeypatch.setattr(BaseClient, "_make_api_call", noted)
+
+    @contextmanager
+    def of(self, role: str) -> Iterator[None]:
+        self._role = role
+        try:
+            yield
+        finally:
+            self._role = None
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    state: Path = tmp_path_factory.mktemp("emulator")
+    running = emulator.start(emulator.free_port(), state_dir=state, say=lambda text: None)
+    yield running.endpoint
+    emulator.stop(state_dir=state)
+
+
+@pytest.fixture
+def deployed(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Deployed:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("DYNATICK_SHARD_COUNT", "2")
+    made = deploy(monkeypatch, "least-privilege", batched=True)
+    for function in (made.scheduler, made.processor):
+        function.handler({"Records": []} if function is made.scheduler else {"dynatick": {"reconcile": True}},
+                         LambdaContext())  # fmt: skip
+    return made
+
+
+def record(new: Mapping[str, Any], old: Mapping[str, Any] | None = None, number: int = 1) -> dict[str, Any]:
+    """A record of the stream."""
+    to_value = boto3.dynamodb.types.TypeSerializer().serialize
+
+    def image(row: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: to_value(value) for name, value in row.items()}
+
+    images = {"NewImage": image(new)} | ({} if old is None else {"OldImage": image(old)})
+    return {"eventID": str(number), "dynamodb": {"SequenceNumber": str(number), **images}}
+
+
+def everything_the_scheduler_does(deployed: Deployed) -> None:
+    for own in (SETTINGS_ID, "_dynatick#cursor#0", "_dynatick#cursor#1"):
+        deployed.table.delete_item(Key={"taskId": own})  # so that it makes them anew
+    past = "2026-01-01#00:00"
+    rows: list[dict[str, Any]] = [
+        {"taskId": "untimed"},
+        {"taskId": "timed", "delaySeconds": 60},
+        {"taskId": "bad", "action": 7},
+        {"taskId": "closed", "status": "scheduled", "attempt": 0, "run": 1, "action": "log", "taskDateTime": past},
+        {"taskId": "stray", "delaySeconds": 5, "outcome": None, "expiresAt": 5, "error": "x"},
+    ]
+    for row in rows:
+        deployed.table.put_item(Item=row)
+    records = [record(row, number=number) for number, row in enumerate(rows)]
+    answer = deployed.scheduler.handler({"Records": records}, LambdaContext("scheduler"))
+    assert answer == {"batchItemFailures": []}
+    for row in rows:
+        assert deployed.row(row["taskId"])["status"] == ("failed" if row["taskId"] == "bad" else "scheduled")
+
+
+def everything_the_processor_does(deployed: Deployed) -> None:
+    now = datetime.now(UTC)
+    for shard in (0, 1):
+        deployed.table.delete_item(Key={"taskId": f"_dynatick#cursor#{shard}"})
+    deployed.drained_through(minute_of(now) - 2)
+    bucket = str(Bucket(minute_of(now) - 1))
+    base = {"taskDateTime": bucket, "status": "scheduled", "attempt": 0, "run": 1, "action": "log"}
+    long_ago = {"lease": "x", "leaseUntil": "2026-01-01T00:00:00Z", "startedAt": "2026-01-01T00:00:00Z"}
+    rows: list[dict[str, Any]] = [
+        *({"taskId": f"t{n}", **base} for n in range(3)),
+        {"taskId": "raw", "taskDateTime": bucket},  # normalised on the spot
+        {"taskId": "unfit", **base, "action": "nothing"},  # fails, with a dead letter
+        {"taskId": "again", **base, "action": "rehearse", "payload": {"failures": 1}},  # is tried again
+        {"taskId": "suspect", **base, "status": "running", "attempt": 1, **long_ago},
+        {"taskId": "lost", **base, "taskDateTime": "2026-01-01#00:00"},  # for the reconcile
+    ]
+    for row in rows:
+        deployed.table.put_item(Item=row)
+    deployed.tick(now)
+    context = LambdaContext(ends=now + timedelta(seconds=60))
+    deployed.processor.handler({"dynatick": {"reconcile": True}}, context)
+    outcomes = {row["taskId"]: deployed.row(row["taskId"]).get("outcome") for row in rows}
+    assert outcomes == {
+        **{f"t{n}": "completed" for n in range(3)},
+        "raw": "completed", "unfit": "failed", "again": None, "suspect": "completed", "lost": None,
+    }  # fmt: skip
+
+
+def test_each_function_may_do_what_it_does_and_nothing_else(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = Calls(monkeypatch)
+    for role, does in (
+        ("SchedulerRole", everything_the_scheduler_does),
+        ("ProcessorRole", everything_the_processor_does),
+    ):
+        function = deployed.scheduler if role == "SchedulerRole" else deployed.processor
+        handler = function.handler
+
+        def noted(event: Any, context: Any, handler: Any = handler, role: str = role) -> Any:
+            with calls.of(role):
+                return handler(event, context)
+
+        monkeypatch.setattr(function, "handler", noted)
+        does(deployed)
+        assert calls.rights[role] | BY_LAMBDA[role] == allowed(role)
