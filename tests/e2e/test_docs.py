@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dynatick_stack import emulator
+from dynatick_stack import emulator, local
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = ["README.md", "docs/quickstart.md", "docs/how-to/assignment.md"]
@@ -54,15 +54,18 @@ def test_the_commands_of_a_document_work(document: str, tmp_path: Path) -> None:
         elif language == "python":
             lines.append(f"python - <<'END_OF_EXAMPLE'\n{text}END_OF_EXAMPLE")
     script = "\n".join(lines)
-    ran = subprocess.run(
-        ["bash", "-c", script],
-        cwd=checkout,
-        env=_environment(tmp_path, checkout),
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    try:
+        ran = subprocess.run(
+            ["bash", "-c", script],
+            cwd=checkout,
+            env=_environment(tmp_path, checkout),
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+    finally:  # a document that fails half-way has not come to its `make down`
+        local.down(state_dir=tmp_path / "state")
     assert ran.returncode == 0, f"{script}\n--- output\n{ran.stdout}\n--- errors\n{ran.stderr}"
 
 
