@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from dynatick import observability
 from dynatick_stack import template
 
 TEMPLATE = template.load()
@@ -334,4 +335,21 @@ def test_alarms_watch_metrics_that_the_functions_write(name: str) -> None:
     alarm = properties(name)
     if alarm["Namespace"] == "Dynatick":
         written = (template.ROOT / "shared" / "dynatick" / "observability.py").read_text()
-        assert f'"{alarm["MetricName"]}"' in written
+        counted = {name.capitalize() for name in observability._PASS_COUNTS}
+        assert alarm["MetricName"] in counted or f'"{alarm["MetricName"]}"' in written
+
+
+@pytest.mark.parametrize("tick", TICKS)
+@pytest.mark.parametrize("name", of_type("AWS::CloudWatch::Alarm"))
+def test_alarms_look_no_further_back_than_cloudwatch_does(name: str, tick: int) -> None:
+    alarm = properties(name)
+    period = alarm["Period"] if isinstance(alarm["Period"], int) else TEMPLATE["Mappings"]["Tick"][str(tick)]["Seconds"]
+    assert period % 60 == 0
+    assert alarm["EvaluationPeriods"] * period <= (7 * 86_400 if period >= 3600 else 86_400)
+
+
+@pytest.mark.parametrize("tick", TICKS)
+def test_a_shard_counts_as_stuck_only_after_what_is_usual(tick: int) -> None:
+    """A bucket is drained for good two ticks after it, or as much later as the index may lag and a lease may last."""
+    longest = TEMPLATE["Parameters"]["IndexLagSeconds"]["MaxValue"] * 3 + 900
+    assert TEMPLATE["Mappings"]["Tick"][str(tick)]["StuckSeconds"] == 4 * tick * 60 + 3600 >= 2 * tick * 60 + longest

@@ -1,0 +1,104 @@
+"""docs/how-to/operate.md: a section for each alarm, a row for each kind, and commands that work."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from tests.builders import InProcess
+
+from dynatick import MemoryStore, RetryableError, TaskClient, cli
+from dynatick.actions.deadletters import message_of
+from dynatick.cli.session import Session
+from dynatick.domain.task import Task
+from dynatick.engine.diagnosis import Kind
+from dynatick_stack import template
+
+TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "operate.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    return [line for block in blocks("sh") for line in block.splitlines()]
+
+
+def test_each_alarm_has_its_section_in_the_templates_order() -> None:
+    alarms = [name for name, one in template.load()["Resources"].items() if one["Type"] == "AWS::CloudWatch::Alarm"]
+    assert re.findall(r"^### (\w+)$", TEXT, re.MULTILINE) == alarms
+
+
+def test_each_kind_has_its_row() -> None:
+    assert re.findall(r"^\| `([a-z-]+)` \|", TEXT, re.MULTILINE) == [str(kind) for kind in Kind]
+
+
+def test_the_log_words_are_the_codes() -> None:
+    shared = Path(__file__).parents[2] / "shared" / "dynatick"
+    code = "".join(path.read_text(encoding="utf-8") for path in shared.rglob("*.py"))
+    for word in re.findall(r"`(\w+_(?:ended|settled|failed|refused|unsent))`", TEXT):
+        assert f'"{word}"' in code, word
+
+
+def test_the_parameters_are_the_templates() -> None:
+    named = {"AlarmTopicArn", "TickState", "WorkerThreads", "ProcessorMemoryMb", "ShardCount", "IndexLagSeconds",
+             "RetentionDays"}  # fmt: skip
+    assert named <= set(template.load()["Parameters"])
+    assert all(f"`{name}" in TEXT for name in named)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> InProcess:
+    """After four attempts of a task that failed, as the example shows it."""
+
+    def fail(task: Task, context: object) -> object:
+        raise RetryableError("the mail service did not answer")
+
+    world = InProcess()
+    world.tick()
+    client = TaskClient(world.store, clock=world.clock, check_actions=False)
+    world.actions.behaviour["mail-7"] = fail
+    client.insert(
+        "mail-7",
+        delay_seconds=1,
+        action="send-reminder",
+        payload={"to": "ada@example.com"},
+        retry_policy={"minBackoffSeconds": 0, "maxBackoffSeconds": 0},
+    )
+    client.insert("later", task_date_time="2026-12-31#13:00", action="log")
+    world.ticks(8)
+    assert world.outcome("mail-7") == "failed"
+    monkeypatch.setattr(Session, "client", lambda session: client)
+    return world
+
+
+@pytest.mark.parametrize("command", commands())
+def test_each_command_works(world: InProcess, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    program, *arguments = shlex.split(command, comments=True)
+    assert program == "dynatick"
+    assert cli.run(arguments) == 0, capsys.readouterr().err
+
+
+def test_the_commands_do_what_is_said(world: InProcess) -> None:
+    assert isinstance(world.store, MemoryStore)
+    for command in commands():
+        cli.run(shlex.split(command, comments=True)[1:])
+    assert (world.row("mail-7")["status"], world.row("mail-7")["run"]) == ("scheduled", 2)
+    assert world.outcome("later") == "cancelled"
+
+
+def test_the_message_has_the_form_that_is_shown(world: InProcess) -> None:
+    (example,) = (json.loads(block) for block in blocks("json"))
+    (letter,) = world.dead_letters.letters
+    message = json.loads(message_of(letter))
+    assert list(message) == list(example)
+    assert {name: type(value) for name, value in message.items()} == {
+        name: type(value) for name, value in example.items()
+    }
+    assert message["attempt"] == 4
+    assert [entry["attempt"] for entry in message["attempts"]] == [1, 2, 3]
+    assert set(message["attempts"][0]) == set(example["attempts"][0])
