@@ -16,6 +16,7 @@ from dynatick_stack import emulator, local, logs
 from dynatick_stack.deploy import REGION
 from dynatick_stack.emulator import PORT, STATE
 from dynatick_stack.errors import RefusedError, StackError
+from dynatick_stack.processes import INTERRUPTIONS
 
 app = typer.Typer(
     name="local",
@@ -179,10 +180,12 @@ def _failures(interrupted: str = "Interrupted", code: int = INTERRUPTED) -> Iter
     """Turn failures into a message and an exit code; let being ended clean up as Ctrl-C does."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        # Only once: what follows is cleaning up, and people press Ctrl-C again.
+        for number in INTERRUPTIONS:
+            signal.signal(number, lambda _number, _frame: None)
         raise KeyboardInterrupt
 
-    signals = (signal.SIGTERM, signal.SIGHUP)
-    earlier = [signal.signal(number, interrupt) for number in signals]
+    earlier = [signal.signal(number, interrupt) for number in INTERRUPTIONS]
     try:
         yield
     except StackError as error:
@@ -196,5 +199,5 @@ def _failures(interrupted: str = "Interrupted", code: int = INTERRUPTED) -> Iter
             typer.echo(interrupted, err=True)
         raise typer.Exit(code) from None
     finally:
-        for number, handler in zip(signals, earlier, strict=True):
+        for number, handler in zip(INTERRUPTIONS, earlier, strict=True):
             signal.signal(number, handler)

@@ -49,25 +49,31 @@ def start(port: int, *, state_dir: Path = STATE, say: Say) -> Emulator:
     shutil.rmtree(state_dir, ignore_errors=True)
     refuse_busy_port(port)
 
-    processes.worker_folder(state_dir).mkdir(parents=True)
-    log = state_dir / "emulator.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            # -E: the functions' PYTHONPATH is not for the emulator, which has other versions.
-            [python, "-E", "-X", processes.marker(state_dir), "-m", "ministack"],
-            cwd=state_dir,
-            env=_environment(port, state_dir),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            # Its own group, so that Ctrl-C reaches us first and we end it in order.
-            start_new_session=True,
-        )
-    found = Emulator(pid=process.pid, port=port)
+    process: subprocess.Popen[bytes] | None = None
     try:
+        processes.worker_folder(state_dir).mkdir(parents=True)
+        log = state_dir / "emulator.log"
+        # Interruptions are put off until the process is known: it could not be found to be ended.
+        with log.open("wb") as output, processes.uninterrupted():
+            process = subprocess.Popen(
+                # -E: the functions' PYTHONPATH is not for the emulator, which has other versions.
+                [python, "-E", "-X", processes.marker(state_dir), "-m", "ministack"],
+                cwd=state_dir,
+                env=_environment(port, state_dir),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # Its own group, so that Ctrl-C reaches us first and we end it in order.
+                start_new_session=True,
+            )
+        found = Emulator(pid=process.pid, port=port)
         (state_dir / "state.json").write_text(json.dumps(asdict(found)))
         _wait_until_ready(process, found, log)
     except BaseException:
+        if process is not None:
+            # By its number: for a moment after its start it has no command line to be found by.
+            process.kill()
+            process.wait()
         stop(state_dir=state_dir)
         raise
     return found

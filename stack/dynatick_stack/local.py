@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dynatick_stack import deploy, emulator, template
+from dynatick_stack import deploy, emulator, processes, template
 from dynatick_stack.build import CACHE, build, libraries
 from dynatick_stack.emulator import PORT, STATE
 from dynatick_stack.errors import DeployError
@@ -115,13 +115,16 @@ def up(
         emulator.check_port(port, state_dir=state_dir)
         libraries(say, root=root, cache=cache)
         build(root=root, cache=cache)
-        running = emulator.start(port, state_dir=state_dir, say=say)
+        earlier = processes.emulator(state_dir)
         try:
+            running = emulator.start(port, state_dir=state_dir, say=say)
             say(f"Deploying {template.TEMPLATE.name} to {running.endpoint}")
             stack = LocalStack(endpoint=running.endpoint, state_dir=state_dir, root=root, cache=cache)
             stack.redeploy(say=say, **wanted)
         except BaseException:
-            emulator.stop(state_dir=state_dir)
+            # Unless it failed so early that the one that ran before still does.
+            if earlier is None or processes.emulator(state_dir) != earlier:
+                emulator.stop(state_dir=state_dir)
             raise
     return stack
 

@@ -76,6 +76,7 @@ def test_records_that_come_again_change_nothing(world: World) -> None:
         deliver(world, batch)
         assert tasks(world, "again-") == before
     assert world.row("again-deleted") is None
+    assert len(world.letters_of("again-failed")) == 1
     assert world.runs("again-done") == [("/", "again-done#1")]
     assert world.runs("again-deleted") == []
 

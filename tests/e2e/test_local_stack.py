@@ -7,10 +7,12 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dynatick_stack import deploy, emulator, local, processes
+from dynatick_stack.errors import BuildError
 from dynatick_stack.local import LocalStack
 from dynatick_stack.venv import VENV
 
@@ -120,6 +122,8 @@ def test_an_interrupted_start(own_state: Path, number: signal.Signals, until: st
         assert processes.wait_until(lambda: emulator._answers(port), 60, every=0.005)
         assert processes.wait_until(lambda: bool(deploy.parameters_in_force(endpoint)), 60, every=0.005)
     child.send_signal(number)
+    # People are impatient.
+    child.send_signal(number)
     _, errors = child.communicate(timeout=30)
     if number == signal.SIGKILL:
         # Nobody could clean up: the next start does.
@@ -129,6 +133,45 @@ def test_an_interrupted_start(own_state: Path, number: signal.Signals, until: st
         assert child.returncode == 130
         assert b"nothing is left running" in errors
         assert processes.running(own_state) == {}
+
+
+@pytest.mark.parametrize("moment", ["in the midst of its start", "as soon as it runs"])
+def test_an_interruption_at_the_worst_moment(own_state: Path, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two lines, when the emulator is there and nobody has noted so."""
+    if moment == "in the midst of its start":
+        start_process = subprocess.Popen
+
+        def interrupted(command: list[object], *arguments: Any, **options: Any) -> Any:
+            process = start_process(command, *arguments, **options)
+            if "ministack" in command:
+                os.kill(os.getpid(), signal.SIGINT)
+            return process
+
+        monkeypatch.setattr(emulator.subprocess, "Popen", interrupted)
+    else:
+        start = emulator.start
+
+        def returned(*arguments: Any, **options: Any) -> None:
+            start(*arguments, **options)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(emulator, "start", returned)
+    with pytest.raises(KeyboardInterrupt):
+        local.up(emulator.free_port(), state_dir=own_state)
+    assert processes.running(own_state) == {}
+
+
+def test_a_start_that_fails_early_leaves_what_runs_alone(own_state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    local.up(emulator.free_port(), state_dir=own_state)
+    running = processes.emulator(own_state)
+
+    def no_emulator(_say: object) -> Path:
+        raise BuildError("there is no package index")
+
+    monkeypatch.setattr(emulator, "emulator_python", no_emulator)
+    with pytest.raises(BuildError):
+        local.up(emulator.free_port(), state_dir=own_state)
+    assert processes.emulator(own_state) == running is not None
 
 
 def test_two_starts_at_once(own_state: Path) -> None:
