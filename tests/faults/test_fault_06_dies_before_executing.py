@@ -7,6 +7,8 @@ from tests.faults.figures import count
 from tests.faults.seam import Fault
 from tests.faults.world import AFTER_LEASE, World
 
+from dynatick.domain.buckets import Bucket
+
 TASKS = 20  # one claim
 
 
@@ -29,6 +31,22 @@ def test_fault_06_dies_between_claiming_and_executing(world: World, tell: Tell) 
         (lost,) = row["attempts"]
         assert lost["attempt"] == 1
         assert "its process died" in lost["error"]
+    figures = tell(count(world))
+    assert figures.executed == TASKS
+    assert figures.repeated == 0
+
+
+def test_fault_06_the_lease_outlasts_the_last_look(world: World, tell: Tell) -> None:
+    """An invocation may live for 15 minutes, a bucket is looked at for two: one that holds a leased task is kept."""
+    world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(TASKS)])
+    assert world.next_tick(life=900, faults=[Fault(at="claim", do="kill after")]).what == "killed"
+    (held,) = {str(row["taskDateTime"]) for row in world.rows().values()}
+    for _ in range(14):
+        assert world.next_tick().what == "returned"
+        (cursor,) = world.cursors()
+        assert Bucket(cursor.drained_through).instant < Bucket.parse(held).instant
+    assert not world.ledger.all()
+    world.finish()
     figures = tell(count(world))
     assert figures.executed == TASKS
     assert figures.repeated == 0

@@ -9,7 +9,7 @@ from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.seam import Fault
 from tests.faults.worker import NO_LEASE
-from tests.faults.world import LIFE, World
+from tests.faults.world import AFTER_LEASE, LIFE, World
 
 from dynatick.domain.buckets import instant_of, minute_of
 
@@ -84,4 +84,37 @@ def test_fault_15_a_frozen_tick_wakes_up_beside_its_successor(new_world: NewWorl
     world.finish()
     figures = tell(count(world))
     assert figures.executed == 120
+    assert figures.repeated == 0
+
+
+def test_fault_15_a_frozen_tick_wakes_up_after_others_took_over(world: World, tell: Tell) -> None:
+    """Their clock is far ahead, and its leases seemed to be over: its records meet another's token (protocol 12)."""
+    policy = {"payload": {"failures": 1}, "retryPolicy": {"minBackoffSeconds": 0}}
+    world.insert_many([{"taskId": f"t{n}", "delaySeconds": 30, **policy} for n in range(5)])
+    world.clock.to(instant_of(minute_of(world.clock()) + 1))
+    first, second = world.sandbox(), world.sandbox()
+    first.begin(world.event(), life=LIFE, faults=[Fault(at="record", do="freeze before")])
+    assert world.end(first).what == "frozen"  # with failures in hand
+    world.clock.forward(seconds=45)  # past the shard's lease
+    for task_id in world.inserted:
+        world.dynamodb.update_item(
+            TableName=world.table,
+            Key={"taskId": {"S": task_id}},
+            UpdateExpression="SET leaseUntil = :past",
+            ExpressionAttributeValues={":past": {"S": "2026-12-31T11:00:00Z"}},
+        )
+    second.begin(world.event(), life=LIFE, faults=[Fault(at="record", do="freeze before")])
+    assert world.end(second).what == "frozen"  # with the first of the second attempts, which succeeded
+    (done,) = world.ledger.done()
+    first.thaw()
+    assert world.end(first).what == "returned"
+    row = world.row(done.task_id)
+    assert (row["status"], row["attempt"]) == ("running", 2)
+    second.thaw()
+    assert world.end(second).what == "returned"
+    assert world.row(done.task_id)["outcome"] == "completed"
+    world.clock.forward(seconds=AFTER_LEASE)
+    world.finish()
+    figures = tell(count(world))
+    assert figures.executed == 5
     assert figures.repeated == 0

@@ -8,7 +8,7 @@ from tests.faults.conftest import Tell
 from tests.faults.figures import count
 from tests.faults.seam import Fault
 from tests.faults.stream import sequence
-from tests.faults.world import World
+from tests.faults.world import LIFE, World
 
 
 def test_fault_16_records_come_twice(world: World, tell: Tell) -> None:
@@ -87,3 +87,21 @@ def test_fault_16_a_batch_fails_half_way(world: World, tell: Tell) -> None:
     assert figures.executed == 75
     assert figures.repeated == 0
     assert {letter["taskId"] for letter in world.letters()} == {f"t{n:02d}" for n in range(5, 80, 16)}
+
+
+def test_fault_16_the_scheduler_is_frozen_before_it_moves_a_row(world: World, tell: Tell) -> None:
+    """Its write comes minutes later, into a bucket that was drained meanwhile: it looks again, and moves it on."""
+    sandbox = world.sandbox("scheduler")
+    for number in range(10):
+        world.put(taskId=f"t{number}", dueAt="2026-12-31T11:00:00Z")
+    sandbox.begin({"Records": world.stream.new()}, life=LIFE, faults=[Fault(at="move", do="freeze before")])
+    assert world.end(sandbox).what == "frozen"
+    for _ in range(8):
+        assert world.next_tick().what == "returned"
+    assert not world.ledger.all()
+    sandbox.thaw()
+    assert world.end(sandbox).value == {"batchItemFailures": []}
+    assert world.next_tick().what == "returned"
+    assert len(world.ledger.done()) == 10
+    world.finish()
+    assert tell(count(world)).executed == 10

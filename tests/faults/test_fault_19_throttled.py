@@ -67,6 +67,19 @@ def test_fault_19_keys_are_left_unprocessed(world: World, tell: Tell) -> None:
     assert tell(count(world)).executed == 50
 
 
+def test_fault_19_the_answers_to_claims_and_records_are_lost(world: World, tell: Tell) -> None:
+    """They took effect. The SDK tries again and is refused, but the rows show one's own token: nothing waits."""
+    world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(50)])
+    outcome = world.next_tick(faults=[Fault(at=at, do="lose answer", times=2) for at in ("claim", "record")])
+    assert outcome.hits == {"lose answer @ claim": 2, "lose answer @ record": 2}
+    rows = world.rows()
+    assert {(row.get("outcome"), row["attempt"]) for row in rows.values()} == {("completed", 1)}
+    world.finish()
+    figures = tell(count(world))
+    assert figures.executed == 50
+    assert figures.repeated == 0
+
+
 def test_fault_19_the_table_is_away_when_it_comes_to_recording(world: World, tell: Tell) -> None:
     """For longer than the invocation lives. What ran is not counted as done; it runs again, with the same key."""
     world.insert_many([{"taskId": f"t{n}", "delaySeconds": 30} for n in range(4)])
