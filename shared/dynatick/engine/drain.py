@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 
 from dynatick.domain.buckets import Bucket, instant_of
-from dynatick.domain.change import Written
+from dynatick.domain.change import AtLeast, Change, Plus, Result, Unknown, Written
 from dynatick.domain.lifecycle import release
 from dynatick.domain.task import is_own_row
 from dynatick.engine.budget import Budget
@@ -54,6 +54,7 @@ TICK_RECORD_DAYS = 7
 @dataclass(frozen=True, slots=True)
 class _Claimed:
     entries: Sequence[tuple[Bucket, str]]
+    position: Resume  # before the first of them
     verdicts: Sequence[Verdict]
     spoilt_fates: Sequence[Fate]
     found: set[int]  # the minutes that had something, of the round that asked
@@ -74,6 +75,14 @@ class _Recorded:
 class _Fault:
     error: Exception
     entries: Sequence[tuple[Bucket, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _InHand:
+    """A task that this pass has claimed and not seen recorded."""
+
+    minute: int
+    position: Resume  # from here on it would be found again
 
 
 _Event = _Claimed | _Ended | _Recorded | _Fault
@@ -106,7 +115,8 @@ def drain(
     """Closes the shard's buckets through ``tick`` and runs what is due in them.
 
     ``hard_end``: when the process will be killed. ``resume``: where an earlier generation of this pass stopped.
-    ``go_on`` is called once, as soon as the shard is free again, if this pass was cut short and had made progress.
+    ``go_on`` is called once if this pass leaves something for want of time and had made progress: as soon as the shard
+    is free again if it was cut short, later if it finds out later.
     Raises StoreError if the table cannot be reached; whatever was claimed then comes back by its lease.
     """
     started = world.clock()
@@ -132,7 +142,11 @@ def drain(
 def _keep(world: World, report: PassReport) -> None:
     expires = int((world.clock() + timedelta(days=TICK_RECORD_DAYS)).timestamp())
     record = tick_record_id(report.tick, report.shard, report.generation)
-    world.store.create({"taskId": record, **report.to_row(), "expiresAt": expires})
+    if not world.store.create({"taskId": record, **report.to_row(), "expiresAt": expires}):
+        # The tick fired twice, and both times there was something to do.
+        counts = {name: Plus(value) for name, value in report.counts().items() if value}
+        there = tuple(AtLeast(name, 0) for name in counts)
+        world.store.write(Change(task_id=record, set={**counts, **report.ending()}, when=there))
 
 
 class _Pass:
@@ -159,7 +173,8 @@ class _Pass:
             ended=lambda attempted: self.events.put(_Ended(attempted)),
         )
         self.most_in_hand = max(4 * BATCH, 4 * world.rules.threads)
-        self.in_hand: dict[str, int] = {}  # id -> minute: claimed here, not seen recorded
+        self.in_hand: dict[str, _InHand] = {}
+        self.too_late: list[Won] = []  # in hand, and not to be begun any more
         self.ended: list[Attempted] = []  # to be recorded
         self.claiming = 0  # entries in claims under way
         self.recording = 0  # attempts in records under way
@@ -179,6 +194,8 @@ class _Pass:
             if found:  # and round again in what had something, until nothing new is due
                 patience = min(self.clock() + ROUND_PATIENCE, self.budget.stop_waiting)
                 self._wait(until=lambda: not self.in_hand, end=patience)
+            if self.clock() >= self.budget.stop_claiming:
+                break
             closed = self.window.cursor.closed_through
             minutes = [*sorted(found), *range(covered + 1, closed + 1)]  # another tick may have come meanwhile
             covered = closed
@@ -188,14 +205,16 @@ class _Pass:
             self._give_back()
         while self.shard.holding and not self._end():
             pass
+        if self.window.cursor.closed_through > covered:  # that tick has left its buckets to this pass
+            self._leave(Resume(covered + 1))
         self._go_on(go_on)
         self._wait(until=lambda: not self.in_hand, end=self.budget.stop_claiming)
         self._give_back()  # what no thread has begun by now might be cut off in the middle
         self._go_on(go_on)
         self._wait(until=lambda: not self.in_hand)
         self._take_suspects()
-        self._give_back()
-        self._wait(until=lambda: not self.recording, end=self.budget.hard_end - LAST_RECORDS)
+        self._settle_up()
+        self._go_on(go_on)
         self.report.unfinished = len(self.in_hand)
         self.report.moved, self.report.rejected = self.world.settler.moved, self.world.settler.failed
         if self.fault is not None:
@@ -207,6 +226,10 @@ class _Pass:
         if self.report.resume and worth_it and go_on is not None and not self.report.continued:
             go_on(self.report.resume)
             self.report.continued = True
+
+    def _leave(self, position: Resume) -> None:
+        """Notes that something is left from a position on."""
+        self.report.resume = position if self.report.resume is None else min(position, self.report.resume)
 
     def close(self) -> None:
         self.bench.close()
@@ -228,12 +251,14 @@ class _Pass:
         for minute, page in self._pages(minutes, resume):
             bucket = Bucket(minute, self.report.shard)
             position = position or Resume(minute)
+            if self.clock() >= self.budget.stop_claiming:
+                return self._cut(position, batch, found)
             for entry in page.entries:
                 if entry.task_id in self.in_hand or is_own_row(entry.task_id):
                     continue  # under such an id nobody can put a task
                 batch.append((bucket, entry.task_id))
                 if len(batch) == BATCH:
-                    if not self._claim(batch, found):
+                    if not self._claim(batch, position, found):
                         return self._cut(position, batch, found)
                     position, batch = Resume(minute, entry.task_id), []
             if page.after is None:
@@ -241,9 +266,7 @@ class _Pass:
                 self.window.looks[minute].complete = not partly
             if not batch:
                 position = Resume(minute, page.after) if page.after is not None else Resume(minute + 1)
-            if self.clock() >= self.budget.stop_claiming:
-                return self._cut(position, batch, found)
-        if batch and position is not None and not self._claim(batch, found):
+        if batch and position is not None and not self._claim(batch, position, found):
             return self._cut(position, batch, found)
         self._wait(until=lambda: not self.claiming)
         return found
@@ -251,7 +274,7 @@ class _Pass:
     def _cut(self, position: Resume, unclaimed: Sequence[tuple[Bucket, str]], found: set[int]) -> set[int]:
         for bucket, _ in unclaimed:
             self.window.looks[bucket.minute].busy += 1
-        self.report.resume = position
+        self._leave(position)
         self._wait(until=lambda: not self.claiming)
         return found
 
@@ -267,7 +290,7 @@ class _Pass:
         except Exception as error:
             self.fault = self.fault or error
 
-    def _claim(self, batch: Sequence[tuple[Bucket, str]], found: set[int]) -> bool:
+    def _claim(self, batch: Sequence[tuple[Bucket, str]], position: Resume, found: set[int]) -> bool:
         """Starts a claim once there is room for it. False, and nothing is started, if there will be none."""
         while not self._has_room(len(batch)):
             if not self._may_claim():
@@ -276,9 +299,11 @@ class _Pass:
         if not self._may_claim():
             return False
         entries = list({task_id: (bucket, task_id) for bucket, task_id in batch}.values())
+        for bucket, _ in set(batch).difference(entries):  # shown in two buckets, as a lagging index does
+            self.window.looks[bucket.minute].busy += 1
         self.claiming += len(entries)
         self.report.due += len(entries)
-        self.io.submit(self._claim_now, entries, found)
+        self.io.submit(self._claim_now, entries, position, found)
         return True
 
     def _has_room(self, more: int) -> bool:
@@ -288,7 +313,7 @@ class _Pass:
     def _may_claim(self) -> bool:
         return self.shard.holding and self.fault is None and self.clock() < self.budget.stop_claiming
 
-    def _claim_now(self, entries: Sequence[tuple[Bucket, str]], found: set[int]) -> None:
+    def _claim_now(self, entries: Sequence[tuple[Bucket, str]], position: Resume, found: set[int]) -> None:
         """In an I/O thread."""
         try:
             verdicts = list(self.claimer.claim(entries, lease_until=self.budget.hard_end))
@@ -298,7 +323,7 @@ class _Pass:
                     fate = self.recorder.fail_spoilt(verdict)
                     spoilt_fates.append(fate)
                     verdicts[n] = Busy() if fate is Fate.UNRECORDED else Gone()
-            self.events.put(_Claimed(entries, verdicts, spoilt_fates, found))
+            self.events.put(_Claimed(entries, position, verdicts, spoilt_fates, found))
         except Exception as error:  # to be raised by the coordinator, once what is in hand is recorded
             self.events.put(_Fault(error, entries))
 
@@ -328,12 +353,12 @@ class _Pass:
 
     def _handle(self, event: _Event) -> None:
         match event:
-            case _Claimed(entries, verdicts, spoilt_fates, found):
+            case _Claimed(entries, position, verdicts, spoilt_fates, found):
                 self.claiming -= len(entries)
                 for fate in spoilt_fates:
                     self._count(fate)
                 for (bucket, task_id), verdict in zip(entries, verdicts, strict=True):
-                    self._place(bucket, task_id, verdict, found)
+                    self._place(bucket, task_id, verdict, position, found)
             case _Ended(attempted):
                 self._note_start(attempted)
                 self.ended.append(attempted)
@@ -342,8 +367,7 @@ class _Pass:
             case _Recorded(attempts, fates):
                 self.recording -= len(attempts)
                 for attempted, fate in zip(attempts, fates, strict=True):
-                    minute = self.in_hand.pop(attempted.task.task_id)
-                    look = self.window.looks[minute]
+                    look = self.window.looks[self.in_hand.pop(attempted.task.task_id).minute]
                     look.in_hand -= 1
                     look.busy += fate is Fate.UNRECORDED
                     self._count(fate)
@@ -353,13 +377,13 @@ class _Pass:
                     self.window.looks[bucket.minute].busy += 1
                 self.fault = self.fault or error
 
-    def _place(self, bucket: Bucket, task_id: str, verdict: Verdict, found: set[int]) -> None:
+    def _place(self, bucket: Bucket, task_id: str, verdict: Verdict, position: Resume, found: set[int]) -> None:
         look = self.window.looks[bucket.minute]
         match verdict:
             case Won():
                 self.report.claimed += 1
                 found.add(bucket.minute)
-                self._start(bucket.minute, verdict)
+                self._start(bucket.minute, verdict, position)
             case Suspect():
                 look.busy += 1
                 self.suspects.append((bucket, task_id))
@@ -368,10 +392,13 @@ class _Pass:
             case Gone():
                 pass
 
-    def _start(self, minute: int, won: Won) -> None:
-        self.in_hand[won.task.task_id] = minute
+    def _start(self, minute: int, won: Won, position: Resume) -> None:
+        self.in_hand[won.task.task_id] = _InHand(minute, position)
         self.window.looks[minute].in_hand += 1
-        self.bench.submit(won)
+        if self.clock() < self.budget.stop_claiming:
+            self.bench.submit(won)
+        else:
+            self.too_late.append(won)
 
     def _note_start(self, attempted: Attempted) -> None:
         task = attempted.task
@@ -445,28 +472,42 @@ class _Pass:
 
     def _give_back(self) -> None:
         """Releases what was claimed and not begun (12); whoever goes on begins there."""
-        unbegun = self.bench.take_back()
-        if unbegun:
-            earliest = min(self.in_hand[won.task.task_id] for won in unbegun)
-            if self.report.resume is None or earliest <= self.report.resume.minute:
-                self.report.resume = Resume(earliest)
-        results = self.store.write_many([release(won.task) for won in unbegun]) if unbegun else ()
+        unbegun = [*self.bench.take_back(), *self.too_late]
+        self.too_late = []
+        results: Sequence[Result] = [Unknown("not written")] * len(unbegun)
+        try:
+            results = self.store.write_many([release(won.task) for won in unbegun]) if unbegun else ()
+        except Exception as error:  # what is running is still brought to its end
+            self.fault = self.fault or error
         for won, result in zip(unbegun, results, strict=True):
-            look = self.window.looks[self.in_hand.pop(won.task.task_id)]
+            held = self.in_hand.pop(won.task.task_id)
+            look = self.window.looks[held.minute]
             look.in_hand -= 1
             look.busy += 1
             self.report.released += isinstance(result, Written)
+            self._leave(held.position)
+
+    def _settle_up(self) -> None:
+        """The last of the time: what has ended is recorded, what came too late is given back."""
+        spare = min(LAST_RECORDS, (self.budget.hard_end - self.budget.stop_waiting) / 4)
+        self._wait(
+            until=lambda: self.events.empty() and not (self.claiming or self.recording or self.ended),
+            end=self.budget.hard_end - spare,
+        )
+        self._give_back()
 
     def _take_suspects(self) -> None:
         """Tasks whose lease ran out: one at a time, with nothing else in hand, so that one that kills its process takes
-        no other with it (10). What there is no time for waits for the next tick."""
+        no other with it (10). What there is no time for, a slow task being in hand, is left to an invocation that has
+        nothing in hand."""
         for bucket, task_id in self.suspects:
             if self.in_hand or self.recording or self.fault or self.clock() >= self.budget.stop_claiming:
+                self._leave(Resume(bucket.minute))
                 return
             try:
                 self._take_suspect(bucket, task_id)
-            except DynatickError as error:
-                self.fault = error
+            except Exception as error:
+                self.fault = self.fault or error
             self._wait(until=lambda: not self.in_hand)
 
     def _take_suspect(self, bucket: Bucket, task_id: str) -> None:
@@ -480,6 +521,8 @@ class _Pass:
             self._count(self.recorder.fail_unexecuted(row, plan.error, attempt=plan.attempt))
             return
         result = self.store.write(plan)
+        if isinstance(result, Unknown) and result.too_large:
+            self._count(self.recorder.fail_spoilt(Spoilt(row, f"the row is too large to be claimed ({result.error})")))
         if not isinstance(result, Written) or result.row is None:
             return
         self.report.recovered += 1
@@ -487,7 +530,7 @@ class _Pass:
         if isinstance(won, Spoilt):
             self._count(self.recorder.fail_spoilt(won))
         else:
-            self._start(bucket.minute, won)
+            self._start(bucket.minute, won, Resume(bucket.minute))
 
 
 def _milliseconds(delta: timedelta) -> int:

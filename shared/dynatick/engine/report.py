@@ -17,6 +17,9 @@ class Resume:
     minute: int
     after: str | None = None
 
+    def __lt__(self, other: Resume) -> bool:
+        return (self.minute, self.after or "") < (other.minute, other.after or "")
+
 
 @dataclass(kw_only=True, slots=True)
 class PassReport:
@@ -58,7 +61,7 @@ class PassReport:
 
     @property
     def made_progress(self) -> bool:
-        return bool(self.claimed or self.buckets > 1)
+        return self.claimed > self.released or self.buckets > 1
 
     def late(self, milliseconds: int) -> None:
         """Notes how late a first attempt began, after its tick."""
@@ -75,6 +78,20 @@ class PassReport:
             "shard": self.shard,
             "generation": self.generation,
             "startedAt": format_instant(self.started_at),
+            **self.counts(),
+            "latenessMaxMs": self.lateness_max_ms,
+            "latenessMeanMs": self.lateness_sum_ms // self.lateness_count if self.lateness_count else 0,
+            **self.ending(),
+        }
+        if self.first_start_ms is not None:
+            row["firstStartMs"] = self.first_start_ms
+        if self.idle_before:
+            row["idleBefore"] = dict(self.idle_before)
+        return row
+
+    def counts(self) -> dict[str, int]:
+        """The figures of the record that can be added to those of another pass."""
+        return {
             "buckets": self.buckets,
             "due": self.due,
             "claimed": self.claimed,
@@ -87,17 +104,12 @@ class PassReport:
             "unrecorded": self.unrecorded,
             "unfinished": self.unfinished,
             "moved": self.moved,
-            "latenessMaxMs": self.lateness_max_ms,
-            "latenessMeanMs": self.lateness_sum_ms // self.lateness_count if self.lateness_count else 0,
-            "continued": self.continued,
         }
-        if self.finished_at is not None:
-            row["finishedAt"] = format_instant(self.finished_at)
-        if self.first_start_ms is not None:
-            row["firstStartMs"] = self.first_start_ms
-        if self.idle_before:
-            row["idleBefore"] = dict(self.idle_before)
-        return row
+
+    def ending(self) -> dict[str, object]:
+        """How the pass ended."""
+        ended = {} if self.finished_at is None else {"finishedAt": format_instant(self.finished_at)}
+        return {"continued": self.continued, **ended}
 
 
 def tick_record_id(tick: int, shard: int, generation: int) -> str:

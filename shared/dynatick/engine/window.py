@@ -63,11 +63,11 @@ class Window:
         return reached
 
     def looked_through(self) -> int:
-        """Through where every bucket had a full look, in this pass or before."""
+        """Through where every bucket had a full look that left nothing, in this pass or before."""
         minute = self.cursor.looked_through
-        while (
-            minute < self.cursor.closed_through and (look := self.looks.get(minute + 1)) is not None and look.complete
-        ):
+        while minute < self.cursor.closed_through and (look := self.looks.get(minute + 1)) is not None:
+            if not look.complete or look.busy or look.in_hand:
+                break
             minute += 1
         return minute
 
