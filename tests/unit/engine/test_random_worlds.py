@@ -141,7 +141,9 @@ class Chaos:
     alive: dict[str, int | None] = field(default_factory=dict)  # the incarnation that should be there
     kinds: dict[int, str] = field(default_factory=dict)
     cancelled: dict[int, datetime] = field(default_factory=dict)
-    edited: set[int] = field(default_factory=set)  # whose due instant was edited by hand: the stream must tell it first
+    edited: set[int] = field(
+        default_factory=set
+    )  # by hand: bucket and due instant agree only once the stream has told it
     executions: list[Execution] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     records: dict[str, deque[tuple[datetime, Row | None, Row | None]]] = field(default_factory=dict)
@@ -308,7 +310,7 @@ class Chaos:
                 name = dice.choice(["taskDateTime", "dueAt"])
                 value = dice.choice([str(place), format_instant(later)])
                 self.store.write(Change(task_id=task_id, set={name: value}))
-                self.edited |= {inc} if name == "dueAt" else set()
+                self.edited.add(inc)
             case "redrive" if row.get("outcome") in ("failed", "cancelled"):
                 again = now + timedelta(minutes=self.rules.grid.tick_minutes)
                 self.cancelled.pop(inc, None)

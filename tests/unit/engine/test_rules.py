@@ -377,7 +377,7 @@ def test_rule_06_a_running_row_in_a_drained_bucket_is_moved_with_its_lease() -> 
 
 def test_rule_06_a_move_does_not_disturb_who_holds_the_row() -> None:
     """The record is on condition of the token, which a move leaves."""
-    w = world()
+    w = world(life=timedelta(minutes=10))
 
     def is_moved_meanwhile(task: Task, context: ActionContext) -> None:
         w.clock.forward(minutes=3)

@@ -1,0 +1,702 @@
+"""A pass over one shard: what it spends its time on, what it leaves, what it tells, and what faults do to it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from tests.builders import NOON, FakeClock, scheduled_row
+from tests.unit.engine.support import (
+    NOON_MINUTE,
+    Once,
+    World,
+    bucket_at,
+    cannot,
+    is_claim,
+    is_cursor,
+    is_record,
+    of,
+    passed,
+    rules,
+    world,
+)
+
+from dynatick.actions.testing import MemoryDeadLetters
+from dynatick.domain.buckets import Bucket, Grid
+from dynatick.domain.change import Change, Result
+from dynatick.domain.task import Task
+from dynatick.engine import drain as drain_module
+from dynatick.engine.budget import Budget
+from dynatick.engine.cursor import save
+from dynatick.engine.ports import ActionContext, Entry, Page
+from dynatick.engine.processor import Invoked
+from dynatick.engine.report import PassReport, Resume
+from dynatick.errors import StoreError
+from dynatick.store import memory
+from dynatick.store.codec import item_bytes
+from dynatick.store.memory import MemoryStore
+
+
+def ids(number: int, prefix: str = "t") -> list[str]:
+    return [f"{prefix}{n:04d}" for n in range(number)]
+
+
+def reports(done: Sequence[Invoked]) -> list[PassReport]:
+    return [invoked.passed for invoked in done if invoked.passed is not None]
+
+
+class PacedClock(FakeClock):
+    """A clock that knows how often the coordinator (the thread that made it) has read it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._coordinator = threading.get_ident()
+        self.reads = 0
+
+    def __call__(self) -> datetime:
+        self.reads += threading.get_ident() == self._coordinator
+        return super().__call__()
+
+
+def paced(**settings: object) -> World:
+    """A world whose work takes time by the clock, while the coordinator keeps up with it."""
+    w = world(clock=PacedClock(), rules=rules(**settings))
+    assert isinstance(w.clock, PacedClock)
+    return w
+
+
+def takes(w: World, **delta: float) -> object:
+    """Work that takes so long by the clock."""
+    clock = w.clock
+    assert isinstance(clock, PacedClock)
+
+    def run(task: Task, context: ActionContext) -> None:
+        clock.forward(**delta)
+        seen, patience = clock.reads, time.monotonic() + 5
+        while clock.reads < seen + 4 and time.monotonic() < patience:
+            time.sleep(0.0005)
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _coordinators_are_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain_module, "RECORD_DELAY", 0.002)
+
+
+def all_once(w: World, expected: Sequence[str]) -> None:
+    """Each was executed once, at its first attempt, and has ended."""
+    assert Counter(w.actions.ran) == {(task_id, 1, 1): 1 for task_id in expected}
+    assert {w.outcome(task_id) for task_id in expected} == {"completed"}
+
+
+# -- time ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("life", "claiming", "waiting"),
+    [
+        (900, 880, 897),
+        (120, 100, 117),
+        (80, 60, 77),
+        (60, 45, 57),
+        (20, 15, 19),
+        (1, 0.75, 0.95),
+        (0, 0, 0),
+        (-5, -5, -5),
+    ],
+)
+def test_how_an_invocation_spends_its_time(life: float, claiming: float, waiting: float) -> None:
+    budget = Budget.until(NOON + timedelta(seconds=life), NOON)
+    assert (budget.stop_claiming, budget.stop_waiting, budget.hard_end) == (
+        NOON + timedelta(seconds=claiming),
+        NOON + timedelta(seconds=waiting),
+        NOON + timedelta(seconds=life),
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_pass_that_runs_out_of_time_goes_on_in_the_next_without_loss_and_without_repetition(threads: int) -> None:
+    w = paced(threads=threads)
+    w.insert(*ids(300))
+    w.actions.behaviour = dict.fromkeys(ids(300), takes(w, seconds=1))
+    done = reports(w.next_tick())
+    assert len(done) >= 3
+    assert [report.generation for report in done] == list(range(len(done)))
+    assert all(report.continued and report.resume for report in done[:-1])
+    assert not done[-1].continued
+    assert sum(report.claimed - report.released for report in done) == 300
+    assert sum(report.released for report in done) > 0
+    assert sum(report.recovered for report in done) == 0, "what was given back is no suspect"
+    all_once(w, ids(300))
+
+
+def test_what_is_given_back_can_be_taken_at_once() -> None:
+    w = paced(threads=1, generations=0)
+    w.insert(*ids(50))
+    w.actions.behaviour = dict.fromkeys(ids(50), takes(w, seconds=10))
+    report = passed(w.next_tick())
+    given_back = [task_id for task_id in ids(50) if w.row(task_id)["status"] == "running"]
+    assert 30 < report.released == len(given_back)
+    assert {w.row(task_id)["attempt"] for task_id in given_back} == {0}
+    w.actions.behaviour = {}
+    report = passed(w.tick())
+    assert (report.recovered, report.completed) == (0, len(given_back))
+    all_once(w, ids(50))
+
+
+def test_what_is_given_back_at_the_end_goes_on_at_once_too() -> None:
+    """All was claimed in time, and then the work took longer: with a tick a day that would be a day."""
+    w = paced(threads=1, grid=Grid(tick_minutes=1440))
+    w.insert(*ids(50), at=bucket_at(720))
+    w.actions.behaviour = dict.fromkeys(ids(50), takes(w, seconds=10))
+    done = reports(w.next_tick(720))
+    assert len(done) > 3
+    assert done[0].resume == Resume(NOON_MINUTE + 720)
+    all_once(w, ids(50))
+
+
+def test_going_on_does_not_begin_a_bucket_anew_for_what_was_given_back() -> None:
+    """A bucket of a million would be read from its beginning in every generation."""
+    w = paced(threads=1)
+    w.insert(*ids(400))
+    w.actions.behaviour = dict.fromkeys(ids(400), takes(w, seconds=0.4))
+    w.clock.to(NOON + timedelta(minutes=1))
+    report = w.handle({"time": "2026-12-31T12:01:00Z"}).passed
+    assert report is not None
+    assert report.released > 0
+    assert report.resume is not None
+    assert report.resume.after is not None
+    first = min(task_id for task_id in ids(400) if not w.outcome(task_id))
+    assert f"t{int(first[1:]) - 26:04d}" <= report.resume.after < first
+    w.run_started()
+    all_once(w, ids(400))
+
+
+def test_generations_are_bounded_and_the_next_tick_goes_on() -> None:
+    w = paced(threads=1, generations=2)
+    w.insert(*ids(600))
+    w.actions.behaviour = dict.fromkeys(ids(600), takes(w, seconds=1))
+    done = reports(w.next_tick())
+    assert [report.generation for report in done] == [0, 1, 2]
+    assert 200 < len(w.actions.ran) < 600
+    w.actions.behaviour = {}
+    w.ticks(2)
+    all_once(w, ids(600))
+
+
+def test_a_pass_without_time_claims_nothing_and_does_not_go_on_for_ever() -> None:
+    w = world(life=timedelta())
+    w.insert("t")
+    done = reports(w.next_tick())
+    assert [(report.claimed, report.continued) for report in done] == [(0, False)]
+    w.life = timedelta(seconds=60)
+    w.next_tick()
+    all_once(w, ["t"])
+
+
+def test_going_on_begins_where_the_last_one_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a bucket of a million would be read from its beginning in every generation."""
+    monkeypatch.setattr(memory, "PAGE", 50)
+    w = paced(threads=1)
+    w.insert(*ids(300))
+    w.actions.behaviour = dict.fromkeys(ids(300), takes(w, seconds=1))
+    w.clock.to(NOON + timedelta(minutes=1))
+    first = w.handle({"time": "2026-12-31T12:01:00Z"}).passed
+    assert first is not None
+    assert first.resume is not None
+    assert first.resume.minute == NOON_MINUTE + 1
+    assert first.resume.after is not None
+    pages: list[str | None] = []
+    look = w.rigged.look
+
+    def noted(bucket: Bucket, *, after: str | None = None, **more: object) -> Page:
+        if bucket == bucket_at(1):
+            pages.append(after)
+        return look(bucket, after=after, **more)
+
+    w.rigged.look = noted
+    w.handle(w.started.pop(0))
+    assert pages[0] == first.resume.after
+    w.rigged.look = look
+    w.run_started()
+    all_once(w, ids(300))
+
+
+def test_a_slow_task_holds_up_nobody() -> None:
+    w = world()
+    w.insert("slow", *ids(100))
+    others = threading.Event()
+
+    def slow(task: Task, context: ActionContext) -> None:
+        assert others.wait(10)
+
+    def note(task: Task, context: ActionContext) -> None:
+        if len(w.actions.ran) == 101:
+            others.set()
+
+    w.actions.behaviour = {"slow": slow} | dict.fromkeys(ids(100), note)
+    assert passed(w.next_tick()).completed == 101
+
+
+def test_what_still_runs_at_the_end_is_told() -> None:
+    """The process must end then: a frozen thread would go on after its lease (rule 11)."""
+    w = world()
+    w.insert("endless", "quick")
+    quick, go = threading.Event(), threading.Event()
+
+    def endless(task: Task, context: ActionContext) -> None:
+        assert quick.wait(10)
+        w.clock.forward(seconds=118)
+        assert go.wait(10)
+
+    w.actions.behaviour = {"endless": endless, "quick": lambda task, context: quick.set()}
+    report = passed(w.next_tick())
+    go.set()
+    assert (report.unfinished, report.completed) == (1, 1), "and what has ended is recorded"
+    assert (w.outcome("endless"), w.row("endless")["status"]) == (None, "running")
+    assert w.row("endless")["attempt"] == 1
+
+
+@pytest.mark.parametrize("number", [30, 60, 200])
+def test_what_has_ended_when_the_time_is_up_is_recorded(number: int) -> None:
+    """It was done; forgotten, it would be done again. Here the table is slow, and answers in the last seconds."""
+    w = world()
+    w.insert(*ids(number))
+    slow = Once(is_record)
+
+    def answers_late(change: Change) -> None:
+        if slow(change):
+            w.clock.to(NOON + timedelta(minutes=1, seconds=118))
+
+    w.rigged.before_write = answers_late
+    done = reports(w.next_tick())
+    assert done[0].completed >= 25
+    assert done[0].unfinished == 0
+    all_once(w, ids(number))
+
+
+# -- other ticks -----------------------------------------------------------------------------------------------------
+
+
+def test_a_tick_that_comes_during_a_pass_is_served_by_it() -> None:
+    w = world()
+    w.insert("first", at=bucket_at(1))
+    w.insert("second", at=bucket_at(2))
+    other: list[PassReport] = []
+
+    def is_overtaken(task: Task, context: ActionContext) -> None:
+        w.clock.forward(seconds=20)
+        other.append(passed(w.tick(at=bucket_at(2).instant - timedelta(minutes=0))))
+
+    w.clock.to(NOON + timedelta(minutes=1, seconds=45))
+    w.actions.behaviour["first"] = is_overtaken
+    report = passed(w.tick())
+    assert [o.held_elsewhere for o in other] == [True]
+    assert (report.tick, report.closed_through, report.completed) == (NOON_MINUTE + 1, NOON_MINUTE + 2, 2)
+    all_once(w, ["first", "second"])
+
+
+def test_a_tick_that_comes_when_the_time_is_up_is_served_by_the_next_generation() -> None:
+    """It found the shard held and left; with a tick an hour its tasks would wait for an hour."""
+    w = world()
+    w.insert("first", at=bucket_at(1))
+    w.insert("second", at=bucket_at(2))
+    late = Once(is_record)
+
+    def another_tick(change: Change) -> None:
+        if late(change):
+            w.clock.to(NOON + timedelta(minutes=1, seconds=102))
+            assert save(w.store, w.cursor(), replace(w.cursor(), closed_through=NOON_MINUTE + 2))
+
+    w.rigged.before_write = another_tick
+    done = reports(w.next_tick())
+    assert [report.completed for report in done] == [1, 1]
+    assert done[0].resume == Resume(NOON_MINUTE + 2)
+    all_once(w, ["first", "second"])
+
+
+def test_a_pass_that_loses_its_shard_brings_to_an_end_what_it_has_in_hand() -> None:
+    w = world(rules=rules(threads=1))
+    w.insert(*ids(200))
+    once = threading.Lock()
+
+    def loses_the_shard(task: Task, context: ActionContext) -> None:
+        if once.acquire(blocking=False):
+            w.clock.forward(seconds=11)  # time to renew the lease
+            cursor = w.cursor()
+            assert save(w.store, cursor, replace(cursor, lease="another's", lease_until=w.clock()))
+
+    w.actions.behaviour = dict.fromkeys(ids(200), loses_the_shard)
+    report = passed(w.next_tick())
+    assert 0 < report.completed < 200
+    assert report.completed == len(w.actions.ran)
+    assert report.continued is False, "whoever has the shard goes on"
+    w.ticks(3)
+    all_once(w, ids(200))
+
+
+def test_a_doubled_tick_does_nothing_twice() -> None:
+    w = world()
+    w.insert(*ids(30))
+    w.next_tick()
+    w.tick()
+    w.tick()
+    all_once(w, ids(30))
+
+
+# -- what is in hand -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 16, 40])
+def test_memory_does_not_grow_with_the_bucket(threads: int) -> None:
+    w = world(rules=rules(threads=threads))
+    w.insert(*ids(1500))
+    most: list[int] = []
+
+    def count(change: Change) -> None:
+        if is_claim(change):
+            with w.rigged._lock:
+                most.append(sum(1 for item in w.rigged._items.values() if item.get("status") == {"S": "running"}))
+
+    w.rigged.before_write = count
+    w.next_tick()
+    all_once(w, ids(1500))
+    assert 25 < max(most) <= max(100, 4 * threads)
+
+
+def test_a_row_of_ours_that_somebody_has_put_into_a_bucket_holds_nothing_back() -> None:
+    """No door takes such an id, but anybody can write to the table."""
+    w = world()
+    w.rigged.put({"taskId": "_dynatick#mine", "taskDateTime": str(bucket_at(1))})
+    w.insert("t")
+    w.next_tick()
+    all_once(w, ["t"])
+    w.until_drained()
+
+
+def test_an_index_that_shows_a_task_in_two_buckets_loses_nothing() -> None:
+    """It was moved, and both places are shown for a while."""
+    for real, stale in ((1, 2), (2, 1)):
+        w = world()
+        w.insert("t", at=bucket_at(real))
+        look = w.rigged.look
+
+        def both(bucket: Bucket, *, look: object = look, stale: int = stale, w: World = w, **more: object) -> Page:
+            page = look(bucket, **more)
+            ghost = bucket == bucket_at(stale) and w.clock() < NOON + timedelta(minutes=4)
+            return Page([*page.entries, Entry("t", str(bucket))], page.after) if ghost else page
+
+        w.rigged.look = both
+        w.clock.forward(minutes=1)
+        w.next_tick()
+        w.ticks(4)
+        all_once(w, ["t"])
+        w.until_drained()
+
+
+def test_a_suspect_that_is_too_full_to_be_taken_over_ends_as_failed() -> None:
+    """Its note of the lost attempt does not fit; left as it is it would hold its bucket back for ever."""
+    w = world()
+    w.rigged.put(scheduled_row("t", bucket_at(1), payload={"k": ""}))
+    w.claim("t", until=NOON + timedelta(seconds=30), at=bucket_at(1))
+    row = w.row("t")
+    w.rigged.put({**row, "payload": {"k": "x" * (400 * 1024 - item_bytes(row) - 20)}})
+    w.ticks(3)
+    assert w.actions.ran == []
+    assert w.outcome("t") == "failed"
+    assert len(w.dead_letters.letters) == 1
+    w.until_drained()
+
+
+def test_a_suspect_that_somebody_has_spoilt_ends_as_failed() -> None:
+    w = world()
+    w.insert("t")
+    w.claim("t", until=NOON + timedelta(seconds=30))
+    MemoryStore.write(w.rigged, Change(task_id="t", set={"payload": "not a map", "retryPolicy": "x", "attempt": "x"}))
+    w.ticks(2)
+    assert (w.actions.ran, w.outcome("t")) == ([], "failed")
+    w.until_drained()
+
+
+def test_suspects_do_not_starve_behind_slow_tasks() -> None:
+    """Every tick has a task that takes nearly all of its time; the crashed one must get its turn all the same."""
+    w = paced()
+    w.insert("crashed", at=bucket_at(1))
+    w.claim("crashed", until=NOON + timedelta(seconds=30))
+    slow = [f"slow{n}" for n in range(1, 5)]
+    for n, task_id in enumerate(slow, 1):
+        w.insert(task_id, at=bucket_at(3 * n))
+        w.actions.behaviour[task_id] = takes(w, seconds=101)
+    w.next_tick(3)
+    assert w.outcome("crashed") == "completed"
+    assert w.row("crashed")["attempt"] == 2
+    for _ in range(3):
+        w.next_tick(2)
+    assert [w.actions.times(task_id) for task_id in slow] == [1, 1, 1, 1]
+
+
+def test_nothing_goes_on_when_nothing_is_left() -> None:
+    """The time was up just when everything had been claimed."""
+    w = paced(threads=1)
+    w.insert("slow")
+    w.actions.behaviour["slow"] = takes(w, seconds=101)
+    (report,) = reports(w.next_tick())
+    assert (report.completed, report.resume, report.continued) == (1, None, False)
+
+
+# -- what is told ----------------------------------------------------------------------------------------------------
+
+
+def test_the_figures_of_a_pass() -> None:
+    w = world()
+    w.insert("done", "again", "failed", at=bucket_at(1))
+    w.insert("crashed", at=bucket_at(1))
+    w.claim("crashed", until=NOON + timedelta(seconds=30))
+    w.rigged.put({"taskId": "bad", "taskDateTime": str(bucket_at(1)), "action": Decimal(7)})
+
+    def fails(task: Task, context: ActionContext) -> None:
+        raise ValueError("no")
+
+    w.actions.behaviour["again"] = fails
+    w.rigged.put({**w.row("failed"), "retryPolicy": {"maximumRetryAttempts": Decimal(0)}})
+    w.actions.behaviour["failed"] = fails
+    w.clock.to(NOON + timedelta(minutes=1, seconds=7))
+    report = passed(w.tick())
+    assert (report.tick, report.shard, report.generation) == (NOON_MINUTE + 1, 0, 0)
+    assert (report.claimed, report.completed, report.retried, report.failed) == (3, 2, 1, 1)
+    assert (report.recovered, report.rejected, report.unfinished) == (1, 1, 0)
+    assert report.due >= 5
+    assert report.lateness_count == 3, "of first attempts"
+    assert 7000 <= report.lateness_max_ms < 8000
+    assert (report.closed_through, report.drained_through) == (NOON_MINUTE + 1, NOON_MINUTE - 1)
+    assert report.finished_at is not None
+    assert report.finished_at >= report.started_at
+    row = w.row("_dynatick#tick#2026-12-31#12:01#0#0")
+    assert (row["completed"], row["failed"], row["retried"], row["recovered"]) == (2, 2, 1, 1)
+    assert (row["status"], row["outcome"], row["tick"]) == ("tick", "none", "2026-12-31#12:01")
+    assert row["expiresAt"] == int((report.finished_at + timedelta(days=7)).timestamp())
+
+
+def test_an_idle_tick_is_counted_on_the_cursor_and_told_by_the_next_record() -> None:
+    w = world()
+    w.ticks(4)
+    assert (w.cursor().idle_ticks, w.cursor().idle_since) == (5, "2026-12-31#12:00")
+    assert [i for i in w.rigged._items if i.startswith("_dynatick#tick")] == []
+    w.insert("t", at=bucket_at(5))
+    w.next_tick()
+    assert w.row("_dynatick#tick#2026-12-31#12:05#0#0")["idleBefore"] == {
+        "since": "2026-12-31#12:00",
+        "until": "2026-12-31#12:04",
+        "ticks": 5,
+    }
+    assert (w.cursor().idle_ticks, w.cursor().idle_since) == (0, None)
+    w.insert("u", at=bucket_at(6))
+    w.next_tick()
+    assert "idleBefore" not in w.row("_dynatick#tick#2026-12-31#12:06#0#0")
+
+
+def test_an_idle_tick_that_fires_twice_is_counted_once() -> None:
+    w = world()
+    w.tick()
+    w.tick()
+    assert w.cursor().idle_ticks == 1
+    w.next_tick()
+    assert w.cursor().idle_ticks == 2
+
+
+def test_every_generation_has_a_record_of_its_own() -> None:
+    w = paced(threads=1)
+    w.insert(*ids(150))
+    w.actions.behaviour = dict.fromkeys(ids(150), takes(w, seconds=1))
+    done = reports(w.next_tick())
+    records = [w.row(f"_dynatick#tick#2026-12-31#12:01#0#{n}") for n in range(len(done))]
+    assert sum(int(str(row["completed"])) for row in records) == 150
+    assert [row["continued"] for row in records] == [True] * (len(records) - 1) + [False]
+
+
+def test_a_tick_that_fires_twice_loses_no_record() -> None:
+    """The second time there may be something to do as well: its figures must be seen."""
+    w = world(life=timedelta(seconds=30))
+    w.insert("one")
+    w.next_tick()
+    w.insert("two", at=bucket_at(2))
+    w.rigged.put(scheduled_row("late", bucket_at(1)))
+    w.tick()
+    kept = [row for i in w.rigged._items if i.startswith("_dynatick#tick") and (row := w.row(i))]
+    assert sum(int(str(row["completed"])) for row in kept) == 2
+
+
+# -- faults ----------------------------------------------------------------------------------------------------------
+
+
+def broken_look(w: World) -> None:
+    def before(bucket: Bucket) -> None:
+        if bucket == bucket_at(4):
+            raise cannot("look")
+
+    w.rigged.before_look = before
+
+
+def broken_claim(w: World) -> None:
+    write_many = w.rigged.write_many
+
+    def broken(changes: Sequence[Change]) -> Sequence[Result]:
+        if any(is_claim(change) and change.set.get("attempt") and change.task_id > "t0060" for change in changes):
+            raise cannot("write")
+        return write_many(changes)
+
+    w.rigged.write_many = broken
+
+
+def broken_cursor(w: World) -> None:
+    saves = iter(range(100))
+    w.rigged.throttled = lambda change: is_cursor(change) and next(saves) > 0
+
+
+def broken_by_a_bug(w: World) -> None:
+    """Something that nobody has thought of."""
+
+    def before(bucket: Bucket) -> None:
+        if bucket == bucket_at(4):
+            raise KeyError("a bug")
+
+    w.rigged.before_look = before
+
+
+FAULTS = {"look": broken_look, "claim": broken_claim, "cursor": broken_cursor, "bug": broken_by_a_bug}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_middle_is_raised_once_what_is_in_hand_is_recorded(fault: str) -> None:
+    w = world()
+    for n, task_id in enumerate(ids(120)):
+        w.insert(task_id, at=bucket_at(1 + n // 30))
+    FAULTS[fault](w)
+    with pytest.raises((StoreError, KeyError)):
+        w.next_tick(6)
+    executed = {task_id for task_id, _, _ in w.actions.ran}
+    assert {task_id for task_id in ids(120) if w.outcome(task_id) == "completed"} == executed
+    assert len(executed) >= 50
+    w.rigged.before_look = None
+    w.rigged.throttled = lambda change: False
+    w.rigged.__dict__.pop("write_many", None)
+    w.clock.forward(seconds=40)
+    w.ticks(8)
+    assert {w.outcome(task_id) for task_id in ids(120)} == {"completed"}
+    assert len(w.actions.ran) == 120
+
+
+def test_a_release_that_cannot_be_written_does_not_forget_what_is_running() -> None:
+    w = world(rules=rules(threads=2))
+    w.insert(*ids(60))
+    begun = threading.Event()
+    write_many = w.rigged.write_many
+
+    def no_release(changes: Sequence[Change]) -> Sequence[Result]:
+        if any(change.set.get("leaseUntil") == "1970-01-01T00:00:00Z" for change in changes):
+            begun.set()
+            raise cannot("write")
+        return write_many(changes)
+
+    def until_released(task: Task, context: ActionContext) -> None:
+        w.clock.to(NOON + timedelta(minutes=1, seconds=101))
+        assert begun.wait(10)
+
+    w.actions.behaviour = dict.fromkeys(ids(60), until_released)
+    w.rigged.write_many = no_release
+    with pytest.raises(StoreError, match="cannot write"):
+        w.next_tick()
+    executed = {task_id for task_id, _, _ in w.actions.ran}
+    assert executed
+    assert {task_id for task_id in ids(60) if w.outcome(task_id) == "completed"} == executed
+
+
+def test_one_batch_of_records_that_fails_costs_no_other() -> None:
+    w = world()
+    w.insert(*ids(100))
+    broken = Once(lambda change: is_record(change))
+    write_many = w.rigged.write_many
+
+    def once(changes: Sequence[Change]) -> Sequence[Result]:
+        if any(broken(change) for change in changes):
+            raise cannot("write")
+        return write_many(changes)
+
+    w.rigged.write_many = once
+    with pytest.raises(StoreError, match="cannot write"):
+        w.next_tick()
+    unrecorded = len(w.actions.ran) - sum(1 for task_id in ids(100) if w.outcome(task_id))
+    assert 0 < unrecorded <= 25
+    w.life = timedelta(seconds=60)
+    w.ticks(8)
+    assert {w.outcome(task_id) for task_id in ids(100)} == {"completed"}
+    again = Counter(task_id for task_id, _, _ in w.actions.ran)
+    assert sum(count - 1 for count in again.values()) == unrecorded, "executed again, with the same key"
+
+
+def test_after_a_fault_nothing_is_begun_any_more() -> None:
+    """An ended pass must not go on executing in its threads."""
+    w = world(rules=rules(threads=1))
+    w.insert(*ids(75))
+    first, go = threading.Event(), threading.Event()
+
+    def waits(task: Task, context: ActionContext) -> None:
+        first.set()
+        assert go.wait(10)
+
+    w.actions.behaviour["t0000"] = waits
+    write_many = w.rigged.write_many
+
+    def broken(changes: Sequence[Change]) -> Sequence[Result]:
+        if any(is_claim(change) and change.task_id == "t0050" for change in changes):
+            assert first.wait(10)
+            w.clock.forward(seconds=119)
+            raise cannot("write")
+        return write_many(changes)
+
+    w.rigged.write_many = broken
+    with pytest.raises(StoreError, match="cannot write"):
+        w.next_tick()
+    go.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("dynatick-") and thread.daemon:
+            thread.join(5)
+    assert [task_id for task_id, _, _ in w.actions.ran] == ["t0000"]
+
+
+def test_a_refused_dead_letter_holds_up_its_own_task_only() -> None:
+    w = world()
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: letter.row["taskId"] == "t0003")
+    w.insert(*ids(30), retryPolicy={"maximumRetryAttempts": Decimal(0)})
+
+    def fails(task: Task, context: ActionContext) -> None:
+        raise ValueError("no")
+
+    w.actions.behaviour = dict.fromkeys(ids(30), fails)
+    report = passed(w.next_tick())
+    assert (report.failed, report.unrecorded) == (29, 1)
+    w.dead_letters = MemoryDeadLetters()
+    w.ticks(6)
+    assert w.outcome("t0003") == "failed"
+    assert w.actions.times("t0003") == 1, "its attempts are used up"
+    w.until_drained()
+
+
+def test_the_lost_answer_of_an_end_write_leaves_no_shard_held() -> None:
+    w = world()
+    w.insert("t")
+    ends = Once(lambda change: is_cursor(change) and change.set["lease"] is None)
+    w.rigged.unanswered = ends
+    with pytest.raises(StoreError, match="cannot write the cursor"):
+        w.next_tick()
+    assert w.cursor().lease is None
+    w.ticks(2)
+    all_once(w, ["t"])
+    assert of(w.rigged.peek("t"))["outcome"] == "completed"
