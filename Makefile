@@ -31,11 +31,11 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test check sam up down e2e faults lock clean setup
+.PHONY: help demo test check sam up down e2e faults lock mutations clean setup
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \
-		while IFS='	' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+		while IFS='	' read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
 
 setup: $(VENV)/.ready ## Set up .venv (the other targets do so by themselves)
 
@@ -49,6 +49,9 @@ test: $(VENV)/.ready ## Run all tests
 
 faults: $(VENV)/.ready ## Inject every known fault and print what became of it; WRITE=1: into docs/guarantees.md too
 	@$(run_faults) -p tests.faults.table $(if $(WRITE),--write-table)
+
+mutations: $(VENV)/.ready ## Take out each rule of the protocol in turn, and show which test fails for it
+	@$(BIN)/python tests/mutations.py
 
 e2e: $(VENV)/.ready ## Run the tests against the locally deployed template only
 	$(run_e2e)

@@ -195,7 +195,7 @@ def end_lease(row: Row, *, now: datetime) -> Change:
     return Change(
         task_id=str(row["taskId"]),
         set={"leaseUntil": format_instant(now)},
-        when=(Absent("outcome"), *as_read(row, "status", "lease", "leaseUntil")),
+        when=as_read(row, "outcome", "status", "lease", "leaseUntil"),
     )
 
 

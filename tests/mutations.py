@@ -1,0 +1,168 @@
+"""The sixteen rules of the protocol, taken out one by one: each time some test must fail (``make mutations``).
+
+Each mutation is a change of one text in a temporary copy of the package. It prints which test fails for it, and ends
+with 1 if some mutation goes unnoticed, or if its text is no longer in the code: then it has to be written anew.
+"""
+
+# ruff: noqa: T201 - what it prints is what it is for
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+COPIED = ("shared", "stack", "tests/unit", "tests/builders.py", "tests/conftest.py", "template.yaml", "pyproject.toml")
+RULES = "tests/unit/engine/test_rules.py"
+TEMPLATE = "tests/unit/test_template.py"
+ENGINE, DOMAIN = "shared/dynatick/engine", "shared/dynatick/domain"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One rule, or a part of it, taken out."""
+
+    rule: int
+    what: str  # happens instead
+    file: str
+    old: str
+    new: str
+    tests: str = RULES
+
+
+MUTATIONS = (
+    Mutation(1, "a pass closes nothing", f"{ENGINE}/cursor.py",
+             "closed_through=max(cursor.closed_through, tick)", "closed_through=cursor.closed_through"),
+    Mutation(2, "only minutes of the present grid are looked at", f"{ENGINE}/window.py",
+             "            if ripe or minute > quiet:",
+             "            if minute % self.rules.grid.tick_minutes == 0 and (ripe or minute > quiet):"),
+    Mutation(3, "any look is final, however late the index", f"{ENGINE}/window.py",
+             "final_from = c.mark_at + self.rules.settled_after", "final_from = c.mark_at"),
+    Mutation(3, "a row that others hold does not hold S back", f"{ENGINE}/window.py",
+             "not look.complete or look.busy or look.in_hand or look.began",
+             "not look.complete or look.in_hand or look.began"),
+    Mutation(4, "markAt is read before the closing write", f"{ENGINE}/drain.py",
+             "closed_at=world.clock())", "closed_at=started)"),
+    Mutation(4, "every pass sets a new mark", f"{ENGINE}/window.py",
+             "if drained >= c.mark:", "if True:"),
+    Mutation(5, "a newcomer to a closed bucket is left there", f"{ENGINE}/settle.py",
+             "return bucket.minute > closed[bucket.shard]", "return True"),
+    Mutation(5, "a bucket is compared with S", f"{ENGINE}/settle.py",
+             "bucket.shard, self.clock()).closed_through", "bucket.shard, self.clock()).drained_through"),
+    Mutation(5, "a move has no conditions", f"{DOMAIN}/lifecycle.py",
+             'when=as_read(row, "outcome", *TIME_INPUTS),', "when=(),"),
+    Mutation(6, "running rows are not moved", f"{ENGINE}/settle.py",
+             "is_terminal(row) or is_own_row(task_id):\n                return row\n            change",
+             'is_terminal(row) or row.get("status") == "running":\n                return row\n            change'),
+    Mutation(7, "a move is not checked again", f"{ENGINE}/settle.py",
+             "row = self._after(row, result)  # and then", "return self._after(row, result)  # and then"),
+    Mutation(8, "our own rows pass the stream's filter", "template.yaml",
+             '"anything-but":["cursor","settings","tick"]', '"anything-but":["settings","tick"]', TEMPLATE),
+    Mutation(8, "the stream is silent about waiting rows that change", "template.yaml",
+             '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["scheduled"]}}}}',
+             '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["running"]}}}}', TEMPLATE),
+    Mutation(9, "a claim does not ask for the bucket", f"{DOMAIN}/lifecycle.py",
+             'when=(*left, Is("taskDateTime", str(bucket)), AtLeast', "when=(*left, AtLeast"),
+    Mutation(10, "suspects are taken with others in flight", f"{ENGINE}/drain.py",
+             "                self.fault = self.fault or error\n            self._wait(until=lambda: not self.in_hand)",
+             "                self.fault = self.fault or error"),
+    Mutation(10, "a suspect is tried for ever", f"{ENGINE}/suspects.py",
+             "if attempt >= _policy_of(row).maximum_attempts:", "if attempt > 10**6:"),
+    Mutation(10, "a lease is over at once, by whichever clock", f"{ENGINE}/claims.py",
+             '"leaseUntil") + SKEW_MARGIN', '"leaseUntil")'),
+    Mutation(11, "a lease ends before its process does", f"{ENGINE}/drain.py",
+             "claim(entries, lease_until=self.budget.hard_end)",
+             "claim(entries, lease_until=self.budget.stop_claiming)"),
+    Mutation(12, "a record does not ask for the claim's token", f"{DOMAIN}/lifecycle.py",
+             'return (Is("lease", task.lease), Is("status", str(Status.RUNNING)))',
+             'return (Is("status", str(Status.RUNNING)),)'),
+    Mutation(13, "a cancellation does not ask for the status", f"{DOMAIN}/lifecycle.py",
+             "        set=terminal(Status.CANCELLED, now, retention_days),\n"
+             '        when=as_read(row, "outcome", "status", "lease"),',
+             "        set=terminal(Status.CANCELLED, now, retention_days),\n        when=(),"),
+    Mutation(13, "a redriven task keeps its run", f"{DOMAIN}/lifecycle.py", '"run": run,', '"run": run - 1,'),
+    Mutation(14, "shards that were in use once are forgotten", f"{ENGINE}/inforce.py",
+             "max(configured.shard_count, known.shards_ever if known else 1)", "configured.shard_count"),
+    Mutation(15, "reconcile passes by what was drained without", f"{ENGINE}/diagnosis.py",
+             "if bucket.minute <= drained.get(bucket.shard, -1):", "if False:"),
+    Mutation(16, "a cursor is written whatever it is by then", f"{ENGINE}/cursor.py",
+             'set=new.to_row(), when=(Is("version", old.version),)', "set=new.to_row(), when=()"),
+    Mutation(16, "S may go back", f"{ENGINE}/cursor.py",
+             "drained_through=max(old.drained_through, new.drained_through)",
+             "drained_through=new.drained_through"),
+)  # fmt: skip
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="dynatick-mutations-") as folder:
+        copy = Path(folder)
+        for name in COPIED:
+            copied = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            copied(ROOT / name, copy / name)
+        failing = failures(copy, f"{RULES} {TEMPLATE}")
+        if failing:
+            print(f"without any mutation these fail already: {', '.join(failing)}", file=sys.stderr)
+            return 1
+        unnoticed = [mutation for mutation in MUTATIONS if not tell(mutation, failing_of(mutation, copy))]
+    missing = set(range(1, 17)) - {mutation.rule for mutation in MUTATIONS}
+    print(f"{len(MUTATIONS) - len(unnoticed)} of {len(MUTATIONS)} mutations noticed, of {16 - len(missing)} rules")
+    return 1 if unnoticed or missing else 0
+
+
+def failing_of(mutation: Mutation, copy: Path) -> list[str] | None:
+    """The tests that fail for a mutation; None if its text is not there, or not only once."""
+    path = copy / mutation.file
+    text = path.read_text(encoding="utf-8")
+    if text.count(mutation.old) != 1:
+        return None
+    path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
+    try:
+        return failures(copy, mutation.tests)
+    finally:
+        path.write_text(text, encoding="utf-8")
+
+
+def failures(copy: Path, tests: str) -> list[str]:
+    """The names of the tests that fail in the copy."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=30", *tests.split()],
+        cwd=copy,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(copy / "shared"), str(copy / "stack")]),
+            "PYTHONDONTWRITEBYTECODE": "1",  # a file may be changed twice within a second
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.findall(r"^(?:FAILED|ERROR) \S+?::(\w+)", ran.stdout, re.MULTILINE)
+    if ran.returncode not in (0, 1) or (ran.returncode == 1) != bool(found):
+        raise SystemExit(f"pytest could not run:\n{ran.stdout}\n{ran.stderr}")
+    return list(dict.fromkeys(found))
+
+
+def tell(mutation: Mutation, failing: list[str] | None) -> bool:
+    """Prints a line of the table. Whether the mutation was noticed."""
+    if failing is None:
+        verdict = f"ITS TEXT IS NOT IN {mutation.file}, OR NOT ONLY ONCE"
+    elif not failing:
+        verdict = "NO TEST FAILS"
+    else:
+        # Best shown is the test that is named after the rule.
+        own = [name for name in failing if name.startswith(f"test_rule_{mutation.rule:02d}_")]
+        more = f" (and {len(failing) - 1} more)" if len(failing) > 1 else ""
+        verdict = f"{(own or failing)[0]}{more}"
+    print(f"{mutation.rule:>2}  {mutation.what:<52}  {verdict}", flush=True)
+    return bool(failing)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
