@@ -42,6 +42,7 @@ def note(plan: dict[str, Any], context: HandlerContext) -> None:
     if plan.get("kill"):
         write(TRIED)
         os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(60)  # the signal may end this thread a moment later
     time.sleep(plan.get("seconds", 0))
     if plan.get("permanent"):
         write(TRIED)

@@ -33,7 +33,7 @@ class Fault:
 
     ``at``: the kind of call (see ``Call.kind``), ``any`` for all. ``do``:
       kill before, kill after    SIGKILL, before the request is sent or once it was answered
-      freeze before, freeze after    SIGSTOP likewise
+      freeze before   SIGSTOP, before the request is sent
       fail before     an internal server error, and nothing took effect
       lose answer     the connection breaks after it took effect
       throttle        refused as a whole, before it took effect
@@ -71,6 +71,7 @@ class Seam:
     seed: int = 0
     hits: Counter[str] = field(default_factory=Counter)
     frozen: Callable[[str], None] = lambda kind: None  # told just before the process stops itself
+    thawed: threading.Event = field(default_factory=threading.Event)  # to be set at SIGCONT
     invoked: Callable[[dict[str, Any]], None] | None = None  # gets asynchronous invocations, which then go nowhere
     watch: Callable[[Call, AWSPreparedRequest, Send], AWSResponse | None] | None = None
 
@@ -155,15 +156,12 @@ class Seam:
         def faulty(request: AWSPreparedRequest) -> AWSResponse:
             match fault.do:
                 case "kill before":
-                    os.kill(os.getpid(), signal.SIGKILL)
+                    _die()
                 case "kill after":
                     send(request)
-                    os.kill(os.getpid(), signal.SIGKILL)
-                case "freeze before" | "freeze after":
-                    answered = send(request) if fault.do == "freeze after" else None
-                    self.frozen(call.kind)
-                    os.kill(os.getpid(), signal.SIGSTOP)
-                    return answered or send(request)
+                    _die()
+                case "freeze before":
+                    self._freeze(call.kind)
                 case "fail before":
                     return _error(request, 500, "InternalServerError")
                 case "lose answer":
@@ -188,6 +186,13 @@ class Seam:
             return send(request)
 
         return faulty
+
+    def _freeze(self, kind: str) -> None:
+        """Returns once the process was thawed. The signal may stop this thread a moment later than it is sent."""
+        self.thawed.clear()
+        self.frozen(kind)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self.thawed.wait()
 
     def _chosen(self, number: int, share: float) -> set[int]:
         """Some of so many, at least one."""
@@ -261,6 +266,12 @@ def _changed(request: AWSPreparedRequest, body: dict[str, Any]) -> AWSPreparedRe
     headers = HeadersDict(request.headers)
     headers["Content-Length"] = str(len(content))
     return AWSPreparedRequest(request.method, request.url, headers, content, request.stream_output)
+
+
+def _die() -> None:
+    """Does not return, although the signal may end this thread a moment later than it is sent."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    threading.Event().wait()
 
 
 def _text(value: str | bytes) -> str:

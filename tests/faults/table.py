@@ -37,6 +37,12 @@ FAULTS = {
     22: "Hostile payloads, webhooks inward, unknown actions",
 }
 
+NOTES = (
+    "More than once: the process of each execution but the last died, or was cut off from the table, before it could",
+    "record it; all have the same idempotency key. Ended otherwise: as the test wants it; what failed has a reason in",
+    "its row and a message in the dead-letter queue.",
+)
+
 _NUMBERS = ("inserted", "executed", "repeated", "lost", "waiting")
 _HEADINGS = ("#", "Fault", "Inserted", "Executed", "More than once", "Lost", "Waiting", "Verdict")
 
@@ -61,7 +67,7 @@ class Row:
         if not self.survived:
             return f"FAILED: {self.tests - self.passed} of {self.tests} tests"
         rest = ", ".join(f"{number:,} {what}" for what, number in sorted(self.otherwise.items()))
-        return f"ok; {rest}" if rest else "ok"
+        return f"ok; ended otherwise: {rest}" if rest else "ok"
 
     def add(self, told: dict[str, Any]) -> None:
         for name in _NUMBERS:
@@ -99,6 +105,8 @@ class Table:
         terminalreporter.section("What was injected, and what became of it")
         for line in as_text(self.rows):
             terminalreporter.write_line(line)
+        for note in NOTES:
+            terminalreporter.write_line(note)
         terminalreporter.write_line(f"{self.survived} of {len(FAULTS)} faults survived")
         if config.getoption("--write-table") and self.survived == len(FAULTS):
             DOCUMENT.write_text(with_table(DOCUMENT.read_text(), as_markdown(self.rows)))
@@ -137,7 +145,7 @@ def as_text(rows: dict[int, Row]) -> list[str]:
 
 def as_markdown(rows: dict[int, Row]) -> str:
     lines = [_HEADINGS, ("---:", "---", *["---:"] * len(_NUMBERS), "---"), *cells(rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", *NOTES])
 
 
 def with_table(document: str, table: str) -> str:

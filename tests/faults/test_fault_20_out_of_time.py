@@ -8,13 +8,13 @@ from tests.faults.world import AFTER_LEASE
 
 from dynatick.engine.report import tick_record_id
 
-TASKS = 160
+TASKS = 200
 
 
 def test_fault_20_the_rest_goes_on_in_a_new_invocation(new_world: NewWorld, tell: Tell) -> None:
     world = new_world(DYNATICK_WORKER_THREADS="4")
     world.insert_many([{"taskId": f"t{n:03d}", "delaySeconds": 30, "payload": {"seconds": 0.1}} for n in range(TASKS)])
-    assert world.next_tick(life=2).what == "returned"
+    assert world.next_tick(life=3).what == "returned"
 
     # One tick, and what it started: nothing waits for another tick, nothing was done twice, no attempt was lost.
     assert len(world.ledger.done()) == TASKS
@@ -41,10 +41,10 @@ def test_fault_20_a_task_that_outlasts_its_invocation(new_world: NewWorld, tell:
     world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(30)])
     endless = {"payload": {"seconds": 3600}, "retryPolicy": {"maximumRetryAttempts": 1}}
     world.insert_many([{"taskId": "endless", "delaySeconds": 30, **endless}])
-    assert world.next_tick(life=1.5).what == "exited"
+    assert world.next_tick(life=2.5).what == "exited"
     assert world.open() == {"endless"}
     world.clock.forward(seconds=AFTER_LEASE)
-    assert world.next_tick(life=1.5).what == "exited"
+    assert world.next_tick(life=2.5).what == "exited"
     world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
     row = world.row("endless")
@@ -60,11 +60,11 @@ def test_fault_20_a_task_that_outlasts_its_invocation(new_world: NewWorld, tell:
 def test_fault_20_what_was_claimed_at_once_and_not_begun(new_world: NewWorld, tell: Tell) -> None:
     """The bucket fits into one claim, and not into the time: what no thread has begun does not wait for a tick."""
     world = new_world(DYNATICK_WORKER_THREADS="2")
-    world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30, "payload": {"seconds": 0.3}} for n in range(16)])
-    assert world.next_tick(life=2).what == "returned"
-    assert len(world.ledger.done()) == 16
+    world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30, "payload": {"seconds": 0.3}} for n in range(20)])
+    assert world.next_tick(life=3).what == "returned"
+    assert len(world.ledger.done()) == 20
     assert {row["attempt"] for row in world.rows().values()} == {1}
     world.finish()
     figures = tell(count(world))
-    assert figures.executed == 16
+    assert figures.executed == 20
     assert figures.repeated == 0

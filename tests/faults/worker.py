@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import traceback
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ def main(function: str) -> None:
             file.write(json.dumps(event) + "\n")
 
     seam = Seam(seed=os.getpid(), frozen=lambda kind: say(frozen=kind), invoked=note_invocation)
+    signal.signal(signal.SIGCONT, lambda *_: seam.thawed.set())
     if limits := os.environ.get(LAG):
         least, most = map(float, limits.split())
         lag = Lag(least=least, most=most)
