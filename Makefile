@@ -17,8 +17,9 @@ FUNCTIONS := $(wildcard functions/*/)
 TESTS := $(wildcard tests/unit tests/contract tests/integration)
 # Each known fault, injected; each process has an emulator of its own.
 run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults $(ARGS)
-# Tests of the deployed system mostly wait for ticks: each file gets a process, and a stack, of its own.
-run_e2e = $(BIN)/python -m pytest -q -n $(words $(wildcard tests/e2e/test_*.py)) --dist loadfile tests/e2e $(ARGS)
+# Tests of the deployed system mostly wait for ticks. So each group of them (tests/e2e/conftest.py) gets a process, and
+# a stack, of its own; there are not more groups than processes here.
+run_e2e = $(BIN)/python -m pytest -q -n 20 --dist loadgroup tests/e2e $(ARGS)
 # Of tests that ARGS select, one of these runs may have none (pytest's exit code 5).
 or_none = $(if $(ARGS),|| [ $$? -eq 5 ])
 
@@ -43,7 +44,7 @@ demo: $(VENV)/.ready ## Deploy locally, run a mixed batch through real ticks, pr
 	@$(BIN)/python -m dynatick_stack.demo
 
 test: $(VENV)/.ready ## Run all tests
-	$(BIN)/python -m pytest -q $(TESTS) $(ARGS) $(or_none)
+	$(BIN)/python -m pytest -q -n auto $(TESTS) $(ARGS) $(or_none)
 	$(run_faults) $(or_none)
 	$(run_e2e) $(or_none)
 

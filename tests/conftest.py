@@ -1,9 +1,12 @@
 """Options and safety that hold for every test."""
 
 import os
+import threading
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from moto.core.botocore_stubber import BotocoreStubber
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
@@ -19,6 +22,19 @@ FAKE_AWS = {
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     "AWS_EC2_METADATA_DISABLED": "true",
 }
+
+
+# moto answers in the caller's thread, and is not made for several: one request at a time.
+_one_at_a_time = threading.RLock()
+_answer = BotocoreStubber.__call__
+
+
+def _answer_alone(self: BotocoreStubber, *args: Any, **kwargs: Any) -> Any:
+    with _one_at_a_time:
+        return _answer(self, *args, **kwargs)
+
+
+BotocoreStubber.__call__ = _answer_alone  # type: ignore[method-assign]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

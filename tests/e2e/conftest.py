@@ -37,6 +37,14 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     local.down(state_dir=state_dir)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What xdist runs in one process: a file's tests, which share its stack. Documents share nothing."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            alone = item.path.name == "test_docs.py"
+            item.add_marker(pytest.mark.xdist_group(item.name if alone else item.path.name))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Figures that tests noted (`record_property("figure", …)`): nothing depends on them, people want to see them."""
     for report in terminalreporter.getreports("passed"):

@@ -24,9 +24,9 @@ from dynatick_stack.local import LocalStack
 ORDINARY = ("DEBUG", "INFO")
 ENDED = ("completed", "failed", "cancelled")
 # The scheduler's first batch waits for the function to start.
-STREAM_SECONDS = 20.0
+STREAM_SECONDS = 30.0
 # A task waits for the next minute at the most, and a pass takes a moment.
-TICK_SECONDS = 75.0
+TICK_SECONDS = 90.0
 # Time enough to insert something before the tick that it is for.
 ROOM_SECONDS = 8
 

@@ -45,14 +45,10 @@ def test_a_task_from_its_insert_to_its_history(world: World, tmp_path: Path) -> 
     imported = run(world, "task", "import", str(file), "--local")
     assert imported.returncode == OK, imported.stderr
 
-    world.settled("cli-hook")
-    hook = ask(world, "task", "get", "cli-hook")
-    assert hook["status"] == "scheduled"
-    held = hook["taskDateTime"]
-    waiting = ask(world, "bucket", "show", held)
-    assert "cli-hook" in {task["taskId"] for task in waiting["tasks"]}
-    assert set(waiting["counts"]) == {"scheduled"}
-
+    assert ask(world, "task", "get", "cli-later")["dueAt"] == "2030-01-01T12:07:00Z"
+    waiting = ask(world, "bucket", "show", "2030-01-01#12:07")
+    assert [task["taskId"] for task in waiting["tasks"]] == ["cli-later"]
+    assert waiting["counts"] == {"scheduled": 1}
     moved = ask(world, "task", "reschedule", "cli-later", "--at", "2030-01-02T00:00:30Z")
     assert moved["taskDateTime"] == "2030-01-02#00:01"
     assert ask(world, "task", "cancel", "cli-later")["status"] == "cancelled"
@@ -63,7 +59,9 @@ def test_a_task_from_its_insert_to_its_history(world: World, tmp_path: Path) -> 
     assert (done["status"], done["attempt"], done["result"]) == ("completed", 1, {"status": 204})
     assert world.runs("cli-hook") == [("/cli", "cli-hook#1")]
 
+    held = done["taskDateTime"]
     shown = ask(world, "bucket", "show", held)
+    assert "cli-hook" in {task["taskId"] for task in shown["tasks"]}
     assert shown["counts"]["completed"] == len([task for task in shown["tasks"] if task["status"] == "completed"])
     listed = ask(world, "task", "list", "--from", iso(-600), "--to", iso(600), "--status", "completed")
     assert {"cli-hook", *many} <= {task["taskId"] for task in listed["tasks"]}

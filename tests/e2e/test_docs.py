@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from dynatick_stack import emulator, local
+from dynatick_stack.build import CACHE, libraries
+from dynatick_stack.venv import VENV, emulator_python
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = ["README.md", "docs/quickstart.md", "docs/how-to/assignment.md"]
@@ -77,6 +79,12 @@ def _link_environment(checkout: Path) -> None:
         if part.name != ".ready":
             (checkout / ".venv" / part.name).symlink_to(part)
     (checkout / ".venv" / ".ready").touch()
+    # What the checkout has fetched for the emulator need not be fetched for each document.
+    emulator_python(print)
+    (checkout / VENV.name).symlink_to(VENV)
+    libraries(print)
+    (checkout / ".dynatick").mkdir()
+    (checkout / ".dynatick" / CACHE.name).symlink_to(CACHE)
 
 
 def _environment(tmp_path: Path, checkout: Path) -> dict[str, str]:

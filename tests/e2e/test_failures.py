@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e.support import World, deployed, eventually, instant
+from tests.e2e.support import STREAM_SECONDS, TICK_SECONDS, World, deployed, eventually, instant
 
 from dynatick_stack.demo.receiver import Call
 
@@ -30,7 +30,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, mended: set[str]) -> Iterato
 @pytest.mark.slow
 def test_a_target_that_is_down_and_comes_back(world: World, mended: set[str]) -> None:
     world.put_webhook("down", "/down", retryPolicy=ONCE, note="mine")
-    ended = world.run_to_end(["down"], within=150)["down"]
+    ended = world.run_to_end(["down"], within=2 * TICK_SECONDS)["down"]
     assert (ended["status"], ended["attempt"], ended["error"]) == ("failed", 2, "the target answered 500")
     assert world.runs("down") == [("/down", "down#1")] * 2
     assert [call.attempt for call in world.receiver.of("down")] == ["1", "2"]
@@ -76,7 +76,7 @@ def test_addresses_that_are_not_allowed(world: World) -> None:
         row = ended[task_id]
         assert (row["status"], row["attempt"]) == ("failed", 1), row
         assert reason in row["error"]
-        eventually(lambda: world.letters_of(task_id), within=10, what=f"a dead letter of {task_id}")  # noqa: B023
+        eventually(lambda: world.letters_of(task_id), within=STREAM_SECONDS, what=f"a dead letter of {task_id}")  # noqa: B023
         (letter,) = world.letters_of(task_id)
         assert letter["error"] == row["error"]
     assert [call for call in world.receiver.calls if call.task_id in forbidden] == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.e2e.support import STREAM_SECONDS, World, bucket, deployed, eventually, room
+from tests.e2e.support import STREAM_SECONDS, TICK_SECONDS, World, bucket, deployed, eventually, room
 
 from dynatick.domain.buckets import Bucket
 
@@ -54,7 +54,7 @@ def test_no_task_is_orphaned(tmp_path: Path) -> None:
             eventually(lambda: shard_of(world, task_id) in range(4), within=STREAM_SECONDS, what=task_id)  # noqa: B023
 
         everything = [*one, *four, *named, *two, *late]
-        ended = world.run_to_end(everything, within=150)
+        ended = world.run_to_end(everything, within=2 * TICK_SECONDS)
         assert {row["status"] for row in ended.values()} == {"completed"}
         assert {task_id: world.runs(task_id) for task_id in everything} == {
             task_id: [("/", f"{task_id}#1")] for task_id in everything

@@ -103,17 +103,18 @@ class Seam:
         def send(session: URLLib3Session, request: AWSPreparedRequest) -> AWSResponse:
             return self._send(request, lambda changed: real(session, changed))
 
-        URLLib3Session.send = send
+        setattr(URLLib3Session, "send", send)  # noqa: B010  # a method, which mypy lets nobody replace
         try:
             yield self
         finally:
-            URLLib3Session.send = real
+            setattr(URLLib3Session, "send", real)  # noqa: B010
 
     def _send(self, request: AWSPreparedRequest, real: Send) -> AWSResponse:
         if getattr(self._aside, "on", False):
             return real(request)
         target = _text(request.headers.get("X-Amz-Target", ""))
-        call = parse(target, request.url.partition("?")[0], request.body)
+        body = request.body if isinstance(request.body, bytes) else None
+        call = parse(target, request.url.partition("?")[0], body)
         if call is None:
             return real(request)
         send = self._unharmed(call, real)
@@ -252,7 +253,7 @@ class _Raw(BytesIO):
 
 def answer(request: AWSPreparedRequest, status: int, content: dict[str, Any]) -> AWSResponse:
     """An answer as a service gives it."""
-    headers = {"Content-Type": "application/x-amz-json-1.0"}
+    headers: Any = {"Content-Type": "application/x-amz-json-1.0"}
     return AWSResponse(request.url, status, headers, _Raw(json.dumps(content).encode()))
 
 
@@ -263,7 +264,7 @@ def _error(request: AWSPreparedRequest, status: int, code: str) -> AWSResponse:
 def _changed(request: AWSPreparedRequest, body: dict[str, Any]) -> AWSPreparedRequest:
     """The request with another body. Its signature no longer fits, which the emulator does not mind."""
     content = json.dumps(body).encode()
-    headers = HeadersDict(request.headers)
+    headers: Any = HeadersDict(request.headers)
     headers["Content-Length"] = str(len(content))
     return AWSPreparedRequest(request.method, request.url, headers, content, request.stream_output)
 

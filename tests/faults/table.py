@@ -90,7 +90,7 @@ class Table:
         if "::test_fault_" not in report.nodeid or (report.when != "call" and report.passed):
             return
         number = int(report.nodeid.partition("::test_fault_")[2][:2])
-        told = [value for name, value in report.user_properties if name == "fault"]
+        told: list[Any] = [value for name, value in report.user_properties if name == "fault"]
         row = self.rows[number]
         row.tests += 1
         row.passed += report.passed and bool(told)

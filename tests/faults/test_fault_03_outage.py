@@ -31,8 +31,7 @@ def test_fault_03_no_tick_while_tasks_arrive(world: World, minutes: int, tell: T
     assert world.next_tick().what == "returned"
 
     due = {task_id: Bucket.parse(row["taskDateTime"]).minute for task_id, row in rows.items()}
-    now = minute_of(world.clock())
-    backlog = sorted(minute for minute in due.values() if minute <= now)
+    backlog = sorted(minute for minute in due.values() if minute <= minute_of(world.clock()))
     assert len(backlog) > 0.8 * len(rows)
     order = [due[execution.task_id] for execution in world.ledger.done()]
     assert len(order) == len(backlog)

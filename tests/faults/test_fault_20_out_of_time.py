@@ -6,6 +6,7 @@ from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE
 
+from dynatick.domain.task import Row
 from dynatick.engine.report import tick_record_id
 
 TASKS = 200
@@ -22,7 +23,7 @@ def test_fault_20_the_rest_goes_on_in_a_new_invocation(new_world: NewWorld, tell
     assert {row["outcome"] for row in rows.values()} == {"completed"}
     assert {row["attempt"] for row in rows.values()} == {1}
     (cursor,) = world.cursors()
-    records = []
+    records: list[Row] = []
     while (record := world.store.get(tick_record_id(cursor.closed_through, 0, len(records)))) is not None:
         records.append(record)
     assert len(records) >= 2
