@@ -81,7 +81,7 @@ def test_fault_22_hostile_payloads_and_names(world: World, tell: Tell) -> None:
         world.put(taskId=task_id, delaySeconds=30, payload=payload)
     for name, values in REFUSED:
         with pytest.raises(InvalidInput) as refused:
-            world.client.insert(**{"task_id": "refused", "delay_seconds": 30, **values})  # type: ignore[arg-type]
+            world.client.insert(**{"task_id": "refused", "delay_seconds": 30, **values})
         assert refused.value.field.split(".")[0].split("[")[0] == name, refused.value
         assert len(str(refused.value)) < 600
     assert world.store.get("refused") is None

@@ -282,6 +282,85 @@ def test_what_has_ended_when_the_time_is_up_is_recorded(number: int) -> None:
     all_once(w, ids(number))
 
 
+def test_what_is_won_when_there_is_no_time_to_begin_it_is_given_back() -> None:
+    """The claim took long. Begun now, the task would be cut off in the middle, and lose an attempt."""
+    w = world()
+    w.insert(*ids(10))
+    slow = Once(is_claim)
+
+    def takes_long(change: Change) -> None:
+        if slow(change):
+            w.clock.to(NOON + timedelta(minutes=1, seconds=102))
+
+    w.rigged.before_write = takes_long
+    w.clock.to(NOON + timedelta(minutes=1))
+    report = w.handle({"time": "2026-12-31T12:01:00Z"}).passed
+    assert report is not None
+    assert (report.claimed, report.released, report.completed) == (10, 10, 0)
+    assert w.actions.ran == []
+    w.tick()
+    all_once(w, ids(10))
+
+
+# -- final looks that are none ---------------------------------------------------------------------------------------
+
+
+def before_its_final_look() -> World:
+    """A world in which the next tick's look at 12:01 is final, and the first that shows the task which lies there."""
+    w = world()
+    w.rigged.create(scheduled_row("late", bucket_at(1)))
+    w.rigged.hidden = lambda entry: entry.task_id == "late"
+    w.ticks(5)
+    assert w.cursor().mark >= bucket_at(1).minute
+    w.rigged.hidden = lambda entry: False
+    return w
+
+
+def is_not_passed(w: World) -> None:
+    """S has not passed the task, which is executed by and by."""
+    assert w.outcome("late") is None
+    assert w.cursor().drained_through < bucket_at(1).minute
+    w.rigged.before_look = None
+    w.rigged.__dict__.pop("look", None)
+    w.ticks(3)
+    all_once(w, ["late"])
+
+
+def test_s_does_not_pass_what_was_seen_and_could_not_be_claimed() -> None:
+    w = before_its_final_look()
+
+    def breaks_off(bucket: Bucket) -> None:
+        if bucket == bucket_at(3):
+            raise cannot("look")
+
+    w.rigged.before_look = breaks_off
+    with pytest.raises(StoreError):
+        w.next_tick()
+    assert w.cursor().lease is None, "the end was written"
+    is_not_passed(w)
+
+
+def test_s_does_not_pass_what_an_index_shows_in_two_buckets() -> None:
+    w = before_its_final_look()
+    look = w.rigged.look
+
+    def both(bucket: Bucket, **more: object) -> Page:
+        page = look(bucket, **more)
+        return Page([*page.entries, Entry("late", str(bucket))], page.after) if bucket == bucket_at(2) else page
+
+    w.rigged.look = both
+    w.next_tick()
+    is_not_passed(w)
+
+
+def test_s_does_not_pass_what_lies_before_the_place_where_a_pass_went_on() -> None:
+    w = before_its_final_look()
+    w.clock.to(NOON + timedelta(minutes=6))
+    resume = {"bucket": str(bucket_at(1)), "after": "m"}
+    w.handle({"dynatick": {"tick": str(bucket_at(6)), "shard": 0, "generation": 1, "resume": resume}})
+    is_not_passed(w)
+
+
 # -- other ticks -----------------------------------------------------------------------------------------------------
 
 
