@@ -32,7 +32,7 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test check sam up down e2e faults lock mutations clean setup
+.PHONY: help demo test check sam up down e2e faults model lock mutations clean setup
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \
@@ -53,6 +53,9 @@ faults: $(VENV)/.ready ## Inject every known fault and print what became of it; 
 
 mutations: $(VENV)/.ready ## Take out each rule of the protocol in turn, and show which test fails for it
 	@$(BIN)/python tests/mutations.py
+
+model: $(VENV)/.ready ## Search for a sequence of operations and faults that loses a task
+	$(BIN)/python -m pytest -q -n auto tests/model $(ARGS)
 
 e2e: $(VENV)/.ready ## Run the tests against the locally deployed template only
 	$(run_e2e)

@@ -1,0 +1,248 @@
+"""The book: what must hold of every change of a row and of every execution, kept beside the table.
+
+It hears of each effect in the order in which they took place, and knows of each task only what its inserter meant. It
+does not raise, for the engine would take that for a fault of the table: what is wrong is written down in ``wrong``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tests.model.lives import END, FAIL, MARGIN, RUN, Claim, Execution, Life, number
+from tests.model.simulation import Process, Simulation
+from tests.model.table import Effect
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.instants import parse_instant
+from dynatick.domain.lifecycle import RELEASED, TRANSITIONS, is_terminal, may_follow, state_of
+from dynatick.domain.task import TERMINAL, Row, Task, is_own_row
+from dynatick.engine.ports import ActionContext, DeadLetter
+from dynatick.errors import InvalidInput
+
+
+@dataclass
+class Book:
+    """All lives, claims and executions."""
+
+    simulation: Simulation
+    lives: list[Life] = field(default_factory=list)
+    claims: dict[str, Claim] = field(default_factory=dict)  # by token
+    executions: dict[str, Execution] = field(default_factory=dict)  # by token
+    letters: list[tuple[int, DeadLetter]] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    longest_interval: int = 1
+
+    def life_of(self, row: Row) -> Life:
+        return self.lives[int(str(row["life"]))]
+
+    def enter(self, task_id: str, **known: object) -> Life:
+        """A life that is about to begin."""
+        life = Life(len(self.lives), task_id, **known)  # type: ignore[arg-type]
+        self.lives.append(life)
+        return life
+
+    def seconds(self, instant: datetime) -> float:
+        return (instant - self.simulation.start).total_seconds()
+
+    def say(self, problem: str) -> None:
+        self.wrong.append(f"{self.simulation.now:.3f}: {problem}")
+
+    # -- effects -------------------------------------------------------------------------------------------------------
+
+    def hear(self, by: object, effect: Effect) -> None:
+        """An effect on a row. ``by`` is the Actor."""
+        kind: str = by.kind  # type: ignore[attr-defined]
+        order = by.order  # type: ignore[attr-defined]
+        old, new = effect.old, effect.new
+        if is_own_row(effect.task_id):
+            self._hear_own(effect)
+        elif kind == "hand":
+            if new is not None:
+                self.life_of(new).began = True
+            if old is not None and (new is None or new.get("life") != old.get("life")):
+                self.life_of(old).gone = True
+        elif new is None:
+            self.say(f"{effect.task_id}: {kind} deleted it")
+        elif old is None:
+            order.effects += 1
+            life = order.lives.get(effect.task_id)
+            if life is None or life.number != new.get("life"):
+                self.say(f"{effect.task_id}: {kind} brought it back")
+            else:
+                life.began = True
+        else:
+            order.effects += 1
+            self._check_shape(kind, old, new)
+            if kind == "client":
+                self._hear_client(order, old, new)
+            else:
+                self._hear_engine(by, old, new)
+            self._check_time(old, new)
+
+    def _hear_own(self, effect: Effect) -> None:
+        old, new = effect.old or {}, effect.new
+        if new is None:
+            self.say(f"{effect.task_id} vanished")
+            return
+        for name in ("closedThrough", "drainedThrough", "lookedThrough", "shardsEver", "version"):
+            if name in old and (name not in new or str(new[name]).rjust(20) < str(old[name]).rjust(20)):
+                self.say(f"{effect.task_id}: {name} went back from {old[name]} to {new.get(name)}")
+        if "drainedThrough" in new and str(new["drainedThrough"]) > str(new["closedThrough"]):
+            self.say(f"{effect.task_id}: drained through {new['drainedThrough']}, which is not closed")
+
+    def _check_shape(self, kind: str, old: Row, new: Row) -> None:
+        """What holds of every write of ours, whoever writes."""
+        name, before, after = old["taskId"], state_of(old), state_of(new)
+        if old.get("life") != new.get("life"):
+            self.say(f"{name}: one life became another")
+        ended, strays = after in TERMINAL, "expiresAt" in old and not is_terminal(old)
+        if (new.get("outcome") is not None) != ended or (("expiresAt" in new) != ended and not strays):
+            self.say(f"{name}: {after} with outcome {new.get('outcome')}, expiresAt {new.get('expiresAt')}")
+        known = before in TRANSITIONS and (before not in TERMINAL or is_terminal(old))
+        if known and not may_follow(before, after) and not (before == after and "expiresAt" in old):
+            self.say(f"{name}: {kind} made it {after} from {before}")
+        if is_terminal(old) and kind != "client":
+            self.say(f"{name}: {kind} changed it after its end")
+
+    def _hear_client(self, order: object, old: Row, new: Row) -> None:
+        life, wish = self.life_of(old), order.wish  # type: ignore[attr-defined]
+        life.asked = None
+        if life.meant == FAIL:  # it has another time now, which can be understood
+            life.meant = END
+        if wish == "reschedule":
+            life.not_before = life.due = order.not_before  # type: ignore[attr-defined]
+        elif wish in ("retry", "run_now"):
+            life.not_before = -math.inf
+            if is_terminal(old) and number(new["run"]) <= number(old.get("run")):
+                self.say(f"{life.task_id}: run {new['run']} again")
+            if is_terminal(old) and new.get("attempt", 0) != 0:
+                self.say(f"{life.task_id}: a new run begins at attempt {new['attempt']}")
+        elif wish == "cancel" and state_of(new) != "cancelled":
+            self.say(f"{life.task_id}: {state_of(new)} by a cancel")
+
+    def _hear_engine(self, by: object, old: Row, new: Row) -> None:
+        before, after = state_of(old), state_of(new)
+        if after == "running" and new.get("lease") != old.get("lease"):
+            self._hear_claim(by, old, new)
+        elif before == "running":
+            self._hear_record(old, new)
+        elif after == "failed" and before != after:
+            life = self.life_of(old)
+            if life.meant == RUN:
+                self.say(f"{life.task_id}: marked failed, and it can be understood: {new.get('error')}")
+            self._check_letter(life)
+
+    def _hear_claim(self, by: object, old: Row, new: Row) -> None:
+        life, now = self.life_of(old), self.simulation.now
+        bucket, earlier = Bucket.canonical(old.get("taskDateTime")), self.executions.get(str(old.get("lease")))
+        if bucket is None or self.seconds(bucket.instant) > now + MARGIN:
+            self.say(f"{life.task_id}: claimed in {bucket}, before its bucket")
+        if life.not_before > now + MARGIN:
+            self.say(f"{life.task_id}: claimed {life.not_before - now:.1f} s before its time")
+        if state_of(old) == "running" and earlier is not None and earlier.runs:
+            self.say(f"{life.task_id}: taken over while it runs")
+        if state_of(old) == "running" and old.get("leaseUntil") != RELEASED:
+            try:
+                until = self.seconds(parse_instant(old.get("leaseUntil"), "leaseUntil"))
+            except InvalidInput:
+                until = -math.inf
+            if now + MARGIN < until:
+                self.say(f"{life.task_id}: taken over before its lease ended")
+        attempt = number(new["attempt"])
+        run = number(new.get("run"), 1)
+        made = sum(c.life is life and c.run == run and not c.released for c in self.claims.values())
+        if attempt != made + 1 and life.meant == RUN:
+            self.say(f"{life.task_id}: attempt {attempt} of run {run}, and {made} were made before")
+        if str(new["lease"]) in self.claims:
+            self.say(f"{life.task_id}: the token {new['lease']} was used before")
+        assert isinstance(by, Process)
+        life.asked = None
+        self.claims[str(new["lease"])] = Claim(life, run, attempt, by)
+
+    def _hear_record(self, old: Row, new: Row) -> None:
+        life, after = self.life_of(old), state_of(new)
+        ran = self.executions.get(str(old.get("lease")))
+        result = None if ran is None else ran.result
+        attempt = number(old.get("attempt"))
+        if after == "completed" and result != "ok":
+            self.say(f"{life.task_id}: completed, but its action {result or 'never ended'}")
+        elif after == "scheduled":
+            if result != "error" or attempt >= life.maximum:
+                self.say(f"{life.task_id}: a retry after attempt {attempt}, whose result is {result}")
+            bucket = Bucket.canonical(new.get("taskDateTime"))
+            if ran is None or bucket is None or self.seconds(bucket.instant) < ran.ended_at + life.backoff / 2 - MARGIN:
+                self.say(f"{life.task_id}: a retry in {bucket}, too early")
+        elif after == "failed":
+            used_up = attempt >= life.maximum and result != "ok" and not (ran is not None and ran.runs)
+            if result != "permanent" and not used_up and life.meant == RUN:
+                self.say(f"{life.task_id}: failed at attempt {attempt}, and its action {result}: {new.get('error')}")
+            self._check_letter(life)
+        elif after == "running" and new.get("leaseUntil") == RELEASED and old.get("leaseUntil") != RELEASED:
+            if ran is not None:
+                self.say(f"{life.task_id}: given back although it was begun")
+            if (claim := self.claims.get(str(old.get("lease")))) is not None:
+                claim.released = True
+
+    def _check_letter(self, life: Life) -> None:
+        if not any(number == life.number for number, _ in self.letters):
+            self.say(f"{life.task_id}: failed, and no dead letter tells of it")
+
+    def _check_time(self, old: Row, new: Row) -> None:
+        """A bucket that we choose is not before the time that was asked for, nor more than an interval after it."""
+        life, bucket = self.life_of(new), Bucket.canonical(new.get("taskDateTime"))
+        if bucket is None or new.get("taskDateTime") == old.get("taskDateTime") or is_terminal(new):
+            return
+        at, earliest = self.seconds(bucket.instant), life.not_before
+        if at < earliest - 0.001:
+            self.say(f"{life.task_id}: put into {bucket}, {earliest - at:.1f} s before its time")
+        due = max(life.due, self.simulation.now)
+        if state_of(old) == "unscheduled" and at > due + 60 * self.longest_interval + 60:
+            self.say(f"{life.task_id}: put into {bucket}, {at - due:.0f} s late")
+
+    def check_edits(self, open_rows: Sequence[Row], pending: Set[str]) -> None:
+        """A time that was set by hand has been understood once the stream has shown it."""
+        for row in open_rows:
+            life, bucket = self.life_of(row), Bucket.canonical(row.get("taskDateTime"))
+            if life.asked is None or life.unseen or life.task_id in pending or state_of(row) != "scheduled":
+                continue
+            if bucket is None or self.seconds(bucket.instant) < life.asked:
+                self.say(f"{life.task_id}: in {bucket}, and {life.asked} was asked for by hand")
+
+    # -- executions ----------------------------------------------------------------------------------------------------
+
+    def begin(self, task: Task, context: ActionContext, process: Process, row: Row | None) -> Execution:
+        """An action begins. ``row``: the task's, as it is in the table now."""
+        life, token, name = self.lives[int(str(task.attributes["life"]))], str(task.lease), task.task_id
+        ran = Execution(life, context.run, context.attempt, token, context.idempotency_key, process)
+        claim = self.claims.get(token)
+        if claim is None or claim.life is not life or claim.process is not process or claim.released:
+            self.say(f"{name}: executed without a claim")
+        if token in self.executions:
+            self.say(f"{name}: executed twice with one claim")
+        of_run = [e for e in self.executions.values() if e.life is life and e.run == ran.run]
+        if any(e.attempt == ran.attempt for e in of_run):
+            self.say(f"{name}: attempt {ran.attempt} of run {ran.run} was made before")
+        if any(e.key != ran.key for e in of_run):
+            self.say(f"{name}: another idempotency key, {ran.key}")
+        if len(of_run) >= life.maximum:
+            self.say(f"{name}: execution {len(of_run) + 1} of run {ran.run}, at most {life.maximum}")
+        if any(e.runs for e in of_run):
+            self.say(f"{name}: executed while it is executed")
+        if not life.gone and (row is None or state_of(row) != "running" or row.get("lease") != token):
+            self.say(f"{name}: executed while it is {'gone' if row is None else state_of(row)}")
+        if life.meant == FAIL:
+            self.say(f"{name}: executed, and it cannot be understood")
+        self.executions[token] = ran
+        return ran
+
+    def end(self, ran: Execution, result: str) -> None:
+        ran.result, ran.ended_at = result, self.simulation.now
+
+    def take_letters(self, letters: Sequence[DeadLetter]) -> None:
+        self.letters += [(int(str(letter.row["life"])), letter) for letter in letters]
+
+    def runs_of(self, life: Life, run: int) -> Mapping[int, Execution]:
+        return {e.attempt: e for e in self.executions.values() if e.life is life and e.run == run}

@@ -1,0 +1,105 @@
+"""The end of a run: faults stop, enough ticks pass, and everything that was inserted must have ended as it had to."""
+
+from __future__ import annotations
+
+import math
+
+from tests.model.installation import Installation, Tick
+from tests.model.lives import END, FAIL, RUN, Life, number
+from tests.model.stream import Mode
+
+from dynatick.domain.buckets import Bucket, instant_of, minute_of
+from dynatick.domain.lifecycle import is_terminal, state_of
+from dynatick.domain.task import Row
+
+MOST_TICKS = 60
+LAST_TICKS = 6
+
+
+def come_to_an_end(world: Installation) -> None:
+    """Lets everything come to rest, and notes in the book what did not end as it had to."""
+    world.calm = True
+    world.plan(())
+    world.table.lag = 0.0
+    world.stream.set(Mode())
+    world.rest()
+    _serve(world)
+    book = world.book
+    for row in world.open_rows():
+        if not book.life_of(row).unseen:
+            book.say(f"{row['taskId']}: waits for ever, {state_of(row)} in {row.get('taskDateTime')}")
+    world.reconcile()
+    world.rest()
+    _serve(world)
+    for row in world.open_rows():
+        book.say(f"{row['taskId']}: not even reconcile has found it, {state_of(row)} in {row.get('taskDateTime')}")
+    for _ in range(LAST_TICKS):
+        _tick(world)
+    _check_cursors(world)
+    world.reconcile()
+    world.rest()
+    if world.reconciled[-1] != (0, 0):
+        book.say(f"reconcile found and could not mend {world.reconciled[-1]} at the end")
+    rows = {int(str(row["life"])): row for row in world.table.everything() if "life" in row}
+    for life in book.lives:
+        if life.began:
+            _check_life(world, life, rows.get(life.number))
+
+
+def _serve(world: Installation) -> None:
+    """Ticks until nothing is open but what only reconcile finds. Where nothing is due, time leaps."""
+    for _ in range(MOST_TICKS):
+        overlooked = {row["taskId"] for row in world.overlooked()}
+        waiting = [row for row in world.open_rows() if row["taskId"] not in overlooked]
+        if not waiting:
+            return
+        _tick(world, at_least=min(_bucket_minute(row) for row in waiting))
+
+
+def _tick(world: Installation, *, at_least: float = -math.inf) -> None:
+    grid = world.rules.grid
+    minute = grid.tick_after(minute_of(world.simulation.instant))
+    if at_least > minute:
+        minute = grid.tick_at_or_after(instant_of(int(at_least)))
+    world.simulation.run_until(world.book.seconds(instant_of(minute)))
+    world.fire(minute, Tick())
+    world.rest()
+
+
+def _bucket_minute(row: Row) -> float:
+    bucket = Bucket.canonical(row.get("taskDateTime"))
+    return -math.inf if bucket is None else bucket.minute
+
+
+def _check_cursors(world: Installation) -> None:
+    """Nothing is open any more, so nothing may hold a shard back for ever."""
+    now = minute_of(world.simulation.instant)
+    for row in world.table.everything():
+        if str(row["taskId"]).startswith("_dynatick#cursor#"):
+            drained = Bucket.parse(row["drainedThrough"]).minute
+            if now - drained > (LAST_TICKS - 1) * world.rules.grid.tick_minutes:
+                world.book.say(f"{row['taskId']}: drained through {row['drainedThrough']} only, at {Bucket(now)}")
+
+
+def _check_life(world: Installation, life: Life, row: Row | None) -> None:
+    book = world.book
+    if row is None:
+        if not life.gone:
+            book.say(f"{life.task_id}: vanished")
+        return
+    if not is_terminal(row):
+        return  # said before
+    outcome = row["outcome"]
+    run = number(row.get("run"), 1)
+    ran = book.runs_of(life, run)
+    claims = [claim for claim in book.claims.values() if claim.life is life and claim.run == run]
+    if outcome == "completed" and life.meant != END:
+        last = ran.get(number(row.get("attempt")))
+        if last is None or last.result != "ok":
+            book.say(f"{life.task_id}: completed, and never executed in run {run}")
+    if outcome == "failed" and life.meant == RUN and not ran:
+        died = sum(claim.process.dead for claim in claims)
+        if died < life.maximum:
+            book.say(f"{life.task_id}: failed and never executed: {row.get('error')}")
+    if life.meant == FAIL and outcome not in ("failed", "cancelled"):
+        book.say(f"{life.task_id}: {outcome}, and it cannot be understood")

@@ -1,0 +1,296 @@
+"""The whole installation in the simulation: clients, stream and scheduler, rule, processors, their actions.
+
+What Lambda and EventBridge do is done here: a process is killed when its time is up, an invocation that raised is made
+again, a tick starts the other shards.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count
+
+from tests.model.book import Book
+from tests.model.lives import Life
+from tests.model.seam import QUIET, Actor, Order, Plan, Seam
+from tests.model.simulation import Simulation
+from tests.model.stream import Stream
+from tests.model.table import Table
+
+from dynatick.client import TaskClient
+from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.lifecycle import is_terminal
+from dynatick.domain.task import Row, Task, is_own_row
+from dynatick.engine.assign import Arrival, assign
+from dynatick.engine.inforce import InForce, agree
+from dynatick.engine.ports import ActionContext, DeadLetter, Store
+from dynatick.engine.processor import Processor, tell_dead_letters
+from dynatick.engine.rules import Rules
+from dynatick.engine.settle import Settler
+from dynatick.errors import DynatickError, PermanentError, RetryableError
+
+INDEX_LAG = 40.0
+THREADS = 3
+SCHEDULER_LIFE = 60.0
+AGREED_FOR = 60.0
+RETRY_DELAYS = (60.0, 120.0)  # Lambda's, after an asynchronous invocation that raised
+CLIENTS = 2
+
+
+@dataclass(frozen=True)
+class Tick:
+    """What becomes of one tick of the rule: so many events, the first so late; ``plans`` of the processes it starts."""
+
+    events: int = 1
+    late: float = 0.3
+    plans: tuple[Plan, ...] = ()
+
+
+class Installation:
+    """``put_row`` does what put-item does to ``store``."""
+
+    def __init__(self, store: Store, put_row: Callable[[Row], None]) -> None:
+        self.simulation = Simulation()
+        self.table = Table(store, put_row, self.simulation)
+        self.book = Book(self.simulation)
+        self.stream = Stream(self.simulation, self._schedule)
+        self.table.told += [self.book.hear, self.stream.hear]
+        self.seam = Seam(self.table, self.simulation)
+        self.rules = self._rules(Grid())
+        self.clients = [
+            TaskClient(self.seam, clock=self._clock, check_actions=False, settings_ttl_seconds=120.0)
+            for _ in range(CLIENTS)
+        ]
+        self.hand = Actor(self.simulation, "by hand", kind="hand")
+        self.letters_refused = False  # by the dead-letter queue
+        self.calm = False  # no more faults: every action succeeds
+        self.actors: list[Actor] = []
+        self.reconciled: list[tuple[int, int]] = []  # found, failed
+        self._plans: deque[Plan] = deque()  # of the processes that start next
+        self._tokens = count()
+        self._agreed: tuple[InForce, float] | None = None
+
+    def _rules(self, grid: Grid) -> Rules:
+        return Rules(grid=grid, index_lag=timedelta(seconds=INDEX_LAG), threads=THREADS)
+
+    def _clock(self):  # type: ignore[no-untyped-def]
+        return self.simulation.my_process().clock()
+
+    # -- what somebody does --------------------------------------------------------------------------------------------
+
+    def reconfigure(self, **changes: int) -> None:
+        """A redeployment with another grid."""
+        grid = self.rules.grid
+        self.rules = self._rules(Grid(**{"tick_minutes": grid.tick_minutes, "shard_count": grid.shard_count} | changes))
+        self.book.longest_interval = max(self.book.longest_interval, self.rules.grid.tick_minutes)
+        self._agreed = None
+
+    def put(self, life: Life, attributes: Mapping[str, object]) -> None:
+        """put-item, by hand."""
+        row = {"taskId": life.task_id, "life": life.number, **attributes}
+        old = self.table.get(life.task_id)
+        self.table.put(self.hand, row)
+        life.unseen = old is not None and row.get("status") not in (None, "scheduled")
+
+    def ask(self, order: Order, do: Callable[[TaskClient], object], *, plan: Plan = QUIET, client: int = 0) -> Order:
+        """A client does something, with its own process."""
+        actor = Actor(self.simulation, f"client, {order.wish}", kind="client", plan=plan, order=order)
+
+        def work() -> None:
+            try:
+                order.answer = do(self.clients[client])
+            except DynatickError as error:
+                order.answer = error
+            actor.finished = True
+
+        self._spawn(actor, work)
+        return order
+
+    def ticks(self, ticks: Sequence[Tick]) -> None:
+        """Time goes on, tick by tick of the grid in force."""
+        for tick in ticks:
+            minute = self.rules.grid.tick_after(minute_of(self.simulation.instant))
+            self.simulation.run_until(self.book.seconds(instant_of(minute)))
+            self.fire(minute, tick)
+
+    def fire(self, minute: int, tick: Tick) -> None:
+        """The rule's events for a tick."""
+        event = {"source": "aws.events", "time": instant_of(minute).strftime("%Y-%m-%dT%H:%M:00Z")}
+        self._plans.extend(tick.plans)
+        for n in range(tick.events):
+            self._process(event, delay=tick.late * (n + 1))
+
+    def reconcile(self, plan: Plan = QUIET) -> None:
+        self._plans.append(plan)
+        self._process({"dynatick": {"reconcile": True}})
+
+    def plan(self, plans: Sequence[Plan]) -> None:
+        """What becomes of the processes that start next, schedulers included."""
+        self._plans.extend(plans)
+
+    def pass_time(self, seconds: float) -> None:
+        self.simulation.run_until(self.simulation.now + seconds)
+
+    # -- processes -----------------------------------------------------------------------------------------------------
+
+    def _spawn(self, actor: Actor, work: Callable[[], None], *, delay: float = 0.0) -> None:
+        self.actors = [a for a in self.actors if a.strands and not a.dead]
+        self.actors.append(actor)
+        self.simulation.spawn(actor, work, delay=delay)
+
+    def _next_plan(self) -> Plan:
+        return QUIET if self.calm or not self._plans else self._plans.popleft()
+
+    def _process(self, event: Mapping[str, object], *, delay: float = 0.0, tries: int = 0) -> None:
+        plan = self._next_plan()
+        actor = Actor(self.simulation, f"processor {event}", kind="processor", plan=plan)
+        processor = Processor(
+            store=self.seam,
+            actions=self,
+            dead_letters=self,
+            invoker=self,
+            rules=self.rules,
+            clock=self._clock,
+            new_token=lambda: f"token-{next(self._tokens)}",
+            pause=self.simulation.sleep,
+        )
+
+        def work() -> None:
+            end = self.simulation.now + plan.life
+            self.simulation.at(end, lambda: None if actor.finished else actor.kill())
+            try:
+                invoked = processor.handle(event, hard_end=actor.clock() + timedelta(seconds=plan.life))
+            except DynatickError:
+                if tries < len(RETRY_DELAYS):
+                    self._process(event, delay=RETRY_DELAYS[tries], tries=tries + 1)
+                actor.kill()  # a function that raised begins anew
+                return
+            actor.finished = True
+            if invoked.passed is not None and invoked.passed.unfinished:
+                actor.kill()
+            if invoked.reconciled is not None:
+                self.reconciled.append((invoked.reconciled.found, invoked.reconciled.failed))
+
+        self._spawn(actor, work, delay=delay)
+
+    def _schedule(self, batch: Sequence[Arrival], answered: Callable[[frozenset[str] | None], None]) -> None:
+        plan = self._next_plan() if self._plans else Plan(seed=0 if self.calm else self.stream.roll())
+        actor = Actor(self.simulation, "scheduler", kind="scheduler", plan=plan)
+        answers: list[frozenset[str] | None] = []
+
+        def answer(failed: frozenset[str] | None) -> None:
+            if not answers:
+                answers.append(failed)
+                answered(failed)
+
+        def work() -> None:
+            try:
+                failed = assign(batch, self._settler()).failed
+            except DynatickError:
+                answer(None)
+                return
+            actor.finished = True
+            answer(frozenset(key for key, _ in failed))
+
+        def end() -> None:
+            actor.kill()
+            answer(None)
+
+        self._spawn(actor, work)
+        # A scheduler that was killed on the way says nothing, until its time is up.
+        self.simulation.at(self.simulation.now + min(actor.plan.life, SCHEDULER_LIFE), end)
+
+    def _settler(self) -> Settler:
+        now = self.simulation.now
+        if self._agreed is None or now - self._agreed[1] > AGREED_FOR:
+            self._agreed = (agree(self.seam, self.rules.grid, now=self._clock(), defaults=self.rules.defaults), now)
+        return Settler(
+            self.seam,
+            self.rules,
+            self._agreed[0],
+            self._clock,
+            lambda row, error: tell_dead_letters(self, row, error, self._clock()),
+        )
+
+    # -- what a processor asks for: invoker, actions, dead letters -----------------------------------------------------
+
+    def invoke(self, event: Mapping[str, object]) -> None:
+        self.seam.call(lambda by: self._process(event, delay=0.1), self._not_invoked, lambda _: self._not_invoked())
+
+    @staticmethod
+    def _not_invoked() -> None:
+        raise DynatickError("the invocation could not be started")
+
+    def send(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
+        def take(by: object) -> Sequence[bool]:
+            taken = [self.calm or not self.letters_refused for _ in letters]
+            self.book.take_letters([letter for letter, took in zip(letters, taken, strict=True) if took])
+            return taken
+
+        nothing = [False] * len(letters)
+        return self.seam.call(take, lambda: nothing, lambda _: nothing)
+
+    def names(self) -> Sequence[str]:
+        return ["log"]
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        """An action does what its life's script says."""
+        actor = self.seam.actor
+        ran = self.book.begin(task, context, actor, self.table.get(task.task_id))
+        script = ran.life.script
+        does = "ok" if self.calm else script[min(context.attempt, len(script)) - 1]
+        match does:
+            case "slow":
+                self.simulation.sleep(15.0)
+            case "hang":
+                self.simulation.sleep(1e6)
+            case "poison":
+                actor.die()
+            case "error":
+                self.book.end(ran, "error")
+                raise RetryableError("not this time")
+            case "permanent":
+                self.book.end(ran, "permanent")
+                raise PermanentError("never")
+        self.simulation.sleep(0.01)
+        self.book.end(ran, "ok")
+        return {"attempt": context.attempt}
+
+    # -- at rest -------------------------------------------------------------------------------------------------------
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing runs and nothing is on its way, but for what the stream keeps back."""
+        return not self.seam.under_way and not any(actor.strands for actor in self.actors)
+
+    def rest(self, most: float = 400.0) -> None:
+        """Waits until nothing runs."""
+        end = self.simulation.now + most
+        while not self.at_rest and self.simulation.now < end:
+            event = self.simulation.next_event()
+            self.simulation.run_until(end if event is None else min(event, end))
+
+    def open_rows(self) -> list[Row]:
+        return [row for row in self.table.everything(open_only=False) if _is_open(row)]
+
+    def overlooked(self) -> list[Row]:
+        """Open tasks that no tick will look at, and of which no record is to come: lost, but for reconcile."""
+        settings, pending = self.table.get("_dynatick#settings"), self.stream.pending()
+        served = int(str(settings["shardsEver"])) if settings else 1
+        found = []
+        for row in self.open_rows():
+            if row["taskId"] in pending:
+                continue
+            bucket = Bucket.canonical(row.get("taskDateTime"))
+            if bucket is not None and bucket.shard < served:
+                cursor = self.table.get(f"_dynatick#cursor#{bucket.shard}")
+                if cursor is None or str(Bucket(bucket.minute)) > str(cursor["drainedThrough"]):
+                    continue
+            found.append(row)
+        return found
+
+
+def _is_open(row: Row) -> bool:
+    return not is_own_row(row["taskId"]) and not is_terminal(row)

@@ -1,0 +1,66 @@
+"""What the book keeps: tasks as they were meant, claims, executions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from tests.model.simulation import Process
+
+MARGIN = 4.0  # s that the clocks of two hosts may differ by
+RUN, END, FAIL = "run", "end", "fail"
+"""What is meant of a task: to be executed; to end, somehow; to be marked failed unexecuted."""
+
+
+def number(value: object, otherwise: int = 0) -> int:
+    """A count of a row that anybody may have written."""
+    return int(value) if isinstance(value, (int, Decimal)) and not isinstance(value, bool) else otherwise
+
+
+@dataclass(eq=False)
+class Life:
+    """One task: from its insert until its row is deleted or replaced."""
+
+    number: int
+    task_id: str
+    meant: str = RUN
+    not_before: float = -math.inf  # when it may be executed, as seconds of the simulation
+    due: float = -math.inf  # the latest of the times that were asked for: its bucket is an interval later at most
+    script: Sequence[str] = ("ok",)  # what its attempts do; the last one holds for all that follow
+    maximum: int = 4  # attempts a run
+    backoff: float = 5.0
+    unseen: bool = False  # something about it was kept from the scheduler: only reconcile can find it
+    asked: float | None = None  # the time that somebody has set by hand, until it is seen
+    began: bool = False  # its row is, or was, in the table
+    gone: bool = False  # deleted, or replaced
+
+
+@dataclass(eq=False)
+class Claim:
+    """A claim that took effect."""
+
+    life: Life
+    run: int
+    attempt: int
+    process: Process
+    released: bool = False
+
+
+@dataclass(eq=False)
+class Execution:
+    """An action that was begun. ``result``: None as long as it runs, and for ever if it was killed."""
+
+    life: Life
+    run: int
+    attempt: int
+    token: str
+    key: str
+    process: Process
+    result: str | None = None
+    ended_at: float = math.inf
+
+    @property
+    def runs(self) -> bool:
+        return self.result is None and not self.process.dead

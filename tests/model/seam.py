@@ -1,0 +1,221 @@
+"""What stands between the engine and the table: time passes at each call, and faults happen there.
+
+Each process has a plan, which says at which of its calls what goes wrong. Between the calls of one process those of
+others find their place.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn, TypeVar
+
+from tests.model.lives import Life
+from tests.model.simulation import Killed, Process, Simulation
+from tests.model.table import Table
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.change import Change, Result, Unknown
+from dynatick.domain.task import Row
+from dynatick.engine.ports import Page, ScanPage, StoreFailure
+from dynatick.errors import StoreError
+
+T = TypeVar("T")
+
+KILL_BEFORE = "killed before"
+KILL_AFTER = "killed after"
+KILL_MEANWHILE = "killed meanwhile"  # the request is on its way, and takes effect a moment later
+REFUSE = "refused"  # throttled until nobody tries any more
+LOSE = "answer lost"  # it took effect, and nobody says so
+REPEAT = "repeated"  # the answer was lost, and the SDK has sent it again
+FREEZE_BEFORE = "frozen before"
+FREEZE_AFTER = "frozen after"
+FAULTS = (KILL_BEFORE, KILL_AFTER, KILL_MEANWHILE, REFUSE, LOSE, REPEAT, FREEZE_BEFORE, FREEZE_AFTER)
+
+LATENCY = 0.005
+UNKNOWN = Unknown("no answer")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What goes wrong at a process's nth call (from 1), and at those after it."""
+
+    call: int
+    kind: str
+    seconds: float = 10.0  # of a freeze
+    calls: int = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What becomes of a process. ``seed`` 0: every call takes the same time."""
+
+    seed: int = 0
+    faults: tuple[Fault, ...] = ()
+    skew: float = 0.0
+    life: float = 120.0  # seconds until it is killed
+
+    def __repr__(self) -> str:
+        changed = [f"{n}={v!r}" for n, v in vars(self).items() if v != getattr(QUIET, n)] if self is not QUIET else []
+        return f"Plan({', '.join(changed)})"
+
+
+QUIET = Plan()
+
+
+@dataclass(eq=False)
+class Order:
+    """What a client was asked to do, and what came of it."""
+
+    wish: str
+    lives: dict[str, Life] = field(default_factory=dict)  # of the rows it is to create, by id
+    not_before: float = -math.inf  # what it asks for, as seconds of the simulation
+    effects: int = 0
+    faultless: bool = True
+    answer: object = None
+
+
+@dataclass(eq=False, kw_only=True)
+class Actor(Process):
+    """A process at work on the table."""
+
+    kind: str  # hand, client, scheduler, processor
+    plan: Plan = QUIET
+    calls: int = 0
+    finished: bool = False
+    order: Order = field(default_factory=lambda: Order("nothing"))
+
+    def __post_init__(self) -> None:
+        self.dice = random.Random(self.plan.seed)
+        self.skew = self.plan.skew
+
+    def latency(self) -> float:
+        if self.plan.seed == 0:
+            return LATENCY
+        x = self.dice.random()
+        if x < 0.93:
+            return self.dice.uniform(0.0005, 0.05)
+        return self.dice.uniform(0, 3) if x < 0.99 else self.dice.uniform(3, 60)
+
+    def die(self) -> NoReturn:
+        self.kill()
+        raise Killed
+
+    def fault(self) -> Fault | None:
+        self.calls += 1
+        return next((f for f in self.plan.faults if 0 <= self.calls - f.call < f.calls), None)
+
+
+@dataclass
+class Seam:
+    """The Store port, for whoever runs. ``page``: how many entries a page of a bucket holds."""
+
+    table: Table
+    simulation: Simulation
+    page: int = 7
+    under_way: int = 0  # requests of processes that have died since
+
+    @property
+    def actor(self) -> Actor:
+        process = self.simulation.my_process()
+        assert isinstance(process, Actor)
+        return process
+
+    def get(self, task_id: str) -> Row | None:
+        return self._read(lambda: self.table.get(task_id))
+
+    def get_many(self, task_ids: Iterable[str], *, consistent: bool = True) -> Mapping[str, Row]:
+        ids = list(dict.fromkeys(task_ids))
+        return self._read(lambda: self.table.rows(ids))
+
+    def look(
+        self,
+        bucket: Bucket,
+        *,
+        after: str | None = None,
+        open_only: bool = True,
+        outcome: str | None = None,
+        limit: int | None = None,
+    ) -> Page:
+        limit = min(limit or self.page, self.page)
+        return self._read(
+            lambda: self.table.look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
+        )
+
+    def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
+        return self._read(lambda: self.table.scan(after=after, open_only=open_only))
+
+    def create(self, row: Row) -> bool:
+        return self.call(lambda by: self.table.create(by, row), _no_answer, lambda _: _no_answer())
+
+    def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
+        failure, dice = StoreFailure("no answer"), self.actor.dice
+        return self.call(
+            lambda by: self.table.create_many(by, rows),
+            lambda: [failure] * len(rows),
+            lambda answers: [failure if dice.random() < 0.6 else answer for answer in answers],
+        )
+
+    def write(self, change: Change) -> Result:
+        return self.call(lambda by: self.table.write(by, change), lambda: UNKNOWN, lambda _: UNKNOWN)
+
+    def write_many(self, changes: Sequence[Change]) -> Sequence[Result]:
+        """A batch is no transaction: some of it may be refused, and of some the answer lost."""
+        actor = self.actor
+        dice = actor.dice
+
+        def some_refused() -> Sequence[Result]:
+            taken = [dice.random() < 0.4 for _ in changes]
+            results = iter(self.table.write_many(actor, [c for c, t in zip(changes, taken, strict=True) if t]))
+            return [next(results) if t else UNKNOWN for t in taken]
+
+        return self.call(
+            lambda by: self.table.write_many(by, changes),
+            some_refused,
+            lambda results: [UNKNOWN if dice.random() < 0.6 else result for result in results],
+        )
+
+    def delete(self, task_id: str) -> None:
+        self.call(lambda by: self.table.delete(by, task_id), _no_answer, lambda _: _no_answer())
+
+    def _read(self, do: Callable[[], T]) -> T:
+        return self.call(lambda _: do(), _no_answer, lambda _: _no_answer())
+
+    def call(self, do: Callable[[Actor], T], refused: Callable[[], T], lost: Callable[[T], T]) -> T:
+        """One call to something outside of the process, whatever it is."""
+        actor, simulation = self.actor, self.simulation
+        fault = actor.fault()
+        kind = None if fault is None else fault.kind
+        if fault is not None and kind == FREEZE_BEFORE:
+            simulation.sleep(fault.seconds)
+        simulation.sleep(actor.latency())
+        if kind == KILL_BEFORE:
+            actor.die()
+        if kind == KILL_MEANWHILE:
+            self.under_way += 1
+            simulation.at(simulation.now + 1.0, lambda: self._take_effect(do, actor))
+            actor.die()
+        if kind == REFUSE:
+            return refused()
+        answer = do(actor)
+        if kind == KILL_AFTER:
+            actor.die()
+        if kind == REPEAT:
+            simulation.sleep(actor.latency())
+            answer = do(actor)
+        if kind == LOSE:
+            answer = lost(answer)
+        if fault is not None and kind == FREEZE_AFTER:
+            simulation.sleep(fault.seconds)
+        simulation.sleep(actor.latency() / 2)
+        return answer
+
+    def _take_effect(self, do: Callable[[Actor], object], actor: Actor) -> None:
+        self.under_way -= 1
+        do(actor)
+
+
+def _no_answer() -> NoReturn:
+    raise StoreError("no answer")

@@ -1,0 +1,164 @@
+"""What the engine waits with (queues, pools and threads of the standard library), made to wait in the simulation."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import SimpleNamespace, TracebackType
+from typing import Any, Self
+
+from tests.model.simulation import Killed, Simulation, Strand
+
+
+def _simulation() -> Simulation:
+    assert Simulation.present is not None
+    return Simulation.present
+
+
+class SimQueue:
+    """``queue.SimpleQueue``, as far as it is used."""
+
+    def __init__(self) -> None:
+        self._items: deque[Any] = deque()
+        self._waiting: deque[tuple[Strand, int]] = deque()
+
+    def put(self, item: object) -> None:
+        self._items.append(item)
+        _simulation().wake_first(self._waiting)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        simulation = _simulation()
+        end = None if timeout is None else simulation.now + timeout
+        while not self._items:
+            if not block or (end is not None and simulation.now >= end):
+                raise queue.Empty
+            simulation.wait(self._waiting, None if end is None else end - simulation.now)
+        return self._items.popleft()
+
+    def get_nowait(self) -> Any:
+        return self.get(block=False)
+
+    def empty(self) -> bool:
+        return not self._items
+
+    def qsize(self) -> int:
+        return len(self._items)
+
+
+class SimFuture:
+    """What a pool was asked to do."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self.work = work
+        self._done = False
+        self._waiting: deque[tuple[Strand, int]] = deque()
+        self._value: object = None
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._value = self.work()
+        except Exception as error:
+            self._error = error
+        self._done = True
+        while self._waiting:
+            _simulation().wake_first(self._waiting)
+
+    def done(self) -> bool:
+        return self._done
+
+    def result(self) -> Any:
+        while not self._done:
+            _simulation().wait(self._waiting, None)
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class SimPool:
+    """``concurrent.futures.ThreadPoolExecutor``, as far as it is used."""
+
+    def __init__(self, max_workers: int, thread_name_prefix: str = "") -> None:
+        self._free = max_workers
+        self._queue: deque[SimFuture] = deque()
+        self._begun: list[SimFuture] = []
+
+    def submit(self, do: Callable[..., object], *arguments: object) -> SimFuture:
+        future = SimFuture(lambda: do(*arguments))
+        self._queue.append(future)
+        self._begin()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        if cancel_futures:
+            self._queue.clear()
+        if wait:
+            for future in [*self._begun, *self._queue]:
+                future.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown(wait=not isinstance(error, Killed))
+
+    def _begin(self) -> None:
+        simulation = _simulation()
+        while self._free and self._queue:
+            self._free -= 1
+            future = self._queue.popleft()
+            self._begun.append(future)
+            simulation.spawn(simulation.my_process(), lambda future=future: self._work(future))
+
+    def _work(self, future: SimFuture) -> None:
+        future.run()
+        self._free += 1
+        self._begin()
+
+
+class SimThread:
+    """``threading.Thread``, as far as it is used."""
+
+    def __init__(self, *, target: Callable[[], object], name: str, daemon: bool) -> None:
+        self._target = target
+
+    def start(self) -> None:
+        simulation = _simulation()
+        simulation.spawn(simulation.my_process(), self._target)
+
+
+_REPLACED: dict[object, object] = {
+    queue.SimpleQueue: SimQueue,
+    ThreadPoolExecutor: SimPool,
+    # A lock is never waited for: nobody waits in the simulation with one in hand.
+    threading: SimpleNamespace(Thread=SimThread, Lock=threading.Lock),
+}
+_WHERE = ("dynatick.engine.", "dynatick.client.")
+
+
+@contextmanager
+def inside(simulation: Simulation) -> Iterator[None]:
+    """The engine and the client wait in the simulation, until this ends."""
+    put_back: list[tuple[object, str, object]] = []
+    for module in [module for name, module in sys.modules.items() if name.startswith(_WHERE)]:
+        for name, value in list(vars(module).items()):
+            replacement = next((new for old, new in _REPLACED.items() if value is old), None)
+            if replacement is not None:
+                put_back.append((module, name, value))
+                setattr(module, name, replacement)
+    assert {id(old) for _, _, old in put_back} == {id(old) for old in _REPLACED}, "the engine waits in other ways now"
+    Simulation.present = simulation
+    try:
+        yield
+    finally:
+        simulation.close()
+        Simulation.present = None
+        for module, name, value in put_back:
+            setattr(module, name, value)

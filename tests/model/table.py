@@ -1,0 +1,147 @@
+"""The table as it truly is, who changed it, what its index shows by now and what its stream tells.
+
+Everything that happens to a row passes through here, in one order. The store underneath is a real one; the index's lag
+is laid over what it finds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tests.model.simulation import Simulation
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.change import Change, Result
+from dynatick.domain.task import Row
+from dynatick.engine.ports import Entry, Page, ScanPage, Store, StoreFailure
+
+REPLICAS = 2
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One row as it was and as it became."""
+
+    task_id: str
+    old: Row | None
+    new: Row | None
+
+
+@dataclass(slots=True)
+class _Version:
+    """A row's place in the index, and when each replica shows it."""
+
+    shown_at: tuple[float, ...]
+    entry: Entry | None
+
+
+@dataclass
+class Table:
+    """``put_row`` does what put-item does. ``told`` hears of every effect."""
+
+    inner: Store
+    put_row: Callable[[Row], None]
+    simulation: Simulation
+    told: list[Callable[[object, Effect], None]] = field(default_factory=list)
+    lag: float = 0.0  # the index's, at most; chance decides
+    dice: random.Random = field(default_factory=lambda: random.Random(0))
+    _index: dict[str, list[_Version]] = field(default_factory=dict)
+
+    # -- writes --------------------------------------------------------------------------------------------------------
+
+    def put(self, by: object, row: Row) -> None:
+        self._noting(by, [str(row["taskId"])], lambda: self.put_row(row))
+
+    def delete(self, by: object, task_id: str) -> None:
+        self._noting(by, [task_id], lambda: self.inner.delete(task_id))
+
+    def create(self, by: object, row: Row) -> bool:
+        return self._noting(by, [str(row["taskId"])], lambda: self.inner.create(row))
+
+    def create_many(self, by: object, rows: Sequence[Row]) -> list[bool | StoreFailure]:
+        return self._noting(by, [str(row["taskId"]) for row in rows], lambda: list(self.inner.create_many(rows)))
+
+    def write(self, by: object, change: Change) -> Result:
+        return self._noting(by, [change.task_id], lambda: self.inner.write(change))
+
+    def write_many(self, by: object, changes: Sequence[Change]) -> list[Result]:
+        return self._noting(by, [c.task_id for c in changes], lambda: list(self.inner.write_many(changes)))
+
+    def _noting(self, by: object, ids: Sequence[str], do: Callable[[], T]) -> T:
+        before = self.inner.get_many(ids)
+        answer = do()
+        after = self.inner.get_many(ids)
+        for task_id in ids:
+            effect = Effect(task_id, before.get(task_id), after.get(task_id))
+            if effect.old != effect.new:
+                self._show(effect)
+                for hear in self.told:
+                    try:
+                        hear(by, effect)
+                    except Exception as error:  # the engine would take it for a fault of the table
+                        self.simulation.errors.append(error)
+        return answer
+
+    # -- reads ---------------------------------------------------------------------------------------------------------
+
+    def get(self, task_id: str) -> Row | None:
+        return self.inner.get(task_id)
+
+    def rows(self, task_ids: Iterable[str]) -> dict[str, Row]:
+        return dict(self.inner.get_many(task_ids))
+
+    def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
+        return self.inner.scan(after=after, open_only=open_only)
+
+    def everything(self, *, open_only: bool = False) -> list[Row]:
+        rows: list[Row] = []
+        after: str | None = None
+        while True:
+            page = self.inner.scan(after=after, open_only=open_only)
+            rows += page.rows
+            after = page.after
+            if after is None:
+                return rows
+
+    def look(
+        self, bucket: Bucket, *, after: str | None, open_only: bool, outcome: str | None, limit: int | None
+    ) -> Page:
+        """A page of a bucket, as one of the index's replicas shows it now."""
+        page = self.inner.look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
+        replica, now = self.dice.randrange(REPLICAS), self.simulation.now
+        found = {entry.task_id: entry for entry in page.entries}
+        for task_id, versions in self._index.items():
+            if versions[-1].shown_at[replica] <= now:
+                continue
+            found.pop(task_id, None)
+            shown = next((v.entry for v in reversed(versions) if v.shown_at[replica] <= now), None)
+            if (
+                shown is not None
+                and shown.bucket == str(bucket)
+                and (after is None or task_id > after)
+                and (page.after is None or task_id <= page.after)
+                and (shown.outcome == outcome if outcome is not None else not open_only or shown.outcome is None)
+            ):
+                found[task_id] = shown
+        return Page([found[task_id] for task_id in sorted(found)], page.after)
+
+    def _show(self, effect: Effect) -> None:
+        versions = self._index.setdefault(effect.task_id, [])
+        shown_at = []
+        for replica in range(REPLICAS):
+            lag = self.dice.uniform(0, self.lag) if self.lag and self.dice.random() < 0.5 else 0.0
+            earliest = versions[-1].shown_at[replica] if versions else 0.0
+            shown_at.append(max(self.simulation.now + lag, earliest))
+        versions.append(_Version(tuple(shown_at), _entry(effect.new)))
+
+
+def _entry(row: Row | None) -> Entry | None:
+    if row is None or not isinstance(row.get("taskDateTime"), str):
+        return None
+    outcome = row.get("outcome")
+    return Entry(str(row["taskId"]), str(row["taskDateTime"]), None if "outcome" not in row else str(outcome))

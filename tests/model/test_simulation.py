@@ -1,0 +1,136 @@
+"""The simulation itself: what happens in it depends on nothing but its seeds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import Empty
+
+import pytest
+from tests.model.conftest import in_memory
+from tests.model.installation import Installation, Tick
+from tests.model.seam import Fault, Plan
+from tests.model.simulation import Process, Simulation
+from tests.model.standins import SimPool, SimQueue, inside
+
+from dynatick.domain.lifecycle import state_of
+
+Note = Callable[[object], None]
+Work = Callable[[Simulation, Note], None]
+
+
+def ran(*works: Work) -> list[object]:
+    """What the threads of one process note, each given the means to."""
+    simulation = Simulation()
+    noted: list[object] = []
+    with inside(simulation):
+        process = Process(simulation, "p")
+        for work in works:
+            simulation.spawn(process, lambda work=work: work(simulation, noted.append))
+        simulation.run_until(1000)
+    return noted
+
+
+def test_time_passes_only_while_all_wait() -> None:
+    def slow(simulation: Simulation, note: Note) -> None:
+        simulation.sleep(5)
+        note(("slow", simulation.now))
+
+    def quick(simulation: Simulation, note: Note) -> None:
+        simulation.sleep(2)
+        note(("quick", simulation.now))
+
+    assert ran(slow, quick) == [("quick", 2), ("slow", 5)]
+
+
+def test_a_queue_wakes_who_waits_and_gives_up_in_time() -> None:
+    queue = SimQueue()
+
+    def taker(simulation: Simulation, note: Note) -> None:
+        note((queue.get(), simulation.now))
+        with pytest.raises(Empty):
+            queue.get(timeout=0.5)
+        note(simulation.now)
+        with pytest.raises(Empty):
+            queue.get_nowait()
+
+    def giver(simulation: Simulation, note: Note) -> None:
+        simulation.sleep(3)
+        queue.put("it")
+
+    assert ran(taker, giver) == [("it", 3), 3.5]
+
+
+def test_a_pool_has_so_many_threads_and_keeps_errors_for_who_asks() -> None:
+    def work(simulation: Simulation, note: Note) -> None:
+        pool = SimPool(2)
+
+        def job(n: int) -> int:
+            simulation.sleep(1)
+            return n // (n - 2)
+
+        futures = [pool.submit(job, n) for n in range(4)]
+        with pytest.raises(ZeroDivisionError):
+            futures[2].result()
+        note((futures[3].result(), simulation.now))
+
+    assert ran(work) == [(3, 2)]
+
+
+def test_whoever_is_killed_does_nothing_more_and_leaves_no_thread() -> None:
+    simulation = Simulation()
+    noted: list[str] = []
+    with inside(simulation):
+        process = Process(simulation, "p")
+
+        def work() -> None:
+            try:
+                simulation.sleep(10)
+            finally:
+                noted.append("cleaned up")
+            noted.append("went on")
+
+        simulation.spawn(process, work)
+        simulation.at(5, process.kill)
+        simulation.run_until(100)
+    assert noted == ["cleaned up"]
+    assert not process.strands
+
+
+def test_an_error_in_a_thread_is_not_lost() -> None:
+    def work(simulation: Simulation, note: Note) -> None:
+        raise ValueError("x")
+
+    with pytest.raises(ValueError, match="x"):
+        ran(work)
+
+
+def trace(seed: int) -> list[str]:
+    """All that happens to rows in a run with a fault in it."""
+    world = Installation(*in_memory()[:2])
+    happened: list[str] = []
+    world.table.told.append(
+        lambda by, effect: happened.append(
+            f"{world.simulation.now:.6f} {effect.task_id} {'gone' if effect.new is None else state_of(effect.new)}"
+        )
+    )
+    with inside(world.simulation):
+        for n in range(20):
+            world.put(world.book.enter(f"t{n}", script=("error", "ok")), {"delaySeconds": 30})
+        plans = (Plan(seed=seed, faults=(Fault(20, "killed after"),)), Plan(seed=seed + 1), Plan(seed=seed + 2))
+        world.ticks([Tick(plans=plans)] * 8)
+        world.rest()
+    assert world.book.wrong == []
+    assert sum("completed" in line for line in happened) == 20
+    return happened
+
+
+def test_the_same_seeds_give_the_same_run_and_others_another() -> None:
+    assert trace(1) == trace(1)
+    assert trace(1) != trace(2)
+
+
+def test_the_engine_begins_no_thread_of_its_own_in_it() -> None:
+    before = {thread.name for thread in threading.enumerate()} | {"carrier"}
+    trace(3)
+    assert {thread.name for thread in threading.enumerate()} <= before
