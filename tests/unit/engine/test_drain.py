@@ -235,7 +235,7 @@ def test_a_slow_task_holds_up_nobody() -> None:
     others = threading.Event()
 
     def slow(task: Task, context: ActionContext) -> None:
-        assert others.wait(10)
+        assert others.wait(30)
 
     def note(task: Task, context: ActionContext) -> None:
         if len(w.actions.ran) == 101:
@@ -252,9 +252,9 @@ def test_what_still_runs_at_the_end_is_told() -> None:
     quick, go = threading.Event(), threading.Event()
 
     def endless(task: Task, context: ActionContext) -> None:
-        assert quick.wait(10)
+        assert quick.wait(30)
         w.clock.forward(seconds=118)
-        assert go.wait(10)
+        assert go.wait(30)
 
     w.actions.behaviour = {"endless": endless, "quick": lambda task, context: quick.set()}
     report = passed(w.next_tick())
@@ -686,7 +686,7 @@ def test_a_release_that_cannot_be_written_does_not_forget_what_is_running() -> N
 
     def until_released(task: Task, context: ActionContext) -> None:
         w.clock.to(NOON + timedelta(minutes=1, seconds=101))
-        assert begun.wait(10)
+        assert begun.wait(30)
 
     w.actions.behaviour = dict.fromkeys(ids(60), until_released)
     w.rigged.write_many = no_release
@@ -728,14 +728,14 @@ def test_after_a_fault_nothing_is_begun_any_more() -> None:
 
     def waits(task: Task, context: ActionContext) -> None:
         first.set()
-        assert go.wait(10)
+        assert go.wait(30)
 
     w.actions.behaviour["t0000"] = waits
     write_many = w.rigged.write_many
 
     def broken(changes: Sequence[Change]) -> Sequence[Result]:
         if any(is_claim(change) and change.task_id == "t0050" for change in changes):
-            assert first.wait(10)
+            assert first.wait(30)
             w.clock.forward(seconds=119)
             raise cannot("write")
         return write_many(changes)
@@ -746,7 +746,7 @@ def test_after_a_fault_nothing_is_begun_any_more() -> None:
     go.set()
     for thread in threading.enumerate():
         if thread.name.startswith("dynatick-") and thread.daemon:
-            thread.join(5)
+            thread.join(30)
     assert [task_id for task_id, _, _ in w.actions.ran] == ["t0000"]
 
 

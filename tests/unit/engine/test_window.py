@@ -188,7 +188,7 @@ def test_a_task_in_hand_at_the_final_look_holds_s_back() -> None:
 
     def outlasts_the_look(task: Task, context: ActionContext) -> None:
         w.clock.forward(seconds=3)  # longer than the pass waits before it ends its look
-        assert ended.wait(10)
+        assert ended.wait(30)
         met.append(w.cursor())
 
     w.rigged.unanswered = note_the_end
