@@ -136,10 +136,15 @@ def test_an_interrupted_start(own_state: Path, number: signal.Signals, until: st
 
 
 @pytest.mark.parametrize("moment", ["in the midst of its start", "as soon as it runs"])
-def test_an_interruption_at_the_worst_moment(own_state: Path, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_at_the_worst_moment(
+    own_state: Path, moment: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """Between two lines, when the emulator is there and nobody has noted so."""
     if moment == "in the midst of its start":
         start_process = subprocess.Popen
+        # Whoever runs the tests in the background may have set it to be ignored, which is inherited.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
 
         def interrupted(command: list[object], *arguments: Any, **options: Any) -> Any:
             process = start_process(command, *arguments, **options)
