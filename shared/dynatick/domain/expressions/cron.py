@@ -1,0 +1,215 @@
+"""The six fields of a cron expression, read strictly.
+
+    minutes        0-59              , - * /
+    hours          0-23              , - * /
+    day-of-month   1-31              , - * / ? L W
+    month          1-12 or JAN-DEC   , - * /
+    day-of-week    1-7 or SUN-SAT    , - * / ? L #
+    year           1970-2199         , - * /
+
+One of the two day fields is ``?``, never both. ``L``, ``LW``, ``15W``, ``6L`` and ``2#3`` stand alone in their field.
+A range may run over the end of its field (``FRI-MON``, ``22-2``), but for the year's. The year may be left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dynatick.domain.expressions import unix
+from dynatick.domain.expressions.model import (
+    FIRST_YEAR,
+    LAST_YEAR,
+    Cron,
+    Days,
+    DaysOfMonth,
+    LastDay,
+    LastOfWeekday,
+    LastWorkday,
+    NearestWorkday,
+    NthOfWeekday,
+    Weekdays,
+)
+from dynatick.domain.expressions.refusal import Refused
+
+MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+
+_WORD = re.compile(r"\S+")
+_NUMBER = re.compile(r"\d{1,4}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One of the six: its name, its values, and the names that stand for some."""
+
+    name: str
+    first: int
+    last: int
+    largest_step: int
+    names: Mapping[str, int] = field(default_factory=dict)
+    wraps: bool = True
+
+    @property
+    def values(self) -> str:
+        """In words, for messages."""
+        named = list(self.names)
+        return f"{self.first}-{self.last}" + (f" or {named[0]}-{named[-1]}" if named else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """The text of one field, in capitals, and where it begins."""
+
+    text: str
+    index: int
+
+
+MINUTES = Field("minutes", 0, 59, 59)
+HOURS = Field("hours", 0, 23, 23)
+DAY_OF_MONTH = Field("day-of-month", 1, 31, 31)
+MONTH = Field("month", 1, 12, 12, {name: number for number, name in enumerate(MONTHS, 1)})
+DAY_OF_WEEK = Field("day-of-week", 1, 7, 7, {name: number for number, name in enumerate(WEEKDAYS, 1)})
+YEAR = Field("year", FIRST_YEAR, LAST_YEAR, LAST_YEAR - FIRST_YEAR, wraps=False)
+
+
+def parse_cron(inner: str, offset: int) -> Cron:
+    """What stands between the brackets of ``cron(…)``; ``offset`` is where that begins. Raises Refused."""
+    words = [Word(match[0].upper(), offset + match.start()) for match in _WORD.finditer(inner)]
+    if len(words) == 5:
+        if not any("?" in word.text for word in words):
+            raise Refused(unix.answer(inner) or "five fields and no '?': one of day-of-month and day-of-week is '?'")
+        words.append(Word("*", offset + len(inner)))
+    if len(words) != 6:
+        raise Refused(
+            f"there are {len(words)} fields, where six are expected: minutes hours day-of-month month day-of-week year",
+            words[6].index if len(words) > 6 else None,
+        )
+    minutes, hours, day_of_month, month, day_of_week, year = words
+    numbers = [_numbers(word, kind) for word, kind in ((minutes, MINUTES), (hours, HOURS))]
+    days = _days(day_of_month, day_of_week)
+    cron = Cron(
+        text=f"cron({' '.join(_tidy(word.text) for word in words)})",
+        minutes=numbers[0],
+        hours=numbers[1],
+        days=days,
+        months=_numbers(month, MONTH),
+        years=_numbers(year, YEAR),
+    )
+    if not any(days.of(y, m) for y in cron.years for m in cron.months):
+        raise Refused("it never runs: no month of its years has such a day", day_of_month.index)
+    return cron
+
+
+def _days(day_of_month: Word, day_of_week: Word) -> Days:
+    free = [word.text == "?" for word in (day_of_month, day_of_week)]
+    if all(free):
+        raise Refused("day-of-month and day-of-week are both '?'; give one of them", day_of_week.index)
+    if not any(free):
+        raise Refused(
+            "day-of-month and day-of-week are both given; one of them must be '?' "
+            f"({_tidy(day_of_month.text)} and {_tidy(day_of_week.text)})",
+            day_of_week.index,
+        )
+    return _weekdays(day_of_week) if free[0] else _days_of_month(day_of_month)
+
+
+def _days_of_month(word: Word) -> Days:
+    if word.text == "L":
+        return LastDay()
+    if word.text == "LW":
+        return LastWorkday()
+    if match := re.fullmatch(r"(\d+)W", word.text, re.ASCII):
+        return NearestWorkday(_value(Word(match[1], word.index), DAY_OF_MONTH))
+    _alone(word, "LW", DAY_OF_MONTH, "L, LW or one day with W, such as 15W,")
+    return DaysOfMonth(_numbers(word, DAY_OF_MONTH))
+
+
+def _weekdays(word: Word) -> Days:
+    if word.text == "L":
+        return Weekdays(frozenset({7}))  # the last day of the week
+    if match := re.fullmatch(r"(\w+)L", word.text, re.ASCII):
+        return LastOfWeekday(_value(Word(match[1], word.index), DAY_OF_WEEK))
+    if match := re.fullmatch(r"(\w+)#(\w+)", word.text, re.ASCII):
+        if match[2] not in ("1", "2", "3", "4", "5"):
+            reason = f"day-of-week: {match[2]!r} is not 1 to 5, the number of the week in its month"
+            raise Refused(reason, word.index + match.start(2))
+        return NthOfWeekday(_value(Word(match[1], word.index), DAY_OF_WEEK), int(match[2]))
+    _alone(word, "L#", DAY_OF_WEEK, "L, a day with L, such as 6L, or with #, such as 2#3,")
+    return Weekdays(frozenset(_numbers(word, DAY_OF_WEEK)))
+
+
+def _alone(word: Word, marks: str, kind: Field, what: str) -> None:
+    """Refuses marks that are not where they may be."""
+    bare = re.sub("|".join(kind.names) or r"\0", lambda match: "-" * len(match[0]), word.text)
+    found = next((index for index, character in enumerate(bare) if character in marks), None)
+    if found is not None:
+        raise Refused(f"{kind.name}: {what} stands alone in its field", word.index + found)
+
+
+def _numbers(word: Word, kind: Field) -> tuple[int, ...]:
+    """The values that a field of lists, ranges and steps stands for, in order."""
+    found: set[int] = set()
+    index = word.index
+    for part in word.text.split(","):
+        found.update(_range(Word(part, index), kind))
+        index += len(part) + 1
+    return tuple(sorted(found))
+
+
+def _range(part: Word, kind: Field) -> list[int]:
+    """``*``, ``5``, ``5-8``, ``8-5`` (over the end), each with ``/3`` if wanted; ``5/3`` goes to the field's end."""
+    whole, slash, step_text = part.text.partition("/")
+    step = _step(Word(step_text, part.index + len(whole) + 1), kind) if slash else 1
+    low, dash, high = whole.partition("-")
+    if whole == "*":
+        first, last = kind.first, kind.last
+    elif dash:
+        first = _value(Word(low, part.index), kind)
+        last = _value(Word(high, part.index + len(low) + 1), kind)
+    else:
+        first = _value(Word(whole, part.index), kind)
+        last = kind.last if slash else first
+    if last < first:
+        if not kind.wraps:
+            raise Refused(f"{kind.name}: the range {whole} ends before it begins", part.index)
+        size = kind.last - kind.first + 1
+        return [kind.first + (value - kind.first) % size for value in range(first, last + size + 1, step)]
+    return list(range(first, last + 1, step))
+
+
+def _step(word: Word, kind: Field) -> int:
+    if not _NUMBER.fullmatch(word.text) or int(word.text) < 1:
+        raise Refused(f"{kind.name}: {word.text!r} is not a step, a whole number from 1 on", word.index)
+    step = int(word.text)
+    if step > kind.largest_step:
+        raise Refused(
+            f"{kind.name}: a step of {step} goes beyond the field ({kind.values}), which starts anew each time; "
+            "an interval of any length is a rate, such as rate(90 minutes)",
+            word.index,
+        )
+    return step
+
+
+def _value(word: Word, kind: Field) -> int:
+    if word.text in kind.names:
+        return kind.names[word.text]
+    if not _NUMBER.fullmatch(word.text):
+        raise Refused(f"{kind.name}: {_what(word.text)}; expected {kind.values}", word.index)
+    value = int(word.text)
+    if not kind.first <= value <= kind.last:
+        hint = " (1 is Sunday, 7 Saturday)" if kind is DAY_OF_WEEK else ""
+        raise Refused(f"{kind.name}: {word.text} is not from {kind.values}{hint}", word.index)
+    return value
+
+
+def _what(text: str) -> str:
+    if not text:
+        return "a value is missing"
+    return "'?' stands in day-of-month or day-of-week only, alone" if "?" in text else f"{text!r} is not understood"
+
+
+def _tidy(text: str) -> str:
+    """Without leading zeros."""
+    return re.sub(r"(?<!\d)0+(?=\d)", "", text)

@@ -1,0 +1,58 @@
+"""Time zones by their IANA names, from the pinned ``tzdata`` alone.
+
+``ZoneInfo(name)`` would ask the system's files first, and those differ from machine to machine. Telling it not to is
+a setting of the whole process, which is not ours to change; so the zones are read from the package directly.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, tzinfo
+from functools import cache
+from importlib.resources import files
+from zoneinfo import ZoneInfo
+
+from dynatick.errors import InvalidInput
+
+ZONE_FIELD = "scheduleExpressionTimezone"
+
+
+def check_zone(value: object, field: str = ZONE_FIELD) -> str:
+    """The name of a zone as it stands in the IANA database. Raises InvalidInput, with names that come close."""
+    if isinstance(value, str) and value in zone_names():
+        return value
+    raise InvalidInput(field, value, _expected(value))
+
+
+@cache
+def zone_of(name: str) -> tzinfo:
+    """The zone of that name. Raises InvalidInput."""
+    if check_zone(name) == "UTC":
+        return UTC
+    with files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as file:
+        return ZoneInfo.from_file(file, key=name)
+
+
+@cache
+def zone_names() -> frozenset[str]:
+    """Every name, those kept for compatibility included."""
+    return frozenset(files("tzdata").joinpath("zones").read_text(encoding="ascii").split())
+
+
+def _expected(value: object) -> str:
+    expected = "expected the IANA name of a time zone, such as Europe/Berlin or UTC"
+    if not isinstance(value, str) or not value.strip():
+        return expected
+    close = _close(value.strip())
+    return f"{expected}; close to it: {', '.join(close)}" if close else expected
+
+
+def _close(text: str) -> list[str]:
+    from difflib import get_close_matches
+
+    wanted = text[:100].lower().replace(" ", "_")
+    folded = {name.lower(): name for name in sorted(zone_names())}
+    if wanted in folded:
+        return [folded[wanted]]
+    by_city = [name for low, name in folded.items() if low.rpartition("/")[2] == wanted.rpartition("/")[2]]
+    near = [folded[low] for low in get_close_matches(wanted, folded, n=3, cutoff=0.75)]
+    return list(dict.fromkeys([*by_city, *near]))[:3]
