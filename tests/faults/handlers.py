@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.faults.clock import SharedClock
 from tests.faults.ledger import DONE, TRIED, Execution, Ledger
 
 from dynatick import HandlerContext, PermanentError, RetryableError, handler
 from dynatick.domain.instants import format_instant
+from dynatick_stack.sandbox.clock import SharedClock
 
 FOLDER = "DYNATICK_FAULTS_FOLDER"
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 from tests.faults.conftest import Tell
 from tests.faults.figures import count
-from tests.faults.seam import Fault
 from tests.faults.world import World
 
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
+from dynatick_stack.sandbox.seam import Fault
 
 EACH = 50
 

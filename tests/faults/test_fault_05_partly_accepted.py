@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
-from tests.faults.seam import Fault
 from tests.faults.world import AFTER_LEASE, World
 
 from dynatick.client import Exists, Inserted, Refused
+from dynatick_stack.sandbox.seam import Fault
 
 TASKS = 120
 

@@ -6,8 +6,9 @@ import random
 
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
-from tests.faults.seam import Fault
 from tests.faults.world import AFTER_LEASE, LIFE, World
+
+from dynatick_stack.sandbox.seam import Fault
 
 FEW = 20  # one claim
 

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
-from tests.faults.seam import Fault
 from tests.faults.world import LIFE, World
 
 from dynatick import TransitionRefused
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.instants import parse_instant
+from dynatick_stack.sandbox.seam import Fault
 
 TASKS = 240
 SLOW = [Fault(at="claim", do="wait", amount=0.03, times=None)]

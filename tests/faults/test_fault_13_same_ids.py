@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.faults.conftest import Tell
 from tests.faults.figures import count
-from tests.faults.seam import Fault
 from tests.faults.world import AFTER_LEASE, LIFE, World
 
 from dynatick import TaskExists
 from dynatick.client import Exists, Inserted
 from dynatick.domain.buckets import instant_of, minute_of
+from dynatick_stack.sandbox.seam import Fault
 
 LONG = "i" * 1000
 ALIKE = [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
-from tests.faults.seam import Fault, Seam
 from tests.faults.world import AFTER_LEASE, World
 
 from dynatick.client import Exists, Inserted
+from dynatick_stack.sandbox.seam import Fault, Seam
 
 TASKS = 300
 WEATHER = [

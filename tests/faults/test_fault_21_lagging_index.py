@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.lag import Lag, LaggingIndex
-from tests.faults.seam import Fault, Seam
 from tests.faults.worker import LAG
 from tests.faults.world import AFTER_LEASE, World
 
 from dynatick.domain.buckets import Bucket
+from dynatick_stack.sandbox.seam import Fault, Seam
 
 EACH = 40
 

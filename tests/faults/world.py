@@ -16,12 +16,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import boto3
-from tests.faults.clock import START, SharedClock
 from tests.faults.handlers import FOLDER
 from tests.faults.ledger import Ledger
-from tests.faults.sandbox import ROOT, Outcome, Sandbox
-from tests.faults.seam import Fault
-from tests.faults.stream import Record, Stream, batches, sequence
 
 from dynatick import TaskClient
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
@@ -29,7 +25,11 @@ from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.store.codec import decode, encode
 from dynatick.store.dynamodb import DynamoStore
-from dynatick_stack.template import table_definition
+from dynatick_stack.sandbox.clock import START, SharedClock
+from dynatick_stack.sandbox.process import Outcome, Sandbox
+from dynatick_stack.sandbox.seam import Fault
+from dynatick_stack.sandbox.stream import Record, Stream, batches, sequence
+from dynatick_stack.template import ROOT, table_definition
 
 LIFE = 120.0  # seconds of an invocation, the template's default
 AFTER_LEASE = LIFE + 10  # when every lease of a process that died is over, with the margin for skew
@@ -91,7 +91,7 @@ class World:
     def sandbox(self, function: str = "processor") -> Sandbox:
         """A new process."""
         own = {"DYNATICK_ASSIGNMENT_POLICY": "assignment:next_tick"} if function == "scheduler" else {}
-        made = Sandbox(function, self._environ | own, self.folder / "log")
+        made = Sandbox("tests.faults.worker", function, environ=self._environ | own, log=self.folder / "log")
         self._all.append(made)
         return made
 

@@ -9,6 +9,7 @@ import yaml
 
 from dynatick import observability
 from dynatick_stack import template
+from dynatick_stack.sandbox.stream import matches, patterns
 
 TEMPLATE = template.load()
 RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
@@ -146,41 +147,6 @@ def test_the_definition_that_tests_create_their_tables_from() -> None:
 
 
 # --- Stream filter (protocol rule 8) ------------------------------------------
-
-
-def matches(pattern: dict[str, Any], record: dict[str, Any]) -> bool:
-    """How AWS reads a filter pattern, as far as ours go: conditions are on leaves only."""
-    return all(
-        matches(wanted, record.get(key) or {}) if isinstance(wanted, dict) else leaf(wanted, record, key)
-        for key, wanted in pattern.items()
-    )
-
-
-def leaf(conditions: list[Any], record: dict[str, Any], key: str) -> bool:
-    value = record.get(key)
-    present = key in record and not isinstance(value, dict)
-    for condition in conditions:
-        match condition:
-            case {"exists": wanted} if present == wanted:
-                return True
-            case {"anything-but": list(others)} if present and value not in others:
-                return True
-            case str() if value == condition:
-                return True
-    return False
-
-
-def patterns(*, emulator: bool) -> list[dict[str, Any]]:
-    mapping = properties("SchedulerFunction")["Events"]["TaskWritten"]["Properties"]
-    texts = []
-    for one in mapping["FilterCriteria"]["Filters"]:
-        pattern = one["Pattern"]
-        if isinstance(pattern, dict):
-            condition, then, otherwise = pattern["Fn::If"]
-            assert condition == "IsEmulator"
-            pattern = then if emulator else otherwise
-        texts.append(json.loads(pattern))
-    return texts
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import boto3
-from tests.unit.test_template import matches, patterns
+
+from dynatick_stack import template
 
 Record = dict[str, Any]
 
@@ -19,12 +20,12 @@ class Stream:
     def __init__(self, table: str, endpoint: str) -> None:
         described = boto3.client("dynamodb", endpoint_url=endpoint).describe_table(TableName=table)
         arn = described["Table"]["LatestStreamArn"]
-        self._client = boto3.client("dynamodbstreams", endpoint_url=endpoint)
+        self._client: Any = boto3.client("dynamodbstreams", endpoint_url=endpoint)
         (shard,) = self._client.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
         self._at = self._client.get_shard_iterator(
             StreamArn=arn, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
         )["ShardIterator"]
-        self._patterns = patterns(emulator=False)
+        self._patterns = patterns()
 
     def new(self) -> list[Record]:
         """What came since the last call and passes the template's filter, as Lambda gets it."""
@@ -46,6 +47,43 @@ def sequence(record: Record) -> str:
 
 def batches(records: Sequence[Record], size: int = 100) -> list[Sequence[Record]]:
     return [records[n : n + size] for n in range(0, len(records), size)]
+
+
+def matches(pattern: dict[str, Any], record: dict[str, Any]) -> bool:
+    """How AWS reads a filter pattern, as far as ours go: conditions are on leaves only."""
+    return all(
+        matches(wanted, record.get(key) or {}) if isinstance(wanted, dict) else _leaf(wanted, record, key)
+        for key, wanted in pattern.items()
+    )
+
+
+def _leaf(conditions: list[Any], record: dict[str, Any], key: str) -> bool:
+    value = record.get(key)
+    present = key in record and not isinstance(value, dict)
+    for condition in conditions:
+        match condition:
+            case {"exists": wanted} if present == wanted:
+                return True
+            case {"anything-but": list(others)} if present and value not in others:
+                return True
+            case str() if value == condition:
+                return True
+    return False
+
+
+def patterns(*, emulator: bool = False) -> list[dict[str, Any]]:
+    """The template's filter of the stream: a record passes if one of them matches."""
+    function = template.load()["Resources"]["SchedulerFunction"]["Properties"]
+    mapping = function["Events"]["TaskWritten"]["Properties"]
+    texts = []
+    for one in mapping["FilterCriteria"]["Filters"]:
+        pattern = one["Pattern"]
+        if isinstance(pattern, dict):
+            condition, then, otherwise = pattern["Fn::If"]
+            assert condition == "IsEmulator"
+            pattern = then if emulator else otherwise
+        texts.append(json.loads(pattern))
+    return texts
 
 
 def _as_json(value: object) -> str:

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.faults.seam import Fault
+from dynatick_stack.sandbox.seam import Fault
+from dynatick_stack.template import ROOT
 
-ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0  # seconds for an invocation, far more than any takes
 
 
@@ -36,18 +36,22 @@ class Outcome:
 
 
 class Sandbox:
-    """One process. It runs one invocation at a time."""
+    """One process. It runs one invocation at a time.
 
-    def __init__(self, function: str, environ: Mapping[str, str], log: Path) -> None:
+    ``module``: the program, which serves a function as worker.py says. ``arguments`` are its command line.
+    """
+
+    def __init__(self, module: str, *arguments: str, environ: Mapping[str, str], log: Path) -> None:
         self._log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.worker", function],
+                [sys.executable, "-m", module, *arguments],
                 cwd=ROOT,
                 env=dict(environ),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
+                start_new_session=True,  # Ctrl-C is for whoever started us, who ends it in order
             )
         self._unread = b""
         self._ready = False

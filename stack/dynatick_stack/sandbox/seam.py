@@ -22,7 +22,8 @@ from typing import Any
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
 from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
-from tests.faults.calls import Call, parse
+
+from dynatick_stack.sandbox.calls import Call, parse
 
 Send = Callable[[AWSPreparedRequest], AWSResponse]
 
@@ -73,7 +74,8 @@ class Seam:
     frozen: Callable[[str], None] = lambda kind: None  # told just before the process stops itself
     thawed: threading.Event = field(default_factory=threading.Event)  # to be set at SIGCONT
     invoked: Callable[[dict[str, Any]], None] | None = None  # gets asynchronous invocations, which then go nowhere
-    watch: Callable[[Call, AWSPreparedRequest, Send], AWSResponse | None] | None = None
+    watch: Callable[[Call, AWSPreparedRequest, Send], AWSResponse | None] | None = None  # nearest to the engine
+    met: Callable[[Fault, Call], None] = lambda fault, call: None  # told just before a fault is injected
 
     def __post_init__(self) -> None:
         self._armed: list[_Armed] = []
@@ -119,6 +121,7 @@ class Seam:
             return real(request)
         send = self._unharmed(call, real)
         for fault in self._met_by(call):
+            self.met(fault, call)
             send = self._with(fault, call, send)
         return send(request)
 
