@@ -23,6 +23,8 @@ class Settings:
     handlers_module: str | None
     worker_threads: int
     webhook_private_hosts: tuple[str, ...]
+    allowed_webhook_hosts: tuple[str, ...]
+    allowed_secrets: tuple[str, ...]
     assignment_policy: str | None
     function_name: str | None  # this function's own, set by Lambda
     batched: bool  # False for engines whose PartiQL has no conditional updates
@@ -47,6 +49,8 @@ class Settings:
             handlers_module=environ.get("DYNATICK_HANDLERS_MODULE") or None,
             worker_threads=_number(environ, "DYNATICK_WORKER_THREADS", 16, 1, 256),
             webhook_private_hosts=_names(environ, "DYNATICK_WEBHOOK_PRIVATE_HOSTS"),
+            allowed_webhook_hosts=_names(environ, "DYNATICK_ALLOWED_WEBHOOK_HOSTS"),
+            allowed_secrets=_names(environ, "DYNATICK_ALLOWED_SECRETS"),
             assignment_policy=environ.get("DYNATICK_ASSIGNMENT_POLICY") or None,
             function_name=environ.get("AWS_LAMBDA_FUNCTION_NAME"),
             batched=environ.get("DYNATICK_BATCHED", "1") != "0",

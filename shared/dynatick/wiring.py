@@ -72,6 +72,9 @@ def build_processor(settings: Settings) -> Processor:
         actions=build_actions(
             handlers_module=settings.handlers_module,
             private_hosts=settings.webhook_private_hosts,
+            webhook_hosts=settings.allowed_webhook_hosts,
+            secrets=settings.allowed_secrets,
+            threads=settings.worker_threads,
             clock=utc_now,
         ),
         dead_letters=_dead_letters(settings),

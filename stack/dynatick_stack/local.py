@@ -17,8 +17,11 @@ from dynatick_stack.files import exclusive
 from dynatick_stack.logs import LogLine, LogReader
 from dynatick_stack.venv import Say
 
-# What differs from the template's defaults here: webhooks may reach this machine.
-LOCAL = {"WebhookPrivateHosts": f"{emulator.HOST},localhost"}
+# What differs from the template's defaults here: tasks may reach this machine, and what is on the emulator.
+LOCAL = {
+    "WebhookPrivateHosts": f"{emulator.HOST},localhost",
+    "AllowedSecrets": "arn:aws:ssm:*:*:parameter/dynatick/*,arn:aws:secretsmanager:*:*:secret:dynatick/*",
+}
 FIRST_RUNS = 4
 
 

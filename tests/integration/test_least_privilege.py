@@ -20,9 +20,12 @@ from tests.integration.deployed import TABLE, Deployed, LambdaContext, deploy
 
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.engine.inforce import SETTINGS_ID
-from dynatick_stack import emulator, template
+from dynatick_stack import emulator, local, template
+from dynatick_stack.demo.receiver import Receiver
 
 RESOURCES: dict[str, Any] = template.load()["Resources"]
+
+SSM_SECRET, MANAGED_SECRET = "/dynatick/least-privilege", "dynatick/least-privilege"
 
 Right = tuple[str, str]  # an action, and what it is done to
 
@@ -35,6 +38,8 @@ NAMES = {
     '{"Fn::GetAtt": ["ProcessorFunction", "Arn"]}': "processor",
     '{"Fn::GetAtt": ["SchedulerLogGroup", "Arn"]}': "log",
     '{"Fn::GetAtt": ["ProcessorLogGroup", "Arn"]}': "log",
+    '{"Fn::Split": [",", {"Ref": "AllowedSecrets"}]}': "secrets",
+    '{"Fn::Split": [",", {"Ref": "AllowedKeyArns"}]}': "keys",
     '"*"': "*",
 }
 
@@ -57,6 +62,8 @@ BY_LAMBDA: dict[str, set[Right]] = {
         ("xray:PutTraceSegments", "*"),
         ("xray:PutTelemetryRecords", "*"),
         ("sqs:SendMessage", "failures"),
+        ("kms:Decrypt", "keys"),
+        ("kms:GenerateDataKey", "keys"),
     },
 }
 
@@ -102,6 +109,12 @@ def needed(service: str, operation: str, parameters: Mapping[str, Any]) -> Itera
         case "lambda", "Invoke":
             assert parameters["FunctionName"] == "processor"
             yield "lambda:InvokeFunction", "processor"
+        case "ssm", "GetParameter":
+            assert parameters["Name"] == SSM_SECRET
+            yield "ssm:GetParameter", "secrets"
+        case "secretsmanager", "GetSecretValue":
+            assert parameters["SecretId"] == MANAGED_SECRET
+            yield "secretsmanager:GetSecretValue", "secrets"
         case _:
             raise AssertionError(f"nobody knows which right {service} {operation} needs")
 
@@ -142,6 +155,10 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def deployed(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Deployed:
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     monkeypatch.setenv("DYNATICK_SHARD_COUNT", "2")
+    monkeypatch.setenv("DYNATICK_WEBHOOK_PRIVATE_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("DYNATICK_ALLOWED_SECRETS", local.LOCAL["AllowedSecrets"])
+    boto3.client("ssm").put_parameter(Name=SSM_SECRET, Value="a", Type="SecureString")
+    boto3.client("secretsmanager").create_secret(Name=MANAGED_SECRET, SecretString="b")
     made = deploy(monkeypatch, "least-privilege", batched=True)
     for function in (made.scheduler, made.processor):
         function.handler({"Records": []} if function is made.scheduler else {"dynatick": {"reconcile": True}},
@@ -181,6 +198,15 @@ def everything_the_scheduler_does(deployed: Deployed) -> None:
 
 
 def everything_the_processor_does(deployed: Deployed) -> None:
+    with Receiver() as receiver:
+        run_everything(deployed, receiver)
+    (call,) = receiver.of("secret")
+    assert (call.headers["a"], call.headers["b"]) == ("a", "b")
+
+
+def run_everything(deployed: Deployed, receiver: Receiver) -> None:
+    headers = {"A": {"secret": {"ssm": SSM_SECRET}}, "B": {"secret": {"secretsManager": MANAGED_SECRET}}}
+    payload_with_secrets = {"url": receiver.url, "headers": headers}
     now = datetime.now(UTC)
     for shard in (0, 1):
         deployed.table.delete_item(Key={"taskId": f"_dynatick#cursor#{shard}"})
@@ -194,6 +220,7 @@ def everything_the_processor_does(deployed: Deployed) -> None:
         {"taskId": "unfit", **base, "action": "nothing"},  # fails, with a dead letter
         {"taskId": "again", **base, "action": "rehearse", "payload": {"failures": 1}},  # is tried again
         {"taskId": "suspect", **base, "status": "running", "attempt": 1, **long_ago},
+        {"taskId": "secret", **base, "action": "webhook", "payload": payload_with_secrets},
         {"taskId": "lost", **base, "taskDateTime": "2026-01-01#00:00"},  # for the reconcile
     ]
     for row in rows:
@@ -205,6 +232,7 @@ def everything_the_processor_does(deployed: Deployed) -> None:
     assert outcomes == {
         **{f"t{n}": "completed" for n in range(3)},
         "raw": "completed", "unfit": "failed", "again": None, "suspect": "completed", "lost": None,
+        "secret": "completed",
     }  # fmt: skip
 
 

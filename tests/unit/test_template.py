@@ -263,6 +263,8 @@ def test_no_role_may_do_all_of_anything(role: str) -> None:
                 "dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PartiQLUpdate", "dynamodb:PutItem",
                 "dynamodb:Query", "dynamodb:Scan", "dynamodb:UpdateItem", "lambda:InvokeFunction",
                 "sqs:SendMessage", "logs:CreateLogStream", "logs:PutLogEvents",
+                # Where parameters name targets.
+                "ssm:GetParameter", "secretsmanager:GetSecretValue", "kms:Decrypt", "kms:GenerateDataKey",
             },
         ),
     ],
@@ -270,6 +272,28 @@ def test_no_role_may_do_all_of_anything(role: str) -> None:
 def test_what_each_role_may_do(role: str, allowed: set[str]) -> None:
     tracing = {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
     assert {action for statement in statements(role) for action in actions(statement)} == allowed | tracing
+
+
+@pytest.mark.parametrize(
+    ("policy", "parameter"), [("TasksReadSecrets", "AllowedSecrets"), ("TasksUseKeys", "AllowedKeyArns")]
+)
+def test_a_parameter_of_arns_gives_rights_to_just_those(policy: str, parameter: str) -> None:
+    assert TEMPLATE["Parameters"][parameter]["Default"] == ""
+    condition = TEMPLATE["Conditions"][RESOURCES[policy]["Condition"]]
+    assert condition == {"Fn::Not": [{"Fn::Equals": [{"Ref": parameter}, ""]}]}
+    (statement,) = properties(policy)["PolicyDocument"]["Statement"]
+    assert statement["Resource"] == {"Fn::Split": [",", {"Ref": parameter}]}
+    assert properties(policy)["Roles"] == [{"Ref": "ProcessorRole"}]
+
+
+@pytest.mark.parametrize("parameter", ["AllowedSecrets", "AllowedKeyArns"])
+def test_what_a_parameter_of_arns_takes(parameter: str) -> None:
+    pattern = TEMPLATE["Parameters"][parameter]["AllowedPattern"]
+    one = "arn:aws:kms:us-east-1:123456789012:key/1"
+    for good in ("", one, f"{one},{one}"):
+        assert re.fullmatch(pattern, good)
+    for bad in ("*", f"{one},", f"{one}, {one}", "key/1", f"{one},*"):
+        assert not re.fullmatch(pattern, bad)
 
 
 def test_the_bucket_index_is_the_only_one_that_the_processor_queries() -> None:

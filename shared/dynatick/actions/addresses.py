@@ -19,6 +19,7 @@ _URL = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _ONLY_HOST = re.compile(_HOST, re.ASCII)
+_ALLOWED = "AllowedWebhookHosts"
 _PORTS = {"https": 443, "http": 80}
 EXPECTED_URL = (
     "expected https://host[:port]/path in printable ASCII, without user name or password; "
@@ -84,17 +85,51 @@ class PrivateHosts:
     """
 
     def __init__(self, hosts: Iterable[str] = ()) -> None:
-        self._hosts = frozenset(_checked_host(host) for host in hosts)
+        self._hosts = frozenset(_checked_host(host, "WebhookPrivateHosts") for host in hosts)
 
     def __contains__(self, host: str) -> bool:
         return _canonical(host) in self._hosts
 
 
-def parse_target(url: object, private_hosts: PrivateHosts) -> Target:
+class Hosts:
+    """Which hosts webhooks may go to.
+
+    ``allowed``: names, of which ``*.example.com`` stands for all below example.com; empty for any (parameter
+    ``AllowedWebhookHosts``). ``private``: see PrivateHosts. Raises ConfigurationError for what is no host.
+    """
+
+    def __init__(self, *, private: Iterable[str] = (), allowed: Iterable[str] = ()) -> None:
+        self.private = PrivateHosts(private)
+        allowed = [name.strip() for name in allowed]
+        self._below = tuple(f".{_checked_host(n[2:], _ALLOWED)}" for n in allowed if n.startswith("*."))
+        self._names = frozenset(_checked_host(n, _ALLOWED) for n in allowed if not n.startswith("*."))
+        self._any = not allowed
+
+    def allows(self, host: str) -> bool:
+        """Whether a host may be called, if its addresses may."""
+        name = _canonical(host)
+        return self._any or name in self._names or (bool(self._below) and name.endswith(self._below))
+
+
+def check_url(url: object) -> None:
+    """Refuses what no installation would call. Raises PermanentError, without the URL in it."""
+    _parse(url)
+
+
+def parse_target(url: object, hosts: Hosts) -> Target:
     """A webhook's URL: https, or also http if its host is a private one.
 
     Raises PermanentError, without the URL in it: tokens often stand there.
     """
+    target = _parse(url)
+    if target.scheme == "http" and target.host not in hosts.private:
+        raise PermanentError("payload.url: expected https; plain http goes only to hosts in WebhookPrivateHosts")
+    if not hosts.allows(target.host):
+        raise PermanentError("payload.url: its host is not among AllowedWebhookHosts")
+    return target
+
+
+def _parse(url: object) -> Target:
     if not isinstance(url, str):
         raise PermanentError(f"payload.url: {EXPECTED_URL}")
     if len(url) > MAX_URL_CHARACTERS:
@@ -106,18 +141,16 @@ def parse_target(url: object, private_hosts: PrivateHosts) -> Target:
     port = int(match["port"]) if match["port"] else _PORTS[scheme]
     if not _is_host(host) or not 0 < port < 65_536:
         raise PermanentError("payload.url: the host or the port in it does not exist")
-    if scheme == "http" and host not in private_hosts:
-        raise PermanentError("payload.url: expected https; plain http goes only to hosts in WebhookPrivateHosts")
     rest = (match["rest"] or "").partition("#")[0]
     return Target(scheme=scheme, host=host, port=port, path=rest if rest.startswith("/") else f"/{rest}")
 
 
-def _checked_host(host: str) -> str:
+def _checked_host(host: str, parameter: str) -> str:
     name = host.strip()
     found = name if _ONLY_HOST.fullmatch(name) else f"[{name}]"
     if not _is_host(found):
         problem = f"{shown(host)} is not a host; expected a name or an address, without port"
-        raise ConfigurationError("WebhookPrivateHosts", problem)
+        raise ConfigurationError(parameter, problem)
     return _canonical(found)
 
 

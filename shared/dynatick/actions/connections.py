@@ -64,7 +64,7 @@ def resolve(host: str, port: int) -> Sequence[str]:
 
 
 class Connections:
-    """Posts to targets. May be used by many threads at once."""
+    """Sends to targets. May be used by many threads at once."""
 
     def __init__(
         self,
@@ -80,7 +80,9 @@ class Connections:
         context = ssl_context or ssl.create_default_context()
         self._pools = _Pools(gate, maxsize=per_host, ssl_context=context)
 
-    def post(self, target: Target, *, headers: Mapping[str, str], body: bytes, timeout: float) -> Answer:
+    def send(
+        self, method: str, target: Target, *, headers: Mapping[str, str], body: bytes | None, timeout: float
+    ) -> Answer:
         """Sends one request and reads the answer's status; ``timeout`` (seconds) bounds it all.
 
         The status line is the answer: what comes after may be long, slow or cut off. Raises
@@ -90,7 +92,7 @@ class Connections:
         pool = self._pools.connection_from_host(target.host, target.port, target.scheme)
         try:
             response = pool.urlopen(
-                "POST",
+                method,
                 target.path,
                 body=body,
                 headers=headers,

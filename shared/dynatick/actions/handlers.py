@@ -23,6 +23,7 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
+from dynatick.actions.payloads import field_problems
 from dynatick.actions.registry import check_name
 from dynatick.actions.values import plain
 from dynatick.domain.task import Task
@@ -30,12 +31,10 @@ from dynatick.engine.ports import ActionContext
 from dynatick.errors import ActionError, ConfigurationError, PermanentError, shown
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import TypeAdapter
 
 _MARK = "__dynatick_handler__"
 _RAW = (dict, Mapping, MutableMapping)
-_SHOWN_ERRORS = 5
-_SHOWN_CHARACTERS = 200
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -125,7 +124,8 @@ class Handler:
         try:
             return self._adapter.validate_python(raw)
         except ValidationError as error:
-            raise PermanentError(_problems(error)) from None
+            lines = (": ".join(filter(None, problem)) for problem in field_problems(error))
+            raise PermanentError("; ".join(lines)) from None
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any] | None:
@@ -242,20 +242,6 @@ def _awaited(awaitable: Any) -> object:
         return await awaitable
 
     return asyncio.run(run())
-
-
-def _problems(error: ValidationError) -> str:
-    """Which fields do not fit and why, bounded, and without the values: they are the user's."""
-    details = error.errors(include_url=False, include_context=False, include_input=False)
-    lines = [_problem(detail["loc"], detail["msg"]) for detail in details[:_SHOWN_ERRORS]]
-    if len(details) > _SHOWN_ERRORS:
-        lines.append(f"and {len(details) - _SHOWN_ERRORS} more")
-    return "; ".join(lines)
-
-
-def _problem(location: tuple[int | str, ...], message: str) -> str:
-    path = ".".join(("payload", *map(str, location)))
-    return f"{path[:_SHOWN_CHARACTERS]}: {message[:_SHOWN_CHARACTERS]}"
 
 
 def _unfit(name: str, problem: str) -> ConfigurationError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from dynatick.actions.values import kept_result
@@ -37,6 +38,22 @@ def check_name(name: object) -> str:
         problem = f"{shown(name)} is too long; expected at most {MAX_ACTION_CHARACTERS} characters"
         raise ConfigurationError("action", problem)
     return name
+
+
+class Later:
+    """An action that is made when the first task needs it: what it imports is dear at a cold start."""
+
+    def __init__(self, make: Callable[[], Action]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: Action | None = None
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        """Runs the action."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+        return self._made.run(task, context)
 
 
 class Registry:

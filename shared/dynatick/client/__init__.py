@@ -5,6 +5,7 @@ client.insert("welcome-42", due_at="2026-12-31T12:00:00Z", action="webhook", pay
 client.history("2026-12-31#12:00", status="failed")
 """
 
+from dynatick.actions.payloads import check_payload, payload_schemas
 from dynatick.client.connect import ClientSettings
 from dynatick.client.doctor import Diagnosis
 from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult, Refused
@@ -41,4 +42,6 @@ __all__ = [
     "Time",
     "Unchanged",
     "WouldChange",
+    "check_payload",
+    "payload_schemas",
 ]

@@ -44,6 +44,7 @@ def a_context(task: Task | None = None, **values: Any) -> ActionContext:
 
 @dataclass
 class Request:
+    method: str
     path: str
     headers: dict[str, str]  # names in lower case
     body: bytes
@@ -73,16 +74,18 @@ def a_server(tls: SSLContext | None = None) -> Iterator[Server]:
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True  # headers and body are two writes
 
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+        def answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             sent = {name.lower(): value for name, value in self.headers.items()}
-            told.requests.append(Request(self.path, sent, body))
+            told.requests.append(Request(self.command, self.path, sent, body))
             told.connections.add(self.client_address)
             self.send_response(told.status)
             for name, value in {"Content-Length": str(len(told.body)), **told.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(told.body)
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
 
         def log_message(self, *_: object) -> None:
             pass
@@ -133,3 +136,13 @@ def a_rude_server(behave: Callable[[socket.socket], None]) -> Iterator[str]:
         over.set()
         thread.join()
         listener.close()
+
+
+def a_webhook(**options: Any) -> Any:
+    """The action, with no secrets to read."""
+    from dynatick.actions.addresses import Hosts
+    from dynatick.actions.secrets import Secrets
+    from dynatick.actions.webhook import Webhook
+
+    known = {"clock": lambda: NOW, "hosts": Hosts(), "secrets": Secrets(clients=lambda service: None)}
+    return Webhook(**{**known, **options})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dynatick.actions.addresses import EXPECTED_URL, PrivateHosts, Target, is_public, parse_target
+from dynatick.actions.addresses import EXPECTED_URL, Hosts, PrivateHosts, Target, is_public, parse_target
 from dynatick.errors import ConfigurationError, PermanentError
 
 LONG = "a" * 63
@@ -127,7 +127,7 @@ def test_not_public(address):
     ],
 )
 def test_urls(url, scheme, host, port, path):
-    found = parse_target(url, PrivateHosts(["localhost", "::1"]))
+    found = parse_target(url, Hosts(private=["localhost", "::1"]))
     assert found == Target(scheme=scheme, host=host, port=port, path=path)
 
 
@@ -189,7 +189,7 @@ NO_HTTP = "payload.url: expected https; plain http goes only to hosts in Webhook
 )
 def test_urls_that_are_refused(url, message):
     with pytest.raises(PermanentError) as caught:
-        parse_target(url, PrivateHosts(["localhost"]))
+        parse_target(url, Hosts(private=["localhost"]))
     assert str(caught.value).startswith(message)
     assert str(caught.value) in (message, f"payload.url: {EXPECTED_URL}")  # nothing of the URL
 

@@ -1,20 +1,23 @@
 """The code in the documentation of actions is run here, block by block."""
 
+import base64
 import json
 import re
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import boto3
 import pytest
 from moto import mock_aws
-from tests.unit.actions.support import NOW, a_context, a_task
+from tests.unit.actions.support import NOW, a_context, a_task, a_webhook
 
 from dynatick.actions import build_actions
 from dynatick.actions.connections import Answer
+from dynatick.actions.payloads import payload_schemas
 from dynatick.actions.registry import Registry
-from dynatick.actions.webhook import Webhook
+from dynatick.actions.secrets import Secrets
 from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults, normalise
 from dynatick.domain.task import Task
@@ -94,19 +97,20 @@ def run(actions, name, payload):
 
 
 def test_webhooks(monkeypatch, capsys):
-    (kind, item), (language, receiver) = blocks("webhooks.md")
+    (kind, item), (language, receiver), (_, with_secrets), (_, verifier) = blocks("webhooks.md")
     assert (kind, language) == ("json", "python")
-    receive = a_module("receiver_of_docs", monkeypatch, receiver).receive
+    module = a_module("receiver_of_docs", monkeypatch, receiver + verifier)
+    receive = module.receive
     posted = []
 
     class Connections:
-        def post(self, target, *, headers, body, timeout):
+        def send(self, method, target, *, headers, body, timeout):
             # Names of headers are equal in any case.
             posted.append((target, headers, timeout))
             names = {name.title(): value for name, value in headers.items()}
             return Answer(receive(names, json.loads(body)), None)
 
-    actions = Registry({"webhook": Webhook(clock=lambda: NOW, connect=Connections)})
+    actions = Registry({"webhook": a_webhook(connect=Connections)})
     task = task_of(json.loads(item))
     for _ in range(2):
         assert actions.run(task, a_context(task)) == {"status": 204}
@@ -114,5 +118,36 @@ def test_webhooks(monkeypatch, capsys):
     target, headers, timeout = posted[0]
     assert (target.host, target.path, timeout) == ("example.com", "/hooks/invoice", 5)
     assert headers["x-api-version"] == "2"
+    fields = re.findall(r"^\| `([a-z]\w+)` \|", (HOW_TO / "webhooks.md").read_text(), re.MULTILINE)
+    assert set(fields) == set(payload_schemas()["webhook"]["properties"])
+
+    key = "whsec_" + base64.b64encode(bytes(32)).decode()
+    values = {"/dynatick/shop-token": "t", "/dynatick/shop-signing-key": key}
+
+    class Aws:
+        meta = SimpleNamespace(events=SimpleNamespace(register=lambda *_: None))
+
+        def get_parameter(self, Name, WithDecryption):
+            return {"Parameter": {"Value": values[Name]}}
+
+        def get_secret_value(self, SecretId):
+            return {"SecretString": json.dumps({"hookUrl": "https://shop.example/hook"})}
+
+    sent = []
+
+    class Keeping:
+        def send(self, method, target, *, headers, body, timeout):
+            sent.append((target.host, headers, body))
+            return Answer(204, None)
+
+    held = Secrets(["arn:aws:ssm:*:*:parameter/*", "arn:aws:secretsmanager:*:*:secret:*"], clients=lambda name: Aws())
+    signing = a_webhook(connect=Keeping, secrets=held, clock=lambda: datetime.now(UTC))
+    task = task_of({**json.loads(with_secrets), "taskId": "invoice-9"})
+    signing.run(task, a_context(task))
+    ((host, headers_sent, body),) = sent
+    assert (host, headers_sent["authorization"]) == ("shop.example", "Bearer t")
+    monkeypatch.setattr(module, "receive", lambda headers, invoice: (headers["webhook-id"], invoice))
+    assert module.receive_signed(headers_sent, body, key) == ("invoice-9#1", {})
+
     documented = re.findall(r"^\| `([A-Z][\w-]+)` \|", (HOW_TO / "webhooks.md").read_text(), re.MULTILINE)
     assert {name.lower() for name in documented} == set(headers) - {"user-agent", "x-api-version"}

@@ -497,7 +497,9 @@ def test_mistakes_are_found_when_the_module_loads(a_module, text, message):
 def test_what_is_dear_is_imported_only_when_it_is_needed():
     program = """
 import sys
-from dynatick.actions import handlers, log, registry, webhook
-assert not {"pydantic", "asyncio", "urllib3", "ssl", "boto3"} & set(sys.modules)
+from datetime import UTC, datetime
+from dynatick.actions import build_actions, handlers
+build_actions(handlers_module=None, clock=lambda: datetime.now(UTC))
+assert not {"pydantic", "asyncio", "urllib3", "ssl", "boto3", "aws_lambda_powertools"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,45 @@
+"""Which targets, and which secrets, the installation allows: lists of ARNs with wildcards, as IAM reads them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_PATTERN = re.compile(r"arn:[a-z0-9*-]+:[a-z0-9-]+:[a-z0-9*-]*:[0-9*]*:[!-+\--~]+", re.ASCII)
+
+
+class Allowed:
+    """The ARNs of a parameter of the template, which gives the function's role the rights to just those.
+
+    Asked before a call, so that the answer is a clear one; what holds is the role. ``*`` is any text, ``?`` any
+    character. Raises ConfigurationError for what is no list of ARNs.
+    """
+
+    def __init__(self, parameter: str, arns: Iterable[str] = ()) -> None:
+        from dynatick.errors import ConfigurationError, shown
+
+        self.parameter = parameter
+        self.arns = tuple(arns)
+        for arn in self.arns:
+            if _PATTERN.fullmatch(arn) is None:
+                raise ConfigurationError(parameter, f"{shown(arn)} is not an ARN; * and ? may stand for parts of one")
+        self._patterns = [_expression(arn) for arn in self.arns]
+        self._resources = [_expression(arn.split(":", 5)[5]) for arn in self.arns]
+        self._services = [arn.split(":", 3)[2] for arn in self.arns]
+
+    def __bool__(self) -> bool:
+        return bool(self.arns)
+
+    def __contains__(self, arn: object) -> bool:
+        return isinstance(arn, str) and any(pattern.fullmatch(arn) for pattern in self._patterns)
+
+    def has_resource(self, service: str, resource: str) -> bool:
+        """Whether a resource of this account and region is among them, such as ``parameter/token`` of ``ssm``."""
+        patterns = zip(self._services, self._resources, strict=True)
+        return any(own == service and pattern.fullmatch(resource) for own, pattern in patterns)
+
+
+def _expression(pattern: str) -> re.Pattern[str]:
+    parts = re.split(r"([*?])", pattern)
+    wild = {"*": ".*", "?": "."}
+    return re.compile("".join(wild.get(part, re.escape(part)) for part in parts), re.ASCII | re.DOTALL)

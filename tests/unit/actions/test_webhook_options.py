@@ -1,0 +1,260 @@
+"""What a webhook's payload can ask for: method, body, expected statuses, secrets, a signature."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from standardwebhooks import Webhook as Verifier
+from standardwebhooks import WebhookVerificationError
+from tests.unit.actions.support import NOW, Server, a_context, a_server, a_task, a_webhook
+
+from dynatick.actions.addresses import Hosts
+from dynatick.actions.secrets import Secrets
+from dynatick.errors import ActionError, ConfigurationError, PermanentError, RetryableError
+
+SECRET = "hunter2"
+KEY = "whsec_" + base64.b64encode(bytes(range(32))).decode()
+OTHER_KEY = "whsec_" + base64.b64encode(bytes(range(1, 33))).decode()
+ALLOWED = ["arn:aws:ssm:*:*:parameter/dynatick/*"]
+
+
+class Parameters:
+    """Stands in for SSM: a boto3 client of it, as far as it is used."""
+
+    def __init__(self, **values: str) -> None:
+        self.values = {f"/dynatick/{name}": value for name, value in values.items()}
+        self.meta: Any = type("Meta", (), {"events": type("Events", (), {"register": lambda *_: None})()})()
+
+    def get_parameter(self, Name: str, WithDecryption: bool) -> dict[str, Any]:
+        assert WithDecryption
+        return {"Parameter": {"Value": self.values[Name]}}
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with a_server() as told:
+        yield told
+
+
+def call(server: Server, parameters: Parameters | None = None, /, now: datetime = NOW, **payload: Any) -> object:
+    client = parameters or Parameters()
+    webhook = a_webhook(
+        clock=lambda: now, hosts=Hosts(private=["127.0.0.1"]), secrets=Secrets(ALLOWED, clients=lambda service: client)
+    )
+    task = a_task({"url": server.url, **payload})
+    return webhook.run(task, a_context(task))
+
+
+def ssm(name: str, **more: str) -> dict[str, Any]:
+    return {"secret": {"ssm": f"/dynatick/{name}"}, **more}
+
+
+# --- Method, body, statuses ---------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_a_method_with_data(server: Server, method: str) -> None:
+    assert call(server, method=method, data={"n": 1}) == {"status": 200}
+    (request,) = server.requests
+    assert (request.method, request.body) == (method, b'{"n":1}')
+    assert request.headers["content-type"] == "application/json"
+    assert request.headers["idempotency-key"] == "t-1#1"
+
+
+def test_a_get_has_no_body(server: Server) -> None:
+    call(server, method="GET", headers={"Accept": "text/plain"})
+    (request,) = server.requests
+    assert (request.method, request.body, request.headers["accept"]) == ("GET", b"", "text/plain")
+    assert not {"content-type", "content-length"} & set(request.headers)
+    assert request.headers["x-dynatick-task-id"] == "t-1"
+
+
+@pytest.mark.parametrize(
+    ("headers", "content_type"),
+    [({}, "text/plain; charset=utf-8"), ({"Content-Type": "application/xml"}, "application/xml")],
+)
+def test_a_body_is_sent_as_it_is(server: Server, headers: dict[str, str], content_type: str) -> None:
+    call(server, body="<a>é</a>", headers=headers)
+    assert server.requests[0].body == "<a>é</a>".encode()
+    assert server.requests[0].headers["content-type"] == content_type
+
+
+def test_a_body_that_no_utf_8_holds(server: Server) -> None:
+    with pytest.raises(PermanentError, match=r"^payload\.body: expected text that UTF-8 can hold$"):
+        call(server, body="\ud800")
+
+
+@pytest.mark.parametrize("status", [200, 304, 404, 500])
+def test_an_expected_status_is_success_whatever_it_is(server: Server, status: int) -> None:
+    server.status, server.body = status, b""
+    assert call(server, expectedStatuses=[status]) == {"status": status}
+
+
+def test_a_status_that_was_not_expected_is_none(server: Server) -> None:
+    server.status = 202
+    with pytest.raises(PermanentError, match=r"^the target answered 202; expected 200, 204$"):
+        call(server, expectedStatuses=[200, 204])
+    server.status = 503
+    with pytest.raises(RetryableError, match=r"^the target answered 503$"):
+        call(server, expectedStatuses=[200, 204])
+
+
+def test_the_schedule_is_told(server: Server) -> None:
+    task = a_task({"url": server.url}, schedule_id="nightly 1")
+    a_webhook(hosts=Hosts(private=["127.0.0.1"])).run(task, a_context(task))
+    assert server.requests[0].headers["x-dynatick-schedule-id"] == "nightly%201"
+
+
+# --- Hosts --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("allowed", "host", "yes"),
+    [
+        ((), "anything.example", True),
+        (("hooks.example.com",), "hooks.example.com", True),
+        (("hooks.example.com",), "HOOKS.example.com.", True),
+        (("hooks.example.com",), "example.com", False),
+        (("hooks.example.com",), "a.hooks.example.com", False),
+        (("*.example.com",), "a.b.example.com", True),
+        (("*.example.com",), "example.com", False),
+        (("*.example.com",), "badexample.com", False),
+        (("*.example.com", "other.org"), "other.org", True),
+        (("*.example.com", "other.org"), "other.net", False),
+    ],
+)
+def test_the_hosts_that_webhooks_may_go_to(allowed: tuple[str, ...], host: str, yes: bool) -> None:
+    assert Hosts(allowed=allowed).allows(host) == yes
+
+
+def test_a_host_that_is_not_allowed_gets_no_call(server: Server) -> None:
+    webhook = a_webhook(hosts=Hosts(private=["127.0.0.1"], allowed=["example.com"]))
+    task = a_task({"url": server.url})
+    with pytest.raises(PermanentError, match=r"^payload\.url: its host is not among AllowedWebhookHosts$"):
+        webhook.run(task, a_context(task))
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("host", ["https://a", "*", "*.", "a b", "*.*.example.com"])
+def test_what_is_no_host_is_a_wrong_setting(host: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"AllowedWebhookHosts: .* is not a host"):
+        Hosts(allowed=[host])
+
+
+# --- Secrets ------------------------------------------------------------------
+
+
+def test_a_secret_in_a_header(server: Server) -> None:
+    call(server, Parameters(token=SECRET), headers={"Authorization": ssm("token", prefix="Bearer ")})
+    assert server.requests[0].headers["authorization"] == f"Bearer {SECRET}"
+
+
+def test_a_url_that_is_a_secret(server: Server) -> None:
+    parameters = Parameters(hook=f"{server.url}?token={SECRET}", token=SECRET)
+    call(server, parameters, url=ssm("hook"))
+    call(server, parameters, url=ssm("token", prefix=f"{server.url}?key="))
+    assert [request.path for request in server.requests] == [f"/hook?token={SECRET}", f"/hook?key={SECRET}"]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"url": ssm("url")},
+        {"url": ssm("inside")},
+        {"headers": {"A": ssm("lines")}},
+        {"headers": {"A": ssm("long")}},
+        {"signingSecret": {"ssm": "/dynatick/url"}},
+        {"signingSecret": {"ssm": "/dynatick/short"}},
+        {"signingSecret": {"ssm": "/dynatick/blank"}},
+        {"signingSecret": {"ssm": "/other"}},
+    ],
+)
+def test_no_message_holds_a_secret(server: Server, payload: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    parameters = Parameters(
+        url=f"ftp://{SECRET}", inside=f"https://127.1.2.3/{SECRET}", lines=f"{SECRET}\r\nB: c", long=SECRET * 2000,
+        short=base64.b64encode(SECRET.encode()).decode(), blank=" ",
+    )  # fmt: skip
+    with pytest.raises(ActionError) as caught:
+        call(server, parameters, **payload)
+    for text in (SECRET, parameters.values["/dynatick/short"]):
+        assert text not in str(caught.value)
+        assert text not in str([vars(record) for record in caplog.records])
+    assert caught.value.__cause__ is None
+    assert server.requests == []
+
+
+def test_text_that_looks_like_a_reference_is_only_text(server: Server) -> None:
+    """What an end user types must not fetch a secret."""
+    text = "{{resolve:ssm:/dynatick/token}}"
+    data = {"comment": text, "nested": ssm("token")}
+    call(server, Parameters(token=SECRET), data=data, headers={"X-Comment": text})
+    (request,) = server.requests
+    assert json.loads(request.body) == data
+    assert request.headers["x-comment"] == text
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_secret_that_was_replaced_is_tried_again(server: Server, status: int) -> None:
+    server.status = status
+    parameters = Parameters(token=SECRET)
+    webhook = a_webhook(
+        hosts=Hosts(private=["127.0.0.1"]), secrets=Secrets(ALLOWED, clients=lambda service: parameters)
+    )
+    task = a_task({"url": server.url, "headers": {"Authorization": ssm("token")}})
+    with pytest.raises(PermanentError, match=f"^the target answered {status}$"):
+        webhook.run(task, a_context(task))
+    parameters.values["/dynatick/token"] = "new"
+    with pytest.raises(RetryableError, match=f"^the target answered {status}, and a secret has changed meanwhile$"):
+        webhook.run(task, a_context(task))
+    server.status = 200
+    webhook.run(task, a_context(task))
+    assert [request.headers["authorization"] for request in server.requests] == [SECRET, SECRET, "new"]
+
+
+# --- Signatures, seen by an independent verifier -------------------------------
+
+
+def verified(key: str, request: Any) -> Any:
+    return Verifier(key).verify(request.body, request.headers)
+
+
+@pytest.mark.parametrize("payload", [{"data": {"n": 1}}, {"data": "é"}, {"data": {}}])
+def test_a_signature(server: Server, payload: dict[str, Any]) -> None:
+    now = datetime.now(UTC)
+    call(server, Parameters(key=KEY), now=now, signingSecret={"ssm": "/dynatick/key"}, **payload)
+    (request,) = server.requests
+    assert verified(KEY, request) == payload["data"]
+    assert request.headers["webhook-id"] == request.headers["idempotency-key"]
+    assert abs(int(request.headers["webhook-timestamp"]) - now.timestamp()) < 1
+    with pytest.raises(WebhookVerificationError):
+        verified(OTHER_KEY, request)
+    request.body += b" "
+    with pytest.raises(WebhookVerificationError):
+        verified(KEY, request)
+
+
+def test_a_signature_of_a_request_without_a_body(server: Server) -> None:
+    call(server, Parameters(key=KEY), now=datetime.now(UTC), method="GET", signingSecret={"ssm": "/dynatick/key"})
+    Verifier(KEY).verify(server.requests[0].body, server.requests[0].headers, json_parse=False)
+
+
+def test_both_keys_sign_while_one_is_being_replaced(server: Server) -> None:
+    keys = Parameters(keys=f"{KEY} {OTHER_KEY}")
+    call(server, keys, now=datetime.now(UTC), signingSecret={"ssm": "/dynatick/keys"})
+    (request,) = server.requests
+    assert verified(KEY, request) == verified(OTHER_KEY, request) == {}
+    assert re.fullmatch(r"v1,\S+ v1,\S+", request.headers["webhook-signature"])
+
+
+def test_users_cannot_set_the_signature_themselves(server: Server) -> None:
+    forged = {"webhook-id": "x", "Webhook-Signature": "v1,x", "webhook-timestamp": "1"}
+    call(server, Parameters(key=KEY), now=datetime.now(UTC), headers=forged, signingSecret={"ssm": "/dynatick/key"})
+    verified(KEY, server.requests[0])
