@@ -6,6 +6,8 @@ SHELL := /bin/sh
 
 # Port of the local AWS endpoint: make up PORT=4600
 PORT ?= 4566
+# How many random sequences the model is tried with, in each process: make model EXAMPLES=5000
+EXAMPLES ?= 1000
 # Passed on to pytest: make test ARGS="-k buckets -x"
 ARGS ?=
 
@@ -14,7 +16,7 @@ SAM_VENV := .venv-sam
 BIN := $(VENV)/bin
 FUNCTIONS := $(wildcard functions/*/)
 # From the fastest layer of tests to the slowest, so that a failure shows early.
-TESTS := $(wildcard tests/unit tests/contract tests/integration)
+TESTS := $(wildcard tests/unit tests/contract tests/integration tests/model)
 # Each known fault, injected; each process has an emulator of its own.
 run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults $(ARGS)
 # Tests of the deployed system mostly wait for ticks. So each group of them (tests/e2e/conftest.py) gets a process, and
@@ -54,8 +56,8 @@ faults: $(VENV)/.ready ## Inject every known fault and print what became of it; 
 mutations: $(VENV)/.ready ## Take out each rule of the protocol in turn, and show which test fails for it
 	@$(BIN)/python tests/mutations.py
 
-model: $(VENV)/.ready ## Search for a sequence of operations and faults that loses a task
-	$(BIN)/python -m pytest -q -n auto tests/model $(ARGS)
+model: $(VENV)/.ready ## Search at random for a sequence of operations and faults that loses a task (EXAMPLES=1000)
+	$(BIN)/python -m pytest -q -n auto tests/model --model-examples $(EXAMPLES) $(ARGS)
 
 e2e: $(VENV)/.ready ## Run the tests against the locally deployed template only
 	$(run_e2e)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tests.model.lives import END, FAIL, MARGIN, RUN, Claim, Execution, Life, number
+from tests.model.seam import Actor, Order
 from tests.model.simulation import Process, Simulation
 from tests.model.table import Effect
 
@@ -53,12 +54,14 @@ class Book:
     # -- effects -------------------------------------------------------------------------------------------------------
 
     def hear(self, by: object, effect: Effect) -> None:
-        """An effect on a row. ``by`` is the Actor."""
-        kind: str = by.kind  # type: ignore[attr-defined]
-        order = by.order  # type: ignore[attr-defined]
+        """An effect on a row."""
+        assert isinstance(by, Actor)
+        kind, order = by.kind, by.order
         old, new = effect.old, effect.new
         if is_own_row(effect.task_id):
             self._hear_own(effect)
+        elif kind == "expiry":
+            self._hear_expiry(old)
         elif kind == "hand":
             if new is not None:
                 self.life_of(new).began = True
@@ -68,14 +71,12 @@ class Book:
             self.say(f"{effect.task_id}: {kind} deleted it")
         elif old is None:
             order.effects += 1
-            life = order.lives.get(effect.task_id)
-            if life is None or life.number != new.get("life"):
-                self.say(f"{effect.task_id}: {kind} brought it back")
-            else:
-                life.began = True
+            self._hear_birth(kind, order, new)
         else:
             order.effects += 1
             self._check_shape(kind, old, new)
+            if kind == "doctor" and not order.may_write:
+                self.say(f"{effect.task_id}: {state_of(new)} by a doctor who was to look only")
             if kind == "client":
                 self._hear_client(order, old, new)
             else:
@@ -93,6 +94,22 @@ class Book:
         if "drainedThrough" in new and str(new["drainedThrough"]) > str(new["closedThrough"]):
             self.say(f"{effect.task_id}: drained through {new['drainedThrough']}, which is not closed")
 
+    def _hear_birth(self, kind: str, order: Order, new: Row) -> None:
+        """A row that was not there. Only inserts make such; of a schedule, its occurrences would be heard of here."""
+        life = order.lives.get(str(new["taskId"]))
+        if life is None or life.number != new.get("life"):
+            self.say(f"{new['taskId']}: {kind} brought it back")
+        else:
+            life.began = True
+
+    def _hear_expiry(self, old: Row | None) -> None:
+        if old is None:
+            return
+        life = self.life_of(old)
+        life.gone = True
+        if not is_terminal(old) and not life.stray:
+            self.say(f"{life.task_id}: expired, and it is {state_of(old)}")
+
     def _check_shape(self, kind: str, old: Row, new: Row) -> None:
         """What holds of every write of ours, whoever writes."""
         name, before, after = old["taskId"], state_of(old), state_of(new)
@@ -107,13 +124,13 @@ class Book:
         if is_terminal(old) and kind != "client":
             self.say(f"{name}: {kind} changed it after its end")
 
-    def _hear_client(self, order: object, old: Row, new: Row) -> None:
-        life, wish = self.life_of(old), order.wish  # type: ignore[attr-defined]
+    def _hear_client(self, order: Order, old: Row, new: Row) -> None:
+        life, wish = self.life_of(old), order.wish
         life.asked = None
         if life.meant == FAIL:  # it has another time now, which can be understood
             life.meant = END
         if wish == "reschedule":
-            life.not_before = life.due = order.not_before  # type: ignore[attr-defined]
+            life.not_before = life.due = order.not_before
         elif wish in ("retry", "run_now"):
             life.not_before = -math.inf
             if is_terminal(old) and number(new["run"]) <= number(old.get("run")):
@@ -122,6 +139,8 @@ class Book:
                 self.say(f"{life.task_id}: a new run begins at attempt {new['attempt']}")
         elif wish == "cancel" and state_of(new) != "cancelled":
             self.say(f"{life.task_id}: {state_of(new)} by a cancel")
+        elif wish == "dry run":
+            self.say(f"{life.task_id}: {state_of(new)} by a dry run")
 
     def _hear_engine(self, by: object, old: Row, new: Row) -> None:
         before, after = state_of(old), state_of(new)

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import boto3
 import pytest
-from hypothesis import HealthCheck, settings
 from moto import mock_aws
-from tests.model.machine import Fresh, Machine
+from tests.model.tables import TableOf, in_dynamodb, in_memory
 
-from dynatick.store.codec import encode
-from dynatick.store.dynamodb import DynamoStore
-from dynatick.store.memory import MemoryStore
 from dynatick_stack import emulator
-from dynatick_stack.template import table_definition
 
-STEPS = 30
-
-TableOf = Callable[[], Fresh]
-ModelSettings = Callable[[int], settings]
+# A table's kind, how many sequences are tried on it each time, and from which seed they are made up.
+FIXED = [
+    *(("memory", 60, part) for part in range(1, 5)),
+    *(("moto", 2, part) for part in range(1, 3)),
+    *(("emulator-batched", 2, part) for part in range(1, 3)),
+]
+AT_ENDPOINT = [(f"endpoint-{how}", 5, part) for how in ("single", "batched") for part in range(1, 3)]
+KINDS = ("memory", "moto", "emulator-batched")
+SLOWER = 30  # times, than memory
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,15 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         metavar="N",
         default=None,
-        help="try the model with so many random sequences, others each time; without it, with the same few each time",
+        help="try the model with so many random sequences on each table in memory (and with one in 30 of them on each "
+        "other table), other ones each time; without it, with the same few each time",
     )
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if _examples(config) is not None:
-        for item in items:
-            if "model_settings" in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.timeout(0))
 
 
 def _examples(config: pytest.Config) -> int | None:
@@ -49,23 +41,28 @@ def _examples(config: pytest.Config) -> int | None:
     return found
 
 
-@pytest.fixture
-def model_settings(request: pytest.FixtureRequest) -> ModelSettings:
-    """How a model is tried: the same sequences each time, so many, unless more are asked for."""
-    asked = _examples(request.config)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "fresh_table" not in metafunc.fixturenames:
+        return
+    given = metafunc.config.getoption("--dynamodb-endpoint") is not None
+    asked = _examples(metafunc.config)
+    tries = [
+        (kind, examples if asked is None else asked if kind == "memory" else max(1, asked // SLOWER), part)
+        for kind, examples, part in [*FIXED, *(AT_ENDPOINT if given else [])]
+    ]
+    metafunc.parametrize(
+        ("fresh_table", "examples", "start"),
+        [(kind, examples, part if asked is None else None) for kind, examples, part in tries],
+        ids=[f"{kind}-{part}" for kind, _, part in tries],
+        indirect=["fresh_table"],
+    )
 
-    def make(examples: int) -> settings:
-        return settings(
-            max_examples=asked or examples,
-            stateful_step_count=STEPS,
-            derandomize=asked is None,
-            database=None,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            report_multiple_bugs=False,
-        )
 
-    return make
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if _examples(config) is not None:
+        for item in items:
+            if "fresh_table" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.timeout(0))
 
 
 @pytest.fixture(scope="session")
@@ -78,33 +75,16 @@ def emulator_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 
 @pytest.fixture
 def fresh_table(request: pytest.FixtureRequest) -> Iterator[TableOf]:
-    """Makes tables of a kind: ``memory``; ``moto``, with single writes; ``emulator``, with batches."""
+    """Makes tables of a kind: ``memory``; ``moto``, with single writes, for it has no conditional PartiQL;
+    ``emulator-batched``; and at an endpoint given by --dynamodb-endpoint, with batches and without."""
     kind: str = request.param
+    where, _, how = kind.partition("-")
     with ExitStack() as stack:
-        if kind == "moto":
+        if where == "memory":
+            yield in_memory
+        elif where == "moto":
             stack.enter_context(mock_aws())
-        endpoint = request.getfixturevalue("emulator_endpoint") if kind == "emulator" else None
-        yield in_memory if kind == "memory" else lambda: _in_dynamodb(endpoint, batched=kind == "emulator")
-
-
-def in_memory() -> Fresh:
-    store = MemoryStore()
-    return store, store.put, lambda: None
-
-
-def _in_dynamodb(endpoint: str | None, *, batched: bool) -> Fresh:
-    name = f"model-{uuid.uuid4().hex}"
-    client = boto3.client("dynamodb", endpoint_url=endpoint)
-    client.create_table(TableName=name, **table_definition())
-    client.get_waiter("table_exists").wait(TableName=name)
-
-    def put(row: Any) -> None:
-        client.put_item(TableName=name, Item=encode(row))
-
-    store = DynamoStore(name, endpoint_url=endpoint, batched=batched)
-    return store, put, lambda: client.delete_table(TableName=name) and None
-
-
-def machine_on(table: TableOf) -> type[Machine]:
-    """The state machine over fresh tables of a kind."""
-    return type("Model", (Machine,), {"table": staticmethod(table)})
+            yield partial(in_dynamodb, None, batched=False)
+        else:
+            endpoint: str = request.getfixturevalue("emulator_endpoint" if where == "emulator" else "dynamodb_endpoint")
+            yield partial(in_dynamodb, endpoint, batched=how == "batched")

@@ -13,7 +13,7 @@ from dynatick.domain.lifecycle import is_terminal, state_of
 from dynatick.domain.task import Row
 
 MOST_TICKS = 60
-LAST_TICKS = 6
+LAST_TICKS = 8
 
 
 def come_to_an_end(world: Installation) -> None:

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 
 from tests.model.book import Book
 from tests.model.lives import Life
 from tests.model.seam import QUIET, Actor, Order, Plan, Seam
 from tests.model.simulation import Simulation
+from tests.model.steps import Brief
 from tests.model.stream import Stream
 from tests.model.table import Table
 
 from dynatick.client import TaskClient
+from dynatick.client.doctor import Diagnosis, examine
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.lifecycle import is_terminal
 from dynatick.domain.task import Row, Task, is_own_row
@@ -31,7 +33,7 @@ from dynatick.engine.rules import Rules
 from dynatick.engine.settle import Settler
 from dynatick.errors import DynatickError, PermanentError, RetryableError
 
-INDEX_LAG = 40.0
+INDEX_LAG = 100.0  # longer than from tick to tick
 THREADS = 3
 SCHEDULER_LIFE = 60.0
 AGREED_FOR = 60.0
@@ -39,8 +41,8 @@ RETRY_DELAYS = (60.0, 120.0)  # Lambda's, after an asynchronous invocation that 
 CLIENTS = 2
 
 
-@dataclass(frozen=True)
-class Tick:
+@dataclass(frozen=True, repr=False)
+class Tick(Brief):
     """What becomes of one tick of the rule: so many events, the first so late; ``plans`` of the processes it starts."""
 
     events: int = 1
@@ -64,6 +66,7 @@ class Installation:
             for _ in range(CLIENTS)
         ]
         self.hand = Actor(self.simulation, "by hand", kind="hand")
+        self.expiry = Actor(self.simulation, "time to live", kind="expiry")
         self.letters_refused = False  # by the dead-letter queue
         self.calm = False  # no more faults: every action succeeds
         self.actors: list[Actor] = []
@@ -75,7 +78,7 @@ class Installation:
     def _rules(self, grid: Grid) -> Rules:
         return Rules(grid=grid, index_lag=timedelta(seconds=INDEX_LAG), threads=THREADS)
 
-    def _clock(self):  # type: ignore[no-untyped-def]
+    def _clock(self) -> datetime:
         return self.simulation.my_process().clock()
 
     # -- what somebody does --------------------------------------------------------------------------------------------
@@ -96,7 +99,8 @@ class Installation:
 
     def ask(self, order: Order, do: Callable[[TaskClient], object], *, plan: Plan = QUIET, client: int = 0) -> Order:
         """A client does something, with its own process."""
-        actor = Actor(self.simulation, f"client, {order.wish}", kind="client", plan=plan, order=order)
+        kind = "doctor" if order.wish == "doctor" else "client"
+        actor = Actor(self.simulation, f"client, {order.wish}", kind=kind, plan=plan, order=order)
 
         def work() -> None:
             try:
@@ -125,6 +129,16 @@ class Installation:
     def reconcile(self, plan: Plan = QUIET) -> None:
         self._plans.append(plan)
         self._process({"dynatick": {"reconcile": True}})
+
+    def examine(self, client: TaskClient, *, mend: bool) -> Diagnosis:
+        """The doctor, as its own door calls it; to be asked of a client."""
+        return examine(client.store, client.settings(), clock=self._clock, mend=mend, pause=self.simulation.sleep)
+
+    def expire(self) -> None:
+        """Time to live: whatever carries an expiry is deleted some day."""
+        for row in self.table.everything():
+            if "expiresAt" in row and not is_own_row(row["taskId"]):
+                self.table.delete(self.expiry, str(row["taskId"]))
 
     def plan(self, plans: Sequence[Plan]) -> None:
         """What becomes of the processes that start next, schedulers included."""
@@ -263,7 +277,7 @@ class Installation:
     @property
     def at_rest(self) -> bool:
         """Whether nothing runs and nothing is on its way, but for what the stream keeps back."""
-        return not self.seam.under_way and not any(actor.strands for actor in self.actors)
+        return not self.seam.under_way and self.stream.at_rest and not any(actor.strands for actor in self.actors)
 
     def rest(self, most: float = 400.0) -> None:
         """Waits until nothing runs."""

@@ -31,6 +31,7 @@ class Life:
     script: Sequence[str] = ("ok",)  # what its attempts do; the last one holds for all that follow
     maximum: int = 4  # attempts a run
     backoff: float = 5.0
+    stray: bool = False  # it was put with an expiry, and may be deleted for it before anybody has seen it
     unseen: bool = False  # something about it was kept from the scheduler: only reconcile can find it
     asked: float | None = None  # the time that somebody has set by hand, until it is seen
     began: bool = False  # its row is, or was, in the table

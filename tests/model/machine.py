@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant
 from tests.model.ending import come_to_an_end
 from tests.model.installation import CLIENTS, INDEX_LAG, Installation, Tick
 from tests.model.lives import END, RUN, Life
 from tests.model.rows import BAD_TIMES, NO_TIME, NOTATIONS, RawRow, When
 from tests.model.seam import FAULTS, QUIET, Fault, Order, Plan
 from tests.model.standins import inside
+from tests.model.steps import Step, first_step, step
 from tests.model.stream import Mode
 
 from dynatick.client import NewTask
@@ -26,6 +28,8 @@ from dynatick.errors import DynatickError, InvalidInput, StoreError, TaskExists,
 Fresh = tuple[Store, Callable[[Any], None], Callable[[], None]]
 """A fresh store, what put-item does to it, and what to do when it is over."""
 
+NONSENSE = (("action", 7), ("retryPolicy", "never"), ("payload", "text"))
+AROUND = timedelta(minutes=6)
 IDS = ("a", "b", "c", "d")
 BULK = 30  # more than a batch of the table, and than a page of the index
 POLICIES = (
@@ -54,7 +58,7 @@ plans = st.just(QUIET) | st.builds(
 whens = st.builds(
     When,
     notation=st.sampled_from(NOTATIONS),
-    seconds=st.sampled_from((60.0, 0.0, 1.0, 20.0, 130.0, 300.0, 900.0, 3600.0, -5.0, -61.0, -1800.0)),
+    seconds=st.sampled_from((60.0, 0.0, 1.0, 20.0, 130.0, 300.0, 900.0, 3600.0, 20_000.0, -5.0, -61.0, -1800.0)),
     shard=st.sampled_from((1, 2, 5)),
 )
 raw_rows = st.builds(
@@ -65,6 +69,7 @@ raw_rows = st.builds(
     action=st.booleans(),
     bad_time=st.sampled_from((None, None, None, None, *BAD_TIMES)),
     stray=st.sampled_from((False, False, True)),
+    bulky=st.sampled_from((False,) * 9 + (True,)),
 )
 scripts = st.lists(st.sampled_from(("ok", "error", "permanent", "slow", "hang", "poison")), min_size=1, max_size=4).map(
     tuple
@@ -82,6 +87,7 @@ modes = st.builds(
     batch=st.sampled_from((1, 3, 10)),
     again=st.sampled_from((0.0, 0.3)),
     held=st.sampled_from((False, False, True)),
+    mixed=st.booleans(),
 )
 
 lags = st.sampled_from((INDEX_LAG, 0.0, 1.0))
@@ -102,19 +108,20 @@ class Machine(RuleBasedStateMachine):
         self._inside = inside(self.world.simulation)
         self._inside.__enter__()
         self._orders: list[Order] = []
+        self.steps: list[Step] = []
 
     # -- inserts -------------------------------------------------------------------------------------------------------
 
-    @rule(task_id=ids, row=raw_rows, script=scripts, policy=st.sampled_from(POLICIES))
+    @step(task_id=ids, row=raw_rows, script=scripts, policy=st.sampled_from(POLICIES))
     def put(self, task_id: str, row: RawRow, script: tuple[str, ...], policy: Any) -> None:
         """put-item, over whatever was there."""
         now, start = self.world.simulation.instant, self.world.simulation.start
         life = self._life(task_id, script, policy, row.when, meant=row.meant)
-        life.not_before = row.earliest(now, start)
+        life.not_before, life.stray = row.earliest(now, start), row.stray
         attributes = row.attributes(now) | ({"retryPolicy": policy} if policy else {})
         self.world.put(life, attributes)
 
-    @rule(
+    @step(
         task_id=ids,
         when=whens,
         script=scripts,
@@ -133,7 +140,7 @@ class Machine(RuleBasedStateMachine):
             retry_policy=task.retry_policy, attributes=task.attributes,
         ), plan, client)  # fmt: skip
 
-    @rule(when=whens, script=scripts, plan=plans)
+    @step(when=whens, script=scripts, plan=plans)
     def insert_many(self, when: When, script: tuple[str, ...], plan: Plan) -> None:
         now = self.world.simulation.instant
         order, tasks = Order("insert_many"), []
@@ -157,11 +164,11 @@ class Machine(RuleBasedStateMachine):
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
-    @rule(task_id=ids, wish=st.sampled_from(("cancel", "retry", "run_now")), plan=plans)
+    @step(task_id=ids, wish=st.sampled_from(("cancel", "retry", "run_now")), plan=plans)
     def change(self, task_id: str, wish: str, plan: Plan) -> None:
         self._ask(Order(wish), lambda c: getattr(c, wish)(task_id), plan, 0)
 
-    @rule(
+    @step(
         task_id=ids,
         when=whens.filter(lambda when: when.notation != NO_TIME),
         plan=plans,
@@ -175,16 +182,29 @@ class Machine(RuleBasedStateMachine):
             task_id, task_date_time=time.task_date_time, due_at=time.due_at, delay_seconds=time.delay_seconds
         ), plan, client)  # fmt: skip
 
+    @step(wish=st.sampled_from(("cancel", "retry")), dry=st.booleans(), plan=plans)
+    def change_many(self, wish: str, dry: bool, plan: Plan) -> None:
+        """All that wait, or have failed, of the time around now."""
+        now = self.world.simulation.instant
+        start, end = now - AROUND, now + AROUND
+        order = Order("dry run" if dry else wish)
+        self._ask(order, lambda c: list(getattr(c, f"{wish}_many")(start=start, end=end, dry_run=dry)), plan, 0)
+
     def _ask(self, order: Order, do: Callable[[Any], object], plan: Plan, client: int) -> None:
         self._orders.append(self.world.ask(order, do, plan=plan, client=client))
         order.faultless = not plan.faults and plan.life > 100
 
-    @rule(task_id=ids)
+    @step(task_id=ids)
     def delete(self, task_id: str) -> None:
         """delete-item, by hand."""
         self.world.table.delete(self.world.hand, task_id)
 
-    @rule(task_id=ids, when=whens.filter(lambda when: when.notation != NO_TIME))
+    @step()
+    def expire(self) -> None:
+        """Time to live deletes what carries an expiry."""
+        self.world.expire()
+
+    @step(task_id=ids, when=whens.filter(lambda when: when.notation != NO_TIME))
     def edit_time(self, task_id: str, when: When) -> None:
         """update-item of the time, by hand, of a task that has not ended."""
         world = self.world
@@ -203,7 +223,7 @@ class Machine(RuleBasedStateMachine):
             life.asked = asked if state_of(row) == "scheduled" else None
         world.table.write(world.hand, Change(task_id=task_id, set=times, when=(Absent("outcome"),)))
 
-    @rule(task_id=ids, time=st.sampled_from(BAD_TIMES))
+    @step(task_id=ids, time=st.sampled_from(BAD_TIMES))
     def spoil_time(self, task_id: str, time: str) -> None:
         """update-item of a waiting task's time to nonsense."""
         row = self.world.table.get(task_id)
@@ -213,57 +233,75 @@ class Machine(RuleBasedStateMachine):
         change = Change(task_id=task_id, set={"taskDateTime": time}, when=as_read(row, "status", "outcome"))
         self.world.table.write(self.world.hand, change)
 
+    @step(task_id=ids, nonsense=st.sampled_from(NONSENSE))
+    def spoil(self, task_id: str, nonsense: tuple[str, object]) -> None:
+        """update-item of something else of a waiting task to nonsense."""
+        row, (name, value) = self.world.table.get(task_id), nonsense
+        if row is None or state_of(row) != "scheduled":
+            return
+        self.world.book.life_of(row).meant = END
+        change = Change(task_id=task_id, set={name: value}, when=as_read(row, "status", "outcome"))
+        self.world.table.write(self.world.hand, change)
+
     # -- time, ticks, faults -------------------------------------------------------------------------------------------
 
-    @rule(ticks=st.lists(ticks, min_size=1, max_size=5))
+    @step(ticks=st.lists(ticks, min_size=1, max_size=5))
     def tick(self, ticks: list[Tick]) -> None:
         self.world.ticks(ticks)
 
-    @rule(tick=ticks)
-    def tick_again(self, tick: Tick) -> None:
-        """The present minute's tick, now: once more, or by hand."""
-        self.world.fire(minute_of(self.world.simulation.instant), tick)
+    @step(tick=ticks, ago=st.sampled_from((0, 0, 1, 45)))
+    def tick_again(self, tick: Tick, ago: int) -> None:
+        """The tick of this minute or of an earlier one, now: once more, or by hand, or very late."""
+        self.world.fire(minute_of(self.world.simulation.instant) - ago, tick)
 
-    @rule(seconds=st.sampled_from((0.003, 0.02, 0.2, 2.0, 15.0, 50.0, 400.0)))
+    @step(seconds=st.sampled_from((0.003, 0.02, 0.2, 2.0, 15.0, 50.0, 400.0, 10_000.0)))
     def time_passes(self, seconds: float) -> None:
         self.world.pass_time(seconds)
 
-    @rule()
+    @step()
     def rest(self) -> None:
         self.world.rest()
 
-    @initialize(mode=modes, lag=lags, seed=seeds, grid=grids)
+    @first_step(mode=modes, lag=lags, seed=seeds, grid=grids)
     def begin(self, mode: Mode, lag: float, seed: int, grid: tuple[int, int]) -> None:
         self.world.reconfigure(tick_minutes=grid[0], shard_count=grid[1])
-        self.surroundings(mode, lag, seed, False)
+        self._surround(mode, lag, seed)
 
-    @rule(mode=modes, lag=lags, seed=seeds, letters_refused=st.booleans())
+    @step(mode=modes, lag=lags, seed=seeds, letters_refused=st.booleans())
     def surroundings(self, mode: Mode, lag: float, seed: int, letters_refused: bool) -> None:
         """How stream, index and dead-letter queue are from now on."""
+        self._surround(mode, lag, seed)
+        self.world.letters_refused = letters_refused
+
+    def _surround(self, mode: Mode, lag: float, seed: int) -> None:
         self.world.stream.set(mode)
         self.world.table.lag = lag
         self.world.table.dice.seed(seed)
-        self.world.letters_refused = letters_refused
 
-    @rule(task_id=ids)
+    @step(task_id=ids)
     def lose_record(self, task_id: str) -> None:
         row = self.world.table.get(task_id)
         if self.world.stream.drop(task_id) and row is not None:
             self.world.book.life_of(row).unseen = True
 
-    @rule(plans=st.lists(plans, min_size=1, max_size=4))
+    @step(plans=st.lists(plans, min_size=1, max_size=4))
     def plan(self, plans: list[Plan]) -> None:
         """What becomes of the processes that start next, schedulers included."""
         self.world.plan(plans)
 
-    @rule(grid=grids)
+    @step(grid=grids)
     def reconfigure(self, grid: tuple[int, int]) -> None:
         """A redeployment with another tick interval and number of shards."""
         self.world.reconfigure(tick_minutes=grid[0], shard_count=grid[1])
 
-    @rule(plan=plans)
+    @step(plan=plans)
     def reconcile(self, plan: Plan) -> None:
         self.world.reconcile(plan)
+
+    @step(mend=st.booleans(), plan=plans)
+    def doctor(self, mend: bool, plan: Plan) -> None:
+        order = Order("doctor", may_write=mend)
+        self._ask(order, lambda c: self.world.examine(c, mend=mend), plan, 0)
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from tests.model.lives import END, FAIL, MARGIN, RUN
+from tests.model.steps import Brief
 
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.instants import format_instant
@@ -18,11 +19,12 @@ BUCKET, IN_SHARD, ZULU, OFFSET, DUE, DUE_EPOCH, DELAY, NO_TIME = (
 NOTATIONS = (BUCKET, IN_SHARD, ZULU, OFFSET, DUE, DUE_EPOCH, DELAY, NO_TIME)
 BAD_TIMES = ("noon", "2026-02-31#12:00", "2026-12-31T12:00:00", "2026-12-31#24:00")
 EVERY_MINUTE = Grid()
+BULK = "x" * (399 * 1024)
 INDIA = timezone(timedelta(hours=5, minutes=30))
 
 
-@dataclass(frozen=True)
-class When:
+@dataclass(frozen=True, repr=False)
+class When(Brief):
     """A time as somebody writes it, so many seconds from now."""
 
     notation: str = BUCKET
@@ -74,8 +76,8 @@ class When:
         return math.inf if self.notation == DELAY else self.earliest(now, start)
 
 
-@dataclass(frozen=True)
-class RawRow:
+@dataclass(frozen=True, repr=False)
+class RawRow(Brief):
     """A row as put-item takes it. ``status`` and ``attempt`` by hand; ``bad_time`` instead of a time.
 
     A row that claims to be scheduled and counted, and names no action, may fail for it: it was left no gap to fill.
@@ -87,11 +89,14 @@ class RawRow:
     action: bool = True
     bad_time: str | None = None
     stray: bool = False  # with attributes that only an ended task has
+    bulky: bool = False  # so large that it leaves no room for what must be written into it
 
     @property
     def meant(self) -> str:
         counted = self.status == "scheduled" and self.attempt == 0
         if self.status not in (None, "scheduled") or (counted and not self.action):
+            return END
+        if self.bulky:
             return END
         return RUN if self.bad_time is None else FAIL
 
@@ -104,4 +109,6 @@ class RawRow:
         row = {**times, "status": self.status, "attempt": self.attempt, "action": "log" if self.action else None}
         if self.stray:
             row |= {"expiresAt": int(now.timestamp()) + 60, "finishedAt": format_instant(now), "lease": "of nobody"}
+        if self.bulky:
+            row["payload"] = {"text": BULK}
         return {name: value for name, value in row.items() if value is not None}

@@ -14,6 +14,7 @@ from typing import NoReturn, TypeVar
 
 from tests.model.lives import Life
 from tests.model.simulation import Killed, Process, Simulation
+from tests.model.steps import Brief
 from tests.model.table import Table
 
 from dynatick.domain.buckets import Bucket
@@ -38,8 +39,8 @@ LATENCY = 0.005
 UNKNOWN = Unknown("no answer")
 
 
-@dataclass(frozen=True)
-class Fault:
+@dataclass(frozen=True, repr=False)
+class Fault(Brief):
     """What goes wrong at a process's nth call (from 1), and at those after it."""
 
     call: int
@@ -48,18 +49,14 @@ class Fault:
     calls: int = 1
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Brief):
     """What becomes of a process. ``seed`` 0: every call takes the same time."""
 
     seed: int = 0
     faults: tuple[Fault, ...] = ()
     skew: float = 0.0
     life: float = 120.0  # seconds until it is killed
-
-    def __repr__(self) -> str:
-        changed = [f"{n}={v!r}" for n, v in vars(self).items() if v != getattr(QUIET, n)] if self is not QUIET else []
-        return f"Plan({', '.join(changed)})"
 
 
 QUIET = Plan()
@@ -74,6 +71,7 @@ class Order:
     not_before: float = -math.inf  # what it asks for, as seconds of the simulation
     effects: int = 0
     faultless: bool = True
+    may_write: bool = True
     answer: object = None
 
 
@@ -81,7 +79,7 @@ class Order:
 class Actor(Process):
     """A process at work on the table."""
 
-    kind: str  # hand, client, scheduler, processor
+    kind: str  # hand, client, doctor, scheduler, processor, expiry
     plan: Plan = QUIET
     calls: int = 0
     finished: bool = False

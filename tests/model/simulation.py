@@ -1,21 +1,23 @@
 """A world in which one thread runs at a time, and time passes only while all of them wait.
 
-The engine runs in it as it is, threads and all: what it waits with is replaced by the ``standins``. So a run depends on
-nothing but its seeds: it can be had again, step by step, and an hour of it takes no time. A process can be killed
-wherever one of its threads waits.
+The engine runs in it as it is, threads and all: what it waits with is replaced by the ``standins``, its threads by
+greenlets. So a run depends on nothing but its seeds: it can be had again, step by step, and an hour of it takes no
+time. A process can be killed wherever one of its threads waits.
 """
 
 from __future__ import annotations
 
 import heapq
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 
-from tests.builders import NOON
+from greenlet import getcurrent, greenlet
+
+EVE = datetime(2026, 12, 31, 23, 40, tzinfo=UTC)
+"""When a simulation begins: the year is about to end."""
 
 
 class Killed(BaseException):
@@ -45,32 +47,13 @@ class Process:
 
 
 class Strand:
-    """One thread of a process, on a real thread that is used again after it."""
+    """One thread of a process: a greenlet, which runs until it waits."""
 
     def __init__(self, process: Process, work: Callable[[], object]) -> None:
         self.process = process
         self.work = work
         self.ticket = 0  # of the present wait: what wakes an earlier one comes too late
-        self.carrier: _Carrier | None = None
-
-
-class _Carrier:
-    """A real thread. It runs while it holds the baton, and not otherwise."""
-
-    def __init__(self) -> None:
-        self.turn = threading.Lock()
-        self.turn.acquire()
-        self.job: Callable[[], None] | None = None
-        threading.Thread(target=self._run, name="carrier", daemon=True).start()
-
-    def _run(self) -> None:
-        while True:
-            self.turn.acquire()
-            assert self.job is not None
-            self.job()
-
-
-_idle: list[_Carrier] = []
+        self.greenlet: greenlet | None = None
 
 
 class Simulation:
@@ -78,15 +61,14 @@ class Simulation:
 
     present: Simulation | None = None
 
-    def __init__(self, start: datetime = NOON) -> None:
+    def __init__(self, start: datetime = EVE) -> None:
         self.start = start
         self.now = 0.0  # seconds since then
         self.errors: list[BaseException] = []  # what ended a strand, and should not have
         self.running: Strand | None = None
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
-        self._baton = threading.Lock()
-        self._baton.acquire()
+        self._conductor: greenlet | None = None
         self._processes: list[Process] = []
 
     @property
@@ -158,7 +140,7 @@ class Simulation:
     def my_process(self) -> Process:
         return self._me().process
 
-    # -- the baton -----------------------------------------------------------------------------------------------------
+    # -- taking turns --------------------------------------------------------------------------------------------------
 
     def _me(self) -> Strand:
         assert self.running is not None, "only a thread of the simulation can wait in it"
@@ -171,9 +153,8 @@ class Simulation:
         self.at(when, lambda: self._resume(strand) if strand.ticket == ticket else None)
 
     def _yield(self, strand: Strand) -> None:
-        assert strand.carrier is not None
-        self._baton.release()
-        strand.carrier.turn.acquire()
+        assert self._conductor is not None
+        self._conductor.switch()
         if strand.process.dead:
             raise Killed
 
@@ -181,16 +162,15 @@ class Simulation:
         if strand not in strand.process.strands:
             return
         strand.ticket += 1
-        if strand.carrier is None:
+        if strand.greenlet is None:
             if strand.process.dead:  # it never began
                 strand.process.strands.pop(strand, None)
                 return
-            strand.carrier = _idle.pop() if _idle else _Carrier()
-            strand.carrier.job = lambda: self._carry(strand)
-        self.running = strand
-        strand.carrier.turn.release()
-        self._baton.acquire()
-        self.running = None
+            strand.greenlet = greenlet(lambda: self._carry(strand))
+        before, self.running = self._conductor, strand
+        self._conductor = getcurrent()
+        strand.greenlet.switch()
+        self._conductor, self.running = before, None
 
     def _carry(self, strand: Strand) -> None:
         try:
@@ -201,6 +181,3 @@ class Simulation:
             self.errors.append(error)
         finally:
             strand.process.strands.pop(strand, None)
-            assert strand.carrier is not None
-            _idle.append(strand.carrier)
-            self._baton.release()

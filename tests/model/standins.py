@@ -6,7 +6,7 @@ import queue
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace, TracebackType
@@ -72,6 +72,10 @@ class SimFuture:
     def done(self) -> bool:
         return self._done
 
+    def cancel(self) -> bool:
+        """Only so much: nobody waits for it any more."""
+        return False
+
     def result(self) -> Any:
         while not self._done:
             _simulation().wait(self._waiting, None)
@@ -93,6 +97,10 @@ class SimPool:
         self._queue.append(future)
         self._begin()
         return future
+
+    def map(self, do: Callable[..., Any], items: Iterable[object]) -> Iterator[Any]:
+        futures = [self.submit(do, item) for item in items]
+        return (future.result() for future in futures)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         if cancel_futures:

@@ -1,25 +1,30 @@
-"""The table's stream, and the service that hands it to the scheduler.
+"""The table's stream, through the filter of the template, and the service that hands it to the scheduler.
 
-Two shards, each in order; a batch is sent again until it was taken, from its first failed record on, and now and then
-although it was taken. Records can be kept back for a while, or be lost.
+Two shards; the records of a task come in order, those of different tasks in any. A batch is sent again until it was
+taken, from its first failed record on, and now and then although it was taken: then old records come after newer ones.
+Records can be kept back for a while, or be lost.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tests.model.simulation import Simulation
+from tests.model.steps import Brief
 from tests.model.table import Effect
+from tests.unit.test_template import matches, patterns
 
+from dynatick.domain.task import Row
 from dynatick.engine.assign import Arrival
+from dynatick.store.codec import encode
 
 SHARDS = 2
 
 
-@dataclass(frozen=True)
-class Mode:
+@dataclass(frozen=True, repr=False)
+class Mode(Brief):
     """How the stream is at present."""
 
     seed: int = 0
@@ -27,6 +32,7 @@ class Mode:
     batch: int = 10
     again: float = 0.0  # how probable it is that a batch comes again
     held: bool = False  # nothing is sent
+    mixed: bool = False  # the tasks of a batch come in any order
 
 
 @dataclass(eq=False)
@@ -49,10 +55,11 @@ class Stream:
         self._deliver = deliver
         self._feeds = [_Feed() for _ in range(SHARDS)]
         self._written = 0
+        self._filter = patterns(emulator=False)
         self._dice = random.Random(0)
 
     def hear(self, by: object, effect: Effect) -> None:
-        if effect.new is None or not is_shown(effect.old, effect.new):
+        if effect.new is None or not self._shows(effect.old, effect.new):
             return
         self._written += 1
         feed = self._feed(effect.task_id)
@@ -72,14 +79,25 @@ class Stream:
         """Loses the next record of a task that nobody has yet; False if there is none."""
         feed = self._feed(task_id)
         for n in range(feed.position, len(feed.records)):
-            if not feed.busy and str((feed.records[n].new or {})["taskId"]) == task_id:
+            if not feed.busy and _task_of(feed.records[n]) == task_id:
                 del feed.records[n]
                 return True
         return False
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is on its way, but for what is kept back."""
+        return not any(feed.busy for feed in self._feeds)
+
     def pending(self) -> set[str]:
         """The tasks of which a record is still to come, or under way."""
-        return {str((record.new or {})["taskId"]) for feed in self._feeds for record in feed.records[feed.position :]}
+        return {_task_of(record) for feed in self._feeds for record in feed.records[feed.position :]}
+
+    def _shows(self, old: Row | None, new: Row) -> bool:
+        """Whether the template's filter lets a record through (protocol 8)."""
+        image = encode({"status": new["status"]}) if "status" in new else {}
+        record = {"eventName": "INSERT" if old is None else "MODIFY", "dynamodb": {"NewImage": image}}
+        return any(matches(pattern, record) for pattern in self._filter)
 
     def _feed(self, task_id: str) -> _Feed:
         return self._feeds[sum(task_id.encode()) % SHARDS]
@@ -92,7 +110,11 @@ class Stream:
         self._simulation.at(self._simulation.now + delay, lambda: self._send(feed))
 
     def _send(self, feed: _Feed) -> None:
-        batch = feed.records[feed.position : feed.position + self.mode.batch]
+        sent = slice(feed.position, feed.position + self.mode.batch)
+        batch = feed.records[sent]
+        if self.mode.mixed:
+            rank = {_task_of(record): self._dice.random() for record in batch}
+            batch = feed.records[sent] = sorted(batch, key=lambda record: rank[_task_of(record)])
 
         def answered(failed: frozenset[str] | None) -> None:
             feed.busy = False
@@ -113,9 +135,5 @@ class Stream:
         self._deliver(batch, answered)
 
 
-def is_shown(old: Mapping[str, object] | None, new: Mapping[str, object]) -> bool:
-    """The filter of the stream in template.yaml (protocol 8)."""
-    status = new.get("status")
-    if not isinstance(status, str):
-        return True
-    return status not in ("cursor", "settings", "tick") if old is None else status == "scheduled"
+def _task_of(record: Arrival) -> str:
+    return str((record.new or {})["taskId"])

@@ -134,7 +134,7 @@ class Table:
         versions = self._index.setdefault(effect.task_id, [])
         shown_at = []
         for replica in range(REPLICAS):
-            lag = self.dice.uniform(0, self.lag) if self.lag and self.dice.random() < 0.5 else 0.0
+            lag = self.dice.choice((0.0, 0.0, self.dice.uniform(0, self.lag), self.lag)) if self.lag else 0.0
             earliest = versions[-1].shown_at[replica] if versions else 0.0
             shown_at.append(max(self.simulation.now + lag, earliest))
         versions.append(_Version(tuple(shown_at), _entry(effect.new)))

@@ -1,19 +1,26 @@
 """Whatever happens, in whatever order: no task is lost, early, resurrected, executed after a cancel, or stuck.
 
-More sequences, other ones each time: pytest tests/model -k memory --model-examples 5000
+The same sequences each time. Others, and more of them: ``make model EXAMPLES=5000``.
 """
 
 from __future__ import annotations
 
 import pytest
-from hypothesis.stateful import run_state_machine_as_test
-from tests.model.conftest import ModelSettings, TableOf, machine_on
+from tests.model.kept_faults import KEPT
+from tests.model.search import search, smaller, text_of
+from tests.model.steps import Found, play
+from tests.model.tables import TableOf, in_memory, machine_on
 
 
-@pytest.mark.parametrize(
-    ("fresh_table", "examples"), [("memory", 100), ("moto", 3), ("emulator", 3)], indirect=["fresh_table"]
-)
 def test_no_sequence_of_operations_and_faults_harms_a_task(
-    fresh_table: TableOf, examples: int, model_settings: ModelSettings
+    fresh_table: TableOf, examples: int, start: int | None
 ) -> None:
-    run_state_machine_as_test(machine_on(fresh_table), settings=model_settings(examples))
+    found = search(fresh_table, examples, start=start)
+    if found is not None:
+        pytest.fail(f"{found.says}\nTo be kept in tests/model/kept_faults.py:\n{text_of(smaller(found, fresh_table))}")
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_was_found_once_does_no_harm_any_more(name: str) -> None:
+    found: Found = KEPT[name]
+    assert play(machine_on(in_memory), found.steps) == ""

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from queue import Empty
 
 import pytest
-from tests.model.conftest import in_memory
 from tests.model.installation import Installation, Tick
 from tests.model.seam import Fault, Plan
 from tests.model.simulation import Process, Simulation
 from tests.model.standins import SimPool, SimQueue, inside
+from tests.model.tables import in_memory
 
 from dynatick.domain.lifecycle import state_of
 
@@ -131,6 +131,6 @@ def test_the_same_seeds_give_the_same_run_and_others_another() -> None:
 
 
 def test_the_engine_begins_no_thread_of_its_own_in_it() -> None:
-    before = {thread.name for thread in threading.enumerate()} | {"carrier"}
+    before = {thread.name for thread in threading.enumerate()}
     trace(3)
     assert {thread.name for thread in threading.enumerate()} <= before
