@@ -34,11 +34,11 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test check sam up down e2e faults model lock mutations clean setup
+.PHONY: help demo test check sam up down e2e faults model expressions lock mutations clean setup
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \
-		while IFS='	' read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
+		while IFS='	' read -r name text; do printf '  make %-11s %s\n' "$$name" "$$text"; done
 
 setup: $(VENV)/.ready ## Set up .venv (the other targets do so by themselves)
 
@@ -80,6 +80,9 @@ up: $(VENV)/.ready ## Start the local AWS and deploy to it, on PORT (4566)
 
 down: $(VENV)/.ready ## Stop what `make up` started
 	@$(BIN)/python -m dynatick_stack down
+
+expressions: $(VENV)/.ready ## Compare 120,000 random schedule expressions with brute force
+	$(BIN)/python -m pytest -q -n auto tests/unit/domain/expressions --expressions 120000 $(ARGS)
 
 lock: $(VENV)/.ready ## Write requirements/*.txt afresh from pyproject.toml
 	@sh requirements/lock.sh $(BIN)/uv

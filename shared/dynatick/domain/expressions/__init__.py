@@ -10,6 +10,7 @@ pinned ``tzdata`` and never by the system's, so that every machine says the same
 - The next run is strictly later than the instant that is asked about, always.
 """
 
+from dynatick.domain.expressions.jumps import clock_warnings
 from dynatick.domain.expressions.model import At, Cron, Expression, Rate
 from dynatick.domain.expressions.parse import parse_expression
 from dynatick.domain.expressions.runs import (
@@ -30,6 +31,7 @@ __all__ = [
     "Rate",
     "check_fires",
     "check_zone",
+    "clock_warnings",
     "never_fires",
     "next_after",
     "parse_expression",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
-from itertools import pairwise
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from itertools import groupby, pairwise
 from typing import assert_never
 
 from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR, At, Cron, Expression, Rate
@@ -17,6 +17,7 @@ from dynatick.errors import InvalidInput
 
 _TICK = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
+_FIRST_DAY = datetime(FIRST_YEAR, 1, 1)  # noqa: DTZ001 (wall time)
 _BEFORE_ALL = datetime(FIRST_YEAR - 1, 12, 1, tzinfo=UTC)
 _AFTER_ALL = datetime(LAST_YEAR + 1, 2, 1, tzinfo=UTC)
 
@@ -97,8 +98,8 @@ def check_fires(
     first = next_after(expression, after, zone=zone, start=start, end=end)
     if first is not None:
         return first
-    if isinstance(expression, At) and (missing := _missing(expression.local, zone_of(zone))):
-        raise InvalidInput(field, expression.text, f"it never runs: {missing} in {zone}")
+    if isinstance(expression, At) and _placed(expression.local, zone_of(zone))[1] == "gap":
+        raise InvalidInput(field, expression.text, f"it never runs: in {zone}, {skipped([expression.local])[0]}")
     if not isinstance(expression, At) and end is not None:
         unbounded = next_after(expression, after, zone=zone, start=start)
         if unbounded is not None:
@@ -144,7 +145,7 @@ def _rate(rate: Rate, after: datetime, start: datetime) -> Iterator[Occurrence]:
 def _at(at: At, after: datetime, zone: tzinfo) -> Iterator[Occurrence]:
     instant, kind = _placed(at.local, zone)
     if kind != "gap" and instant > after:
-        yield Occurrence(instant, (_twice(at.local),) if kind == "fold" else ())
+        yield Occurrence(instant, twice([at.local]) if kind == "fold" else ())
 
 
 def _cron(cron: Cron, after: datetime, zone: tzinfo) -> Iterator[Occurrence]:
@@ -156,32 +157,37 @@ def _cron(cron: Cron, after: datetime, zone: tzinfo) -> Iterator[Occurrence]:
     if after >= _AFTER_ALL:
         return
     begin = max(after, _BEFORE_ALL).astimezone(zone).replace(tzinfo=None)
-    skipped: list[datetime] = []
+    gone: list[datetime] = []
     for local in wall_times(cron, begin.replace(second=0, microsecond=0)):
         instant, kind = _placed(local, zone)
         if kind == "gap":
-            skipped.append(local)
+            gone.append(local)
         elif instant > after:
-            notes = _skipped(skipped)
-            yield Occurrence(instant, (*notes, _twice(local)) if kind == "fold" else notes)
-            skipped.clear()
+            yield Occurrence(instant, (*skipped(gone), *(twice([local]) if kind == "fold" else ())))
+            gone.clear()
 
 
 def wall_times(cron: Cron, begin: datetime) -> Iterator[datetime]:
-    """The naive local minutes that a cron names, from ``begin`` on, in order."""
+    """The naive local minutes that a cron names, from ``begin`` (a whole minute) on, in order."""
+    for day in _days(cron, begin):
+        today = day.date() == begin.date()
+        hours = cron.hours[bisect_left(cron.hours, begin.hour) :] if today else cron.hours
+        for hour in hours:
+            first = bisect_left(cron.minutes, begin.minute) if today and hour == begin.hour else 0
+            for minute in cron.minutes[first:]:
+                yield day.replace(hour=hour, minute=minute)
+
+
+def _days(cron: Cron, begin: datetime) -> Iterator[datetime]:
+    """The days that a cron names, from that of ``begin`` on, as naive midnights."""
     for year in cron.years[bisect_left(cron.years, begin.year) :]:
         for month in cron.months:
             if (year, month) < (begin.year, begin.month):
                 continue
+            first = begin.day if (year, month) == (begin.year, begin.month) else 1
             for day in cron.days.of(year, month):
-                midnight = datetime(year, month, day)  # noqa: DTZ001 (wall time)
-                if midnight + _DAY <= begin:
-                    continue
-                for hour in cron.hours:
-                    for minute in cron.minutes:
-                        local = midnight.replace(hour=hour, minute=minute)
-                        if local >= begin:
-                            yield local
+                if day >= first:
+                    yield datetime(year, month, day)  # noqa: DTZ001 (wall time)
 
 
 def _placed(local: datetime, zone: tzinfo) -> tuple[datetime, str]:
@@ -195,45 +201,46 @@ def _placed(local: datetime, zone: tzinfo) -> tuple[datetime, str]:
     return aware.astimezone(UTC), kind
 
 
-def _missing(local: datetime, zone: tzinfo) -> str | None:
-    return f"{local:%H:%M:%S} does not exist on {local:%Y-%m-%d}" if _placed(local, zone)[1] == "gap" else None
+def skipped(gone: Sequence[datetime]) -> tuple[str, ...]:
+    """What is said of wall times that do not exist: a line for each day."""
+    return tuple(
+        f"{times[0]} does not exist on {day}: skipped"
+        if len(times) == 1
+        else f"{times[0]} to {times[-1]} do not exist on {day}: {len(times)} runs skipped"
+        for day, times in _by_day(gone)
+    )
 
 
-def _twice(local: datetime) -> str:
-    return f"{local:%H:%M} comes twice on {local:%Y-%m-%d}: runs once, at the first {local:%H:%M}"
+def twice(shown: Sequence[datetime]) -> tuple[str, ...]:
+    """What is said of wall times that come twice: a line for each day."""
+    return tuple(
+        f"{times[0]} comes twice on {day}: runs once, at the first {times[0]}"
+        if len(times) == 1
+        else f"{times[0]} to {times[-1]} come twice on {day}: {len(times)} runs, each once, at the first"
+        for day, times in _by_day(shown)
+    )
 
 
-def _skipped(gone: list[datetime]) -> tuple[str, ...]:
-    """A line for each day on which something was skipped."""
-    notes: list[str] = []
-    for day in dict.fromkeys(local.date() for local in gone):
-        times = [f"{local:%H:%M}" for local in gone if local.date() == day]
-        if len(times) == 1:
-            notes.append(f"{times[0]} does not exist on {day}: skipped")
-        else:
-            notes.append(f"{times[0]} to {times[-1]} do not exist on {day}: {len(times)} runs skipped")
-    return tuple(notes)
+def _by_day(times: Sequence[datetime]) -> list[tuple[date, list[str]]]:
+    days = groupby(times, key=datetime.date)
+    return [(day, [f"{local:%H:%M:%S}".removesuffix(":00") for local in found]) for day, found in days]
 
 
 def _shortest_of_cron(cron: Cron) -> timedelta:
     times = [timedelta(hours=hour, minutes=minute) for hour in cron.hours for minute in cron.minutes]
     within = min((later - earlier for earlier, later in pairwise(times)), default=timedelta.max)
     over_night = times[0] - times[-1]  # and a whole number of days
-    days = _shortest_of_days(cron, enough=1 if len(times) > 1 else None)
+    days = _shortest_of_days(cron)
     return within if days is None else min(within, days * _DAY + over_night)
 
 
-def _shortest_of_days(cron: Cron, enough: int | None) -> int | None:
+def _shortest_of_days(cron: Cron) -> int | None:
     """The least number of days between two of a cron's days."""
     shortest: int | None = None
-    before: int | None = None
-    for year in cron.years:
-        for month in cron.months:
-            for day in cron.days.of(year, month):
-                number = datetime(year, month, day).toordinal()  # noqa: DTZ001 (a day, not an instant)
-                if before is not None and (shortest is None or number - before < shortest):
-                    shortest = number - before
-                    if shortest == 1:
-                        return shortest
-                before = number
+    for earlier, later in pairwise(_days(cron, _FIRST_DAY)):
+        days = (later - earlier).days
+        if shortest is None or days < shortest:
+            shortest = days
+            if shortest == 1:
+                break
     return shortest

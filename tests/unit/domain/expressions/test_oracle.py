@@ -1,0 +1,210 @@
+"""The evaluator against an oracle of our own and against other people's.
+
+``make test`` takes a few thousand expressions, ``make expressions`` more than a hundred thousand; the seeds are fixed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+from itertools import islice
+from random import Random
+
+import pytest
+from croniter import CroniterBadDateError, croniter
+from cronsim import CronSim
+from tests.unit.domain.expressions import generator, oracle
+
+from dynatick.domain.expressions import next_after, parse_expression, upcoming
+from dynatick.domain.expressions.zones import zone_of
+from dynatick.errors import InvalidInput
+
+CHUNKS = 24  # so that several processes share the work
+
+ZONES = (
+    "UTC",
+    "UTC",
+    "America/Los_Angeles",
+    "America/New_York",
+    "Europe/Berlin",
+    "Europe/Dublin",  # summer is the standard time there
+    "Australia/Lord_Howe",  # half an hour
+    "America/Santiago",  # at midnight
+    "Pacific/Apia",  # 2011-12-30 is missing
+    "Africa/Casablanca",  # four jumps a year
+    "Asia/Kathmandu",
+    "Africa/Cairo",  # at midnight
+    "America/St_Johns",
+    "Antarctica/Troll",  # two hours
+)
+
+# Where things happen: ends of months and years, leap days and their absence, jumps of clocks, both ends of all years.
+MOMENTS = tuple(
+    datetime(*moment, tzinfo=UTC)
+    for moment in (
+        (1970, 1, 1),
+        (1972, 2, 28, 23, 59),
+        (1999, 12, 31, 23, 59),
+        (2000, 2, 28, 12),
+        (2011, 12, 29, 9),
+        (2024, 2, 28, 20),
+        (2026, 3, 7, 20),
+        (2026, 3, 28, 23),
+        (2026, 4, 4, 12),
+        (2026, 9, 5, 20),
+        (2026, 10, 3, 12),
+        (2026, 10, 24, 23),
+        (2026, 11, 1, 8, 45),
+        (2026, 12, 31, 22),
+        (2027, 2, 27),
+        (2028, 2, 29),
+        (2096, 2, 28),
+        (2099, 12, 31, 12),
+        (2100, 2, 28, 12),
+        (2198, 12, 31, 23),
+        (2199, 11, 3, 8),
+        (2199, 12, 31, 12),
+    )
+)
+
+
+def moment(rng: Random) -> datetime:
+    near = rng.choice(MOMENTS) + timedelta(seconds=rng.randint(-86_400, 86_400))
+    anywhere = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=rng.randrange(230 * 365 * 86_400))
+    return near if rng.random() < 0.9 else anywhere
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_as_by_brute_force(chunk: int, pytestconfig: pytest.Config) -> None:
+    rng = Random(f"expressions {chunk}")
+    seen: Counter[str] = Counter()
+    for _ in range(pytestconfig.getoption("expressions", default=2000) // CHUNKS):
+        text, after, name = generator.cron(rng), moment(rng), rng.choice(ZONES)
+        zone = zone_of(name)
+        try:
+            expression = parse_expression(text)
+        except InvalidInput as refused:
+            assert "never runs" in str(refused), refused
+            assert next(oracle.runs(text, datetime(1969, 12, 1, tzinfo=UTC), UTC), None) is None, text
+            seen["never"] += 1
+            continue
+        expected = list(islice(oracle.runs(text, after, zone), 3))
+        found = [one.instant for one in islice(upcoming(expression, after, zone=name), 3)]
+        assert found == expected, (text, after.isoformat(), name)
+        assert next_after(expression, after, zone=name) == (expected[0] if expected else None)
+        seen["runs" if expected else "over"] += 1
+    assert seen["runs"] > seen["over"] > 0, seen
+
+
+def others(text: str) -> tuple[str, ...]:
+    """The fields as croniter and cronsim have them: weekdays from 0, names gone, no '?'."""
+    minutes, hours, day_of_month, month, day_of_week, year = text.removeprefix("cron(").removesuffix(")").split()
+    for name, number in zip(oracle.MONTHS, range(1, 13), strict=True):
+        month = month.replace(name, str(number))
+    for name, number in zip(oracle.WEEKDAYS, range(1, 8), strict=True):
+        day_of_week = day_of_week.replace(name, str(number))
+    return minutes, hours, day_of_month, month, day_of_week, year
+
+
+def weekdays_from_zero(spec: str) -> str:
+    """Each weekday as a list from 0; a step or range would begin elsewhere there."""
+    days = [day for day in range(1, 8) if oracle.belongs(spec, day, 1, 7)]
+    return ",".join(str(day - 1) for day in days)
+
+
+def croniters(text: str) -> str | None:
+    """The expression as croniter wants it; None where it means something else by it (docs/decisions/0030)."""
+    minutes, hours, day_of_month, month, day_of_week, year_spec = others(text)
+    if "LW" in day_of_month or (day_of_month.endswith("W") and int(day_of_month[:-1]) > 28):
+        return None
+    if day_of_week.endswith("L"):
+        day_of_week = f"L{int(day_of_week[:-1]) - 1}" if day_of_week != "L" else "6"
+    elif "#" in day_of_week:
+        day_of_week = f"{int(day_of_week[0]) - 1}{day_of_week[1:]}"
+    elif day_of_week != "?":
+        day_of_week = weekdays_from_zero(day_of_week)
+    plain = [_listed(spec, first, last) for spec, first, last in ((minutes, 0, 59), (hours, 0, 23), (month, 1, 12))]
+    years = [year for year in range(1970, 2100) if oracle.belongs(year_spec, year, 1970, 2199)]
+    if not years:
+        return None
+    if day_of_month[-1] not in "LW?":
+        day_of_month = _listed(day_of_month, 1, 31)
+    day_of_month = "*" if day_of_month == "?" else day_of_month.lower() if day_of_month == "L" else day_of_month
+    day_of_week = "*" if day_of_week == "?" else day_of_week
+    return f"{plain[0]} {plain[1]} {day_of_month} {plain[2]} {day_of_week} 0 {','.join(map(str, years))}"
+
+
+def _listed(spec: str, first: int, last: int) -> str:
+    found = [value for value in range(first, last + 1) if oracle.belongs(spec, value, first, last)]
+    return "*" if len(found) == last - first + 1 else ",".join(map(str, found))
+
+
+def test_as_croniter_says() -> None:
+    rng = Random("croniter")
+    compared = 0
+    while compared < 400:
+        text, after = generator.cron(rng), moment(rng).replace(second=0)
+        theirs = croniters(text)
+        if theirs is None or not 1970 < after.year < 2090:
+            continue
+        try:
+            expression = parse_expression(text)
+        except InvalidInput:
+            continue
+        try:
+            expected = croniter(theirs, after.replace(tzinfo=None)).get_next(datetime)
+        except CroniterBadDateError:
+            continue  # it does not look beyond fifty years
+        assert next_after(expression, after) == expected.replace(tzinfo=UTC), (text, theirs, after.isoformat())
+        compared += 1
+
+
+def test_as_cronsim_says() -> None:
+    rng = Random("cronsim")
+    compared = 0
+    while compared < 400:
+        text, after = generator.cron(rng), moment(rng).replace(second=0)
+        minutes, hours, day_of_month, month, day_of_week, year = others(text)
+        if year != "*" or (day_of_month != "LW" and day_of_month.endswith("W")) or day_of_week == "L":
+            continue
+        try:
+            expression = parse_expression(text)
+        except InvalidInput:
+            continue
+        if day_of_week[-1] == "L" or "#" in day_of_week:
+            day_of_week = f"{int(day_of_week[0]) - 1}{day_of_week[1:]}"
+        elif day_of_week != "?":
+            day_of_week = weekdays_from_zero(day_of_week)
+        if day_of_month[-1] not in "LW?":
+            day_of_month = _listed(day_of_month, 1, 31)
+        fields = (
+            _listed(minutes, 0, 59),
+            _listed(hours, 0, 23),
+            "*" if day_of_month == "?" else day_of_month,
+            _listed(month, 1, 12),
+            "*" if day_of_week == "?" else day_of_week,
+        )
+        if not 1970 < after.year < 2140:
+            continue  # it knows no year, so no end of years either
+        expected = next(CronSim(" ".join(fields), after.replace(tzinfo=None)))
+        assert next_after(expression, after) == expected.replace(tzinfo=UTC), (text, fields, after.isoformat())
+        compared += 1
+
+
+DAYS = [date(1970, 1, 1) + timedelta(days=number) for number in range((date(2200, 1, 1) - date(1970, 1, 1)).days)]
+
+
+@pytest.mark.parametrize("field", ["L", "LW", "1W", "15W", "29W", "31W", "29", "31"])
+def test_every_day_of_every_month(field: str) -> None:
+    assert days_of(f"cron(0 12 {field} * ? *)") == [day for day in DAYS if oracle.day_belongs(field, day)]
+
+
+@pytest.mark.parametrize("field", ["L", "1L", "6L", "2#5", "SAT#1", "MON-FRI", "FRI-SUN"])
+def test_every_day_of_every_week(field: str) -> None:
+    assert days_of(f"cron(0 12 ? * {field} *)") == [day for day in DAYS if oracle.weekday_belongs(field, day)]
+
+
+def days_of(text: str) -> list[date]:
+    """All days of an expression, from 1970 to 2199."""
+    found = upcoming(parse_expression(text), datetime(1969, 1, 1, tzinfo=UTC))
+    return [one.instant.date() for one in found]

@@ -1,0 +1,264 @@
+"""What is an expression, and how what is none is answered."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from datetime import datetime, timedelta
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.domain.expressions import generator
+
+from dynatick.domain.expressions import At, Cron, Rate, parse_expression
+from dynatick.errors import InvalidInput
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("rate(1 minute)", "rate(1 minute)"),
+        ("rate(5 minutes)", "rate(5 minutes)"),
+        ("rate(1 hour)", "rate(1 hour)"),
+        ("rate(36 hours)", "rate(36 hours)"),
+        ("rate(1 day)", "rate(1 day)"),
+        ("rate(  7   days )", "rate(7 days)"),
+        ("at(2026-12-31T12:00:00)", "at(2026-12-31T12:00:00)"),
+        ("at(2028-02-29T23:59:59)", "at(2028-02-29T23:59:59)"),
+        ("cron(0 12 * * ? *)", "cron(0 12 * * ? *)"),
+        ("cron(0 12 * * ?)", "cron(0 12 * * ? *)"),  # the year may be left out
+        ("cron(0 12 ? * MON-FRI)", "cron(0 12 ? * MON-FRI *)"),
+        ("cron( 00  05 ?\t* mon-fri 2026 )", "cron(0 5 ? * MON-FRI 2026)"),
+        ("cron(*/15 0/2 1-7/2 JAN,jul ? 2026-2030/2)", "cron(*/15 0/2 1-7/2 JAN,JUL ? 2026-2030/2)"),
+        ("cron(50-10 22-2 28-3 NOV-FEB ? *)", "cron(50-10 22-2 28-3 NOV-FEB ? *)"),
+        ("cron(0 0 ? * FRI-MON *)", "cron(0 0 ? * FRI-MON *)"),
+        ("cron(0 0 ? * 7-2 *)", "cron(0 0 ? * 7-2 *)"),
+        ("cron(0 0 ? * MON/2 *)", "cron(0 0 ? * MON/2 *)"),
+        ("cron(0 0 L * ? *)", "cron(0 0 L * ? *)"),
+        ("cron(0 0 lw * ? *)", "cron(0 0 LW * ? *)"),
+        ("cron(0 0 15W * ? *)", "cron(0 0 15W * ? *)"),
+        ("cron(0 0 ? * L *)", "cron(0 0 ? * L *)"),
+        ("cron(0 0 ? * 6L *)", "cron(0 0 ? * 6L *)"),
+        ("cron(0 0 ? * FRIL *)", "cron(0 0 ? * FRIL *)"),
+        ("cron(0 0 ? * 2#5 *)", "cron(0 0 ? * 2#5 *)"),
+        ("cron(0 0 ? * MON#1 *)", "cron(0 0 ? * MON#1 *)"),
+        ("cron(0 0 29 2 ? *)", "cron(0 0 29 2 ? *)"),
+        ("cron(0 0 1 1 ? 1970)", "cron(0 0 1 1 ? 1970)"),
+        ("cron(0 0 1 1 ? 2199)", "cron(0 0 1 1 ? 2199)"),
+        ("cron(0 0 001 1 ? *)", "cron(0 0 1 1 ? *)"),
+    ],
+)
+def test_what_is_taken(text: str, canonical: str) -> None:
+    expression = parse_expression(text)
+    assert expression.text == canonical
+    assert parse_expression(canonical) == expression
+
+
+NEITHER = "expected rate(5 minutes), at(2026-12-31T12:00:00) or cron(0 12 * * ? *)"
+
+REFUSED = [
+    # no form at all
+    ("", NEITHER),
+    ("tomorrow", NEITHER),
+    ("rate", NEITHER),
+    (" rate(5 minutes)", "white space around it; write rate(5 minutes)"),
+    ("rate(5 minutes)\n", "white space around it; write rate(5 minutes)"),
+    ("Rate(5 minutes)", "small letters, without a space; write rate(5 minutes)"),
+    ("CRON (0 12 * * ? *)", "small letters, without a space; write cron(0 12 * * ? *)"),
+    ("rate(5 minutes", "the closing bracket is missing"),
+    ("rate(5 minutes);", "the closing bracket is missing or something follows it"),
+    ("cron(" + "0" * 300 + ")", "at most 256 characters"),
+    # rate
+    ("rate()", "at character 6: a rate is a number and a unit"),
+    ("rate(5)", "at character 6: a rate is a number and a unit"),
+    ("rate(5minutes)", "at character 6: a rate is a number and a unit"),
+    ("rate(5 minutes 3 hours)", "at character 6: a rate is a number and a unit"),
+    ("rate(0 minutes)", "at character 6: '0' is not a whole number from 1 on"),
+    ("rate(-1 minutes)", "at character 6: '-1' is not a whole number from 1 on"),
+    ("rate(1.5 hours)", "at character 6: '1.5' is not a whole number from 1 on"),
+    ("rate(٣ minutes)", "at character 6: '٣' is not a whole number from 1 on"),
+    ("rate(five minutes)", "at character 6: 'five' is not a whole number from 1 on"),
+    ("rate(1 minutes)", "at character 8: 1 goes with 'minute'; write rate(1 minute)"),
+    ("rate(5 minute)", "at character 8: 5 goes with 'minutes'; write rate(5 minutes)"),
+    ("rate(10 seconds)", "at character 9: 'seconds' is not one of minute, minutes, hour"),
+    ("rate(2 weeks)", "at character 8: 'weeks' is not one of"),
+    ("rate(5 MINUTES)", "at character 8: 'MINUTES' is not one of"),
+    ("rate(5 minutess)", "at character 8: 'minutess' is not one of"),
+    ("rate(99999999999 days)", "at character 6: that is longer than a hundred years"),
+    # at
+    ("at()", "at character 4: expected yyyy-mm-ddThh:mm:ss"),
+    ("at(2026-12-31)", "at character 4: expected yyyy-mm-ddThh:mm:ss"),
+    ("at(2026-12-31T12:00)", "at character 4: expected yyyy-mm-ddThh:mm:ss"),
+    ("at(2026-12-31T12:00:00Z)", "without an offset: the zone stands in scheduleExpressionTimezone"),
+    ("at(2026-12-31T12:00:00+01:00)", "without an offset"),
+    ("at(2026-12-31 12:00:00)", "at character 4: expected yyyy-mm-ddThh:mm:ss"),
+    ("at(2026-02-29T12:00:00)", "at character 4: there is no such time"),
+    ("at(2026-12-31T24:00:00)", "at character 4: there is no such time"),
+    ("at(2200-01-01T00:00:00)", "at character 4: the year is not from 1970 to 2199"),
+    # the fields of a cron
+    ("cron()", "there are 0 fields, where six are expected"),
+    ("cron(0 12 * *)", "there are 4 fields, where six are expected"),
+    ("cron(0 12 * * ? * 7)", "at character 19: there are 7 fields, where six are expected"),
+    ("cron(0 12 * * * *)", "at character 15: day-of-month and day-of-week are both given"),
+    ("cron(0 12 1 * 2 *)", "day-of-month and day-of-week are both given; one of them must be '?' (1 and 2)"),
+    ("cron(0 12 ? * ? *)", "at character 15: day-of-month and day-of-week are both '?'"),
+    ("cron(60 12 * * ? *)", "at character 6: minutes: 60 is not from 0-59"),
+    ("cron(0 24 * * ? *)", "at character 8: hours: 24 is not from 0-23"),
+    ("cron(0 12 0 * ? *)", "at character 11: day-of-month: 0 is not from 1-31"),
+    ("cron(0 12 32 * ? *)", "at character 11: day-of-month: 32 is not from 1-31"),
+    ("cron(0 12 * 13 ? *)", "at character 13: month: 13 is not from 1-12 or JAN-DEC"),
+    ("cron(0 12 * 0 ? *)", "at character 13: month: 0 is not from 1-12 or JAN-DEC"),
+    ("cron(0 12 ? * 0 *)", "at character 15: day-of-week: 0 is not from 1-7 or SUN-SAT (1 is Sunday, 7 Saturday)"),
+    ("cron(0 12 ? * 8 *)", "at character 15: day-of-week: 8 is not from 1-7 or SUN-SAT"),
+    ("cron(0 12 * * ? 1969)", "at character 17: year: 1969 is not from 1970-2199"),
+    ("cron(0 12 * * ? 2200)", "at character 17: year: 2200 is not from 1970-2199"),
+    ("cron(0 12 * * ? 26)", "at character 17: year: 26 is not from 1970-2199"),
+    ("cron(0,60 12 * * ? *)", "at character 8: minutes: 60 is not from 0-59"),
+    ("cron(0 12-24 * * ? *)", "at character 11: hours: 24 is not from 0-23"),
+    ("cron(0 12 * * ? 2030-2026)", "at character 17: year: the range 2030-2026 ends before it begins"),
+    ("cron(0/0 12 * * ? *)", "at character 8: minutes: '0' is not a step"),
+    ("cron(*/0 12 * * ? *)", "at character 8: minutes: '0' is not a step"),
+    ("cron(0/ 12 * * ? *)", "at character 8: minutes: '' is not a step"),
+    ("cron(0/x 12 * * ? *)", "at character 8: minutes: 'X' is not a step"),
+    ("cron(0/90 * * * ? *)", "at character 8: minutes: a step of 90 goes beyond the field (0-59)"),
+    ("cron(0 0/24 * * ? *)", "at character 10: hours: a step of 24 goes beyond the field (0-23)"),
+    ("cron(1, 12 * * ? *)", "at character 8: minutes: a value is missing; expected 0-59"),
+    ("cron(,1 12 * * ? *)", "at character 6: minutes: a value is missing"),
+    ("cron(1- 12 * * ? *)", "at character 8: minutes: a value is missing"),
+    ("cron(-1 12 * * ? *)", "at character 6: minutes: a value is missing"),
+    ("cron(1-2-3 12 * * ? *)", "at character 8: minutes: '2-3' is not understood"),
+    ("cron(1/2/3 12 * * ? *)", "at character 8: minutes: '2/3' is not a step"),
+    ("cron(*-5 12 * * ? *)", "at character 6: minutes: '*' is not understood"),
+    ("cron(1.5 12 * * ? *)", "at character 6: minutes: '1.5' is not understood"),
+    ("cron(? 12 * * ? *)", "at character 6: minutes: '?' stands in day-of-month or day-of-week only"),
+    ("cron(0 12 * ? ? *)", "at character 13: month: '?' stands in day-of-month or day-of-week only"),
+    ("cron(0 12 * * ? ?)", "at character 17: year: '?' stands in day-of-month or day-of-week only"),
+    ("cron(0 12 ?,1 * ? *)", "at character 11: day-of-month: '?' stands in day-of-month or day-of-week only, alone"),
+    ("cron(L 12 * * ? *)", "at character 6: minutes: 'L' is not understood"),
+    ("cron(0 12 * MOX ? *)", "at character 13: month: 'MOX' is not understood; expected 1-12 or JAN-DEC"),
+    ("cron(0 12 * JANUARY ? *)", "at character 13: month: 'JANUARY' is not understood"),
+    ("cron(0 12 ? * MONDAY *)", "at character 15: day-of-week: 'MONDAY' is not understood"),
+    ("cron(0 12 MON * ? *)", "at character 11: day-of-month: 'MON' is not understood; expected 1-31"),
+    ("cron(0 12 ٣ * ? *)", "at character 11: day-of-month: '٣' is not understood"),
+    # L, W and #
+    ("cron(0 12 W * ? *)", "at character 11: day-of-month: L, LW or one day with W, such as 15W, stands alone"),
+    ("cron(0 12 0W * ? *)", "at character 11: day-of-month: 0 is not from 1-31"),
+    ("cron(0 12 32W * ? *)", "at character 11: day-of-month: 32 is not from 1-31"),
+    ("cron(0 12 1W,15W * ? *)", "at character 12: day-of-month: L, LW or one day with W"),
+    ("cron(0 12 10-15W * ? *)", "at character 16: day-of-month: L, LW or one day with W"),
+    ("cron(0 12 1,L * ? *)", "at character 13: day-of-month: L, LW or one day with W"),
+    ("cron(0 12 L-3 * ? *)", "at character 11: day-of-month: L, LW or one day with W"),
+    ("cron(0 12 WL * ? *)", "at character 11: day-of-month: L, LW or one day with W"),
+    ("cron(0 12 ? * 8L *)", "at character 15: day-of-week: 8 is not from 1-7"),
+    ("cron(0 12 ? * 2L,3L *)", "at character 16: day-of-week: L, a day with L, such as 6L, or with #"),
+    ("cron(0 12 ? * 2#0 *)", "at character 17: day-of-week: '0' is not 1 to 5"),
+    ("cron(0 12 ? * 2#6 *)", "at character 17: day-of-week: '6' is not 1 to 5"),
+    ("cron(0 12 ? * 2# *)", "at character 16: day-of-week: L, a day with L, such as 6L, or with #"),
+    ("cron(0 12 ? * #2 *)", "at character 15: day-of-week: L, a day with L, such as 6L, or with #"),
+    ("cron(0 12 ? * 3#1,6#3 *)", "at character 16: day-of-week: L, a day with L, such as 6L, or with #"),
+    ("cron(0 12 ? * 2W *)", "at character 15: day-of-week: '2W' is not understood"),
+    ("cron(0 12 2#1 * ? *)", "at character 11: day-of-month: '2#1' is not understood"),
+    # what never runs
+    ("cron(0 0 31 2 ? *)", "at character 10: it never runs: no month of its years has such a day"),
+    ("cron(0 0 30 FEB ? *)", "it never runs"),
+    ("cron(0 0 31 4,6,9,11 ? *)", "it never runs"),
+    ("cron(0 0 31W 2,4 ? 2026)", "it never runs"),
+    ("cron(0 0 29 2 ? 2027)", "it never runs"),
+    ("cron(0 0 29 2 ? 2100)", "it never runs"),
+    ("cron(0 0 ? 2 2#5 2026-2031)", "it never runs"),
+]
+
+
+@pytest.mark.parametrize(("text", "reason"), REFUSED)
+def test_what_is_refused_and_why(text: str, reason: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        parse_expression(text)
+    assert refused.value.field == "scheduleExpression"
+    assert refused.value.value == text
+    assert reason in refused.value.expected
+
+
+@pytest.mark.parametrize("value", [None, 5, True, b"rate(5 minutes)", ["rate(5 minutes)"], {"rate": 5}])
+def test_what_is_no_text_is_refused(value: object) -> None:
+    with pytest.raises(InvalidInput, match=r"^cronExpression: .*expected rate\(5 minutes\)"):
+        parse_expression(value, "cronExpression")
+
+
+@pytest.mark.parametrize(
+    ("unix", "answer"),
+    [
+        ("0 12 * * *", "write cron(0 12 * * ? *)"),
+        ("cron(0 12 * * *)", "write cron(0 12 * * ? *)"),
+        ("*/5 * * * *", "write cron(*/5 * * * ? *)"),
+        ("30 9 * * 1-5", "write cron(30 9 ? * MON-FRI *)"),
+        ("cron(30 9 * * 1-5)", "write cron(30 9 ? * MON-FRI *)"),
+        ("30 9 * * mon-fri", "write cron(30 9 ? * MON-FRI *)"),
+        ("0 2 * * 0", "write cron(0 2 ? * SUN *)"),
+        ("0 2 * * 7", "write cron(0 2 ? * SUN *)"),
+        ("0 2 * * 5-7", "write cron(0 2 ? * FRI-SUN *)"),
+        ("0 2 * * 0-6", "write cron(0 2 ? * SUN-SAT *)"),
+        ("0 2 * * */2", "write cron(0 2 ? * SUN,TUE,THU,SAT *)"),
+        ("0 2 * * 1-5/2", "write cron(0 2 ? * MON,WED,FRI *)"),
+        ("0 2 * * 1,3,sat", "write cron(0 2 ? * MON,WED,SAT *)"),
+        ("0 0 1 * *", "write cron(0 0 1 * ? *)"),
+        ("0 0 1 jan *", "write cron(0 0 1 JAN ? *)"),
+        ("0 0 13 * 5", "either day is enough; here one of them is '?', so write two schedules: "
+         "cron(0 0 13 * ? *) and cron(0 0 ? * FRI *)"),
+        ("@hourly", "write cron(0 * * * ? *)"),
+        ("@daily", "write cron(0 0 * * ? *)"),
+        ("@weekly", "write cron(0 0 ? * SUN *)"),
+        ("@monthly", "write cron(0 0 1 * ? *)"),
+        ("@yearly", "write cron(0 0 1 1 ? *)"),
+        # A sixth field, and no brackets: not Unix.
+        ("0 12 * * ? *", "the brackets are missing; write cron(0 12 * * ? *)"),
+    ],
+)  # fmt: skip
+def test_unix_cron_is_answered_with_its_translation(unix: str, answer: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        parse_expression(unix)
+    assert refused.value.expected.endswith(answer)
+    for translation in answer.split("write ")[1].removeprefix("two schedules: ").split(" and "):
+        assert parse_expression(translation).text == translation
+
+
+@pytest.mark.parametrize("wrong", ["60 * * * *", "* * * * 8", "* * * * 1-", "a b c d e", "* * * * 3/2", "*/0 * * * *"])
+def test_what_is_no_unix_cron_either_gets_no_translation(wrong: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        parse_expression(wrong)
+    assert "write" not in refused.value.expected
+
+
+def test_the_union_is_closed_and_frozen() -> None:
+    rate, at, cron = (
+        parse_expression(text) for text in ("rate(2 hours)", "at(2026-12-31T12:00:01)", "cron(5,0 1-3 ? 2 1-7 2026/2)")
+    )
+    assert isinstance(rate, Rate) and rate.period == timedelta(hours=2)
+    assert isinstance(at, At) and at.local == datetime(2026, 12, 31, 12, 0, 1)  # noqa: DTZ001 (wall time)
+    assert isinstance(cron, Cron) and (cron.minutes, cron.hours, cron.months) == ((0, 5), (1, 2, 3), (2,))
+    assert cron.years[:3] == (2026, 2028, 2030)
+    with pytest.raises(FrozenInstanceError):
+        rate.period = timedelta(0)  # type: ignore[misc]
+
+
+@given(st.randoms(use_true_random=False))
+def test_an_expression_is_its_text(rng: Random) -> None:
+    text = generator.cron(rng)
+    try:
+        expression = parse_expression(text)
+    except InvalidInput as refused:
+        assert "it never runs" in str(refused)
+        return
+    assert parse_expression(expression.text) == expression
+    spread = f"cron(  {text[5:-1].lower().replace(' ', '   ')} )"
+    assert parse_expression(spread) == expression
+
+
+@given(st.text(max_size=40) | st.text("0123456789*?,-/LW#MONJA() ", max_size=30).map(lambda text: f"cron({text})"))
+def test_anything_else_is_refused_in_words(text: str) -> None:
+    try:
+        expression = parse_expression(text)
+    except InvalidInput as refused:
+        assert refused.expected
+    else:
+        assert parse_expression(expression.text) == expression
