@@ -6,6 +6,7 @@
     ├── TaskExists            an insert met a task of the same id
     ├── TaskNotFound          no task of that id
     ├── TransitionRefused     the task is in a state that does not allow the wish (the loser of a race is told)
+    ├── TaskChanged           the task is not what the caller has seen any more
     ├── StoreError            the table could not be reached or refused for a reason of its own
     │   └── ItemTooLarge      the row is, or would become, larger than the table takes
     └── ActionError           what an action raises when it did not do its work
@@ -84,6 +85,14 @@ class TransitionRefused(DynatickError):
         self.task_id = task_id
         self.status = status
         self.allowed = tuple(allowed)
+
+
+class TaskChanged(DynatickError):
+    """The task is not in the version that was named; nothing was written."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"taskId: the task {shown(task_id)} was changed since it was read; look at it again")
+        self.task_id = task_id
 
 
 class StoreError(DynatickError):

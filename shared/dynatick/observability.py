@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
@@ -14,6 +15,9 @@ from dynatick.engine.assign import Assigned
 from dynatick.engine.processor import Invoked
 from dynatick.engine.reconcile import Reconciled
 from dynatick.engine.report import PassReport
+
+if TYPE_CHECKING:
+    from dynatick.api import Answer
 
 _PASS_COUNTS = (
     "due", "claimed", "completed", "failed", "retried", "released", "recovered", "superseded", "unrecorded",
@@ -78,6 +82,24 @@ def tell_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
         ("FailedRecords", len(assigned.failed)),
     ):
         _count(metrics, name, number)
+
+
+def tell_request(answer: Answer, logger: Logger, metrics: Metrics) -> None:
+    """One line and the metrics of a request; neither ids nor payloads."""
+    logger.info(
+        "request answered",
+        extra={
+            "action": "request_answered",
+            "request_id": answer.request_id,
+            "method": answer.method,
+            "route": answer.route,
+            "status": answer.status,
+            "code": answer.code,
+        },
+    )
+    metrics.add_metric(name="Requests", unit=MetricUnit.Count, value=1)
+    _count(metrics, "RequestsRefused", int(400 <= answer.status < 500))
+    _count(metrics, "RequestsFailed", int(answer.status >= 500))
 
 
 def _tell_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetime) -> None:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
@@ -29,6 +29,9 @@ from dynatick.errors import ConfigurationError, StoreError
 from dynatick.settings import Settings
 from dynatick.store.codec import decode
 from dynatick.store.dynamodb import DynamoStore
+
+if TYPE_CHECKING:
+    from dynatick.api import Api
 
 _AGREED_FOR = timedelta(minutes=1)
 
@@ -83,6 +86,14 @@ def build_processor(settings: Settings) -> Processor:
         clock=utc_now,
         new_token=lambda: f"{process}.{next(numbers)}",
     )
+
+
+def build_api(settings: Settings) -> Api:
+    """The api function, ready for requests."""
+    from dynatick.api import Api  # brings pydantic and the router, which the other functions do without
+    from dynatick.client import TaskClient
+
+    return Api(TaskClient(DynamoStore(settings.table, batched=settings.batched), clock=utc_now))
 
 
 class Scheduler:

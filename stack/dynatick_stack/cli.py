@@ -67,7 +67,8 @@ def up(
         seconds = time.monotonic() - started
     typer.echo(
         f"Dynatick runs on {stack.endpoint} (ready in {seconds:.0f} s)\n"
-        f"  table  {stack.table}\n"
+        f"  table     {stack.table}\n"
+        f"  HTTP API  {stack.outputs['ApiUrl']}\n"
         "\n"
         "Put a task into it, from any shell (or let any AWS tool find it: "
         'eval "$(dynatick local env)"):\n'
@@ -119,6 +120,7 @@ def show_env(context: typer.Context) -> None:
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "DYNATICK_TABLE": stack.table,
+        "DYNATICK_API_URL": stack.outputs["ApiUrl"],
         "DYNATICK_DEAD_LETTER_QUEUE_URL": stack.outputs["DeadLetterQueueUrl"],
     }
     for name, value in variables.items():
@@ -144,7 +146,7 @@ def deploy(
 def show_logs(
     context: typer.Context,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
-    function: Annotated[str | None, typer.Option(help="Only this one: scheduler or processor.")] = None,
+    function: Annotated[str | None, typer.Option(help="Only this one: scheduler, processor or api.")] = None,
 ) -> None:
     """Show what the functions logged."""
     with _failures(interrupted="", code=0):

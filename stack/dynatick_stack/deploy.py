@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
@@ -99,7 +100,12 @@ def outputs(endpoint: str) -> dict[str, str]:
     stack = _stack(client("cloudformation", endpoint))
     if stack is None:
         raise StackError(f"Nothing is deployed on {endpoint}")
-    return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
+    found = {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
+    if "ApiUrl" in found:
+        # The emulator names a host that no resolver knows; it serves the same API under this path.
+        api, _, _ = str(urlsplit(found["ApiUrl"]).hostname).partition(".")
+        found["ApiUrl"] = f"{endpoint}/_aws/execute-api/{api}/$default"
+    return found
 
 
 def parameters_in_force(endpoint: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ QUIET = {
 @dataclass(frozen=True, kw_only=True)
 class LogLine:
     at: datetime
-    # Short name: scheduler, processor.
+    # Short name: scheduler, processor, api.
     function: str
     # The line as it was written.
     text: str

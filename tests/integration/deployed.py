@@ -1,4 +1,4 @@
-"""The two functions as Lambda calls them: their environment, their events, and the table and queue that they use."""
+"""The functions as Lambda calls them: their environment, their events, and the table and queue that they use."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import boto3
 import pytest
+from tests.unit.api.support import event
 
 from dynatick.domain.instants import EPOCH
 from dynatick.engine.cursor import Cursor, cursor_id
@@ -43,6 +44,7 @@ class Deployed:
     queue: Any
     scheduler: ModuleType
     processor: ModuleType
+    api: ModuleType
     streams: Any
 
     def stream(self) -> dict[str, Any]:
@@ -69,13 +71,20 @@ class Deployed:
         )
         self.table.put_item(Item={"taskId": cursor_id(0), **cursor.to_row()})
 
+    def request(self, method: str, path: str, body: object = None, query: str = "", **headers: str) -> dict[str, Any]:
+        """What API Gateway hands on, and what it gets back."""
+        answer: dict[str, Any] = self.api.handler(
+            event(method, path, body, query=query, **headers), LambdaContext("api")
+        )
+        return answer
+
     def row(self, task_id: str) -> dict[str, Any]:
         row: dict[str, Any] = self.table.get_item(Key={"taskId": task_id})["Item"]
         return row
 
 
 def deploy(monkeypatch: pytest.MonkeyPatch, service: str, *, batched: bool) -> Deployed:
-    """Makes table and queue where the environment's AWS is, and loads both functions as Lambda would.
+    """Makes table and queue where the environment's AWS is, and loads the functions as Lambda would.
 
     ``service``: Powertools keeps a logger, and the stream that it writes to, by the service's name.
     """
@@ -97,6 +106,7 @@ def deploy(monkeypatch: pytest.MonkeyPatch, service: str, *, batched: bool) -> D
         queue=queue,
         scheduler=_load("scheduler", monkeypatch),
         processor=_load("processor", monkeypatch),
+        api=_load("api", monkeypatch),
         streams=boto3.client("dynamodbstreams"),
     )
 

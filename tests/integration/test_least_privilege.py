@@ -38,6 +38,7 @@ NAMES = {
     '{"Fn::GetAtt": ["ProcessorFunction", "Arn"]}': "processor",
     '{"Fn::GetAtt": ["SchedulerLogGroup", "Arn"]}': "log",
     '{"Fn::GetAtt": ["ProcessorLogGroup", "Arn"]}': "log",
+    '{"Fn::GetAtt": ["ApiLogGroup", "Arn"]}': "log",
     '{"Fn::Split": [",", {"Ref": "AllowedSecrets"}]}': "secrets",
     '{"Fn::Split": [",", {"Ref": "AllowedKeyArns"}]}': "keys",
     '"*"': "*",
@@ -64,6 +65,12 @@ BY_LAMBDA: dict[str, set[Right]] = {
         ("sqs:SendMessage", "failures"),
         ("kms:Decrypt", "keys"),
         ("kms:GenerateDataKey", "keys"),
+    },
+    "ApiRole": {
+        ("logs:CreateLogStream", "log"),
+        ("logs:PutLogEvents", "log"),
+        ("xray:PutTraceSegments", "*"),
+        ("xray:PutTelemetryRecords", "*"),
     },
 }
 
@@ -123,7 +130,7 @@ class Calls:
     """Notes what a function calls, while it runs."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.rights: dict[str, set[Right]] = {"SchedulerRole": set(), "ProcessorRole": set()}
+        self.rights: dict[str, set[Right]] = {role: set() for role in BY_LAMBDA}
         self._role: str | None = None
         call = BaseClient._make_api_call
 
@@ -236,6 +243,41 @@ def run_everything(deployed: Deployed, receiver: Receiver) -> None:
     }  # fmt: skip
 
 
+def everything_the_api_does(deployed: Deployed) -> None:
+    """Each of its operations once."""
+    done: set[tuple[str, str]] = set()
+
+    def ask(method: str, path: str, body: object = None, *, of: str | None = None, query: str = "") -> None:
+        answer = deployed.request(method, path, body, query)
+        assert answer["statusCode"] < 300, answer["body"]
+        done.add((method, of or path))
+
+    due = datetime.now(UTC) + timedelta(days=1)
+    bucket = str(Bucket(minute_of(due)))
+    in_bucket = bucket.replace("#", "%23")
+    task = {"taskId": "asked", "taskDateTime": bucket, "action": "log"}
+    ask("POST", "/v1/tasks", task)
+    ask("POST", "/v1/tasks", {"taskId": "asked-untimed"})
+    many = [{**task, "taskId": f"asked-{n}"} for n in range(3)]
+    ask("POST", "/v1/tasks/bulk", {"tasks": [*many, {"taskId": "asked-x"}]})
+    ask("GET", "/v1/tasks", query=f"bucket={in_bucket}")
+    ask("GET", "/v1/tasks/asked", of="/v1/tasks/<taskId>")
+    ask("PATCH", "/v1/tasks/asked", {"payload": {"n": 1}}, of="/v1/tasks/<taskId>")
+    for verb in ("cancel", "retry", "run"):
+        ask("POST", f"/v1/tasks/asked/{verb}", of=f"/v1/tasks/<taskId>/{verb}")
+    ask("POST", "/v1/tasks/cancel", {"bucket": bucket})
+    ask("POST", "/v1/tasks/retry", {"bucket": bucket, "status": "cancelled"})
+    span = {
+        "start": due.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "end": (due + timedelta(minutes=9)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    ask("GET", "/v1/buckets", query="&".join(f"{name}={value}" for name, value in span.items()))
+    ask("GET", f"/v1/buckets/{in_bucket}", of="/v1/buckets/<bucket>")
+    ask("GET", "/v1/ticks")
+    ask("POST", "/schedule-task", {"action": "log", "payload": {}, "run_at": span["start"]})
+    assert done == {(one.method, one.path) for one in deployed.api.api.table.operations}
+
+
 def test_each_function_may_do_what_it_does_and_nothing_else(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,8 +285,12 @@ def test_each_function_may_do_what_it_does_and_nothing_else(
     for role, does in (
         ("SchedulerRole", everything_the_scheduler_does),
         ("ProcessorRole", everything_the_processor_does),
+        ("ApiRole", everything_the_api_does),
     ):
-        function = deployed.scheduler if role == "SchedulerRole" else deployed.processor
+        functions = {
+            "SchedulerRole": deployed.scheduler, "ProcessorRole": deployed.processor, "ApiRole": deployed.api
+        }  # fmt: skip
+        function = functions[role]
         handler = function.handler
 
         def noted(event: Any, context: Any, handler: Any = handler, role: str = role) -> Any:

@@ -48,9 +48,9 @@ def test_every_parameter_is_used() -> None:
 
 
 def test_the_outputs_that_others_rely_on() -> None:
-    assert {"TasksTableName", "ProcessorFunctionName", "SchedulerFunctionName", "DeadLetterQueueUrl"} <= set(
-        TEMPLATE["Outputs"]
-    )
+    assert {
+        "TasksTableName", "ApiUrl", "ProcessorFunctionName", "SchedulerFunctionName", "DeadLetterQueueUrl"
+    } <= set(TEMPLATE["Outputs"])  # fmt: skip
 
 
 def test_cloudformation_takes_no_yaml_aliases() -> None:
@@ -206,7 +206,7 @@ def test_a_stream_batch_ends_some_day() -> None:
 # --- Functions ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["SchedulerFunction", "ProcessorFunction"])
+@pytest.mark.parametrize("name", ["SchedulerFunction", "ProcessorFunction", "ApiFunction"])
 def test_functions_run_on_the_layer_and_log_where_logs_expire(name: str) -> None:
     function = properties(name)
     group = properties(function["LoggingConfig"]["LogGroup"]["Ref"])
@@ -235,7 +235,7 @@ def actions(statement: dict[str, Any]) -> list[str]:
     return [action] if isinstance(action, str) else list(action)
 
 
-@pytest.mark.parametrize("role", ["SchedulerRole", "ProcessorRole"])
+@pytest.mark.parametrize("role", ["SchedulerRole", "ProcessorRole", "ApiRole"])
 def test_no_role_may_do_all_of_anything(role: str) -> None:
     for statement in statements(role):
         assert statement["Sid"]
@@ -267,6 +267,13 @@ def test_no_role_may_do_all_of_anything(role: str) -> None:
                 "ssm:GetParameter", "secretsmanager:GetSecretValue", "kms:Decrypt", "kms:GenerateDataKey",
             },
         ),
+        (
+            "ApiRole",
+            {
+                "dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PartiQLInsert", "dynamodb:PutItem",
+                "dynamodb:Query", "dynamodb:UpdateItem", "logs:CreateLogStream", "logs:PutLogEvents",
+            },
+        ),
     ],
 )  # fmt: skip
 def test_what_each_role_may_do(role: str, allowed: set[str]) -> None:
@@ -296,9 +303,46 @@ def test_what_a_parameter_of_arns_takes(parameter: str) -> None:
         assert not re.fullmatch(pattern, bad)
 
 
-def test_the_bucket_index_is_the_only_one_that_the_processor_queries() -> None:
-    (query,) = [one for one in statements("ProcessorRole") if "dynamodb:Query" in actions(one)]
+@pytest.mark.parametrize("role", ["ProcessorRole", "ApiRole"])
+def test_the_bucket_index_is_the_only_one_that_is_queried(role: str) -> None:
+    (query,) = [one for one in statements(role) if "dynamodb:Query" in actions(one)]
     assert query["Resource"] == {"Fn::Sub": "${TasksTable.Arn}/index/taskDateTime-index"}
+
+
+# --- HTTP API -----------------------------------------------------------------
+
+
+def test_the_api_has_one_route_and_nobody_passes_it_unasked() -> None:
+    (route,) = of_type("AWS::ApiGatewayV2::Route")
+    assert properties(route)["RouteKey"] == "$default"
+    assert properties(route)["AuthorizationType"] == {
+        "Fn::If": ["ApiTakesTokens", "JWT", {"Fn::If": ["ApiTakesEverybody", "NONE", "AWS_IAM"]}]
+    }
+    assert TEMPLATE["Parameters"]["ApiAuthorization"]["Default"] == "IAM"
+    assert TEMPLATE["Parameters"]["ApiOpenToEverybody"]["Default"] == "no"
+
+
+def test_an_open_api_must_be_confirmed() -> None:
+    """By a rule, which refuses the deployment, and where rules are not checked by the condition."""
+    confirmed = {"Fn::Equals": [{"Ref": "ApiOpenToEverybody"}, "yes-without-any-authorisation"]}
+    wanted = {"Fn::Equals": [{"Ref": "ApiAuthorization"}, "NONE"]}
+    rule = TEMPLATE["Rules"]["NobodyIsLetInByMistake"]
+    assert rule["RuleCondition"] == wanted
+    assert [one["Assert"] for one in rule["Assertions"]] == [confirmed]
+    assert TEMPLATE["Conditions"]["ApiTakesEverybody"] == {"Fn::And": [wanted, confirmed]}
+
+
+def test_the_api_is_throttled_logged_and_closed_to_browsers() -> None:
+    stage = properties("ApiStage")
+    assert stage["DefaultRouteSettings"] == {
+        "ThrottlingRateLimit": {"Ref": "ApiRequestsPerSecond"},
+        "ThrottlingBurstLimit": {"Ref": "ApiBurst"},
+    }
+    line = json.loads(stage["AccessLogSettings"]["Format"])
+    assert not [value for value in line.values() if "query" in value or "header" in value]
+    assert TEMPLATE["Parameters"]["ApiCorsOrigins"]["Default"] == ""
+    condition, _, otherwise = properties("HttpApi")["CorsConfiguration"]["Fn::If"]
+    assert (condition, otherwise) == ("HasCorsOrigins", {"Ref": "AWS::NoValue"})
 
 
 # --- Queues and alarms --------------------------------------------------------

@@ -6,18 +6,20 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from dynatick.client.views import number_or, text_or_none
+from dynatick.actions.payloads import check_payload
+from dynatick.client.views import number_or, text_or_none, version_of
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Unknown, Written
-from dynatick.domain.lifecycle import cancel, is_terminal, redrive, reschedule, state_of
-from dynatick.domain.task import MAX_TASK_ID_BYTES, UNSCHEDULED, Row, Status, check_task_id, is_own_row
+from dynatick.domain.change import Change, Condition, Unknown, Written, as_read
+from dynatick.domain.lifecycle import cancel, is_terminal, redrive, reschedule, revise, state_of
+from dynatick.domain.task import MAX_TASK_ID_BYTES, OWN_ATTRIBUTES, UNSCHEDULED, Row, Status, check_task_id, is_own_row
 from dynatick.engine.ports import Store
-from dynatick.errors import InvalidInput, ItemTooLarge, StoreError, TaskNotFound, TransitionRefused
+from dynatick.errors import InvalidInput, ItemTooLarge, StoreError, TaskChanged, TaskNotFound, TransitionRefused
 
 MAX_KEY_BYTES = 2048
 """A partition key ends there (DynamoDB quotas). Raw rows with ids beyond what can be indexed are there, as failed."""
 
 _TRIES = 20
+_MOST_COMPARED = 100  # attributes; an expression has its limits
 WAITING: Final = (UNSCHEDULED, str(Status.SCHEDULED))
 _REDRIVABLE: Final = (str(Status.FAILED), str(Status.CANCELLED))
 _ENDED: Final = (str(Status.COMPLETED), *_REDRIVABLE)
@@ -76,6 +78,26 @@ def rescheduled(row: Row, *, bucket: Bucket, due_at: datetime) -> Change:
     """Put into another bucket. Raises TransitionRefused unless the task waits."""
     _require(row, "reschedule", WAITING)
     return reschedule(row, bucket=bucket, due_at=due_at)
+
+
+def revised(row: Row, *, payload: object) -> Change:
+    """Given another payload. Raises TransitionRefused unless the task waits; InvalidInput for what its action could
+    not work with."""
+    _require(row, "change", WAITING)
+    if isinstance(action := row.get("action"), str):
+        check_payload(action, payload)
+    return revise(row, payload=payload)
+
+
+def in_version(row: Row, version: str) -> tuple[Condition, ...]:
+    """Conditions that the row is still the one of this version. Raises TaskChanged if it is not.
+
+    All that means something to us, and as many of the user's own attributes as an expression has room for.
+    """
+    if version_of(row) != version:
+        raise TaskChanged(str(row["taskId"]))
+    others = sorted(name for name in row if name not in OWN_ATTRIBUTES)
+    return as_read(row, *sorted(OWN_ATTRIBUTES - {"taskId"}), *others[:_MOST_COMPARED])
 
 
 def retried(row: Row, *, bucket: Bucket, now: datetime) -> Change:

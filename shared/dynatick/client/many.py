@@ -6,6 +6,7 @@ meanwhile is left to them, and told; and doing it all once more changes nothing 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -87,10 +88,12 @@ def change_many(
     *,
     began: datetime,
     dry_run: bool,
+    limit: int | None = None,
 ) -> Iterator[ManyResult]:
     """One result a task, in order of time, shard and id; memory does not grow with their number.
 
     A task that ended after ``began`` is left alone: it may be one that was retried here and has failed again.
+    ``limit``: at most so many tasks, the first.
     Raises StoreError if the tasks cannot be listed.
     """
 
@@ -117,13 +120,18 @@ def change_many(
         except StoreError as error:
             return Unchanged(entry.task_id, error)
 
+    left = sys.maxsize if limit is None else limit
     outcomes = wanted.states if wanted.of_ended else (None,)
     with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="dynatick-change") as pool:
         for outcome in outcomes:
             read_one = partial(read, store, open_only=outcome is None, outcome=outcome, limit=PAGE)
-            for seen in read_ahead(scope.positions(), read_one):
+            for seen in (pages := read_ahead(scope.positions(), read_one)):
                 for chunk in _chunks(store, seen, wanted):
-                    yield from pool.map(one, chunk)
+                    yield from pool.map(one, chunk[:left])
+                    left -= min(left, len(chunk))
+                if not left:
+                    pages.close()
+                    return
 
 
 class _MovedOn(Exception):

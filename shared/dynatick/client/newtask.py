@@ -90,6 +90,11 @@ def compose(task: NewTask, agreement: Agreement, *, now: datetime, check_actions
     return Composed(row, complete=True)
 
 
+def payload_of(payload: object) -> object:
+    """A payload as a row keeps it. Raises InvalidInput."""
+    return _kept(check_payload(payload), "payload")
+
+
 def time_of(task_id: str, times: Mapping[str, object], *, now: datetime, grid: Grid) -> When:
     """The bucket and the due instant of a time, given under one of the table's names. Raises InvalidInput."""
     given = {name: _time(value, name) for name, value in times.items() if value is not None}
@@ -115,7 +120,7 @@ def _row(task: NewTask) -> dict[str, object]:
     if task.action is not None:
         row["action"] = _kept(check_action(task.action), "action")
     if task.payload is not None:
-        row["payload"] = _kept(check_payload(task.payload), "payload")
+        row["payload"] = payload_of(task.payload)
     if task.retry_policy is not None:
         policy = task.retry_policy
         row["retryPolicy"] = policy.to_row() if isinstance(policy, RetryPolicy) else _policy(policy)

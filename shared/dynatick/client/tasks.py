@@ -16,11 +16,11 @@ from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.insertion import InsertResult, insert_many
 from dynatick.client.looks import Scope, scope
 from dynatick.client.many import Filter, ManyResult, change_many
-from dynatick.client.newtask import Composed, NewTask, Time, compose, not_before_next_tick, time_of
+from dynatick.client.newtask import Composed, NewTask, Time, compose, not_before_next_tick, payload_of, time_of
 from dynatick.client.ticks import TickEntry
 from dynatick.client.views import BucketCounts, HistoryPage, TaskView
 from dynatick.domain.buckets import Bucket, Grid, minute_of
-from dynatick.domain.change import Change
+from dynatick.domain.change import Change, together
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.task import Row
@@ -28,7 +28,8 @@ from dynatick.engine.diagnosis import Finding
 from dynatick.engine.inforce import InForce
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled
-from dynatick.errors import TaskExists, TaskNotFound
+from dynatick.errors import InvalidInput, TaskExists, TaskNotFound
+from dynatick.store.codec import check_size
 
 
 class TaskClient:
@@ -142,14 +143,39 @@ class TaskClient:
         Raises TaskNotFound, TransitionRefused.
         """
         times = {"taskDateTime": task_date_time, "dueAt": due_at, "delaySeconds": delay_seconds}
-        grid, now = self._grid(), self._clock()
-        when = time_of(changes.known_id(task_id), times, now=now, grid=grid)
-        self._agreement.check_shard(when.bucket.shard)
+        return self._change(task_id, self._rescheduled(changes.known_id(task_id), times))
+
+    def update(
+        self,
+        task_id: str,
+        *,
+        task_date_time: Time | None = None,
+        due_at: Time | None = None,
+        delay_seconds: float | Decimal | None = None,
+        payload: Mapping[str, object] | None = None,
+        version: str | None = None,
+    ) -> TaskView:
+        """Gives a waiting task another time (one of the three at most), another payload, or both.
+
+        ``version``: only if the task is still the one that a ``TaskView`` showed, by its ``version``.
+        Raises TaskNotFound, TransitionRefused, TaskChanged: nothing was written then.
+        """
+        times = {"taskDateTime": task_date_time, "dueAt": due_at, "delaySeconds": delay_seconds}
+        timed = any(value is not None for value in times.values())
+        if not timed and payload is None:
+            raise InvalidInput("payload", None, f"expected something to change: payload, or one of {', '.join(times)}")
+        wishes: list[Callable[[Row], Change]] = []
+        if timed:
+            wishes.append(self._rescheduled(changes.known_id(task_id), times))
+        if payload is not None:
+            kept = payload_of(payload)
+            wishes.append(lambda row: changes.revised(row, payload=kept))
 
         def decide(row: Row) -> Change:
-            present = self._clock()
-            bucket = not_before_next_tick(when.bucket, task_id, now=present, grid=grid)
-            return changes.rescheduled(row, bucket=bucket, due_at=when.due_at if bucket == when.bucket else present)
+            known = () if version is None else changes.in_version(row, version)
+            change = together(*(wish(row) for wish in wishes), when=known)
+            check_size({**row, **change.set})
+            return change
 
         return self._change(task_id, decide)
 
@@ -174,13 +200,15 @@ class TaskClient:
         action: str | None = None,
         error: str | None = None,
         dry_run: bool = False,
+        limit: int | None = None,
     ) -> Iterator[ManyResult]:
         """Gives failed tasks of a bucket or range another run, as ``history`` means them: one result a task, as they
         are consumed. ``status`` may be ``cancelled``; ``error`` is a part of their error; ``dry_run``: says only which.
+        ``limit``: at most so many tasks, the first.
         """
         wanted = Filter(states=(changes.check_redrivable(status),), action=action, error=error)
         meant = self._scope(bucket, start, end)
-        return self._change_many(meant, wanted, self._next_tick(changes.retried), dry_run)
+        return self._change_many(meant, wanted, self._next_tick(changes.retried), dry_run, limit)
 
     def cancel_many(
         self,
@@ -190,10 +218,11 @@ class TaskClient:
         end: Time | None = None,
         action: str | None = None,
         dry_run: bool = False,
+        limit: int | None = None,
     ) -> Iterator[ManyResult]:
         """Calls off the waiting tasks of a bucket or range, as ``retry_many`` retries those that have failed."""
         wanted = Filter(states=changes.WAITING, action=action)
-        return self._change_many(self._scope(bucket, start, end), wanted, self._cancelled(), dry_run)
+        return self._change_many(self._scope(bucket, start, end), wanted, self._cancelled(), dry_run, limit)
 
     def history(
         self,
@@ -265,15 +294,28 @@ class TaskClient:
         return TaskView.from_row(changes.carry_out(self.store, task_id, decide))
 
     def _change_many(
-        self, meant: Scope, wanted: Filter, decide: Callable[[Row], Change], dry_run: bool
+        self, meant: Scope, wanted: Filter, decide: Callable[[Row], Change], dry_run: bool, limit: int | None
     ) -> Iterator[ManyResult]:
-        return change_many(self.store, meant, wanted, decide, began=self._clock(), dry_run=dry_run)
+        return change_many(self.store, meant, wanted, decide, began=self._clock(), dry_run=dry_run, limit=limit)
 
     def _cancelled(self) -> Callable[[Row], Change]:
         in_force = self._agreement.current()
         days = in_force.retention_days if in_force else None
         retention_days = Defaults().retention_days if days is None else days
         return lambda row: changes.cancelled(row, now=self._clock(), retention_days=retention_days)
+
+    def _rescheduled(self, task_id: str, times: Mapping[str, object]) -> Callable[[Row], Change]:
+        """Raises InvalidInput for what is no time."""
+        grid = self._grid()
+        when = time_of(task_id, times, now=self._clock(), grid=grid)
+        self._agreement.check_shard(when.bucket.shard)
+
+        def decide(row: Row) -> Change:
+            present = self._clock()
+            bucket = not_before_next_tick(when.bucket, task_id, now=present, grid=grid)
+            return changes.rescheduled(row, bucket=bucket, due_at=when.due_at if bucket == when.bucket else present)
+
+        return decide
 
     def _next_tick(self, decide: Callable[..., Change]) -> Callable[[Row], Change]:
         grid = self._grid()

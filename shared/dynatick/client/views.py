@@ -5,12 +5,14 @@ Anybody may have written a row, so nothing here refuses one: what cannot be read
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
-from dynatick.actions.values import plain
+from dynatick.actions.values import plain, to_json
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.task import OWN_ATTRIBUTES, Row
@@ -41,6 +43,11 @@ class TaskView:
     def attributes(self) -> Mapping[str, object]:
         """The row's other attributes, the user's own."""
         return {name: value for name, value in self.row.items() if name not in OWN_ATTRIBUTES}
+
+    @property
+    def version(self) -> str:
+        """A name for the row as it stands: another one as soon as anything in it changes."""
+        return version_of(self.row)
 
     @classmethod
     def from_row(cls, row: Row) -> TaskView:
@@ -121,6 +128,12 @@ class BucketCounts:
 
     def to_row(self) -> Mapping[str, object]:
         return {"bucket": self.bucket, "counts": dict(self.counts), "total": self.total}
+
+
+def version_of(row: Mapping[str, object]) -> str:
+    """A name for a row as it stands, whatever the order of its attributes."""
+    text = json.dumps(json.loads(to_json(row)), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def without_none(values: Mapping[str, object]) -> dict[str, object]:

@@ -90,3 +90,16 @@ Result = Written | Lost | Unknown
 def as_read(row: Row, *attributes: str) -> tuple[Condition, ...]:
     """Conditions that these attributes are still what they are in ``row``."""
     return tuple(Is(name, row[name]) if name in row else Absent(name) for name in attributes)
+
+
+def together(first: Change, *others: Change, when: tuple[Condition, ...] = ()) -> Change:
+    """Several changes of one row, decided on the same image of it, as a single write; ``when``: further conditions."""
+    changes = (first, *others)
+    conditions = [condition for change in changes for condition in change.when] + list(when)
+    return Change(
+        task_id=first.task_id,
+        set={name: value for change in changes for name, value in change.set.items()},
+        remove=tuple(dict.fromkeys(name for change in changes for name in change.remove)),
+        when=tuple({(type(one), one.attribute): one for one in conditions}.values()),
+        returning=any(change.returning for change in changes),
+    )

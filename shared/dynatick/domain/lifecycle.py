@@ -228,6 +228,16 @@ def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> Change:
     )
 
 
+def revise(row: Row, *, payload: object) -> Change:
+    """scheduled (or not looked at yet) → the same with another payload. Not while it runs: it has been read then."""
+    return Change(
+        task_id=str(row["taskId"]),
+        set={"payload": payload},
+        when=as_read(row, "outcome", "status", "lease", "payload"),
+        returning=True,
+    )
+
+
 def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Change:
     """terminal → scheduled in a future bucket, with attempt 0 and the next ``run`` (13).
 

@@ -22,6 +22,7 @@ def checkout(tmp_path: Path) -> Path:
     shutil.copy(template.TEMPLATE, tmp_path / "template.yaml")
     for path in (
         "shared/dynatick/__init__.py",
+        "functions/api/app.py",
         "functions/processor/app.py",
         "functions/processor/handlers.py",
         "functions/scheduler/app.py",
@@ -45,7 +46,7 @@ def names(path: Path) -> set[str]:
 
 def test_everything_that_the_template_names_is_built(checkout: Path, cache: Path) -> None:
     artifacts = build.build(root=checkout, cache=cache)
-    assert artifacts.keys() == {"DynatickLayer", "ProcessorFunction", "SchedulerFunction"}
+    assert artifacts.keys() == {"DynatickLayer", "ApiFunction", "ProcessorFunction", "SchedulerFunction"}
     assert names(artifacts["ProcessorFunction"]) == {"app.py", "handlers.py"}
     layer = names(artifacts["DynatickLayer"])
     assert "python/dynatick/__init__.py" in layer

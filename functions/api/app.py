@@ -1,0 +1,19 @@
+"""The api function: a request that API Gateway hands on. What can be asked is in dynatick.api."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dynatick import observability, wiring
+
+logger, metrics = observability.create()
+api = wiring.build_api(wiring.load_settings())
+
+
+@logger.inject_lambda_context(clear_state=True)
+@metrics.log_metrics(raise_on_empty_metrics=False)
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """The answer, in the gateway's form (payload format 2.0)."""
+    answer = api.handle(event, context)
+    observability.tell_request(answer, logger, metrics)
+    return answer.response

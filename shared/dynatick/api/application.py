@@ -1,0 +1,112 @@
+"""The HTTP API as one callable: an event of API Gateway (payload format 2.0) in, its answer out."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
+
+from dynatick.api import buckets, bulk, simple, tasks, ticks
+from dynatick.api.problems import Problem, invalid, problem_of
+from dynatick.api.requests import json_body, understood
+from dynatick.api.routes import Operation, Table
+from dynatick.client import TaskClient
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was answered, and what the log should say of it."""
+
+    response: dict[str, Any]
+    method: str
+    route: str  # as the document names it; empty if there is none
+    request_id: str
+    code: str | None = None  # of a problem
+
+    @property
+    def status(self) -> int:
+        return int(self.response["statusCode"])
+
+
+class Api:
+    """The routes over a client. Not to be shared between threads: a process of Lambda has one request at a time."""
+
+    def __init__(self, client: TaskClient) -> None:
+        self.table = Table(operations(client))
+        self.resolver = APIGatewayHttpResolver(enable_validation=True, json_body_deserializer=json_body)
+        self.table.register(self.resolver)
+        self.resolver.exception_handler(Exception)(self._problem)
+        self.resolver.not_found(self._unknown)
+        self._request_id = ""
+        self._code: str | None = None
+        self._operation: Operation | None = None
+
+    def handle(self, event: Mapping[str, Any], context: Any) -> Answer:
+        """Answers a request, whatever it is. Raises nothing."""
+        http = event["requestContext"]["http"]
+        method = str(http["method"]).upper()
+        self._request_id = str(event["requestContext"].get("requestId") or getattr(context, "aws_request_id", ""))
+        self._code = self._operation = None
+        try:
+            request = understood(event)
+            self._operation = self.table.find(method, str(request["rawPath"]))
+            response: dict[str, Any] = self.resolver.resolve(request, context)
+        except Exception as error:  # the door's last resort: the caller learns no more than where to ask
+            response = self._build(self._problem(error))
+        response.setdefault("headers", {})
+        response["headers"] |= {"X-Request-Id": self._request_id, "Cache-Control": "no-store"}
+        route = self._operation.path if self._operation else ""
+        return Answer(response, method, route, self._request_id, self._code)
+
+    def _unknown(self, _error: Exception) -> Response[str]:
+        """No route fits: either there is no such path, or it has other methods."""
+        path = str(self.resolver.current_event.raw_path)
+        allowed = self.table.methods_of(path)
+        if not allowed:
+            return self._problem(Problem(code="not-found", detail=f"there is no {path[:200]}; paths begin with /v1"))
+        methods = ", ".join(allowed)
+        detail = f"{self.resolver.current_event.http_method} is not possible here; {methods} is"
+        return self._problem(Problem(code="method-not-allowed", detail=detail, headers={"Allow": methods}))
+
+    def _problem(self, error: Exception) -> Response[str]:
+        parameters = self._operation.parameters if self._operation else frozenset()
+        if isinstance(error, RequestValidationError):
+            problem = invalid(error.errors())
+        else:
+            known = problem_of(error, parameters)
+            problem = known or Problem(code="internal", detail="the request could not be served; the log says why")
+        if problem.status >= 500:
+            logger.error(
+                "a request could not be served",
+                extra={"action": "request_failed", "request_id": self._request_id},
+                exc_info=error,
+            )
+        self._code = problem.code
+        return problem.to_response(self._request_id)
+
+    @staticmethod
+    def _build(response: Response[str]) -> dict[str, Any]:
+        return {
+            "statusCode": response.status_code,
+            "body": response.body,
+            "isBase64Encoded": False,
+            "headers": dict(response.headers),
+        }
+
+
+def operations(client: TaskClient) -> list[Operation]:
+    """All that the API can do, in the order of its document."""
+    return [
+        *tasks.Tasks(client).operations(),
+        *bulk.Bulk(client, time.monotonic).operations(),
+        *buckets.Buckets(client, time.monotonic).operations(),
+        *ticks.Ticks(client).operations(),
+        *simple.Simple(client).operations(),
+    ]

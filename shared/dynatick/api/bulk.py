@@ -1,0 +1,161 @@
+"""Many tasks at once over HTTP: insert, and cancel or retry by a filter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body
+
+from dynatick.api import models
+from dynatick.api.problems import path_of, pointer
+from dynatick.api.ranges import Clock, parts
+from dynatick.api.routes import Operation, answer
+from dynatick.client import (
+    Changed,
+    Exists,
+    Failed,
+    Inserted,
+    InsertResult,
+    Left,
+    ManyResult,
+    Refused,
+    TaskClient,
+    Unchanged,
+    WouldChange,
+)
+from dynatick.domain.instants import format_instant
+from dynatick.errors import InvalidInput, shown
+
+_NOT_KNOWN = "the table gave no answer; whether it was written is not known. Repeat the request"
+
+Select = Callable[..., Iterator[ManyResult]]
+
+
+class Bulk:
+    """The operations on many tasks."""
+
+    def __init__(self, client: TaskClient, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                method="POST",
+                path="/v1/tasks/bulk",
+                call=self.create_many,
+                summary="Insert many tasks",
+                description="One result a task: a task that is there already, or that is wrong, holds up no other. "
+                "Repeated, it inserts what is missing.",
+                tag="Task",
+                answers={200: ("What became of each", models.InsertResults)},
+            ),
+            self._by_filter(
+                "/v1/tasks/cancel",
+                self.cancel_many,
+                "Call off the waiting tasks of a bucket or of a range",
+            ),
+            self._by_filter(
+                "/v1/tasks/retry",
+                self.retry_many,
+                "Give the failed tasks of a bucket or of a range another run",
+            ),
+        ]
+
+    @staticmethod
+    def _by_filter(path: str, call: Callable[..., Response[str]], summary: str) -> Operation:
+        return Operation(
+            method="POST",
+            path=path,
+            call=call,
+            summary=summary,
+            description="Stops at `limit`, or after some seconds: repeat it as long as the answer says that there is "
+            "`more`. What was changed already is not changed again.",
+            tag="Task",
+            answers={200: ("What became of each", models.ChangeResults)},
+        )
+
+    def create_many(self, body: Annotated[models.NewTasks, Body()]) -> Response[str]:
+        results = [_inserted(result) for result in self._client.insert_many(body.tasks)]
+        return answer({"results": results, "counts": _counts(results)})
+
+    def cancel_many(self, body: Annotated[models.CancelSelection, Body()]) -> Response[str]:
+        return self._change_many(body, self._client.cancel_many)
+
+    def retry_many(self, body: Annotated[models.RetrySelection, Body()]) -> Response[str]:
+        def select(*bucket: str, **how: object) -> Iterator[ManyResult]:
+            return self._client.retry_many(*bucket, **how, status=body.status, error=body.error)  # type: ignore[arg-type]
+
+        return self._change_many(body, select)
+
+    def _change_many(self, body: models.Selection, select: Select) -> Response[str]:
+        """Part by part, so that the answer comes in time. A dry run counts all, and lists no more than ``limit``."""
+        results: list[dict[str, object]] = []
+        counts: Counter[str] = Counter()
+        more, next_start = False, None
+        for ranged, begins in self._ranges(body):
+            if ranged is None:
+                more, next_start = True, begins
+                break
+            room = body.limit - len(results)
+            wanted = None if body.dryRun else room
+            for result in select(**ranged, action=body.action, dry_run=body.dryRun, limit=wanted):
+                told = _changed(result)
+                counts[str(told["result"])] += 1
+                if len(results) < body.limit:
+                    results.append(told)
+            if not body.dryRun and len(results) >= body.limit:
+                more, next_start = True, begins
+                break
+        return answer({"results": results, "counts": dict(counts), "more": more, "nextStart": next_start})
+
+    def _ranges(self, body: models.Selection) -> Iterator[tuple[dict[str, object] | None, str | None]]:
+        """What to select in turn, each with where it begins; None instead once time is up."""
+        if body.bucket is not None:
+            if body.start is not None or body.end is not None:
+                raise InvalidInput("bucket", body.bucket, "expected either a bucket or a range, not both")
+            yield {"bucket": body.bucket}, None
+            return
+        for part in parts(self._client, body.start, body.end, self._clock):
+            ranged: dict[str, object] = {"start": part.start, "end": part.end}
+            yield None if part.out_of_time else ranged, format_instant(part.start)
+
+
+def _inserted(result: InsertResult) -> dict[str, object]:
+    told: dict[str, object] = {"position": result.position}
+    if result.task_id is not None:
+        told["taskId"] = result.task_id
+    match result:
+        case Inserted():
+            return {**told, "result": "inserted"}
+        case Exists():
+            return {**told, "result": "exists"}
+        case Refused(error=error):
+            where = pointer(["tasks", str(result.position), *path_of(error.field)])
+            return {
+                **told,
+                "result": "refused",
+                "detail": f"{error.field}: {shown(error.value)} is not accepted; {error.expected}",
+                "pointer": where,
+            }
+        case Failed():
+            return {**told, "result": "failed", "detail": _NOT_KNOWN}
+
+
+def _changed(result: ManyResult) -> dict[str, object]:
+    match result:
+        case Changed():
+            return {"taskId": result.task_id, "result": "changed"}
+        case WouldChange():
+            return {"taskId": result.task_id, "result": "wouldChange"}
+        case Left(reason=reason):
+            return {"taskId": result.task_id, "result": "left", "detail": reason}
+        case Unchanged():
+            return {"taskId": result.task_id, "result": "failed", "detail": _NOT_KNOWN}
+
+
+def _counts(results: list[dict[str, object]]) -> dict[str, int]:
+    return dict(Counter(str(result["result"]) for result in results))

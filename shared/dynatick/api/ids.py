@@ -1,0 +1,46 @@
+"""Ids in a path. Any id can stand there: as it is, percent-encoded, or as ``~`` with its base64url form.
+
+API Gateway decodes a path before it hands it on, so an encoded ``/`` would be a separator again, and what follows an
+encoded ``?`` is cut off. Ids with one of these, and those that begin with ``~`` or are ``.`` or ``..``, are given in
+the second form.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from urllib.parse import quote, unquote_to_bytes
+
+from dynatick.errors import InvalidInput
+
+_MARK = "~"
+_UNFIT = re.compile(r"[/?\\\x00-\x1f\x7f]|^~|^\.{1,2}$")
+
+
+def normal_path(raw: str) -> str:
+    """A path as routes match it, whether or not whoever handed it on has decoded it. Raises InvalidInput."""
+    try:
+        text = unquote_to_bytes(raw).decode("utf-8")
+        return quote(text, safe="/")
+    except UnicodeError:
+        raise InvalidInput("path", raw, "expected UTF-8, percent-encoded") from None
+
+
+def to_path(task_id: str) -> str:
+    """An id as it stands in a path."""
+    if _UNFIT.search(task_id) is None:
+        return quote(task_id, safe="")
+    return _MARK + base64.urlsafe_b64encode(task_id.encode()).decode().rstrip("=")
+
+
+def from_path(segment: str, field: str = "taskId") -> str:
+    """The id that a segment of a normal path stands for. Raises InvalidInput."""
+    text = unquote_to_bytes(segment).decode("utf-8")
+    if not text.startswith(_MARK):
+        return text
+    coded = text[len(_MARK) :]
+    try:
+        return base64.b64decode(coded + "=" * (-len(coded) % 4), altchars=b"-_", validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        raise InvalidInput(field, text, "expected ~ to be followed by the id in base64url") from None

@@ -1,0 +1,320 @@
+"""The forms of requests and answers, for the OpenAPI document and for the first check of a request.
+
+Values are described here and judged by the client, so that each door judges them alike.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+from dynatick.domain.task import MAX_ACTION_CHARACTERS, MAX_TASK_ID_BYTES
+
+MOST_TASKS = 1000
+"""Tasks in one request."""
+
+EXAMPLE_TASK: dict[str, Any] = {
+    "taskId": "welcome-42",
+    "dueAt": "2026-12-31T12:00:00Z",
+    "action": "webhook",
+    "payload": {"url": "https://example.com/hook", "data": {"n": 1}},
+}
+
+Status = Literal["unscheduled", "scheduled", "running", "completed", "failed", "cancelled"]
+
+
+def _value(description: str, example: object, **schema: Any) -> WithJsonSchema:
+    """How a value is described; as everywhere, null is as good as nothing."""
+    kinds = schema.pop("type")
+    kinds = [*([kinds] if isinstance(kinds, str) else kinds), "null"]
+    return WithJsonSchema({"type": kinds, **schema, "description": description, "examples": [example]})
+
+
+TaskId = Annotated[
+    Any,
+    _value(
+        f"Your own name for the task; at most {MAX_TASK_ID_BYTES} bytes in UTF-8.",
+        "welcome-42",
+        type="string",
+        minLength=1,
+        maxLength=MAX_TASK_ID_BYTES,
+    ),
+]
+TaskDateTime = Annotated[
+    Any,
+    _value(
+        "The bucket, by its name or as an instant (RFC 3339 with its offset, or epoch seconds), rounded up to a tick.",
+        "2026-12-31#12:00",
+        type=["string", "number"],
+    ),
+]
+DueAt = Annotated[
+    Any,
+    _value(
+        "When the task is due: an instant in RFC 3339 with its offset, or epoch seconds.",
+        "2026-12-31T12:00:00Z",
+        type=["string", "number"],
+    ),
+]
+DelaySeconds = Annotated[Any, _value("When the task is due, in seconds from now.", 60, type="number", minimum=0)]
+Action = Annotated[
+    Any,
+    _value(
+        "What is to be done: a handler of yours, or a built-in action. Left out: the installation's default.",
+        "webhook",
+        type="string",
+        minLength=1,
+        maxLength=MAX_ACTION_CHARACTERS,
+    ),
+]
+Payload = Annotated[Any, _value("The action's arguments.", EXAMPLE_TASK["payload"], type="object")]
+RetryPolicy = Annotated[
+    Any,
+    _value(
+        "How often and how long a failed attempt is tried again.",
+        {"maximumRetryAttempts": 5},
+        type="object",
+        properties={
+            name: {"type": "integer", "minimum": 0}
+            for name in (
+                "maximumRetryAttempts", "maximumEventAgeInSeconds", "minBackoffSeconds", "maxBackoffSeconds"
+            )
+        },
+    ),
+]  # fmt: skip
+
+
+class NewTask(BaseModel):
+    """A task to be inserted, with one time at the most: without one, the installation's policy decides. Further
+    attributes are your own, and reach the action untouched."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [EXAMPLE_TASK]})
+
+    taskId: TaskId = None
+    taskDateTime: TaskDateTime = None
+    dueAt: DueAt = None
+    delaySeconds: DelaySeconds = None
+    action: Action = None
+    payload: Payload = None
+    retryPolicy: RetryPolicy = None
+
+
+class _Closed(BaseModel):
+    """What has no other attributes than these."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class NewTasks(_Closed):
+    """Many tasks to be inserted."""
+
+    tasks: list[dict[str, Any]] = Field(
+        min_length=1,
+        max_length=MOST_TASKS,
+        description="Tasks as `NewTask` describes them, each with its taskId. One that is wrong holds up no other.",
+        examples=[[EXAMPLE_TASK]],
+    )
+
+
+class TaskPatch(_Closed):
+    """What is to change on a task that waits: its time (one of the three), its payload, or both."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"dueAt": "2026-12-31T13:00:00Z"}]})
+
+    taskDateTime: TaskDateTime = None
+    dueAt: DueAt = None
+    delaySeconds: DelaySeconds = None
+    payload: Payload = None
+
+
+class Selection(_Closed):
+    """Which tasks are meant."""
+
+    bucket: str | None = Field(None, description="The bucket's name.", examples=["2026-12-31#12:00"])
+    start: str | None = Field(
+        None, description="The first instant of a range, in RFC 3339.", examples=["2026-12-31T00:00:00Z"]
+    )
+    end: str | None = Field(None, description="The range ends before this instant.", examples=["2027-01-01T00:00:00Z"])
+    action: str | None = Field(None, description="Only tasks of this action.", examples=["webhook"])
+    dryRun: bool = Field(False, description="Say which tasks are meant, and change none.")
+    limit: int = Field(
+        MOST_TASKS, ge=1, le=MOST_TASKS, description="At most so many tasks are changed, and listed, by one request."
+    )
+
+
+class CancelSelection(Selection):
+    """The waiting tasks that are to be called off: those of a bucket, or of a range from `start` to before `end`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
+
+
+class RetrySelection(Selection):
+    """The failed (or cancelled) tasks that are to get another run."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
+
+    status: Literal["failed", "cancelled"] = Field("failed", description="Which ones.")
+    error: str | None = Field(None, description="Only tasks with this in their error.", examples=["HTTP 503"])
+
+
+class ScheduleTask(_Closed):
+    """A task in the simple form: what, with what, and when."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "action": "webhook",
+                    "payload": {"url": "https://example.com/hook", "data": {"n": 1}},
+                    "run_at": "2026-12-31T15:00:00Z",
+                }
+            ]
+        }
+    )
+
+    action: str = Field(min_length=1, max_length=MAX_ACTION_CHARACTERS, description="What is to be done.")
+    payload: dict[str, Any] = Field(default_factory=dict, description="The action's arguments.")
+    run_at: str = Field(description="When: an instant in RFC 3339 with its offset.", examples=["2026-12-31T15:00:00Z"])
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class Task(_Answer):
+    """A task, with every attribute that its row has. Anybody may write rows: a type is as good as what was put."""
+
+    taskId: str
+    status: str = Field(description="unscheduled, scheduled, running, completed, failed or cancelled.")
+    taskDateTime: Any = Field(None, description="Its bucket; none until somebody has looked at it.")
+    dueAt: Any = Field(None, description="When it is due.")
+    action: Any = None
+    payload: Any = None
+    attempt: Any = Field(None, description="0 until the first; goes up with each claim.")
+    run: Any = Field(None, description="Goes up with each retry by hand and each run now.")
+    outcome: Any = Field(None, description="How it ended; on ended tasks only.")
+    error: Any = None
+    result: Any = None
+
+
+class TaskEntry(_Answer):
+    """A task as its bucket lists it."""
+
+    taskId: str
+    taskDateTime: str
+    status: str
+    action: str | None = None
+    dueAt: str | None = None
+    finishedAt: str | None = None
+    error: str | None = None
+    attempt: int | None = None
+    scheduleId: str | None = None
+
+
+class TaskPage(_Answer):
+    """A part of a history, in order of time and id. It may be empty and still not be the last."""
+
+    tasks: list[TaskEntry]
+    nextPageToken: str | None = Field(None, description="Give it as pageToken for the next page. None: the last one.")
+
+
+class InsertResult(_Answer):
+    """What became of one task of many."""
+
+    position: int = Field(description="Where it stood in the request, from 0.")
+    taskId: str | None = None
+    result: Literal["inserted", "exists", "refused", "failed"] = Field(
+        description="failed: the table gave no answer, and whether it was written is not known."
+    )
+    detail: str | None = Field(None, description="Why not.")
+    pointer: str | None = Field(None, description="The value that is not accepted.")
+
+
+class InsertResults(_Answer):
+    """One result a task, in order, and how many there are of each."""
+
+    results: list[InsertResult]
+    counts: dict[str, int]
+
+
+class ChangeResult(_Answer):
+    """What became of one task that was selected."""
+
+    taskId: str
+    result: Literal["changed", "wouldChange", "left", "failed"] = Field(
+        description="left: somebody else was first. failed: the table gave no answer."
+    )
+    detail: str | None = None
+
+
+class ChangeResults(_Answer):
+    """One result a task, in order of time and id, and how many there are of each."""
+
+    results: list[ChangeResult]
+    counts: dict[str, int]
+    more: bool = Field(
+        description="Whether not all is done: repeat the request, with nextStart as start if there is one."
+    )
+    nextStart: str | None = Field(None, description="Where to go on in a range.")
+
+
+class BucketCounts(_Answer):
+    """How many tasks of each status a bucket holds."""
+
+    bucket: str
+    counts: dict[str, int]
+    total: int
+
+
+class BucketList(_Answer):
+    """The buckets of a range that hold tasks, in order of time."""
+
+    buckets: list[BucketCounts]
+    nextStart: str | None = Field(None, description="Where to go on, if the range was too long for one answer.")
+
+
+class Tick(_Answer):
+    """What a tick did (`pass`, with its figures), or a run of ticks that found nothing (`idle`) or left no trace
+    (`missed`)."""
+
+    kind: Literal["pass", "idle", "missed"]
+    shard: int
+    tick: str | None = None
+    since: str | None = None
+    until: str | None = None
+    ticks: int | None = None
+    due: int | None = None
+    claimed: int | None = None
+    completed: int | None = None
+    failed: int | None = None
+    retried: int | None = None
+
+
+class TickList(_Answer):
+    """In order of time, then shard."""
+
+    ticks: list[Tick]
+
+
+class WrongField(BaseModel):
+    """One value that is not accepted."""
+
+    detail: str
+    pointer: str | None = Field(None, description="Where it stands in the body, as a JSON pointer.")
+    parameter: str | None = Field(None, description="The parameter in path, query or header.")
+
+
+class ProblemDetails(_Answer):
+    """What is wrong (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="For programs; it does not change.")
+    requestId: str = Field(description="Name it when you ask the operator; the logs have it.")
+    errors: list[WrongField] | None = None

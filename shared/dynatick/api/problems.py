@@ -1,0 +1,159 @@
+"""Answers that say what is wrong: RFC 9457 problem details, the same form for each, with a ``code`` for programs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aws_lambda_powertools.event_handler import Response
+
+from dynatick.errors import (
+    DynatickError,
+    InvalidInput,
+    ItemTooLarge,
+    StoreError,
+    TaskChanged,
+    TaskExists,
+    TaskNotFound,
+    TransitionRefused,
+    shown,
+)
+
+CONTENT_TYPE = "application/problem+json"
+TYPE = "urn:dynatick:problem:"
+_MOST = 50  # wrong fields in one answer
+
+CODES: Final[Mapping[str, tuple[int, str]]] = {
+    "malformed-body": (400, "The body is no JSON in UTF-8"),
+    "not-found": (404, "There is no such path"),
+    "task-not-found": (404, "There is no task of this id"),
+    "method-not-allowed": (405, "The path is there, the method is not"),
+    "task-exists": (409, "A task of this id is there already"),
+    "not-possible-now": (409, "The task's state does not allow it"),
+    "changed": (412, "It is not what If-Match names any more"),
+    "body-too-large": (413, "The body is larger than is taken"),
+    "item-too-large": (413, "The task would be larger than the table takes"),
+    "unsupported-media-type": (415, "The body is not declared as JSON"),
+    "invalid-input": (422, "A value is not accepted"),
+    "idempotency-key-reused": (422, "The Idempotency-Key was used for something else"),
+    "internal": (500, "A fault of the service"),
+    "unavailable": (503, "The table does not answer now"),
+}
+"""Every code, with its status and what it means in general. What holds for the request at hand is in ``detail``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """One field that is wrong. ``where``: a JSON pointer into the body, or the name of a parameter."""
+
+    detail: str
+    pointer: str | None = None
+    parameter: str | None = None
+
+    def to_json(self) -> dict[str, str]:
+        values = {"detail": self.detail, "pointer": self.pointer, "parameter": self.parameter}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(kw_only=True, eq=False)
+class Problem(DynatickError):
+    """Why a request is not done."""
+
+    code: str
+    detail: str
+    errors: Sequence[Wrong] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    more: Mapping[str, object] = field(default_factory=dict)  # extension members
+
+    @property
+    def status(self) -> int:
+        return CODES[self.code][0]
+
+    def to_json(self, request_id: str) -> dict[str, object]:
+        status, title = CODES[self.code]
+        values: dict[str, object] = {
+            "type": TYPE + self.code,
+            "title": title,
+            "status": status,
+            "detail": self.detail,
+            "code": self.code,
+            "requestId": request_id,
+            **self.more,
+        }
+        if self.errors:
+            values["errors"] = [wrong.to_json() for wrong in self.errors[:_MOST]]
+        return values
+
+    def to_response(self, request_id: str) -> Response[str]:
+        return Response(
+            status_code=self.status,
+            content_type=CONTENT_TYPE,
+            body=json.dumps(self.to_json(request_id)),
+            headers=dict(self.headers),
+        )
+
+
+def problem_of(error: Exception, parameters: frozenset[str]) -> Problem | None:
+    """What an error of the client means over HTTP; None for a fault of our own.
+
+    ``parameters``: the names that stand in path, query or header, not in the body.
+    """
+    match error:
+        case Problem():
+            return error
+        case InvalidInput():
+            return Problem(code="invalid-input", detail=str(error), errors=[wrong(error, parameters)])
+        case TaskNotFound():
+            return Problem(code="task-not-found", detail=str(error))
+        case TaskExists():
+            return Problem(code="task-exists", detail=str(error))
+        case TransitionRefused():
+            return Problem(
+                code="not-possible-now",
+                detail=str(error),
+                more={"taskStatus": error.status, "allowed": list(error.allowed)},
+            )
+        case TaskChanged():
+            return Problem(code="changed", detail=str(error))
+        case ItemTooLarge():
+            return Problem(code="item-too-large", detail="the task would be larger than the table takes")
+        case StoreError():  # its text may name hosts and tables: it goes to the log
+            detail = "the table did not answer; whether a write took effect is not known. Repeat the request"
+            return Problem(code="unavailable", detail=detail, headers={"Retry-After": "1"})
+    return None
+
+
+def wrong(error: InvalidInput, parameters: frozenset[str]) -> Wrong:
+    """The field that an error names."""
+    detail = f"{shown(error.value)} is not accepted; {error.expected}"
+    if error.field in parameters:
+        return Wrong(detail, parameter=error.field)
+    return Wrong(detail, pointer=pointer(path_of(error.field)))
+
+
+def invalid(errors: Sequence[Mapping[str, Any]]) -> Problem:
+    """The problem of a request that does not have its form, from pydantic's errors."""
+    found = []
+    for error in errors:
+        place, *path = error["loc"]
+        detail = str(error["msg"])
+        if place == "body" or not path:
+            found.append(Wrong(detail, pointer=pointer([str(part) for part in path])))
+        else:
+            found.append(Wrong(detail, parameter=str(path[0])))
+    first = found[0]
+    where = first.parameter or first.pointer or "body"
+    return Problem(code="invalid-input", detail=f"{where}: {first.detail}", errors=found)
+
+
+def pointer(path: Sequence[str]) -> str:
+    """A JSON pointer (RFC 6901) as a fragment: ``#/payload/url``; ``#`` is the whole body."""
+    return "#" + "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def path_of(field: str) -> list[str]:
+    """``payload.items[0].url`` in parts."""
+    return [] if field == "body" else [part for part in re.split(r"\.|\[(\d+)\]", field) if part]

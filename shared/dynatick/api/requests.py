@@ -1,0 +1,102 @@
+"""What the gateway lets through: each request is put into the one form that the routes understand, or refused.
+
+API Gateway checks neither methods, paths, sizes, encodings nor JSON on a ``$default`` route, and it hands a body on as
+text or as base64, depending on what the caller declared.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from dynatick.api.ids import normal_path
+from dynatick.api.problems import Problem
+from dynatick.errors import InvalidInput, shown
+
+MAX_BODY_BYTES = 5 * 1024 * 1024
+"""Of many tasks at once. A function takes 6 MB (Lambda quotas)."""
+
+MAX_DEPTH = 100  # of a body; what a table takes ends at 32
+
+_WITH_BODY = ("POST", "PUT", "PATCH")
+
+Event = dict[str, Any]
+
+
+def understood(event: Mapping[str, Any]) -> Event:
+    """The event with a normal path, and a body that is text or absent. Raises Problem."""
+    http = event["requestContext"]["http"]
+    try:
+        path = normal_path(str(event.get("rawPath") or "/"))
+    except InvalidInput as error:
+        raise Problem(code="not-found", detail=str(error)) from error
+    headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
+    body = _body(event, headers) if http["method"] in _WITH_BODY else None
+    return {**event, "rawPath": path, "headers": headers, "body": body, "isBase64Encoded": False}
+
+
+def json_body(text: str) -> dict[str, object]:
+    """The JSON object of a body; numbers keep their digits. Raises Problem, InvalidInput."""
+    try:
+        value = json.loads(text, parse_float=Decimal, parse_constant=_no_constant)
+    except RecursionError:
+        raise InvalidInput("body", "a deeper value", f"expected at most {MAX_DEPTH} levels") from None
+    except ValueError as error:  # of digits, too, that are too many for Python
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else shown(str(error))
+        at = f" at line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise Problem(code="malformed-body", detail=f"the body is no JSON: {reason}{at}") from None
+    if not isinstance(value, dict):
+        raise InvalidInput("body", value, "expected a JSON object")
+    _check_depth(value)
+    return value
+
+
+def _body(event: Mapping[str, Any], headers: Mapping[str, str]) -> str | None:
+    body = event.get("body")
+    if not body:
+        return None
+    try:
+        data = base64.b64decode(body, validate=True) if event.get("isBase64Encoded") else body.encode()
+    except (binascii.Error, ValueError):  # a lone surrogate, if the gateway made one
+        raise _not_utf8() from None
+    if len(data) > MAX_BODY_BYTES:
+        detail = f"the body has {len(data)} bytes; at most {MAX_BODY_BYTES} are taken. Send it in parts"
+        raise Problem(code="body-too-large", detail=detail)
+    declared = headers.get("content-type", "")
+    kind = declared.partition(";")[0].strip().lower()
+    if kind and kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        detail = f"Content-Type: {shown(declared)} is not accepted; expected application/json"
+        raise Problem(code="unsupported-media-type", detail=detail, headers={"Accept-Post": "application/json"})
+    # It was found to be JSON; the router need not look at how it was declared.
+    if isinstance(headers, dict):
+        headers["content-type"] = "application/json"
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise _not_utf8() from None
+
+
+def _not_utf8() -> Problem:
+    return Problem(code="malformed-body", detail="the body is not UTF-8")
+
+
+def _check_depth(value: object) -> None:
+    level: list[object] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            part
+            for one in level
+            if isinstance(one, (dict, list))
+            for part in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return
+    raise InvalidInput("body", "a deeper value", f"expected at most {MAX_DEPTH} levels")
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not a number that a table can hold")

@@ -1,0 +1,122 @@
+"""What the API can do, as a table: each operation with its path, its function, and all that it may answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from pydantic import BaseModel
+
+from dynatick.actions.values import to_json
+from dynatick.api.models import ProblemDetails
+from dynatick.api.problems import CODES, CONTENT_TYPE
+
+JSON: Final = "application/json"
+ALWAYS = ("not-found", "method-not-allowed", "internal", "unavailable")
+WITH_BODY = ("malformed-body", "body-too-large", "unsupported-media-type", "invalid-input")
+_VARIABLE = re.compile(r"<(\w+)>")
+
+HEADERS: Final[Mapping[str, str]] = {
+    "X-Request-Id": "The request's name in the logs.",
+    "ETag": "The task's version, for If-Match.",
+    "Location": "The task's path.",
+    "Retry-After": "Seconds to wait before the request is repeated.",
+    "Allow": "The methods that are possible.",
+    "Idempotency-Replayed": "true: it was done before, and this is what became of it.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One method of one path."""
+
+    method: str
+    path: str  # variables as <taskId>
+    call: Callable[..., Response[str]]
+    summary: str
+    description: str = ""
+    tag: str
+    answers: Mapping[int, tuple[str, type[BaseModel]]]  # by status: in words, and its form
+    headers: tuple[str, ...] = ()  # of those answers
+    problems: tuple[str, ...] = ()  # codes, beside those that any request may meet
+    parameters: frozenset[str] = field(default_factory=frozenset)  # names that stand in path, query or header
+
+    @property
+    def has_body(self) -> bool:
+        return "body" in self.call.__annotations__
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Every problem that it may answer with."""
+        takes = WITH_BODY if self.has_body else ("body-too-large",) if self.method != "GET" else ()
+        codes = {*ALWAYS, *takes, *self.problems}
+        return tuple(code for code in CODES if code in codes)
+
+    def responses(self) -> dict[int, Any]:
+        """All answers, as Powertools wants them for the document."""
+        found: dict[int, Any] = {}
+        for status, (words, model) in self.answers.items():
+            names = ("X-Request-Id", *self.headers)
+            found[status] = {"description": words, "content": {JSON: {"model": model}}, "headers": _headers(names)}
+        for status in sorted({CODES[code][0] for code in self.codes}):
+            own = [code for code in self.codes if CODES[code][0] == status]
+            names = ("X-Request-Id", *{405: ("Allow",), 503: ("Retry-After",)}.get(status, ()))
+            found[status] = {
+                "description": "; ".join(f"{CODES[code][1]} (`{code}`)" for code in own),
+                "content": {CONTENT_TYPE: {"model": ProblemDetails}},
+                "headers": _headers(names),
+            }
+        return found
+
+
+class Table:
+    """The operations, to be found by path."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        # Plain paths first, as the router takes them: /v1/tasks/bulk is no task called bulk.
+        self.operations = sorted(operations, key=lambda one: "<" in one.path)
+        self._patterns = [(re.compile(_VARIABLE.sub("[^/]+", one.path)), one) for one in self.operations]
+
+    def register(self, resolver: APIGatewayHttpResolver) -> None:
+        for one in self.operations:
+            resolver.route(
+                one.path,
+                one.method,
+                summary=one.summary,
+                description=one.description or None,
+                responses=one.responses(),
+                tags=[one.tag],
+                operation_id=one.call.__name__.strip("_")
+                + "".join(word.capitalize() for word in one.tag.lower().split()),
+            )(one.call)
+
+    def find(self, method: str, path: str) -> Operation | None:
+        """The operation that a request is for."""
+        return next((one for found, one in self._patterns if one.method == method and found.fullmatch(path)), None)
+
+    def methods_of(self, path: str) -> list[str]:
+        """What can be done with a path; nothing if there is none such."""
+        return sorted({one.method for found, one in self._patterns if found.fullmatch(path)})
+
+
+def answer(value: Mapping[str, object], status: int = 200, **headers: str) -> Response[str]:
+    """An answer under the table's names. Headers: ETag, Location …, with _ for -."""
+    return Response(
+        status_code=status,
+        content_type=JSON,
+        body=to_json(value),
+        headers={name.replace("_", "-"): text for name, text in headers.items()},
+    )
+
+
+def given(body: BaseModel) -> dict[str, Any]:
+    """What a body holds, under its own names and as it stands; of what means something to us, null is left out."""
+    values = {name: getattr(body, name) for name in body.model_fields_set if name in type(body).model_fields}
+    return {name: value for name, value in values.items() if value is not None} | (body.__pydantic_extra__ or {})
+
+
+def _headers(names: Sequence[str]) -> dict[str, Any]:
+    return {name: {"description": HEADERS[name], "schema": {"type": "string"}} for name in names}

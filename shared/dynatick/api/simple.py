@@ -1,0 +1,49 @@
+"""``POST /schedule-task``: one task in the simplest form."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body
+
+from dynatick.api import models
+from dynatick.api.routes import Operation
+from dynatick.api.tasks import Key, insert
+from dynatick.client import TaskClient
+from dynatick.errors import InvalidInput
+
+
+class Simple:
+    """The operation."""
+
+    def __init__(self, client: TaskClient) -> None:
+        self._client = client
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                method="POST",
+                path="/schedule-task",
+                call=self.schedule,
+                summary="Schedule a task, in the simple form",
+                description="The same as POST /v1/tasks with `dueAt`; the answer carries the task's id.",
+                tag="Task",
+                answers={
+                    201: ("The task was inserted", models.Task),
+                    200: ("The request is a repetition: the task that the first one has made", models.Task),
+                },
+                headers=("ETag", "Location"),
+                problems=("task-exists", "item-too-large", "idempotency-key-reused"),
+                parameters=frozenset({"Idempotency-Key"}),
+            )
+        ]
+
+    def schedule(self, body: Annotated[models.ScheduleTask, Body()], key: Key = None) -> Response[str]:
+        row = {"dueAt": body.run_at, "action": body.action, "payload": body.payload}
+        try:
+            return insert(self._client, row, key)
+        except InvalidInput as error:
+            if error.field == "dueAt":  # under the name that it has here
+                raise InvalidInput("run_at", error.value, error.expected) from error
+            raise

@@ -1,0 +1,237 @@
+"""Tasks over HTTP: one by one. Many at once: ``dynatick.api.bulk``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Path, Query
+
+from dynatick.api import models
+from dynatick.api.ids import from_path, to_path
+from dynatick.api.problems import Problem
+from dynatick.api.routes import Operation, answer, given
+from dynatick.client import NewTask, TaskClient, TaskView
+from dynatick.client.history import MAX_LIMIT
+from dynatick.errors import InvalidInput, TaskExists, TaskNotFound
+
+DIGEST: Final = "idempotencyDigest"
+"""The attribute by which a repeated request is known: of its Idempotency-Key and of all that it asked for."""
+
+_MAX_KEY = 255
+
+TaskId = Annotated[
+    str,
+    Path(
+        alias="taskId",
+        description="The task's id, percent-encoded. One with `/` or `?` or a control character, one that begins with "
+        "`~`, and `.` and `..` are given as `~` and the id in base64url.",
+        examples=["welcome-42"],
+    ),
+]
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        description="A name for this request: repeated with the same one, it inserts nothing, and is answered with "
+        "the task that the first one has made. Without a taskId, the id is made of it.",
+    ),
+]
+Match = Annotated[
+    str | None,
+    Header(alias="If-Match", description='Only if the task has this ETag still, such as "5c1e…".'),
+]
+Bucket = Annotated[
+    str | None, Query(alias="bucket", description="The bucket's name, `#` as `%23`.", examples=["2026-12-31#12:00"])
+]
+Start = Annotated[str | None, Query(alias="start", description="The first instant of a range: RFC 3339, or a bucket.")]
+End = Annotated[str | None, Query(alias="end", description="The range ends before this instant.")]
+
+_ONE = {200: ("The task", models.Task)}
+_OF_ONE = frozenset({"taskId"})
+
+
+class Tasks:
+    """The operations on tasks."""
+
+    def __init__(self, client: TaskClient) -> None:
+        self._client = client
+
+    def operations(self) -> list[Operation]:
+        made = {
+            201: ("The task was inserted", models.Task),
+            200: ("The request is a repetition: the task that the first one has made", models.Task),
+        }
+        return [
+            Operation(
+                method="POST",
+                path="/v1/tasks",
+                call=self.create,
+                summary="Insert a task",
+                description="Refused if there is a task of this id, so it can be repeated without harm; with an "
+                "`Idempotency-Key` it is answered alike each time.",
+                tag="Task",
+                answers=made,
+                headers=("ETag", "Location"),
+                problems=("task-exists", "item-too-large", "idempotency-key-reused"),
+                parameters=frozenset({"Idempotency-Key"}),
+            ),
+            Operation(
+                method="GET",
+                path="/v1/tasks",
+                call=self.list,
+                summary="List the tasks of a bucket or of a range",
+                description="In order of time, shard and id. A task is listed in one bucket, that of its latest "
+                "attempt. A range spans at most 31 days.",
+                tag="Task",
+                answers={200: ("A part of the list", models.TaskPage)},
+                problems=("invalid-input",),
+                parameters=frozenset({"bucket", "start", "end", "status", "limit", "pageToken"}),
+            ),
+            Operation(
+                method="GET",
+                path="/v1/tasks/<taskId>",
+                call=self.get,
+                summary="Get a task",
+                tag="Task",
+                answers=_ONE,
+                headers=("ETag",),
+                problems=("task-not-found", "invalid-input"),
+                parameters=_OF_ONE,
+            ),
+            Operation(
+                method="PATCH",
+                path="/v1/tasks/<taskId>",
+                call=self.patch,
+                summary="Give a waiting task another time or payload",
+                description="With `If-Match`, only if it is the task that you have seen. What is left out stays.",
+                tag="Task",
+                answers=_ONE,
+                headers=("ETag",),
+                problems=("task-not-found", "not-possible-now", "changed", "item-too-large"),
+                parameters=_OF_ONE | {"If-Match"},
+            ),
+            self._verb("cancel", self.cancel, "Call a waiting task off"),
+            self._verb("run", self.run, "Run a task at the next tick", "One that has ended runs once more."),
+            self._verb("retry", self.retry, "Give a failed or cancelled task another run", "At the next tick."),
+        ]
+
+    @staticmethod
+    def _verb(verb: str, call: Callable[..., Response[str]], summary: str, description: str = "") -> Operation:
+        return Operation(
+            method="POST",
+            path=f"/v1/tasks/<taskId>/{verb}",
+            call=call,
+            summary=summary,
+            description=description,
+            tag="Task",
+            answers=_ONE,
+            headers=("ETag",),
+            problems=("task-not-found", "not-possible-now", "invalid-input", "item-too-large"),
+            parameters=_OF_ONE,
+        )
+
+    def create(self, body: Annotated[models.NewTask, Body()], key: Key = None) -> Response[str]:
+        return insert(self._client, given(body), key)
+
+    def list(
+        self,
+        bucket: Bucket = None,
+        start: Start = None,
+        end: End = None,
+        status: Annotated[models.Status | None, Query(alias="status", description="Only tasks of this status.")] = None,
+        limit: Annotated[int, Query(alias="limit", ge=1, le=MAX_LIMIT, description="At most so many.")] = 100,
+        token: Annotated[
+            str | None, Query(alias="pageToken", description="The nextPageToken of the page before.")
+        ] = None,
+    ) -> Response[str]:
+        page = self._client.history(bucket, start=start, end=end, status=status, limit=limit, page_token=token)
+        return answer({"tasks": [entry.to_row() for entry in page.entries], "nextPageToken": page.next_page_token})
+
+    def get(self, task_id: TaskId) -> Response[str]:
+        return shown(self._client.get(from_path(task_id)))
+
+    def patch(self, task_id: TaskId, body: Annotated[models.TaskPatch, Body()], match: Match = None) -> Response[str]:
+        wishes = given(body)
+        return shown(
+            self._client.update(
+                from_path(task_id),
+                task_date_time=wishes.get("taskDateTime"),
+                due_at=wishes.get("dueAt"),
+                delay_seconds=wishes.get("delaySeconds"),
+                payload=wishes.get("payload"),
+                version=version_of(match),
+            )
+        )
+
+    def cancel(self, task_id: TaskId) -> Response[str]:
+        return shown(self._client.cancel(from_path(task_id)))
+
+    def run(self, task_id: TaskId) -> Response[str]:
+        return shown(self._client.run_now(from_path(task_id)))
+
+    def retry(self, task_id: TaskId) -> Response[str]:
+        return shown(self._client.retry(from_path(task_id)))
+
+
+def insert(client: TaskClient, row: dict[str, Any], key: str | None) -> Response[str]:
+    """Inserts a task; with a key, a repetition is told from another request."""
+    digest = None
+    if DIGEST in row:
+        raise InvalidInput(DIGEST, row[DIGEST], "leave it out: it is set by Dynatick")
+    if key is not None:
+        if not 0 < len(key) <= _MAX_KEY:
+            raise InvalidInput("Idempotency-Key", key, f"expected 1 to {_MAX_KEY} characters")
+        digest = _digest(key, row)
+        row = {"taskId": f"key-{_digest(key)}", **row, DIGEST: digest}
+    task = NewTask.from_row({"taskId": str(uuid.uuid4()), **row})
+    try:
+        made = client.insert(
+            task.task_id,
+            task_date_time=task.task_date_time,
+            due_at=task.due_at,
+            delay_seconds=task.delay_seconds,
+            action=task.action,
+            payload=task.payload,
+            retry_policy=task.retry_policy,
+            attributes=task.attributes,
+        )
+    except TaskExists as error:
+        if digest is None:
+            raise
+        return _repeated(client, error, digest)
+    return shown(made, 201, Location=f"/v1/tasks/{to_path(made.task_id)}")
+
+
+def _repeated(client: TaskClient, error: TaskExists, digest: str) -> Response[str]:
+    """The answer to an insert that met a task: its own, or another's."""
+    try:
+        there = client.get(error.task_id)
+    except TaskNotFound:  # deleted this moment
+        raise error from None
+    known = there.row.get(DIGEST)
+    if known == digest:
+        return shown(there, 200, Location=f"/v1/tasks/{to_path(there.task_id)}", Idempotency_Replayed="true")
+    if known is None:
+        raise error
+    detail = f"{error}; the one that is there was inserted by another request"
+    raise Problem(code="idempotency-key-reused", detail=detail)
+
+
+def shown(task: TaskView, status: int = 200, **headers: str) -> Response[str]:
+    """A task as an answer."""
+    return answer(task.to_row(), status, ETag=f'"{task.version}"', **headers)
+
+
+def version_of(match: str | None) -> str | None:
+    """The version that an If-Match names; None if any will do. One that nothing can have matches nothing."""
+    return None if match is None or match.strip() == "*" else match.strip().removeprefix('"').removesuffix('"')
+
+
+def _digest(key: str, row: Mapping[str, object] | None = None) -> str:
+    text = key if row is None else key + json.dumps(row, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

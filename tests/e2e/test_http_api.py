@@ -1,0 +1,176 @@
+"""The HTTP API of the deployed stack: every operation once, over a real connection to the gateway."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import urllib3
+from tests.e2e.support import World, bucket, now
+
+from dynatick.domain.instants import format_instant
+
+# Signed: on AWS a caller signs each request; the emulator only looks whether one is.
+SIGNED = {
+    "Authorization": "AWS4-HMAC-SHA256 Credential=test/20261231/us-east-1/execute-api/aws4_request, "
+    "SignedHeaders=host, Signature=00"
+}
+
+
+@dataclass
+class Door:
+    """A caller of the API."""
+
+    url: str
+    http: urllib3.PoolManager
+
+    def send(
+        self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
+    ) -> urllib3.BaseHTTPResponse:
+        data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        kind = {} if body is None else {"Content-Type": "application/json"}
+        return self.http.request(
+            method, self.url + path, body=data, headers={**SIGNED, **kind, **(headers or {})}, retries=False
+        )
+
+    def ask(self, method: str, path: str, body: object = None, **headers: str) -> Any:
+        answer = self.send(method, path, body, headers)
+        assert answer.status < 300, answer.data
+        assert answer.headers["Content-Type"] == "application/json"
+        assert answer.headers["X-Request-Id"]
+        return answer.json()
+
+    def refused(self, code: str, method: str, path: str, body: object = None, **headers: str) -> Any:
+        answer = self.send(method, path, body, headers)
+        assert answer.headers["Content-Type"] == "application/problem+json", answer.data
+        problem = answer.json()
+        assert (problem["code"], problem["status"]) == (code, answer.status)
+        assert problem["requestId"] == answer.headers["X-Request-Id"]
+        return problem
+
+
+@pytest.fixture(scope="module")
+def door(world: World) -> Door:
+    return Door(world.stack.outputs["ApiUrl"], urllib3.PoolManager())
+
+
+@pytest.fixture
+def task_id() -> str:
+    """Ids are each test's own, and hold what paths make trouble of."""
+    return f"ada+{uuid.uuid4().hex[:8]}@example.com #7 ä%41"
+
+
+def in_path(task_id: str) -> str:
+    from urllib.parse import quote
+
+    return f"/v1/tasks/{quote(task_id, safe='')}"
+
+
+def test_a_task_goes_its_way(world: World, door: Door, task_id: str) -> None:
+    payload = {"url": f"{world.receiver.url}/http-api", "data": {"n": 1, "text": "ä"}}
+    made = door.send(
+        "POST", "/v1/tasks", {"taskId": task_id, "delaySeconds": 5, "action": "webhook", "payload": payload}
+    )
+    assert made.status == 201
+    assert made.headers["Location"] == in_path(task_id)
+    assert made.json()["taskId"] == task_id
+    world.run_to_end([task_id])
+    ended = door.ask("GET", in_path(task_id))
+    assert (ended["status"], ended["attempt"], ended["payload"]) == ("completed", 1, payload)
+    (call,) = world.receiver.of(task_id)
+    assert call.path == "/http-api"
+    ticks = door.ask("GET", "/v1/ticks?minutes=30")["ticks"]
+    assert any(tick["kind"] == "pass" and tick["completed"] >= 1 for tick in ticks)
+
+
+def test_a_task_is_changed_cancelled_retried_and_run(door: Door, task_id: str) -> None:
+    path = in_path(task_id)
+    made = door.send("POST", "/v1/tasks", {"taskId": task_id, "taskDateTime": bucket(600)})
+    seen = door.send("GET", path).headers["ETag"]
+    assert made.headers["ETag"] == seen
+    moved = door.ask("PATCH", path, {"taskDateTime": bucket(601), "payload": {"n": 1}}, **{"If-Match": seen})
+    assert (moved["taskDateTime"], moved["payload"]) == (bucket(601, of=now()), {"n": 1})
+    door.refused("changed", "PATCH", path, {"payload": {}}, **{"If-Match": seen})
+    assert door.ask("POST", f"{path}/cancel")["outcome"] == "cancelled"
+    door.refused("not-possible-now", "POST", f"{path}/cancel")
+    assert door.ask("POST", f"{path}/retry")["run"] == 2
+    assert door.ask("POST", f"{path}/run")["status"] == "scheduled"
+
+
+def test_a_repeated_request_inserts_once(door: Door) -> None:
+    key = {"Idempotency-Key": uuid.uuid4().hex}
+    row = {"delaySeconds": 36_000, "action": "log"}
+    first, again = door.ask("POST", "/v1/tasks", row, **key), door.ask("POST", "/v1/tasks", row, **key)
+    assert first["taskId"] == again["taskId"]
+    door.refused("idempotency-key-reused", "POST", "/v1/tasks", {**row, "action": "webhook"}, **key)
+
+
+def test_many_tasks_and_their_bucket(door: Door) -> None:
+    due = now() + timedelta(days=40)
+    name = due.strftime("%Y-%m-%d#%H:%M")
+    in_query = name.replace("#", "%23")
+    tasks = [{"taskId": f"many-{uuid.uuid4()}", "taskDateTime": name, "action": "log"} for _ in range(60)]
+    assert door.ask("POST", "/v1/tasks/bulk", {"tasks": [*tasks, tasks[0], {"taskId": ""}]})["counts"] == {
+        "inserted": 60, "exists": 1, "refused": 1
+    }  # fmt: skip
+    page = door.ask("GET", f"/v1/tasks?bucket={in_query}&limit=40&status=scheduled")
+    rest = door.ask("GET", f"/v1/tasks?bucket={in_query}&limit=40&status=scheduled&pageToken={page['nextPageToken']}")
+    assert {task["taskId"] for task in page["tasks"] + rest["tasks"]} == {task["taskId"] for task in tasks}
+    dry = door.ask("POST", "/v1/tasks/cancel", {"bucket": name, "dryRun": True})
+    assert dry["counts"] == {"wouldChange": 60}
+    span = {
+        "start": format_instant(due.replace(second=0, microsecond=0)),
+        "end": format_instant(due + timedelta(hours=20)),
+    }
+    first = door.ask("POST", "/v1/tasks/cancel", {**span, "limit": 50})
+    assert (first["counts"], first["more"]) == ({"changed": 50}, True)
+    then = door.ask("POST", "/v1/tasks/cancel", {**span, "start": first["nextStart"]})
+    assert (then["counts"], then["more"]) == ({"changed": 10}, False)
+    assert door.ask("GET", f"/v1/buckets/{in_query}")["counts"] == {"cancelled": 60}
+    listed = door.ask("GET", f"/v1/buckets?start={span['start']}&end={span['end']}")
+    assert [(one["bucket"], one["total"]) for one in listed["buckets"]] == [(name, 60)]
+    again = door.ask("POST", "/v1/tasks/retry", {"bucket": name, "status": "cancelled", "limit": 5})
+    assert (again["counts"], again["more"]) == ({"changed": 5}, True)
+
+
+def test_the_simple_form(world: World, door: Door) -> None:
+    body = {"action": "log", "payload": {"url": "x", "data": 1}, "run_at": "2027-05-17T15:00:00Z"}
+    task = door.ask("POST", "/schedule-task", body)
+    assert world.the(task["taskId"])["taskDateTime"] == "2027-05-17#15:00"
+
+
+def test_what_is_refused(door: Door) -> None:
+    kind = {"Content-Type": "application/json"}
+    door.refused("not-found", "GET", "/v1/nothing")
+    door.refused("not-found", "GET", "/")
+    assert door.send("PUT", "/v1/tasks").headers["Allow"] == "GET, POST"
+    door.refused("method-not-allowed", "DELETE", "/v1/ticks")
+    door.refused("malformed-body", "POST", "/v1/tasks", b"{", **kind)
+    door.refused("malformed-body", "POST", "/v1/tasks", b'{"payload": {"a": NaN}}', **kind)
+    door.refused("malformed-body", "POST", "/v1/tasks", b"\xff\xfe", **{"Content-Type": "application/octet+json"})
+    door.refused("unsupported-media-type", "POST", "/v1/tasks", b"a=1", **{"Content-Type": "text/plain"})
+    door.refused("invalid-input", "POST", "/v1/tasks", [1])
+    huge = json.dumps({"payload": {"text": "x" * 5_300_000}}).encode()
+    door.refused("body-too-large", "POST", "/v1/tasks", huge)
+
+
+def test_nobody_passes_unsigned(door: Door) -> None:
+    answer = door.http.request("GET", f"{door.url}/v1/ticks", retries=False)
+    assert answer.status == 403
+
+
+def test_the_log_tells_of_requests_and_of_no_payload(world: World, door: Door, task_id: str) -> None:
+    secret = uuid.uuid4().hex
+    answer = door.send("POST", "/v1/tasks", {"taskId": task_id, "delaySeconds": 36_000, "payload": {"secret": secret}})
+    door.refused(
+        "invalid-input", "POST", "/v1/tasks", {"taskId": task_id, "payload": {"secret": secret}, "dueAt": secret}
+    )
+    lines = [line for line in world.stack.logs(function="api") if line.record]
+    told = [line.record for line in lines if line.record["request_id"] == answer.headers["X-Request-Id"]]
+    assert [(one["action"], one["route"], one["status"]) for one in told] == [("request_answered", "/v1/tasks", 201)]
+    assert not [line for line in lines if secret in line.text]

@@ -1,0 +1,93 @@
+"""A caller of the API in this process: requests as API Gateway hands them on, over the in-memory store."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+from tests.builders import FakeClock
+
+from dynatick.api import Answer, Api
+from dynatick.client import TaskClient
+from dynatick.domain.buckets import Grid
+from dynatick.domain.normalise import Defaults
+from dynatick.engine.inforce import agree
+from dynatick.store.memory import MemoryStore
+
+ACTIONS = ("log", "webhook")
+
+
+def event(
+    method: str,
+    path: str,
+    body: object = None,
+    *,
+    query: str = "",
+    request_id: str = "request-1",
+    **headers: str,
+) -> dict[str, Any]:
+    """A request in payload format 2.0. ``path`` as the caller writes it; the gateway decodes it, but for %25."""
+    made: dict[str, Any] = {
+        "version": "2.0",
+        "routeKey": "$default",
+        "rawPath": "%25".join(unquote(part) for part in path.split("%25")),
+        "rawQueryString": query,
+        "headers": {name.replace("_", "-"): value for name, value in headers.items()},
+        "requestContext": {"http": {"method": method, "path": path}, "requestId": request_id, "stage": "$default"},
+        "isBase64Encoded": False,
+    }
+    if query:
+        made["queryStringParameters"] = {
+            name: ",".join(values) for name, values in parse_qs(query, keep_blank_values=True).items()
+        }
+    if isinstance(body, bytes):
+        made |= {"body": base64.b64encode(body).decode(), "isBase64Encoded": True}
+    elif body is not None:
+        made["body"] = body if isinstance(body, str) else json.dumps(body)
+        made["headers"] = {"content-type": "application/json"} | made["headers"]
+    return made
+
+
+@dataclass
+class Caller:
+    """An API with a table of its own, noon its time."""
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+    clock: FakeClock = field(default_factory=FakeClock)
+    client: TaskClient = field(init=False)
+    api: Api = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.client = TaskClient(self.store, clock=self.clock)
+        self.api = Api(self.client)
+
+    def agree(self, **grid: int) -> None:
+        """As the first tick does."""
+        agree(self.store, Grid(**grid), now=self.clock(), actions=ACTIONS, defaults=Defaults())
+
+    def send(self, method: str, path: str, body: object = None, *, query: str = "", **headers: str) -> Answer:
+        return self.api.handle(event(method, path, body, query=query, **headers), None)
+
+    def ask(self, method: str, path: str, body: object = None, *, query: str = "", **headers: str) -> Any:
+        """The answer's body, of a request that succeeds."""
+        answer = self.send(method, path, body, query=query, **headers)
+        assert answer.status < 300, answer.response["body"]
+        return read(answer)
+
+    def refused(self, code: str, method: str, path: str, body: object = None, **how: Any) -> Mapping[str, Any]:
+        """The problem that a request is answered with, which must be this one."""
+        answer = self.send(method, path, body, **how)
+        problem: Mapping[str, Any] = read(answer)
+        assert answer.response["headers"]["Content-Type"] == "application/problem+json"
+        assert (problem["code"], problem["status"], problem["requestId"]) == (code, answer.status, "request-1")
+        assert problem["type"].endswith(code)
+        assert answer.response["headers"]["X-Request-Id"] == "request-1"
+        return problem
+
+
+def read(answer: Answer) -> Any:
+    return json.loads(answer.response["body"])

@@ -1,0 +1,335 @@
+"""Single tasks over HTTP."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.builders import NOON
+from tests.unit.api.support import Caller, read
+
+from dynatick.domain.lifecycle import terminal
+from dynatick.domain.task import Status
+
+LATER = "2026-12-31T15:00:00Z"
+
+
+def end(caller: Caller, task_id: str, status: Status, error: str | None = None) -> None:
+    """As if the processor had run it."""
+    row = dict(caller.store.get(task_id) or {})
+    caller.store.delete(task_id)
+    assert caller.store.create({**row, **terminal(status, NOON, 30, error)})
+
+
+# -- insert --------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_is_inserted_under_the_tables_names(caller: Caller) -> None:
+    row = {
+        "taskId": "welcome-42",
+        "dueAt": LATER,
+        "action": "webhook",
+        "payload": {"url": "https://example.com/hook", "data": {"price": 0.1, "many": 10**30}},
+        "retryPolicy": {"maximumRetryAttempts": 5},
+        "team": "blue",
+    }
+    answer = caller.send("POST", "/v1/tasks", row)
+    assert answer.status == 201
+    assert answer.response["headers"]["Location"] == "/v1/tasks/welcome-42"
+    task = read(answer)
+    assert {name: task[name] for name in row} == row
+    assert (task["status"], task["taskDateTime"], task["attempt"], task["run"]) == (
+        "scheduled",
+        "2026-12-31#15:00",
+        0,
+        1,
+    )
+    assert caller.ask("GET", "/v1/tasks/welcome-42") == task
+    assert caller.client.get("welcome-42").to_row() == task
+
+
+def test_without_an_id_it_gets_one(caller: Caller) -> None:
+    ids = {caller.ask("POST", "/v1/tasks", {"delaySeconds": 60})["taskId"] for _ in range(2)}
+    assert len(ids) == 2
+
+
+def test_without_a_time_the_scheduler_decides(caller: Caller) -> None:
+    assert caller.ask("POST", "/v1/tasks", {"taskId": "a"})["status"] == "unscheduled"
+
+
+def test_null_is_as_good_as_nothing(caller: Caller) -> None:
+    task = caller.ask("POST", "/v1/tasks", {"taskId": "a", "dueAt": None, "delaySeconds": 30, "note": None})
+    assert task["taskDateTime"] == "2026-12-31#12:01"
+    assert (task["note"], "payload" in task) == (None, False)  # one's own attributes are one's own
+
+
+def test_the_second_of_two_with_one_id_is_refused(caller: Caller) -> None:
+    caller.ask("POST", "/v1/tasks", {"taskId": "a", "payload": {"n": 1}})
+    caller.refused("task-exists", "POST", "/v1/tasks", {"taskId": "a", "payload": {"n": 2}})
+    assert caller.ask("GET", "/v1/tasks/a")["payload"] == {"n": 1}
+
+
+def test_a_repeated_request_is_told_by_its_key(caller: Caller) -> None:
+    row = {"delaySeconds": 60, "payload": {"n": 1}}
+    first = caller.send("POST", "/v1/tasks", row, idempotency_key="order-7")
+    caller.clock.forward(hours=1)
+    again = caller.send("POST", "/v1/tasks", row, idempotency_key="order-7")
+    assert (first.status, again.status) == (201, 200)
+    assert read(again) == read(first)
+    assert again.response["headers"]["Idempotency-Replayed"] == "true"
+    assert "Idempotency-Replayed" not in first.response["headers"]
+    other = caller.send("POST", "/v1/tasks", row, idempotency_key="order-8")
+    assert read(other)["taskId"] != read(first)["taskId"]
+
+
+def test_a_key_is_good_for_one_request_only(caller: Caller) -> None:
+    caller.ask("POST", "/v1/tasks", {"payload": {"n": 1}}, idempotency_key="k")
+    caller.refused("idempotency-key-reused", "POST", "/v1/tasks", {"payload": {"n": 2}}, idempotency_key="k")
+
+
+def test_a_key_beside_an_id_of_ones_own(caller: Caller) -> None:
+    row = {"taskId": "mine", "delaySeconds": 60}
+    caller.ask("POST", "/v1/tasks", row, idempotency_key="k")
+    assert caller.ask("POST", "/v1/tasks", row, idempotency_key="k")["taskId"] == "mine"
+    caller.refused("idempotency-key-reused", "POST", "/v1/tasks", row, idempotency_key="l")
+    caller.refused("task-exists", "POST", "/v1/tasks", row)
+
+
+def test_a_key_meets_a_task_of_another_door(caller: Caller) -> None:
+    caller.client.insert("mine")
+    caller.refused("task-exists", "POST", "/v1/tasks", {"taskId": "mine"}, idempotency_key="k")
+
+
+def test_a_repeated_request_finds_its_task_whatever_became_of_it(caller: Caller) -> None:
+    row = {"taskId": "a", "delaySeconds": 60}
+    caller.ask("POST", "/v1/tasks", row, idempotency_key="k")
+    caller.ask("PATCH", "/v1/tasks/a", {"payload": {"other": True}})
+    caller.ask("POST", "/v1/tasks/a/cancel")
+    assert caller.ask("POST", "/v1/tasks", row, idempotency_key="k")["status"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("row", "pointer"),
+    [
+        ({"taskId": ""}, "#/taskId"),
+        ({"taskId": 7}, "#/taskId"),
+        ({"taskId": "_dynatick#settings"}, "#/taskId"),
+        ({"taskId": "x" * 1025}, "#/taskId"),
+        ({"taskId": "\ud800"}, "#/taskId"),
+        ({"dueAt": "2026-12-31T15:00:00"}, "#/dueAt"),
+        ({"dueAt": True}, "#/dueAt"),
+        ({"dueAt": "2026-02-31T15:00:00Z"}, "#/dueAt"),
+        ({"dueAt": LATER, "delaySeconds": 1}, "#/delaySeconds"),
+        ({"delaySeconds": -1}, "#/delaySeconds"),
+        ({"action": "unheard-of"}, "#/action"),
+        ({"payload": "text"}, "#/payload"),
+        ({"action": "webhook", "payload": {"url": "https://example.com", "method": 7}}, "#/payload/method"),
+        ({"payload": {"a": [{"": 1}]}}, "#/payload/a/0"),
+        ({"payload": {"a/b": {"c~d": "\udfff"}}}, "#/payload/a~1b/c~0d"),
+        ({"retryPolicy": {"maximumRetryAttempts": -1}}, "#/retryPolicy/maximumRetryAttempts"),
+        ({"status": "completed"}, "#/status"),
+        ({"outcome": "completed"}, "#/outcome"),
+        ({"idempotencyDigest": "x"}, "#/idempotencyDigest"),
+        ({"payload": {"text": "x" * 400_000}}, "#/payload"),
+    ],
+)
+def test_what_is_refused_is_named(caller: Caller, row: dict[str, object], pointer: str) -> None:
+    problem = caller.refused("invalid-input", "POST", "/v1/tasks", {"taskId": "a", **row})
+    assert [error["pointer"] for error in problem["errors"]] == [pointer]
+    assert caller.store.get("a") is None
+
+
+# -- ids -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("task_id", "path"),
+    [
+        ("+491701234567", "%2B491701234567"),
+        ("ada@example.com", "ada%40example.com"),
+        ("ada@example.com", "ada@example.com"),
+        ("2026#7 ä", "2026%237%20%C3%A4"),
+        ("100%", "100%25"),
+        ("%41", "%2541"),
+        ("a/b", "~YS9i"),
+        ("a?b", "~YT9i"),
+        ("~a", "~fmE"),
+        ("..", "~Li4"),
+        ("bulk", "bulk"),
+    ],
+)
+def test_any_id_can_stand_in_a_path(caller: Caller, task_id: str, path: str) -> None:
+    caller.ask("POST", "/v1/tasks", {"taskId": task_id, "delaySeconds": 60})
+    assert caller.ask("GET", f"/v1/tasks/{path}")["taskId"] == task_id
+    assert caller.ask("POST", f"/v1/tasks/{path}/cancel")["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("path", ["~", "~!!", "~/w", "~_w", "_dynatick%23settings", "x" * 3000])
+def test_what_is_no_id(caller: Caller, path: str) -> None:
+    answer = caller.send("GET", f"/v1/tasks/{path}")
+    assert answer.status in (404, 422)
+
+
+# -- look, change --------------------------------------------------------------------------------------------------
+
+
+def test_a_task_that_is_not_there(caller: Caller) -> None:
+    for method, path in (("GET", ""), ("POST", "/cancel"), ("POST", "/run"), ("POST", "/retry")):
+        caller.refused("task-not-found", method, f"/v1/tasks/none{path}")
+    caller.refused("task-not-found", "PATCH", "/v1/tasks/none", {"payload": {}})
+
+
+def test_a_waiting_task_gets_another_time_and_payload(caller: Caller) -> None:
+    caller.ask("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60, "payload": {"n": 1}})
+    assert caller.ask("PATCH", "/v1/tasks/a", {"dueAt": LATER})["taskDateTime"] == "2026-12-31#15:00"
+    assert caller.ask("PATCH", "/v1/tasks/a", {"payload": {"n": 2}})["payload"] == {"n": 2}
+    both = caller.ask("PATCH", "/v1/tasks/a", {"payload": {}, "taskDateTime": "2026-12-31#16:00"})
+    assert (both["payload"], both["taskDateTime"]) == ({}, "2026-12-31#16:00")
+    assert caller.ask("GET", "/v1/tasks/a") == both
+
+
+def test_if_match_guards_a_change(caller: Caller) -> None:
+    seen = caller.send("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60}).response["headers"]["ETag"]
+    assert caller.send("GET", "/v1/tasks/a").response["headers"]["ETag"] == seen
+    changed = caller.send("PATCH", "/v1/tasks/a", {"payload": {"n": 1}}, if_match=seen)
+    assert changed.status == 200
+    problem = caller.refused("changed", "PATCH", "/v1/tasks/a", {"payload": {"n": 2}}, if_match=seen)
+    assert problem["status"] == 412
+    assert caller.ask("GET", "/v1/tasks/a")["payload"] == {"n": 1}
+    now = changed.response["headers"]["ETag"]
+    assert caller.ask("PATCH", "/v1/tasks/a", {"payload": {"n": 3}}, if_match=now)["payload"] == {"n": 3}
+    assert caller.ask("PATCH", "/v1/tasks/a", {"payload": {"n": 4}}, if_match="*")["payload"] == {"n": 4}
+
+
+def test_if_match_sees_what_others_change_at_that_moment(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look and the write: the write itself is conditional."""
+    etag = caller.send("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60, "mine": 1}).response["headers"]["ETag"]
+    write, raced = caller.store.write, []
+
+    def race(change: object) -> object:
+        if not raced:
+            raced.append(True)
+            row = dict(caller.store.get("a") or {})
+            caller.store.delete("a")
+            caller.store.create({**row, "mine": 2})
+        return write(change)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(caller.store, "write", race)
+    caller.refused("changed", "PATCH", "/v1/tasks/a", {"payload": {"n": 2}}, if_match=etag)
+    assert "payload" not in (caller.store.get("a") or {})
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({}, "#/payload"),
+        ({"status": "cancelled"}, "#/status"),
+        ({"dueAt": "noon"}, "#/dueAt"),
+        ({"dueAt": LATER, "delaySeconds": 3}, "#/delaySeconds"),
+        ({"payload": 3}, "#/payload"),
+        ({"payload": {"url": 5}}, "#/payload/url"),
+        ({"payload": {"text": "x" * 400_000}}, "#/payload"),
+    ],
+)
+def test_a_change_that_is_none(caller: Caller, body: dict[str, object], pointer: str) -> None:
+    hook = {"action": "webhook", "payload": {"url": "https://example.com/hook"}}
+    caller.ask("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60, **hook})
+    before = caller.store.get("a")
+    problem = caller.refused("invalid-input", "PATCH", "/v1/tasks/a", body)
+    assert [error["pointer"] for error in problem["errors"]] == [pointer]
+    assert caller.store.get("a") == before
+
+
+def test_the_verbs_and_what_stands_in_their_way(caller: Caller) -> None:
+    caller.ask("POST", "/v1/tasks", {"taskId": "a", "dueAt": LATER})
+    assert caller.ask("POST", "/v1/tasks/a/run")["taskDateTime"] == "2026-12-31#12:01"
+    problem = caller.refused("not-possible-now", "POST", "/v1/tasks/a/retry")
+    assert (problem["taskStatus"], problem["allowed"]) == ("scheduled", ["failed", "cancelled"])
+    assert caller.ask("POST", "/v1/tasks/a/cancel")["outcome"] == "cancelled"
+    caller.refused("not-possible-now", "POST", "/v1/tasks/a/cancel")
+    caller.refused("not-possible-now", "PATCH", "/v1/tasks/a", {"payload": {}})
+    again = caller.ask("POST", "/v1/tasks/a/retry")
+    assert (again["status"], again["run"]) == ("scheduled", 2)
+    end(caller, "a", Status.COMPLETED)
+    assert caller.ask("POST", "/v1/tasks/a/run")["run"] == 3
+
+
+# -- list ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_tasks_of_a_bucket_page_by_page(caller: Caller) -> None:
+    for n in range(5):
+        caller.ask("POST", "/v1/tasks", {"taskId": f"t{n}", "taskDateTime": "2026-12-31#13:00"})
+    caller.ask("POST", "/v1/tasks/t3/cancel")
+    bucket = "bucket=2026-12-31%2313:00"
+    first = caller.ask("GET", "/v1/tasks", query=f"{bucket}&limit=3")
+    rest = caller.ask("GET", "/v1/tasks", query=f"{bucket}&limit=3&pageToken={first['nextPageToken']}")
+    assert [task["taskId"] for task in first["tasks"] + rest["tasks"]] == ["t0", "t1", "t2", "t3", "t4"]
+    assert rest["nextPageToken"] is None
+    cancelled = caller.ask("GET", "/v1/tasks", query=f"{bucket}&status=cancelled")
+    assert [task["taskId"] for task in cancelled["tasks"]] == ["t3"]
+    caller.refused(
+        "invalid-input", "GET", "/v1/tasks", query=f"bucket=2026-12-31%2314:00&pageToken={first['nextPageToken']}"
+    )
+
+
+def test_the_tasks_of_a_range(caller: Caller) -> None:
+    for minutes in (1, 30, 90):
+        caller.client.insert(f"in-{minutes}", due_at=NOON + timedelta(minutes=minutes))
+    query = "start=2026-12-31T12:00:00Z&end=2026-12-31T13:00:00%2B00:00"
+    listed = caller.ask("GET", "/v1/tasks", query=query)
+    assert [task["taskId"] for task in listed["tasks"]] == ["in-1", "in-30"]
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter"),
+    [
+        ("", "bucket"),
+        ("bucket=noon", "bucket"),
+        ("bucket=2026-12-31%2313:00&start=2026-12-31T12:00:00Z", "bucket"),
+        ("start=2026-12-31T12:00:00Z", "bucket"),
+        ("start=2026-12-31T12:00:00Z&end=2026-12-31T12:00:00Z", "end"),
+        ("start=2026-01-01T12:00:00Z&end=2026-12-31T12:00:00Z", "end"),
+        ("bucket=2026-12-31%2313:00&status=done", "status"),
+        ("bucket=2026-12-31%2313:00&limit=0", "limit"),
+        ("bucket=2026-12-31%2313:00&limit=many", "limit"),
+        ("bucket=2026-12-31%2313:00&pageToken=x", "pageToken"),
+        ("bucket=2026-12-31%2313:00&bucket=2026-12-31%2314:00", "bucket"),
+    ],
+)
+def test_a_list_of_what(caller: Caller, query: str, parameter: str) -> None:
+    problem = caller.refused("invalid-input", "GET", "/v1/tasks", query=query)
+    assert [error["parameter"] for error in problem["errors"]] == [parameter]
+
+
+# -- the simple form -----------------------------------------------------------------------------------------------
+
+
+def test_the_simple_form(caller: Caller) -> None:
+    body = {
+        "action": "webhook",
+        "payload": {"url": "https://example.com/hook", "data": {"n": 1}},
+        "run_at": "2027-05-17T15:00:00Z",
+    }
+    answer = caller.send("POST", "/schedule-task", body)
+    assert answer.status == 201
+    task = caller.ask("GET", f"/v1/tasks/{read(answer)['taskId']}")
+    assert (task["action"], task["payload"]) == (body["action"], body["payload"])
+    assert (task["dueAt"], task["taskDateTime"]) == ("2027-05-17T15:00:00Z", "2027-05-17#15:00")
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"run_at": "2027-05-17T15:00:00"}, "#/run_at"),
+        ({"run_at": None}, "#/run_at"),
+        ({"action": ""}, "#/action"),
+        ({"action": "unheard-of"}, "#/action"),
+        ({"payload": []}, "#/payload"),
+        ({"when": "now"}, "#/when"),
+    ],
+)
+def test_what_the_simple_form_refuses(caller: Caller, change: dict[str, object], pointer: str) -> None:
+    body = {"action": "log", "payload": {}, "run_at": LATER} | change
+    problem = caller.refused("invalid-input", "POST", "/schedule-task", body)
+    assert [error["pointer"] for error in problem["errors"]] == [pointer]
