@@ -22,6 +22,7 @@ run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults $(ARGS)
 # Tests of the deployed system mostly wait for ticks. So each group of them (tests/e2e/conftest.py) gets a process, and
 # a stack, of its own; there are not more groups than processes here.
 run_e2e = $(BIN)/python -m pytest -q -n 20 --dist loadgroup tests/e2e $(ARGS)
+run_bench = $(BIN)/python -m dynatick_stack.bench $(if $(ENDPOINT),--dynamodb-endpoint $(ENDPOINT))
 # Of tests that ARGS select, one of these runs may have none (pytest's exit code 5).
 or_none = $(if $(ARGS),|| [ $$? -eq 5 ])
 
@@ -34,7 +35,7 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test check sam up down e2e faults model expressions lock mutations clean setup
+.PHONY: help demo test check sam up down e2e faults model expressions bench bench-quick lock mutations clean setup
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \
@@ -83,6 +84,12 @@ down: $(VENV)/.ready ## Stop what `make up` started
 
 expressions: $(VENV)/.ready ## Compare 120,000 random schedule expressions with brute force
 	$(BIN)/python -m pytest -q -n auto tests/unit/domain/expressions --expressions 120000 $(ARGS)
+
+bench: $(VENV)/.ready ## Measure what a task costs in time and capacity units; ENDPOINT=http://…: on that DynamoDB
+	@$(run_bench)
+
+bench-quick: $(VENV)/.ready ## The same in less than a minute
+	@$(run_bench) --quick
 
 lock: $(VENV)/.ready ## Write requirements/*.txt afresh from pyproject.toml
 	@sh requirements/lock.sh $(BIN)/uv

@@ -1,0 +1,261 @@
+"""Dynatick on a table of an endpoint, with a clock that can be put forward: what the benchmarks measure.
+
+Processor and scheduler are those of the functions, without Lambda around them. The actions are the product's, with one
+handler more that does nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from dynatick.actions import build_actions
+from dynatick.actions.testing import MemoryDeadLetters
+from dynatick.client import Inserted, TaskClient
+from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.task import Task
+from dynatick.engine.assign import Arrival, assign
+from dynatick.engine.inforce import InForce, agree
+from dynatick.engine.ports import ActionContext
+from dynatick.engine.processor import Processor
+from dynatick.engine.report import PassReport
+from dynatick.engine.rules import Rules
+from dynatick.engine.settle import Settler
+from dynatick.errors import PermanentError
+from dynatick.store.codec import decode
+from dynatick.store.dynamodb import DynamoStore
+from dynatick_stack.template import table_definition
+
+REGION = "us-east-1"
+ACTION = "nothing"
+FAILING = "failing"
+STREAM_BATCH = 100  # as the template's
+AGREED_FOR = timedelta(minutes=1)  # as the scheduler function's
+START = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
+
+
+class Clock:
+    """Runs with the machine's from where it was set, and can be put forward."""
+
+    def __init__(self, now: datetime = START) -> None:
+        self._base, self._began = now, time.monotonic()
+
+    def __call__(self) -> datetime:
+        return self._base + timedelta(seconds=time.monotonic() - self._began)
+
+    def to(self, instant: datetime) -> None:
+        """Puts it forward; an earlier instant changes nothing."""
+        self._base += max(instant - self(), timedelta())
+
+
+class Nothing:
+    """An action that does nothing. ``began``: when each run of it did, by time.monotonic()."""
+
+    def __init__(self, *, note: bool = False) -> None:
+        self._note = note
+        self.began: list[float] = []
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        if self._note:
+            self.began.append(time.monotonic())
+        return None
+
+
+class Failing:
+    """An action that fails for good."""
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        raise PermanentError("as it was told to")
+
+
+def dynamodb(endpoint: str) -> Any:
+    """A boto3 client of the endpoint, as boto3 makes it."""
+    return boto3.client("dynamodb", endpoint_url=endpoint, region_name=REGION)
+
+
+def make_table(endpoint: str, *, stream: bool = False) -> str:
+    """A new table by the template's schema. Its stream is left out where nobody reads it, for engines keep it."""
+    name = f"dynatick-bench-{uuid.uuid4().hex[:12]}"
+    definition = table_definition()
+    if not stream:
+        del definition["StreamSpecification"]
+    client = dynamodb(endpoint)
+    client.create_table(TableName=name, **definition)
+    client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1})
+    return name
+
+
+@dataclass
+class Installation:
+    """One table with everything that works on it. Shards of a tick, and continuations, run one after another."""
+
+    endpoint: str
+    table: str
+    shard_count: int = 1
+    nothing: Nothing = field(default_factory=Nothing)
+    clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        self.rules = Rules(grid=Grid(shard_count=self.shard_count))
+        self.store = DynamoStore(self.table, region=REGION, endpoint_url=self.endpoint)
+        self.client = TaskClient(self.store, clock=self.clock)
+        self._agreed: tuple[InForce, datetime] | None = None
+        self.asked: list[Mapping[str, object]] = []  # invocations that were asked for
+        self.actions = build_actions(handlers_module=None, clock=self.clock)
+        self.actions.add(ACTION, self.nothing)
+        self.actions.add(FAILING, Failing())
+        self.process, numbers = uuid.uuid4().hex, itertools.count(1)
+        self.processor = Processor(
+            store=self.store,
+            actions=self.actions,
+            dead_letters=MemoryDeadLetters(),
+            invoker=self,
+            rules=self.rules,
+            clock=self.clock,
+            new_token=lambda: f"{self.process}.{next(numbers)}",
+        )
+
+    @classmethod
+    def fresh(cls, endpoint: str, *, stream: bool = False, **more: Any) -> Installation:
+        """On a new table, after its first tick."""
+        made = cls(endpoint, make_table(endpoint, stream=stream), **more)
+        made.tick()
+        return made
+
+    def delete(self) -> None:
+        dynamodb(self.endpoint).delete_table(TableName=self.table)
+
+    # -- the processor ---------------------------------------------------------------------------------------------
+
+    def invoke(self, event: Mapping[str, object]) -> None:
+        """Notes an invocation that the processor asks for (its ``Invoker``)."""
+        self.asked.append(event)
+
+    def handle(self, event: Mapping[str, object]) -> PassReport:
+        passed = self.processor.handle(event, hard_end=self.clock() + timedelta(seconds=120)).passed
+        assert passed is not None
+        return passed
+
+    def event(self) -> dict[str, object]:
+        """The rule's event for the present minute."""
+        return {"source": "aws.events", "time": self.clock().strftime("%Y-%m-%dT%H:%M:00Z")}
+
+    def tick(self) -> list[PassReport]:
+        """The present minute's tick, with all that it starts."""
+        reports = [self.handle(self.event())]
+        while self.asked:
+            reports.append(self.handle(self.asked.pop(0)))
+        return reports
+
+    def next_tick(self) -> list[PassReport]:
+        """Time goes on to the next minute, and its tick."""
+        self.forward()
+        return self.tick()
+
+    def forward(self) -> None:
+        self.clock.to(instant_of(minute_of(self.clock()) + 1) + timedelta(milliseconds=100))
+
+    def bucket(self, ahead: int = 1) -> Bucket:
+        """The bucket of a tick that is still to come."""
+        return Bucket(minute_of(self.clock()) + ahead)
+
+    # -- the scheduler ---------------------------------------------------------------------------------------------
+
+    def settle(self, stream: Stream) -> int:
+        """The scheduler on what the stream brings, until nothing comes any more. Returns how many batches it got."""
+        batches = 0
+        while records := stream.read():
+            batches += self._settle([record for record in records if passes(record)])
+        return batches
+
+    def _settle(self, passing: Sequence[Mapping[str, Any]]) -> int:
+        for start in range(0, len(passing), STREAM_BATCH):
+            now = self.clock()
+            if self._agreed is None or now - self._agreed[1] > AGREED_FOR:
+                self._agreed = agree(self.store, self.rules.grid, now=now), now
+            settler = Settler(self.store, self.rules, self._agreed[0], self.clock, lambda row, error: True)
+            assigned = assign([_arrival(record) for record in passing[start : start + STREAM_BATCH]], settler)
+            assert not assigned.failed, assigned.failed
+        return -(-len(passing) // STREAM_BATCH)
+
+    def insert(self, number: int, bucket: Bucket, *, prefix: str = "t", fail_every: int = 0) -> None:
+        """Inserts tasks that do nothing, by the client. ``fail_every`` n: each n-th fails for good."""
+        rows = (
+            row(f"{prefix}{n}", bucket, FAILING if fail_every and n % fail_every == 0 else ACTION)
+            for n in range(number)
+        )
+        wrong = [result for result in self.client.insert_many(rows) if not isinstance(result, Inserted)]
+        assert not wrong, wrong[:3]
+
+
+def row(task_id: str, bucket: Bucket, action: str = ACTION) -> dict[str, object]:
+    """A task as a caller gives it: well below 1 KB, with a payload."""
+    return {
+        "taskId": task_id,
+        "taskDateTime": str(bucket),
+        "action": action,
+        "payload": {"to": "ada@example.com", "text": "It is time"},
+    }
+
+
+class Stream:
+    """Reads a table's stream from its beginning."""
+
+    def __init__(self, endpoint: str, table: str) -> None:
+        self._client: Any = boto3.client(
+            "dynamodbstreams",
+            endpoint_url=endpoint,
+            region_name=REGION,
+            config=Config(parameter_validation=False),  # some engines have shorter ids than AWS
+        )
+        arn = dynamodb(endpoint).describe_table(TableName=table)["Table"]["LatestStreamArn"]
+        shards = self._client.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
+        self._iterators = [
+            self._client.get_shard_iterator(StreamArn=arn, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON")[
+                "ShardIterator"
+            ]
+            for shard in shards
+        ]
+
+    def read(self) -> list[dict[str, Any]]:
+        """What has come since the last call."""
+        found: list[dict[str, Any]] = []
+        for n, iterator in enumerate(self._iterators):
+            while True:
+                answer = self._client.get_records(ShardIterator=iterator)
+                iterator = answer["NextShardIterator"]
+                found += answer["Records"]
+                if not answer["Records"]:
+                    break
+            self._iterators[n] = iterator
+        return found
+
+
+def passes(record: Mapping[str, Any]) -> bool:
+    """Whether the template's stream filter hands a record to the scheduler."""
+    status = record["dynamodb"].get("NewImage", {}).get("status", {}).get("S")
+    match record["eventName"]:
+        case "INSERT":
+            return status not in ("cursor", "settings", "tick")
+        case "MODIFY":
+            return status in (None, "scheduled")
+    return False
+
+
+def _arrival(record: Mapping[str, Any]) -> Arrival:
+    change = record["dynamodb"]
+    old = change.get("OldImage")
+    new = change.get("NewImage")
+    return Arrival(
+        key=str(change["SequenceNumber"]),
+        new=None if new is None else decode(new),
+        old=None if old is None else decode(old),
+    )

@@ -1,0 +1,129 @@
+"""What a task costs in capacity units and calls, all things counted: insert, scheduler, ticks, second looks.
+
+Exact figures: they depend on nothing but the code, and are asserted by tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dynatick.domain.buckets import Bucket
+from dynatick_stack.bench.installation import Installation, Stream, dynamodb
+from dynatick_stack.counting.counts import Count, Counts
+from dynatick_stack.counting.process import Engine
+
+IDLE_TICKS = 12  # by then what a bucket leaves behind is over
+MAX_TICKS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What so many tasks have cost, from their insert until their bucket has left the window."""
+
+    tasks: int
+    insert: Counts
+    scheduler: Counts  # with what the stream tells it of the other parts
+    processor: Counts
+    scheduler_batches: int
+    ticks: int
+
+    @property
+    def total(self) -> Count:
+        return self.insert.total + self.scheduler.total + self.processor.total
+
+    def per_task(self, name: str) -> float:
+        """A figure of Count by task, with its share of what the ticks cost."""
+        return float(getattr(self.total, name)) / self.tasks
+
+    def marginal(self, fewer: Life, name: str) -> float:
+        """What one task more adds to a figure of Count, from the same with fewer tasks."""
+        more = getattr(self.total, name) - getattr(fewer.total, name)
+        return float(more) / (self.tasks - fewer.tasks)
+
+    def fixed(self, fewer: Life, name: str) -> float:
+        """What is left of a figure without its tasks: the cost of the bucket's ticks."""
+        return float(getattr(self.total, name)) - self.tasks * self.marginal(fewer, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """What ticks cost that have nothing to do."""
+
+    ticks: int
+    reads: int  # calls, of the dearest of them
+    writes: int
+    total: Count  # of all of them
+
+
+def timed(engine: Engine, tasks: int) -> Life:
+    """Tasks inserted by the client, with their time given."""
+    return _life(engine, tasks, lambda installation, bucket: installation.insert(tasks, bucket))
+
+
+def untimed(engine: Engine, tasks: int) -> Life:
+    """Tasks put as raw rows of nothing but an id."""
+
+    def put(installation: Installation, _: Bucket) -> None:
+        client = dynamodb(installation.endpoint)
+        for n in range(tasks):
+            client.put_item(TableName=installation.table, Item={"taskId": {"S": f"t{n}"}})
+
+    return _life(engine, tasks, put)
+
+
+def _life(engine: Engine, tasks: int, insert: Callable[[Installation, Bucket], None]) -> Life:
+    installation = Installation.fresh(engine.url, stream=True)
+    stream = Stream(engine.url, installation.table)
+    stream.read()
+    meter = _Meter(engine)
+    bucket = installation.bucket()
+    insert(installation, bucket)
+    inserted = meter.read()
+    batches = installation.settle(stream)
+    scheduled = meter.read()
+    processed, ticks, completed = Counts({}), 0, 0
+    while ticks < MAX_TICKS:
+        (report,) = installation.next_tick()
+        ticks += 1
+        completed += report.completed
+        processed += meter.read()
+        batches += installation.settle(stream)
+        scheduled += meter.read()
+        if report.drained_through is not None and report.drained_through >= bucket.minute:
+            break
+    assert completed == tasks, f"{completed} tasks of {tasks} were completed"
+    installation.delete()
+    return Life(tasks, inserted, scheduled, processed, batches, ticks)
+
+
+def idle(engine: Engine) -> Idle:
+    """Ticks of an installation that has nothing to do, one shard, a tick a minute."""
+    installation = Installation.fresh(engine.url)
+    for _ in range(IDLE_TICKS):
+        installation.next_tick()
+    meter = _Meter(engine)
+    counts = []
+    for _ in range(IDLE_TICKS):
+        installation.next_tick()
+        counts.append(meter.read().total)
+    installation.delete()
+    return Idle(
+        ticks=len(counts),
+        reads=max(count.reads for count in counts),
+        writes=max(count.writes for count in counts),
+        total=sum(counts, Count()),
+    )
+
+
+class _Meter:
+    """What was counted since it was last read."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._last = engine.counts()
+
+    def read(self) -> Counts:
+        now = self._engine.counts()
+        since, self._last = now - self._last, now
+        return since
