@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import importlib
 import json
 import os
@@ -167,26 +166,10 @@ def _arrival(record: Mapping[str, Any]) -> Arrival:
 
     def image(name: str) -> dict[str, object] | None:
         found = change.get(name)
-        return None if found is None else decode({key: _bytes(value) for key, value in found.items()})
+        return None if found is None else decode(found)
 
     return Arrival(
         key=str(change.get("SequenceNumber", record.get("eventID", ""))),
         new=image("NewImage"),
         old=image("OldImage"),
     )
-
-
-def _bytes(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A value of a stream event: JSON, so binaries are base64 there."""
-    ((kind, content),) = value.items()
-    match kind:
-        case "B":
-            return {"B": base64.b64decode(content)}
-        case "BS":
-            return {"BS": [base64.b64decode(part) for part in content]}
-        case "L":
-            return {"L": [_bytes(part) for part in content]}
-        case "M":
-            return {"M": {name: _bytes(part) for name, part in content.items()}}
-        case _:
-            return dict(value)

@@ -20,6 +20,7 @@ from tests.integration.deployed import TABLE, Deployed, LambdaContext, deploy
 
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.engine.inforce import SETTINGS_ID
+from dynatick.store.wire import Wire
 from dynatick_stack import emulator, local, template
 from dynatick_stack.demo.receiver import Receiver
 
@@ -140,6 +141,14 @@ class Calls:
             return call(client, operation, parameters)
 
         monkeypatch.setattr(BaseClient, "_make_api_call", noted)
+        short = Wire.call
+
+        def noted_too(wire: Wire, operation: str, request: Mapping[str, Any]) -> Any:
+            if self._role is not None:
+                self.rights[self._role].update(needed("dynamodb", operation, request))
+            return short(wire, operation, request)
+
+        monkeypatch.setattr(Wire, "call", noted_too)
 
     @contextmanager
     def of(self, role: str) -> Iterator[None]:

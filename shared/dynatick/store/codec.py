@@ -1,13 +1,18 @@
-"""Rows to and from DynamoDB's attribute values, by boto3's own serializer; and how large an item is."""
+"""Rows to and from DynamoDB's attribute values; and how large an item is.
+
+Values are written by boto3's serializer, but for text. They are read here: boto3's reads by a look at its own methods'
+names, which is most of the time that a row takes, and raises for a number that is written out with many zeros.
+"""
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Mapping
 from decimal import Context, Decimal
 from typing import Any
 
-from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+from boto3.dynamodb.types import Binary, TypeSerializer
 
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Entry
@@ -33,18 +38,6 @@ _to_value: Any = TypeSerializer().serialize
 _DIGITS = 38  # of a number (DynamoDB quotas)
 
 
-class _Deserializer(TypeDeserializer):
-    """boto3's, but for numbers: it raises for one that comes written out with more zeros than DynamoDB keeps digits, as
-    1E+100 does, and one such row would hold up all that are read with it."""
-
-    def _deserialize_n(self, value: str) -> Decimal:
-        number = Decimal(value)
-        return number if len(value) <= _DIGITS else number.normalize(Context(prec=_DIGITS))
-
-
-_from_value: Any = _Deserializer().deserialize
-
-
 def encode(row: Row) -> Item:
     """An item of attribute values. Floats become exact decimals; what a table cannot hold raises InvalidInput."""
     return {name: encode_value(value, name) for name, value in row.items()}
@@ -64,7 +57,10 @@ def encode_value(value: object, field: str) -> dict[str, Any]:
 
 
 def decode(item: Mapping[str, Mapping[str, Any]]) -> dict[str, object]:
-    """The row of an item: numbers as Decimal, binaries as boto3's Binary."""
+    """The row of an item: numbers as Decimal, binaries as boto3's Binary.
+
+    Binaries may be bytes, as botocore gives them, or base64, as they stand in JSON.
+    """
     return {name: _from_value(value) for name, value in item.items()}
 
 
@@ -99,6 +95,41 @@ def check_size(row: Row) -> None:
             f"{size} bytes in all",
             f"expected an item of at most {limit} bytes; keep the bulk in S3 and name it here",
         )
+
+
+def _from_value(value: Mapping[str, Any]) -> object:
+    ((kind, content),) = value.items()
+    match kind:  # in the order of how often they come
+        case "S" | "BOOL":
+            return content
+        case "N":
+            return _number(content)
+        case "M":
+            return {name: _from_value(part) for name, part in content.items()}
+        case "L":
+            return [_from_value(part) for part in content]
+        case "NULL":
+            return None
+        case "B":
+            return _binary(content)
+        case "SS":
+            return set(content)
+        case "NS":
+            return {_number(part) for part in content}
+        case "BS":
+            return {_binary(part) for part in content}
+        case _:
+            raise TypeError(f"DynamoDB has no values of type {kind}")
+
+
+def _number(text: str) -> Decimal:
+    """Without the zeros that a number is written out with beyond what DynamoDB keeps, as 1E+100 is."""
+    number = Decimal(text)
+    return number if len(text) <= _DIGITS else number.normalize(Context(prec=_DIGITS))
+
+
+def _binary(content: bytes | str) -> Binary:
+    return Binary(base64.b64decode(content) if isinstance(content, str) else content)
 
 
 def _storable(value: object, field: str, depth: int) -> object:

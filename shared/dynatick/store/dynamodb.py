@@ -1,8 +1,8 @@
 """The table in DynamoDB. Nobody else knows pynamodb or the SDK's errors.
 
 Single requests go through pynamodb's connection (conditions and updates as expressions, no model: anybody may have
-written a row, of any shape). Batches of conditional writes, which pynamodb does not know, are PartiQL through the
-same botocore client: 25 to a ``BatchExecuteStatement``, each judged by its own answer.
+written a row, of any shape). Batches of conditional writes, which pynamodb does not know, are PartiQL: 25 to a
+``BatchExecuteStatement``, each judged by its own answer. They, and the reads of many rows, go the short way (wire.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
-from botocore.session import Session
+from botocore.session import Session, get_session
 from pynamodb.connection import TableConnection
 from pynamodb.connection.base import MetaTable
 from pynamodb.exceptions import DoesNotExist
@@ -39,6 +39,7 @@ from dynatick.errors import ItemTooLarge, StoreError
 from dynatick.store import partiql
 from dynatick.store.codec import decode, encode, encode_value, entry_of
 from dynatick.store.failures import SDK_ERRORS, failure_code, is_too_large, translated
+from dynatick.store.wire import Wire
 
 INDEX = "taskDateTime-index"
 BATCH = 25  # statements in one BatchExecuteStatement (DynamoDB quotas)
@@ -106,6 +107,8 @@ class DynamoStore:
                 }
             ),
         )
+        self._session = session or get_session()
+        self._wire: Wire | None = None
         if session is not None:
             # pynamodb keeps a session per thread; the client that is made of this one serves them all.
             self._connection.connection._local.session = session
@@ -128,8 +131,8 @@ class DynamoStore:
             keys: list[dict[str, Any]] = [{"taskId": {"S": i}} for i in wanted[start : start + KEYS]]
             for attempt in range(TRIES):
                 with translated("read rows"):
-                    answer = self._client.batch_get_item(
-                        RequestItems={self.table: {"Keys": keys, "ConsistentRead": consistent}}
+                    answer = self._call(
+                        "BatchGetItem", {"RequestItems": {self.table: {"Keys": keys, "ConsistentRead": consistent}}}
                     )
                 for item in answer["Responses"].get(self.table, []):
                     found[item["taskId"]["S"]] = decode(item)
@@ -207,21 +210,27 @@ class DynamoStore:
         outcome: str | None = None,
         limit: int | None = None,
     ) -> Page:
-        name = str(bucket)
-        condition: PynamoCondition | None = None
+        name = {"S": str(bucket)}
+        query: dict[str, Any] = {
+            "TableName": self.table,
+            "IndexName": INDEX,
+            "KeyConditionExpression": "#bucket = :bucket",
+            "ExpressionAttributeNames": {"#bucket": "taskDateTime"},
+            "ExpressionAttributeValues": {":bucket": name},
+        }
         if outcome is not None:
-            condition = Path("outcome") == outcome
+            query["FilterExpression"] = "#outcome = :outcome"
+            query["ExpressionAttributeNames"]["#outcome"] = "outcome"
+            query["ExpressionAttributeValues"][":outcome"] = {"S": outcome}
         elif open_only:
-            condition = Path("outcome").does_not_exist()
-        start = None if after is None else {"taskDateTime": {"S": name}, "taskId": {"S": after}}
+            query["FilterExpression"] = "attribute_not_exists(#outcome)"
+            query["ExpressionAttributeNames"]["#outcome"] = "outcome"
+        if after is not None:
+            query["ExclusiveStartKey"] = {"taskDateTime": name, "taskId": {"S": after}}
+        if limit is not None:
+            query["Limit"] = limit
         with translated("query a bucket"):
-            answer = self._connection.query(
-                name,
-                index_name=INDEX,
-                filter_condition=condition,
-                exclusive_start_key=start,
-                limit=limit,
-            )
+            answer = self._call("Query", query)
         last = answer.get("LastEvaluatedKey")
         return Page([entry_of(item) for item in answer["Items"]], last["taskId"]["S"] if last else None)
 
@@ -244,6 +253,11 @@ class DynamoStore:
     @property
     def _client(self) -> Any:
         return self._connection.connection.client
+
+    def _call(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self._wire is None:
+            self._wire = Wire(self._client, self._session)  # made twice by two threads, either serves
+        return self._wire.call(operation, request)
 
     def _create_one(self, row: Row) -> bool | StoreFailure:
         try:
@@ -273,9 +287,8 @@ class DynamoStore:
 
     def _execute_batch(self, statements: Sequence[dict[str, Any]]) -> Sequence[Mapping[str, Any]]:
         try:
-            responses: Sequence[Mapping[str, Any]] = self._client.batch_execute_statement(Statements=statements)[
-                "Responses"
-            ]
+            answer = self._call("BatchExecuteStatement", {"Statements": statements})
+            responses: Sequence[Mapping[str, Any]] = answer["Responses"]
         except (ClientError, BotoCoreError) as error:
             code = failure_code(error)
             if code == "ValidationException" and len(statements) > 1:

@@ -14,49 +14,51 @@ from dynatick.domain.change import Change, Unknown, Written
 from dynatick.engine.ports import StoreFailure
 from dynatick.store import partiql
 from dynatick.store.dynamodb import DynamoStore
+from dynatick.store.wire import Wire
 
 
-class Client:
+class Service:
     """Refuses a whole request for the sake of one statement in it, as the service does for some faults."""
 
     def __init__(self, code: str = "ValidationException") -> None:
         self.code = code
         self.batches: list[int] = []
 
-    def batch_execute_statement(self, Statements: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        self.batches.append(len(Statements))
-        if any({"S": "poison"} in statement["Parameters"] for statement in Statements):
-            raise ClientError({"Error": {"Code": self.code, "Message": "no"}}, "BatchExecuteStatement")
-        return {"Responses": [{} for _ in Statements]}
+    def call(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        statements: Sequence[Mapping[str, Any]] = request["Statements"]
+        self.batches.append(len(statements))
+        if any({"S": "poison"} in statement["Parameters"] for statement in statements):
+            raise ClientError({"Error": {"Code": self.code, "Message": "no"}}, operation)
+        return {"Responses": [{} for _ in statements]}
 
 
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> Client:
-    made = Client()
-    monkeypatch.setattr(DynamoStore, "_client", made)
+def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+    made = Service()
+    monkeypatch.setattr(Wire, "call", lambda wire, *args: made.call(*args))
     return made
 
 
-def test_a_statement_that_the_table_refuses_fails_alone(client: Client) -> None:
+def test_a_statement_that_the_table_refuses_fails_alone(service: Service) -> None:
     store = DynamoStore("tasks", region="us-east-1")
     ids = [f"t{n}" for n in range(10)] + ["poison"] + [f"u{n}" for n in range(10)]
     results = store.write_many([Change(task_id=i, set={"n": 1}) for i in ids])
     assert [isinstance(result, Written) for result in results] == [i != "poison" for i in ids]
     assert results[10] == Unknown("ValidationException: An error occurred (ValidationException) when calling the "
                                   "BatchExecuteStatement operation: no")  # fmt: skip
-    assert client.batches == [21] + [1] * 21
+    assert service.batches == [21] + [1] * 21
     answers = store.create_many([scheduled_row(i, Bucket(0)) for i in ids])
     assert [answer is True for answer in answers] == [i != "poison" for i in ids]
     assert isinstance(answers[10], StoreFailure)
 
 
-def test_other_faults_of_a_request_are_not_taken_apart(client: Client) -> None:
+def test_other_faults_of_a_request_are_not_taken_apart(service: Service) -> None:
     """Parts of it may have taken effect; the SDK has tried it again already."""
-    client.code = "ServiceUnavailable"
+    service.code = "ServiceUnavailable"
     store = DynamoStore("tasks", region="us-east-1", pause=lambda seconds: None)
     results = store.write_many([Change(task_id=i, set={"n": 1}) for i in ("a", "poison")])
     assert all(isinstance(result, Unknown) for result in results)
-    assert client.batches == [2]
+    assert service.batches == [2]
 
 
 @pytest.mark.parametrize(("letters", "fits"), [(8100, True), (8200, False)])

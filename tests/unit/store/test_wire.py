@@ -1,0 +1,155 @@
+"""The short way: the request that botocore would make, and botocore itself after anything but a plain answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+import pytest
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.credentials import ReadOnlyCredentials
+from botocore.exceptions import ClientError, ConnectionClosedError, NoCredentialsError
+from botocore.httpsession import URLLib3Session
+from botocore.session import Session
+from freezegun import freeze_time
+
+from dynatick.store.wire import Wire
+
+BATCH = {"Statements": [{"Statement": 'UPDATE "t" SET "a"=? WHERE "taskId"=?', "Parameters": [{"S": "é"}, {"S": "b"}]}]}
+
+
+class Network:
+    """Stands below botocore's connections. ``answers``: status and body of each request, or what it raises."""
+
+    def __init__(self) -> None:
+        self.requests: list[AWSPreparedRequest] = []
+        self.answers: list[tuple[int, bytes] | Exception] = []
+
+    def send(self, request: AWSPreparedRequest) -> AWSResponse:
+        self.requests.append(request)
+        match self.answers.pop(0):
+            case Exception() as error:
+                raise error
+            case status, body:
+                return _response(request, status, body)
+
+
+class _Raw(BytesIO):
+    def stream(self, **_: object) -> Iterator[bytes]:
+        yield self.read()
+
+
+def _response(request: AWSPreparedRequest, status: int, body: bytes) -> AWSResponse:
+    headers: Any = {"Content-Type": "application/x-amz-json-1.0"}
+    return AWSResponse(request.url, status, headers, _Raw(body))
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> Network:
+    made = Network()
+    monkeypatch.setattr(URLLib3Session, "send", lambda session, request: made.send(request))
+    return made
+
+
+def wire_of(session: Session) -> Wire:
+    return Wire(session.create_client("dynamodb", region_name="eu-west-1"), session)
+
+
+@pytest.fixture
+def session() -> Session:
+    made = Session()
+    made.set_credentials("AKID", "secret", "token")
+    return made
+
+
+def test_a_plain_answer_is_read_as_it_stands(network: Network, session: Session) -> None:
+    network.answers = [(200, json.dumps({"Responses": [{"Item": {"b": {"B": "AAE="}}}]}).encode())]
+    assert wire_of(session).call("BatchExecuteStatement", BATCH) == {"Responses": [{"Item": {"b": {"B": "AAE="}}}]}
+    assert len(network.requests) == 1
+
+
+@freeze_time("2026-12-31T12:00:00Z")
+def test_the_request_is_botocores_own(network: Network, session: Session) -> None:
+    """Host, path, target, body and token are; so is the signature, over the headers that this one has."""
+    network.answers = [(200, b'{"Responses": []}')] * 2
+    wire_of(session).call("BatchExecuteStatement", BATCH)
+    session.create_client("dynamodb", region_name="eu-west-1").batch_execute_statement(**BATCH)
+    ours, theirs = network.requests
+    assert (ours.method, ours.url) == (theirs.method, theirs.url)
+    assert json.loads(ours.body) == json.loads(theirs.body)
+    for name in ("X-Amz-Target", "Content-Type", "X-Amz-Date", "X-Amz-Security-Token", "Content-Length"):
+        assert _text(ours.headers[name]) == _text(theirs.headers[name]), name
+    scope = "Credential=AKID/20261231/eu-west-1/dynamodb/aws4_request"
+    assert scope in _text(ours.headers["Authorization"])
+    assert scope in _text(theirs.headers["Authorization"])
+    assert _text(ours.headers["User-Agent"]).startswith("Botocore/")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        (500, b'{"__type": "com.amazonaws#InternalServerError"}'),
+        (400, b'{"__type": "com.amazonaws#ProvisionedThroughputExceededException"}'),
+        (200, b"<html>a proxy's page</html>"),
+        (200, b"\xff\xfe"),
+        (200, b"[]"),
+        ConnectionClosedError(endpoint_url="https://x"),
+    ],
+    ids=["error", "throttled", "no json", "no text", "no object", "broken"],
+)
+def test_after_anything_else_the_client_makes_the_request(
+    network: Network, session: Session, bad: tuple[int, bytes] | Exception
+) -> None:
+    network.answers = [bad, (200, b'{"Responses": [{"Item": {"b": {"B": "AAE="}}}]}')]
+    answer = wire_of(session).call("BatchExecuteStatement", BATCH)
+    assert answer["Responses"] == [{"Item": {"b": {"B": b"\x00\x01"}}}]
+    first, second = network.requests
+    assert json.loads(first.body) == json.loads(second.body)
+
+
+def test_what_is_refused_is_raised_as_the_client_raises_it(network: Network, session: Session) -> None:
+    network.answers = [(400, b'{"__type": "com.amazonaws#AccessDeniedException", "message": "no"}')] * 2
+    with pytest.raises(ClientError, match=r"AccessDeniedException.*BatchExecuteStatement operation: no"):
+        wire_of(session).call("BatchExecuteStatement", BATCH)
+    assert len(network.requests) == 2
+
+
+def test_binaries_are_base64_in_json(network: Network, session: Session) -> None:
+    network.answers = [(200, b"{}")]
+    wire_of(session).call("Query", {"a": {"B": b"\x00\x01"}, "b": {"BS": [bytearray(b"\x02")]}})
+    assert json.loads(network.requests[0].body) == {"a": {"B": "AAE="}, "b": {"BS": ["Ag=="]}}
+
+
+def test_credentials_that_change_are_those_of_each_request(network: Network, session: Session) -> None:
+    network.answers = [(200, b"{}")] * 2
+    wire = wire_of(session)
+    wire.call("Query", {})
+    found = session.get_credentials()
+    found.get_frozen_credentials = lambda: ReadOnlyCredentials("NEW", "secret", None)
+    wire.call("Query", {})
+    assert ["AKID" in _text(r.headers["Authorization"]) for r in network.requests] == [True, False]
+    assert "NEW" in _text(network.requests[1].headers["Authorization"])
+
+
+def test_without_credentials_the_client_says_so(
+    network: Network, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "get_credentials", lambda self: None)
+    with pytest.raises(NoCredentialsError):
+        wire_of(session).call("Query", {"TableName": "t"})
+    assert network.requests == []
+
+
+def test_who_listens_to_the_clients_events_sees_the_request(network: Network, session: Session) -> None:
+    client = session.create_client("dynamodb", region_name="eu-west-1")
+    client.meta.events.register(
+        "before-send.dynamodb.Query", lambda request, **_: _response(request, 200, b'{"Count": 7}')
+    )
+    assert Wire(client, session).call("Query", {"TableName": "t"}) == {"Count": 7}
+    assert network.requests == []
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
