@@ -18,7 +18,9 @@ import pytest
 from botocore.client import BaseClient
 from tests.integration.deployed import TABLE, Deployed, LambdaContext, deploy
 
-from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.normalise import Defaults
+from dynatick.domain.recurrence import ready
 from dynatick.engine.inforce import SETTINGS_ID
 from dynatick.store.wire import Wire
 from dynatick_stack import emulator, local, template
@@ -241,7 +243,13 @@ def run_everything(deployed: Deployed, receiver: Receiver) -> None:
     ]
     for row in rows:
         deployed.table.put_item(Item=row)
+    raw = {"taskId": "every", "scheduleExpression": "rate(1 minute)"}
+    change = ready(raw, now=now - timedelta(minutes=2), grid=Grid(), defaults=Defaults())
+    assert change is not None
+    deployed.table.put_item(Item={**raw, **change.set})
     deployed.tick(now)
+    occurrence = deployed.row(f"every#1#{change.set['nextRunAt']}")
+    assert (occurrence["outcome"], occurrence["taskDateTime"]) == ("completed", bucket)
     context = LambdaContext(ends=now + timedelta(seconds=60))
     deployed.processor.handler({"dynatick": {"reconcile": True}}, context)
     outcomes = {row["taskId"]: deployed.row(row["taskId"]).get("outcome") for row in rows}

@@ -260,8 +260,8 @@ def test_no_role_may_do_all_of_anything(role: str) -> None:
         (
             "ProcessorRole",
             {
-                "dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PartiQLUpdate", "dynamodb:PutItem",
-                "dynamodb:Query", "dynamodb:Scan", "dynamodb:UpdateItem", "lambda:InvokeFunction",
+                "dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PartiQLInsert", "dynamodb:PartiQLUpdate",
+                "dynamodb:PutItem", "dynamodb:Query", "dynamodb:Scan", "dynamodb:UpdateItem", "lambda:InvokeFunction",
                 "sqs:SendMessage", "logs:CreateLogStream", "logs:PutLogEvents",
                 # Where parameters name targets.
                 "ssm:GetParameter", "secretsmanager:GetSecretValue", "kms:Decrypt", "kms:GenerateDataKey",

@@ -12,8 +12,9 @@ from dynatick.actions.payloads import check_payload as check_payload_of
 from dynatick.client.agreement import Agreement
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.instants import format_instant, require_aware
-from dynatick.domain.normalise import RECURRENCE, Defaults, When, normalise, when_due
+from dynatick.domain.normalise import Defaults, When, normalise, when_due
 from dynatick.domain.retry import RetryPolicy
+from dynatick.domain.schedule import RECURRENCE
 from dynatick.domain.task import OWN_ATTRIBUTES, Row, check_action, check_payload, check_task_id
 from dynatick.errors import InvalidInput
 from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, check_size
@@ -26,7 +27,7 @@ _ARGUMENTS = {
     "taskId": "task_id", **_TIMES, "action": "action", "payload": "payload", "retryPolicy": "retry_policy"
 }  # fmt: skip
 _OF_SCHEDULES = frozenset({*RECURRENCE, "scheduleExpressionTimezone", "scheduleState"})
-_NO_SCHEDULES = "recurring schedules are not supported by this version; insert single tasks"
+_NO_SCHEDULES = "a task runs once: leave it out, or insert a schedule (client.schedules)"
 _EVERY_MINUTE = Grid()
 
 

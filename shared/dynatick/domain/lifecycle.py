@@ -102,6 +102,18 @@ def claim(
     )
 
 
+def started(row: Row, *, token: str, lease_until: datetime, now: datetime) -> dict[str, object]:
+    """A waiting task's row as ``claim`` would leave it: for one that is written and claimed at once."""
+    return {
+        **row,
+        "status": str(Status.RUNNING),
+        "lease": token,
+        "leaseUntil": format_instant(lease_until),
+        "startedAt": format_instant(now),
+        "attempt": 1,
+    }
+
+
 def take_over(row: Row, *, attempt: int, token: str, lease_until: datetime, now: datetime) -> Change:
     """running → running, after the lease in ``row`` ran out (10). ``attempt`` is the new one's number."""
     lost = {

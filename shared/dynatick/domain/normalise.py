@@ -18,6 +18,7 @@ from dynatick.domain.instants import format_instant, in_range, parse_instant
 from dynatick.domain.lifecycle import TIME_INPUTS, is_terminal, terminal
 from dynatick.domain.numbers import is_whole
 from dynatick.domain.retry import RetryPolicy
+from dynatick.domain.schedule import RECURRENCE
 from dynatick.domain.task import (
     MAX_TASK_ID_BYTES,
     Row,
@@ -35,8 +36,6 @@ MAX_COUNT = 10**9
 _BULKY = ("payload", "result", "attempts")
 _ROOM = 4096  # characters as Python shows them: more than the end of a life takes
 _MOST_DROPPED = 100  # attributes; an expression has its limits too
-
-RECURRENCE = ("scheduleExpression", "cronExpression")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,7 +117,7 @@ def normalise(row: Row, *, now: datetime, grid: Grid, defaults: Defaults, run: i
         return reject(row, error, now=now, grid=grid, retention_days=defaults.retention_days)
     return Change(
         task_id=str(row["taskId"]),
-        set={name: value for name, value in values.items() if not _says(row, name, value)},
+        set={name: value for name, value in values.items() if not same(row, name, value)},
         remove=_stray(row, values),
         when=as_met(row),
         returning=True,
@@ -206,11 +205,11 @@ def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults, run: int) -
             raise InvalidInput(
                 name,
                 row[name],
-                "recurring schedules are not supported by this version; insert single tasks",
+                "a task runs once: leave it out, or insert a schedule",
             )
     if row.get("status") not in (None, str(Status.SCHEDULED)):
         raise InvalidInput("status", row["status"], "leave it out: it is set by Dynatick")
-    action = _action(row, defaults)
+    action = action_of(row, defaults)
     check_payload(row.get("payload"))
     if row.get("retryPolicy") is not None:
         RetryPolicy.from_row(row["retryPolicy"])
@@ -224,7 +223,7 @@ def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults, run: int) -
         "status": str(Status.SCHEDULED),
         "attempt": 0,
         "run": _run(row, run),
-        "createdAt": _created(row, now),
+        "createdAt": created_at(row, now),
     }
 
 
@@ -250,7 +249,7 @@ def _delay(value: object) -> timedelta:
 def _assigned(task_id: str, row: Row, now: datetime, grid: Grid, defaults: Defaults) -> When:
     task = Unassigned(
         task_id=task_id,
-        action=_action(row, defaults),
+        action=action_of(row, defaults),
         payload=check_payload(row.get("payload")),
         attributes=row,
     )
@@ -266,11 +265,11 @@ def _assigned(task_id: str, row: Row, now: datetime, grid: Grid, defaults: Defau
     return When(grid.bucket_of(task_id, due), due)
 
 
-def _action(row: Row, defaults: Defaults) -> str:
+def action_of(row: Row, defaults: Defaults) -> str:
     return check_action(defaults.action if row.get("action") is None else row["action"])
 
 
-def _created(row: Row, now: datetime) -> str:
+def created_at(row: Row, now: datetime) -> str:
     try:
         return format_instant(parse_instant(row.get("createdAt", now), "createdAt"))
     except InvalidInput:  # a note, not an input: it must not cost the task
@@ -288,7 +287,8 @@ def is_count(value: object, least: int) -> TypeGuard[int | Decimal]:
     return is_whole(value) and least <= value <= MAX_COUNT
 
 
-def _says(row: Row, name: str, value: object) -> bool:
+def same(row: Row, name: str, value: object) -> bool:
+    """Whether a row says this already."""
     return row.get(name) == value and not isinstance(row.get(name), bool)  # True is 1 to Python, but not to a table
 
 
@@ -309,7 +309,7 @@ def as_met(row: Row) -> tuple[Condition, ...]:
     return as_read(row, "outcome", "status", "action", *TIME_INPUTS)
 
 
-def _stray(row: Row, values: Mapping[str, object]) -> tuple[str, ...]:
+def past_attributes(row: Row) -> tuple[str, ...]:
     """What only a task with a past may have. A live row's expiresAt would let it vanish before its time."""
     past = (
         "outcome",
@@ -323,4 +323,8 @@ def _stray(row: Row, values: Mapping[str, object]) -> tuple[str, ...]:
         "error",
         "movedTo",
     )
-    return tuple(name for name in past if name in row and name not in values)
+    return tuple(name for name in past if name in row)
+
+
+def _stray(row: Row, values: Mapping[str, object]) -> tuple[str, ...]:
+    return tuple(name for name in past_attributes(row) if name not in values)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from dynatick.domain.change import Change, Lost, Result, Written
 from dynatick.domain.normalise import as_met, is_count, rederive
-from dynatick.domain.task import Row, is_own_row
+from dynatick.domain.schedule import RECURRING
+from dynatick.domain.task import Row, Status, is_own_row
 from dynatick.engine.settle import Settler
 from dynatick.errors import DynatickError
 
@@ -46,6 +47,8 @@ def assign(arrivals: Sequence[Arrival], settler: Settler) -> Assigned:
     images, failed = _write_at_once(latest, settler)
     closed: dict[int, int] = {}  # read after every image was taken, which is all that rule 5 asks
     for task_id, image in images.items():
+        if latest[task_id].is_in_hand:
+            continue
         try:
             if image is None or settler.make_ready(image) is not None or not settler.is_ahead(image, closed):
                 settler.settle(task_id, image, run=latest[task_id].run)
@@ -68,6 +71,7 @@ class _Latest:
     new: Row  # as the last record shows it
     run: int  # of a new task, if a plain put has made it one
     edit: Change | None  # what a change by hand asks for
+    is_in_hand: bool  # an occurrence that a tick has written into a bucket of its own, which it keeps from closing
 
 
 def _after(before: _Latest | None, arrival: Arrival, new: Row, settler: Settler) -> _Latest:
@@ -77,10 +81,11 @@ def _after(before: _Latest | None, arrival: Arrival, new: Row, settler: Settler)
     if arrival.old is not None:
         now, grid, defaults = settler.clock(), settler.in_force.grid, settler.rules.defaults
         edit = rederive(arrival.old, new, now=now, grid=grid, defaults=defaults)
+    in_hand = arrival.old is None and new.get("status") == str(Status.RUNNING) and new.get("scheduleId") is not None
     if edit is None and before is not None and before.edit is not None and before.edit.when == as_met(new):
         edit = before.edit
     run = _next_run(arrival.old)
-    return _Latest(arrival.key, new, run if before is None else max(run, before.run), edit)
+    return _Latest(arrival.key, new, run if before is None else max(run, before.run), edit, in_hand)
 
 
 def _write_at_once(
@@ -114,6 +119,9 @@ def _write_at_once(
 
 
 def _next_run(old: Row | None) -> int:
-    """A plain put over an existing id is a new task: its idempotency key must not be the old one's."""
-    run = None if old is None else old.get("run")
-    return int(run) + 1 if is_count(run, 1) else 1
+    """A plain put over an existing id is a new task: its idempotency key must not be the old one's. Nor may a new
+    schedule's occurrences bear the ids of the old one's."""
+    if old is None:
+        return 1
+    number = old.get("revision" if old.get("status") == RECURRING else "run")
+    return int(number) + 1 if is_count(number, 1) else 1

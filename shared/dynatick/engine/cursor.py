@@ -35,6 +35,7 @@ class Cursor:
     looked_through: int  # every bucket up to here had a full look at least once
     mark: int
     mark_at: datetime
+    open_until: datetime | None = None  # until then some pass may still write occurrences into closed buckets
     lease: str | None = None  # the shard's holder
     lease_until: datetime | None = None
     version: int = 1
@@ -55,6 +56,7 @@ class Cursor:
             "lookedThrough": str(Bucket(self.looked_through)),
             "mark": str(Bucket(self.mark)),
             "markAt": format_instant(self.mark_at),
+            "openUntil": None if self.open_until is None else format_instant(self.open_until),
             "lease": self.lease,
             "leaseUntil": None if self.lease_until is None else format_instant(self.lease_until),
             "version": self.version,
@@ -66,6 +68,7 @@ class Cursor:
     @classmethod
     def from_row(cls, shard: int, row: Row) -> Cursor:
         until, lease, since, last = (row.get(n) for n in ("leaseUntil", "lease", "idleSince", "lastTick"))
+        open_until = row.get("openUntil")
         return cls(
             shard=shard,
             closed_through=Bucket.parse(row.get("closedThrough"), "closedThrough").minute,
@@ -73,6 +76,7 @@ class Cursor:
             looked_through=Bucket.parse(row.get("lookedThrough"), "lookedThrough").minute,
             mark=Bucket.parse(row.get("mark"), "mark").minute,
             mark_at=parse_instant(row.get("markAt"), "markAt"),
+            open_until=None if open_until is None else parse_instant(open_until, "openUntil"),
             lease=None if lease is None else str(lease),
             lease_until=None if until is None else parse_instant(until, "leaseUntil"),
             version=check_count(row.get("version"), "version"),

@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.change import AtLeast, Change, Plus, Result, Unknown, Written
 from dynatick.domain.lifecycle import release
+from dynatick.domain.schedule import is_listed_as_schedule
 from dynatick.domain.task import is_own_row
 from dynatick.engine.budget import Budget
 from dynatick.engine.claims import (
@@ -34,6 +35,7 @@ from dynatick.engine.inforce import InForce
 from dynatick.engine.ports import Actions, Clock, DeadLetters, Page, Store
 from dynatick.engine.reading import read_ahead
 from dynatick.engine.record import Attempted, Fate, Recorder
+from dynatick.engine.recurring import Recurring, Served
 from dynatick.engine.report import PassReport, Resume, tick_record_id
 from dynatick.engine.rules import Rules
 from dynatick.engine.settle import Settler
@@ -61,6 +63,14 @@ class _Claimed:
 
 
 @dataclass(frozen=True, slots=True)
+class _Served:
+    entries: Sequence[tuple[Bucket, str]]
+    position: Resume
+    served: Sequence[Served]
+    found: set[int]
+
+
+@dataclass(frozen=True, slots=True)
 class _Ended:
     attempted: Attempted
 
@@ -75,6 +85,7 @@ class _Recorded:
 class _Fault:
     error: Exception
     entries: Sequence[tuple[Bucket, str]]
+    of_schedules: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,7 @@ class _InHand:
     position: Resume  # from here on it would be found again
 
 
-_Event = _Claimed | _Ended | _Recorded | _Fault
+_Event = _Claimed | _Served | _Ended | _Recorded | _Fault
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,6 +166,7 @@ class _Pass:
         self.store, self.clock = world.store, world.clock
         self.shard = HeldShard(world.store, world.clock, window, token)
         self.claimer = Claimer(world.store, world.settler, world.clock, world.new_token)
+        self.recurring = Recurring(world.store, world.settler, self.claimer, world.clock, world.new_token)
         self.recorder = Recorder(
             world.store,
             world.dead_letters,
@@ -253,9 +265,20 @@ class _Pass:
             position = position or Resume(minute)
             if self.clock() >= self.budget.stop_claiming:
                 return self._cut(position, batch, found)
+            schedules = [
+                (bucket, entry.task_id)
+                for entry in page.entries
+                if is_listed_as_schedule(entry.task_id, entry.schedule_id)
+            ]
+            while schedules:
+                if not self._serve(schedules[:BATCH], position, found):
+                    return self._cut(position, [*batch, *schedules], found)
+                del schedules[:BATCH]
             for entry in page.entries:
                 if entry.task_id in self.in_hand or is_own_row(entry.task_id):
                     continue  # under such an id nobody can put a task
+                if is_listed_as_schedule(entry.task_id, entry.schedule_id):
+                    continue
                 batch.append((bucket, entry.task_id))
                 if len(batch) == BATCH:
                     if not self._claim(batch, position, found):
@@ -292,19 +315,43 @@ class _Pass:
 
     def _claim(self, batch: Sequence[tuple[Bucket, str]], position: Resume, found: set[int]) -> bool:
         """Starts a claim once there is room for it. False, and nothing is started, if there will be none."""
-        while not self._has_room(len(batch)):
-            if not self._may_claim():
-                return False
-            self._handle_events()
-        if not self._may_claim():
+        if not self._wait_for_room(len(batch)):
             return False
-        entries = list({task_id: (bucket, task_id) for bucket, task_id in batch}.values())
-        for bucket, _ in set(batch).difference(entries):  # shown in two buckets, as a lagging index does
-            self.window.looks[bucket.minute].busy += 1
+        entries = self._each_once(batch)
         self.claiming += len(entries)
         self.report.due += len(entries)
         self.io.submit(self._claim_now, entries, position, found)
         return True
+
+    def _serve(self, batch: Sequence[tuple[Bucket, str]], position: Resume, found: set[int]) -> bool:
+        """As ``_claim``, for schedules."""
+        if not self._wait_for_room(len(batch)):
+            return False
+        try:
+            if not self.shard.open(self.budget.hard_end):
+                return False
+        except DynatickError as error:
+            self.fault = self.fault or error
+            return False
+        entries = self._each_once(batch)
+        self.claiming += len(entries)
+        self.window.writing += 1
+        self.io.submit(self._serve_now, entries, position, self.window.cursor.closed_through, found)
+        return True
+
+    def _wait_for_room(self, more: int) -> bool:
+        """False if there is no more time, or nothing must be claimed any more."""
+        while not self._has_room(more):
+            if not self._may_claim():
+                return False
+            self._handle_events()
+        return self._may_claim()
+
+    def _each_once(self, batch: Sequence[tuple[Bucket, str]]) -> Sequence[tuple[Bucket, str]]:
+        entries = list({task_id: (bucket, task_id) for bucket, task_id in batch}.values())
+        for bucket, _ in set(batch).difference(entries):  # shown in two buckets, as a lagging index does
+            self.window.looks[bucket.minute].busy += 1
+        return entries
 
     def _has_room(self, more: int) -> bool:
         under_way = self.claiming + len(self.in_hand)
@@ -326,6 +373,16 @@ class _Pass:
             self.events.put(_Claimed(entries, position, verdicts, spoilt_fates, found))
         except Exception as error:  # to be raised by the coordinator, once what is in hand is recorded
             self.events.put(_Fault(error, entries))
+
+    def _serve_now(
+        self, entries: Sequence[tuple[Bucket, str]], position: Resume, closed_through: int, found: set[int]
+    ) -> None:
+        """In an I/O thread."""
+        try:
+            served = self.recurring.serve(entries, closed_through=closed_through, lease_until=self.budget.hard_end)
+            self.events.put(_Served(entries, position, served, found))
+        except Exception as error:
+            self.events.put(_Fault(error, entries, of_schedules=True))
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -359,6 +416,12 @@ class _Pass:
                     self._count(fate)
                 for (bucket, task_id), verdict in zip(entries, verdicts, strict=True):
                     self._place(bucket, task_id, verdict, position, found)
+            case _Served(entries, position, served, found):
+                self.claiming -= len(entries)
+                self.window.writing -= 1
+                for (bucket, task_id), one in zip(entries, served, strict=True):
+                    self._place(bucket, task_id, one.verdict, position, found)
+                    self._take_occurrences(bucket, one, found)
             case _Ended(attempted):
                 self._note_start(attempted)
                 self.ended.append(attempted)
@@ -371,8 +434,9 @@ class _Pass:
                     look.in_hand -= 1
                     look.busy += fate is Fate.UNRECORDED
                     self._count(fate)
-            case _Fault(error, entries):
+            case _Fault(error, entries, of_schedules):
                 self.claiming -= len(entries)
+                self.window.writing -= of_schedules
                 for bucket, _ in entries:
                     self.window.looks[bucket.minute].busy += 1
                 self.fault = self.fault or error
@@ -392,9 +456,26 @@ class _Pass:
             case Gone():
                 pass
 
+    def _take_occurrences(self, bucket: Bucket, served: Served, found: set[int]) -> None:
+        """What a schedule's tasks are to this pass: some it runs, others are in other hands."""
+        now = self.clock()
+        for minute in served.written:
+            self.window.wrote(minute, now)
+        for minute in served.elsewhere:
+            self.window.hold(minute).busy += 1
+        if served.more:
+            found.add(bucket.minute)
+        self.report.missed += served.missed
+        for won in served.won:
+            self.report.due += 1
+            self.report.claimed += 1
+            self.report.occurrences += 1
+            found.add(bucket.minute)
+            self._start(won.task.bucket.minute, won, Resume(bucket.minute))
+
     def _start(self, minute: int, won: Won, position: Resume) -> None:
         self.in_hand[won.task.task_id] = _InHand(minute, position)
-        self.window.looks[minute].in_hand += 1
+        self.window.hold(minute).in_hand += 1
         if self.clock() < self.budget.stop_claiming:
             self.bench.submit(won)
         else:
@@ -406,6 +487,8 @@ class _Pass:
             self.report.first_start_ms = _milliseconds(attempted.started_at - self.report.started_at)
         if task.attempt == 1:  # a task that came in after it was due can't be blamed on the ticks
             due = max(task.due_at, task.created_at or task.due_at)
+            if task.schedule_id is not None:  # its own time it has from its bucket: a flexible window may spread it
+                due = task.bucket.instant
             tick = instant_of(self.world.in_force.grid.tick_at_or_after(due))
             self.report.late(max(0, _milliseconds(attempted.started_at - tick)))
 

@@ -34,6 +34,16 @@ class HeldShard:
             self.renew_at = self.clock() + SHARD_LEASE / 3
             self._save(lambda cursor: replace(cursor, lease_until=self.clock() + SHARD_LEASE))
 
+    def open(self, until: datetime) -> bool:
+        """Says that this process may write occurrences into closed buckets until then, so that they are not taken for
+        drained before those show up, should it be killed. Raises StoreError, as ``keep``; False if the shard is lost.
+        """
+        others = self.window.others_until
+        latest = until if others is None else max(until, others)
+        while self.holding and not self.window.opened:
+            self.window.opened = self._save(lambda cursor: replace(cursor, open_until=latest))
+        return self.holding
+
     def end(self, note: Callable[[Cursor], Cursor]) -> bool:
         """The end write (4), with what ``note`` adds. Raises StoreError, as ``keep``.
 

@@ -38,6 +38,8 @@ class PassReport:
     failed: int = 0
     retried: int = 0
     released: int = 0
+    occurrences: int = 0  # of schedules, made by this pass
+    missed: int = 0  # runs of schedules that were not made
     recovered: int = 0  # taken over after their lease ran out
     superseded: int = 0  # ended, deleted or replaced by somebody else while they ran
     unrecorded: int = 0  # ran, but the record could not be written: they run again
@@ -57,7 +59,9 @@ class PassReport:
     @property
     def is_idle(self) -> bool:
         """Whether there was nothing to do, so that the cursor's count of idle ticks says it all."""
-        return not (self.due or self.claimed or self.recovered or self.failed or self.rejected or self.resume)
+        return not (
+            self.due or self.claimed or self.missed or self.recovered or self.failed or self.rejected or self.resume
+        )
 
     @property
     def made_progress(self) -> bool:
@@ -99,6 +103,8 @@ class PassReport:
             "failed": self.failed + self.rejected,
             "retried": self.retried,
             "released": self.released,
+            "occurrences": self.occurrences,
+            "missed": self.missed,
             "recovered": self.recovered,
             "superseded": self.superseded,
             "unrecorded": self.unrecorded,

@@ -13,6 +13,8 @@ from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.change import Absent, Change, Lost, Result, Unknown, Written
 from dynatick.domain.lifecycle import ended_by_hand, is_terminal, move
 from dynatick.domain.normalise import needs_normalising, normalise, place, reject, slimmer
+from dynatick.domain.recurrence import ready
+from dynatick.domain.schedule import is_schedule
 from dynatick.domain.task import Row, Status, is_own_row
 from dynatick.engine.cursor import read_cursor
 from dynatick.engine.inforce import InForce
@@ -46,6 +48,8 @@ class Settler:
         now = self.clock()
         if is_terminal(row) or is_own_row(row.get("taskId")):
             return None
+        if is_schedule(row):
+            return ready(row, now=now, grid=self.in_force.grid, defaults=self.rules.defaults, revision=run)
         if needs_normalising(row):
             return normalise(row, now=now, grid=self.in_force.grid, defaults=self.rules.defaults, run=run)
         mended = ended_by_hand(row, now=now, retention_days=self.rules.retention_days)
@@ -79,7 +83,7 @@ class Settler:
         if isinstance(result, Written):
             if self.is_rejection(change):
                 self.failed += 1
-            elif "status" in change.set or "dueAt" in change.set:
+            elif {"status", "dueAt", "definition"} & change.set.keys():
                 self.normalised += 1
 
     def settle(self, task_id: str, image: Row | None = None, *, run: int = 1) -> Row | None:
@@ -98,6 +102,8 @@ class Settler:
             if change is not None:
                 row, fresh = self._after(row, self.carry_out(row, change)), True
                 continue
+            if is_schedule(row) and "taskDateTime" not in row:  # paused: it waits for nothing
+                return row
             if self.is_ahead(row):  # C is read after the row (5)
                 return row
             if not fresh:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from dynatick.domain.instants import EPOCH
 from dynatick.engine.cursor import Cursor
 from dynatick.engine.rules import Rules
 
@@ -30,6 +31,28 @@ class Window:
         datetime  # a time after which nothing was written into a bucket up to C: read after the closing write's answer
     )
     looks: dict[int, Look] = field(default_factory=dict)
+    opened: bool = False  # whether this pass writes occurrences of schedules into closed buckets
+    written_from: int | None = None  # the first bucket that it has written any into
+    written_at: datetime | None = None  # a time after which it has written none
+    writing: int = 0  # of them, under way
+    others_until: datetime | None = field(init=False)  # until then another pass may, which was not seen to end
+
+    def __post_init__(self) -> None:
+        self.others_until = self.cursor.open_until
+
+    @property
+    def final_from(self) -> datetime:
+        """A look that begins from then on shows all that was written into buckets up to the mark (3).
+
+        Occurrences come into closed buckets. Those of this pass it knows; those of a pass that may have been killed
+        have to show up in the index too.
+        """
+        settled = self.cursor.mark_at if self.others_until is None else max(self.cursor.mark_at, self.others_until)
+        return settled + self.rules.settled_after
+
+    def hold(self, minute: int) -> Look:
+        """The look at a bucket, which may be still to come."""
+        return self.looks.setdefault(minute, Look(EPOCH))
 
     def due(self, now: datetime) -> Iterator[int]:
         """Every minute of (S, C], oldest first: not only the grid's, for the grid may have changed (2).
@@ -39,7 +62,7 @@ class Window:
         that others hold keeps S from meeting the mark, they have no final look, and must not wait for one.
         """
         c = self.cursor
-        ripe = now >= c.mark_at + self.rules.settled_after
+        ripe = now >= self.final_from
         quiet = min(c.looked_through, c.mark, c.closed_through - 2 * self.rules.grid.tick_minutes)
         for minute in range(c.drained_through + 1, c.closed_through + 1):
             if ripe or minute > quiet:
@@ -47,17 +70,16 @@ class Window:
 
     def begin(self, minute: int, began: datetime) -> None:
         """A look at a bucket begins."""
-        look = self.looks.setdefault(minute, Look(began))
+        look = self.hold(minute)
         look.began, look.complete, look.busy = began, False, 0
 
     def reach(self) -> int:
         """The new S: through where every bucket had a final look that left nothing open (3)."""
         c = self.cursor
-        final_from = c.mark_at + self.rules.settled_after
         reached = c.drained_through
         for minute in range(c.drained_through + 1, c.mark + 1):
             look = self.looks.get(minute)
-            if look is None or not look.complete or look.busy or look.in_hand or look.began < final_from:
+            if look is None or not look.complete or look.busy or look.in_hand or look.began < self.final_from:
                 break
             reached = minute
         return reached
@@ -84,4 +106,13 @@ class Window:
         )
         if drained >= c.mark:
             end = replace(end, mark=c.closed_through, mark_at=self.closed_at)
+        if self.written_at is not None and self.written_from is not None and self.written_from <= end.mark:
+            end = replace(end, mark_at=max(end.mark_at, self.written_at))
+        if self.opened and not self.writing:
+            end = replace(end, open_until=self.others_until)
         return end
+
+    def wrote(self, minute: int, now: datetime) -> None:
+        """An occurrence was written into a bucket."""
+        self.written_from = minute if self.written_from is None else min(self.written_from, minute)
+        self.written_at = now

@@ -210,12 +210,12 @@ REFUSED = [
     (
         "a recurring schedule",
         {"scheduleExpression": "rate(5 minutes)"},
-        "scheduleExpression: 'rate(5 minutes)' is not accepted; recurring schedules are not supported by this version",
+        "scheduleExpression: 'rate(5 minutes)' is not accepted; a task runs once: leave it out",
     ),
     (
         "a cron",
         {"cronExpression": "0 12 * * ? *"},
-        "cronExpression: '0 12 * * ? *' is not accepted; recurring schedules",
+        "cronExpression: '0 12 * * ? *' is not accepted; a task runs once",
     ),
     ("a status of one's own", {"status": "waiting"}, "status: 'waiting' is not accepted; leave it out"),
     ("a status that is a number", {"status": Decimal(1)}, "status: 1 is not accepted; leave it out"),

@@ -1,0 +1,374 @@
+"""What becomes of a schedule: made ready when it comes in or was changed, and moved on when runs of it are due.
+
+Pure decisions, each carried out as one conditional write. An occurrence's id follows from its schedule and its nominal
+instant, and it is written before its schedule moves on; so whoever is interrupted between the two, or comes second,
+finds that it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.change import Change, as_read
+from dynatick.domain.expressions import Rate, check_fires
+from dynatick.domain.instants import format_instant
+from dynatick.domain.lifecycle import TIME_INPUTS, terminal
+from dynatick.domain.normalise import Defaults, action_of, created_at, past_attributes, reject, same
+from dynatick.domain.retry import RetryPolicy
+from dynatick.domain.schedule import (
+    DEFINITION,
+    RECURRING,
+    CatchUp,
+    Missed,
+    MissedFor,
+    Overlap,
+    Schedule,
+    ScheduleState,
+    handed_on,
+)
+from dynatick.domain.task import Row, Status, check_payload
+from dynatick.errors import InvalidInput
+
+MISSED_KEPT = 10
+MOST_LOOKED_AT = 2000
+"""Runs that one decision weighs. What is left of a long outage is for the next look at the schedule."""
+
+_POSITION = ("taskDateTime", "nextRunAt", "bufferedRunAt", "lastRunAt", "definedAt")
+
+
+# -- coming in, and being changed ------------------------------------------------------------------------------------
+
+
+def ready(row: Row, *, now: datetime, grid: Grid, defaults: Defaults, revision: int = 1) -> Change | None:
+    """What must be written before a row is a schedule in the bucket of its next run; None if it is one.
+
+    A new row is checked and placed. One that somebody has edited is placed anew, from now on: runs that were due
+    before are still made. What cannot be understood is marked failed with the reason. On condition that nothing has
+    changed which this depends on. ``revision``: with which a new one begins.
+    """
+    try:
+        change = edited(row, {}, now=now, grid=grid, defaults=defaults, revision=revision)
+    except InvalidInput as error:
+        return refused(row, error, now=now, grid=grid, retention_days=defaults.retention_days)
+    return change if change.set or change.remove else None
+
+
+def edited(
+    row: Row, edits: Mapping[str, object], *, now: datetime, grid: Grid, defaults: Defaults, revision: int = 1
+) -> Change:
+    """The write that changes attributes of a schedule (None: removes one), and places it anew where that is called for.
+
+    Raises InvalidInput for what cannot be taken.
+    """
+    wanted = {name: value for name, value in {**row, **edits}.items() if value is not None}
+    schedule = Schedule.from_row(wanted)
+    if schedule.start is None and isinstance(schedule.expression, Rate):
+        # A rate counts from its start: without a date, from the next tick.
+        schedule = replace(schedule, start=instant_of(grid.tick_after(minute_of(now))))
+    action_of(wanted, defaults)
+    check_payload(wanted.get("payload"))
+    if wanted.get("retryPolicy") is not None:
+        RetryPolicy.from_row(wanted["retryPolicy"])
+    if row.get("status") == RECURRING:
+        values, remove = _mended(wanted, schedule, now, grid)
+    else:
+        values, remove = _begun(wanted, schedule, now, grid, defaults, revision)
+    values = {name: value for name, value in edits.items() if value is not None} | values
+    remove = tuple(dict.fromkeys((*remove, *(name for name, value in edits.items() if value is None))))
+    return Change(
+        task_id=schedule.schedule_id,
+        set={name: value for name, value in values.items() if not same(row, name, value)},
+        remove=tuple(name for name in remove if name in row and name not in values),
+        when=_as_met(row),
+        returning=True,
+    )
+
+
+def refused(row: Row, reason: InvalidInput | str, *, now: datetime, grid: Grid, retention_days: int) -> Change:
+    """→ failed with the reason, as a task that cannot be understood; listed among the schedules as FAILED."""
+    change = reject(row, reason, now=now, grid=grid, retention_days=retention_days)
+    return replace(change, set={**change.set, "scheduleState": str(ScheduleState.FAILED)})
+
+
+def _begun(
+    row: Row, schedule: Schedule, now: datetime, grid: Grid, defaults: Defaults, revision: int
+) -> tuple[dict[str, object], tuple[str, ...]]:
+    """A row that nobody has looked at becomes a schedule."""
+    if row.get("status") is None:
+        for name in TIME_INPUTS:
+            if row.get(name) is not None:
+                raise InvalidInput(
+                    name, row[name], "leave it out: a schedule's times follow from its expression, from startDate on"
+                )
+    created = created_at(row, now)
+    first = _first_run(schedule, now)
+    values: dict[str, object] = {
+        **_as_understood(row, schedule),
+        "status": RECURRING,
+        "scheduleId": schedule.schedule_id,
+        "action": action_of(row, defaults),
+        "revision": revision,
+        "createdAt": created,
+        **_position(schedule, now, grid, first),
+    }
+    stray = (*past_attributes(row), *TIME_INPUTS, "attempt", "run", "cronExpression", "nextRunAt")
+    return values, tuple(name for name in stray if name not in values)
+
+
+def _mended(row: Row, schedule: Schedule, now: datetime, grid: Grid) -> tuple[dict[str, object], tuple[str, ...]]:
+    """A schedule that somebody may have changed: its definition, its place, or what it must not carry."""
+    values: dict[str, object] = {"scheduleId": schedule.schedule_id}
+    remove: tuple[str, ...] = ("outcome", "expiresAt", "cronExpression")
+    paused = schedule.state is ScheduleState.DISABLED
+    pending = is_pending(schedule, now)
+    if schedule.digest != schedule.definition:
+        values |= _as_understood(row, schedule)
+        if pending:  # the run that is due stays due; what comes after it follows the new definition, from now on
+            values["definedAt"] = format_instant(now)
+        else:
+            values |= _position(schedule, now, grid, _first_run(schedule, now))
+            if paused:
+                remove = (*remove, "taskDateTime", "nextRunAt")
+    elif paused:
+        if not pending:
+            remove = (*remove, "taskDateTime", "nextRunAt")
+    elif schedule.next_run_at is None:
+        values |= _position(schedule, now, grid, _first_run(schedule, now))
+    elif _is_misplaced(row, schedule, grid):
+        values["taskDateTime"] = str(_bucket_of(schedule, schedule.next_run_at, grid))
+    return values, tuple(name for name in remove if name not in values)
+
+
+def is_pending(schedule: Schedule, now: datetime) -> bool:
+    """Whether a run is due, or waits, that the schedule's tick has still to make."""
+    if schedule.bucket is None:
+        return False
+    if schedule.buffered_run_at is not None:
+        return True
+    due = schedule.next_run_at
+    if due is None or schedule.starts_at(due) > now:
+        return False
+    return schedule.state is ScheduleState.ENABLED or schedule.digest != schedule.definition or _before_pause(schedule)
+
+
+def _before_pause(schedule: Schedule) -> bool:
+    due, paused_at = schedule.next_run_at, schedule.defined_at
+    return due is not None and paused_at is not None and due <= paused_at
+
+
+def _first_run(schedule: Schedule, after: datetime) -> datetime:
+    """Raises InvalidInput if there is none."""
+    return check_fires(schedule.expression, after=after, zone=schedule.zone, start=schedule.start, end=schedule.end)
+
+
+def _as_understood(row: Row, schedule: Schedule) -> dict[str, object]:
+    """The definition, in canonical notation."""
+    values: dict[str, object] = {
+        "scheduleExpression": schedule.expression.text,
+        "scheduleExpressionTimezone": schedule.zone,
+        "scheduleState": str(schedule.state),
+        "definition": schedule.digest,
+    }
+    for name, date in (("startDate", schedule.start), ("endDate", schedule.end)):
+        if date is not None:
+            values[name] = format_instant(date)
+    return values
+
+
+def _position(schedule: Schedule, now: datetime, grid: Grid, first: datetime) -> dict[str, object]:
+    values: dict[str, object] = {"definedAt": format_instant(now)}
+    if schedule.state is ScheduleState.ENABLED:
+        values["nextRunAt"] = format_instant(first)
+        values["taskDateTime"] = str(_bucket_of(schedule, first, grid))
+    return values
+
+
+def _bucket_of(schedule: Schedule, nominal: datetime, grid: Grid) -> Bucket:
+    return grid.bucket_of(schedule.schedule_id, schedule.starts_at(nominal))
+
+
+def _is_misplaced(row: Row, schedule: Schedule, grid: Grid) -> bool:
+    """Whether it lies in no bucket, or in one later than its next run's without having been moved there by a tick."""
+    if schedule.bucket is None or schedule.next_run_at is None:
+        return True
+    if schedule.buffered_run_at is not None or row.get("movedTo") == row.get("taskDateTime"):
+        return False
+    return schedule.bucket.minute > _bucket_of(schedule, schedule.next_run_at, grid).minute
+
+
+def _as_met(row: Row) -> tuple[Any, ...]:
+    names = dict.fromkeys(("outcome", "status", "action", *TIME_INPUTS, *DEFINITION, *_POSITION))
+    return as_read(row, *names)
+
+
+# -- moving on -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What a tick does with a schedule that it finds in a closed bucket."""
+
+    make: Sequence[datetime]  # nominal instants of the occurrences to make, oldest first
+    missed: Sequence[Missed]
+    buffered: datetime | None
+    next_run_at: datetime | None  # None: no run is left
+    more: bool  # further runs are due already, so that the schedule stays where it is
+
+
+def plan_runs(schedule: Schedule, *, closed_through: int, grid: Grid, active: bool, most: int) -> Plan:
+    """Which runs are made at a tick that has closed all buckets through ``closed_through``.
+
+    A run is in time at its own tick and at the one after. For later ones ``catchUp`` decides, and for those that fall
+    due while the one before has not ended (``active``), ``overlap``. At most ``most`` are made at once.
+    """
+    deciding = _Deciding(schedule, grid, closed_through, active)
+    run = schedule.next_run_at
+    if schedule.buffered_run_at is not None and not active:
+        deciding.start(schedule.buffered_run_at)
+    else:
+        deciding.buffered = schedule.buffered_run_at
+    for _ in range(MOST_LOOKED_AT):
+        if run is None or not deciding.is_due(run) or len(deciding.make) >= most:
+            break
+        following = _run_after(schedule, run)
+        deciding.decide(run, is_latest=following is None or not deciding.is_due(following))
+        run = following
+    return Plan(
+        make=deciding.make,
+        missed=deciding.missed,
+        buffered=deciding.buffered,
+        next_run_at=run,
+        more=run is not None and deciding.is_due(run),
+    )
+
+
+def _run_after(schedule: Schedule, run: datetime) -> datetime | None:
+    """After the run that was due when a definition changed, the new one counts from the change."""
+    changed = schedule.defined_at
+    return schedule.next_after(run if changed is None or changed < run else changed)
+
+
+class _Deciding:
+    def __init__(self, schedule: Schedule, grid: Grid, closed_through: int, active: bool) -> None:
+        self.schedule, self.grid, self.closed_through = schedule, grid, closed_through
+        self.active = active
+        self.make: list[datetime] = []
+        self.missed: list[Missed] = []
+        self.buffered: datetime | None = None
+
+    def tick_of(self, run: datetime) -> int:
+        return self.grid.tick_at_or_after(self.schedule.starts_at(run))
+
+    def is_due(self, run: datetime) -> bool:
+        s = self.schedule
+        if s.state is ScheduleState.DISABLED and (s.defined_at is None or run > s.defined_at):
+            return False
+        return self.tick_of(run) <= self.closed_through
+
+    def decide(self, run: datetime, *, is_latest: bool) -> None:
+        in_time = self.tick_of(run) >= self.closed_through - self.grid.tick_minutes
+        made_up = self.schedule.catch_up is CatchUp.ALL or (self.schedule.catch_up is CatchUp.LATEST and is_latest)
+        if not in_time and not made_up:
+            self.miss(run, MissedFor.OUTAGE)
+        elif not self.active or self.schedule.overlap is Overlap.ALLOW:
+            self.start(run)
+        elif self.schedule.overlap is Overlap.BUFFER_ONE and self.buffered is None:
+            self.buffered = run
+        else:
+            self.miss(run, MissedFor.OVERLAP)
+
+    def start(self, run: datetime) -> None:
+        self.make.append(run)
+        self.active = True
+
+    def miss(self, run: datetime, reason: MissedFor) -> None:
+        last = self.missed[-1] if self.missed else None
+        if last is not None and last.reason is reason:
+            self.missed[-1] = replace(last, last=run, runs=last.runs + 1)
+        else:
+            self.missed.append(Missed(first=run, last=run, runs=1, reason=reason))
+
+
+def advance(
+    row: Row, schedule: Schedule, plan: Plan, *, closed_through: int, grid: Grid, now: datetime, retention_days: int
+) -> Change:
+    """The write that moves a schedule on, once the occurrences of ``plan`` are there."""
+    values: dict[str, object] = {}
+    remove: list[str] = []
+    if plan.make:
+        last = plan.make[-1]
+        values |= {"lastRunAt": format_instant(last), "lastTaskId": schedule.occurrence_id(last)}
+    if plan.missed:
+        kept = [*schedule.missed, *plan.missed][-MISSED_KEPT:]
+        values["missed"] = [entry.to_row() for entry in kept]
+        values["missedRuns"] = schedule.missed_runs + sum(entry.runs for entry in plan.missed)
+    if plan.buffered is not None:
+        values["bufferedRunAt"] = format_instant(plan.buffered)
+    else:
+        remove.append("bufferedRunAt")
+    if plan.next_run_at is not None:
+        values["nextRunAt"] = format_instant(plan.next_run_at)
+    else:
+        remove.append("nextRunAt")
+    paused = schedule.state is ScheduleState.DISABLED
+    if not plan.more:
+        if plan.buffered is not None:
+            values["taskDateTime"] = str(_look_again(schedule, plan, closed_through, grid))
+        elif paused:
+            remove += ["taskDateTime", "nextRunAt"]
+            values.pop("nextRunAt", None)
+        elif plan.next_run_at is None:
+            remove.append("taskDateTime")
+            values |= terminal(Status.COMPLETED, now, retention_days)
+            values["scheduleState"] = str(ScheduleState.COMPLETED)
+        else:
+            values["taskDateTime"] = str(_bucket_of(schedule, plan.next_run_at, grid))
+    return Change(
+        task_id=schedule.schedule_id,
+        set={name: value for name, value in values.items() if not same(row, name, value)},
+        remove=tuple(name for name in remove if name in row),
+        when=as_read(row, *dict.fromkeys(("outcome", "status", *DEFINITION, *_POSITION))),
+        returning=True,
+    )
+
+
+def _look_again(schedule: Schedule, plan: Plan, closed_through: int, grid: Grid) -> Bucket:
+    """While a run waits for the one before it, the next tick looks again."""
+    soon = Bucket(grid.tick_after(closed_through), grid.shard_of(schedule.schedule_id))
+    if plan.next_run_at is None or schedule.state is ScheduleState.DISABLED:
+        return soon
+    return min(soon, _bucket_of(schedule, plan.next_run_at, grid))
+
+
+# -- occurrences -----------------------------------------------------------------------------------------------------
+
+
+def occurrence(
+    row: Row, schedule: Schedule, nominal: datetime, bucket: Bucket, *, now: datetime, extra: str = ""
+) -> dict[str, Any]:
+    """The row of an occurrence: a task that waits in ``bucket``. ``extra``: for one that is beside the expression."""
+    values = handed_on(row) | {
+        "taskId": schedule.occurrence_id(nominal, extra=extra),
+        "scheduleId": schedule.schedule_id,
+        "taskDateTime": str(bucket),
+        "dueAt": format_instant(nominal),
+        "action": row["action"],
+        "status": str(Status.SCHEDULED),
+        "attempt": 0,
+        "run": 1,
+        "createdAt": format_instant(now),
+    }
+    for name in ("payload", "retryPolicy"):
+        if row.get(name) is not None:
+            values[name] = row[name]
+    return values
+
+
+def bucket_at(schedule: Schedule, nominal: datetime, *, found_in: Bucket, closed_through: int, grid: Grid) -> Bucket:
+    """Where a tick lists an occurrence: under its own time, as far as buckets that are still being looked at go."""
+    minute = grid.tick_at_or_after(schedule.starts_at(nominal))
+    return Bucket(max(found_in.minute, min(minute, closed_through)), found_in.shard)
