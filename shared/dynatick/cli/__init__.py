@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 
-_NEEDED = ("typer", "rich")
+_NEEDED = ("typer", "rich", "cron_descriptor")
 
 
 def main() -> None:

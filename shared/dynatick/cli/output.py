@@ -87,7 +87,13 @@ def show_many(
                 show_document(row, output)
 
 
-def show_document(document: Mapping[str, object], output: Output) -> None:
+def show_list(values: Sequence[object], output: Output) -> None:
+    """A list of plain values: one document, or one a line."""
+    for document in [values] if output is Output.JSON else values:
+        show_document(document, output)
+
+
+def show_document(document: object, output: Output) -> None:
     """One JSON document: on one line, or, where it is all there is, in a form that people can read too."""
     text = to_json(document)
     print(text if output is Output.JSONL else json.dumps(json.loads(text), indent=2))

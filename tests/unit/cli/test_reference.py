@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from dynatick.cli import bucket, task, tick
+from dynatick.cli import bucket, expr, task, tick
 from dynatick.cli.exits import ExitCode
 from dynatick.cli.session import Session
 
@@ -21,8 +21,8 @@ def commands(app: typer.Typer) -> set[str]:
 
 
 def test_every_command_is_there_and_no_other() -> None:
-    known = {name for app in (task.app, bucket.app, tick.app) for name in commands(app)}
-    assert set(re.findall(r"`dynatick ((?:task|bucket|tick) [a-z]+)", TEXT)) == known
+    known = {name for app in (task.app, bucket.app, tick.app, expr.app) for name in commands(app)}
+    assert set(re.findall(r"`dynatick ((?:task|bucket|tick|expr) [a-z]+)", TEXT)) == known
     assert "| `dynatick doctor` |" in TEXT
 
 

@@ -1,0 +1,88 @@
+"""Schedule expressions in plain words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import assert_never
+
+from dynatick.domain.expressions import At, Cron, Expression, Rate
+from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR, DaysOfMonth, Weekdays
+
+_WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_RANGE = re.compile(r"\w+-\w+")
+_STEP = re.compile(r"(\*|\d+)/(\d+)")
+_UNITS = (("day", timedelta(days=1)), ("hour", timedelta(hours=1)), ("minute", timedelta(minutes=1)))
+
+
+def in_words(expression: Expression, zone: str) -> str:
+    """One sentence without its full stop."""
+    match expression:
+        case Rate():
+            return f"Every {duration(expression.period, one='')}, counted from the schedule's start"
+        case At():
+            local = expression.local
+            return f"Once, on {local:%A} {local.day} {local:%B %Y} at {local:%H:%M:%S} ({zone})"
+        case Cron():
+            return f"{_of_cron(expression)} ({zone})"
+        case _:
+            assert_never(expression)
+
+
+def duration(length: timedelta, *, one: str = "1 ") -> str:
+    """A whole number of minutes, in the largest unit that is whole: ``36 hours``, ``1 day``."""
+    for name, unit in _UNITS:
+        if length % unit == timedelta(0):
+            count = length // unit
+            return f"{one}{name}" if count == 1 else f"{count} {name}s"
+    return str(length)
+
+
+def _of_cron(cron: Cron) -> str:
+    from cron_descriptor import Options, get_description
+
+    options = Options()
+    options.locale_code = "en_US"
+    options.day_of_week_start_index_zero = False
+    options.use_24hour_time_format = True
+    options.verbose = True
+    minutes, hours, day_of_month, month, day_of_week, year = cron.text[5:-1].split()
+    if isinstance(cron.days, DaysOfMonth):
+        day_of_month = _plain(day_of_month, cron.days.days, 31)
+    if isinstance(cron.days, Weekdays):
+        names = [_WEEKDAYS[number - 1] for number in sorted(cron.days.weekdays)]
+        day_of_week = _plain(day_of_week, names, 7)
+    fields = (
+        "0",
+        _plain(minutes, cron.minutes, 60, steps=True),
+        _plain(hours, cron.hours, 24, steps=True),
+        day_of_month,
+        _plain(month, cron.months, 12),
+        day_of_week,
+        _plain(year, cron.years, LAST_YEAR - FIRST_YEAR + 1),
+    )
+    return str(get_description(" ".join(fields), options))
+
+
+def _plain(text: str, values: Sequence[int | str], size: int, *, steps: bool = False) -> str:
+    """A field as the library describes it well: as it stands if it is simple, else as a list of its values.
+
+    A step stays one if it goes round evenly, as every 20 minutes does and every 25 does not.
+    """
+    if len(values) == size:
+        return "*"
+    if _RANGE.fullmatch(text) and len(values) > 1:
+        return text
+    step = _STEP.fullmatch(text)
+    first = values[0]
+    if (
+        steps
+        and step
+        and len(values) > 1
+        and size % int(step[2]) == 0
+        and isinstance(first, int)
+        and first < int(step[2])
+    ):
+        return text
+    return ",".join(str(value) for value in values)

@@ -1,0 +1,167 @@
+"""``dynatick expr``: without a table, a region or a credential."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from random import Random
+
+import pytest
+from tests.unit.cli.conftest import Shell
+from tests.unit.domain.expressions import generator
+
+from dynatick.cli.session import Session
+from dynatick.cli.words import in_words
+from dynatick.domain.expressions import parse_expression
+from dynatick.errors import InvalidInput
+
+LOS_ANGELES = ("--tz", "America/Los_Angeles")
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Session, "clock", lambda session: datetime(2026, 3, 6, 12, 0, 0, 345678, tzinfo=UTC))
+
+
+def test_next_prints_a_list_of_instants(shell: Shell) -> None:
+    ended = shell(
+        "expr",
+        "next",
+        "cron(30 2 * * ? *)",
+        *LOS_ANGELES,
+        "--from",
+        "2026-03-07T00:00:00Z",
+        "--count",
+        "3",
+        "--output",
+        "json",
+    )
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.json == ["2026-03-07T10:30:00Z", "2026-03-09T09:30:00Z", "2026-03-10T09:30:00Z"]
+
+
+def test_next_prints_an_instant_a_line(shell: Shell) -> None:
+    ended = shell("expr", "next", "cron(0 12 ? * MON-FRI)", "--count", "2", "--output", "jsonl")
+    assert ended.out.splitlines() == ['"2026-03-09T12:00:00Z"', '"2026-03-10T12:00:00Z"']
+
+
+def test_next_for_people(shell: Shell) -> None:
+    ended = shell("expr", "next", "cron(30 2 * * ? *)", *LOS_ANGELES, "--count", "2")
+    rows = [" ".join(line.split()) for line in ended.out.splitlines()]
+    assert rows == [
+        "RUN LOCAL TIME NOTES",
+        "2026-03-07T10:30:00Z Sat 2026-03-07 02:30 -08:00",
+        "2026-03-09T09:30:00Z Mon 2026-03-09 02:30 -07:00 02:30 does not exist on 2026-03-08: skipped",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), ["2026-03-06T12:15:00Z", "2026-03-06T12:30:00Z"]),  # from now, in whole seconds
+        (("--from", "2026-01-01T00:00:07Z"), ["2026-01-01T00:15:07Z", "2026-01-01T00:30:07Z"]),
+        (("--from", "1772798407"), ["2026-03-06T12:15:07Z", "2026-03-06T12:30:07Z"]),
+        (("--from", "2026-03-06#13:00"), ["2026-03-06T13:15:00Z", "2026-03-06T13:30:00Z"]),
+        (("--start", "2026-03-06T11:53:00Z"), ["2026-03-06T12:08:00Z", "2026-03-06T12:23:00Z"]),
+        (("--start", "2026-05-01T00:00:00+02:00"), ["2026-04-30T22:00:00Z", "2026-04-30T22:15:00Z"]),
+        (("--end", "2026-03-06T12:15:00Z"), ["2026-03-06T12:15:00Z"]),
+    ],
+)
+def test_a_rate(shell: Shell, options: tuple[str, ...], expected: list[str]) -> None:
+    ended = shell("expr", "next", "rate(15 minutes)", *options, "--count", "2", "-o", "json")
+    assert (ended.code, ended.json) == (0, expected)
+    assert ended.err == ("" if len(expected) == 2 else "That is the last run\n")
+
+
+def test_explain_for_people(shell: Shell) -> None:
+    ended = shell("expr", "explain", "cron(0/30 1-2 * * ? *)", *LOS_ANGELES, "--count", "2")
+    assert ended.code == 0
+    assert [" ".join(line.split()) for line in ended.out.splitlines()] == [
+        "Every 30 minutes, between 01:00 and 02:59, every day (America/Los_Angeles)",
+        "Shortest interval: 30 minutes",
+        "",
+        "RUN LOCAL TIME NOTES",
+        "2026-03-07T09:00:00Z Sat 2026-03-07 01:00 -08:00",
+        "2026-03-07T09:30:00Z Sat 2026-03-07 01:30 -08:00",
+        "",
+        "Clock changes within a year:",
+        "02:00 to 02:30 do not exist on 2026-03-08: 2 runs skipped",
+        "01:00 to 01:30 come twice on 2026-11-01: 2 runs, each once, at the first",
+    ]
+
+
+def test_explain_for_programs(shell: Shell) -> None:
+    ended = shell("expr", "explain", "cron(30 2 8 3 ?)", "--tz", "Europe/Berlin", "-o", "json", "--count", "1")
+    assert ended.json == {
+        "scheduleExpression": "cron(30 2 8 3 ? *)",
+        "scheduleExpressionTimezone": "Europe/Berlin",
+        "description": "At 02:30, on day 8 of the month, only in March (Europe/Berlin)",
+        "shortestIntervalSeconds": 365 * 86_400,
+        "runs": [{"run": "2026-03-08T01:30:00Z", "local": "2026-03-08T02:30:00+01:00", "notes": []}],
+        "warnings": [],
+    }
+    once = shell("expr", "explain", "at(2026-12-31T12:00:00)", "--tz", "Asia/Kathmandu", "-o", "json")
+    assert once.json["shortestIntervalSeconds"] is None
+    assert once.json["runs"] == [{"run": "2026-12-31T06:15:00Z", "local": "2026-12-31T12:00:00+05:45", "notes": []}]
+
+
+@pytest.mark.parametrize("verb", ["explain", "next"])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("0 12 * * 1-5",), "that is Unix cron; write cron(0 12 ? * MON-FRI *)"),
+        (("cron(60 * * * ? *)",), "at character 6: minutes: 60 is not from 0-59"),
+        (("cron(0 0 31 2 ? *)",), "it never runs"),
+        (("cron(0 0 1 1 ? 2025)",), "it never runs after 2026-03-06T12:00:00Z (UTC)"),
+        (("at(2026-03-08T02:30:00)", *LOS_ANGELES), "02:30 does not exist on 2026-03-08"),
+        (("rate(1 day)", "--tz", "Berlin"), "scheduleExpressionTimezone: 'Berlin' is not accepted"),
+        (("rate(1 day)", "--from", "2026-01-01T00:00:00"), "from: '2026-01-01T00:00:00' is not accepted"),
+        (("rate(1 day)", "--start", "soon"), "startDate: 'soon' is not accepted"),
+        (("rate(1 day)", "--end", "2026-03-06T13:00:00Z"), "endDate: '2026-03-06T13:00:00Z' is not accepted"),
+    ],
+)
+def test_what_is_refused(shell: Shell, verb: str, arguments: tuple[str, ...], said: str) -> None:
+    ended = shell("expr", verb, *arguments)
+    assert (ended.code, ended.out) == (3, "")
+    assert said in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [("next",), ("explain", "rate(1 day)", "--count", "0"), ("describe", "x")])
+def test_a_wrong_command_line(shell: Shell, arguments: tuple[str, ...]) -> None:
+    assert shell("expr", *arguments).code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("rate(1 minute)", "Every minute, counted from the schedule's start"),
+        ("rate(90 minutes)", "Every 90 minutes, counted from the schedule's start"),
+        ("rate(48 hours)", "Every 2 days, counted from the schedule's start"),
+        ("at(2026-12-31T12:00:00)", "Once, on Thursday 31 December 2026 at 12:00:00 (UTC)"),
+        ("cron(0 9 ? * 2-6 *)", "At 09:00, Monday through Friday (UTC)"),
+        ("cron(0 9 ? * L *)", "At 09:00, only on Saturday (UTC)"),
+        ("cron(0 9 ? * 1/2 *)", "At 09:00, only on Sunday, Tuesday, Thursday, and Saturday (UTC)"),
+        ("cron(0 9 ? * 2#5 *)", "At 09:00, on the fifth Monday of the month (UTC)"),
+        ("cron(0 9 ? * FRIL *)", "At 09:00, on the last Friday of the month (UTC)"),
+        ("cron(0 9 15W * ? *)", "At 09:00, on the weekday nearest day 15 of the month (UTC)"),
+        ("cron(0 9 LW * ? *)", "At 09:00, on the last weekday of the month (UTC)"),
+        ("cron(0/20 * * * ? *)", "Every 20 minutes, every hour, every day (UTC)"),
+        # It does not go round evenly, so it is not every 25 minutes.
+        ("cron(0/25 * * * ? *)", "At 0, 25, and 50 minutes past the hour, every hour, every day (UTC)"),
+        ("cron(0 0 1 1 ? 2196/2)", "At 00:00, on day 1 of the month, only in January, only in 2196 and 2198 (UTC)"),
+    ],
+)
+def test_plain_words(text: str, words: str) -> None:
+    assert in_words(parse_expression(text), "UTC") == words
+
+
+def test_there_are_words_for_everything() -> None:
+    rng = Random("words")
+    for _ in range(1500):
+        try:
+            expression = parse_expression(generator.cron(rng))
+        except InvalidInput:
+            continue
+        words = in_words(expression, "UTC")
+        assert words.endswith(" (UTC)") and len(words) > 10, expression
+        assert not any(odd in words for odd in ("None", "9999", ", ,", "  ", ",,")), (expression, words)
