@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import assert_never
 
 from dynatick.domain.expressions import At, Cron, Expression, Rate
-from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR, DaysOfMonth, Weekdays
+from dynatick.domain.expressions.days import DaysOfMonth, Weekdays
+from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR
 
 _WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _RANGE = re.compile(r"\w+-\w+")

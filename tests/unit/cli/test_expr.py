@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from datetime import UTC, datetime
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -153,6 +156,21 @@ def test_a_wrong_command_line(shell: Shell, arguments: tuple[str, ...]) -> None:
 )
 def test_plain_words(text: str, words: str) -> None:
     assert in_words(parse_expression(text), "UTC") == words
+
+
+def test_the_documents_show_what_is_printed(shell: Shell) -> None:
+    """Each ``$ dynatick expr`` in the console blocks of docs/schedules.md, with what follows it."""
+    text = (Path(__file__).parents[3] / "docs" / "schedules.md").read_text(encoding="utf-8")
+    blocks = "".join(re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    examples = [example.partition("\n") for example in blocks.split("$ dynatick ") if example.startswith("expr ")]
+    assert len(examples) >= 4
+    for command, _, shown in examples:
+        ended = shell(*shlex.split(command))
+        assert _trimmed(ended.out + ended.err) == _trimmed(shown), command
+
+
+def _trimmed(text: str) -> list[str]:
+    return [line.rstrip() for line in text.strip().splitlines()]
 
 
 def test_there_are_words_for_everything() -> None:

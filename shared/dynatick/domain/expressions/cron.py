@@ -18,10 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dynatick.domain.expressions import unix
-from dynatick.domain.expressions.model import (
-    FIRST_YEAR,
-    LAST_YEAR,
-    Cron,
+from dynatick.domain.expressions.days import (
     Days,
     DaysOfMonth,
     LastDay,
@@ -31,6 +28,7 @@ from dynatick.domain.expressions.model import (
     NthOfWeekday,
     Weekdays,
 )
+from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR, Cron
 from dynatick.domain.expressions.refusal import Refused
 
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import takewhile
+from typing import NamedTuple
 
 from dynatick.domain.expressions.model import At, Cron, Expression, Rate
 from dynatick.domain.expressions.runs import skipped, twice, wall_times
@@ -17,8 +17,7 @@ _SECOND = timedelta(seconds=1)
 _YEAR = timedelta(days=366)
 
 
-@dataclass(frozen=True, slots=True)
-class Jump:
+class Jump(NamedTuple):
     """An instant at which a zone's offset changes. Naive values are the wall clock's."""
 
     instant: datetime

@@ -6,8 +6,6 @@ import re
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from dynatick.domain.expressions import unix
-from dynatick.domain.expressions.cron import parse_cron
 from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR, At, Expression, Rate
 from dynatick.domain.expressions.refusal import Refused
 from dynatick.errors import InvalidInput
@@ -49,11 +47,19 @@ def _parse(text: str) -> Expression:
     inner, offset = match[2], match.start(2)
     if match[1] == "rate":
         return _rate(inner, offset)
-    return _at(inner, offset) if match[1] == "at" else parse_cron(inner, offset)
+    if match[1] == "at":
+        return _at(inner, offset)
+    # Imported when it is needed: a Lambda function without a cron does not pay for it at its cold start.
+    from dynatick.domain.expressions.cron import parse_cron
+
+    return parse_cron(inner, offset)
 
 
 def _no_form(text: str) -> Refused:
     """Why the text is none of the forms, with the form that was probably meant."""
+    from dynatick.domain.expressions import unix
+    from dynatick.domain.expressions.cron import parse_cron
+
     bare = text.strip()
     if bare != text and _CALL.fullmatch(bare):
         return Refused(f"there is white space around it; write {bare}")

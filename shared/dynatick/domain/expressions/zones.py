@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from datetime import UTC, tzinfo
 from functools import cache
-from importlib.resources import files
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING
 
 from dynatick.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 ZONE_FIELD = "scheduleExpressionTimezone"
 
@@ -28,14 +30,22 @@ def zone_of(name: str) -> tzinfo:
     """The zone of that name. Raises InvalidInput."""
     if check_zone(name) == "UTC":
         return UTC
-    with files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as file:
+    from zoneinfo import ZoneInfo  # as late as this, for the sake of cold starts without schedules
+
+    with _package().joinpath("zoneinfo", *name.split("/")).open("rb") as file:
         return ZoneInfo.from_file(file, key=name)
 
 
 @cache
 def zone_names() -> frozenset[str]:
     """Every name, those kept for compatibility included."""
-    return frozenset(files("tzdata").joinpath("zones").read_text(encoding="ascii").split())
+    return frozenset(_package().joinpath("zones").read_text(encoding="ascii").split())
+
+
+def _package() -> Traversable:
+    from importlib.resources import files
+
+    return files("tzdata")
 
 
 def _expected(value: object) -> str:
