@@ -5,6 +5,7 @@
     ├── ConfigurationError    a setting is missing or wrong: names the variable
     ├── TaskExists            an insert met a task of the same id
     ├── TaskNotFound          no task of that id
+    │   └── ScheduleNotFound  no schedule of that id
     ├── TransitionRefused     the task is in a state that does not allow the wish (the loser of a race is told)
     ├── TaskChanged           the task is not what the caller has seen any more
     ├── StoreError            the table could not be reached or refused for a reason of its own
@@ -70,6 +71,14 @@ class TaskNotFound(DynatickError):
     def __init__(self, task_id: str) -> None:
         super().__init__(f"taskId: there is no task {shown(task_id)}")
         self.task_id = task_id
+
+
+class ScheduleNotFound(TaskNotFound):
+    """There is no schedule of this id."""
+
+    def __init__(self, schedule_id: str) -> None:
+        super().__init__(schedule_id)
+        self.args = (f"taskId: there is no schedule {shown(schedule_id)}",)
 
 
 class TransitionRefused(DynatickError):

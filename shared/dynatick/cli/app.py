@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dynatick.cli import bucket, doctor, expr, task, tick
+from dynatick.cli import bucket, doctor, expr, schedule, task, tick
 from dynatick.cli.exits import CommandFailed, ExitCode, code_of
 from dynatick.cli.output import one_line, say
 from dynatick.cli.plugins import Nouns
@@ -30,6 +30,7 @@ app = typer.Typer(
 )
 app.add_typer(task.app)
 app.add_typer(bucket.app)
+app.add_typer(schedule.app)
 app.add_typer(tick.app)
 app.add_typer(expr.app)
 app.command("doctor")(doctor.doctor)

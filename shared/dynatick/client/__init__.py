@@ -11,6 +11,9 @@ from dynatick.client.doctor import Diagnosis
 from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult, Refused
 from dynatick.client.many import Changed, Left, ManyResult, Unchanged, WouldChange
 from dynatick.client.newtask import NewTask, Time
+from dynatick.client.runs import ScheduleRun
+from dynatick.client.schedules import Schedules
+from dynatick.client.scheduleviews import SchedulePage, ScheduleView
 from dynatick.client.tasks import TaskClient
 from dynatick.client.ticks import IdleTicks, MissedTicks, TickEntry, TickView
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
@@ -34,6 +37,10 @@ __all__ = [
     "MissedTicks",
     "NewTask",
     "Refused",
+    "SchedulePage",
+    "ScheduleRun",
+    "ScheduleView",
+    "Schedules",
     "TaskClient",
     "TaskEntry",
     "TaskView",

@@ -14,6 +14,7 @@ from dynatick.client.looks import Position, Scope, Seen, read, read_ahead
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, instant_or_none, number_or, text_or_none
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import state_of
+from dynatick.domain.schedule import is_listed_as_schedule, is_schedule
 from dynatick.domain.task import TERMINAL, UNSCHEDULED, Row, Status
 from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput
@@ -79,19 +80,22 @@ def check_status_filter(status: str | None) -> str | None:
     return None if status is None else str(status)
 
 
-def check_limit(limit: object) -> int:
+def check_limit(limit: object, field: str = "limit") -> int:
     """Raises InvalidInput."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
-        raise InvalidInput("limit", limit, f"expected a number from 1 to {MAX_LIMIT}")
+        raise InvalidInput(field, limit, f"expected a number from 1 to {MAX_LIMIT}")
     return limit
 
 
 def _entry(entry: Entry, seen: Seen) -> TaskEntry | None:
-    """As it is now; None if it is gone, or lies in another bucket by now, which lists it."""
+    """As it is now; None if it is gone, or lies in another bucket by now, which lists it, or is no task but a schedule
+    that waits there for its next run."""
+    if is_listed_as_schedule(entry.task_id, entry.schedule_id):
+        return None
     row: Row | None = None
     if entry.outcome is None:
         row = seen.rows.get(entry.task_id)
-        if row is None or row.get("taskDateTime") != entry.bucket:
+        if row is None or row.get("taskDateTime") != entry.bucket or is_schedule(row):
             return None
     live = row if row is not None else {}
     ended = live.get("outcome")

@@ -64,7 +64,7 @@ def compose(task: NewTask, agreement: Agreement, *, now: datetime, check_actions
 
     With a time, and knowing the settings in force, it is complete, which spares the scheduler its write.
     """
-    row = _row(task)
+    row = row_of(task)
     if check_actions and isinstance(row.get("action"), str):
         agreement.check_action(str(row["action"]))
     timed = any(name in row for name in _TIMES)
@@ -112,7 +112,7 @@ def not_before_next_tick(bucket: Bucket, task_id: str, *, now: datetime, grid: G
     return Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id))
 
 
-def _row(task: NewTask) -> dict[str, object]:
+def row_of(task: NewTask) -> dict[str, object]:
     """The row as put-item would take it: checked, and a copy that the caller cannot change any more."""
     row: dict[str, object] = {"taskId": check_task_id(task.task_id)}
     given = {name: getattr(task, argument) for name, argument in _TIMES.items()}

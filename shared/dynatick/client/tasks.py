@@ -17,6 +17,7 @@ from dynatick.client.insertion import InsertResult, insert_many
 from dynatick.client.looks import Scope, scope
 from dynatick.client.many import Filter, ManyResult, change_many
 from dynatick.client.newtask import Composed, NewTask, Time, compose, not_before_next_tick, payload_of, time_of
+from dynatick.client.schedules import Schedules
 from dynatick.client.ticks import TickEntry
 from dynatick.client.views import BucketCounts, HistoryPage, TaskView
 from dynatick.domain.buckets import Bucket, Grid, minute_of
@@ -56,6 +57,11 @@ class TaskClient:
         self._clock = clock
         self._check_actions = check_actions
         self._agreement = Agreement(store, clock, timedelta(seconds=settings_ttl_seconds))
+
+    @property
+    def schedules(self) -> Schedules:
+        """Recurring schedules."""
+        return Schedules(self.store, self._agreement, self._clock, check_actions=self._check_actions)
 
     @classmethod
     def connect(

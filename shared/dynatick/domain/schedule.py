@@ -77,6 +77,7 @@ class MissedFor(StrEnum):
 
     OUTAGE = "outage"  # its tick came too late, and catchUp did not ask for it
     OVERLAP = "overlap"
+    PAUSED = "paused"
     ID_TAKEN = "id-taken"  # a task of the occurrence's id was there that is none of this schedule's
     TOO_LARGE = "too-large"  # the table did not take the occurrence's row
 

@@ -38,6 +38,14 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """One page of ids. ``after``: where the next page begins, None on the last one."""
+
+    ids: Sequence[str]
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ScanPage:
     """One page of a scan over the whole table. ``after``: the id to go on after, None on the last page."""
 
@@ -71,6 +79,9 @@ class Store(Protocol):
         """A page of a bucket's entries in order of id, eventually consistent: those not ended, or all, or
         those of one outcome. ``limit`` bounds the entries that are read, before they are filtered; None: as many as
         the engine puts on a page."""
+
+    def schedules(self, state: str, *, after: str | None = None, limit: int | None = None) -> Listing:
+        """A page of the ids of schedules in one ``scheduleState``, in order, eventually consistent."""
 
     def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
         """A page of the whole table, read consistently: rows without an outcome (or with NULL for one), or all."""

@@ -34,7 +34,7 @@ from dynatick.domain.change import (
     Written,
 )
 from dynatick.domain.task import Row
-from dynatick.engine.ports import Page, ScanPage, StoreFailure
+from dynatick.engine.ports import Listing, Page, ScanPage, StoreFailure
 from dynatick.errors import ItemTooLarge, StoreError
 from dynatick.store import partiql
 from dynatick.store.codec import decode, encode, encode_value, entry_of
@@ -42,6 +42,7 @@ from dynatick.store.failures import SDK_ERRORS, failure_code, is_too_large, tran
 from dynatick.store.wire import Wire
 
 INDEX = "taskDateTime-index"
+SCHEDULES_INDEX = "schedules-index"
 BATCH = 25  # statements in one BatchExecuteStatement (DynamoDB quotas)
 KEYS = 100  # keys in one BatchGetItem (DynamoDB quotas)
 TRIES = 6  # for the part of a batch that was throttled or left unprocessed
@@ -233,6 +234,23 @@ class DynamoStore:
             answer = self._call("Query", query)
         last = answer.get("LastEvaluatedKey")
         return Page([entry_of(item) for item in answer["Items"]], last["taskId"]["S"] if last else None)
+
+    def schedules(self, state: str, *, after: str | None = None, limit: int | None = None) -> Listing:
+        query: dict[str, Any] = {
+            "TableName": self.table,
+            "IndexName": SCHEDULES_INDEX,
+            "KeyConditionExpression": "#state = :state",
+            "ExpressionAttributeNames": {"#state": "scheduleState"},
+            "ExpressionAttributeValues": {":state": {"S": state}},
+        }
+        if after is not None:
+            query["ExclusiveStartKey"] = {"scheduleState": {"S": state}, "taskId": {"S": after}}
+        if limit is not None:
+            query["Limit"] = limit
+        with translated("list schedules"):
+            answer = self._call("Query", query)
+        last = answer.get("LastEvaluatedKey")
+        return Listing([item["taskId"]["S"] for item in answer["Items"]], last["taskId"]["S"] if last else None)
 
     def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
         # An outcome that is NULL is none: somebody put it there.

@@ -24,7 +24,7 @@ from dynatick.domain.change import (
     Written,
 )
 from dynatick.domain.task import MAX_TASK_ID_BYTES, Row
-from dynatick.engine.ports import Page, ScanPage, StoreFailure
+from dynatick.engine.ports import Listing, Page, ScanPage, StoreFailure
 from dynatick.errors import ItemTooLarge
 from dynatick.store.codec import MAX_ITEM_BYTES, Item, decode, encode, encode_value, entry_of, item_bytes
 
@@ -118,6 +118,17 @@ class MemoryStore:
         elif open_only:
             entries = [entry for entry in entries if entry.outcome is None]
         return Page(entries, last)
+
+    def schedules(self, state: str, *, after: str | None = None, limit: int | None = None) -> Listing:
+        wanted = {"S": state}
+        with self._lock:
+            ids = sorted(
+                i
+                for i, item in self._items.items()
+                if item.get("scheduleState") == wanted and (after is None or i > after)
+            )
+        page = ids[: limit or PAGE]
+        return Listing(page, page[-1] if len(page) < len(ids) else None)
 
     def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
         with self._lock:

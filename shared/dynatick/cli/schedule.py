@@ -1,0 +1,290 @@
+"""``dynatick schedule …``: recurring schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dynatick.cli.output import Column, Output, say, show_many, show_one
+from dynatick.cli.session import Session, on_table
+from dynatick.cli.values import map_of, time_of
+from dynatick.domain.instants import format_instant
+from dynatick.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from dynatick.client import ScheduleView
+
+app = typer.Typer(
+    name="schedule", help="Recurring schedules: insert, edit, pause, see their runs.", no_args_is_help=True
+)
+
+ScheduleId = Annotated[str, typer.Argument(metavar="ID", help="The schedule's id.", show_default=False)]
+Zone = Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="IANA time zone, such as Europe/Berlin.")]
+StartDate = Annotated[str | None, typer.Option(metavar="TIME", help="No run before; a rate counts from here.")]
+EndDate = Annotated[str | None, typer.Option(metavar="TIME", help="No run after.")]
+Window = Annotated[
+    int | None, typer.Option("--flexible-time-window", metavar="MINUTES", help="Spread starts over so many minutes.")
+]
+CatchUp = Annotated[str | None, typer.Option(help="Runs that an outage delayed: latest (default), all or none.")]
+Overlap = Annotated[
+    str | None, typer.Option(help="While the run before has not ended: skip (default), allow or bufferOne.")
+]
+ActionName = Annotated[str | None, typer.Option("--action", help="What to run. Default: the installation's.")]
+Payload = Annotated[str | None, typer.Option(metavar="JSON|@FILE", help="The action's arguments, a JSON object.")]
+Policy = Annotated[str | None, typer.Option(metavar="JSON|@FILE", help='Such as {"maximumRetryAttempts": 5}.')]
+Limit = Annotated[int, typer.Option(help="Most to list, up to 1,000.")]
+
+COLUMNS = (
+    Column("SCHEDULE", "taskId", folds=True),
+    Column("STATE", "scheduleState"),
+    Column("EXPRESSION", "scheduleExpression", folds=True),
+    Column("ZONE", "scheduleExpressionTimezone"),
+    Column("ACTION", "action", folds=True),
+    Column("NEXT RUN", "nextRunAt"),
+    Column("LAST RUN", "lastRunAt"),
+    Column("MISSED", "missedRuns", right=True),
+)
+RUNS = (
+    Column("RUN", "runAt"),
+    Column("STATUS", "status"),
+    Column("BUCKET", "taskDateTime"),
+    Column("FINISHED", "finishedAt", to_seconds=True),
+    Column("REASON", "reason"),
+    Column("ERROR", "error", folds=True),
+    Column("TASK", "taskId", folds=True),
+)
+
+
+@app.command()
+@on_table
+def add(
+    session: Session,
+    schedule_id: ScheduleId,
+    expression: Annotated[
+        str,
+        typer.Argument(metavar="EXPR", help="rate(5 minutes), cron(0 9 ? * MON-FRI *), at(…).", show_default=False),
+    ],
+    tz: Zone = None,
+    start_date: StartDate = None,
+    end_date: EndDate = None,
+    flexible_time_window: Window = None,
+    action: ActionName = None,
+    payload: Payload = None,
+    retry_policy: Policy = None,
+    catch_up: CatchUp = None,
+    overlap: Overlap = None,
+    paused: Annotated[bool, typer.Option("--paused", help="Do not run it before it is resumed.")] = False,
+    attributes: Annotated[
+        str | None, typer.Option(metavar="JSON|@FILE", help="More attributes, for your own use.")
+    ] = None,
+) -> None:
+    """Insert a schedule. Refused if there is a task or schedule of this id."""
+    view = session.client().schedules.insert(
+        schedule_id,
+        expression,
+        timezone=tz,
+        start_date=time_of(start_date),
+        end_date=time_of(end_date),
+        flexible_time_window=flexible_time_window,
+        action=action,
+        payload=map_of(payload, "payload"),
+        retry_policy=map_of(retry_policy, "retryPolicy"),
+        catch_up=catch_up,
+        overlap=overlap,
+        enabled=not paused,
+        attributes=map_of(attributes, "attributes"),
+    )
+    _show(session, view)
+
+
+@app.command()
+@on_table
+def get(session: Session, schedule_id: ScheduleId) -> None:
+    """Show a schedule."""
+    _show(session, session.client().schedules.get(schedule_id))
+
+
+@app.command("list")
+@on_table
+def list_schedules(
+    session: Session,
+    state: Annotated[
+        str | None, typer.Option(help="Only these: ENABLED, DISABLED (paused), COMPLETED, FAILED.")
+    ] = None,
+    limit: Limit = 100,
+    page_token: Annotated[str | None, typer.Option(help="Go on where the page before ended.")] = None,
+) -> None:
+    """List schedules, with their next and latest runs."""
+    page = session.client().schedules.list(state, limit=limit, page_token=page_token)
+    token = page.next_page_token
+    beside = {} if token is None else {"nextPageToken": token}
+    rows = [view.to_row() for view in page.schedules]
+    show_many(rows, COLUMNS, session.output, name="schedules", beside=beside)
+    if token is not None and session.output is not Output.JSON:
+        say(f"There are more: --page-token {token}")
+    elif not rows and session.output is Output.TABLE:
+        say("There are none")
+
+
+@app.command()
+@on_table
+def update(
+    session: Session,
+    schedule_id: ScheduleId,
+    expression: Annotated[str | None, typer.Option(metavar="EXPR", help="Another expression.")] = None,
+    tz: Zone = None,
+    start_date: StartDate = None,
+    end_date: EndDate = None,
+    flexible_time_window: Window = None,
+    action: ActionName = None,
+    payload: Payload = None,
+    retry_policy: Policy = None,
+    catch_up: CatchUp = None,
+    overlap: Overlap = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Take an attribute off, such as endDate. May be given several times."),
+    ] = None,
+) -> None:
+    """Change a schedule. Tasks that it has made stay as they are."""
+    given: dict[str, Any] = {
+        "expression": expression,
+        "timezone": tz,
+        "start_date": time_of(start_date),
+        "end_date": time_of(end_date),
+        "flexible_time_window": flexible_time_window,
+        "action": action,
+        "payload": map_of(payload, "payload"),
+        "retry_policy": map_of(retry_policy, "retryPolicy"),
+        "catch_up": catch_up,
+        "overlap": overlap,
+    }
+    edits = {name: value for name, value in given.items() if value is not None}
+    edits |= dict.fromkeys(_arguments(remove or ()))
+    if not edits:
+        raise InvalidInput("update", None, "expected at least one thing to change; see --help")
+    _show(session, session.client().schedules.update(schedule_id, **edits))
+
+
+@app.command()
+@on_table
+def pause(
+    session: Session,
+    schedule_id: ScheduleId,
+    reason: Annotated[str | None, typer.Option(help="Why; it is shown with the schedule.")] = None,
+) -> None:
+    """Make no runs from now on."""
+    _show(session, session.client().schedules.pause(schedule_id, reason))
+
+
+@app.command()
+@on_table
+def resume(session: Session, schedule_id: ScheduleId) -> None:
+    """Make runs again, from now on."""
+    _show(session, session.client().schedules.resume(schedule_id))
+
+
+@app.command()
+@on_table
+def delete(session: Session, schedule_id: ScheduleId) -> None:
+    """End a schedule and remove it. Tasks that it has made stay."""
+    session.client().schedules.delete(schedule_id)
+    if session.output is Output.TABLE:
+        say(f"deleted {schedule_id}")
+    else:
+        show_one({"taskId": schedule_id, "deleted": True}, session.output)
+
+
+@app.command("run")
+@on_table
+def run_now(session: Session, schedule_id: ScheduleId) -> None:
+    """Make one task of it at the next tick, beside its expression."""
+    show_one(session.client().schedules.run_now(schedule_id).to_row(), session.output)
+
+
+@app.command()
+@on_table
+def preview(
+    session: Session,
+    schedule_id: ScheduleId,
+    count: Annotated[int, typer.Option(help="How many runs, up to 1,000.")] = 10,
+) -> None:
+    """Show the next runs, and what a clock's jump does to them."""
+    runs = session.client().schedules.preview(schedule_id, count)
+    rows = [{"runAt": format_instant(run.instant), "notes": "; ".join(run.notes) or None} for run in runs]
+    show_many(rows, (Column("RUN", "runAt"), Column("NOTES", "notes", folds=True)), session.output, name="runs")
+    if not rows and session.output is Output.TABLE:
+        say("There are none")
+
+
+@app.command()
+@on_table
+def backfill(
+    session: Session,
+    schedule_id: ScheduleId,
+    from_: Annotated[str, typer.Option("--from", metavar="TIME", help="First instant.", show_default=False)],
+    to: Annotated[str, typer.Option(metavar="TIME", help="Last instant, part of it.", show_default=False)],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which runs are missing, and make none.")] = False,
+) -> None:
+    """Make the runs of a past range that were not made, at the next tick."""
+    from dynatick.cli.exits import CommandFailed, ExitCode
+    from dynatick.client import Exists, Failed
+
+    results = session.client().schedules.backfill(schedule_id, start=_needed(from_), end=_needed(to), dry_run=dry_run)
+    rows: list[dict[str, object]] = []
+    failed = 0
+    for result in results:
+        made = "would be made" if dry_run else "made"
+        status = "there already" if isinstance(result, Exists) else made
+        row: dict[str, object] = {"taskId": result.task_id, "result": status}
+        if isinstance(result, Failed):
+            failed += 1
+            row |= {"result": "failed", "error": str(result.error)}
+        rows.append(row)
+    columns = (Column("TASK", "taskId", folds=True), Column("RESULT", "result"), Column("ERROR", "error", folds=True))
+    show_many(rows, columns, session.output, name="runs")
+    if not rows and session.output is Output.TABLE:
+        say("There are none")
+    if failed:
+        raise CommandFailed(ExitCode.UNREACHABLE, f"{failed} of {len(rows)} could not be written; do it again")
+
+
+@app.command()
+@on_table
+def history(
+    session: Session,
+    schedule_id: ScheduleId,
+    from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant.")] = None,
+    to: Annotated[str | None, typer.Option(metavar="TIME", help="Last instant. Default: now.")] = None,
+    limit: Limit = 100,
+) -> None:
+    """List the runs that were due, with what became of them."""
+    runs = session.client().schedules.history(schedule_id, start=time_of(from_), end=time_of(to), limit=limit)
+    rows = [run.to_row() for run in runs]
+    show_many(rows, RUNS, session.output, name="runs")
+    if not rows and session.output is Output.TABLE:
+        say("There are none")
+
+
+def _show(session: Session, view: ScheduleView) -> None:
+    show_one(view.to_row(), session.output)
+    if session.output is Output.TABLE:
+        for warning in view.warnings:
+            say(f"note: {warning}")
+
+
+def _needed(text: str) -> Any:
+    return time_of(text)
+
+
+def _arguments(names: Sequence[str]) -> list[str]:
+    """From attributes' names to those of the client's arguments."""
+    from dynatick.client.schedules import UPDATABLE
+
+    arguments = {attribute: argument for argument, attribute in UPDATABLE.items()}
+    for name in names:
+        if name not in arguments:
+            raise InvalidInput("remove", name, f"expected any of {', '.join(arguments)}")
+    return [arguments[name] for name in names]

@@ -1,0 +1,162 @@
+"""The runs of a schedule: those to come, and what became of those that were due.
+
+Occurrences' ids follow from the schedule and their nominal instants, so nothing has to be kept to find them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from dynatick.client.changes import state_shown
+from dynatick.client.views import instant_or_none, text_or_none, without_none
+from dynatick.domain.expressions import Occurrence, upcoming
+from dynatick.domain.instants import format_instant
+from dynatick.domain.schedule import Schedule, ScheduleState
+from dynatick.domain.task import Row
+from dynatick.engine.ports import Store
+from dynatick.errors import InvalidInput
+
+_INSTANT = timedelta(microseconds=1)
+_MOST = 20_000  # instants that one look into the past goes through
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScheduleRun:
+    """One run of a schedule that was due."""
+
+    run_at: datetime  # nominal
+    status: str  # of its task; missed: it was not made; due: its tick is still to come; gone: there is no trace of it
+    task_id: str | None = None
+    bucket: str | None = None
+    finished_at: datetime | None = None
+    error: str | None = None
+    reason: str | None = None  # why it was not made: outage, overlap, paused, id-taken, too-large
+    run_now: bool = False  # it was asked for, beside the expression
+
+    def to_row(self) -> Mapping[str, object]:
+        """Under the table's names; what there is none of is left out."""
+        return without_none(
+            {
+                "runAt": format_instant(self.run_at),
+                "status": self.status,
+                "taskId": self.task_id,
+                "taskDateTime": self.bucket,
+                "finishedAt": None if self.finished_at is None else format_instant(self.finished_at),
+                "error": self.error,
+                "reason": self.reason,
+                "runNow": True if self.run_now else None,
+            }
+        )
+
+
+def expected_runs(schedule: Schedule, now: datetime, count: int) -> list[Occurrence]:
+    """The next runs, from the one that is due on."""
+    after = now
+    if schedule.state is ScheduleState.ENABLED and schedule.next_run_at is not None:
+        after = schedule.next_run_at - _INSTANT
+    return list(islice(_runs(schedule, after), count))
+
+
+def runs_between(schedule: Schedule, first: datetime, last: datetime, most: int) -> list[Occurrence]:
+    """The runs from ``first`` to ``last``, both part of it; no more than ``most``, the first."""
+    found: list[Occurrence] = []
+    for run in islice(_runs(schedule, first - _INSTANT), most):
+        if run.instant > last:
+            break
+        found.append(run)
+    return found
+
+
+def latest_runs(store: Store, row: Row, first: datetime | None, last: datetime, limit: int) -> list[ScheduleRun]:
+    """What became of the runs from ``first`` to ``last``; without ``first``, of the latest ``limit``."""
+    eras = list(_eras(row))
+    created = instant_or_none(row.get("createdAt")) or last
+    instants = _instants(eras, max(first, created - _INSTANT) if first else None, created, last, limit)
+    schedule = eras[-1][0]
+    expected = {schedule.occurrence_id(instant): instant for instant in instants}
+    asked = _asked(row, schedule, first or (instants[0] if instants else created), last)
+    rows = store.get_many([*expected, *asked]) if expected or asked else {}
+    found = [_run(task_id, instant, rows.get(task_id), schedule) for task_id, instant in expected.items()]
+    found += [
+        _run(task_id, instant, rows[task_id], schedule, run_now=True)
+        for task_id, instant in asked.items()
+        if task_id in rows
+    ]
+    return sorted(found, key=lambda run: run.run_at)[-limit:]
+
+
+def _runs(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
+    return upcoming(schedule.expression, after, zone=schedule.zone, start=schedule.start, end=schedule.end)
+
+
+def _eras(row: Row) -> Iterator[tuple[Schedule, datetime | None]]:
+    """The definitions that a schedule has had, oldest first, each with when it was replaced."""
+    present = {**row, "scheduleState": None}  # ended or not
+    kept = row.get("earlier")
+    for before in kept if isinstance(kept, (list, tuple)) else ():
+        if isinstance(before, Mapping):
+            timing = dict.fromkeys(("cronExpression", "startDate", "endDate", "scheduleExpressionTimezone"))
+            try:
+                yield Schedule.from_row({**present, **timing, **before}), instant_or_none(before.get("until"))
+            except InvalidInput:  # somebody has spoilt the note
+                continue
+    yield Schedule.from_row(present), None
+
+
+def _instants(
+    eras: list[tuple[Schedule, datetime | None]],
+    first: datetime | None,
+    created: datetime,
+    last: datetime,
+    limit: int,
+) -> list[datetime]:
+    if first is not None:
+        return _of_eras(eras, first, last)[:limit]
+    span = timedelta(hours=1)
+    while True:  # ever further back, until there are enough
+        begin = max(created, last - span)
+        found = _of_eras(eras, begin, last)
+        if len(found) >= limit or begin == created:
+            return found[-limit:]
+        span *= 4
+
+
+def _of_eras(eras: list[tuple[Schedule, datetime | None]], first: datetime, last: datetime) -> list[datetime]:
+    found: list[datetime] = []
+    for schedule, until in eras:
+        end = last if until is None else min(last, until)
+        found += [run.instant for run in runs_between(schedule, first, end, _MOST)]
+        first = max(first, end + _INSTANT)
+    return found
+
+
+def _asked(row: Row, schedule: Schedule, first: datetime, last: datetime) -> dict[str, datetime]:
+    kept = row.get("ranNow")
+    instants = (instant_or_none(value) for value in (kept if isinstance(kept, (list, tuple)) else ()))
+    return {
+        schedule.occurrence_id(instant, extra="#now"): instant
+        for instant in instants
+        if instant is not None and first <= instant <= last
+    }
+
+
+def _run(task_id: str, instant: datetime, row: Row | None, schedule: Schedule, *, run_now: bool = False) -> ScheduleRun:
+    if row is not None:
+        return ScheduleRun(
+            run_at=instant,
+            status=state_shown(row),
+            task_id=task_id,
+            bucket=text_or_none(row.get("taskDateTime")),
+            finished_at=instant_or_none(row.get("finishedAt")),
+            error=text_or_none(row.get("error")),
+            run_now=run_now,
+        )
+    for missed in reversed(schedule.missed):
+        if missed.first <= instant <= missed.last:
+            return ScheduleRun(run_at=instant, status="missed", reason=str(missed.reason))
+    if instant == schedule.buffered_run_at or (schedule.next_run_at is not None and instant >= schedule.next_run_at):
+        return ScheduleRun(run_at=instant, status="due")
+    return ScheduleRun(run_at=instant, status="gone")

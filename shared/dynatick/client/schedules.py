@@ -1,0 +1,417 @@
+"""Recurring schedules: insert, look up, edit, pause, and see what they did and will do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from dynatick.actions.payloads import check_payload
+from dynatick.client import changes
+from dynatick.client.agreement import Agreement
+from dynatick.client.history import check_limit
+from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult
+from dynatick.client.newtask import NewTask, Time, payload_of, row_of
+from dynatick.client.runs import ScheduleRun, expected_runs, latest_runs, runs_between
+from dynatick.client.scheduleviews import SchedulePage, ScheduleView, warnings_of
+from dynatick.client.views import TaskView
+from dynatick.domain.buckets import Bucket, Grid, minute_of, parse_time
+from dynatick.domain.change import Change, as_read
+from dynatick.domain.expressions import Occurrence
+from dynatick.domain.instants import format_instant
+from dynatick.domain.normalise import Defaults
+from dynatick.domain.recurrence import edited, occurrence
+from dynatick.domain.retry import RetryPolicy
+from dynatick.domain.schedule import (
+    RECURRENCE,
+    RECURRING,
+    SCHEDULE_ATTRIBUTES,
+    Missed,
+    MissedFor,
+    Schedule,
+    ScheduleState,
+    check_schedule_id,
+    is_schedule,
+)
+from dynatick.domain.task import Row, check_action
+from dynatick.engine.ports import Clock, Store, StoreFailure
+from dynatick.errors import (
+    InvalidInput,
+    ItemTooLarge,
+    ScheduleNotFound,
+    StoreError,
+    TaskExists,
+    TransitionRefused,
+)
+from dynatick.store.codec import check_size
+
+MAX_BACKFILL = 1000
+_EARLIER_KEPT = 5
+_RAN_NOW_KEPT = 10
+_TIMING = ("scheduleExpression", "scheduleExpressionTimezone", "startDate", "endDate")
+UPDATABLE = {
+    "expression": "scheduleExpression",
+    "timezone": "scheduleExpressionTimezone",
+    "start_date": "startDate",
+    "end_date": "endDate",
+    "flexible_time_window": "flexibleTimeWindow",
+    "action": "action",
+    "payload": "payload",
+    "retry_policy": "retryPolicy",
+    "catch_up": "catchUp",
+    "overlap": "overlap",
+}
+
+
+class Schedules:
+    """The schedules of a table, as ``TaskClient.schedules``.
+
+    Arguments mean what the attributes of the same name mean (``start_date``: ``startDate``). Methods raise InvalidInput
+    for what cannot be taken, before anything is written; ScheduleNotFound; StoreError if the table does not answer.
+    """
+
+    def __init__(self, store: Store, agreement: Agreement, clock: Clock, *, check_actions: bool) -> None:
+        self._store, self._agreement, self._clock = store, agreement, clock
+        self._check_actions = check_actions
+
+    def insert(
+        self,
+        schedule_id: str,
+        expression: str,
+        *,
+        timezone: str | None = None,
+        start_date: Time | None = None,
+        end_date: Time | None = None,
+        flexible_time_window: int | None = None,
+        action: str | None = None,
+        payload: Mapping[str, object] | None = None,
+        retry_policy: RetryPolicy | Mapping[str, object] | None = None,
+        catch_up: str | None = None,
+        overlap: str | None = None,
+        enabled: bool = True,
+        attributes: Mapping[str, object] | None = None,
+    ) -> ScheduleView:
+        """Inserts a schedule, and returns it as it was written, with warnings about what may surprise.
+
+        ``expression``: ``rate(…)``, ``cron(…)`` or ``at(…)``; ``timezone``: an IANA name, UTC by default.
+        ``flexible_time_window``: minutes over which starts are spread. ``catch_up``: latest (default), all, none.
+        ``overlap``: skip (default), allow, bufferOne. Raises TaskExists if there is a row of this id.
+        """
+        now, grid, defaults = self._clock(), self._grid(), self._defaults()
+        own = {} if attributes is None else attributes
+        row = row_of(
+            NewTask(
+                task_id=check_schedule_id(schedule_id),
+                action=action,
+                payload=payload,
+                retry_policy=retry_policy,
+                attributes=own,
+            )
+        )
+        for name in SCHEDULE_ATTRIBUTES & own.keys():
+            raise InvalidInput(name, own[name], "it has an argument of its own, or is set by Dynatick")
+        row |= {
+            name: value
+            for name, value in {
+                "scheduleExpression": expression,
+                "scheduleExpressionTimezone": timezone,
+                "startDate": _date(start_date, "startDate"),
+                "endDate": _date(end_date, "endDate"),
+                "flexibleTimeWindow": flexible_time_window,
+                "catchUp": None if catch_up is None else str(catch_up),
+                "overlap": None if overlap is None else str(overlap),
+                "scheduleState": None if enabled else str(ScheduleState.DISABLED),
+            }.items()
+            if value is not None
+        }
+        self._check_action(row)
+        change = edited(row, {}, now=now, grid=grid, defaults=defaults)
+        whole = {**row, **change.set}
+        check_size(whole)
+        # Before the first tick nobody knows the default action nor the ticks: then the scheduler completes it.
+        in_force = self._agreement.current()
+        complete = in_force is not None and (action is not None or in_force.default_action is not None)
+        if not self._store.create(whole if complete else row):
+            raise TaskExists(schedule_id)
+        return self._view(whole, now)
+
+    def get(self, schedule_id: str) -> ScheduleView:
+        """The schedule, read consistently."""
+        return self._view(self._row(schedule_id), self._clock())
+
+    def list(self, state: str | None = None, *, limit: int = 100, page_token: str | None = None) -> SchedulePage:
+        """Schedules in order of state and id: those of one state (ENABLED, DISABLED, COMPLETED, FAILED), or all.
+
+        ``limit``: at most so many, up to 1,000; the last page has no ``next_page_token``.
+        """
+        states = [_state(state)] if state is not None else [str(one) for one in ScheduleState]
+        check_limit(limit)
+        first, after = _position(page_token, states)
+        found: list[ScheduleView] = []
+        now = self._clock()
+        for n, one in enumerate(states[first:], first):
+            while True:
+                page = self._store.schedules(one, after=after, limit=limit - len(found))
+                rows = self._store.get_many(page.ids) if page.ids else {}
+                shown = [rows[task_id] for task_id in page.ids if task_id in rows]
+                found += [self._view(row, now) for row in shown if row.get("scheduleState") == one]
+                after = page.after
+                if len(found) >= limit and (after is not None or n + 1 < len(states)):
+                    token = f"{one}:{after}" if after is not None else f"{states[n + 1]}:"
+                    return SchedulePage(schedules=tuple(found), next_page_token=token)
+                if after is None:
+                    break
+        return SchedulePage(schedules=tuple(found))
+
+    def update(self, schedule_id: str, **edits: object) -> ScheduleView:
+        """Changes what is given, by the names of ``insert``'s arguments; None takes an attribute off.
+
+        Occurrences that were made already stay as they are; a run that is due now is still made; what comes after it
+        follows the new definition, from now on. Raises TransitionRefused if the schedule has ended.
+        """
+        unknown = next((name for name in edits if name not in UPDATABLE), None)
+        if unknown is not None:
+            raise InvalidInput(unknown, edits[unknown], f"expected any of {', '.join(UPDATABLE)}")
+        wanted = {UPDATABLE[name]: _as_stored(name, value) for name, value in edits.items()}
+        if wanted.get("scheduleExpression", "") is None:
+            raise InvalidInput("scheduleExpression", None, "a schedule has one; delete the schedule to end it")
+        return self._edit(schedule_id, "update", lambda row: wanted)
+
+    def pause(self, schedule_id: str, reason: str | None = None) -> ScheduleView:
+        """No run is made from now on. A run that is due now is still made."""
+        if reason is not None and not isinstance(reason, str):
+            raise InvalidInput("stateReason", reason, "expected text")
+        edits = {"scheduleState": str(ScheduleState.DISABLED), "stateReason": reason}
+        return self._edit(schedule_id, "pause", lambda row: edits if _is_enabled(row) else {"stateReason": reason})
+
+    def resume(self, schedule_id: str) -> ScheduleView:
+        """Runs are made again, from now on; those of the pause are not made up."""
+
+        def edits(row: Row) -> dict[str, object]:
+            if _is_enabled(row):
+                return {}
+            return {"scheduleState": str(ScheduleState.ENABLED), "stateReason": None, **self._pause_of(row)}
+
+        return self._edit(schedule_id, "resume", edits)
+
+    def delete(self, schedule_id: str) -> None:
+        """Ends the schedule and removes its row. Occurrences that were made stay."""
+        self._row(schedule_id)
+        self._store.delete(schedule_id)
+
+    def run_now(self, schedule_id: str) -> TaskView:
+        """One occurrence at the next tick, beside the expression, whatever the state of the schedule."""
+        row = self._row(schedule_id)
+        schedule, now = _open(row, "run"), self._clock()
+        nominal = now.replace(microsecond=0)
+        task = self._occurrence(row, schedule, nominal, extra="#now")
+        if not self._store.create(task):
+            raise TaskExists(str(task["taskId"]))
+        self._note_run(schedule_id, nominal)
+        return TaskView.from_row(task)
+
+    def preview(self, schedule_id: str, count: int = 10) -> Sequence[Occurrence]:
+        """The next runs, with notes where a clock's jump skips or doubles one. A paused one's as if it were resumed."""
+        check_limit(count, "count")
+        row = self._row(schedule_id)
+        if row.get("outcome") is not None:
+            return []
+        return expected_runs(Schedule.from_row(row), self._clock(), count)
+
+    def backfill(self, schedule_id: str, *, start: Time, end: Time, dry_run: bool = False) -> Iterator[InsertResult]:
+        """Makes the occurrences of nominal instants from ``start`` to ``end`` (itself part of it, and not after now)
+        that were not made: at the next tick, one result each, in order. Those that are there stay as they are.
+
+        At most 1,000 at a time. ``dry_run``: says only which are missing. Overlap is not looked at.
+        """
+        row = self._row(schedule_id)
+        schedule, now = _open(row, "backfill"), self._clock()
+        first, last = _instant(start, "start"), min(_instant(end, "end"), now)
+        if last < first:
+            raise InvalidInput("end", str(end), f"expected it not to be before start, {start}, which must be past")
+        runs = [run.instant for run in runs_between(schedule, first, last, MAX_BACKFILL + 1)]
+        if len(runs) > MAX_BACKFILL:
+            raise InvalidInput(
+                "end", str(end), f"there are more than {MAX_BACKFILL} runs in this range: take it in parts"
+            )
+        rows = [self._occurrence(row, schedule, run) for run in runs]
+        return self._insert(rows, dry_run)
+
+    def history(
+        self,
+        schedule_id: str,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        limit: int = 100,
+    ) -> Sequence[ScheduleRun]:
+        """What became of the runs from ``start`` to ``end`` (default: now), oldest first; without ``start``, of the
+        latest ``limit``. Runs that were not made are told with the reason.
+        """
+        check_limit(limit)
+        row, now = self._row(schedule_id), self._clock()
+        first = None if start is None else _instant(start, "start")
+        last = now if end is None else min(_instant(end, "end"), now)
+        return latest_runs(self._store, row, first, last, limit)
+
+    def _insert(self, rows: Iterable[Row], dry_run: bool) -> Iterator[InsertResult]:
+        many = list(rows)
+        ids = [str(row["taskId"]) for row in many]
+        if dry_run:
+            there = self._store.get_many(ids)
+            answers: Iterable[bool | StoreFailure] = [task_id not in there for task_id in ids]
+        else:
+            answers = self._store.create_many(many)
+        for position, (task_id, answer) in enumerate(zip(ids, answers, strict=True)):
+            if isinstance(answer, StoreFailure):
+                kind = ItemTooLarge if answer.too_large else StoreError
+                yield Failed(position, task_id, kind(answer.error))
+            else:
+                yield Inserted(position, task_id) if answer else Exists(position, task_id)
+
+    def _occurrence(self, row: Row, schedule: Schedule, nominal: datetime, extra: str = "") -> dict[str, object]:
+        now, grid = self._clock(), self._grid()
+        task_id = schedule.occurrence_id(nominal, extra=extra)
+        bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id))
+        with_action = row if row.get("action") is not None else {**row, "action": self._defaults().action}
+        return occurrence(with_action, schedule, nominal, bucket, now=now, extra=extra)
+
+    def _note_run(self, schedule_id: str, nominal: datetime) -> None:
+        """So that the schedule's history finds it."""
+
+        def note(row: Row) -> Change:
+            earlier = row.get("ranNow")
+            kept = [*earlier] if isinstance(earlier, (list, tuple)) else []
+            values = {"ranNow": [*kept, format_instant(nominal)][-_RAN_NOW_KEPT:]}
+            return Change(task_id=schedule_id, set=values, when=as_read(row, "ranNow"), returning=True)
+
+        changes.carry_out(self._store, schedule_id, note)
+
+    def _edit(self, schedule_id: str, wish: str, edits_of: Callable[[Row], Mapping[str, object]]) -> ScheduleView:
+        self._row(schedule_id)
+        grid, defaults = self._grid(), self._defaults()
+
+        def decide(row: Row) -> Change:
+            _open(row, wish)
+            now, edits = self._clock(), dict(edits_of(row))
+            self._check_action({**row, **edits})
+            edits |= _earlier(row, edits, now)
+            change = edited(row, edits, now=now, grid=grid, defaults=defaults)
+            check_size({**row, **change.set})
+            if not change.set and not change.remove:  # there is nothing to do; this says so with a write
+                return Change(task_id=schedule_id, set={"scheduleId": schedule_id}, when=change.when, returning=True)
+            return change
+
+        return self._view(changes.carry_out(self._store, schedule_id, decide), self._clock())
+
+    def _pause_of(self, row: Row) -> dict[str, object]:
+        """A note of the runs that a pause has left out."""
+        schedule, now = Schedule.from_row(row), self._clock()
+        if schedule.defined_at is None or row.get("status") != RECURRING:
+            return {}
+        runs = [run.instant for run in runs_between(schedule, schedule.defined_at, now, MAX_BACKFILL)]
+        if not runs:
+            return {}
+        left_out = Missed(first=runs[0], last=runs[-1], runs=len(runs), reason=MissedFor.PAUSED)
+        return {"missed": [one.to_row() for one in [*schedule.missed, left_out]][-_RAN_NOW_KEPT:]}
+
+    def _row(self, schedule_id: str) -> Row:
+        row = self._store.get(changes.known_id(schedule_id))
+        if row is None or not (is_schedule(row) or _was_schedule(row)):
+            raise ScheduleNotFound(schedule_id)
+        return row
+
+    def _view(self, row: Row, now: datetime) -> ScheduleView:
+        return ScheduleView.from_row(row, warnings=warnings_of(row, self._grid(), now))
+
+    def _check_action(self, row: Row) -> None:
+        action = row.get("action")
+        if action is None:
+            return
+        if self._check_actions:
+            self._agreement.check_action(check_action(action))
+        check_payload(check_action(action), row.get("payload"))
+
+    def _grid(self) -> Grid:
+        in_force = self._agreement.current()
+        return in_force.grid if in_force else Grid()
+
+    def _defaults(self) -> Defaults:
+        in_force = self._agreement.current()
+        action = in_force.default_action if in_force else None
+        days = in_force.retention_days if in_force else None
+        plain = Defaults()
+        return Defaults(
+            action=plain.action if action is None else action,
+            retention_days=plain.retention_days if days is None else days,
+        )
+
+
+def _open(row: Row, wish: str) -> Schedule:
+    """Raises TransitionRefused for a schedule that has ended."""
+    if row.get("outcome") is not None:
+        state = str(row.get("scheduleState", row["outcome"]))
+        raise TransitionRefused(str(row["taskId"]), wish, state, (ScheduleState.ENABLED, ScheduleState.DISABLED))
+    return Schedule.from_row(row)
+
+
+def _was_schedule(row: Row) -> bool:
+    """Whether a row that has ended was one; its occurrences carry none of these."""
+    return any(row.get(name) is not None for name in RECURRENCE)
+
+
+def _is_enabled(row: Row) -> bool:
+    return row.get("scheduleState") in (None, str(ScheduleState.ENABLED))
+
+
+def _earlier(row: Row, edits: Mapping[str, object], now: datetime) -> dict[str, object]:
+    """With the definition that an edit replaces, so that the history still knows the runs that it had."""
+    replaced = any(name in edits and edits[name] != row.get(name) for name in _TIMING)
+    if not replaced or row.get("status") != RECURRING:
+        return {}
+    kept = row.get("earlier")
+    before = {name: row[name] for name in _TIMING if name in row} | {"until": format_instant(now)}
+    return {"earlier": [*(kept if isinstance(kept, (list, tuple)) else ()), before][-_EARLIER_KEPT:]}
+
+
+def _as_stored(name: str, value: object) -> object:
+    if value is None:
+        return None
+    match name:
+        case "start_date" | "end_date":
+            return _date(value, UPDATABLE[name])
+        case "payload":
+            return payload_of(value)
+        case "retry_policy":
+            if isinstance(value, RetryPolicy):
+                return value.to_row()
+            RetryPolicy.from_row(value)
+            return value
+        case "catch_up" | "overlap":
+            return str(value)
+        case _:
+            return value
+
+
+def _date(value: object, name: str) -> str | None:
+    return None if value is None else format_instant(_instant(value, name))
+
+
+def _instant(value: object, name: str) -> datetime:
+    found = parse_time(str(value) if isinstance(value, Bucket) else value, name)
+    return found.instant if isinstance(found, Bucket) else found
+
+
+def _state(state: object) -> str:
+    for known in ScheduleState:
+        if state == str(known):
+            return str(known)
+    raise InvalidInput("scheduleState", state, f"expected one of {', '.join(ScheduleState)}")
+
+
+def _position(token: object, states: list[str]) -> tuple[int, str | None]:
+    if token is None:
+        return 0, None
+    state, colon, after = token.partition(":") if isinstance(token, str) else ("", "", "")
+    if not colon or state not in states:
+        raise InvalidInput("pageToken", token, "expected the token of the page before, with the same state")
+    return states.index(state), after or None
