@@ -21,6 +21,15 @@ def cron(rng: Random) -> str:
     return f"cron({minutes} {hours} {days} {_year(rng)})"
 
 
+def nightly(rng: Random) -> str:
+    """One that runs every day, or nearly, at hours at which clocks jump."""
+    hours = rng.choice(("*", "0/2", "1/3", "23-3", "22-1", "0,1,2,3", "0", "1", "2", "3", "23", "1-2", "2-3"))
+    days = rng.choice(
+        ("* * ?", "1-31/2 * ?", "? * *", "? * SUN", "? * SAT-SUN", "? * 1#1", "? * 1L", "? * 1#2", "4-8 * ?")
+    )
+    return f"cron({_field(rng, 0, 59, 59)} {hours} {days} *)"
+
+
 def _day_of_month(rng: Random) -> str:
     kind = rng.random()
     if kind < 0.12:

@@ -16,6 +16,7 @@ from cronsim import CronSim
 from tests.unit.domain.expressions import generator, oracle
 
 from dynatick.domain.expressions import next_after, parse_expression, upcoming
+from dynatick.domain.expressions.jumps import jumps
 from dynatick.domain.expressions.zones import zone_of
 from dynatick.errors import InvalidInput
 
@@ -68,6 +69,41 @@ MOMENTS = tuple(
 )
 
 
+# The clock's jumps, and the zones that have them.
+JUMPS = tuple(
+    (zone, datetime(*jump, tzinfo=UTC))
+    for zone, jump in (
+        ("America/Los_Angeles", (2026, 3, 8, 10)),
+        ("America/Los_Angeles", (2026, 11, 1, 9)),
+        ("Europe/Berlin", (2027, 3, 28, 1)),
+        ("Europe/Berlin", (2027, 10, 31, 1)),
+        ("Europe/Dublin", (2026, 3, 29, 1)),
+        ("Europe/Dublin", (2026, 10, 25, 1)),
+        ("Australia/Lord_Howe", (2026, 4, 4, 15)),
+        ("Australia/Lord_Howe", (2026, 10, 3, 15, 30)),
+        ("America/Santiago", (2026, 4, 5, 3)),
+        ("America/Santiago", (2026, 9, 6, 4)),
+        ("Pacific/Apia", (2011, 12, 30, 10)),
+        ("Africa/Casablanca", (2026, 2, 15, 2)),
+        ("Africa/Casablanca", (2026, 3, 22, 2)),
+        ("Africa/Cairo", (2026, 4, 23, 22)),
+        ("Africa/Cairo", (2026, 10, 29, 21)),
+        ("Antarctica/Troll", (2026, 3, 29, 1)),
+        ("Antarctica/Troll", (2026, 10, 25, 1)),
+        ("America/New_York", (2198, 3, 11, 7)),
+        ("America/New_York", (2198, 11, 4, 6)),
+    )
+)
+
+
+def case(rng: Random) -> tuple[str, datetime, str]:
+    """An expression, an instant and a zone; every third time an expression of the night and the eve of a jump."""
+    if rng.random() < 0.33:
+        zone, jump = rng.choice(JUMPS)
+        return generator.nightly(rng), jump - timedelta(seconds=rng.randint(-7200, 130_000)), zone
+    return generator.cron(rng), moment(rng), rng.choice(ZONES)
+
+
 def moment(rng: Random) -> datetime:
     near = rng.choice(MOMENTS) + timedelta(seconds=rng.randint(-86_400, 86_400))
     anywhere = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=rng.randrange(230 * 365 * 86_400))
@@ -79,7 +115,7 @@ def test_as_by_brute_force(chunk: int, pytestconfig: pytest.Config) -> None:
     rng = Random(f"expressions {chunk}")
     seen: Counter[str] = Counter()
     for _ in range(pytestconfig.getoption("expressions", default=2000) // CHUNKS):
-        text, after, name = generator.cron(rng), moment(rng), rng.choice(ZONES)
+        text, after, name = case(rng)
         zone = zone_of(name)
         try:
             expression = parse_expression(text)
@@ -89,11 +125,21 @@ def test_as_by_brute_force(chunk: int, pytestconfig: pytest.Config) -> None:
             seen["never"] += 1
             continue
         expected = list(islice(oracle.runs(text, after, zone), 3))
-        found = [one.instant for one in islice(upcoming(expression, after, zone=name), 3)]
-        assert found == expected, (text, after.isoformat(), name)
+        found = list(islice(upcoming(expression, after, zone=name), 3))
+        assert [one.instant for one in found] == expected, (text, after.isoformat(), name)
+        seen.update(word for one in found for note in one.notes for word in ("not exist", "twice") if word in note)
         assert next_after(expression, after, zone=name) == (expected[0] if expected else None)
         seen["runs" if expected else "over"] += 1
-    assert seen["runs"] > seen["over"] > 0, seen
+    assert seen["runs"] > seen["over"] > 0 < seen["not exist"] + seen["twice"], seen
+
+
+@pytest.mark.parametrize(("zone", "instant"), JUMPS)
+def test_where_clocks_jump(zone: str, instant: datetime) -> None:
+    before, after = (instant + timedelta(seconds=seconds) for seconds in (-1, 0))
+    assert before.astimezone(zone_of(zone)).utcoffset() != after.astimezone(zone_of(zone)).utcoffset()
+    assert [
+        jump.instant for jump in jumps(zone_of(zone), instant - timedelta(days=9), instant + timedelta(days=9))
+    ] == [instant]
 
 
 def others(text: str) -> tuple[str, ...]:
