@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from dynatick.actions.targets import Reach
 from dynatick.domain.buckets import Grid
 from dynatick.errors import ConfigurationError, InvalidInput, shown
 
@@ -22,9 +23,7 @@ class Settings:
     index_lag: timedelta
     handlers_module: str | None
     worker_threads: int
-    webhook_private_hosts: tuple[str, ...]
-    allowed_webhook_hosts: tuple[str, ...]
-    allowed_secrets: tuple[str, ...]
+    reach: Reach
     assignment_policy: str | None
     function_name: str | None  # this function's own, set by Lambda
     batched: bool  # False for engines whose PartiQL has no conditional updates
@@ -48,9 +47,17 @@ class Settings:
             index_lag=timedelta(seconds=_number(environ, "DYNATICK_INDEX_LAG_SECONDS", 120, 0, 86_400)),
             handlers_module=environ.get("DYNATICK_HANDLERS_MODULE") or None,
             worker_threads=_number(environ, "DYNATICK_WORKER_THREADS", 16, 1, 256),
-            webhook_private_hosts=_names(environ, "DYNATICK_WEBHOOK_PRIVATE_HOSTS"),
-            allowed_webhook_hosts=_names(environ, "DYNATICK_ALLOWED_WEBHOOK_HOSTS"),
-            allowed_secrets=_names(environ, "DYNATICK_ALLOWED_SECRETS"),
+            reach=Reach(
+                actions=_names(environ, "DYNATICK_ALLOWED_ACTIONS"),
+                webhook_hosts=_names(environ, "DYNATICK_ALLOWED_WEBHOOK_HOSTS"),
+                private_hosts=_names(environ, "DYNATICK_WEBHOOK_PRIVATE_HOSTS"),
+                secrets=_names(environ, "DYNATICK_ALLOWED_SECRETS"),
+                topics=_names(environ, "DYNATICK_ALLOWED_TOPIC_ARNS"),
+                queues=_names(environ, "DYNATICK_ALLOWED_QUEUE_ARNS"),
+                event_buses=_names(environ, "DYNATICK_ALLOWED_EVENT_BUS_ARNS"),
+                functions=_names(environ, "DYNATICK_ALLOWED_FUNCTION_ARNS"),
+                state_machines=_names(environ, "DYNATICK_ALLOWED_STATE_MACHINE_ARNS"),
+            ),
             assignment_policy=environ.get("DYNATICK_ASSIGNMENT_POLICY") or None,
             function_name=environ.get("AWS_LAMBDA_FUNCTION_NAME"),
             batched=environ.get("DYNATICK_BATCHED", "1") != "0",

@@ -73,9 +73,7 @@ def build_processor(settings: Settings) -> Processor:
         store=DynamoStore(settings.table, batched=settings.batched),
         actions=build_actions(
             handlers_module=settings.handlers_module,
-            private_hosts=settings.webhook_private_hosts,
-            webhook_hosts=settings.allowed_webhook_hosts,
-            secrets=settings.allowed_secrets,
+            reach=settings.reach,
             threads=settings.worker_threads,
             clock=utc_now,
         ),

@@ -20,6 +20,11 @@ from dynatick_stack.venv import Say
 # What differs from the template's defaults here: tasks may reach this machine, and what is on the emulator.
 LOCAL = {
     "WebhookPrivateHosts": f"{emulator.HOST},localhost",
+    "AllowedTopicArns": "arn:aws:sns:*:*:*",
+    "AllowedQueueArns": "arn:aws:sqs:*:*:*",
+    "AllowedEventBusArns": "arn:aws:events:*:*:event-bus/*",
+    "AllowedFunctionArns": "arn:aws:lambda:*:*:function:*",
+    "AllowedStateMachineArns": "arn:aws:states:*:*:stateMachine:*",
     "AllowedSecrets": "arn:aws:ssm:*:*:parameter/dynatick/*,arn:aws:secretsmanager:*:*:secret:dynatick/*",
 }
 FIRST_RUNS = 4

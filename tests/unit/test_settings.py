@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from dynatick.actions.targets import Reach
 from dynatick.domain.buckets import Grid
 from dynatick.errors import ConfigurationError
 from dynatick.settings import Settings
@@ -23,9 +24,7 @@ def test_only_the_table_must_be_named() -> None:
         index_lag=timedelta(seconds=120),
         handlers_module=None,
         worker_threads=16,
-        webhook_private_hosts=(),
-        allowed_webhook_hosts=(),
-        allowed_secrets=(),
+        reach=Reach(),
         assignment_policy=None,
         function_name=None,
         batched=True,
@@ -46,7 +45,13 @@ def test_everything_can_be_set() -> None:
             "DYNATICK_WORKER_THREADS": "2",
             "DYNATICK_WEBHOOK_PRIVATE_HOSTS": " 127.0.0.1, localhost ,,",
             "DYNATICK_ALLOWED_WEBHOOK_HOSTS": "*.example.com,hooks.internal",
-            "DYNATICK_ALLOWED_SECRETS": "arn:aws:ssm:*:*:parameter/dynatick/*",
+            "DYNATICK_ALLOWED_ACTIONS": "log,sns",
+            "DYNATICK_ALLOWED_SECRETS": "arn:1,arn:2",
+            "DYNATICK_ALLOWED_TOPIC_ARNS": "arn:topic",
+            "DYNATICK_ALLOWED_QUEUE_ARNS": "arn:queue",
+            "DYNATICK_ALLOWED_EVENT_BUS_ARNS": "arn:bus",
+            "DYNATICK_ALLOWED_FUNCTION_ARNS": "arn:function",
+            "DYNATICK_ALLOWED_STATE_MACHINE_ARNS": "arn:machine",
             "DYNATICK_ASSIGNMENT_POLICY": "assignment:in_daytime",
             "AWS_LAMBDA_FUNCTION_NAME": "dynatick-processor",
             "DYNATICK_BATCHED": "0",
@@ -62,9 +67,17 @@ def test_everything_can_be_set() -> None:
         index_lag=timedelta(seconds=300),
         handlers_module="mine",
         worker_threads=2,
-        webhook_private_hosts=("127.0.0.1", "localhost"),
-        allowed_webhook_hosts=("*.example.com", "hooks.internal"),
-        allowed_secrets=("arn:aws:ssm:*:*:parameter/dynatick/*",),
+        reach=Reach(
+            actions=("log", "sns"),
+            webhook_hosts=("*.example.com", "hooks.internal"),
+            private_hosts=("127.0.0.1", "localhost"),
+            secrets=("arn:1", "arn:2"),
+            topics=("arn:topic",),
+            queues=("arn:queue",),
+            event_buses=("arn:bus",),
+            functions=("arn:function",),
+            state_machines=("arn:machine",),
+        ),
         assignment_policy="assignment:in_daytime",
         function_name="dynatick-processor",
         batched=False,

@@ -264,6 +264,7 @@ def test_no_role_may_do_all_of_anything(role: str) -> None:
                 "dynamodb:PutItem", "dynamodb:Query", "dynamodb:Scan", "dynamodb:UpdateItem", "lambda:InvokeFunction",
                 "sqs:SendMessage", "logs:CreateLogStream", "logs:PutLogEvents",
                 # Where parameters name targets.
+                "sns:Publish", "events:PutEvents", "states:StartExecution",
                 "ssm:GetParameter", "secretsmanager:GetSecretValue", "kms:Decrypt", "kms:GenerateDataKey",
             },
         ),
@@ -282,7 +283,16 @@ def test_what_each_role_may_do(role: str, allowed: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "parameter"), [("TasksReadSecrets", "AllowedSecrets"), ("TasksUseKeys", "AllowedKeyArns")]
+    ("policy", "parameter"),
+    [
+        ("TasksPublish", "AllowedTopicArns"),
+        ("TasksSendMessages", "AllowedQueueArns"),
+        ("TasksPutEvents", "AllowedEventBusArns"),
+        ("TasksInvokeFunctions", "AllowedFunctionArns"),
+        ("TasksStartExecutions", "AllowedStateMachineArns"),
+        ("TasksReadSecrets", "AllowedSecrets"),
+        ("TasksUseKeys", "AllowedKeyArns"),
+    ],
 )
 def test_a_parameter_of_arns_gives_rights_to_just_those(policy: str, parameter: str) -> None:
     assert TEMPLATE["Parameters"][parameter]["Default"] == ""
@@ -293,10 +303,13 @@ def test_a_parameter_of_arns_gives_rights_to_just_those(policy: str, parameter: 
     assert properties(policy)["Roles"] == [{"Ref": "ProcessorRole"}]
 
 
-@pytest.mark.parametrize("parameter", ["AllowedSecrets", "AllowedKeyArns"])
+@pytest.mark.parametrize(
+    "parameter", [name for name in TEMPLATE["Parameters"] if name == "AllowedSecrets" or name.endswith("Arns")]
+)
 def test_what_a_parameter_of_arns_takes(parameter: str) -> None:
     pattern = TEMPLATE["Parameters"][parameter]["AllowedPattern"]
-    one = "arn:aws:kms:us-east-1:123456789012:key/1"
+    found = re.search(":([a-z]+):", pattern)
+    one = f"arn:aws:{found[1] if found else 'ssm'}:us-east-1:123456789012:name/1*"
     for good in ("", one, f"{one},{one}"):
         assert re.fullmatch(pattern, good)
     for bad in ("*", f"{one},", f"{one}, {one}", "key/1", f"{one},*"):

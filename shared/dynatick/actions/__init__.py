@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dynatick.actions.aws import MakeClient
     from dynatick.actions.registry import Action, Registry
+    from dynatick.actions.targets import Allowed, Reach
     from dynatick.engine.ports import Clock
 
 
@@ -14,17 +17,14 @@ def build_actions(
     *,
     handlers_module: str | None,
     clock: Clock,
-    private_hosts: Iterable[str] = (),
-    webhook_hosts: Iterable[str] = (),
-    secrets: Iterable[str] = (),
-    clients: Callable[[str], Any] | None = None,
+    reach: Reach | None = None,
+    clients: MakeClient | None = None,
     threads: int = 32,
 ) -> Registry:
     """All actions of a processor: the built-in kinds, and the handlers of the module, if one is named.
 
-    ``private_hosts``: what webhooks may reach beside the public internet. ``webhook_hosts``: what they may reach at
-    all; empty: any. ``secrets``: ARNs of those that tasks may refer to. ``clients``: boto3 clients by service.
-    ``threads``: how many tasks run at a time.
+    ``reach``: what tasks may do and reach; a kind that may reach nothing is left out. ``clients``: where boto3 clients
+    come from. ``threads``: how many tasks run at a time.
     Raises ConfigurationError for a setting, or a module, that cannot be used, and for a handler that has a built-in's
     name.
     """
@@ -33,20 +33,54 @@ def build_actions(
     from dynatick.actions.clients import Clients
     from dynatick.actions.handlers import load_handlers
     from dynatick.actions.log import Log
+    from dynatick.actions.payloads import BUILT_IN
     from dynatick.actions.registry import Later, Registry
     from dynatick.actions.secrets import Secrets
+    from dynatick.actions.targets import Allowed, Reach
+    from dynatick.errors import ConfigurationError, shown
 
-    hosts = Hosts(private=private_hosts, allowed=webhook_hosts)
-    held = Secrets(secrets, clients=clients or Clients())
+    may = reach or Reach()
+    made = clients or Clients()
+    hosts = Hosts(private=may.private_hosts, allowed=may.webhook_hosts)
+    secrets = Secrets(may.secrets, clients=made)
 
     def webhook() -> Action:
         from dynatick.actions.webhook import Webhook
 
-        return Webhook(clock=clock, hosts=hosts, secrets=held, connections_per_host=threads)
+        return Webhook(clock=clock, hosts=hosts, secrets=secrets, connections_per_host=threads)
 
     registry = Registry()
     registry.add("log", Log())
     registry.add("webhook", Later(webhook))
+    for name, (service, parameter, arns, home) in {
+        "sns": ("sns", "AllowedTopicArns", may.topics, "sns:Sns"),
+        "sqs": ("sqs", "AllowedQueueArns", may.queues, "sqs:Sqs"),
+        "eventbridge": ("events", "AllowedEventBusArns", may.event_buses, "eventbridge:EventBridge"),
+        "lambda": ("lambda", "AllowedFunctionArns", may.functions, "awslambda:LambdaFunction"),
+        "stepfunctions": (
+            "stepfunctions",
+            "AllowedStateMachineArns",
+            may.state_machines,
+            "stepfunctions:StepFunctions",
+        ),
+    }.items():
+        if arns:
+            registry.add(name, Later(_on_aws(home, service, Allowed(parameter, arns), made, clock)))
     for found in load_handlers(handlers_module) if handlers_module is not None else ():
+        if found.name in BUILT_IN and found.name not in registry.names():
+            raise ConfigurationError("action", f"{shown(found.name)} is a built-in's name; give the handler another")
         registry.add(found.name, found)
+    if may.actions:
+        registry.keep(may.actions)
     return registry
+
+
+def _on_aws(home: str, service: str, allowed: Allowed, clients: MakeClient, clock: Clock) -> Callable[[], Action]:
+    def made() -> Action:
+        from dynatick.actions.aws import Service
+
+        module, _, name = home.partition(":")
+        kind: type[Action] = getattr(import_module(f"dynatick.actions.{module}"), name)
+        return kind(Service(name=service, allowed=allowed, clients=clients, clock=clock))  # type: ignore[call-arg]
+
+    return made

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 _HOMES = {
+    "eventbridge": "dynatick.actions.eventbridge:EventBridgePayload",
+    "lambda": "dynatick.actions.awslambda:LambdaPayload",
     "log": None,  # takes anything
+    "sns": "dynatick.actions.sns:SnsPayload",
+    "sqs": "dynatick.actions.sqs:SqsPayload",
+    "stepfunctions": "dynatick.actions.stepfunctions:StepFunctionsPayload",
     "webhook": "dynatick.actions.webhook:WebhookPayload",
 }
 BUILT_IN = tuple(sorted(_HOMES))

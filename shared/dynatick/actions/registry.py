@@ -71,6 +71,14 @@ class Registry:
             raise ConfigurationError("action", problem)
         self._actions[name] = action
 
+    def keep(self, names: Iterable[str]) -> None:
+        """Leaves out all others. Raises ConfigurationError for a name that there is not."""
+        wanted = set(names)
+        if missing := sorted(wanted - set(self._actions)):
+            problem = f"there is no action {shown(missing[0])} here; known are {self._listed()}"
+            raise ConfigurationError("AllowedActions", problem)
+        self._actions = {name: action for name, action in self._actions.items() if name in wanted}
+
     def names(self) -> Sequence[str]:
         """The actions that can be run, sorted."""
         return sorted(self._actions)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Discriminator, Field, Strict, Tag
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Strict, Tag
 from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
 from dynatick.actions.secrets import MANAGED_NAME, SSM_NAME
+from dynatick.errors import shown
 
 CONFIG = ConfigDict(extra="forbid", alias_generator=to_camel)
 """Of each payload type: names as the table has them, and no others."""
@@ -71,3 +73,40 @@ class SecretText:
 
 def form_of(value: object) -> str:
     return "<secret>" if isinstance(value, Mapping) else "<text>"
+
+
+def arn(service: str, resource: str) -> Any:
+    """What the ARN of a target looks like, as a pattern."""
+    return Field(pattern=rf"^arn:aws[a-z-]*:{service}:[a-z0-9-]+:[0-9]{{12}}:{resource}$")
+
+
+MAX_ATTRIBUTES = 5
+"""Of the user's own; with ours that makes the ten that SQS takes."""
+
+_ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws\.|amazon\.|dynatick|\.))(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)", re.ASCII)
+
+
+def _checked_attributes(value: object) -> object:
+    if not isinstance(value, Mapping) or len(value) > MAX_ATTRIBUTES:
+        raise wrong(f"expected a map of at most {MAX_ATTRIBUTES} attributes")
+    for name, one in value.items():
+        if not isinstance(name, str) or _ATTRIBUTE_NAME.fullmatch(name) is None:
+            raise wrong(f"{shown(name)} is not the name of an attribute; names of ours begin with dynatick")
+        if isinstance(one, bool) or not isinstance(one, (str, int, float)) or one == "":
+            raise wrong(f"the value of {shown(name)} is not accepted; expected text that is not empty, or a number")
+    return value
+
+
+Attributes = Annotated[
+    dict[Text, str | int | float],
+    BeforeValidator(_checked_attributes),
+    Field(max_length=MAX_ATTRIBUTES, description="Message attributes beside ours, to filter by."),
+]
+Message = Annotated[Any, Field(description="A text is sent as it is, anything else as JSON.")]
+GroupId = Annotated[
+    Text | None,
+    Field(
+        pattern=r"^[!-~]{1,128}$",
+        description="Message group; of a FIFO target each task is a group of its own if it is left out.",
+    ),
+]

@@ -4,8 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dynatick.errors import ConfigurationError, shown
 
 _PATTERN = re.compile(r"arn:[a-z0-9*-]+:[a-z0-9-]+:[a-z0-9*-]*:[0-9*]*:[!-+\--~]+", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reach:
+    """What tasks may do and reach, as the template's parameters say it; what is not named is not there."""
+
+    actions: tuple[str, ...] = ()  # AllowedActions; empty: all that there are
+    webhook_hosts: tuple[str, ...] = ()  # AllowedWebhookHosts; empty: any public host
+    private_hosts: tuple[str, ...] = ()  # WebhookPrivateHosts: what webhooks may reach beside the public internet
+    secrets: tuple[str, ...] = ()  # AllowedSecrets, and so on
+    topics: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    event_buses: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
+    state_machines: tuple[str, ...] = ()
 
 
 class Allowed:
@@ -16,8 +34,6 @@ class Allowed:
     """
 
     def __init__(self, parameter: str, arns: Iterable[str] = ()) -> None:
-        from dynatick.errors import ConfigurationError, shown
-
         self.parameter = parameter
         self.arns = tuple(arns)
         for arn in self.arns:

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.actions.support import NOW, a_context, a_task
 
 from dynatick.actions import build_actions
+from dynatick.actions.targets import Reach
 from dynatick.errors import ConfigurationError, PermanentError, RetryableError
 
 PROCESSOR = Path(__file__).parents[3] / "functions" / "processor"
@@ -43,7 +44,7 @@ def test_a_handler_cannot_take_a_built_in_kinds_name(tmp_path, monkeypatch):
 
 
 def test_a_webhook_goes_to_listed_private_hosts_only():
-    actions = build_actions(handlers_module=None, clock=lambda: NOW, private_hosts=["127.0.0.1"])
+    actions = build_actions(handlers_module=None, clock=lambda: NOW, reach=Reach(private_hosts=("127.0.0.1",)))
     with pytest.raises(RetryableError, match="could not be connected to"):
         run(actions, "webhook", {"url": "http://127.0.0.1:9/"})
     with pytest.raises(PermanentError, match="expected https"):
