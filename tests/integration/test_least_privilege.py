@@ -30,6 +30,16 @@ RESOURCES: dict[str, Any] = template.load()["Resources"]
 
 SSM_SECRET, MANAGED_SECRET = "/dynatick/least-privilege", "dynatick/least-privilege"
 
+ACCOUNT = "000000000000"
+TARGETS: dict[str, dict[str, Any]] = {
+    "sns": {"topicArn": f"arn:aws:sns:us-east-1:{ACCOUNT}:target", "message": "x"},
+    "sqs": {"queueArn": f"arn:aws:sqs:us-east-1:{ACCOUNT}:target", "message": "x"},
+    "eventbridge": {"eventBusArn": f"arn:aws:events:us-east-1:{ACCOUNT}:event-bus/default"},
+    # Nobody is there: that the call is made is enough here.
+    "lambda": {"functionArn": f"arn:aws:lambda:us-east-1:{ACCOUNT}:function:target"},
+    "stepfunctions": {"stateMachineArn": f"arn:aws:states:us-east-1:{ACCOUNT}:stateMachine:target"},
+}
+
 Right = tuple[str, str]  # an action, and what it is done to
 
 NAMES = {
@@ -42,8 +52,18 @@ NAMES = {
     '{"Fn::GetAtt": ["SchedulerLogGroup", "Arn"]}': "log",
     '{"Fn::GetAtt": ["ProcessorLogGroup", "Arn"]}': "log",
     '{"Fn::GetAtt": ["ApiLogGroup", "Arn"]}': "log",
-    '{"Fn::Split": [",", {"Ref": "AllowedSecrets"}]}': "secrets",
-    '{"Fn::Split": [",", {"Ref": "AllowedKeyArns"}]}': "keys",
+    **{
+        json.dumps({"Fn::Split": [",", {"Ref": parameter}]}): name
+        for parameter, name in {
+            "AllowedTopicArns": "topics",
+            "AllowedQueueArns": "queues",
+            "AllowedEventBusArns": "buses",
+            "AllowedFunctionArns": "functions",
+            "AllowedStateMachineArns": "machines",
+            "AllowedSecrets": "secrets",
+            "AllowedKeyArns": "keys",
+        }.items()
+    },
     '"*"': "*",
 }
 
@@ -115,10 +135,22 @@ def needed(service: str, operation: str, parameters: Mapping[str, Any]) -> Itera
             index = parameters.get("IndexName")
             yield f"dynamodb:{operation}", "table" if index is None else f"table/index/{index}"
         case "sqs", "SendMessageBatch" | "SendMessage":
-            yield "sqs:SendMessage", "dead letters"
+            own = parameters["QueueUrl"].endswith("/dead-letters")
+            assert own or parameters["QueueUrl"].endswith("/target")
+            yield "sqs:SendMessage", "dead letters" if own else "queues"
+        case "sns", "PublishBatch":
+            assert parameters["TopicArn"] == TARGETS["sns"]["topicArn"]
+            yield "sns:Publish", "topics"
+        case "events", "PutEvents":
+            assert {one["EventBusName"] for one in parameters["Entries"]} == {TARGETS["eventbridge"]["eventBusArn"]}
+            yield "events:PutEvents", "buses"
         case "lambda", "Invoke":
-            assert parameters["FunctionName"] == "processor"
-            yield "lambda:InvokeFunction", "processor"
+            own = parameters["FunctionName"] == "processor"
+            assert own or parameters["FunctionName"] == TARGETS["lambda"]["functionArn"]
+            yield "lambda:InvokeFunction", "processor" if own else "functions"
+        case "stepfunctions", "StartExecution":
+            assert parameters["stateMachineArn"] == TARGETS["stepfunctions"]["stateMachineArn"]
+            yield "states:StartExecution", "machines"
         case "ssm", "GetParameter":
             assert parameters["Name"] == SSM_SECRET
             yield "ssm:GetParameter", "secrets"
@@ -174,7 +206,11 @@ def deployed(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Deployed:
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     monkeypatch.setenv("DYNATICK_SHARD_COUNT", "2")
     monkeypatch.setenv("DYNATICK_WEBHOOK_PRIVATE_HOSTS", "127.0.0.1")
-    monkeypatch.setenv("DYNATICK_ALLOWED_SECRETS", local.LOCAL["AllowedSecrets"])
+    for name, value in RESOURCES["ProcessorFunction"]["Properties"]["Environment"]["Variables"].items():
+        if name.startswith("DYNATICK_ALLOWED_") and value["Ref"] in local.LOCAL:
+            monkeypatch.setenv(name, local.LOCAL[value["Ref"]])
+    boto3.client("sns").create_topic(Name="target")
+    boto3.client("sqs").create_queue(QueueName="target")
     boto3.client("ssm").put_parameter(Name=SSM_SECRET, Value="a", Type="SecureString")
     boto3.client("secretsmanager").create_secret(Name=MANAGED_SECRET, SecretString="b")
     made = deploy(monkeypatch, "least-privilege", batched=True)
@@ -239,6 +275,7 @@ def run_everything(deployed: Deployed, receiver: Receiver) -> None:
         {"taskId": "again", **base, "action": "rehearse", "payload": {"failures": 1}},  # is tried again
         {"taskId": "suspect", **base, "status": "running", "attempt": 1, **long_ago},
         {"taskId": "secret", **base, "action": "webhook", "payload": payload_with_secrets},
+        *({"taskId": kind, **base, "action": kind, "payload": payload} for kind, payload in TARGETS.items()),
         {"taskId": "lost", **base, "taskDateTime": "2026-01-01#00:00"},  # for the reconcile
     ]
     for row in rows:
@@ -256,7 +293,8 @@ def run_everything(deployed: Deployed, receiver: Receiver) -> None:
     assert outcomes == {
         **{f"t{n}": "completed" for n in range(3)},
         "raw": "completed", "unfit": "failed", "again": None, "suspect": "completed", "lost": None,
-        "secret": "completed",
+        "secret": "completed", "sns": "completed", "sqs": "completed", "eventbridge": "completed",
+        "lambda": "failed", "stepfunctions": "failed",
     }  # fmt: skip
 
 

@@ -1,0 +1,218 @@
+"""Every kind of target on the deployed system: the task comes due, the target gets it, the row says so."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import zipfile
+from typing import Any
+
+import pytest
+from standardwebhooks import Webhook as Verifier
+from tests.e2e.support import World, eventually, iso
+
+from dynatick import InvalidInput
+from dynatick.engine.inforce import read_in_force
+from dynatick_stack.deploy import REGION
+
+ACCOUNT = "000000000000"
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/target"
+NOW = {"maximumRetryAttempts": 0}
+FUNCTION = """
+import json, urllib.request
+
+def handler(event, context):
+    if "url" in event:
+        urllib.request.urlopen(urllib.request.Request(event["url"], json.dumps(event).encode()))
+    if event.get("fail"):
+        raise ValueError("hunter2")
+    return {"got": event["dynatick"]}
+"""
+
+
+class Targets:
+    """What tasks send to, and what came of it."""
+
+    def __init__(self, world: World) -> None:
+        self.client = world.stack.client
+        sqs, sns, events, functions = (self.client(name) for name in ("sqs", "sns", "events", "lambda"))
+        self.urls = {
+            name: sqs.create_queue(QueueName=f"target-{name}")["QueueUrl"] for name in ("sqs", "sns", "events")
+        }
+        arns = {name: f"arn:aws:sqs:{REGION}:{ACCOUNT}:target-{name}" for name in self.urls}
+        self.queue = arns["sqs"]
+        self.topic = sns.create_topic(Name="target")["TopicArn"]
+        sns.subscribe(TopicArn=self.topic, Protocol="sqs", Endpoint=arns["sns"])
+        self.bus = events.create_event_bus(Name="target")["EventBusArn"]
+        events.put_rule(Name="target", EventBusName="target", EventPattern='{"source": ["e2e"]}')
+        events.put_targets(Rule="target", EventBusName="target", Targets=[{"Id": "q", "Arn": arns["events"]}])
+        code = io.BytesIO()
+        with zipfile.ZipFile(code, "w") as archive:
+            archive.writestr("target.py", FUNCTION)
+        self.function = functions.create_function(
+            FunctionName="target", Runtime="python3.13", Role=ROLE, Handler="target.handler",
+            Code={"ZipFile": code.getvalue()}, Timeout=30,
+        )["FunctionArn"]  # fmt: skip
+        definition = json.dumps({"StartAt": "A", "States": {"A": {"Type": "Pass", "End": True}}})
+        self.machine = self.client("stepfunctions").create_state_machine(
+            name="target", definition=definition, roleArn=ROLE
+        )["stateMachineArn"]
+
+    def received(self, name: str, number: int) -> list[Any]:
+        """As many messages as are expected; fails if they don't come."""
+        found: list[Any] = []
+
+        def all_there() -> bool:
+            answer = self.client("sqs").receive_message(
+                QueueUrl=self.urls[name], MaxNumberOfMessages=10, MessageAttributeNames=["All"]
+            )
+            for message in answer.get("Messages", ()):
+                found.append(message)
+                self.client("sqs").delete_message(QueueUrl=self.urls[name], ReceiptHandle=message["ReceiptHandle"])
+            return len(found) >= number
+
+        eventually(all_there, within=30, what=lambda: f"{len(found)} of {number} messages in {name}")
+        return found
+
+
+@pytest.fixture(scope="module")
+def targets(world: World) -> Targets:
+    return Targets(world)
+
+
+SQS_IDS = [f"sqs-{n}" for n in range(25)]
+KEY = "whsec_" + base64.b64encode(bytes(32)).decode()
+NOWHERE = f"arn:aws:sqs:{REGION}:{ACCOUNT}:nowhere"
+
+
+@pytest.fixture(scope="module")
+def rows(world: World, targets: Targets) -> dict[str, dict[str, Any]]:
+    """One task of each kind, and more; they have ended."""
+    ssm, manager = world.stack.client("ssm"), world.stack.client("secretsmanager")
+    ssm.put_parameter(Name="/dynatick/signing", Value=KEY, Type="SecureString")
+    manager.create_secret(Name="dynatick/shop", SecretString=json.dumps({"token": "hunter2"}))
+    token = {"secret": {"secretsManager": "dynatick/shop", "key": "token"}, "prefix": "Bearer "}
+    answer = {"functionArn": targets.function, "invocationType": "RequestResponse"}
+    event = {"eventBusArn": targets.bus, "source": "e2e", "detailType": "Trial ended", "detail": {"account": 7}}
+    reminder = {"topicArn": targets.topic, "subject": "A reminder", "message": "It is time"}
+    signed = {
+        "url": f"{world.receiver.url}/signed",
+        "headers": {"Authorization": token},
+        "signingSecret": {"ssm": "/dynatick/signing"},
+        "data": {"n": 1},
+    }
+    tasks: list[tuple[str, str, dict[str, Any]]] = [
+        *((task_id, "sqs", {"queueArn": targets.queue, "message": {"hello": "é"}}) for task_id in SQS_IDS),
+        ("sns-1", "sns", reminder),
+        ("sns-2", "sns", reminder),
+        ("event-1", "eventbridge", event),
+        ("event-2", "eventbridge", event),
+        ("lambda-1", "lambda", {**answer, "input": {"day": 1}}),
+        ("lambda-2", "lambda", {**answer, "input": {"fail": True}}),
+        ("lambda-3", "lambda", {"functionArn": targets.function, "input": {"url": f"{world.receiver.url}/function"}}),
+        ("states-1", "stepfunctions", {"stateMachineArn": targets.machine, "input": {"n": 1}}),
+        ("signed-1", "webhook", signed),
+        ("wrong-1", "sqs", {"queueArn": NOWHERE, "message": "x"}),
+    ]
+    for task_id, action, payload in tasks:
+        world.client.insert(task_id, action=action, payload=payload, delay_seconds=1, retry_policy=NOW)
+    world.put("wrong-2", action="sqs", payload={"queueArn": "nowhere", "message": "x"}, dueAt=iso(1))
+    return world.run_to_end([*(task_id for task_id, *_ in tasks), "wrong-2"], within=150)
+
+
+Rows = dict[str, dict[str, Any]]
+
+
+def test_each_kind_is_in_force(world: World, rows: Rows) -> None:
+    in_force = read_in_force(world.client.store)
+    assert in_force is not None
+    assert {"sns", "sqs", "eventbridge", "lambda", "stepfunctions", "webhook", "log"} <= set(in_force.actions)
+
+
+def test_sqs_sends_a_bucket_of_messages(targets: Targets, rows: Rows) -> None:
+    by_task = {
+        message["MessageAttributes"]["dynatickTaskId"]["StringValue"]: message
+        for message in targets.received("sqs", len(SQS_IDS))
+    }
+    assert set(by_task) == set(SQS_IDS)
+    for task_id, message in by_task.items():
+        row = rows[task_id]
+        assert row["outcome"] == "completed", row
+        assert row["result"] == {"messageId": message["MessageId"]}
+        assert json.loads(message["Body"]) == {"hello": "é"}
+        assert {name: value["StringValue"] for name, value in message["MessageAttributes"].items()} == {
+            "dynatickTaskId": task_id,
+            "dynatickIdempotencyKey": f"{task_id}#1",
+            "dynatickAttempt": "1",
+            "dynatickDueAt": row["dueAt"],
+        }
+
+
+def test_sns_publishes(targets: Targets, rows: Rows) -> None:
+    said = [json.loads(message["Body"]) for message in targets.received("sns", 2)]
+    by_task = {one["MessageAttributes"]["dynatickTaskId"]["Value"]: one for one in said}
+    assert set(by_task) == {"sns-1", "sns-2"}
+    for task_id, one in by_task.items():
+        assert rows[task_id]["result"] == {"messageId": one["MessageId"]}
+        assert (one["Subject"], one["Message"]) == ("A reminder", "It is time")
+
+
+def test_eventbridge_puts_events(targets: Targets, rows: Rows) -> None:
+    events = [json.loads(message["Body"]) for message in targets.received("events", 2)]
+    assert {event["detail"]["dynatick"]["taskId"] for event in events} == {"event-1", "event-2"}
+    assert {(event["detail-type"], event["detail"]["account"]) for event in events} == {("Trial ended", 7)}
+    assert rows["event-1"]["result"]["eventId"] != rows["event-2"]["result"]["eventId"]
+
+
+def test_lambda_is_asked_and_answers(rows: Rows) -> None:
+    row, failed = rows["lambda-1"], rows["lambda-2"]
+    assert row["outcome"] == "completed", row
+    assert row["result"]["got"] == {
+        "taskId": "lambda-1", "dueAt": row["dueAt"], "attempt": 1, "idempotencyKey": "lambda-1#1"
+    }  # fmt: skip
+    assert failed["outcome"] == "failed"
+    # The emulator has a word of its own for whatever a function raises.
+    assert re.fullmatch(r"the function failed \([\w.]+\); its log says why", failed["error"])
+
+
+def test_lambda_is_only_queued(world: World, rows: Rows) -> None:
+    assert rows["lambda-3"]["result"]["requestId"]
+
+    def came() -> list[Any]:
+        return [json.loads(call.body) for call in world.receiver.calls if call.path == "/function"]
+
+    eventually(came, within=30)
+    assert [event["dynatick"]["taskId"] for event in came()] == ["lambda-3"]
+
+
+def test_stepfunctions_starts_an_execution(targets: Targets, rows: Rows) -> None:
+    arn = rows["states-1"]["result"]["executionArn"]
+    states = targets.client("stepfunctions")
+    given = json.loads(states.describe_execution(executionArn=arn)["input"])
+    assert (given["n"], given["dynatick"]["taskId"]) == (1, "states-1")
+    listed = states.list_executions(stateMachineArn=targets.machine)["executions"]
+    assert [one["executionArn"] for one in listed] == [arn]
+
+
+def test_a_webhook_with_secrets_is_signed(world: World, rows: Rows) -> None:
+    assert rows["signed-1"]["outcome"] == "completed", rows["signed-1"]["error"]
+    (call,) = world.receiver.of("signed-1")
+    assert call.headers["authorization"] == "Bearer hunter2"
+    assert Verifier(KEY).verify(call.body, call.headers) == {"n": 1}
+
+
+def test_no_secret_is_left_anywhere(world: World, rows: Rows) -> None:
+    for place in (world.rows(), world.stack.logs(), world.letters.take()):
+        texts = [str(one) for one in place]
+        assert texts
+        assert not [text for text in texts if "hunter2" in text or KEY in text]
+
+
+def test_what_goes_wrong_is_said(world: World, rows: Rows) -> None:
+    assert rows["wrong-1"]["outcome"] == rows["wrong-2"]["outcome"] == "failed"
+    assert str(rows["wrong-1"]["error"]).startswith("the target refused it (")
+    assert str(rows["wrong-2"]["error"]).startswith("payload.queueArn: String should match pattern")
+    with pytest.raises(InvalidInput, match=r"payload\.queueArn"):
+        world.client.insert("wrong-3", action="sqs", payload={"queueArn": "nowhere", "message": "x"})
