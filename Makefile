@@ -6,6 +6,8 @@ SHELL := /bin/sh
 
 # Port of the local AWS endpoint: make up PORT=4600
 PORT ?= 4566
+# Port of the HTTP API without a gateway: make api API_PORT=8081
+API_PORT ?= 8080
 # How many random sequences the model is tried with, in each process: make model EXAMPLES=5000
 EXAMPLES ?= 1000
 # Passed on to pytest: make test ARGS="-k buckets -x"
@@ -35,7 +37,7 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test check sam up down e2e faults model expressions bench bench-quick lock mutations clean setup
+.PHONY: help demo test check sam up down api reference e2e faults model expressions bench bench-quick lock mutations clean setup
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \
@@ -81,6 +83,12 @@ up: $(VENV)/.ready ## Start the local AWS and deploy to it, on PORT (4566)
 
 down: $(VENV)/.ready ## Stop what `make up` started
 	@$(BIN)/python -m dynatick_stack down
+
+api: $(VENV)/.ready ## Serve the HTTP API over what `make up` started, with Swagger UI, on API_PORT (8080)
+	@$(BIN)/python -m dynatick_stack api --port $(API_PORT)
+
+reference: $(VENV)/.ready ## Write docs/reference/openapi.json and api.md afresh from the code
+	@$(BIN)/python -m dynatick_stack.reference
 
 expressions: $(VENV)/.ready ## Compare 120,000 random schedule expressions with brute force
 	$(BIN)/python -m pytest -q -n auto tests/unit/domain/expressions --expressions 120000 $(ARGS)

@@ -1,5 +1,6 @@
 """The local stack's commands: `dynatick local …`, or `python -m dynatick_stack …`."""
 
+import os
 import shlex
 import signal
 import time
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
+API_PORT = 8080
 
 
 @app.callback()
@@ -157,6 +159,39 @@ def show_logs(
         reader = logs.LogReader(stack.endpoint, function=function)
         for line in reader.follow() if follow else reader.read():
             typer.echo(str(line))
+
+
+@app.command()
+def api(
+    context: typer.Context,
+    port: Annotated[int, typer.Option(help="Port to serve it on, on 127.0.0.1.")] = API_PORT,
+    table: Annotated[str | None, typer.Option(help="Another table than that of the local stack.")] = None,
+    region: Annotated[str | None, typer.Option(help="The AWS region of that table.")] = None,
+    profile: Annotated[str | None, typer.Option(help="The AWS profile for that table.")] = None,
+    endpoint_url: Annotated[str | None, typer.Option(help="The DynamoDB endpoint of that table.")] = None,
+) -> None:
+    """Serve the HTTP API of this checkout on this machine, with Swagger UI to try it. Without authorisation."""
+    # Here, since other commands need neither the SDK nor the API.
+    from dynatick.client import ClientSettings, TaskClient
+    from dynatick.client.connect import open_store
+    from dynatick_stack.api import serve
+
+    with _failures(interrupted="", code=0):
+        if table is None:
+            stack = local.attach(state_dir=context.obj)
+            where = ClientSettings(
+                table=stack.table, region=REGION, endpoint_url=stack.endpoint, credentials=("test", "test")
+            )
+        else:
+            where = ClientSettings.from_env(
+                os.environ, table=table, region=region, profile=profile, endpoint_url=endpoint_url
+            )
+        client = TaskClient(open_store(where))
+        emulator.refuse_busy_port(
+            port, instead=f"make api API_PORT={port + 1}, or dynatick local api --port {port + 1}"
+        )
+        typer.echo(f"http://127.0.0.1:{port}/docs shows what can be done, and does it. Ctrl-C ends it.", err=True)
+        serve(client, port)
 
 
 def _parameters(tick_minutes: int | None, shard_count: int | None, others: list[str] | None) -> dict[str, str]:

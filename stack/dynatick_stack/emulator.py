@@ -121,7 +121,9 @@ def check_port(port: int, *, state_dir: Path = STATE) -> None:
         refuse_busy_port(port)
 
 
-def refuse_busy_port(port: int) -> None:
+def refuse_busy_port(port: int, *, instead: str | None = None) -> None:
+    """``instead``: how to choose another one, for the message."""
+    instead = instead or f"make up PORT={port + 1}, or dynatick local up --port {port + 1}"
     with socket.socket() as probe:
         # As servers do: a port whose last connections just closed is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -130,10 +132,7 @@ def refuse_busy_port(port: int) -> None:
         except PermissionError:
             raise BusyError(f"Port {port} needs a privilege. Choose one above 1023: make up PORT=4567") from None
         except OSError:
-            raise BusyError(
-                f"Port {port} is in use by another program. Choose another: "
-                f"make up PORT={port + 1}, or dynatick local up --port {port + 1}"
-            ) from None
+            raise BusyError(f"Port {port} is in use by another program. Choose another: {instead}") from None
 
 
 def _environment(port: int, state_dir: Path) -> dict[str, str]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
+import subprocess
+import sys
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import urllib3
-from tests.e2e.support import World, bucket, now
+from tests.e2e.support import World, bucket, eventually, now
 
 from dynatick.domain.instants import format_instant
+from dynatick_stack import emulator
 
 # Signed: on AWS a caller signs each request; the emulator only looks whether one is.
 SIGNED = {
@@ -66,8 +72,6 @@ def task_id() -> str:
 
 
 def in_path(task_id: str) -> str:
-    from urllib.parse import quote
-
     return f"/v1/tasks/{quote(task_id, safe='')}"
 
 
@@ -93,8 +97,9 @@ def test_a_task_is_changed_cancelled_retried_and_run(door: Door, task_id: str) -
     made = door.send("POST", "/v1/tasks", {"taskId": task_id, "taskDateTime": bucket(600)})
     seen = door.send("GET", path).headers["ETag"]
     assert made.headers["ETag"] == seen
-    moved = door.ask("PATCH", path, {"taskDateTime": bucket(601), "payload": {"n": 1}}, **{"If-Match": seen})
-    assert (moved["taskDateTime"], moved["payload"]) == (bucket(601, of=now()), {"n": 1})
+    later = bucket(700)
+    moved = door.ask("PATCH", path, {"taskDateTime": later, "payload": {"n": 1}}, **{"If-Match": seen})
+    assert (moved["taskDateTime"], moved["payload"]) == (later, {"n": 1})
     door.refused("changed", "PATCH", path, {"payload": {}}, **{"If-Match": seen})
     assert door.ask("POST", f"{path}/cancel")["outcome"] == "cancelled"
     door.refused("not-possible-now", "POST", f"{path}/cancel")
@@ -107,7 +112,7 @@ def test_a_repeated_request_inserts_once(door: Door) -> None:
     row = {"delaySeconds": 36_000, "action": "log"}
     first, again = door.ask("POST", "/v1/tasks", row, **key), door.ask("POST", "/v1/tasks", row, **key)
     assert first["taskId"] == again["taskId"]
-    door.refused("idempotency-key-reused", "POST", "/v1/tasks", {**row, "action": "webhook"}, **key)
+    door.refused("idempotency-key-reused", "POST", "/v1/tasks", {**row, "payload": {"n": 2}}, **key)
 
 
 def test_many_tasks_and_their_bucket(door: Door) -> None:
@@ -174,3 +179,38 @@ def test_the_log_tells_of_requests_and_of_no_payload(world: World, door: Door, t
     told = [line.record for line in lines if line.record["request_id"] == answer.headers["X-Request-Id"]]
     assert [(one["action"], one["route"], one["status"]) for one in told] == [("request_answered", "/v1/tasks", 201)]
     assert not [line for line in lines if secret in line.text]
+
+
+def test_it_is_served_from_the_checkout_too(world: World) -> None:
+    """`make api`: the same over the same table, without a gateway."""
+    port = emulator.free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "dynatick_stack",
+        "--state-dir",
+        str(world.stack.state_dir),
+        "api",
+        "--port",
+        str(port),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        try:
+            http, url = urllib3.PoolManager(), f"http://127.0.0.1:{port}"
+
+            def serves() -> bool:
+                assert server.poll() is None, server.stdout.read() if server.stdout else ""
+                with contextlib.suppress(urllib3.exceptions.HTTPError):
+                    return http.request("GET", f"{url}/docs", retries=False).status == 200
+                return False
+
+            eventually(serves, within=30, what="the server")
+            row = {"taskId": f"served-{port}", "delaySeconds": 36_000}
+            answer = http.request("POST", f"{url}/v1/tasks", json=row, retries=False)
+            assert answer.status == 201
+            assert world.the(row["taskId"])["status"] == "scheduled"
+            busy = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            assert (busy.returncode != 0, f"Port {port} is in use" in busy.stderr) == (True, True)
+        finally:
+            server.send_signal(signal.SIGINT)
+        assert server.wait(20) == 0

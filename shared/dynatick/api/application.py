@@ -13,7 +13,8 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValida
 
 from dynatick.api import buckets, bulk, simple, tasks, ticks
 from dynatick.api.problems import Problem, invalid, problem_of
-from dynatick.api.requests import json_body, understood
+from dynatick.api.ranges import Seconds
+from dynatick.api.requests import json_body, path_of, understood
 from dynatick.api.routes import Operation, Table
 from dynatick.client import TaskClient
 
@@ -36,14 +37,16 @@ class Answer:
 
 
 class Api:
-    """The routes over a client. Not to be shared between threads: a process of Lambda has one request at a time."""
+    """The routes over a client. Not to be shared between threads: a process of Lambda has one request at a time.
 
-    def __init__(self, client: TaskClient) -> None:
-        self.table = Table(operations(client))
+    ``seconds``: a clock that goes on evenly, by which long answers are cut short.
+    """
+
+    def __init__(self, client: TaskClient, *, seconds: Seconds = time.monotonic) -> None:
+        self.table = Table(operations(client, seconds))
         self.resolver = APIGatewayHttpResolver(enable_validation=True, json_body_deserializer=json_body)
         self.table.register(self.resolver)
         self.resolver.exception_handler(Exception)(self._problem)
-        self.resolver.not_found(self._unknown)
         self._request_id = ""
         self._code: str | None = None
         self._operation: Operation | None = None
@@ -55,8 +58,11 @@ class Api:
         self._request_id = str(event["requestContext"].get("requestId") or getattr(context, "aws_request_id", ""))
         self._code = self._operation = None
         try:
-            request = understood(event)
-            self._operation = self.table.find(method, str(request["rawPath"]))
+            path = path_of(event)
+            self._operation = self.table.find(method, path)
+            if self._operation is None:
+                raise self._unknown(method, path)
+            request = understood(event, path, takes_body=self._operation.has_body)
             response: dict[str, Any] = self.resolver.resolve(request, context)
         except Exception as error:  # the door's last resort: the caller learns no more than where to ask
             response = self._build(self._problem(error))
@@ -65,15 +71,13 @@ class Api:
         route = self._operation.path if self._operation else ""
         return Answer(response, method, route, self._request_id, self._code)
 
-    def _unknown(self, _error: Exception) -> Response[str]:
-        """No route fits: either there is no such path, or it has other methods."""
-        path = str(self.resolver.current_event.raw_path)
-        allowed = self.table.methods_of(path)
+    def _unknown(self, method: str, path: str) -> Problem:
+        """No operation fits: either there is no such path, or it has other methods."""
+        allowed = ", ".join(self.table.methods_of(path))
         if not allowed:
-            return self._problem(Problem(code="not-found", detail=f"there is no {path[:200]}; paths begin with /v1"))
-        methods = ", ".join(allowed)
-        detail = f"{self.resolver.current_event.http_method} is not possible here; {methods} is"
-        return self._problem(Problem(code="method-not-allowed", detail=detail, headers={"Allow": methods}))
+            return Problem(code="not-found", detail=f"there is no {path[:200]}; paths begin with /v1")
+        detail = f"{method[:20]} is not possible here; {allowed} is"
+        return Problem(code="method-not-allowed", detail=detail, headers={"Allow": allowed})
 
     def _problem(self, error: Exception) -> Response[str]:
         parameters = self._operation.parameters if self._operation else frozenset()
@@ -101,12 +105,12 @@ class Api:
         }
 
 
-def operations(client: TaskClient) -> list[Operation]:
+def operations(client: TaskClient, seconds: Seconds) -> list[Operation]:
     """All that the API can do, in the order of its document."""
     return [
         *tasks.Tasks(client).operations(),
-        *bulk.Bulk(client, time.monotonic).operations(),
-        *buckets.Buckets(client, time.monotonic).operations(),
+        *bulk.Bulk(client, seconds).operations(),
+        *buckets.Buckets(client, seconds).operations(),
         *ticks.Ticks(client).operations(),
         *simple.Simple(client).operations(),
     ]

@@ -9,7 +9,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Path
 
 from dynatick.api import models
 from dynatick.api.ids import from_path
-from dynatick.api.ranges import Clock, parts
+from dynatick.api.ranges import Seconds, parts
 from dynatick.api.routes import Operation, answer
 from dynatick.api.tasks import End, Start
 from dynatick.client import TaskClient
@@ -25,13 +25,14 @@ Name = Annotated[
 class Buckets:
     """The operations on buckets."""
 
-    def __init__(self, client: TaskClient, clock: Clock) -> None:
+    def __init__(self, client: TaskClient, seconds: Seconds) -> None:
         self._client = client
-        self._clock = clock
+        self._seconds = seconds
 
     def operations(self) -> list[Operation]:
         return [
             Operation(
+                name="listBuckets",
                 method="GET",
                 path="/v1/buckets",
                 call=self.list,
@@ -44,6 +45,7 @@ class Buckets:
                 parameters=frozenset({"start", "end"}),
             ),
             Operation(
+                name="getBucket",
                 method="GET",
                 path="/v1/buckets/<bucket>",
                 call=self.get,
@@ -58,7 +60,7 @@ class Buckets:
     def list(self, start: Start = None, end: End = None) -> Response[str]:
         found: list[dict[str, object]] = []
         next_start = None
-        for part in parts(self._client, start, end, self._clock):
+        for part in parts(self._client, start, end, self._seconds):
             if part.out_of_time:
                 next_start = format_instant(part.start)
                 break

@@ -11,7 +11,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 
 from dynatick.api import models
 from dynatick.api.problems import path_of, pointer
-from dynatick.api.ranges import Clock, parts
+from dynatick.api.ranges import Seconds, parts
 from dynatick.api.routes import Operation, answer
 from dynatick.client import (
     Changed,
@@ -37,13 +37,14 @@ Select = Callable[..., Iterator[ManyResult]]
 class Bulk:
     """The operations on many tasks."""
 
-    def __init__(self, client: TaskClient, clock: Clock) -> None:
+    def __init__(self, client: TaskClient, seconds: Seconds) -> None:
         self._client = client
-        self._clock = clock
+        self._seconds = seconds
 
     def operations(self) -> list[Operation]:
         return [
             Operation(
+                name="createTasks",
                 method="POST",
                 path="/v1/tasks/bulk",
                 call=self.create_many,
@@ -68,6 +69,7 @@ class Bulk:
     @staticmethod
     def _by_filter(path: str, call: Callable[..., Response[str]], summary: str) -> Operation:
         return Operation(
+            name=f"{path.rpartition('/')[2]}Tasks",
             method="POST",
             path=path,
             call=call,
@@ -119,7 +121,7 @@ class Bulk:
                 raise InvalidInput("bucket", body.bucket, "expected either a bucket or a range, not both")
             yield {"bucket": body.bucket}, None
             return
-        for part in parts(self._client, body.start, body.end, self._clock):
+        for part in parts(self._client, body.start, body.end, self._seconds):
             ranged: dict[str, object] = {"start": part.start, "end": part.end}
             yield None if part.out_of_time else ranged, format_instant(part.start)
 

@@ -1,8 +1,8 @@
 """Ids in a path. Any id can stand there: as it is, percent-encoded, or as ``~`` with its base64url form.
 
 API Gateway decodes a path before it hands it on, so an encoded ``/`` would be a separator again, and what follows an
-encoded ``?`` is cut off. Ids with one of these, and those that begin with ``~`` or are ``.`` or ``..``, are given in
-the second form.
+encoded ``?`` is cut off. Ids with one of these, those that begin with ``~`` or are ``.`` or ``..``, and those that
+stand for something else there, are given in the second form.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from urllib.parse import quote, unquote_to_bytes
 from dynatick.errors import InvalidInput
 
 _MARK = "~"
+RESERVED = frozenset({"bulk", "cancel", "retry"})
+"""What follows /v1/tasks/ and is no id."""
+
 _UNFIT = re.compile(r"[/?\\\x00-\x1f\x7f]|^~|^\.{1,2}$")
 
 
@@ -29,7 +32,7 @@ def normal_path(raw: str) -> str:
 
 def to_path(task_id: str) -> str:
     """An id as it stands in a path."""
-    if _UNFIT.search(task_id) is None:
+    if _UNFIT.search(task_id) is None and task_id not in RESERVED:
         return quote(task_id, safe="")
     return _MARK + base64.urlsafe_b64encode(task_id.encode()).decode().rstrip("=")
 

@@ -24,21 +24,19 @@ EXAMPLE_TASK: dict[str, Any] = {
 Status = Literal["unscheduled", "scheduled", "running", "completed", "failed", "cancelled"]
 
 
-def _value(description: str, example: object, **schema: Any) -> WithJsonSchema:
-    """How a value is described; as everywhere, null is as good as nothing."""
-    kinds = schema.pop("type")
-    kinds = [*([kinds] if isinstance(kinds, str) else kinds), "null"]
-    return WithJsonSchema({"type": kinds, **schema, "description": description, "examples": [example]})
+def _value(description: str, example: object, *kinds: dict[str, Any]) -> WithJsonSchema:
+    """How a value is described; as everywhere, null is as good as nothing. (Powertools takes no list of types.)"""
+    return WithJsonSchema({"anyOf": [*kinds, {"type": "null"}], "description": description, "examples": [example]})
 
+
+_TEXT_OR_NUMBER: tuple[dict[str, Any], ...] = ({"type": "string"}, {"type": "number"})
 
 TaskId = Annotated[
     Any,
     _value(
         f"Your own name for the task; at most {MAX_TASK_ID_BYTES} bytes in UTF-8.",
         "welcome-42",
-        type="string",
-        minLength=1,
-        maxLength=MAX_TASK_ID_BYTES,
+        {"type": "string", "minLength": 1, "maxLength": MAX_TASK_ID_BYTES},
     ),
 ]
 TaskDateTime = Annotated[
@@ -46,7 +44,7 @@ TaskDateTime = Annotated[
     _value(
         "The bucket, by its name or as an instant (RFC 3339 with its offset, or epoch seconds), rounded up to a tick.",
         "2026-12-31#12:00",
-        type=["string", "number"],
+        *_TEXT_OR_NUMBER,
     ),
 ]
 DueAt = Annotated[
@@ -54,35 +52,38 @@ DueAt = Annotated[
     _value(
         "When the task is due: an instant in RFC 3339 with its offset, or epoch seconds.",
         "2026-12-31T12:00:00Z",
-        type=["string", "number"],
+        *_TEXT_OR_NUMBER,
     ),
 ]
-DelaySeconds = Annotated[Any, _value("When the task is due, in seconds from now.", 60, type="number", minimum=0)]
+DelaySeconds = Annotated[
+    Any, _value("When the task is due, in seconds from now.", 60, {"type": "number", "minimum": 0})
+]
 Action = Annotated[
     Any,
     _value(
         "What is to be done: a handler of yours, or a built-in action. Left out: the installation's default.",
         "webhook",
-        type="string",
-        minLength=1,
-        maxLength=MAX_ACTION_CHARACTERS,
+        {"type": "string", "minLength": 1, "maxLength": MAX_ACTION_CHARACTERS},
     ),
 ]
-Payload = Annotated[Any, _value("The action's arguments.", EXAMPLE_TASK["payload"], type="object")]
+Payload = Annotated[Any, _value("The action's arguments.", EXAMPLE_TASK["payload"], {"type": "object"})]
+_COUNT = {"type": "integer", "minimum": 0}
 RetryPolicy = Annotated[
     Any,
     _value(
         "How often and how long a failed attempt is tried again.",
         {"maximumRetryAttempts": 5},
-        type="object",
-        properties={
-            name: {"type": "integer", "minimum": 0}
-            for name in (
-                "maximumRetryAttempts", "maximumEventAgeInSeconds", "minBackoffSeconds", "maxBackoffSeconds"
-            )
+        {
+            "type": "object",
+            "properties": {
+                "maximumRetryAttempts": _COUNT,
+                "maximumEventAgeInSeconds": _COUNT,
+                "minBackoffSeconds": _COUNT,
+                "maxBackoffSeconds": _COUNT,
+            },
         },
     ),
-]  # fmt: skip
+]
 
 
 class NewTask(BaseModel):

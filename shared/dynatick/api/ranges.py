@@ -10,7 +10,7 @@ from dynatick.client import TaskClient
 from dynatick.client.looks import scope
 from dynatick.domain.buckets import instant_of
 
-Clock = Callable[[], float]
+Seconds = Callable[[], float]
 """Seconds that go on evenly."""
 
 BUDGET_SECONDS = 15.0
@@ -28,15 +28,15 @@ class Part:
     out_of_time: bool
 
 
-def parts(client: TaskClient, start: str | None, end: str | None, clock: Clock) -> Iterator[Part]:
+def parts(client: TaskClient, start: str | None, end: str | None, seconds: Seconds) -> Iterator[Part]:
     """The parts of a range in order, until time is up. Raises InvalidInput for what is no range."""
-    began = clock()
+    began = seconds()
     in_force = client.settings()
     shards = in_force.shards_ever if in_force else 1
     minutes = scope(None, start, end, shards).minutes
     step = max(1, _LOOKS // shards)
     for first in range(minutes.start, minutes.stop, step):
-        late = clock() - began > BUDGET_SECONDS
+        late = seconds() - began > BUDGET_SECONDS
         # The minutes that begin in a part: those from its first instant to before its last.
         yield Part(instant_of(first), instant_of(min(first + step, minutes.stop)), late)
         if late:

@@ -22,20 +22,21 @@ MAX_BODY_BYTES = 5 * 1024 * 1024
 
 MAX_DEPTH = 100  # of a body; what a table takes ends at 32
 
-_WITH_BODY = ("POST", "PUT", "PATCH")
-
 Event = dict[str, Any]
 
 
-def understood(event: Mapping[str, Any]) -> Event:
-    """The event with a normal path, and a body that is text or absent. Raises Problem."""
-    http = event["requestContext"]["http"]
+def path_of(event: Mapping[str, Any]) -> str:
+    """The path in its normal form. Raises Problem."""
     try:
-        path = normal_path(str(event.get("rawPath") or "/"))
+        return normal_path(str(event.get("rawPath") or "/"))
     except InvalidInput as error:
         raise Problem(code="not-found", detail=str(error)) from error
+
+
+def understood(event: Mapping[str, Any], path: str, *, takes_body: bool) -> Event:
+    """The event with a normal path, and with a body that is text, or without one. Raises Problem."""
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
-    body = _body(event, headers) if http["method"] in _WITH_BODY else None
+    body = _body(event, headers) if takes_body else None
     return {**event, "rawPath": path, "headers": headers, "body": body, "isBase64Encoded": False}
 
 
@@ -55,7 +56,7 @@ def json_body(text: str) -> dict[str, object]:
     return value
 
 
-def _body(event: Mapping[str, Any], headers: Mapping[str, str]) -> str | None:
+def _body(event: Mapping[str, Any], headers: dict[str, str]) -> str | None:
     body = event.get("body")
     if not body:
         return None
@@ -68,12 +69,11 @@ def _body(event: Mapping[str, Any], headers: Mapping[str, str]) -> str | None:
         raise Problem(code="body-too-large", detail=detail)
     declared = headers.get("content-type", "")
     kind = declared.partition(";")[0].strip().lower()
-    if kind and kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+    # Not even if nothing is declared: a page of somebody else's could send that without asking.
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         detail = f"Content-Type: {shown(declared)} is not accepted; expected application/json"
         raise Problem(code="unsupported-media-type", detail=detail, headers={"Accept-Post": "application/json"})
-    # It was found to be JSON; the router need not look at how it was declared.
-    if isinstance(headers, dict):
-        headers["content-type"] = "application/json"
+    headers["content-type"] = "application/json"  # the router knows no other name of it
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -33,6 +33,7 @@ HEADERS: Final[Mapping[str, str]] = {
 class Operation:
     """One method of one path."""
 
+    name: str  # for those who make clients from the document
     method: str
     path: str  # variables as <taskId>
     call: Callable[..., Response[str]]
@@ -51,7 +52,7 @@ class Operation:
     @property
     def codes(self) -> tuple[str, ...]:
         """Every problem that it may answer with."""
-        takes = WITH_BODY if self.has_body else ("body-too-large",) if self.method != "GET" else ()
+        takes = WITH_BODY if self.has_body else ()
         codes = {*ALWAYS, *takes, *self.problems}
         return tuple(code for code in CODES if code in codes)
 
@@ -76,7 +77,8 @@ class Table:
     """The operations, to be found by path."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
-        # Plain paths first, as the router takes them: /v1/tasks/bulk is no task called bulk.
+        self.documented_paths = list(dict.fromkeys(_VARIABLE.sub(r"{\1}", one.path) for one in operations))
+        # Plain paths first: /v1/tasks/bulk is no task called bulk.
         self.operations = sorted(operations, key=lambda one: "<" in one.path)
         self._patterns = [(re.compile(_VARIABLE.sub("[^/]+", one.path)), one) for one in self.operations]
 
@@ -89,17 +91,21 @@ class Table:
                 description=one.description or None,
                 responses=one.responses(),
                 tags=[one.tag],
-                operation_id=one.call.__name__.strip("_")
-                + "".join(word.capitalize() for word in one.tag.lower().split()),
+                operation_id=one.name,
             )(one.call)
 
     def find(self, method: str, path: str) -> Operation | None:
         """The operation that a request is for."""
-        return next((one for found, one in self._patterns if one.method == method and found.fullmatch(path)), None)
+        return next((one for one in self._of(path) if one.method == method), None)
 
     def methods_of(self, path: str) -> list[str]:
         """What can be done with a path; nothing if there is none such."""
-        return sorted({one.method for found, one in self._patterns if found.fullmatch(path)})
+        return sorted(one.method for one in self._of(path))
+
+    def _of(self, path: str) -> list[Operation]:
+        """All operations of a path; a plain one is meant before one with variables."""
+        fitting = [one for found, one in self._patterns if found.fullmatch(path)]
+        return [one for one in fitting if one.path == fitting[0].path]
 
 
 def answer(value: Mapping[str, object], status: int = 200, **headers: str) -> Response[str]:

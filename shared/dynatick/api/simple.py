@@ -23,6 +23,7 @@ class Simple:
     def operations(self) -> list[Operation]:
         return [
             Operation(
+                name="scheduleTask",
                 method="POST",
                 path="/schedule-task",
                 call=self.schedule,

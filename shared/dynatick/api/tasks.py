@@ -29,7 +29,7 @@ TaskId = Annotated[
     Path(
         alias="taskId",
         description="The task's id, percent-encoded. One with `/` or `?` or a control character, one that begins with "
-        "`~`, and `.` and `..` are given as `~` and the id in base64url.",
+        "`~`, and `.`, `..`, `bulk`, `cancel` and `retry` are given as `~` and the id in base64url.",
         examples=["welcome-42"],
     ),
 ]
@@ -68,6 +68,7 @@ class Tasks:
         }
         return [
             Operation(
+                name="createTask",
                 method="POST",
                 path="/v1/tasks",
                 call=self.create,
@@ -81,6 +82,7 @@ class Tasks:
                 parameters=frozenset({"Idempotency-Key"}),
             ),
             Operation(
+                name="listTasks",
                 method="GET",
                 path="/v1/tasks",
                 call=self.list,
@@ -93,6 +95,7 @@ class Tasks:
                 parameters=frozenset({"bucket", "start", "end", "status", "limit", "pageToken"}),
             ),
             Operation(
+                name="getTask",
                 method="GET",
                 path="/v1/tasks/<taskId>",
                 call=self.get,
@@ -104,6 +107,7 @@ class Tasks:
                 parameters=_OF_ONE,
             ),
             Operation(
+                name="updateTask",
                 method="PATCH",
                 path="/v1/tasks/<taskId>",
                 call=self.patch,
@@ -123,6 +127,7 @@ class Tasks:
     @staticmethod
     def _verb(verb: str, call: Callable[..., Response[str]], summary: str, description: str = "") -> Operation:
         return Operation(
+            name=f"{verb}Task",
             method="POST",
             path=f"/v1/tasks/<taskId>/{verb}",
             call=call,

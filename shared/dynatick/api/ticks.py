@@ -30,12 +30,13 @@ class Ticks:
     def operations(self) -> list[Operation]:
         return [
             Operation(
+                name="listTicks",
                 method="GET",
                 path="/v1/ticks",
                 call=self.list,
                 summary="What the latest ticks did",
                 description="With their figures; idle ticks are told in runs, and so are missed ones. A range spans at "
-                "most a day; records are kept for seven.",
+                "most the seven days for which they are kept.",
                 tag="Tick",
                 answers={200: ("The ticks", models.TickList)},
                 problems=("invalid-input",),

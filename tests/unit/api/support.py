@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote
@@ -58,12 +59,13 @@ class Caller:
 
     store: MemoryStore = field(default_factory=MemoryStore)
     clock: FakeClock = field(default_factory=FakeClock)
+    seconds: Callable[[], float] = time.monotonic
     client: TaskClient = field(init=False)
     api: Api = field(init=False)
 
     def __post_init__(self) -> None:
         self.client = TaskClient(self.store, clock=self.clock)
-        self.api = Api(self.client)
+        self.api = Api(self.client, seconds=self.seconds)
 
     def agree(self, **grid: int) -> None:
         """As the first tick does."""

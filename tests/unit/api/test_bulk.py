@@ -1,0 +1,200 @@
+"""Many tasks over HTTP, buckets and ticks."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.builders import NOON
+from tests.unit.api.support import Caller
+from tests.unit.api.test_tasks import end
+
+from dynatick.api.ranges import BUDGET_SECONDS
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.task import Status
+
+BUCKET = "2026-12-31#13:00"
+RANGE = {"start": "2026-12-31T12:00:00Z", "end": "2027-01-10T12:00:00Z"}
+
+
+def fill(caller: Caller, number: int, bucket: str = BUCKET, prefix: str = "t", **more: object) -> None:
+    tasks = [{"taskId": f"{prefix}{n}", "taskDateTime": bucket, "action": "log", **more} for n in range(number)]
+    assert caller.ask("POST", "/v1/tasks/bulk", {"tasks": tasks})["counts"] == {"inserted": number}
+
+
+def test_one_result_a_task(caller: Caller) -> None:
+    tasks = [
+        {"taskId": "a", "delaySeconds": 60},
+        {"taskId": "a", "delaySeconds": 60},
+        {"taskId": "b", "dueAt": "noon"},
+        {"payload": {}},
+        {"taskId": "c", "action": "webhook", "payload": {"url": 7}},
+        {"taskId": "d", "own": {"n": 0.5}},
+    ]
+    answer = caller.ask("POST", "/v1/tasks/bulk", {"tasks": tasks})
+    told = [(one["position"], one.get("taskId"), one["result"], one.get("pointer")) for one in answer["results"]]
+    assert told == [
+        (0, "a", "inserted", None),
+        (1, "a", "exists", None),
+        (2, "b", "refused", "#/tasks/2/dueAt"),
+        (3, None, "refused", "#/tasks/3/taskId"),
+        (4, "c", "refused", "#/tasks/4/payload/url"),
+        (5, "d", "inserted", None),
+    ]
+    assert answer["counts"] == {"inserted": 2, "exists": 1, "refused": 3}
+    assert caller.ask("GET", "/v1/tasks/d")["own"] == {"n": 0.5}
+
+
+def test_repeated_it_inserts_what_is_missing(caller: Caller) -> None:
+    fill(caller, 30)
+    tasks = [{"taskId": f"t{n}", "taskDateTime": BUCKET} for n in range(40)]
+    counts = caller.ask("POST", "/v1/tasks/bulk", {"tasks": tasks})["counts"]
+    assert counts == {"exists": 30, "inserted": 10}
+
+
+@pytest.mark.parametrize("tasks", [[], [{"taskId": "a"}] * 1001, ["a"], {"taskId": "a"}, None])
+def test_how_many_at_once(caller: Caller, tasks: object) -> None:
+    caller.refused("invalid-input", "POST", "/v1/tasks/bulk", {"tasks": tasks})
+    assert caller.store.get("a") is None
+
+
+def test_a_dry_run_changes_nothing_and_counts_all(caller: Caller) -> None:
+    fill(caller, 5)
+    answer = caller.ask("POST", "/v1/tasks/cancel", {"bucket": BUCKET, "dryRun": True, "limit": 2})
+    assert answer == {
+        "results": [{"taskId": "t0", "result": "wouldChange"}, {"taskId": "t1", "result": "wouldChange"}],
+        "counts": {"wouldChange": 5},
+        "more": False,
+        "nextStart": None,
+    }
+    assert caller.ask("GET", "/v1/buckets/2026-12-31%2313:00")["counts"] == {"scheduled": 5}
+
+
+def test_a_bucket_is_cancelled_bit_by_bit(caller: Caller) -> None:
+    fill(caller, 5)
+    ask = {"bucket": BUCKET, "limit": 2}
+    answers = [caller.ask("POST", "/v1/tasks/cancel", ask) for _ in range(3)]
+    assert [(one["counts"], one["more"]) for one in answers] == [
+        ({"changed": 2}, True), ({"changed": 2}, True), ({"changed": 1}, False)
+    ]  # fmt: skip
+    assert caller.ask("GET", "/v1/buckets/2026-12-31%2313:00")["counts"] == {"cancelled": 5}
+
+
+def test_a_range_is_cancelled_bit_by_bit(caller: Caller) -> None:
+    fill(caller, 4)
+    fill(caller, 4, "2027-01-05#00:00", "u")
+    answer = caller.ask("POST", "/v1/tasks/cancel", {**RANGE, "limit": 3})
+    seen, rounds = answer["counts"]["changed"], 1
+    while answer["more"]:
+        answer = caller.ask("POST", "/v1/tasks/cancel", {**RANGE, "start": answer["nextStart"], "limit": 3})
+        seen += answer["counts"].get("changed", 0)
+        rounds += 1
+    assert (seen, rounds) == (8, 3)
+
+
+def test_only_some_are_meant(caller: Caller) -> None:
+    fill(caller, 2)
+    fill(caller, 1, prefix="hook", action="webhook", payload={"url": "https://example.com"})
+    answer = caller.ask("POST", "/v1/tasks/cancel", {"bucket": BUCKET, "action": "webhook"})
+    assert [one["taskId"] for one in answer["results"]] == ["hook0"]
+
+
+def test_failed_ones_get_another_run(caller: Caller) -> None:
+    fill(caller, 4)
+    for task_id, error in (("t0", "HTTP 503"), ("t1", "HTTP 404"), ("t2", "HTTP 503")):
+        end(caller, task_id, Status.FAILED, error)
+    caller.clock.forward(hours=2)
+    answer = caller.ask("POST", "/v1/tasks/retry", {"bucket": BUCKET, "error": "503"})
+    assert {one["taskId"]: one["result"] for one in answer["results"]} == {"t0": "changed", "t2": "changed"}
+    assert caller.ask("GET", "/v1/tasks/t0")["run"] == 2
+    caller.ask("POST", "/v1/tasks/t3/cancel")
+    again = caller.ask("POST", "/v1/tasks/retry", {**RANGE, "status": "cancelled"})
+    assert [one["taskId"] for one in again["results"]] == ["t3"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "pointer"),
+    [
+        ("cancel", {}, "#/bucket"),
+        ("cancel", {"bucket": "noon"}, "#/bucket"),
+        ("cancel", {"bucket": BUCKET, "start": RANGE["start"]}, "#/bucket"),
+        ("cancel", {"start": RANGE["end"], "end": RANGE["start"]}, "#/end"),
+        ("cancel", {"start": "2026-01-01T00:00:00Z", "end": RANGE["end"]}, "#/end"),
+        ("cancel", {"bucket": BUCKET, "status": "failed"}, "#/status"),
+        ("cancel", {"bucket": BUCKET, "limit": 0}, "#/limit"),
+        ("cancel", {"bucket": BUCKET, "dryRun": "yes"}, "#/dryRun"),
+        ("retry", {"bucket": BUCKET, "status": "completed"}, "#/status"),
+    ],
+)
+def test_a_selection_that_is_none(caller: Caller, path: str, body: dict[str, object], pointer: str) -> None:
+    problem = caller.refused("invalid-input", "POST", f"/v1/tasks/{path}", body)
+    assert [error["pointer"] for error in problem["errors"]] == [pointer]
+
+
+# -- buckets, ticks --------------------------------------------------------------------------------------------------
+
+
+def test_buckets_of_a_range(caller: Caller) -> None:
+    fill(caller, 3)
+    fill(caller, 2, "2027-01-05#00:00", "u")
+    caller.ask("POST", "/v1/tasks/t0/cancel")
+    answer = caller.ask("GET", "/v1/buckets", query="start=2026-12-31T12:00:00Z&end=2027-01-06T00:00:00Z")
+    assert answer == {
+        "buckets": [
+            {"bucket": BUCKET, "counts": {"cancelled": 1, "scheduled": 2}, "total": 3},
+            {"bucket": "2027-01-05#00:00", "counts": {"scheduled": 2}, "total": 2},
+        ],
+        "nextStart": None,
+    }
+    assert caller.ask("GET", "/v1/buckets/2026-12-31%2314:00") == {
+        "bucket": "2026-12-31#14:00",
+        "counts": {},
+        "total": 0,
+    }
+
+
+def test_no_bucket_is_left_out_or_counted_twice_where_a_range_is_read_in_parts(caller: Caller) -> None:
+    caller.agree(shard_count=100)
+    minutes = [1, 4, 5, 6, 59, 60, 61]
+    for minute in minutes:
+        caller.client.insert(f"m{minute}", due_at=NOON + timedelta(minutes=minute))
+    answer = caller.ask("GET", "/v1/buckets", query="start=2026-12-31T12:01:00Z&end=2026-12-31T13:01:00Z")
+    named = [one["bucket"] for one in answer["buckets"]]
+    assert named == [str(Bucket(Bucket.parse("2026-12-31#12:00").minute + minute)) for minute in minutes[:-1]]
+
+
+def test_when_time_is_up_it_says_where_to_go_on(caller: Caller) -> None:
+    fill(caller, 2)
+    fill(caller, 2, "2027-01-05#00:00", "u")
+
+    def hurried() -> Caller:
+        """Time for one part of a range only."""
+        times = iter([0.0, 0.0])
+        return Caller(store=caller.store, clock=caller.clock, seconds=lambda: next(times, BUDGET_SECONDS + 1))
+
+    first = hurried().ask("GET", "/v1/buckets", query=f"start={RANGE['start']}&end={RANGE['end']}")
+    assert [one["bucket"] for one in first["buckets"]] == [BUCKET]
+    rest = caller.ask("GET", "/v1/buckets", query=f"start={first['nextStart']}&end={RANGE['end']}")
+    assert ([one["bucket"] for one in rest["buckets"]], rest["nextStart"]) == (["2027-01-05#00:00"], None)
+    stopped = hurried().ask("POST", "/v1/tasks/cancel", RANGE)
+    assert (stopped["counts"], stopped["more"]) == ({"changed": 2}, True)
+    rest = caller.ask("POST", "/v1/tasks/cancel", {**RANGE, "start": stopped["nextStart"]})
+    assert (rest["counts"], rest["more"]) == ({"changed": 2}, False)
+
+
+@pytest.mark.parametrize("query", ["", "start=x&end=y", f"start={RANGE['start']}"])
+def test_buckets_of_what(caller: Caller, query: str) -> None:
+    caller.refused("invalid-input", "GET", "/v1/buckets", query=query)
+    caller.refused("invalid-input", "GET", "/v1/buckets/noon")
+
+
+def test_ticks(caller: Caller) -> None:
+    assert caller.ask("GET", "/v1/ticks") == {"ticks": []}
+    for query, parameter in (
+        ("minutes=0", "minutes"),
+        ("minutes=1441", "minutes"),
+        ("end=2026-12-31T12:00:00Z", "start"),
+        ("start=2026-12-01T12:00:00Z&end=2026-12-31T12:00:00Z", "end"),
+    ):
+        problem = caller.refused("invalid-input", "GET", "/v1/ticks", query=query)
+        assert problem["errors"][0]["parameter"] == parameter

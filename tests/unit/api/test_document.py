@@ -1,0 +1,75 @@
+"""The documents of the API are what the code makes of them, and what they say is whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema_rs import Draft202012Validator
+from tests.unit.api.support import Caller
+
+from dynatick.api.document import document
+from dynatick.api.problems import CODES
+from dynatick_stack.reference import files
+
+DOCUMENT: dict[str, Any] = json.loads(json.dumps(document()))
+FORMS: dict[str, Any] = DOCUMENT["components"]["schemas"]
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
+def test_what_is_committed_is_what_the_code_makes(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == files()[path], "run `make reference`"
+
+
+def test_it_is_made_alike_each_time() -> None:
+    assert json.dumps(document()) == json.dumps(DOCUMENT)
+
+
+def references(value: object) -> set[str]:
+    if isinstance(value, dict):
+        return {value["$ref"]} if "$ref" in value else {one for part in value.values() for one in references(part)}
+    return {one for part in value for one in references(part)} if isinstance(value, list) else set()
+
+
+def test_whatever_it_refers_to_is_there() -> None:
+    found = references(DOCUMENT)
+    assert found
+    for reference in found:
+        place: Any = DOCUMENT
+        for part in reference.removeprefix("#/").split("/"):
+            place = place[part.replace("~1", "/").replace("~0", "~")]
+
+
+def test_every_operation_of_the_api_is_in_it_and_no_other(caller: Caller) -> None:
+    told = {(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods}
+    assert told == {(one.method, one.path.replace("<", "{").replace(">", "}")) for one in caller.api.table.operations}
+    names = [operation["operationId"] for methods in DOCUMENT["paths"].values() for operation in methods.values()]
+    assert len(set(names)) == len(names)
+
+
+def test_every_problem_is_told_somewhere() -> None:
+    assert {code for name in DOCUMENT["components"]["responses"] for code in name.split(".")} == set(CODES)
+
+
+def examples() -> list[tuple[str, object]]:
+    return [(name, example) for name, form in FORMS.items() for example in form.get("examples", [])]
+
+
+@pytest.mark.parametrize(("name", "example"), examples(), ids=[name for name, _ in examples()])
+def test_examples_fit_their_forms(name: str, example: object) -> None:
+    whole = {"$ref": f"#/components/schemas/{name}", "components": DOCUMENT["components"]}
+    Draft202012Validator(whole).validate(example)
+
+
+def test_the_examples_are_taken(caller: Caller) -> None:
+    (task,) = FORMS["NewTask"]["examples"]
+    assert caller.ask("POST", "/v1/tasks", task)["status"] == "scheduled"
+    (patch,) = FORMS["TaskPatch"]["examples"]
+    assert caller.ask("PATCH", f"/v1/tasks/{task['taskId']}", patch)["dueAt"] == patch["dueAt"]
+    (simple,) = FORMS["ScheduleTask"]["examples"]
+    assert caller.ask("POST", "/schedule-task", simple)["dueAt"] == simple["run_at"]
+    for path, form in (("cancel", "CancelSelection"), ("retry", "RetrySelection")):
+        (selection,) = FORMS[form]["examples"]
+        assert caller.ask("POST", f"/v1/tasks/{path}", selection)["more"] is False

@@ -1,0 +1,175 @@
+"""What a gateway lets through: everything is answered in one form, and nothing of the inside is shown."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from tests.unit.api.support import Caller, event, read
+
+from dynatick.api import Api
+from dynatick.api.requests import MAX_BODY_BYTES
+from dynatick.client import TaskClient
+from dynatick.errors import ItemTooLarge, StoreError
+from dynatick.store.memory import MemoryStore
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "", "/v1", "/v1/", "/v1/tasks/", "/v1//tasks", "/v2/tasks", "/v1/tasks/a/b", "/v1/Tasks"]
+)
+def test_a_path_that_is_not_there(caller: Caller, path: str) -> None:
+    for method in ("GET", "POST", "OPTIONS"):
+        caller.refused("not-found", method, path)
+
+
+def test_a_path_that_is_no_text(caller: Caller) -> None:
+    request = event("GET", "/v1/tasks/a") | {"rawPath": "/v1/tasks/%ff%fe"}
+    assert read(caller.api.handle(request, None))["code"] == "not-found"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/v1/tasks", "GET, POST"),
+        ("HEAD", "/v1/tasks/a", "GET, PATCH"),
+        ("GET", "/v1/tasks/bulk", "POST"),
+        ("DELETE", "/v1/tasks/a", "GET, PATCH"),
+        ("GET", "/v1/tasks/a/cancel", "POST"),
+        ("OPTIONS", "/schedule-task", "POST"),
+        ("PROPFIND", "/v1/ticks", "GET"),
+    ],
+)
+def test_a_method_that_is_not_possible(caller: Caller, method: str, path: str, allowed: str) -> None:
+    answer = caller.send(method, path)
+    assert answer.response["headers"]["Allow"] == allowed
+    caller.refused("method-not-allowed", method, path)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("{", "malformed-body"),
+        ("{}{}", "malformed-body"),
+        ("", "invalid-input"),
+        ("null", "invalid-input"),
+        ("[]", "invalid-input"),
+        ('[{"taskId": "a"}]', "invalid-input"),
+        ('"text"', "invalid-input"),
+        ('{"payload": {"n": NaN}}', "malformed-body"),
+        ('{"payload": {"n": -Infinity}}', "malformed-body"),
+        ('{"payload": {"n": 1' + "0" * 5000 + "}}", "malformed-body"),
+        ('{"payload": {"n": 1e400}}', "invalid-input"),
+        ("[" * 100_000, "invalid-input"),
+        ('{"payload": ' + '{"a":' * 120 + "1" + "}" * 121, "invalid-input"),
+        (b"\xff\xfe{}", "malformed-body"),
+        (b'{"taskId": "\xc3"}', "malformed-body"),
+        (json.dumps({"payload": {"text": "x" * MAX_BODY_BYTES}}), "body-too-large"),
+    ],
+)
+def test_a_body_that_is_none(caller: Caller, body: str | bytes, code: str) -> None:
+    caller.refused(code, "POST", "/v1/tasks", body, **{"content-type": "application/json"})
+    assert [row for row in caller.store.scan().rows if not str(row["taskId"]).startswith("_")] == []
+
+
+@pytest.mark.parametrize(
+    "kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+)
+def test_a_body_that_is_declared_as_something_else(caller: Caller, kind: str) -> None:
+    """A page of somebody else's can send these without asking; JSON it can't."""
+    caller.refused("unsupported-media-type", "POST", "/v1/tasks", '{"taskId": "a"}', **{"content-type": kind})
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json; charset=utf-8", "APPLICATION/JSON", "application/merge-patch+json"]
+)
+def test_other_names_of_json(caller: Caller, kind: str) -> None:
+    assert caller.ask("POST", "/v1/tasks", {"taskId": "a"}, **{"Content-Type": kind})["taskId"] == "a"
+
+
+def test_a_body_comes_as_text_or_as_base64(caller: Caller) -> None:
+    text = json.dumps({"taskId": "ä", "payload": {"text": "€"}}, ensure_ascii=False)
+    first = caller.ask("POST", "/v1/tasks", text, **{"content-type": "application/json"})
+    second = caller.ask(
+        "POST", "/v1/tasks", b"\xef\xbb\xbf" + text.replace("ä", "ö").encode(), **{"content-type": "application/json"}
+    )
+    assert (first["taskId"], second["taskId"]) == ("ä", "ö")
+    assert first["payload"] == second["payload"] == {"text": "€"}
+    request = event("POST", "/v1/tasks") | {"body": "no base64!", "isBase64Encoded": True}
+    request["headers"]["content-type"] = "application/json"
+    assert read(caller.api.handle(request, None))["code"] == "malformed-body"
+
+
+def test_a_body_that_nobody_wants_is_left_alone(caller: Caller) -> None:
+    caller.ask("POST", "/v1/tasks", {"taskId": "a"})
+    caller.ask("GET", "/v1/tasks/a", "{", **{"content-type": "application/json"})
+    caller.ask("POST", "/v1/tasks/a/cancel", b"\xff", **{"content-type": "text/plain"})
+
+
+def test_the_request_is_named_in_every_answer(caller: Caller) -> None:
+    answer = caller.api.handle(event("GET", "/v1/ticks", request_id="abc"), None)
+    assert answer.response["headers"]["X-Request-Id"] == "abc"
+    assert answer.response["headers"]["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize("answer", ["ticks", "tasks", "buckets"])
+def test_answers_are_ascii(caller: Caller, answer: str) -> None:
+    caller.ask("POST", "/v1/tasks", {"taskId": "ä\u2028\u202e", "delaySeconds": 30})
+    query = "start=2026-12-31T12:00:00Z&end=2026-12-31T13:00:00Z"
+    assert caller.send("GET", f"/v1/{answer}", query=query).response["body"].isascii()
+
+
+# -- faults ----------------------------------------------------------------------------------------------------------
+
+
+class Broken(MemoryStore):
+    """A store that raises."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def get(self, task_id: str) -> Any:
+        raise self.error
+
+    def create(self, row: Any) -> Any:
+        raise self.error
+
+
+def broken(error: Exception) -> Caller:
+    made = Caller()
+    made.client = TaskClient(Broken(error), clock=made.clock)
+    made.api = Api(made.client)
+    return made
+
+
+def test_a_table_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
+    caller = broken(StoreError("host 10.0.0.1, table tasks-prod: no route"))
+    problem = caller.refused("unavailable", "GET", "/v1/tasks/a")
+    assert "10.0.0.1" not in json.dumps(problem)
+    assert caller.send("GET", "/v1/tasks/a").response["headers"]["Retry-After"] == "1"
+    assert "10.0.0.1" in caplog.text  # whoever operates it learns more
+
+
+def test_a_fault_of_our_own_shows_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        problem = broken(RuntimeError("secret in line 7")).refused("internal", "GET", "/v1/tasks/a")
+    assert "secret" not in json.dumps(problem)
+    assert "secret in line 7" in caplog.text
+    records = [record for record in caplog.records if getattr(record, "action", None) == "request_failed"]
+    assert [getattr(record, "request_id", None) for record in records] == ["request-1"]
+
+
+def test_a_row_that_the_table_does_not_take() -> None:
+    caller = broken(ItemTooLarge("x"))
+    caller.refused("item-too-large", "POST", "/v1/tasks", {"taskId": "a"})
+
+
+def test_the_request_after_a_fault_is_as_any_other(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(caller.store, "get", lambda task_id: 1 / 0)
+        caller.refused("internal", "GET", "/v1/tasks/a")
+    caller.refused("task-not-found", "GET", "/v1/tasks/a")
+    problem = caller.refused("invalid-input", "GET", "/v1/tasks/~!")
+    assert problem["errors"][0]["parameter"] == "taskId"

@@ -1,0 +1,103 @@
+"""The HTTP API served on this machine: by uvicorn, over the in-memory store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import urllib3
+import uvicorn
+from tests.unit.api.support import Caller
+
+from dynatick_stack.api import Application
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    caller = Caller()
+    caller.agree()
+    server = uvicorn.Server(uvicorn.Config(Application(caller.client), host="127.0.0.1", port=0, log_level="error"))
+    up = threading.Event()
+    started = server.startup
+
+    async def startup(*args: Any, **more: Any) -> None:
+        await started(*args, **more)
+        up.set()
+
+    server.startup = startup  # type: ignore[method-assign]
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    assert up.wait(20)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(20)
+
+
+@pytest.fixture
+def http() -> Iterator[urllib3.PoolManager]:
+    with urllib3.PoolManager(retries=False) as pool:
+        yield pool
+
+
+def send(http: urllib3.PoolManager, method: str, url: str, body: object = None, **headers: str) -> Any:
+    data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    kind = {"Content-Type": "application/json"} if body is not None else {}
+    return http.request(method, url, body=data, headers=kind | headers)
+
+
+def test_a_task_there_and_back(url: str, http: urllib3.PoolManager) -> None:
+    task_id = "a b#c%41/ä"
+    made = send(http, "POST", f"{url}/v1/tasks", {"taskId": task_id, "delaySeconds": 60})
+    assert made.status == 201
+    assert send(http, "GET", url + made.headers["Location"]).json()["taskId"] == task_id
+    assert send(http, "POST", f"{url}/v1/tasks", {"taskId": "50%#ä", "delaySeconds": 60}).status == 201
+    assert send(http, "GET", f"{url}/v1/tasks/50%25%23%C3%A4").json()["taskId"] == "50%#ä"
+
+
+def test_problems_are_those_of_the_deployed_one(url: str, http: urllib3.PoolManager) -> None:
+    for method, path, body, code in (
+        ("GET", "/v1/none", None, "not-found"),
+        ("GET", "/v1/tasks/%ff", None, "not-found"),
+        ("PUT", "/v1/tasks", {}, "method-not-allowed"),
+        ("POST", "/v1/tasks", b"{", "malformed-body"),
+        ("POST", "/v1/tasks", b'{"payload": {"text": "' + b"x" * 6_000_000 + b'"}}', "body-too-large"),
+    ):
+        answer = send(http, method, url + path, body)
+        assert answer.json()["code"] == code
+        assert answer.headers["X-Request-Id"] == answer.json()["requestId"]
+    raw = send(http, "POST", f"{url}/v1/tasks", b"\xff{}", **{"Content-Type": "application/x+json"})
+    assert raw.json()["code"] == "malformed-body"
+
+
+def test_the_document_and_the_page_to_try_it_by(url: str, http: urllib3.PoolManager) -> None:
+    document = send(http, "GET", f"{url}/openapi.json").json()
+    assert document["openapi"].startswith("3.1.")
+    assert document["servers"][0]["url"] == "/"
+    page = send(http, "GET", f"{url}/docs")
+    assert page.headers["Content-Type"].startswith("text/html")
+    for name in ("swagger-ui.css", "swagger-ui.js"):
+        assert f"/docs/{name}" in page.data.decode()
+        assert len(send(http, "GET", f"{url}/docs/{name}").data) > 50_000
+    assert "https://" not in page.data.decode()  # nothing is fetched from elsewhere
+
+
+def test_a_page_by_a_name_of_its_own_gets_nothing(url: str, http: urllib3.PoolManager) -> None:
+    for host in ("example.com", "localhost.example.com", "127.0.0.1.example.com:80"):
+        assert send(http, "GET", f"{url}/v1/ticks", Host=host).status == 421
+    for host in ("localhost", "localhost:8080", "127.0.0.1"):
+        assert send(http, "GET", f"{url}/v1/ticks", Host=host).status == 200
+
+
+def test_many_at_once_are_served_one_after_another(url: str) -> None:
+    async def all_at_once() -> list[int]:
+        with urllib3.PoolManager(retries=False, maxsize=8) as pool:
+            asks = [asyncio.to_thread(send, pool, "GET", f"{url}/v1/tasks/none-{n}") for n in range(40)]
+            answers = await asyncio.gather(*asks)
+        assert [f"none-{n}" in answer.json()["detail"] for n, answer in enumerate(answers)] == [True] * 40
+        return [answer.status for answer in answers]
+
+    assert set(asyncio.run(all_at_once())) == {404}
