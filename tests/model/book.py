@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tests.model.lives import END, FAIL, MARGIN, RUN, Claim, Execution, Life, number
-from tests.model.seam import Actor, Order
+from tests.model.seam import QUIET, Actor, Order
 from tests.model.simulation import Process, Simulation
 from tests.model.table import Effect
 
@@ -142,19 +142,19 @@ class Book:
         elif wish == "dry run":
             self.say(f"{life.task_id}: {state_of(new)} by a dry run")
 
-    def _hear_engine(self, by: object, old: Row, new: Row) -> None:
+    def _hear_engine(self, by: Actor, old: Row, new: Row) -> None:
         before, after = state_of(old), state_of(new)
         if after == "running" and new.get("lease") != old.get("lease"):
             self._hear_claim(by, old, new)
         elif before == "running":
-            self._hear_record(old, new)
+            self._hear_record(by, old, new)
         elif after == "failed" and before != after:
             life = self.life_of(old)
             if life.meant == RUN:
                 self.say(f"{life.task_id}: marked failed, and it can be understood: {new.get('error')}")
             self._check_letter(life)
 
-    def _hear_claim(self, by: object, old: Row, new: Row) -> None:
+    def _hear_claim(self, by: Actor, old: Row, new: Row) -> None:
         life, now = self.life_of(old), self.simulation.now
         bucket, earlier = Bucket.canonical(old.get("taskDateTime")), self.executions.get(str(old.get("lease")))
         if bucket is None or self.seconds(bucket.instant) > now + MARGIN:
@@ -164,6 +164,9 @@ class Book:
         if state_of(old) == "running" and earlier is not None and earlier.runs:
             self.say(f"{life.task_id}: taken over while it runs")
         if state_of(old) == "running" and old.get("leaseUntil") != RELEASED:
+            others = [e.life.task_id for e in self.executions.values() if e.process is by and e.runs]
+            if others:
+                self.say(f"{life.task_id}: taken over next to {', '.join(others)}, which it may take with it")
             try:
                 until = self.seconds(parse_instant(old.get("leaseUntil"), "leaseUntil"))
             except InvalidInput:
@@ -177,11 +180,10 @@ class Book:
             self.say(f"{life.task_id}: attempt {attempt} of run {run}, and {made} were made before")
         if str(new["lease"]) in self.claims:
             self.say(f"{life.task_id}: the token {new['lease']} was used before")
-        assert isinstance(by, Process)
         life.asked = None
         self.claims[str(new["lease"])] = Claim(life, run, attempt, by)
 
-    def _hear_record(self, old: Row, new: Row) -> None:
+    def _hear_record(self, by: Actor, old: Row, new: Row) -> None:
         life, after = self.life_of(old), state_of(new)
         ran = self.executions.get(str(old.get("lease")))
         result = None if ran is None else ran.result
@@ -202,6 +204,9 @@ class Book:
         elif after == "running" and new.get("leaseUntil") == RELEASED and old.get("leaseUntil") != RELEASED:
             if ran is not None:
                 self.say(f"{life.task_id}: given back although it was begun")
+            left = by.ends - self.simulation.now
+            if by.plan == QUIET and left > by.plan.life / 2:
+                self.say(f"{life.task_id}: given back with {left:.0f} s left, for no reason")
             if (claim := self.claims.get(str(old.get("lease")))) is not None:
                 claim.released = True
 

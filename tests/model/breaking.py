@@ -11,10 +11,11 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from unittest.mock import patch
 
+from tests.model import stream
 from tests.mutations import MUTATIONS, ROOT, Mutation
-from tests.unit import test_template
 
 from dynatick_stack import template
+from dynatick_stack.sandbox.stream import patterns
 
 __all__ = ["MUTATIONS", "Mutation", "broken"]
 
@@ -35,8 +36,10 @@ def _template_as(text: str) -> Iterator[None]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "template.yaml")
         path.write_text(text, encoding="utf-8")
-        resources = template.load(path)["Resources"]
-    with patch.object(test_template, "RESOURCES", resources):
+        changed = template.load(path)
+    with patch.object(template, "load", lambda: changed):
+        shown = patterns()
+    with patch.object(stream, "FILTER", shown):
         yield
 
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from itertools import count
 
 from tests.model.book import Book
-from tests.model.lives import Life
+from tests.model.lives import MARGIN, Life
 from tests.model.seam import QUIET, Actor, Order, Plan, Seam
 from tests.model.simulation import Simulation
 from tests.model.steps import Brief
@@ -106,7 +106,7 @@ class Installation:
             try:
                 order.answer = do(self.clients[client])
             except DynatickError as error:
-                order.answer = error
+                order.answer = error.with_traceback(None)  # nothing of what has ended waits in the simulation any more
             actor.finished = True
 
         self._spawn(actor, work)
@@ -172,7 +172,7 @@ class Installation:
         )
 
         def work() -> None:
-            end = self.simulation.now + plan.life
+            end = actor.ends = self.simulation.now + plan.life
             self.simulation.at(end, lambda: None if actor.finished else actor.kill())
             try:
                 invoked = processor.handle(event, hard_end=actor.clock() + timedelta(seconds=plan.life))
@@ -183,6 +183,9 @@ class Installation:
                 return
             actor.finished = True
             if invoked.passed is not None and invoked.passed.unfinished:
+                left = end - self.simulation.now
+                if left > plan.life / 20 + MARGIN:
+                    self.book.say(f"a pass ends {left:.0f} s before its time, with {invoked.passed.unfinished} in hand")
                 actor.kill()
             if invoked.reconciled is not None:
                 self.reconciled.append((invoked.reconciled.found, invoked.reconciled.failed))
@@ -258,6 +261,8 @@ class Installation:
         match does:
             case "slow":
                 self.simulation.sleep(15.0)
+            case "long":  # beyond the next tick
+                self.simulation.sleep(70.0)
             case "hang":
                 self.simulation.sleep(1e6)
             case "poison":

@@ -71,9 +71,9 @@ raw_rows = st.builds(
     stray=st.sampled_from((False, False, True)),
     bulky=st.sampled_from((False,) * 9 + (True,)),
 )
-scripts = st.lists(st.sampled_from(("ok", "error", "permanent", "slow", "hang", "poison")), min_size=1, max_size=4).map(
-    tuple
-)
+scripts = st.lists(
+    st.sampled_from(("ok", "error", "permanent", "slow", "long", "hang", "poison")), min_size=1, max_size=4
+).map(tuple)
 ticks = st.builds(
     Tick,
     events=st.sampled_from((1, 1, 1, 0, 2)),

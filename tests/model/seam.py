@@ -82,6 +82,7 @@ class Actor(Process):
     kind: str  # hand, client, doctor, scheduler, processor, expiry
     plan: Plan = QUIET
     calls: int = 0
+    ends: float = math.inf  # when it will be killed
     finished: bool = False
     order: Order = field(default_factory=lambda: Order("nothing"))
 

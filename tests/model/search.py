@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.errors import HypothesisException
 from hypothesis.stateful import run_state_machine_as_test
 from tests.model.breaking import MUTATIONS, Mutation, broken
 from tests.model.machine import Machine
-from tests.model.steps import Found, Step, cut_down, play
+from tests.model.steps import Found, Step, cut_down, play, words_of
 from tests.model.tables import TableOf, in_memory, machine_on
 
 STEPS = 30
@@ -50,8 +51,10 @@ def search(table: TableOf, examples: int, *, start: int | None, steps: int = STE
     )
     try:
         run_state_machine_as_test(seed(random.randrange(2**32) if start is None else start)(made), settings=wanted)
-    except AssertionError as wrong:
-        return Found(str(wrong).partition("\n")[0], list(last[0].steps))
+    except HypothesisException:
+        raise
+    except Exception as wrong:
+        return Found(words_of(wrong).partition("\n")[0], list(last[0].steps))
     return None
 
 

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
@@ -76,9 +76,12 @@ class SimFuture:
         """Only so much: nobody waits for it any more."""
         return False
 
-    def result(self) -> Any:
+    def wait(self) -> None:
         while not self._done:
             _simulation().wait(self._waiting, None)
+
+    def result(self) -> Any:
+        self.wait()
         if self._error is not None:
             raise self._error
         return self._value
@@ -106,8 +109,9 @@ class SimPool:
         if cancel_futures:
             self._queue.clear()
         if wait:
-            for future in [*self._begun, *self._queue]:
-                future.result()
+            with suppress(Killed):  # whoever was killed finds that out at the next call; here a generator may be ending
+                for future in [*self._begun, *self._queue]:
+                    future.wait()
 
     def __enter__(self) -> Self:
         return self

@@ -49,20 +49,25 @@ def _noted(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def play(machine: type[Any], steps: Sequence[Step]) -> str:
-    """Plays the steps on a fresh machine, to the end. Returns what it says is wrong; nothing if all is well."""
+    """Plays the steps on a fresh machine, to the end. Returns what it says is wrong, or what the engine raised that
+    nothing but a mistake in it raises; nothing if all is well."""
     made = machine()
     said = ""
     try:
         for one in steps:
             getattr(made, one.name)(**one.given)
             made.nothing_is_wrong()
-    except AssertionError as wrong:
-        said = str(wrong)
+    except Exception as wrong:
+        said = words_of(wrong)
     try:
         made.teardown()
-    except AssertionError as wrong:
-        said = said or str(wrong)
+    except Exception as wrong:
+        said = said or words_of(wrong)
     return said
+
+
+def words_of(error: Exception) -> str:
+    return str(error) if isinstance(error, AssertionError) else f"raised: the engine: {error!r}"
 
 
 def cut_down(steps: Sequence[Step], still: Callable[[Sequence[Step]], bool]) -> Sequence[Step]:
@@ -83,6 +88,18 @@ def cut_down(steps: Sequence[Step], still: Callable[[Sequence[Step]], bool]) -> 
                     steps, again = tried, True
                     break
     return steps
+
+
+def changed(one: Step, other: Callable[[str, Any], Any]) -> Step:
+    """The step with other values: ``other`` is asked for each, however deep, with the name that it has."""
+
+    def within(name: str, value: Any) -> Any:
+        value = other(name, value)
+        if is_dataclass(value) and not isinstance(value, type):
+            return replace(value, **{f.name: within(f.name, getattr(value, f.name)) for f in fields(value)})
+        return type(value)(within(name, one) for one in value) if isinstance(value, (list, tuple)) else value
+
+    return Step(one.name, **{name: within(name, value) for name, value in one.given.items()})
 
 
 def _simpler_steps(one: Step) -> Iterator[Step]:

@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from tests.model.simulation import Simulation
 from tests.model.steps import Brief
 from tests.model.table import Effect
-from tests.unit.test_template import matches, patterns
 
 from dynatick.domain.task import Row
 from dynatick.engine.assign import Arrival
 from dynatick.store.codec import encode
+from dynatick_stack.sandbox.stream import matches, patterns
 
 SHARDS = 2
+FILTER = patterns()
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,7 +56,7 @@ class Stream:
         self._deliver = deliver
         self._feeds = [_Feed() for _ in range(SHARDS)]
         self._written = 0
-        self._filter = patterns(emulator=False)
+        self._filter = FILTER
         self._dice = random.Random(0)
 
     def hear(self, by: object, effect: Effect) -> None:

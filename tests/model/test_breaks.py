@@ -1,0 +1,93 @@
+"""The machine finds out if a rule of the protocol is taken out of the product: each of ``tests/mutations.py``, but for
+those that no sequence can show (``OUT_OF_REACH``), which only that file's own tests hold.
+
+For each of them a sequence is kept that shows it (``kept_breaks.py``). If it shows it no longer, say because the engine
+makes its calls in another order now, one like it is looked for, then any other; what is found is printed among the
+warnings, to be kept instead.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.model.breaking import MUTATIONS, Mutation, broken
+from tests.model.kept_breaks import KEPT
+from tests.model.seam import Fault
+from tests.model.search import kind_of, search, smaller, text_of
+from tests.model.steps import Found, Step, changed, play
+from tests.model.tables import in_memory, machine_on
+
+EXAMPLES = 500
+CALLS = range(1, 13)
+SEEDS = range(1, 41)
+
+OUT_OF_REACH = {
+    (8, "our own rows pass the stream's filter"): "costs invocations only: the scheduler leaves our own rows alone",
+    (16, "S may go back"): "no caller ever offers an older S: it is a second line of defence, for callers to come",
+}
+"""Rules, or parts of them, that no sequence can show to be missing, and why."""
+
+REACHED = [mutation for mutation in MUTATIONS if (mutation.rule, mutation.what) not in OUT_OF_REACH]
+
+
+@pytest.mark.parametrize("mutation", REACHED, ids=lambda mutation: f"{mutation.rule}: {mutation.what}")
+def test_the_machine_finds_out_that_a_rule_is_missing(mutation: Mutation) -> None:
+    kept, machine = KEPT[mutation.rule, mutation.what], machine_on(in_memory)
+    assert play(machine, kept.steps) == ""
+    with broken(mutation):
+        said = play(machine, kept.steps)
+        if kind_of(kept.says) in map(kind_of, said.splitlines()):
+            return
+        found = like(kept) or search(in_memory, EXAMPLES, start=1)
+        assert found is not None, f"without rule {mutation.rule} ({mutation.what}) nothing seems wrong"
+        warnings.warn(
+            f"the sequence that is kept for rule {mutation.rule} ({mutation.what}) does not show it any more. Keep "
+            f"another one, such as:\n{text_of(smaller(found))}",
+            stacklevel=1,
+        )
+
+
+def like(kept: Found) -> Found | None:
+    """Almost the same sequence, which shows it: with its faults at other calls, or another lag of the index."""
+    for steps in variations(kept.steps):
+        said = play(machine_on(in_memory), steps)
+        if said:
+            return Found(said.partition("\n")[0], steps)
+    return None
+
+
+def variations(steps: Sequence[Step]) -> Iterator[Sequence[Step]]:
+    has_faults = "Fault(" in repr(steps)
+    has_lag = any(one.given.get("lag") for one in steps)
+    for call in CALLS if has_faults else [0]:
+        for start in SEEDS if has_lag else [0]:
+
+            def other(name: str, value: Any, call: int = call, start: int = start) -> Any:
+                if isinstance(value, Fault):
+                    return replace(value, call=call)
+                return start if name == "seed" and has_lag else value
+
+            yield [changed(one, other) for one in steps]
+
+
+def test_every_rule_is_looked_for_or_said_to_be_out_of_reach() -> None:
+    assert {(mutation.rule, mutation.what) for mutation in MUTATIONS} == KEPT.keys() | OUT_OF_REACH.keys()
+    assert not KEPT.keys() & OUT_OF_REACH.keys()
+    assert {rule for rule, _ in KEPT} == set(range(1, 17))
+
+
+def test_if_the_engine_makes_its_calls_in_another_order_one_like_it_is_found() -> None:
+    kept = KEPT[4, "markAt is read before the closing write"]
+    (mutation,) = [m for m in MUTATIONS if m.what == "markAt is read before the closing write"]
+    elsewhere = [changed(one, lambda _, value: replace(value, call=9) if isinstance(value, Fault) else value)
+                 for one in kept.steps]  # fmt: skip
+    with broken(mutation):
+        assert play(machine_on(in_memory), elsewhere) == ""
+        found = like(Found(kept.says, elsewhere))
+    assert found is not None
+    assert kind_of(found.says) == kind_of(kept.says)
+    assert play(machine_on(in_memory), found.steps) == ""
