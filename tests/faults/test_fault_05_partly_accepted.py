@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
+from tests.faults.targets import Targets
 from tests.faults.world import AFTER_LEASE, World
 
 from dynatick.client import Exists, Inserted, Refused
@@ -75,3 +77,58 @@ def test_fault_05_an_insert_of_many_is_partly_accepted(new_world: NewWorld, tell
     world.next_tick()
     world.finish()
     assert tell(count(world)).executed == 58
+
+
+@pytest.mark.parametrize(("kind", "at"), [("sqs", "messages"), ("sns", "publish"), ("eventbridge", "events")])
+def test_fault_05_a_target_takes_part_of_a_batch(
+    engine: str, new_world: NewWorld, tell: Tell, kind: str, at: str
+) -> None:
+    """What was refused is tried again, and nothing else is."""
+    targets = Targets(engine)
+    world = new_world(**targets.environ)
+    world.insert_many(
+        [
+            {"taskId": f"t{n:03d}", "delaySeconds": 30, "action": kind, "payload": targets.payloads[kind],
+             "retryPolicy": {"minBackoffSeconds": 0}}
+            for n in range(TASKS)
+        ]
+    )  # fmt: skip
+    outcome = world.next_tick(faults=[Fault(at=at, do="refuse parts", amount=0.4, times=8)])
+    assert outcome.what == "returned"
+    assert outcome.hits == {f"refuse parts @ {at}": 8}
+    come = targets.come(kind)
+    assert 0 < len(come) < TASKS
+    rows = world.rows()
+    completed = {task_id for task_id, row in rows.items() if row.get("outcome") == "completed"}
+    assert completed == {task_id for task_id, _ in come}, "each entry's own result was recorded"
+    for task_id in world.open():
+        assert [entry["error"] for entry in rows[task_id]["attempts"]] in (
+            ["the target refused it (InternalError)"],
+            ["the target refused it (InternalFailure)"],
+        )
+    world.finish()
+    come += targets.come(kind)
+    assert come == {(f"t{n:03d}", f"t{n:03d}#1"): 1 for n in range(TASKS)}
+    figures = tell(count(world, elsewhere=frozenset(task_id for task_id, _ in come)))
+    assert figures.executed == TASKS
+
+
+@pytest.mark.parametrize(("kind", "at"), [("sqs", "messages"), ("sns", "publish"), ("eventbridge", "events")])
+def test_fault_05_the_answer_to_a_batch_is_lost(
+    engine: str, new_world: NewWorld, tell: Tell, kind: str, at: str
+) -> None:
+    """It may have been taken, so it comes again: at least once, with the same key."""
+    targets = Targets(engine)
+    world = new_world(**targets.environ)
+    world.insert_many(
+        [{"taskId": f"t{n:03d}", "delaySeconds": 30, "action": kind, "payload": targets.payloads[kind]}
+         for n in range(40)]
+    )  # fmt: skip
+    outcome = world.next_tick(faults=[Fault(at=at, do="lose answer", times=2)])
+    assert outcome.hits == {f"lose answer @ {at}": 2}
+    world.finish()
+    come = targets.come(kind)
+    assert {task_id for task_id, _ in come} == world.inserted
+    assert all(key == f"{task_id}#1" for task_id, key in come)
+    assert sum(come.values()) > 40
+    assert tell(count(world, elsewhere=frozenset(world.inserted))).executed == 40

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl
 
 from dynatick.engine.cursor import cursor_id
 from dynatick.engine.inforce import SETTINGS_ID
@@ -45,7 +46,11 @@ class Call:
             case "DeleteItem":
                 return "delete"
             case "SendMessageBatch":
-                return "letters"
+                return "messages" if _is_of_a_task(self.body["Entries"][0]) else "letters"
+            case "PutEvents":
+                return "events"
+            case "PublishBatch":
+                return "publish"
             case "Invoke":
                 return "invoke"
             case "UpdateItem" | "BatchExecuteStatement":
@@ -62,6 +67,8 @@ def parse(target: str, url: str, body: bytes | None) -> Call | None:
     operation = target.rpartition(".")[2]
     if not operation and url.endswith("/invocations"):
         return Call(operation="Invoke", body=json.loads(body or b"{}"))
+    if not operation and body is not None and b"Action=PublishBatch" in body.split(b"&"):
+        return Call(operation="PublishBatch", body=_form(body))
     if not operation or body is None:
         return None
     content = json.loads(body)
@@ -78,6 +85,24 @@ def parse(target: str, url: str, body: bytes | None) -> Call | None:
         case _:
             writes = []
     return Call(operation=operation, body=content, writes=writes)
+
+
+ENTRY = "PublishBatchRequestEntries.member."
+
+
+def _form(body: bytes) -> dict[str, Any]:
+    """A batch of SNS, which speaks in forms: the fields of the call, and those of each entry under ``Entries``."""
+    fields = dict(parse_qsl(body.decode(), keep_blank_values=True))
+    entries: dict[str, dict[str, str]] = {}
+    for name in [name for name in fields if name.startswith(ENTRY)]:
+        number, _, rest = name.removeprefix(ENTRY).partition(".")
+        entries.setdefault(number, {})[rest] = fields.pop(name)
+    return {**fields, "Entries": list(entries.values())}
+
+
+def _is_of_a_task(entry: Mapping[str, Any]) -> bool:
+    """Whether a message is what a task sends, and no dead letter."""
+    return "dynatickTaskId" in entry.get("MessageAttributes", {})
 
 
 def _kind_of(write: Write) -> str:
