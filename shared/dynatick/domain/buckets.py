@@ -11,6 +11,7 @@ import re
 import zlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 from dynatick.domain.instants import EPOCH, EXPECTED_INSTANT, in_range, parse_instant
@@ -21,6 +22,7 @@ TICK_MINUTES = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60, 120, 180, 240, 360, 48
 
 MAX_SHARDS = 256
 
+_EXPECTED_NAME = "expected a bucket such as 2026-12-31#12:00 or 2026-12-31#12:00#3"
 EXPECTED_TIME = f"expected a bucket such as 2026-12-31#12:00, or {EXPECTED_INSTANT.removeprefix('expected ')}"
 
 _BUCKET = re.compile(r"(\d{4})-(\d\d)-(\d\d)#(\d\d):(\d\d)(?:#([1-9]\d{0,4}))?", re.ASCII)
@@ -43,8 +45,7 @@ class Bucket(NamedTuple):
     shard: int = 0
 
     def __str__(self) -> str:
-        name = instant_of(self.minute).strftime("%Y-%m-%d#%H:%M").rjust(16, "0")
-        return f"{name}#{self.shard}" if self.shard else name
+        return _name_of(self)
 
     @property
     def instant(self) -> datetime:
@@ -53,15 +54,13 @@ class Bucket(NamedTuple):
     @classmethod
     def parse(cls, value: object, field: str = "taskDateTime") -> Bucket:
         """The bucket of a canonical name; raises InvalidInput for anything else."""
-        match = _BUCKET.fullmatch(value) if isinstance(value, str) else None
-        if match is None:
-            raise InvalidInput(field, value, "expected a bucket such as 2026-12-31#12:00 or 2026-12-31#12:00#3")
-        year, month, day, hour, minute = (int(part) for part in match.groups()[:5])
+        if not isinstance(value, str):
+            raise InvalidInput(field, value, _EXPECTED_NAME)
         try:
-            instant = datetime(year, month, day, hour, minute, tzinfo=EPOCH.tzinfo)
+            instant, shard = _parts_of(value)
         except ValueError as error:
-            raise InvalidInput(field, value, f"there is no such time ({error}); {EXPECTED_TIME}") from None
-        return cls(minute_of(in_range(instant, value, field)), int(match[6] or 0))
+            raise InvalidInput(field, value, str(error)) from None
+        return cls(minute_of(in_range(instant, value, field)), shard)
 
     @classmethod
     def canonical(cls, value: object) -> Bucket | None:
@@ -70,6 +69,29 @@ class Bucket(NamedTuple):
             return cls.parse(value)
         except InvalidInput:
             return None
+
+
+# A pass meets the names of few buckets, each as often as there are tasks.
+
+
+@lru_cache(maxsize=1024)
+def _name_of(bucket: Bucket) -> str:
+    name = instant_of(bucket.minute).strftime("%Y-%m-%d#%H:%M").rjust(16, "0")
+    return f"{name}#{bucket.shard}" if bucket.shard else name
+
+
+@lru_cache(maxsize=1024)
+def _parts_of(name: str) -> tuple[datetime, int]:
+    """Instant and shard. Raises ValueError, which says what would be right."""
+    match = _BUCKET.fullmatch(name)
+    if match is None:
+        raise ValueError(_EXPECTED_NAME)
+    year, month, day, hour, minute = (int(part) for part in match.groups()[:5])
+    try:
+        instant = datetime(year, month, day, hour, minute, tzinfo=EPOCH.tzinfo)
+    except ValueError as error:
+        raise ValueError(f"there is no such time ({error}); {EXPECTED_TIME}") from None
+    return instant, int(match[6] or 0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

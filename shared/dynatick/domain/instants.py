@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from functools import lru_cache
 
 from dynatick.errors import InvalidInput
 
@@ -47,25 +48,10 @@ def parse_instant(value: object, field: str) -> datetime:
         return _from_epoch(value, field)
     if not isinstance(value, str):
         raise InvalidInput(field, value, EXPECTED_INSTANT)
-    match = _RFC3339.fullmatch(value.strip())
-    if match is None:
-        raise InvalidInput(field, value, EXPECTED_INSTANT)
-    if match["offset"] is None:
-        raise InvalidInput(field, value, f"its offset from UTC is missing; {EXPECTED_INSTANT}")
-    fraction = (match["fraction"] or "").ljust(6, "0")[:6]
     try:
-        instant = datetime(
-            int(match["year"]),
-            int(match["month"]),
-            int(match["day"]),
-            int(match["hour"]),
-            int(match["minute"]),
-            int(match["second"] or 0),
-            int(fraction),
-            tzinfo=_offset(match["offset"]),
-        ).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise InvalidInput(field, value, f"there is no such time ({error}); {EXPECTED_INSTANT}") from None
+        instant = _from_text(value.strip())
+    except ValueError as error:
+        raise InvalidInput(field, value, str(error)) from None
     return in_range(instant, value, field)
 
 
@@ -79,8 +65,31 @@ def in_range(instant: datetime, value: object, field: str) -> datetime:
 def format_instant(instant: datetime) -> str:
     """RFC 3339 in UTC with ``Z``; milliseconds only where there are any (microseconds are cut off)."""
     utc = require_aware(instant, "instant")
-    text = utc.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
-    return f"{text}.{utc.microsecond // 1000:03d}Z" if utc.microsecond >= 1000 else f"{text}Z"
+    return utc.isoformat(timespec="milliseconds" if utc.microsecond >= 1000 else "seconds")[: -len("+00:00")] + "Z"
+
+
+@lru_cache(maxsize=4096)  # the tasks of a batch have most of their instants in common
+def _from_text(text: str) -> datetime:
+    """Raises ValueError, which says what would be right."""
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        raise ValueError(EXPECTED_INSTANT)
+    if match["offset"] is None:
+        raise ValueError(f"its offset from UTC is missing; {EXPECTED_INSTANT}")
+    fraction = (match["fraction"] or "").ljust(6, "0")[:6]
+    try:
+        return datetime(
+            int(match["year"]),
+            int(match["month"]),
+            int(match["day"]),
+            int(match["hour"]),
+            int(match["minute"]),
+            int(match["second"] or 0),
+            int(fraction),
+            tzinfo=_offset(match["offset"]),
+        ).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"there is no such time ({error}); {EXPECTED_INSTANT}") from None
 
 
 def _from_epoch(value: int | float | Decimal, field: str) -> datetime:

@@ -46,6 +46,13 @@ RELEASED: Final = format_instant(EPOCH)
 TIME_INPUTS: Final = ("taskDateTime", "dueAt", "delaySeconds")
 
 
+_RUNNING: Final = Is("status", str(Status.RUNNING))
+_WAITING: Final = (Is("status", str(Status.SCHEDULED)),)
+_GIVEN_BACK: Final = (_RUNNING, Is("leaseUntil", RELEASED))
+_NORMALISED_AND_OPEN: Final = (AtLeast("attempt", 0), Absent("outcome"))
+_ONE_MORE: Final = Plus(1)
+
+
 def may_follow(before: str, after: str) -> bool:
     """Whether the table allows a step."""
     return after in TRANSITIONS.get(before, {})
@@ -83,11 +90,7 @@ def claim(
 
     ``released``: instead from running, of a row that ``release`` has given back.
     """
-    left = (
-        (Is("status", str(Status.RUNNING)), Is("leaseUntil", RELEASED))
-        if released
-        else (Is("status", str(Status.SCHEDULED)),)
-    )
+    left = _GIVEN_BACK if released else _WAITING
     return Change(
         task_id=task_id,
         set={
@@ -95,9 +98,9 @@ def claim(
             "lease": token,
             "leaseUntil": format_instant(lease_until),
             "startedAt": format_instant(now),
-            "attempt": Plus(1),
+            "attempt": _ONE_MORE,
         },
-        when=(*left, Is("taskDateTime", str(bucket)), AtLeast("attempt", 0), Absent("outcome")),
+        when=(*left, Is("taskDateTime", str(bucket)), *_NORMALISED_AND_OPEN),
         returning=True,
     )
 
@@ -314,7 +317,7 @@ def ended_by_hand(row: Row, *, now: datetime, retention_days: int) -> Change | N
 
 
 def _held(task: Task) -> tuple[Is, ...]:
-    return (Is("lease", task.lease), Is("status", str(Status.RUNNING)))
+    return (Is("lease", task.lease), _RUNNING)
 
 
 def _attempt_entry(row: Row, now: datetime) -> dict[str, object]:

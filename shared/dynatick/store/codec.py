@@ -36,6 +36,7 @@ Item = dict[str, dict[str, Any]]
 
 _to_value: Any = TypeSerializer().serialize
 _DIGITS = 38  # of a number (DynamoDB quotas)
+_LARGEST = 10**_DIGITS  # of the integers that surely fit
 
 
 def encode(row: Row) -> Item:
@@ -47,6 +48,8 @@ def encode_value(value: object, field: str) -> dict[str, Any]:
     """One attribute value. ``field`` names it in the message of InvalidInput."""
     if isinstance(value, str):  # by far the most, and nothing to prepare
         return {"S": value}
+    if type(value) is int and -_LARGEST < value < _LARGEST:
+        return {"N": str(value)}
     try:
         encoded: Any = _to_value(_storable(value, field, 0))
     except (TypeError, ArithmeticError, ValueError) as error:

@@ -6,6 +6,7 @@ In the form that every engine takes: SET with commas, one REMOVE at the most, ``
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from dynatick.domain.change import Absent, AtLeast, Change, Is, Lost, Plus, Result, Unknown, Written
@@ -28,33 +29,51 @@ def is_expressible(change: Change) -> bool:
 def update(table: str, change: Change) -> dict[str, Any]:
     """An UPDATE in the comma form, the only one that every engine takes. It never creates a row."""
     parameters: list[dict[str, Any]] = []
-    sets: list[str] = []
+    sets: list[str | tuple[str, Plus]] = []
     for name, value in change.set.items():
         if isinstance(value, Plus):
-            # Unquoted on the right: one engine takes no quoted name for a value. Only our own names come here.
-            sets.append(f"{_quoted(name)}={name}+{value.number}")
+            sets.append((name, value))
         else:
-            sets.append(f"{_quoted(name)}=?")
+            sets.append(name)
             parameters.append(encode_value(value, name))
-    remove = "".join(f" REMOVE {_quoted(name)}" for name in change.remove)
-    where = ['"taskId"=?']
     parameters.append({"S": change.task_id})
+    where: list[str | Absent | AtLeast] = []
     for part in change.when:
-        match part:
-            case Is(name, value):
-                where.append(f"{_quoted(name)}=?")
-                parameters.append(encode_value(value, name))
-            case Absent(name):
-                where.append(f"{_quoted(name)} IS MISSING")
-            case AtLeast(name, value):
-                where.append(f"{_quoted(name)}>={value}")
-    returning = " RETURNING ALL NEW *" if change.returning else ""
-    text = f'UPDATE "{table}" SET {", ".join(sets)}{remove} WHERE {" AND ".join(where)}{returning}'
+        if isinstance(part, Is):
+            where.append(part.attribute)
+            parameters.append(encode_value(part.value, part.attribute))
+        else:
+            where.append(part)
     return {
-        "Statement": text,
+        "Statement": _update_text(table, tuple(sets), change.remove, tuple(where), change.returning),
         "Parameters": parameters,
         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
     }
+
+
+@lru_cache(maxsize=256)  # a pass says the same few things all the time; only the parameters differ
+def _update_text(
+    table: str,
+    sets: tuple[str | tuple[str, Plus], ...],
+    remove: tuple[str, ...],
+    where: tuple[str | Absent | AtLeast, ...],
+    returning: bool,
+) -> str:
+    """The text of an UPDATE. A bare name stands for a parameter: to be set, or to be equal to."""
+    # Unquoted on the right: one engine takes no quoted name for a value. Only our own names come here.
+    setting = [f"{_quoted(s)}=?" if isinstance(s, str) else f"{_quoted(s[0])}={s[0]}+{s[1].number}" for s in sets]
+    removing = "".join(f" REMOVE {_quoted(name)}" for name in remove)
+    conditions = ['"taskId"=?']
+    for part in where:
+        match part:
+            case Absent(name):
+                conditions.append(f"{_quoted(name)} IS MISSING")
+            case AtLeast(name, value):
+                conditions.append(f"{_quoted(name)}>={value}")
+            case name:
+                conditions.append(f"{_quoted(name)}=?")
+    ending = " RETURNING ALL NEW *" if returning else ""
+    return f'UPDATE "{table}" SET {", ".join(setting)}{removing} WHERE {" AND ".join(conditions)}{ending}'
 
 
 def insert(table: str, item: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
