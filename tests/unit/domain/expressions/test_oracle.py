@@ -240,12 +240,12 @@ def test_as_cronsim_says() -> None:
 DAYS = [date(1970, 1, 1) + timedelta(days=number) for number in range((date(2200, 1, 1) - date(1970, 1, 1)).days)]
 
 
-@pytest.mark.parametrize("field", ["L", "LW", "1W", "15W", "29W", "31W", "29", "31"])
+@pytest.mark.parametrize("field", ["L", "LW", "1W", "15W", "31W", "29"])
 def test_every_day_of_every_month(field: str) -> None:
     assert days_of(f"cron(0 12 {field} * ? *)") == [day for day in DAYS if oracle.day_belongs(field, day)]
 
 
-@pytest.mark.parametrize("field", ["L", "1L", "6L", "2#5", "SAT#1", "MON-FRI", "FRI-SUN"])
+@pytest.mark.parametrize("field", ["L", "1L", "2#5", "SAT#1", "FRI-SUN"])
 def test_every_day_of_every_week(field: str) -> None:
     assert days_of(f"cron(0 12 ? * {field} *)") == [day for day in DAYS if oracle.weekday_belongs(field, day)]
 
