@@ -10,6 +10,9 @@ PORT ?= 4566
 API_PORT ?= 8080
 # How many random sequences the model is tried with, in each process: make model EXAMPLES=5000
 EXAMPLES ?= 1000
+# How long a soak lasts, and the seed of its faults: make soak MINUTES=5 SEED=1
+MINUTES ?= 5
+SEED ?=
 # Passed on to pytest: make test ARGS="-k buckets -x"
 ARGS ?=
 
@@ -37,7 +40,8 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test check sam up down api reference e2e faults model expressions bench bench-quick lock mutations clean setup
+.PHONY: help demo test check sam up down api reference e2e faults model soak expressions bench bench-quick lock mutations
+.PHONY: clean setup
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \
@@ -61,6 +65,9 @@ mutations: $(VENV)/.ready ## Take out each rule of the protocol in turn, and sho
 
 model: $(VENV)/.ready ## Search at random for a sequence of operations and faults that loses a task (EXAMPLES=1000)
 	$(BIN)/python -m pytest -q -n auto tests/model --model-examples $(EXAMPLES) $(ARGS)
+
+soak: $(VENV)/.ready ## Kill and disturb processes for MINUTES (5), count what became of each task; SEED repeats it
+	@$(BIN)/python -m dynatick_stack.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 e2e: $(VENV)/.ready ## Run the tests against the locally deployed template only
 	$(run_e2e)

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -48,7 +49,7 @@ class World:
         self.queue = self._sqs.create_queue(QueueName=self.table)["QueueUrl"]
         self.clock = SharedClock(folder / "clock", start)
         self.ledger = Ledger(folder / "ledger")
-        self.stream = Stream(self.table, endpoint)
+        self.stream = Stream(self.table, partial(boto3.client, endpoint_url=endpoint))
         self.store = DynamoStore(self.table, endpoint_url=endpoint)
         self.client = TaskClient(self.store, clock=self.clock)
         self.inserted: set[str] = set()

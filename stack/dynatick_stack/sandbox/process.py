@@ -95,8 +95,7 @@ class Sandbox:
 
     def kill(self) -> None:
         """As Lambda ends a sandbox, or a machine its processes: at once, wherever it is."""
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
+        self._process.kill()
         self._process.wait(PATIENCE)
 
     def close(self) -> None:

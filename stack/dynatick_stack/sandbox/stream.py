@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import boto3
 
 from dynatick_stack import template
 
@@ -17,10 +15,10 @@ Record = dict[str, Any]
 class Stream:
     """The records since it was opened, once each. (The emulator's PartiQL writes leave none.)"""
 
-    def __init__(self, table: str, endpoint: str) -> None:
-        described = boto3.client("dynamodb", endpoint_url=endpoint).describe_table(TableName=table)
-        arn = described["Table"]["LatestStreamArn"]
-        self._client: Any = boto3.client("dynamodbstreams", endpoint_url=endpoint)
+    def __init__(self, table: str, client: Callable[[str], Any]) -> None:
+        """``client``: makes a client of a service."""
+        arn = client("dynamodb").describe_table(TableName=table)["Table"]["LatestStreamArn"]
+        self._client = client("dynamodbstreams")
         (shard,) = self._client.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
         self._at = self._client.get_shard_iterator(
             StreamArn=arn, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"

@@ -1,0 +1,84 @@
+"""Programs that work in a folder of their own with a local stack, and leave nothing behind, however they end.
+
+This module imports little, so that an interruption during the imports of what it runs ends as any other does.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+INTERRUPTED = 130
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_in_scratch(name: str, work: Callable[[Path], int]) -> int:
+    """What ``work`` returns, given a new folder; 130 if it was interrupted. The local stack lies in ``local`` there."""
+    for number in SIGNALS:
+        signal.signal(number, _interrupt)
+    try:
+        return _run_and_clean_up(name, work)
+    except KeyboardInterrupt:
+        say("Interrupted; nothing is left running")
+        return INTERRUPTED
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _run_and_clean_up(name: str, work: Callable[[Path], int]) -> int:
+    # Named before it is made, so that there is no moment in which it is there and unknown.
+    folder = Path(tempfile.gettempdir(), f"dynatick-{name}-{uuid.uuid4().hex[:12]}").resolve()
+    # Twice: the interruption may come in the midst of cleaning up. A second one does not come.
+    try:
+        try:
+            return _run(folder, work)
+        finally:
+            _clean_up(folder)
+    finally:
+        _clean_up(folder)
+
+
+def _run(folder: Path, work: Callable[[Path], int]) -> int:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from dynatick.errors import DynatickError
+    from dynatick_stack.errors import StackError
+
+    folder.mkdir(mode=0o700)
+    try:
+        return work(folder)
+    except StackError as error:
+        say(f"Error: {error}")
+        return error.exit_code
+    except (DynatickError, BotoCoreError, ClientError) as error:
+        say(f"Error: the local stack doesn't do as asked: {error}")
+        return 1
+
+
+def _clean_up(folder: Path) -> None:
+    if not folder.exists():
+        return
+    from dynatick_stack import local
+
+    local.down(state_dir=folder / "local")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    # Only once: what follows is cleaning up.
+    for number in SIGNALS:
+        signal.signal(number, _is_cleaning_up)
+    raise KeyboardInterrupt
+
+
+def _is_cleaning_up(_number: int, _frame: FrameType | None) -> None:
+    """Takes a further signal. Were they ignored instead, children would inherit that."""

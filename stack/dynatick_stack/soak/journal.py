@@ -1,0 +1,155 @@
+"""What really happened, kept outside of the table: a file to which all processes append, in the order of events.
+
+A line is one write, so none is torn even if its writer is killed. What must not be forgotten is on the disk before its
+writer goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+INSERT, REPLACE, CANCEL, RESCHEDULE, RUN, DELETE = "insert", "replace", "cancel", "reschedule", "run", "delete"
+YES, NO, UNCLEAR = "yes", "no", "unclear"  # unclear: no answer, or one that does not tell whose doing it was
+
+RANDOM, TIME, INSIDE, ITSELF = "killed", "timed out", "killed at a call or by its task", "ended itself"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """A client is about to ask for something. Without an Answered it died, so that the outcome is unclear.
+
+    ``life``: one task, from its insert until it is deleted or replaced by another under the same id.
+    """
+
+    number: str
+    what: str  # INSERT, …
+    door: str
+    task_id: str
+    life: str
+    at: float  # seconds since 1970 by the shared clock, here and below
+    fails: bool = False  # an insert's: it is made to fail for good
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answered:
+    """What it was answered."""
+
+    number: str
+    answer: str  # YES, …
+    at: float
+    run: int | None = None  # of the task, as the answer shows it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Began:
+    """An attempt has reached the action."""
+
+    pid: int
+    task_id: str
+    life: str
+    run: int
+    attempt: int
+    key: str  # the idempotency key
+    due_at: float
+    at: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """The action has come to its end in this process."""
+
+    pid: int
+    task_id: str
+    life: str
+    run: int
+    attempt: int
+    done: bool  # its effect happened; False: it failed, as it was made to
+    at: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recorded:
+    """The engine has answered to this process that it has recorded the outcomes of these tasks."""
+
+    pid: int
+    task_ids: list[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Met:
+    """A fault was injected. ``task_ids``: whose record it hit."""
+
+    pid: int
+    fault: str
+    call: str
+    task_ids: list[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Died:
+    """A process has ended before its time."""
+
+    pid: int
+    role: str
+    why: str  # RANDOM, …
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ticked:
+    """What became of a tick, or of an invocation that one has started."""
+
+    fate: str
+
+
+Line = Asked | Answered | Began | Ended | Recorded | Met | Died | Ticked
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (Asked, Answered, Began, Ended, Recorded, Met, Died, Ticked)
+}
+
+
+class Journal:
+    """The file, to append to. Safe to share between threads and processes."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def add(self, *lines: Line, sync: bool = True) -> None:
+        """Appends; ``sync``: and returns when they are on the disk."""
+        text = b"".join(json.dumps([type(line).__name__, asdict(line)]).encode() + b"\n" for line in lines)
+        written = os.write(self._file, text)
+        if written != len(text):
+            raise OSError(f"the journal took {written} of {len(text)} bytes")
+        if sync:
+            os.fdatasync(self._file)
+
+
+class Tail:
+    """The whole lines of a file, each given once, also while it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._at = path, 0
+
+    def new(self) -> list[bytes]:
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            whole, newline, _ = file.read().rpartition(b"\n")
+        self._at += len(whole) + len(newline)
+        return whole.splitlines()
+
+
+def parse(text: bytes) -> Line:
+    kind, fields = json.loads(text)
+    line: Line = _KINDS[kind](**fields)
+    return line
+
+
+def read(path: Path) -> Iterator[Line]:
+    """All of it, in order."""
+    return map(parse, Tail(path).new())

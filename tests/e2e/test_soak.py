@@ -1,0 +1,123 @@
+"""`make soak`, short: to its end, interrupted, and with a task that somebody takes away behind its back."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from dynatick.domain.task import is_own_row
+from dynatick_stack import deploy, processes
+from dynatick_stack.soak.history import history_of
+from dynatick_stack.soak.journal import read
+from dynatick_stack.soak.plan import Plan
+from dynatick_stack.soak.rig import TABLE
+from dynatick_stack.soak.run import soak
+
+PATIENCE = 200
+SOME = 5  # the inserters may replace one, or not know that it was in
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_"))}
+    return subprocess.Popen(
+        [sys.executable, "-m", "dynatick_stack.soak", *arguments],
+        env=environment | {"TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def left(folder: Path) -> list[str]:
+    """Processes that have anything to do with the soak's folder, and what lies in it."""
+    running = [command for _, command in processes._command_lines() if str(folder.resolve()) in command]
+    return [*running, *(path.name for path in folder.iterdir())]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "tmp"
+    made.mkdir()
+    return made
+
+
+def number(output: str, name: str) -> int:
+    found = re.search(rf"^ *{name} +([\d,]+)", output, re.MULTILINE)
+    assert found is not None, f"no line {name!r} in:\n{output}"
+    return int(found[1].replace(",", ""))
+
+
+@pytest.mark.slow
+def test_a_short_soak(folder: Path, tmp_path: Path) -> None:
+    running = start(folder, "--minutes", "0.3", "--seed", "2", "--keep", str(tmp_path / "kept"))
+    output, errors = running.communicate(timeout=PATIENCE)
+    assert running.returncode == 0, f"{output}\n{errors}"
+    assert errors == ""
+    assert "SEED=2" in output
+    assert number(output, "lost") == number(output, "waiting") == number(output, "problems") == 0
+    inserted = number(output, "inserted")
+    assert inserted >= 50
+    fates = ("executed", "cancelled", "deleted", "replaced", "failed")
+    assert sum(number(output, fate) for fate in fates) == inserted
+    # It was no calm: what the journal says of it, not the table.
+    history = history_of(read(tmp_path / "kept" / "journal"))
+    assert history.done >= 50
+    assert sum(history.deaths.values()) >= 3
+    assert sum(history.faults.values()) >= 10
+    assert left(folder) == []
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_interrupted_it_leaves_nothing(folder: Path, name: str) -> None:
+    running = start(folder, "--minutes", "5")
+    assert running.stdout is not None
+    for line in running.stdout:
+        if "inserting" in line:
+            break
+    assert len(left(folder)) > 1
+    running.send_signal(getattr(signal, name))
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "nothing is left running" in errors
+    assert left(folder) == []
+
+
+def test_rows_that_are_taken_away_behind_its_back_turn_it_red(tmp_path: Path) -> None:
+    """So its verdict does look at the real table."""
+    taken: list[str] = []
+
+    def take_away() -> None:
+        state = tmp_path / "local" / "state.json"
+        processes.wait_until(state.exists, 60)
+        dynamodb = deploy.client("dynamodb", f"http://127.0.0.1:{json.loads(state.read_text())['port']}")
+
+        def try_it() -> bool:
+            if TABLE not in dynamodb.list_tables()["TableNames"]:
+                return False
+            for item in dynamodb.scan(TableName=TABLE)["Items"]:
+                task_id = item["taskId"]["S"]
+                if not is_own_row(task_id):
+                    dynamodb.delete_item(TableName=TABLE, Key={"taskId": item["taskId"]})
+                    taken.append(task_id)
+            return len(taken) >= SOME
+
+        processes.wait_until(try_it, 60)
+
+    thief = threading.Thread(target=take_away)
+    thief.start()
+    ended = soak(Console(quiet=True), Plan(seed=4, minutes=0.1, processors=2, inserters=1), tmp_path)
+    thief.join()
+    missed = {problem.partition(":")[0] for problem in ended.verdict.problems if ": lost" in problem}
+    assert missed
+    assert missed <= set(taken)
+    assert not ended.verdict.is_good
+    assert ended.verdict.fates["lost"] == len(missed)
