@@ -58,7 +58,8 @@ def number(output: str, name: str) -> int:
 
 @pytest.mark.slow
 def test_a_short_soak(folder: Path, tmp_path: Path) -> None:
-    running = start(folder, "--minutes", "0.3", "--seed", "2", "--keep", str(tmp_path / "kept"))
+    few = ("--processors", "2", "--inserters", "1")
+    running = start(folder, "--minutes", "0.3", "--seed", "2", *few, "--keep", str(tmp_path / "kept"))
     output, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0, f"{output}\n{errors}"
     assert errors == ""

@@ -28,7 +28,7 @@ def _run(folder: Path, *, options: argparse.Namespace) -> int:
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)
-    plan = Plan(seed=options.seed, minutes=options.minutes)
+    plan = Plan(seed=options.seed, minutes=options.minutes, processors=options.processors, inserters=options.inserters)
     console.print(f"Seed {plan.seed}: the same faults again by make soak MINUTES={plan.minutes:g} SEED={plan.seed}")
     try:
         ended = soak(console, plan, folder)
@@ -52,6 +52,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=_minutes, default=5.0, help="of inserting and of faults (5)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 20), help="of the faults")
+    parser.add_argument("--processors", type=int, choices=range(1, 17), default=3, metavar="N", help="processes (3)")
+    parser.add_argument("--inserters", type=int, choices=range(1, 17), default=2, metavar="N", help="processes (2)")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the journal and the log there")
     return parser.parse_args(arguments)
 

@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
@@ -31,6 +32,10 @@ from dynatick_stack.venv import Say
 TABLE = QUEUE = "dynatick-soak"
 
 
+class ClosedError(Exception):
+    """The rig is closed: nothing is started any more."""
+
+
 class Rig:
     """A context: what it has started is gone at its end."""
 
@@ -39,6 +44,8 @@ class Rig:
         self.here = Surroundings(folder / "shared")
         self._sandboxes: list[Sandbox] = []
         self._inserters: list[subprocess.Popen[bytes]] = []
+        self._starting = threading.Lock()
+        self._closed = False
         self._skews = plan.skews()
         self._seeds = plan.dice("seams")
 
@@ -53,9 +60,7 @@ class Rig:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for inserter in self._inserters:
-            kill_group(inserter)
-            inserter.wait()
+        self.close()
         for sandbox in self._sandboxes:
             sandbox.close()
         emulator.stop(state_dir=self._folder / "local")
@@ -72,16 +77,35 @@ class Rig:
 
     # -- processes -------------------------------------------------------------------------------------------------
 
+    def close(self) -> None:
+        """Ends all processes but the emulator; no other is started any more."""
+        with self._starting:
+            self._closed = True
+        for inserter in self._inserters:
+            kill_group(inserter)
+            inserter.wait()
+        for sandbox in self._sandboxes:
+            sandbox.kill()
+
+    @contextmanager
+    def _start(self) -> Iterator[None]:
+        """For starting a process, so that none is overlooked at the end."""
+        with self._starting:
+            if self._closed:
+                raise ClosedError
+            yield
+
     def sandbox(self, function: str) -> Sandbox:
         """A process of a function; it starts, and is not waited for."""
         own = {"DYNATICK_ASSIGNMENT_POLICY": "assignment:next_tick"} if function == "scheduler" else {}
         arguments = (function, str(self._seeds.randrange(1 << 32)), str(next(self._skews)))
-        made = Sandbox("dynatick_stack.soak.worker", *arguments, environ=self._environ | own, log=self.log)
-        self._sandboxes.append(made)
+        with self._start():
+            made = Sandbox("dynatick_stack.soak.worker", *arguments, environ=self._environ | own, log=self.log)
+            self._sandboxes.append(made)
         return made
 
     def inserter(self, name: str) -> subprocess.Popen[bytes]:
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as log, self._start():
             made = subprocess.Popen(
                 [sys.executable, "-m", "dynatick_stack.soak.inserter", name, str(self.plan.seed)],
                 cwd=ROOT,
@@ -91,7 +115,7 @@ class Rig:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for us, who end it in order
             )
-        self._inserters.append(made)
+            self._inserters.append(made)
         return made
 
     @cached_property

@@ -20,7 +20,7 @@ from dynatick_stack.sandbox.seam import Fault
 from dynatick_stack.soak.journal import INSIDE, ITSELF, RANDOM, TIME, Died, Tail, Ticked
 from dynatick_stack.soak.orders import Order, Orders
 from dynatick_stack.soak.plan import LIFE
-from dynatick_stack.soak.rig import Rig, kill_group
+from dynatick_stack.soak.rig import ClosedError, Rig, kill_group
 from dynatick_stack.soak.stream import Deliveries
 
 PATIENCE = 60.0  # seconds by the machine's clock beyond an invocation's life
@@ -104,8 +104,9 @@ class Storm:
             ticks += 1
 
     def end(self) -> None:
-        """Ends the threads; their processes are the rig's to end."""
+        """Ends the processes, and with them the threads."""
         self._over.set()
+        self._rig.close()
         for thread in self._threads:
             thread.join(PATIENCE)
 
@@ -267,9 +268,12 @@ class Storm:
         def run() -> None:
             try:
                 work(*arguments)
+            except ClosedError:
+                assert self._over.is_set()
             except BaseException as error:
-                self.fault = self.fault or error
-                self._over.set()
+                if not self._over.is_set():  # what ends, ends in disorder
+                    self.fault = error
+                    self._over.set()
 
         thread = threading.Thread(target=run, name=work.__name__, daemon=True)
         self._threads.append(thread)

@@ -29,7 +29,7 @@ class Watch:
     def _met(self, fault: Fault, call: Call) -> None:
         ids = [write.task_id for write in call.writes] if call.kind == "record" else []
         met = Met(pid=os.getpid(), fault=fault.do, call=call.kind, task_ids=ids)
-        self._here.journal.add(met, sync=bool(ids))
+        self._here.journal.add(met, sync=False)
 
     def _watch(self, call: Call, request: AWSPreparedRequest, send: Send) -> AWSResponse | None:
         """Nearest to the engine: sees what it really answers, whether or not the product gets to hear it."""
@@ -39,7 +39,8 @@ class Watch:
         if answered.status_code == 200:
             writes = _taken(call, request, answered)
             if call.kind == "record" and writes:
-                self._here.journal.add(Recorded(pid=os.getpid(), task_ids=[write.task_id for write in writes]))
+                recorded = Recorded(pid=os.getpid(), task_ids=[write.task_id for write in writes])
+                self._here.journal.add(recorded, sync=False)
             if call.operation == "BatchExecuteStatement":
                 self._tell_stream([w.task_id for w in writes if w.sets.get("status") == _WAITING])
         return answered
