@@ -19,7 +19,7 @@ from dynatick_stack.build import CACHE, libraries
 from dynatick_stack.venv import VENV, emulator_python
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ["README.md", "docs/quickstart.md", "docs/how-to/assignment.md"]
+DOCUMENTS = ["README.md", "docs/quickstart.md", "docs/how-to/assignment.md", "docs/how-to/http-api.md"]
 ELSEWHERE = {
     "make demo": ".ci/run",
     "make test": ".ci/run",
@@ -87,15 +87,24 @@ def _link_environment(checkout: Path) -> None:
     (checkout / ".dynatick" / CACHE.name).symlink_to(CACHE)
 
 
+def _has_curl() -> bool:
+    """One that can sign requests."""
+    if shutil.which("curl") is None:
+        return False
+    asked = subprocess.run(["curl", "--help", "all"], capture_output=True, text=True, timeout=30, check=False)
+    return "--aws-sigv4" in asked.stdout and "--fail-with-body" in asked.stdout
+
+
 def _environment(tmp_path: Path, checkout: Path) -> dict[str, str]:
     tools = tmp_path / "bin"
     tools.mkdir()
-    # The AWS CLI, as far as documents use it, so that the tests need not install it.
-    aws = tools / "aws"
-    aws.write_text(
-        f"#!{ROOT / '.venv' / 'bin' / 'python'}\n" + (Path(__file__).parent / "aws_cli.py").read_text("utf-8"), "utf-8"
-    )
-    aws.chmod(0o755)
+    # The AWS CLI, as far as documents use it, so that the tests need not install it; and curl, where it can't sign.
+    stand_ins = {"aws": "aws_cli.py"} | ({} if _has_curl() else {"curl": "curl.py"})
+    for name, source in stand_ins.items():
+        tool = tools / name
+        text = (Path(__file__).parent / source).read_text("utf-8")
+        tool.write_text(f"#!{ROOT / '.venv' / 'bin' / 'python'}\n{text}", "utf-8")
+        tool.chmod(0o755)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_", "PYTEST_"))}
     return kept | {
         "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
