@@ -68,7 +68,7 @@ MUTATIONS = (
              '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["scheduled","recurring"]}}}}',
              '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["running"]}}}}', TEMPLATE),
     Mutation(9, "a claim does not ask for the bucket", f"{DOMAIN}/lifecycle.py",
-             'when=(*left, Is("taskDateTime", str(bucket)), AtLeast', "when=(*left, AtLeast"),
+             'when=(*left, Is("taskDateTime", str(bucket)), *_NORM', "when=(*left, *_NORM"),
     Mutation(10, "suspects are taken with others in flight", f"{ENGINE}/drain.py",
              "                self.fault = self.fault or error\n            self._wait(until=lambda: not self.in_hand)",
              "                self.fault = self.fault or error"),
@@ -80,8 +80,7 @@ MUTATIONS = (
              "claim(entries, lease_until=self.budget.hard_end)",
              "claim(entries, lease_until=self.budget.stop_claiming)"),
     Mutation(12, "a record does not ask for the claim's token", f"{DOMAIN}/lifecycle.py",
-             'return (Is("lease", task.lease), Is("status", str(Status.RUNNING)))',
-             'return (Is("status", str(Status.RUNNING)),)'),
+             'return (Is("lease", task.lease), _RUNNING)', "return (_RUNNING,)"),
     Mutation(13, "a cancellation does not ask for the status", f"{DOMAIN}/lifecycle.py",
              "        set=terminal(Status.CANCELLED, now, retention_days),\n"
              '        when=as_read(row, "outcome", "status", "lease"),',

@@ -197,7 +197,9 @@ class Book:
             if ran is None or bucket is None or self.seconds(bucket.instant) < ran.ended_at + life.backoff / 2 - MARGIN:
                 self.say(f"{life.task_id}: a retry in {bucket}, too early")
         elif after == "failed":
-            used_up = attempt >= life.maximum and result != "ok" and not (ran is not None and ran.runs)
+            # A success that its process did not live to record counts as an attempt, as any other.
+            unheard = ran is None or result != "ok" or not ran.process.strands
+            used_up = attempt >= life.maximum and unheard and not (ran is not None and ran.runs)
             if result != "permanent" and not used_up and life.meant == RUN:
                 self.say(f"{life.task_id}: failed at attempt {attempt}, and its action {result}: {new.get('error')}")
             self._check_letter(life)
