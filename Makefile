@@ -21,7 +21,7 @@ SAM_VENV := .venv-sam
 BIN := $(VENV)/bin
 FUNCTIONS := $(wildcard functions/*/)
 # From the fastest layer of tests to the slowest, so that a failure shows early.
-TESTS := $(wildcard tests/unit tests/contract tests/integration tests/model)
+TESTS := $(wildcard tests/unit tests/contract tests/costs tests/integration tests/model)
 # Each known fault, injected; each process has an emulator of its own.
 run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults $(ARGS)
 # Tests of the deployed system mostly wait for ticks. So each group of them (tests/e2e/conftest.py) gets a process, and

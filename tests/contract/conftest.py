@@ -1,7 +1,8 @@
 """The stores that the contract suite holds to one behaviour.
 
-In memory; DynamoDB by moto, which has no conditional PartiQL and so gets single writes; DynamoDB by the local emulator,
-with batches and without; and any endpoint given by --dynamodb-endpoint, likewise. Tables are made from template.yaml.
+In memory; DynamoDB by moto, which has no conditional PartiQL and so gets single writes; DynamoDB by the local emulator
+with batches and without; by the counting endpoint of the benchmarks; and any endpoint given by --dynamodb-endpoint,
+likewise. Tables are made from template.yaml.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from dynatick.engine.ports import Store
 from dynatick.store.dynamodb import DynamoStore
 from dynatick.store.memory import MemoryStore
 from dynatick_stack import emulator
+from dynatick_stack.counting.process import counting
 from dynatick_stack.template import table_definition
 
-KINDS = ["memory", "moto", "emulator-single", "emulator-batched"]
+KINDS = ["memory", "moto", "emulator-single", "emulator-batched", "counting-batched"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -40,6 +42,12 @@ def emulator_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     emulator.stop(state_dir=state)
 
 
+@pytest.fixture(scope="session")
+def counting_endpoint() -> Iterator[str]:
+    with counting() as engine:
+        yield engine.url
+
+
 @pytest.fixture
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     kind: str = request.param
@@ -50,7 +58,8 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
             yield _table(None, batched=False)
     else:
         where, _, how = kind.partition("-")
-        endpoint: str = request.getfixturevalue("emulator_endpoint" if where == "emulator" else "dynamodb_endpoint")
+        fixture = "dynamodb_endpoint" if where == "endpoint" else f"{where}_endpoint"
+        endpoint: str = request.getfixturevalue(fixture)
         made = _table(endpoint, batched=how == "batched")
         yield made
         boto3.client("dynamodb", endpoint_url=endpoint).delete_table(TableName=made.table)

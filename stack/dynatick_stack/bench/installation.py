@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -61,7 +62,7 @@ class Nothing:
 
     def __init__(self, *, note: bool = False) -> None:
         self._note = note
-        self.began: list[float] = []
+        self.began = array("d")  # small: the memory of a pass is measured
 
     def run(self, task: Task, context: ActionContext) -> object:
         if self._note:

@@ -76,7 +76,7 @@ def _life(engine: Engine, tasks: int, insert: Callable[[Installation, Bucket], N
     installation = Installation.fresh(engine.url, stream=True)
     stream = Stream(engine.url, installation.table)
     stream.read()
-    meter = _Meter(engine)
+    meter = Meter(engine)
     bucket = installation.bucket()
     insert(installation, bucket)
     inserted = meter.read()
@@ -102,7 +102,7 @@ def idle(engine: Engine) -> Idle:
     installation = Installation.fresh(engine.url)
     for _ in range(IDLE_TICKS):
         installation.next_tick()
-    meter = _Meter(engine)
+    meter = Meter(engine)
     counts = []
     for _ in range(IDLE_TICKS):
         installation.next_tick()
@@ -116,7 +116,7 @@ def idle(engine: Engine) -> Idle:
     )
 
 
-class _Meter:
+class Meter:
     """What was counted since it was last read."""
 
     def __init__(self, engine: Engine) -> None:

@@ -236,7 +236,7 @@ class _Parser:
         return self.comparison()
 
     def comparison(self) -> Condition:
-        if self.tokens[self.at][0] == "word" and self.peek(1) == "(" and self.peek() != "SIZE":
+        if self.peek(1) == "(" and self.peek() != "SIZE" and self.tokens[self.at][0] == "word":
             return self.test(self.next()[1].lower())
         start = self.at
         left = self.operand()

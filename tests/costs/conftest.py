@@ -1,0 +1,15 @@
+"""The counting endpoint, one for all tests of this layer: it counts exactly, and nothing else asks it meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dynatick_stack.counting.process import Engine, counting
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with counting() as running:
+        yield running

@@ -1,0 +1,153 @@
+"""What a task costs, held exactly: capacity units, calls and statements, as the counting endpoint counts them.
+
+These depend on the code alone, not on how busy the machine is; a change that costs more must say so here. Where it is a
+matter of time how many go together in a call, or how often a bucket is looked at, the bound is one that only another way
+of working can pass. Times are not asserted anywhere: they are what `make bench` is for.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dynatick.domain.buckets import Bucket
+from dynatick_stack.bench import units
+from dynatick_stack.bench.installation import Installation
+from dynatick_stack.counting.counts import Counts
+from dynatick_stack.counting.process import Engine
+
+TASKS = 500
+BATCHES = TASKS // 25
+
+INSERT_UNITS = 2  # the row, and its entry in the index
+CLAIM_UNITS = 1  # what a claim changes is not in the index
+RECORD_UNITS = 2  # the outcome is
+NORMALISE_UNITS = 2  # a row without a bucket costs 1 to put; then it gets one, and so an entry
+
+
+def of(counts: Counts, operation: str) -> tuple[int, int, float, float]:
+    """Calls, statements, read units, write units."""
+    found = counts.by_operation.get(operation)
+    return (0, 0, 0, 0) if found is None else (found.calls, found.statements, found.read_units, found.write_units)
+
+
+def test_a_task_with_a_time(engine: Engine) -> None:
+    life = units.timed(engine, TASKS)
+
+    assert of(life.insert, "BatchExecuteStatement") == (BATCHES, TASKS, 0, TASKS * INSERT_UNITS)
+    assert of(life.insert, "GetItem") == (1, 1, 1, 0)  # the settings in force
+    assert set(life.insert.by_operation) == {"BatchExecuteStatement", "GetItem"}
+
+    # The stream tells the scheduler of each; it reads the cursor once a batch of 100, and the settings, and writes
+    # nothing. What the processor writes does not reach it.
+    assert life.scheduler_batches == TASKS // 100
+    assert set(life.scheduler.by_operation) == {"GetItem"}
+    assert life.scheduler.total.calls <= TASKS // 100 + life.ticks
+
+    calls, statements, _, write_units = of(life.processor, "BatchExecuteStatement")
+    assert statements == 2 * TASKS  # one claim, one record
+    assert write_units == TASKS * (CLAIM_UNITS + RECORD_UNITS)
+    assert 2 * BATCHES <= calls <= 3 * BATCHES
+    assert of(life.processor, "UpdateItem") == (2 * life.ticks, 2 * life.ticks, 0, 2 * life.ticks)  # the cursor
+    assert of(life.processor, "PutItem") == (1, 1, 0, 1)  # the tick's record
+    assert life.total.refused == 0  # nothing was lost and tried again
+    assert "BatchGetItem" not in life.processor.by_operation  # claims bring the payload with them
+
+
+def test_the_reads_of_a_task_with_second_looks(engine: Engine) -> None:
+    life = units.timed(engine, TASKS)
+    looks = of(life.processor, "Query")
+    # A bucket of 500 is one page. It is looked at when it is due, in that pass once more, at the next tick, and finally
+    # when the index has settled; a busy machine may add a round or two. Other looks are at empty buckets.
+    entry_bytes = 160  # with its outcome; more than there are
+    assert looks[2] <= 6 * math.ceil(TASKS * entry_bytes / 4096) * 0.5 + looks[0] * 0.5
+    assert life.per_task("read_units") <= 0.25  # a bucket of 500; less than half of it in large ones
+
+
+def test_a_raw_row_without_a_time(engine: Engine) -> None:
+    life = units.untimed(engine, TASKS)
+
+    assert of(life.insert, "PutItem") == (TASKS, TASKS, 0, TASKS)
+    calls, statements, _, write_units = of(life.scheduler, "BatchExecuteStatement")
+    assert (calls, statements, write_units) == (BATCHES, TASKS, TASKS * NORMALISE_UNITS)
+    assert set(life.scheduler.by_operation) == {"BatchExecuteStatement", "GetItem"}
+    # The stream tells of the row as it was put, and as it was normalised.
+    assert life.scheduler_batches == 2 * TASKS // 100
+    assert life.scheduler.total.reads <= life.scheduler_batches + life.ticks
+
+    _, statements, _, write_units = of(life.processor, "BatchExecuteStatement")
+    assert (statements, write_units) == (2 * TASKS, TASKS * (CLAIM_UNITS + RECORD_UNITS))
+
+
+def test_one_task_more_adds_five_units(engine: Engine) -> None:
+    life, fewer = units.timed(engine, 200), units.timed(engine, 100)
+    assert life.marginal(fewer, "write_units") == INSERT_UNITS + CLAIM_UNITS + RECORD_UNITS == 5
+    assert life.marginal(fewer, "statements") == pytest.approx(3, abs=0.05)
+    raw, fewer_raw = units.untimed(engine, 200), units.untimed(engine, 100)
+    assert raw.marginal(fewer_raw, "write_units") == 1 + NORMALISE_UNITS + CLAIM_UNITS + RECORD_UNITS == 6
+
+
+def test_a_tick_with_nothing_to_do(engine: Engine) -> None:
+    idle = units.idle(engine)
+    assert idle.writes == 2
+    assert idle.reads <= 8
+    assert idle.total.writes == 2 * idle.ticks
+    assert idle.total.write_units == 2 * idle.ticks
+    assert idle.total.read_units <= 5 * idle.ticks
+
+
+def test_a_failure_costs_no_more_than_a_success(engine: Engine) -> None:
+    installation = Installation.fresh(engine.url)
+    bucket = installation.bucket()
+    installation.insert(100, bucket, fail_every=1)
+    meter = units.Meter(engine)
+    (report,) = installation.next_tick()
+    assert report.failed == 100
+    _, statements, _, write_units = of(meter.read(), "BatchExecuteStatement")
+    assert (statements, write_units) == (200, 100 * (CLAIM_UNITS + RECORD_UNITS))
+
+
+def test_tasks_elsewhere_cost_nothing(engine: Engine) -> None:
+    """The same work in a table that holds many other tasks: pending, and ended."""
+
+    def work(installation: Installation, prefix: str) -> tuple[Counts, Counts, Counts]:
+        bucket, meter = installation.bucket(), units.Meter(engine)
+        installation.insert(100, bucket, prefix=prefix)
+        inserted = meter.read()
+        installation.next_tick()
+        ticked = meter.read()
+        installation.client.history(bucket, limit=50)
+        return inserted, ticked, meter.read()
+
+    installation = Installation.fresh(engine.url)
+    work(installation, "first-")  # so that the settings are known
+    before = work(installation, "a-")
+    installation.insert(2_000, Bucket(installation.bucket().minute + 600), prefix="pending-")
+    installation.insert(2_000, installation.bucket(), prefix="ended-")
+    installation.next_tick()
+    for _ in range(6):
+        installation.next_tick()
+    work(installation, "again-")
+    after = work(installation, "b-")
+    for one, other in zip(before, after, strict=True):
+        assert one.total.write_units == other.total.write_units
+        assert other.total.reads <= one.total.reads + 4  # looks are a matter of time
+        assert other.total.read_units <= one.total.read_units + 4 * 2
+
+
+def test_pages_of_history_cost_what_they_show(engine: Engine) -> None:
+    installation = Installation.fresh(engine.url)
+    bucket = installation.bucket()
+    installation.insert(1_000, bucket, fail_every=10)
+    installation.next_tick()
+    client, meter = installation.client, units.Meter(engine)
+    client.history(bucket, limit=100)
+    page = meter.read()
+    assert of(page, "Query")[0] == 1
+    assert page.total.reads <= 2  # and the settings
+    assert page.total.read_units <= 4
+    client.history(bucket, status="failed", limit=100)
+    failed = meter.read()  # a filter reads the whole bucket, and pays for it
+    assert 1 <= of(failed, "Query")[0] <= 2
+    assert failed.total.read_units <= 1_000 * 220 / 4096 * 0.5 + 2
