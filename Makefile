@@ -40,8 +40,12 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
+<<<<<<< HEAD
 .PHONY: help demo test check sam up down api reference e2e faults model soak expressions bench bench-quick lock mutations
 .PHONY: clean setup
+=======
+.PHONY: help demo test check sam up down api e2e faults model expressions bench bench-quick lock docs mutations clean setup
+>>>>>>> bf34120 (Import and export: NDJSON, CSV and JSON files, resumable, with errors to a file)
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \
@@ -94,9 +98,6 @@ down: $(VENV)/.ready ## Stop what `make up` started
 api: $(VENV)/.ready ## Serve the HTTP API over what `make up` started, with Swagger UI, on API_PORT (8080)
 	@$(BIN)/python -m dynatick_stack api --port $(API_PORT)
 
-reference: $(VENV)/.ready ## Write docs/reference/openapi.json and api.md afresh from the code
-	@$(BIN)/python -m dynatick_stack.reference
-
 expressions: $(VENV)/.ready ## Compare 120,000 random schedule expressions with brute force
 	$(BIN)/python -m pytest -q -n auto tests/unit/domain/expressions --expressions 120000 $(ARGS)
 
@@ -108,6 +109,9 @@ bench-quick: $(VENV)/.ready ## The same in less than a minute
 
 lock: $(VENV)/.ready ## Write requirements/*.txt afresh from pyproject.toml
 	@sh requirements/lock.sh $(BIN)/uv
+
+docs: $(VENV)/.ready ## Write docs/reference afresh from code and template
+	@$(BIN)/python -m dynatick_stack.reference
 
 clean: ## Remove what was built: environments, caches, local state
 	@if [ -x $(BIN)/python ] && [ -d .dynatick ]; then $(BIN)/python -m dynatick_stack down || true; fi

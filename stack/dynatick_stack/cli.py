@@ -24,6 +24,8 @@ app = typer.Typer(
     help="Run Dynatick on this machine: template.yaml on an AWS emulator.",
     no_args_is_help=True,
     add_completion=False,
+    # Plain help, as of the other commands.
+    rich_markup_mode=None,
 )
 
 INTERRUPTED = 130

@@ -19,7 +19,11 @@ from dynatick_stack.build import CACHE, libraries
 from dynatick_stack.venv import VENV, emulator_python
 
 ROOT = Path(__file__).parents[2]
+<<<<<<< HEAD
 DOCUMENTS = ["README.md", "docs/quickstart.md", "docs/how-to/assignment.md", "docs/how-to/http-api.md"]
+=======
+DOCUMENTS = ["README.md", "docs/quickstart.md", "docs/how-to/assignment.md", "docs/how-to/import.md"]
+>>>>>>> bf34120 (Import and export: NDJSON, CSV and JSON files, resumable, with errors to a file)
 ELSEWHERE = {
     "make demo": ".ci/run",
     "make test": ".ci/run",
@@ -112,6 +116,7 @@ def _environment(tmp_path: Path, checkout: Path) -> dict[str, str]:
         "DYNATICK_STATE_DIR": str(tmp_path / "state"),
         "PYTHONPATH": os.pathsep.join([str(checkout / "shared"), str(checkout / "stack")]),
         "MAKEFLAGS": "",
+        "NUMBER": "5000",  # of tasks, where a document makes many
     }
 
 

@@ -24,7 +24,6 @@ app = typer.Typer(
     cls=Nouns,
     name="dynatick",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -51,8 +50,14 @@ def root(
     """Tasks to run later, on AWS: insert them, change them, see what became of them.
 
     Data goes to stdout, messages to stderr. Exit codes: 0 done, 1 unexpected, 2 usage, 3 invalid input,
-    4 not found, 5 conflict, 6 table unreachable, 7 the doctor found something.
+    4 not found, 5 conflict, 6 table unreachable, 7 the doctor found something, 130 interrupted, 141 output closed.
     """
+
+
+def _closed() -> ExitCode:
+    """Whoever read our output has seen enough. What is still buffered must not raise again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    return ExitCode.CLOSED
 
 
 def invoke(arguments: Sequence[str]) -> int:
@@ -60,7 +65,10 @@ def invoke(arguments: Sequence[str]) -> int:
     try:
         answer = typer.main.get_command(app).main(args=list(arguments), prog_name="dynatick", standalone_mode=False)
         sys.stdout.flush()
-        return answer if isinstance(answer, int) else ExitCode.OK
+        code = answer if isinstance(answer, int) else ExitCode.OK
+        if code == ExitCode.INTERRUPTED:  # what typer makes of Ctrl-C
+            say("error: interrupted")
+        return code
     except _ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             say(error.format_message())
@@ -75,12 +83,14 @@ def invoke(arguments: Sequence[str]) -> int:
         say(f"error: {one_line(str(error))}")
         return code_of(error)
     except BrokenPipeError:
-        # Whoever read our output has seen enough. What is still buffered must not raise again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.UNEXPECTED
-    except typer.Abort:
+        return _closed()
+    except SystemExit as ended:  # typer's own, after completion and where it meets a broken pipe
+        if isinstance(ended.__context__, BrokenPipeError):
+            return _closed()
+        return ended.code if isinstance(ended.code, int) else ExitCode.OK
+    except (typer.Abort, KeyboardInterrupt):
         say("error: interrupted")
-        return ExitCode.UNEXPECTED
+        return ExitCode.INTERRUPTED
     except Exception as error:
         say(f"error: unexpected {type(error).__name__}: {one_line(str(error))}")
         return ExitCode.UNEXPECTED

@@ -27,6 +27,8 @@ class ExitCode(IntEnum):
     CONFLICT = 5  # the task exists already, or its state does not allow what was asked
     UNREACHABLE = 6  # the table, or the local stack, does not answer or refuses
     FOUND = 7  # the doctor found something wrong, and it is not mended
+    INTERRUPTED = 130  # by Ctrl-C; what was done stays
+    CLOSED = 141  # whoever read our output closed it, as `| head` does
 
 
 class CommandFailed(Exception):

@@ -1,140 +1,181 @@
-"""``dynatick task import``: a file of tasks, one JSON object a line."""
+"""``dynatick task import``: the tasks of a file, or of stdin."""
 
 from __future__ import annotations
 
 import sys
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import TYPE_CHECKING
 
+from dynatick.bulk.formats import FileFormat, format_of
+from dynatick.bulk.records import Source
+from dynatick.cli.checkpoint import Checkpoint, ErrorsFile, Place
 from dynatick.cli.exits import CommandFailed, ExitCode
 from dynatick.cli.output import one_line, say, show_one
 from dynatick.cli.session import Session
-from dynatick.cli.values import json_of
-from dynatick.errors import InvalidInput
+from dynatick.errors import DynatickError, InvalidInput, TaskNotFound
 
-MAX_LINE_BYTES = 4 * 1024 * 1024  # no item comes near it
-_EVERY = 10_000  # results between two messages, where no terminal shows a bar
-_PATIENCE = 200  # failures in a row after which the table is taken to be away
+if TYPE_CHECKING:
+    from dynatick.bulk.importing import Import, LineError, Tally
+    from dynatick.bulk.lines import Read
 
-
-@dataclass(slots=True)
-class _Lines:
-    """The tasks of a file, with the numbers of the lines that are under way. What is no task is told at once."""
-
-    file: IO[bytes]
-    numbers: deque[int] = field(default_factory=deque)
-    refused: int = 0
-    bytes_read: int = 0
-
-    def __iter__(self) -> Iterator[Mapping[str, object]]:
-        number = 0
-        while line := self.file.readline(MAX_LINE_BYTES + 1):
-            number += 1
-            self.bytes_read += len(line)
-            if len(line) > MAX_LINE_BYTES:
-                raise CommandFailed(ExitCode.INVALID, f"line {number} is longer than {MAX_LINE_BYTES} bytes")
-            try:
-                row = _task_of(line, first=number == 1)
-            except InvalidInput as error:
-                self.refused += 1
-                say(f"line {number}: {one_line(str(error))}")
-                continue
-            if row is not None:
-                self.numbers.append(number)
-                yield row
+_EVERY = 10_000  # lines between two messages, where no terminal shows a bar
 
 
-def import_tasks(session: Session, name: str) -> None:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportOptions:
+    """What the command line says of an import."""
+
+    file: str  # - for stdin
+    form: FileFormat | None  # None: by the file's name
+    errors: str | None
+    id_prefix: str
+    drop_state: bool
+    restart: bool
+
+
+def import_tasks(session: Session, options: ImportOptions) -> None:
     """Inserts the tasks of a file and prints how many of which fate. Raises CommandFailed if not all are in."""
-    from dynatick.client import Exists, Failed, Inserted, Refused
+    from dynatick.bulk.importing import Import, Tally
+    from dynatick.bulk.reading import read
 
     client = session.client()
-    counts = {"inserted": 0, "exists": 0, "refused": 0, "failed": 0}
-    failures = 0  # in a row
-    with _opened(name) as (file, size), _progress(size) as advance:
-        lines = _Lines(file)
-        for result in client.insert_many(lines):
-            number = lines.numbers.popleft()
-            match result:
-                case Inserted():
-                    counts["inserted"] += 1
-                case Exists():
-                    counts["exists"] += 1
-                case Refused(error=refusal):
-                    counts["refused"] += 1
-                    say(f"line {number}: {one_line(str(refusal))}")
-                case Failed(error=failure):
-                    counts["failed"] += 1
-                    say(f"line {number}: {one_line(str(failure))}")
-            failures = failures + 1 if isinstance(result, Failed) else 0
-            if failures >= _PATIENCE:
-                break
-            advance(lines.bytes_read, counts)
-        counts["refused"] += lines.refused
-    show_one(counts, session.output)
-    if failures >= _PATIENCE:
-        message = f"stopped at line {number}: {failures} failures in a row; import the file again, what is in stays"
-        raise CommandFailed(ExitCode.UNREACHABLE, message)
-    if counts["failed"]:
-        raise CommandFailed(
-            ExitCode.UNREACHABLE, f"{counts['failed']} tasks could not be inserted; import the file again"
-        )
-    if counts["refused"]:
-        raise CommandFailed(ExitCode.INVALID, f"{counts['refused']} lines were refused; the other tasks are in")
-
-
-def _task_of(line: bytes, *, first: bool) -> Mapping[str, object] | None:
-    """The task of a line; None if the line is empty. Raises InvalidInput."""
-    try:
-        text = line.decode("utf-8-sig" if first else "utf-8").strip()
-    except UnicodeDecodeError as error:
-        raise InvalidInput("line", line, f"expected UTF-8: {error.reason}") from None
-    if not text:
-        return None
-    row = json_of(text, "line")
-    if not isinstance(row, dict):
-        raise InvalidInput("line", row, "expected a JSON object with taskId")
-    return row
-
-
-@contextmanager
-def _opened(name: str) -> Iterator[tuple[IO[bytes], int | None]]:
-    """The file, and its size where that is known."""
-    if name == "-":
-        yield sys.stdin.buffer, None
-        return
     with ExitStack() as opened:
-        path = Path(name)
-        try:
-            file = opened.enter_context(path.open("rb"))
-        except OSError as error:
-            raise CommandFailed(ExitCode.NOT_FOUND, f"cannot read {name}: {error.strerror}") from error
-        yield file, path.stat().st_size if path.is_file() else None
+        source, path = _source(options.file, opened)
+        form = options.form or (FileFormat.NDJSON if path is None else format_of(path.name))
+        checkpoint = Checkpoint(path) if path is not None and path.is_file() else None
+        place = None if checkpoint is None or options.restart else checkpoint.read()
+        if place is not None and not _is_in(client.get, place):
+            place = None
+        if place is not None:
+            say(f"Going on at line {place.line}, where the run before ended; --restart begins anew")
+        errors = _errors(options, path, None if place is None else place.errors, opened)
+        run = Import(
+            insert_many=client.insert_many,
+            tell=_say if errors is None else lambda error: errors.write(error.to_json()),
+            id_prefix=options.id_prefix,
+            drop_state=options.drop_state,
+        )
+        if place is not None:
+            run.offset, run.line, run.latest, run.tally = place.offset, place.line, place.latest, Tally(**place.counts)
+        here = _place(run, errors)
+        with _progress(None if path is None or checkpoint is None else path.stat().st_size) as advance:
+            try:
+                for _ in run.run(read(source, form, offset=run.offset, number=run.line)):
+                    if run.offset != here.offset:
+                        here = _place(run, errors)
+                        if checkpoint is not None:
+                            checkpoint.keep(here)
+                    advance(run.offset, run.tally)
+            except (KeyboardInterrupt, DynatickError, OSError):
+                _keep(checkpoint, here, errors)
+                raise
+        if run.complete and not run.tally.failed:
+            if checkpoint is not None:
+                checkpoint.forget()
+        else:
+            _keep(checkpoint, here, errors)
+    show_one(run.tally.to_row(), session.output)
+    _judge(run, options)
+
+
+def _judge(run: Import, options: ImportOptions) -> None:
+    """Raises CommandFailed if not all tasks are in."""
+    tally = run.tally
+    where = "" if options.errors is None else f"; see {options.errors}"
+    if run.gave_up:
+        message = f"the table took none of the last lines, up to line {run.line}; run it again to go on there"
+        raise CommandFailed(ExitCode.UNREACHABLE, message + where)
+    if tally.failed:
+        message = f"{tally.failed} tasks could not be inserted; run it again to go on at line {run.line}"
+        raise CommandFailed(ExitCode.UNREACHABLE, message + where)
+    if tally.refused:
+        raise CommandFailed(ExitCode.INVALID, f"{tally.refused} lines were refused; the other tasks are in{where}")
+
+
+def _is_in(get: Callable[[str], object], place: Place) -> bool:
+    """Whether the table has what the run before has inserted: it may have been another one."""
+    if place.latest is None:
+        return False
+    try:
+        get(place.latest)
+    except (TaskNotFound, InvalidInput):
+        return False
+    return True
+
+
+def _place(run: Import, errors: ErrorsFile | None) -> Place:
+    return Place(
+        offset=run.offset,
+        line=run.line,
+        latest=run.latest,
+        counts=run.tally.to_row(),
+        errors=None if errors is None else errors.size,
+    )
+
+
+def _keep(checkpoint: Checkpoint | None, place: Place, errors: ErrorsFile | None) -> None:
+    if errors is not None:
+        errors.file.flush()
+    if checkpoint is not None and place.latest is not None:
+        checkpoint.keep(place, now=True)
+
+
+def _source(name: str, opened: ExitStack) -> tuple[Source, Path | None]:
+    """What reads the file, and its path; None for stdin."""
+    if name == "-":
+        return lambda _offset: sys.stdin.buffer.read, None
+    path = Path(name)
+
+    def open_at(offset: int) -> Read:
+        file = opened.enter_context(path.open("rb"))
+        if offset:
+            file.seek(offset)
+        return file.read
+
+    try:
+        with path.open("rb") as file:
+            file.seekable()
+    except OSError as error:
+        raise CommandFailed(ExitCode.NOT_FOUND, f"cannot read {name}: {error.strerror}") from error
+    return open_at, path
+
+
+def _errors(options: ImportOptions, path: Path | None, size: int | None, opened: ExitStack) -> ErrorsFile | None:
+    if options.errors is None:
+        return None
+    target = Path(options.errors)
+    if path is not None and target.exists() and target.samefile(path):
+        raise CommandFailed(ExitCode.USAGE, "--errors names the file that is imported")
+    try:
+        errors = ErrorsFile.open(target, size)
+    except OSError as error:
+        raise CommandFailed(ExitCode.NOT_FOUND, f"cannot write {options.errors}: {error.strerror}") from error
+    opened.enter_context(errors.file)
+    return errors
+
+
+def _say(error: LineError) -> None:
+    say(f"line {error.line}: {one_line(error.message)}")
 
 
 @contextmanager
-def _progress(size: int | None) -> Iterator[Callable[[int, Mapping[str, int]], None]]:
+def _progress(size: int | None) -> Iterator[Callable[[int, Tally], None]]:
     """Something that shows how far it has come: a bar on a terminal, else a line now and then."""
     if not sys.stderr.isatty():
         yield _tell
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("Importing"), BarColumn(), TextColumn("{task.fields[said]}"))
+    columns = (TextColumn("Importing"), BarColumn(), TimeRemainingColumn(), TextColumn("{task.fields[said]}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         job = bar.add_task("", total=size, said="")
-        yield lambda read, counts: bar.update(job, completed=read, said=_said(counts))
+        yield lambda read, tally: bar.update(job, completed=read, said=str(tally))
 
 
-def _tell(_read: int, counts: Mapping[str, int]) -> None:
-    if sum(counts.values()) % _EVERY == 0:
-        say(_said(counts))
-
-
-def _said(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {fate}" for fate, number in counts.items() if number)
+def _tell(_read: int, tally: Tally) -> None:
+    if tally.total % _EVERY == 0:
+        say(str(tally))

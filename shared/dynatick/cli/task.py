@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dynatick.cli.importing import import_tasks
+from dynatick.bulk.formats import FileFormat, format_of
+from dynatick.bulk.ids import PREFIX
+from dynatick.cli.exporting import export_tasks
+from dynatick.cli.importing import ImportOptions, import_tasks
 from dynatick.cli.many import require_one_way, show_results
 from dynatick.cli.output import Column, Output, say, show_many, show_one
 from dynatick.cli.session import Session, on_table
@@ -179,11 +182,56 @@ def retry(
 def import_file(
     session: Session,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="One JSON object a line; - for stdin.", show_default=False)
+        str, typer.Argument(metavar="FILE", help=".ndjson, .jsonl, .json or .csv; - for stdin.", show_default=False)
     ],
+    form: Annotated[
+        FileFormat | None, typer.Option("--format", help="Default: by the file's name; of stdin, ndjson.")
+    ] = None,
+    errors: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Where to write the lines that are refused, as NDJSON.")
+    ] = None,
+    id_prefix: Annotated[
+        str, typer.Option(metavar="TEXT", help="How ids begin that are derived, for lines without a taskId.")
+    ] = PREFIX,
+    drop_state: Annotated[
+        bool, typer.Option("--drop-state", help="Leave out what an export with --state says beside the tasks.")
+    ] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin at the first line, although an interrupted run got further.")
+    ] = False,
 ) -> None:
-    """Insert the tasks of a file, under the table's names (taskId, dueAt …). What is in already stays as it is."""
-    import_tasks(session, file)
+    """Insert the tasks of a file, under the table's names (taskId, dueAt …). What is in already stays as it is.
+
+    Interrupted and run again, it goes on; FILE.progress, beside the file, says where.
+    """
+    options = ImportOptions(
+        file=file, form=form, errors=errors, id_prefix=id_prefix, drop_state=drop_state, restart=restart
+    )
+    import_tasks(session, options)
+
+
+@app.command("export")
+@on_table
+def export_file(
+    session: Session,
+    file: Annotated[
+        str, typer.Argument(metavar="[FILE]", help=".ndjson, .jsonl or .csv. Default: stdout.", show_default=False)
+    ] = "-",
+    bucket: Bucket = None,
+    from_: From = None,
+    to: To = None,
+    status: Status = None,
+    form: Annotated[
+        FileFormat | None, typer.Option("--format", help="Default: by the file's name; to stdout, ndjson.")
+    ] = None,
+    state: Annotated[bool, typer.Option("--state", help="Also what became of each task: status, error …")] = False,
+) -> None:
+    """Write the tasks of a bucket, or of a range, to a file that can be imported again."""
+    chosen = form or (FileFormat.NDJSON if file == "-" else format_of(file))
+    if chosen is FileFormat.JSON:
+        raise InvalidInput("format", str(chosen), "expected ndjson or csv")
+    rows = session.client().export(bucket, start=time_of(from_), end=time_of(to), status=status)
+    export_tasks(rows, chosen, file, with_state=state)
 
 
 def list_page(

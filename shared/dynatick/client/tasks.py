@@ -13,6 +13,7 @@ from dynatick.client import ticks as tick_lists
 from dynatick.client.agreement import Agreement
 from dynatick.client.connect import ClientSettings, open_store
 from dynatick.client.doctor import Diagnosis, examine
+from dynatick.client.exporting import export
 from dynatick.client.insertion import InsertResult, insert_many
 from dynatick.client.looks import Scope, scope
 from dynatick.client.many import Filter, ManyResult, change_many
@@ -248,6 +249,20 @@ class TaskClient:
         """
         meant = self._scope(bucket, start, end)
         return histories.history(self.store, meant, status=status, limit=limit, page_token=page_token)
+
+    def export(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        status: str | None = None,
+    ) -> Iterator[Row]:
+        """The whole rows of what ``history`` lists, as they are consumed: under the table's names, numbers as Decimal.
+
+        Memory does not grow with their number. What changes meanwhile may be missing, or be there twice.
+        """
+        return export(self.store, self._scope(bucket, start, end), status=status)
 
     def bucket_counts(
         self, bucket: str | Bucket | None = None, *, start: Time | None = None, end: Time | None = None

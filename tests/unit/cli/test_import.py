@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
 from dynatick import TaskClient
+from dynatick.bulk.lines import MAX_LINE_BYTES
 from dynatick.cli import importing
 from dynatick.cli.session import Session
+from dynatick.domain.task import Row
 from dynatick.engine.ports import StoreFailure
 from dynatick.store.memory import MemoryStore
 
@@ -23,7 +26,7 @@ FILE = """\
 {"taskId": "a", "dueAt": "2026-12-31T12:30:00Z"}
 {not json
 [1]
-{"dueAt": "2026-12-31T12:30:00Z"}
+{"taskid": "q", "dueAt": "2026-12-31T12:30:00Z"}
 {"taskId": "c", "taskDateTime": "2026-12-31T24:00:00Z"}
 {"taskId": "d", "status": "completed"}
 {"taskId": "e", "delaySeconds": 60, "tenant": "t1"}
@@ -39,11 +42,12 @@ def written(tmp_path: Path, text: str | bytes = FILE) -> str:
 def test_each_line_has_its_fate(shell: Shell, world: InProcess, tmp_path: Path) -> None:
     ended = shell("task", "import", written(tmp_path), "-o", "json")
     assert ended.json == {"inserted": 3, "exists": 1, "refused": 5, "failed": 0}
+    assert not (tmp_path / "tasks.ndjson.progress").exists()
     assert ended.code == 3
     told = sorted(ended.err.splitlines())
     assert [line.partition(":")[0] for line in told] == ["error", *(f"line {n}" for n in (5, 6, 7, 8, 9))]
     assert told[0] == "error: 5 lines were refused; the other tasks are in"
-    assert told[2] == "line 6: line: [1] is not accepted; expected a JSON object with taskId"
+    assert told[2].startswith("line 6: line: [1] is not accepted; expected a JSON object")
     assert told[5] == "line 9: status: 'completed' is not accepted; leave it out: it is set by Dynatick"
     assert world.row("a")["taskDateTime"] == "2026-12-31#12:30"
     assert world.row("b") == {"taskId": "b"}
@@ -68,9 +72,10 @@ def test_lines_that_are_no_text_or_too_long(shell: Shell, world: InProcess, tmp_
     ended = shell("task", "import", written(tmp_path, b'{"taskId": "\xff"}\n{"taskId": "a"}\n'))
     assert "line 1: line: " in ended.err and "expected UTF-8: invalid start byte" in ended.err
     assert world.store.get("a") is not None
-    long = b'{"taskId": "' + b"x" * importing.MAX_LINE_BYTES + b'"}'
+    long = b'{"taskId": "' + b"x" * MAX_LINE_BYTES + b'"}\n{"taskId": "b"}\n'
     ended = shell("task", "import", written(tmp_path, long))
-    assert (ended.code, ended.err) == (3, "error: line 1 is longer than 4194304 bytes\n")
+    assert ended.code == 3 and "expected a line of at most 409600 bytes" in ended.err
+    assert world.store.get("b") is not None
 
 
 def test_progress_where_there_is_no_terminal(
@@ -103,9 +108,155 @@ def test_a_table_that_is_away_ends_it(shell: Shell, monkeypatch: pytest.MonkeyPa
     task = '{"taskId": "t%d", "dueAt": "2026-12-31T12:30:00Z"}\n'
     few = shell("task", "import", written(tmp_path, "".join(task % n for n in range(30))), "-o", "json")
     assert (few.code, few.json["failed"]) == (6, 30)
-    assert few.err.splitlines()[-1] == "error: 30 tasks could not be inserted; import the file again"
+    assert few.err.splitlines()[-1] == ("error: 30 tasks could not be inserted; run it again to go on at line 1")
     many = shell("task", "import", written(tmp_path, "".join(task % n for n in range(5000))), "-o", "json")
     assert (many.code, many.json["failed"]) == (6, 200)
     assert many.err.splitlines()[-1] == (
-        "error: stopped at line 200: 200 failures in a row; import the file again, what is in stays"
+        "error: the table took none of the last lines, up to line 1; run it again to go on there"
     )
+
+
+# -- going on ----------------------------------------------------------------------------------------------------
+
+
+class Falters(MemoryStore):
+    """Goes away after so many batches, or is interrupted there."""
+
+    def __init__(self, batches: int, *, interrupts: bool = False) -> None:
+        super().__init__()
+        self.batches, self.interrupts = batches, interrupts
+        self.asked: list[str] = []  # ids of every insert that was tried
+
+    def create_many(self, rows: Sequence[Row]) -> list[bool | StoreFailure]:
+        self.batches -= 1
+        self.asked += [str(row["taskId"]) for row in rows]
+        if self.batches < 0 and self.interrupts:
+            raise KeyboardInterrupt
+        return [StoreFailure("throttled") if self.batches < 0 else self.create(row) for row in rows]
+
+
+TASK = '{"taskId": "t%d", "dueAt": "2026-12-31T12:30:00Z"}\n'
+
+
+def faltering(monkeypatch: pytest.MonkeyPatch, store: Falters) -> Falters:
+    world = InProcess(store=store)
+    world.tick()
+    monkeypatch.setattr(Session, "client", lambda session: TaskClient(world.store, clock=world.clock))
+    return store
+
+
+@pytest.mark.parametrize("interrupts", [True, False])
+def test_interrupted_and_run_again_it_goes_on(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, interrupts: bool
+) -> None:
+    store = faltering(monkeypatch, Falters(40, interrupts=interrupts))
+    file = written(tmp_path, "".join(TASK % n if n % 10 else "bad\n" for n in range(5000)))
+    errors = tmp_path / "errors.ndjson"
+    first = shell("task", "import", file, "--errors", str(errors))
+    assert first.code == (130 if interrupts else 6)
+    noted = json.loads((tmp_path / "tasks.ndjson.progress").read_text())["place"]
+    assert 500 < noted["line"] < 1500
+    store.batches, store.asked = 10**6, []
+    second = shell("task", "import", file, "--errors", str(errors), "-o", "json")
+    assert second.code == 3
+    assert f"Going on at line {noted['line']}, where the run before ended" in second.err
+    assert second.json["inserted"] + second.json["exists"] == 4500 and second.json["refused"] == 500
+    assert len(store.asked) < 4500
+    told = [json.loads(line)["line"] for line in errors.read_text().splitlines()]
+    assert told == [n + 1 for n in range(5000) if not n % 10], "each once, in order"
+    assert not (tmp_path / "tasks.ndjson.progress").exists()
+    assert all(store.get(f"t{n}") is not None for n in range(5000) if n % 10)
+
+
+@pytest.mark.parametrize("how", ["another file", "another table", "restart", "spoilt"])
+def test_a_place_that_means_nothing_here_is_not_gone_on_from(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
+) -> None:
+    faltering(monkeypatch, Falters(20))
+    text = "".join(TASK % n for n in range(2000))
+    file = written(tmp_path, text)
+    assert shell("task", "import", file).code == 6
+    noted = tmp_path / "tasks.ndjson.progress"
+    options = ["--restart"] if how == "restart" else []
+    if how == "another file":
+        written(tmp_path, text.replace('t7"', 'u7"'))
+    if how == "spoilt":
+        noted.write_text(noted.read_text()[:40])
+    store = faltering(monkeypatch, Falters(10**6))  # which has no task yet
+    ended = shell("task", "import", file, *options, "-o", "json")
+    assert (ended.code, ended.json["inserted"]) == (0, 2000), ended.err
+    assert "Going on" not in ended.err and len(store.asked) == 2000
+
+
+def test_a_folder_that_cannot_be_written_to_costs_only_the_note(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    faltering(monkeypatch, Falters(20))
+    file = written(tmp_path, "".join(TASK % n for n in range(2000)))
+    (tmp_path / "tasks.ndjson.progress.partial").mkdir()
+    ended = shell("task", "import", file)
+    assert ended.code == 6
+    assert "Cannot note how far it is (Is a directory)" in ended.err
+
+
+# -- options -----------------------------------------------------------------------------------------------------
+
+
+def test_errors_go_to_a_file(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    errors = tmp_path / "errors.ndjson"
+    ended = shell("task", "import", written(tmp_path), "--errors", str(errors), "-o", "json")
+    assert ended.json["refused"] == 5
+    assert ended.err == f"error: 5 lines were refused; the other tasks are in; see {errors}\n"
+    told = [json.loads(line) for line in errors.read_text().splitlines()]
+    assert [(one["line"], one["field"]) for one in told] == [
+        (5, "line"), (6, "line"), (7, "taskid"), (8, "taskDateTime"), (9, "status"),
+    ]  # fmt: skip
+    lines = FILE.splitlines()
+    assert all(one["text"] == lines[one["line"] - 1] for one in told)
+
+
+def test_errors_never_overwrite_the_file_itself(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    file = written(tmp_path)
+    assert shell("task", "import", file, "--errors", file).code == 2
+    assert Path(file).read_text() == FILE
+    assert shell("task", "import", file, "--errors", str(tmp_path / "no" / "folder")).code == 4
+
+
+def test_formats_by_name_and_by_option(
+    shell: Shell, world: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.csv").write_text("taskId,dueAt,payload.to\na,2026-12-31T12:30:00Z,ada@example.com\n")
+    assert shell("task", "import", str(tmp_path / "a.csv"), "-o", "json").json["inserted"] == 1
+    assert world.row("a")["payload"] == {"to": "ada@example.com"}
+    (tmp_path / "b.json").write_text('{\n  "taskId": "b"\n}\n')
+    assert shell("task", "import", str(tmp_path / "b.json"), "-o", "json").json["inserted"] == 1
+    (tmp_path / "c").write_text('{"action": "log"}\n')
+    refused = shell("task", "import", str(tmp_path / "c"))
+    assert (refused.code, "ends in one of" in refused.err) == (3, True)
+    assert shell("task", "import", str(tmp_path / "c"), "--format", "ndjson", "--id-prefix", "p-").code == 0
+    stdin = io.TextIOWrapper(io.BytesIO(b"taskId\nd\n"))
+    monkeypatch.setattr("sys.stdin", stdin)
+    assert shell("task", "import", "-", "--format", "csv", "-o", "json").json["inserted"] == 1
+    assert shell("task", "import", str(tmp_path / "nothing.csv")).code == 4
+
+
+def test_exported_to_a_file_and_to_stdout(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    shell("task", "import", written(tmp_path, "".join(TASK % n for n in range(3))))
+    out = shell("task", "export", "--bucket", "2026-12-31#12:30")
+    assert (out.code, out.err) == (0, "3 exported\n")
+    assert [json.loads(line) for line in out.out.splitlines()] == [
+        {"taskId": f"t{n}", "dueAt": "2026-12-31T12:30:00Z", "action": "log"} for n in range(3)
+    ]
+    file = tmp_path / "out.csv"
+    meant = ("--from", "2026-12-31T12:00:00Z", "--to", "2026-12-31T13:00:00Z", "--status", "scheduled", "--state")
+    assert shell("task", "export", str(file), *meant).code == 0
+    assert file.read_bytes().count(b"\r\n") == 4
+    again = shell("task", "import", str(file), "--drop-state", "-o", "json")
+    assert (again.code, again.json["exists"]) == (0, 3)
+    for arguments, code in (
+        ([], 3), (["--bucket", "noon"], 3), (["x.txt", "--bucket", "2026-12-31#12:30"], 3),
+        (["--bucket", "2026-12-31#12:30", "--format", "json"], 3),
+        (["--bucket", "2026-12-31#12:30", "--status", "x"], 3),
+        ([str(tmp_path / "no" / "x.csv"), "--bucket", "2026-12-31#12:30"], 4),
+    ):  # fmt: skip
+        assert shell("task", "export", *arguments).code == code, arguments

@@ -1,4 +1,4 @@
-"""The HTTP API's reference, made from its OpenAPI document: `make reference` writes both."""
+"""The HTTP API's reference, made from its OpenAPI document: `make docs` writes both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLDER = ROOT / "docs" / "reference"
 _HEAD = """\
 # HTTP API
 
-Made from the [OpenAPI document](openapi.json) by `make reference`. A newcomer's path is in
+Made from the [OpenAPI document](openapi.json) by `make docs`. A newcomer's path is in
 [how to use the HTTP API](../how-to/http-api.md); how callers are authorised, too.
 
 Bodies and answers are JSON in UTF-8, sent as `application/json`. An attribute means the same as in the table; times are
@@ -158,9 +158,3 @@ def _anchor(title: str) -> str:
     """As GitHub makes them."""
     kept = "".join(letter for letter in title.lower() if letter.isalnum() or letter in " -_")
     return kept.replace(" ", "-")
-
-
-if __name__ == "__main__":
-    for path, content in files().items():
-        path.write_text(content, encoding="utf-8")
-        print(path.relative_to(ROOT))

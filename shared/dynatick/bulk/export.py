@@ -1,0 +1,59 @@
+"""Tasks as lines of a file that can be imported again."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping
+
+from dynatick.bulk.cells import REST
+from dynatick.bulk.definition import DEFINITION, STATE, definition
+from dynatick.bulk.formats import FileFormat
+from dynatick.bulk.jsontext import dumps
+from dynatick.domain.task import Row
+from dynatick.errors import InvalidInput
+
+_OBJECTS = ("payload", "retryPolicy", REST)  # columns whose cells are JSON without saying so
+_STRUCTURED = ("attempts", "result")  # and those that say so
+
+
+def export_lines(rows: Iterable[Row], form: FileFormat, *, with_state: bool = False) -> Iterator[str]:
+    """The lines of a file, each with its end: one a task, in CSV after a heading.
+
+    ``with_state``: beside what defines a task also what became of it. Raises InvalidInput for a format that has no
+    lines.
+    """
+    if form is FileFormat.JSON:
+        raise InvalidInput("format", str(form), "expected ndjson or csv")
+    columns = [*DEFINITION, *(STATE if with_state else ()), REST]
+    if form is FileFormat.CSV:
+        yield _csv(f"{name}:json" if name in _STRUCTURED else name for name in columns)
+    for row in rows:
+        kept = definition(row)
+        if with_state:
+            kept |= {name: value for name, value in row.items() if value is not None and name in (*DEFINITION, *STATE)}
+        if form is FileFormat.CSV:
+            rest = {name: value for name, value in kept.items() if name not in columns}
+            cells = {**kept, REST: rest or None}
+            yield _csv(_cell(name, cells.get(name)) for name in columns)
+        else:
+            yield dumps(_in_order(kept)) + "\n"
+
+
+def _in_order(row: Mapping[str, object]) -> Mapping[str, object]:
+    """What people look for comes first."""
+    first = [name for name in (*DEFINITION, *STATE) if name in row]
+    return {name: row[name] for name in (*first, *sorted(set(row) - set(first)))}
+
+
+def _cell(name: str, value: object) -> str:
+    if value is None:
+        return ""
+    is_json = name in _OBJECTS or name in _STRUCTURED
+    return value if isinstance(value, str) and not is_json else dumps(value)
+
+
+def _csv(cells: Iterable[str]) -> str:
+    line = io.StringIO()
+    csv.writer(line).writerow(list(cells))
+    return line.getvalue()

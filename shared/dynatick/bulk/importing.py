@@ -1,0 +1,131 @@
+"""A file's records put into the table, and what became of each line."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+
+from dynatick.bulk.definition import definition
+from dynatick.bulk.ids import PREFIX, with_id
+from dynatick.bulk.jsontext import dumps
+from dynatick.bulk.records import Record
+from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult, Refused
+from dynatick.errors import InvalidInput, ItemTooLarge
+
+_PATIENCE = 200  # failures in a row after which the table is taken to be away
+
+InsertMany = Callable[[Iterable[Mapping[str, object]]], Iterator[InsertResult]]
+"""``TaskClient.insert_many``."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineError:
+    """Why a line is no task, or is not in."""
+
+    line: int
+    field: str
+    message: str
+    text: str  # the line
+
+    def to_json(self) -> str:
+        """On one line."""
+        return dumps(asdict(self))
+
+
+@dataclass(kw_only=True, slots=True)
+class Tally:
+    """How many lines had which fate."""
+
+    inserted: int = 0
+    exists: int = 0  # a task of this id was there already
+    refused: int = 0  # no tasks; told with their line and reason
+    failed: int = 0  # the table did not take them now
+
+    @property
+    def total(self) -> int:
+        return self.inserted + self.exists + self.refused + self.failed
+
+    def to_row(self) -> dict[str, int]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{number} {fate}" for fate, number in self.to_row().items() if number) or "nothing"
+
+
+@dataclass(kw_only=True, slots=True)
+class Import:
+    """One run over a file's records. Its attributes say how far it is.
+
+    ``offset`` and ``line``: where to go on, so that nothing is left out; every line before has its answer. ``latest``:
+    the id of the latest task that is in, of those before it. ``until`` is asked after each record; once it says True no
+    more are begun, and what is under way is awaited.
+    """
+
+    insert_many: InsertMany
+    tell: Callable[[LineError], None]
+    until: Callable[[], bool] = lambda: False
+    id_prefix: str = PREFIX
+    drop_state: bool = False  # take of each row what defines the task, as of an export with state
+    offset: int = 0
+    line: int = 1
+    latest: str | None = None
+    tally: Tally = field(default_factory=Tally)
+    complete: bool = False  # every record has its answer
+    gave_up: bool = False  # the table is away
+    _under_way: deque[Record] = field(default_factory=deque)
+    _exhausted: bool = False
+    _held: bool = False  # a line failed: what comes after it may be in, but it is not
+
+    def run(self, records: Iterable[Record]) -> Iterator[None]:
+        """Yields after each line that has its answer. Raises what reading the file and asking the table raise."""
+        failures = 0
+        for result in self.insert_many(self._rows(records)):
+            record = self._under_way.popleft()
+            failures = failures + 1 if self._take(record, result) else 0
+            yield
+            if failures >= _PATIENCE:
+                self.gave_up = True
+                return
+        self.complete = self._exhausted
+
+    def _rows(self, records: Iterable[Record]) -> Iterator[Mapping[str, object]]:
+        for record in records:
+            row: Mapping[str, object] = {}  # stands for what is no record, and is refused: so answers keep their order
+            if record.row is not None:
+                try:
+                    row = with_id(self._meant(record.row), self.id_prefix)
+                except InvalidInput as error:
+                    record = replace(record, row=None, error=error)
+            self._under_way.append(record)
+            yield row
+            if self.until():
+                return
+        self._exhausted = True
+
+    def _meant(self, row: Mapping[str, object]) -> Mapping[str, object]:
+        return definition(row) if self.drop_state else row
+
+    def _take(self, record: Record, result: InsertResult) -> bool:
+        """Whether the table failed."""
+        latest = self.latest
+        match result:
+            case Inserted(task_id=latest):
+                self.tally.inserted += 1
+            case Exists(task_id=latest):
+                self.tally.exists += 1
+            case Refused(error=error):
+                self.tally.refused += 1
+                error = record.error or error
+                self.tell(LineError(record.line, error.field, str(error), record.text))
+            case Failed(error=ItemTooLarge() as too_large):
+                self.tally.refused += 1
+                self.tell(LineError(record.line, "line", str(too_large), record.text))
+            case Failed(error=failure):
+                self.tally.failed += 1
+                self._held = True
+                self.tell(LineError(record.line, "table", str(failure), record.text))
+                return True
+        if not self._held:
+            self.offset, self.line, self.latest = record.end, record.next_line, latest
+        return False

@@ -1,0 +1,58 @@
+"""JSON with numbers that keep their digits, both ways: a table's numbers are decimal."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from dynatick.errors import InvalidInput
+
+
+def loads(text: str, field: str) -> object:
+    """A JSON value. Raises InvalidInput, also for a name that stands twice in an object: one of them was meant."""
+    try:
+        value: object = json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InvalidInput(field, text, f"expected JSON: {reason}") from None
+    return value
+
+
+def dumps(value: object) -> str:
+    """A row's value on one line, in ASCII: binaries as base64, sets as sorted lists. Numbers keep their digits."""
+    match value:
+        case Decimal():
+            return _number(value)
+        case Mapping():
+            return "{%s}" % ", ".join(f"{json.dumps(str(name))}: {dumps(part)}" for name, part in value.items())  # noqa: UP031
+        case list() | tuple():
+            return f"[{', '.join(map(dumps, value))}]"
+        case set() | frozenset():
+            return f"[{', '.join(sorted(map(dumps, value)))}]"
+        case None | bool() | int() | float() | str():
+            return json.dumps(value, allow_nan=False)
+        case _:
+            held: Any = getattr(value, "value", value)  # boto3's Binary, told by what it has
+            return json.dumps(b64encode(bytes(held)).decode())
+
+
+def _number(value: Decimal) -> str:
+    # A whole number as such, however the table writes it; but 1E+126 not with all its zeros.
+    if value == value.to_integral_value() and abs(value.adjusted()) < 38:
+        return str(int(value))
+    return str(value)
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r} stands twice")
+    return found
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not a number that a table can hold")

@@ -1,0 +1,61 @@
+"""Whole rows of the tasks of a bucket or a range, as they are consumed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+
+from dynatick.client.history import check_status_filter
+from dynatick.client.looks import Position, Scope, Seen, read_ahead
+from dynatick.domain.lifecycle import state_of
+from dynatick.domain.schedule import is_listed_as_schedule, is_schedule
+from dynatick.domain.task import TERMINAL, Row
+from dynatick.engine.ports import Entry, Store
+
+_TOGETHER = 100  # rows that are fetched by one request
+_AT_A_TIME = 4  # such requests; no more rows than theirs are held
+
+
+def export(store: Store, scope: Scope, *, status: str | None) -> Iterator[Row]:
+    """In order of time, shard and id. Raises InvalidInput."""
+    wanted = check_status_filter(status)
+    return _rows(store, scope, wanted)
+
+
+def _rows(store: Store, scope: Scope, wanted: str | None) -> Iterator[Row]:
+    ended = wanted in TERMINAL
+    look = partial(_look, store, open_only=wanted is not None and not ended, outcome=wanted if ended else None)
+    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="dynatick-export") as pool:
+        fetched: deque[tuple[Sequence[Entry], Future[Mapping[str, Row]]]] = deque()
+        for entries in _parts(scope, look):
+            fetched.append((entries, pool.submit(store.get_many, [entry.task_id for entry in entries])))
+            if len(fetched) == _AT_A_TIME:
+                yield from _meant(*fetched.popleft(), wanted)
+        while fetched:
+            yield from _meant(*fetched.popleft(), wanted)
+
+
+def _look(store: Store, position: Position, *, open_only: bool, outcome: str | None) -> Seen:
+    page = store.look(position.bucket, after=position.after, open_only=open_only, outcome=outcome)
+    return Seen(position.bucket, page.entries, {}, page.after)
+
+
+def _parts(scope: Scope, look: partial[Seen]) -> Iterator[Sequence[Entry]]:
+    for seen in read_ahead(scope.positions(), look):
+        for start in range(0, len(seen.entries), _TOGETHER):
+            yield seen.entries[start : start + _TOGETHER]
+
+
+def _meant(entries: Sequence[Entry], rows: Future[Mapping[str, Row]], wanted: str | None) -> Iterator[Row]:
+    found = rows.result()
+    for entry in entries:
+        row = found.get(entry.task_id)
+        # Gone, or in another bucket by now, which lists it; or no task.
+        if row is None or row.get("taskDateTime") != entry.bucket:
+            continue
+        if is_listed_as_schedule(entry.task_id, entry.schedule_id) or is_schedule(row) or "scheduleState" in row:
+            continue
+        if wanted is None or state_of(row) == wanted:
+            yield row

@@ -1,0 +1,105 @@
+"""docs/reference/attributes.md: the attributes of a task's row."""
+
+from typing import Any
+
+from dynatick.domain.schedule import SCHEDULE_ATTRIBUTES
+from dynatick.domain.task import OWN_ATTRIBUTES
+from dynatick_stack import template
+from dynatick_stack.reference import markdown
+from dynatick_stack.reference.markdown import entries
+
+# Type, who sets it, what it is; the page refuses to be made when one is missing or too many.
+_ATTRIBUTES = entries("""\
+taskId | text | you | The key: any text of 1 to 1,024 bytes that does not begin with `_dynatick#`
+taskDateTime | text or number | you, then Dynatick | When: a bucket (`2026-12-31#12:00`), an instant with its offset,
+    or epoch seconds. Once the task is scheduled, the name of its bucket: the tick at which it runs, or ran the last
+    time
+dueAt | text or number | you, or Dynatick | The instant at which it is due, to the second; kept when a retry moves the
+    task
+delaySeconds | number | you | When: so many seconds after the row was written. Gone once the task is scheduled
+action | text | you, or Dynatick | What to run: `log`, `webhook`, or a handler's name. Default: `DefaultAction`
+payload | map | you | The action's arguments
+retryPolicy | map | you | `maximumRetryAttempts` (3), `maximumEventAgeInSeconds` (86400), `minBackoffSeconds` (5),
+    `maxBackoffSeconds` (3600)
+scheduleId | text | Dynatick | The schedule that made this task
+status | text | Dynatick | `scheduled`, `running`, `completed`, `failed` or `cancelled`; none: nobody has looked at it
+    yet
+outcome | text | Dynatick | The status of a task that has ended, and only of such: what the index is filtered by
+attempt | number | Dynatick | Which attempt of this run it is; counted at the claim, 0 until the first
+attempts | list of maps | Dynatick | Earlier attempts: `run`, `attempt`, `startedAt`, `finishedAt`, `error`. The
+    latest of them, where there are many
+run | number | Dynatick | 1, and one more with each retry by hand and each run-now. `taskId` and `run` are the
+    idempotency key
+lease | text | Dynatick | The claim's token, while the task runs
+leaseUntil | text | Dynatick | The instant after which another process may take the task over
+createdAt | text | Dynatick | When it was first looked at
+startedAt | text | Dynatick | When the latest attempt began
+finishedAt | text | Dynatick | When it ended
+result | anything | Dynatick | What the action returned, up to 4 KB
+error | text | Dynatick | Why it failed, or why the latest attempt did
+expiresAt | number | Dynatick | Epoch seconds after which the table forgets an ended task: `RetentionDays` after its
+    end
+movedTo | text | Dynatick | The bucket that a retry has moved it to, by which the scheduler tells that from an edit by
+    hand
+""")
+
+# The same of schedules.
+_OF_SCHEDULES = entries("""\
+scheduleExpression | text | you | `rate(5 minutes)`, `cron(0 9 ? * MON-FRI *)` or `at(2026-12-31T12:00:00)`: makes the
+    row a schedule
+cronExpression | text | you | Another name for it
+scheduleExpressionTimezone | text | you | The time zone that it is meant in, such as `Europe/Berlin`. Default: UTC
+startDate | text | you | No run before this instant
+endDate | text | you | No run after this instant
+flexibleTimeWindow | map | you | `mode` and `maximumWindowInMinutes`: spreads the runs over a window after each instant
+scheduleState | text | you, then Dynatick | `ENABLED` or `DISABLED`; `COMPLETED` and `FAILED` are Dynatick's to set
+catchUp | text | you | Of runs whose ticks did not come in time: `latest` (the default), `all` or `none`
+overlap | text | you | While the run before has not ended: `skip`, `allow` or `bufferOne`
+stateReason | text | Dynatick | Why its state is what it is
+revision | number | Dynatick | Goes up with each change of the definition
+definition | text | Dynatick | The definition that the next run was derived from, by which a change is noticed
+definedAt | text | Dynatick | Since when it is defined so
+nextRunAt | text | Dynatick | The next run
+bufferedRunAt | text | Dynatick | A run that waits for the one before to end
+lastRunAt | text | Dynatick | The latest run that a task was made for
+lastTaskId | text | Dynatick | That task
+missed | map | Dynatick | How many runs were not made, by reason
+missedRuns | number | Dynatick | How many that are in all
+earlier | list | Dynatick | What its runs were before its definition changed
+ranNow | text | Dynatick | The latest run by hand
+""")
+
+
+def page() -> str:
+    """As code and template are now. Raises ValueError for an attribute that nobody has described, or that is gone."""
+    if set(_ATTRIBUTES) != OWN_ATTRIBUTES:
+        raise ValueError(f"attributes that are not described here, or are gone: {set(_ATTRIBUTES) ^ OWN_ATTRIBUTES}")
+    if set(_OF_SCHEDULES) != SCHEDULE_ATTRIBUTES:
+        raise ValueError(
+            f"attributes that are not described here, or are gone: {set(_OF_SCHEDULES) ^ SCHEDULE_ATTRIBUTES}"
+        )
+    table = template.load()["Resources"][template.TABLE]["Properties"]
+    return markdown.page(
+        "The attributes of a task",
+        "The same in the table, the API, the command line and the Python client, where names are in snake case.\n"
+        "Instants are RFC 3339 in UTC. Whatever else a row holds is yours and reaches the action untouched. Rows\n"
+        "whose `taskId` begins with `_dynatick#` are no tasks.",
+        markdown.table(
+            ["Attribute", "Type", "Set by", "What it is"],
+            [(f"`{name}`", *said) for name, said in _ATTRIBUTES.items()],
+        ),
+        "## Of a schedule",
+        "Beside `taskId` and the attributes of the tasks that it makes: `action`, `payload`, `retryPolicy`, your own.",
+        markdown.table(
+            ["Attribute", "Type", "Set by", "What it is"],
+            [(f"`{name}`", *said) for name, said in _OF_SCHEDULES.items()],
+        ),
+        "## Indexes",
+        markdown.table(["Index", "Key", "Also in it"], [_index(one) for one in table["GlobalSecondaryIndexes"]]),
+    )
+
+
+def _index(index: dict[str, Any]) -> tuple[str, str, str]:
+    keys = ", ".join(f"`{key['AttributeName']}`" for key in index["KeySchema"])
+    projected = ", ".join(f"`{name}`" for name in index["Projection"]["NonKeyAttributes"])
+    return f"`{index['IndexName']}`", keys, projected

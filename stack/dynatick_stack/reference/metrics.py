@@ -1,0 +1,99 @@
+"""docs/reference/metrics.md: the metrics that the functions write, and the alarms that the template sets."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dynatick import observability
+from dynatick_stack import template
+from dynatick_stack.reference import markdown
+from dynatick_stack.reference.markdown import entries
+
+# What each is, by who writes it; the page refuses to be made when one is missing or too many.
+_OF_PASSES = entries("""\
+TickAge | Seconds | From the tick's minute to the beginning of its pass. That there is one at all says that ticks come
+Lateness | Milliseconds | The longest that a task of the pass began after its tick
+Undrained | Seconds | How far the oldest bucket that is not drained for good lies back
+Due | Count | Tasks that the index listed as due
+Claimed | Count | Tasks taken to be run
+Completed | Count | Tasks whose action returned
+Failed | Count | Tasks that failed for good; each has a dead letter
+Retried | Count | Tasks that failed and run again later
+Released | Count | Tasks given back, because time ran out before they began
+Recovered | Count | Tasks taken over from a process that died
+Superseded | Count | Outcomes not written, because somebody else had ended or deleted the task
+Unrecorded | Count | Tasks that ran and whose outcome could not be written: they run again
+Unfinished | Count | Tasks that still ran when time was up
+Moved | Count | Tasks found in a bucket that was closed, and moved to the next tick
+Rejected | Count | Rows that can't be understood, marked failed
+ShardHeld | Count | Passes left to another process, which holds the shard
+NotStarted | Count | Invocations for other shards, or to go on, that could not be started
+Reconciled | Count | Tasks that the reconcile found and that no tick would have run
+ReconcileFailed | Count | Those of them that it could not mend
+""")
+
+_OF_THE_SCHEDULER = entries("""\
+Records | Count | Records of the stream
+Normalised | Count | Rows that were given their bucket
+Moved | Count | Tasks moved on, because their bucket was closed
+Rejected | Count | Rows that can't be understood, marked failed
+FailedRecords | Count | Records that met a fault of the infrastructure, and come again
+""")
+_OF_THE_API = entries("""\
+Requests | Count | Requests that the gateway handed on
+RequestsRefused | Count | Those answered with 400 to 499: they were wrong
+RequestsFailed | Count | Those answered with 500 or more: something here is wrong
+""")
+
+
+def page() -> str:
+    """As code and template are now. Raises ValueError for a metric that nobody has described, or that is gone."""
+    described = {*_OF_PASSES, *_OF_THE_SCHEDULER, *_OF_THE_API}
+    if described != written():
+        raise ValueError(f"metrics that are not described here, or not written any more: {described ^ written()}")
+    alarms = [
+        (name, one["Properties"])
+        for name, one in template.load()["Resources"].items()
+        if one["Type"] == "AWS::CloudWatch::Alarm"
+    ]
+    return markdown.page(
+        "Metrics and alarms",
+        "The functions write metrics in the embedded metric format, into the namespace `Dynatick`, with the dimension\n"
+        "`service`: the stack's name, and the function's.",
+        "## The processor",
+        _table(_OF_PASSES),
+        "## The scheduler",
+        _table(_OF_THE_SCHEDULER),
+        "## The HTTP API",
+        _table(_OF_THE_API),
+        "## Alarms",
+        "What to do about each is in [operate it](../how-to/operate.md).",
+        markdown.table(["Alarm", "Metric", "Rings", "What it says"], [_alarm(name, one) for name, one in alarms]),
+    )
+
+
+def written() -> set[str]:
+    """The names of all metrics that the code writes."""
+    code = (template.ROOT / "shared" / "dynatick" / "observability.py").read_text(encoding="utf-8")
+    return {
+        *(name.capitalize() for name in observability._PASS_COUNTS),
+        *re.findall(r'add_metric\(name="(\w+)"', code),
+        *re.findall(r'_count\(metrics, "(\w+)"', code),
+        *re.findall(r'^        \("(\w+)", [a-z]+[.(]', code, re.MULTILINE),
+    }
+
+
+def _table(metrics: Mapping[str, Sequence[str]]) -> str:
+    return markdown.table(
+        ["Metric", "Unit", "What it counts"], [(f"`{name}`", unit, text) for name, (unit, text) in metrics.items()]
+    )
+
+
+def _alarm(name: str, one: dict[str, Any]) -> tuple[str, str, str, str]:
+    sign = {"GreaterThanThreshold": "above", "LessThanThreshold": "below"}[one["ComparisonOperator"]]
+    threshold = "four ticks and an hour" if isinstance(one["Threshold"], dict) else str(one["Threshold"])
+    each = "tick" if isinstance(one["Period"], dict) else f"{one['Period']} s"
+    times = one["EvaluationPeriods"]
+    of = f"{one['DatapointsToAlarm']} of {times}" if "DatapointsToAlarm" in one else str(times)
+    rings = f"{one['Statistic'].lower()} {sign} {threshold}, {of} times a {each}"
+    return f"`{name}`", f"`{one['Namespace']}` `{one['MetricName']}`", rings, markdown.one_line(one["AlarmDescription"])

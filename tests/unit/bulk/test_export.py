@@ -1,0 +1,160 @@
+"""What is exported can be imported again: the same tasks, with the same numbers, in either format."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+
+import pytest
+from boto3.dynamodb.types import Binary
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builders import InProcess
+
+from dynatick import MemoryStore, TaskClient
+from dynatick.bulk.definition import DEFINITION, STATE, definition
+from dynatick.bulk.export import export_lines
+from dynatick.bulk.formats import FileFormat
+from dynatick.bulk.importing import Import
+from dynatick.bulk.reading import read
+from dynatick.domain.task import OWN_ATTRIBUTES
+from dynatick.errors import InvalidInput
+
+FORMATS = [FileFormat.NDJSON, FileFormat.CSV]
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+numbers = st.integers(-(10**37), 10**37) | st.decimals(
+    min_value=-1000, max_value=1000, places=6, allow_nan=False, allow_infinity=False
+).map(Decimal.normalize)
+values = st.recursive(
+    st.none() | st.booleans() | numbers | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts.filter(bool), inner, max_size=3),
+    max_leaves=6,
+)
+rows_of_users = st.fixed_dictionaries(
+    {"taskId": texts.filter(lambda t: bool(t) and not t.startswith("_dynatick#")), "status": st.just("scheduled")},
+    optional={
+        "dueAt": st.just("2026-12-31T12:30:00Z"),
+        "action": st.sampled_from(["log", "mail"]),
+        "payload": st.dictionaries(texts, values, max_size=3),
+        "retryPolicy": st.fixed_dictionaries({"maximumRetryAttempts": st.integers(0, 9)}),
+        "tenant": texts.filter(bool),
+        'odd, "name"\r\n': values.filter(lambda value: value is not None),
+    },
+)
+
+
+def read_back(lines: list[str], form: FileFormat) -> list[Mapping[str, object]]:
+    data = "".join(lines).encode()
+    found = list(read(lambda at: io.BytesIO(data[at:]).read, form))
+    assert [record.error for record in found] == [None] * len(found)
+    return [record.row for record in found if record.row is not None]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@given(st.lists(rows_of_users, max_size=4))
+def test_what_is_written_is_read_as_it_was(form: FileFormat, rows: list[dict[str, object]]) -> None:
+    lines = list(export_lines(rows, form))
+    assert read_back(lines, form) == [definition(row) for row in rows]
+
+
+def lived() -> InProcess:
+    """A table with tasks in every state."""
+    world = InProcess(store=MemoryStore())
+    world.tick()
+    client = TaskClient(world.store, clock=world.clock)
+    world.actions.behaviour["failed"] = lambda task, context: 1 / 0
+    for name in ("completed", "failed"):
+        client.insert(name, delay_seconds=1, payload={"n": Decimal("1.50")}, retry_policy={"maximumRetryAttempts": 0})
+    world.ticks(3)
+    client.insert("waiting", due_at="2026-12-31T13:07:30+01:00", attributes={"tenant": "t1", "tags": ["a", 1]})
+    client.insert("called-off", task_date_time="2026-12-31#12:30")
+    client.cancel("called-off")
+    return world
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("with_state", [False, True])
+def test_a_table_from_the_file_of_another(form: FileFormat, with_state: bool) -> None:
+    world, other = lived(), InProcess(store=MemoryStore())
+    other.tick()
+    client = TaskClient(world.store, clock=world.clock)
+    rows = client.export(start="2026-12-31T00:00:00Z", end="2027-01-01T00:00:00Z")
+    lines = list(export_lines(rows, form, with_state=with_state))
+    data = "".join(lines).encode()
+    run = Import(insert_many=TaskClient(other.store, clock=other.clock).insert_many, tell=print, drop_state=with_state)
+    for _ in run.run(read(lambda at: io.BytesIO(data[at:]).read, form)):
+        pass
+    assert (run.complete, run.tally.inserted, run.tally.total) == (True, 4, 4)
+    for task_id in ("completed", "failed", "waiting", "called-off"):
+        before, after = world.row(task_id), other.row(task_id)
+        kept = [name for name in definition(before) if name in before]
+        assert {name: before.get(name) for name in kept} == {name: after.get(name) for name in kept}
+        assert after["status"] == "scheduled"
+    assert other.row("waiting")["taskDateTime"] == "2026-12-31#12:08"
+    assert other.row("waiting")["tags"] == ["a", 1]
+
+
+def test_state_says_what_became_of_it() -> None:
+    rows = list(TaskClient(lived().store).export(start="2026-12-31T00:00:00Z", end="2027-01-01T00:00:00Z"))
+    by_id = {row["taskId"]: row for row in map(json.loads, export_lines(rows, FileFormat.NDJSON, with_state=True))}
+    assert by_id["failed"]["status"] == "failed" and "division by zero" in by_id["failed"]["error"]
+    assert by_id["completed"]["attempt"] == 1
+    heading, *_ = export_lines(rows, FileFormat.CSV, with_state=True)
+    assert {name.removesuffix(":json") for name in heading.strip().split(",")} == {*OWN_ATTRIBUTES, "*"}
+
+
+def test_the_status_filter_and_the_order() -> None:
+    client = TaskClient(lived().store)
+    meant = {"start": "2026-12-31T00:00:00Z", "end": "2027-01-01T00:00:00Z"}
+
+    def ids(status: str | None = None) -> list[object]:
+        return [row["taskId"] for row in client.export(**meant, status=status)]  # type: ignore[arg-type]
+
+    assert ids() == ["completed", "failed", "waiting", "called-off"]
+    assert [ids(name) for name in ("completed", "failed", "scheduled", "cancelled")] == [
+        ["completed"], ["failed"], ["waiting"], ["called-off"],
+    ]  # fmt: skip
+    with pytest.raises(InvalidInput, match="status"):
+        client.export(**meant, status="done")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="31 days"):
+        client.export(start="2026-01-01T00:00:00Z", end="2027-01-01T00:00:00Z")
+
+
+def test_a_bucket_of_several_pages() -> None:
+    world = InProcess(store=MemoryStore())
+    world.tick()
+    client = TaskClient(world.store, clock=world.clock)
+    list(client.insert_many({"taskId": f"t{n:04}", "taskDateTime": "2026-12-31#12:30"} for n in range(1234)))
+    assert [row["taskId"] for row in client.export("2026-12-31#12:30")] == [f"t{n:04}" for n in range(1234)]
+
+
+def test_what_json_does_not_know_becomes_text_and_lists() -> None:
+    row = {"taskId": "a", "payload": {"b": Binary(b"\x00\xff"), "s": {"y", "x"}, "n": {Decimal(2), Decimal(1)}}}
+    (line,) = export_lines([row], FileFormat.NDJSON)
+    assert json.loads(line)["payload"] == {"b": "AP8=", "s": ["x", "y"], "n": [1, 2]}
+
+
+def test_rows_that_nobody_has_looked_at_keep_the_time_that_counts() -> None:
+    given_ = {"taskId": "a", "taskDateTime": "2026-12-31T12:00:00Z", "dueAt": "2027-01-01T00:00:00Z", "delaySeconds": 5}
+    assert definition(given_) == {"taskId": "a", "taskDateTime": "2026-12-31T12:00:00Z"}
+    assert definition({"taskId": "a", "delaySeconds": 5}) == {"taskId": "a", "delaySeconds": 5}
+    assert definition({"taskId": "a", "status": "scheduled", "taskDateTime": "2026-12-31#12:00"}) == {
+        "taskId": "a",
+        "taskDateTime": "2026-12-31#12:00",
+    }
+
+
+def test_schedules_are_no_tasks() -> None:
+    world = lived()
+    world.put(taskId="each-hour", scheduleExpression="rate(1 hour)")
+    world.put(taskId="over", scheduleExpression="at(2026-12-30T12:00:00)")
+    assert world.row("each-hour")["status"] == "recurring"
+    rows = TaskClient(world.store).export(start="2026-12-31T00:00:00Z", end="2027-01-01T00:00:00Z")
+    assert {str(row["taskId"]) for row in rows} == {"completed", "failed", "waiting", "called-off"}
+
+
+def test_every_attribute_of_ours_is_definition_or_state() -> None:
+    assert {*DEFINITION, *STATE} == OWN_ATTRIBUTES

@@ -1,0 +1,184 @@
+"""An import: each line its fate, in order; where it goes on; ids for lines that bring none."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+import pytest
+from tests.builders import InProcess
+
+from dynatick import TaskClient
+from dynatick.bulk.formats import FileFormat
+from dynatick.bulk.ids import with_id
+from dynatick.bulk.importing import Import, LineError, Tally
+from dynatick.bulk.reading import read
+from dynatick.client.insertion import InsertResult
+from dynatick.engine.ports import StoreFailure
+from dynatick.errors import InvalidInput, StoreError
+from dynatick.store.memory import MemoryStore
+
+TASK = '{"taskId": "t%d", "dueAt": "2026-12-31T12:30:00Z"}\n'
+
+
+class Moody(MemoryStore):
+    """Takes no task while ``away``; those of ``too_large`` never."""
+
+    away = False
+    too_large: frozenset[str] = frozenset()
+
+    def create_many(self, rows: object) -> list[bool | StoreFailure]:
+        assert isinstance(rows, list)
+        if self.away:
+            return [StoreFailure("throttled")] * len(rows)
+        return [
+            StoreFailure("too large", too_large=True) if row["taskId"] in self.too_large else self.create(row)
+            for row in rows
+        ]
+
+
+@pytest.fixture
+def world() -> InProcess:
+    world = InProcess(store=Moody())
+    world.tick()
+    return world
+
+
+def client(world: InProcess) -> TaskClient:
+    return TaskClient(world.store, clock=world.clock)
+
+
+def store(world: InProcess) -> Moody:
+    assert isinstance(world.store, Moody)
+    return world.store
+
+
+def run(world: InProcess, text: str, run: Import | None = None, **options: object) -> tuple[Import, list[LineError]]:
+    errors: list[LineError] = []
+    if run is None:
+        run = Import(insert_many=client(world).insert_many, tell=errors.append, **options)  # type: ignore[arg-type]
+    data = text.encode()
+    for _ in run.run(
+        read(lambda at: io.BytesIO(data[at:]).read, FileFormat.NDJSON, offset=run.offset, number=run.line)
+    ):
+        pass
+    return run, errors
+
+
+def test_errors_come_in_the_order_of_the_lines(world: InProcess) -> None:
+    text = "".join("no json\n" if n % 3 else '{"taskId": "t%d", "x": "%s"}\n' % (n % 200, "") for n in range(600))  # noqa: UP031
+    done, errors = run(world, text)
+    assert done.complete and not done.gave_up
+    assert done.tally == Tally(inserted=200, exists=0, refused=400)
+    assert [error.line for error in errors] == [n + 1 for n in range(600) if n % 3]
+    assert (done.offset, done.line) == (len(text), 601)
+
+
+def test_an_error_says_all_that_mending_the_line_takes(world: InProcess) -> None:
+    _, (error,) = run(world, '\n{"taskId": "größe", "dueAt": "tomorrow"}\n')
+    assert json.loads(error.to_json()) == {
+        "line": 2,
+        "field": "dueAt",
+        "message": str(error.message),
+        "text": '{"taskId": "größe", "dueAt": "tomorrow"}',
+    }
+    assert "'tomorrow' is not accepted" in error.message and "\n" not in error.to_json()
+
+
+def test_the_first_of_two_lines_with_the_same_id_wins(world: InProcess) -> None:
+    line = '{"taskId": "a", "dueAt": "2026-12-31T12:30:00Z", "payload": {"n": %d}}\n'
+    done, _ = run(world, "".join(line % n for n in range(60)))
+    assert done.tally == Tally(inserted=1, exists=59)
+    assert world.row("a")["payload"] == {"n": 0}
+
+
+def test_what_failed_holds_the_place_and_nothing_is_left_out(world: InProcess) -> None:
+    text = "".join(TASK % n for n in range(1000))
+    store(world).away = True
+    done, errors = run(world, text)
+    assert (done.gave_up, done.complete, done.line, done.offset) == (True, False, 1, 0)
+    assert done.tally.failed == 200 and errors[0].field == "table"
+    store(world).away = False
+    again, _ = run(world, text)
+    assert again.complete and again.tally.inserted == 1000 and again.latest == "t999"
+
+
+def test_a_task_that_is_too_large_for_the_table_is_refused_not_failed(world: InProcess) -> None:
+    """It would be tried for ever."""
+    store(world).too_large = frozenset({"t1"})
+    done, (error,) = run(world, "".join(TASK % n for n in range(3)))
+    assert done.tally == Tally(inserted=2, refused=1) and done.complete
+    assert (error.line, done.line) == (2, 4)
+
+
+def test_asked_to_stop_it_ends_with_every_answer_and_goes_on_there(world: InProcess) -> None:
+    text = "".join(TASK % n if n % 5 else "bad\n" for n in range(500))
+    asked = iter(range(10**6))
+    first, errors = run(world, text, until=lambda: next(asked) > 120)
+    assert not first.complete and not first.gave_up
+    assert 100 < first.line < 200 and first.tally.total == first.line - 1
+    second = Import(
+        insert_many=client(world).insert_many, tell=errors.append, offset=first.offset, line=first.line,
+        tally=first.tally,
+    )  # fmt: skip
+    run(world, text, second)
+    assert second.complete and second.tally == Tally(inserted=400, refused=100)
+    assert [error.line for error in errors] == [n + 1 for n in range(500) if not n % 5]
+
+
+def test_a_table_that_cannot_be_asked_is_the_callers_to_handle(world: InProcess) -> None:
+    def insert_many(rows: Iterable[Mapping[str, object]]) -> Iterator[InsertResult]:
+        yield from client(world).insert_many([row for row, _ in zip(rows, range(30), strict=False)])
+        raise StoreError("no answer")
+
+    going = Import(insert_many=insert_many, tell=lambda error: None)
+    with pytest.raises(StoreError, match="no answer"):
+        run(world, "".join(TASK % n for n in range(60)), going)
+    assert (going.line, going.complete) == (31, False)
+
+
+def test_ids_are_derived_from_what_a_line_says(world: InProcess) -> None:
+    lines = [
+        '{"action": "log", "payload": {"a": 1, "b": [1.5]}}\n',
+        '{"payload":{"b":[1.5],"a":1},"action":"log"}\n',  # says the same
+        '{"action": "log", "payload": {"a": 2, "b": [1.5]}}\n',
+    ]
+    done, _ = run(world, "".join(lines))
+    assert done.tally == Tally(inserted=2, exists=1)
+    again, _ = run(world, "".join(reversed(lines)))  # in whatever order, under whatever name
+    assert again.tally == Tally(exists=3)
+    other, _ = run(world, lines[0], id_prefix="night-2-")
+    assert other.tally.inserted == 1 and str(other.latest).startswith("night-2-")
+
+
+def test_a_derived_id_never_changes() -> None:
+    """Else a file that was imported by an earlier release would be inserted twice."""
+    row = with_id({"action": "mail", "payload": {"to": "ada@example.com", "n": 1}, "dueAt": "2026-12-31T12:00:00Z"})
+    assert row["taskId"] == "import-1174000ecd6427be19e2e658455c8f58"
+
+
+@pytest.mark.parametrize("name", ["taskid", "task_id", "TaskId", "task-id", "TASK ID"])
+def test_a_misspelt_id_is_no_reason_to_derive_one(world: InProcess, name: str) -> None:
+    done, (error,) = run(world, json.dumps({name: "a", "action": "log"}) + "\n")
+    assert done.tally == Tally(refused=1)
+    assert error.field == name and error.message.endswith("expected the name taskId")
+
+
+def test_a_line_that_says_nothing_is_no_task(world: InProcess) -> None:
+    done, (error,) = run(world, "{}\n")
+    assert done.tally == Tally(refused=1) and "at least one attribute" in error.message
+    with pytest.raises(InvalidInput):
+        with_id({})
+
+
+def test_state_is_refused_unless_it_is_to_be_left_out(world: InProcess) -> None:
+    times = {"taskDateTime": "2026-12-31#12:30", "dueAt": "2026-12-31T12:29:00Z"}
+    line = json.dumps({"taskId": "a", **times, "status": "failed", "error": "x", "tenant": "t1"}) + "\n"
+    done, _ = run(world, line)
+    assert done.tally == Tally(refused=1)
+    done, _ = run(world, line, drop_state=True)
+    assert done.tally == Tally(inserted=1)
+    row = world.row("a")
+    assert (row["status"], row["dueAt"], row["tenant"]) == ("scheduled", "2026-12-31T12:29:00Z", "t1")
+    assert "error" not in row
