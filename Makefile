@@ -40,12 +40,8 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-<<<<<<< HEAD
-.PHONY: help demo test check sam up down api reference e2e faults model soak expressions bench bench-quick lock mutations
-.PHONY: clean setup
-=======
-.PHONY: help demo test check sam up down api e2e faults model expressions bench bench-quick lock docs mutations clean setup
->>>>>>> bf34120 (Import and export: NDJSON, CSV and JSON files, resumable, with errors to a file)
+.PHONY: help demo test check sam up down api e2e faults model soak expressions bench bench-quick lock mutations
+.PHONY: docs clean setup
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \

@@ -19,11 +19,13 @@ from dynatick_stack.build import CACHE, libraries
 from dynatick_stack.venv import VENV, emulator_python
 
 ROOT = Path(__file__).parents[2]
-<<<<<<< HEAD
-DOCUMENTS = ["README.md", "docs/quickstart.md", "docs/how-to/assignment.md", "docs/how-to/http-api.md"]
-=======
-DOCUMENTS = ["README.md", "docs/quickstart.md", "docs/how-to/assignment.md", "docs/how-to/import.md"]
->>>>>>> bf34120 (Import and export: NDJSON, CSV and JSON files, resumable, with errors to a file)
+DOCUMENTS = [
+    "README.md",
+    "docs/quickstart.md",
+    "docs/how-to/assignment.md",
+    "docs/how-to/http-api.md",
+    "docs/how-to/import.md",
+]
 ELSEWHERE = {
     "make demo": ".ci/run",
     "make test": ".ci/run",
