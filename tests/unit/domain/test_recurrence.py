@@ -1,0 +1,439 @@
+"""Schedules as rows: how they are understood, placed, edited, and what is decided at a tick."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builders import NOON, defaults
+
+from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.change import Absent, Is
+from dynatick.domain.recurrence import Plan, advance, bucket_at, edited, occurrence, plan_runs, ready
+from dynatick.domain.schedule import CatchUp, MissedFor, Overlap, Schedule, is_schedule
+from dynatick.domain.task import Task
+from dynatick.errors import InvalidInput
+
+EVERY_MINUTE = Grid()
+EVERY_FIVE = Grid(tick_minutes=5)
+C = minute_of(NOON)
+
+
+def at(minutes: float) -> datetime:
+    """So many minutes after noon."""
+    return NOON + timedelta(minutes=minutes)
+
+
+def begun(grid: Grid = EVERY_MINUTE, now: datetime = NOON, **row: Any) -> dict[str, Any]:
+    """The row of a schedule, once it was made ready."""
+    raw = {"taskId": "s", "scheduleExpression": "rate(1 minute)"} | row
+    raw = {name: value for name, value in raw.items() if value is not None}
+    change = ready(raw, now=now, grid=grid, defaults=defaults())
+    assert change is not None
+    return {name: value for name, value in (raw | dict(change.set)).items() if name not in change.remove}
+
+
+def changed(row: dict[str, Any], edits: dict[str, Any], now: datetime) -> dict[str, Any]:
+    """After an edit through a door of ours."""
+    change = edited(row, edits, now=now, grid=EVERY_MINUTE, defaults=defaults())
+    return {name: value for name, value in (row | dict(change.set)).items() if name not in change.remove}
+
+
+# -- coming in ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_bare_rate_starts_at_the_next_tick() -> None:
+    row = begun(EVERY_FIVE, now=at(1), scheduleExpression="rate(10 minutes)")
+    assert row == {
+        "taskId": "s",
+        "scheduleId": "s",
+        "status": "recurring",
+        "scheduleExpression": "rate(10 minutes)",
+        "scheduleExpressionTimezone": "UTC",
+        "scheduleState": "ENABLED",
+        "startDate": "2026-12-31T12:05:00Z",
+        "nextRunAt": "2026-12-31T12:05:00Z",
+        "taskDateTime": "2026-12-31#12:05",
+        "action": "log",
+        "revision": 1,
+        "createdAt": "2026-12-31T12:01:00Z",
+        "definedAt": "2026-12-31T12:01:00Z",
+        "definition": row["definition"],
+    }
+
+
+def test_the_other_name_of_an_expression() -> None:
+    row = begun(scheduleExpression=None, cronExpression="rate(2 minutes)")
+    assert row["scheduleExpression"] == "rate(2 minutes)"
+    assert "cronExpression" not in row
+    with_both = {"taskId": "s", "scheduleExpression": "rate(1 minute)", "cronExpression": "rate(2 minutes)"}
+    change = ready(with_both, now=NOON, grid=EVERY_MINUTE, defaults=defaults())
+    assert change is not None
+    assert change.set["error"] == (
+        "cronExpression: 'rate(2 minutes)' is not accepted; it is another name for scheduleExpression: give one of them"
+    )
+
+
+def test_a_cron_follows_its_zone_from_its_start_to_its_end() -> None:
+    row = begun(
+        scheduleExpression="cron(0 9 * * ? *)",
+        scheduleExpressionTimezone="Europe/Berlin",
+        startDate="2027-01-10T00:00:00+01:00",
+        endDate="2027-01-11T23:00:00Z",
+    )
+    assert row["nextRunAt"] == "2027-01-10T08:00:00Z"
+    schedule = Schedule.from_row(row)
+    assert schedule.next_after(datetime.fromisoformat("2027-01-10T08:00:00Z")) == datetime.fromisoformat(
+        "2027-01-11T08:00:00Z"
+    )
+    assert schedule.next_after(datetime.fromisoformat("2027-01-11T08:00:00Z")) is None
+
+
+def test_a_paused_one_lies_in_no_bucket() -> None:
+    row = begun(scheduleState="DISABLED")
+    assert "taskDateTime" not in row
+    assert "nextRunAt" not in row
+    assert ready(row, now=at(60), grid=EVERY_MINUTE, defaults=defaults()) is None
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"scheduleExpression": "cron(0 0 31 2 ? *)"}, "scheduleExpression: 'cron(0 0 31 2 ? *)' is not accepted"),
+        ({"scheduleExpression": "at(2026-12-31T11:59:00)"}, "it never runs after 2026-12-31T12:00:00Z"),
+        ({"scheduleExpression": 5}, "scheduleExpression: 5 is not accepted"),
+        ({"scheduleExpressionTimezone": "Europe/Berlim"}, "close to it: Europe/Berlin"),
+        ({"startDate": "2026-12-31"}, "startDate: '2026-12-31' is not accepted"),
+        ({"endDate": "2026-12-31T11:00:00Z"}, "endDate: '2026-12-31T11:00:00Z' is not accepted"),
+        ({"startDate": "2027-02-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z"}, "not to be before startDate"),
+        ({"flexibleTimeWindow": 1441}, "flexibleTimeWindow: 1441 is not accepted; expected a whole number of minutes"),
+        ({"scheduleState": "paused"}, "scheduleState: 'paused' is not accepted; expected ENABLED or DISABLED"),
+        ({"catchUp": "some"}, "catchUp: 'some' is not accepted; expected one of latest, all, none"),
+        ({"overlap": "queue"}, "overlap: 'queue' is not accepted; expected one of skip, allow, bufferOne"),
+        ({"dueAt": "2027-01-01T00:00:00Z"}, "dueAt: '2027-01-01T00:00:00Z' is not accepted; leave it out"),
+        ({"taskDateTime": "2027-01-01#00:00"}, "taskDateTime: '2027-01-01#00:00' is not accepted; leave it out"),
+        ({"payload": [1]}, "payload: 'a list' is not accepted"),
+        ({"action": 7}, "action: 7 is not accepted"),
+        ({"retryPolicy": {"maximumRetryAttempts": -1}}, "retryPolicy.maximumRetryAttempts: -1 is not accepted"),
+        ({"taskId": "x" * 1000}, "expected at most 984 bytes for a schedule"),
+    ],
+)
+def test_what_cannot_be_understood_is_marked_failed(row: dict[str, Any], message: str) -> None:
+    raw = {"taskId": "s", "scheduleExpression": "rate(1 minute)"} | row
+    change = ready(raw, now=NOON, grid=EVERY_MINUTE, defaults=defaults())
+    assert change is not None
+    assert (change.set["status"], change.set["scheduleState"]) == ("failed", "FAILED")
+    assert message in str(change.set["error"])
+
+
+def test_only_what_is_as_it_was_read_is_written() -> None:
+    raw = {"taskId": "s", "scheduleExpression": "rate(1 minute)", "startDate": "2027-01-01T00:00:00Z"}
+    change = ready(raw, now=NOON, grid=EVERY_MINUTE, defaults=defaults())
+    assert change is not None
+    assert {Absent("status"), Absent("outcome"), Absent("taskDateTime"), Absent("cronExpression")} <= set(change.when)
+    assert {Is("scheduleExpression", "rate(1 minute)"), Is("startDate", "2027-01-01T00:00:00Z")} <= set(change.when)
+
+
+def test_what_is_ready_is_left_alone() -> None:
+    for row in (begun(), begun(scheduleExpression="cron(0 9 ? * MON *)"), begun(flexibleTimeWindow=30)):
+        assert ready(row, now=at(-1), grid=EVERY_MINUTE, defaults=defaults()) is None
+        assert ready(row, now=at(500), grid=EVERY_MINUTE, defaults=defaults()) is None  # its tick is late
+
+
+def test_which_rows_are_schedules() -> None:
+    assert is_schedule({"taskId": "s", "cronExpression": "rate(1 minute)"})
+    assert is_schedule({"taskId": "s", "status": "recurring"})
+    assert not is_schedule({"taskId": "s"})
+    assert not is_schedule({"taskId": "s", "scheduleExpression": None})
+    assert not is_schedule({"taskId": "s", "status": "running", "scheduleExpression": "rate(1 minute)"})
+
+
+# -- edits -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_edit_counts_from_now_on() -> None:
+    row = begun(scheduleExpression="cron(0 13 * * ? *)")
+    later = changed(row, {"scheduleExpression": "cron(30 12 * * ? *)"}, at(10))
+    assert (later["nextRunAt"], later["taskDateTime"]) == ("2026-12-31T12:30:00Z", "2026-12-31#12:30")
+    assert later["definedAt"] == "2026-12-31T12:10:00Z"
+    assert later["definition"] != row["definition"]
+
+
+def test_an_edit_by_hand_is_found_by_itself() -> None:
+    row = begun(scheduleExpression="cron(0 13 * * ? *)") | {"scheduleExpression": "cron(30 12 * * ? *)"}
+    change = ready(row, now=at(10), grid=EVERY_MINUTE, defaults=defaults())
+    assert change is not None
+    assert change.set["taskDateTime"] == "2026-12-31#12:30"
+    renamed = begun(scheduleExpression="cron(0 13 * * ? *)") | {"cronExpression": "cron(30 12 * * ? *)"}
+    change = ready(renamed, now=at(10), grid=EVERY_MINUTE, defaults=defaults())
+    assert change is not None
+    assert (change.set["scheduleExpression"], change.remove) == ("cron(30 12 * * ? *)", ("cronExpression",))
+
+
+def test_an_edit_leaves_a_run_that_is_due_where_it_is() -> None:
+    row = begun(scheduleExpression="cron(0 13 * * ? *)")
+    later = changed(row, {"scheduleExpression": "cron(0/5 * * * ? *)"}, at(62))
+    assert (later["nextRunAt"], later["taskDateTime"]) == ("2026-12-31T13:00:00Z", "2026-12-31#13:00")
+    plan = plan_runs(Schedule.from_row(later), closed_through=C + 63, grid=EVERY_MINUTE, active=False, most=9)
+    assert plan.make == [at(60)]
+    assert plan.next_run_at == at(65)  # not 12:05 to 13:00, which the new expression names too
+
+
+def test_pausing_and_resuming_within_an_interval_changes_nothing() -> None:
+    row = begun(scheduleExpression="cron(0 13 * * ? *)")
+    paused = changed(row, {"scheduleState": "DISABLED", "stateReason": "why"}, at(10))
+    assert "taskDateTime" not in paused
+    resumed = changed(paused, {"scheduleState": "ENABLED", "stateReason": None}, at(20))
+    assert (resumed["nextRunAt"], resumed["taskDateTime"]) == ("2026-12-31T13:00:00Z", "2026-12-31#13:00")
+    assert "stateReason" not in resumed
+
+
+def test_a_run_that_was_due_before_a_pause_is_made() -> None:
+    """Its tick is late; and whether it was resumed before the tick came makes no difference."""
+    row = begun(scheduleExpression="cron(0 13 * * ? *)")
+    paused = changed(row, {"scheduleState": "DISABLED"}, at(60.5))
+    assert paused["taskDateTime"] == "2026-12-31#13:00"
+    assert ready(paused, now=at(61), grid=EVERY_MINUTE, defaults=defaults()) is None
+    plan = plan_runs(Schedule.from_row(paused), closed_through=C + 62, grid=EVERY_MINUTE, active=False, most=9)
+    assert plan.make == [at(60)]
+    after = advanced(paused, plan, C + 62)
+    assert "taskDateTime" not in after
+    resumed = changed(paused, {"scheduleState": "ENABLED"}, at(61))
+    plan = plan_runs(Schedule.from_row(resumed), closed_through=C + 62, grid=EVERY_MINUTE, active=False, most=9)
+    assert plan.make == [at(60)]
+
+
+def test_runs_after_a_pause_are_not_made() -> None:
+    row = begun()
+    paused = changed(row, {"scheduleState": "DISABLED"}, at(1.5))  # 12:01 is due, its tick late
+    plan = plan_runs(Schedule.from_row(paused), closed_through=C + 4, grid=EVERY_MINUTE, active=False, most=9)
+    assert plan.make == [at(1)]
+    assert plan.missed == []
+    assert not plan.more
+
+
+@pytest.mark.parametrize("lost", ["scheduleId", "taskDateTime", "nextRunAt", "definition"])
+def test_what_somebody_takes_off_comes_back(lost: str) -> None:
+    row = begun(scheduleExpression="cron(0 13 * * ? *)")
+    spoilt = {name: value for name, value in row.items() if name != lost}
+    change = ready(spoilt, now=at(5), grid=EVERY_MINUTE, defaults=defaults())
+    assert change is not None
+    mended = spoilt | dict(change.set)
+    assert {n: mended[n] for n in row if n != "definedAt"} == {n: row[n] for n in row if n != "definedAt"}
+
+
+@pytest.mark.parametrize("stray", [{"expiresAt": 5}, {"outcome": None}])
+def test_what_would_end_it_is_taken_off(stray: dict[str, Any]) -> None:
+    change = ready(begun() | stray, now=NOON, grid=EVERY_MINUTE, defaults=defaults())
+    assert change is not None
+    assert change.remove == tuple(stray)
+
+
+def test_a_bucket_later_than_the_next_run_is_put_right() -> None:
+    row = begun(scheduleExpression="cron(0 13 * * ? *)") | {"taskDateTime": "2027-12-31#12:00"}
+    change = ready(row, now=NOON, grid=EVERY_MINUTE, defaults=defaults())
+    assert change is not None
+    assert change.set == {"taskDateTime": "2026-12-31#13:00"}
+    moved = row | {"movedTo": "2027-12-31#12:00"}  # by settling: its own was closed
+    assert ready(moved, now=NOON, grid=EVERY_MINUTE, defaults=defaults()) is None
+
+
+# -- deciding ----------------------------------------------------------------------------------------------------------
+
+
+def planned(
+    closed: int, *, grid: Grid = EVERY_MINUTE, active: bool = False, most: int = 100, **row: Any
+) -> tuple[dict[str, Any], Plan]:
+    made = begun(grid, **row)
+    return made, plan_runs(Schedule.from_row(made), closed_through=C + closed, grid=grid, active=active, most=most)
+
+
+def advanced(row: dict[str, Any], plan: Plan, closed: int, grid: Grid = EVERY_MINUTE) -> dict[str, Any]:
+    change = advance(
+        row, Schedule.from_row(row), plan, closed_through=closed, grid=grid, now=instant_of(closed), retention_days=30
+    )
+    return {name: value for name, value in (row | dict(change.set)).items() if name not in change.remove}
+
+
+def test_at_its_tick_a_run_is_made_and_the_schedule_moves_on() -> None:
+    row, plan = planned(1)
+    assert plan == Plan(make=[at(1)], missed=[], buffered=None, next_run_at=at(2), more=False)
+    after = advanced(row, plan, C + 1)
+    assert (after["nextRunAt"], after["taskDateTime"]) == ("2026-12-31T12:02:00Z", "2026-12-31#12:02")
+    assert (after["lastRunAt"], after["lastTaskId"]) == ("2026-12-31T12:01:00Z", "s#1#2026-12-31T12:01:00Z")
+
+
+OUTAGE = [
+    # policy, interval, overlap, what is made, what is missed (runs); ticks closed through 13:00, none since 12:00
+    ("latest", "rate(1 minute)", "allow", [59, 60], 58),
+    ("latest", "rate(1 minute)", "skip", [59], 58 + 1),
+    ("latest", "rate(20 minutes)", "allow", [41], 2),  # 12:01 and 12:21 are older than the latest
+    ("all", "rate(20 minutes)", "allow", [1, 21, 41], 0),
+    ("all", "rate(20 minutes)", "skip", [1], 2),
+    ("none", "rate(20 minutes)", "allow", [], 3),
+    ("none", "rate(1 minute)", "allow", [59, 60], 58),
+]
+
+
+@pytest.mark.parametrize(("catch_up", "expression", "overlap", "made", "missed"), OUTAGE)
+def test_after_an_outage(catch_up: str, expression: str, overlap: str, made: list[int], missed: int) -> None:
+    _, plan = planned(60, scheduleExpression=expression, catchUp=catch_up, overlap=overlap)
+    assert list(plan.make) == [at(minutes) for minutes in made]
+    assert sum(entry.runs for entry in plan.missed) == missed
+    assert plan.next_run_at is not None
+    assert plan.next_run_at > at(60)
+
+
+def test_one_missed_tick_is_no_outage() -> None:
+    for policy in CatchUp:
+        _, plan = planned(2, catchUp=str(policy), overlap="allow")
+        assert list(plan.make) == [at(1), at(2)]
+
+
+def test_an_interval_shorter_than_the_tick() -> None:
+    """Each run is made at the tick that it falls to, as far as they may overlap."""
+    _, plan = planned(10, grid=EVERY_FIVE, scheduleExpression="rate(2 minutes)", overlap="allow")
+    assert list(plan.make) == [at(5), at(7), at(9)]
+    _, plan = planned(10, grid=EVERY_FIVE, scheduleExpression="rate(2 minutes)")
+    assert list(plan.make) == [at(5)]
+    assert [(entry.reason, entry.runs) for entry in plan.missed] == [(MissedFor.OVERLAP, 2)]
+
+
+def test_a_run_while_the_one_before_has_not_ended() -> None:
+    _, skip = planned(1, active=True)
+    assert (skip.make, [entry.reason for entry in skip.missed]) == ([], [MissedFor.OVERLAP])
+    _, allow = planned(1, active=True, overlap="allow")
+    assert list(allow.make) == [at(1)]
+    row, buffer = planned(1, active=True, overlap="bufferOne")
+    assert (buffer.make, buffer.buffered) == ([], at(1))
+    waiting = advanced(row, buffer, C + 1)
+    assert waiting["bufferedRunAt"] == "2026-12-31T12:01:00Z"
+    # One waits already: the next one is skipped.
+    held = plan_runs(Schedule.from_row(waiting), closed_through=C + 2, grid=EVERY_MINUTE, active=True, most=9)
+    assert (held.make, held.buffered, [entry.runs for entry in held.missed]) == ([], at(1), [1])
+    # The one before has ended: the one that waited starts, and the present one waits for it.
+    freed = plan_runs(Schedule.from_row(waiting), closed_through=C + 2, grid=EVERY_MINUTE, active=False, most=9)
+    assert (list(freed.make), freed.buffered) == ([at(1)], at(2))
+
+
+def test_a_schedule_with_a_run_that_waits_is_looked_at_at_each_tick() -> None:
+    row, plan = planned(1, active=True, overlap="bufferOne", scheduleExpression="rate(1 hour)")
+    assert advanced(row, plan, C + 1)["taskDateTime"] == "2026-12-31#12:02"
+
+
+def test_the_last_run_ends_it() -> None:
+    row, plan = planned(30, scheduleExpression="at(2026-12-31T12:30:00)")
+    assert (list(plan.make), plan.next_run_at) == ([at(30)], None)
+    after = advanced(row, plan, C + 30)
+    assert (after["status"], after["outcome"], after["scheduleState"]) == ("completed", "completed", "COMPLETED")
+    assert "taskDateTime" not in after
+    assert "expiresAt" in after
+
+
+def test_a_backlog_is_taken_in_parts() -> None:
+    row, plan = planned(60, catchUp="all", overlap="allow", most=25)
+    assert (len(plan.make), plan.more) == (25, True)
+    after = advanced(row, plan, C + 60)
+    assert after["taskDateTime"] == row["taskDateTime"]  # it stays where the next look finds it
+    assert after["nextRunAt"] == "2026-12-31T12:26:00Z"
+
+
+def test_a_week_without_ticks_is_gone_through_in_parts() -> None:
+    week = 7 * 1440
+    row, made, missed, rounds = begun(), [], 0, 0
+    while True:
+        plan = plan_runs(Schedule.from_row(row), closed_through=C + week, grid=EVERY_MINUTE, active=False, most=99)
+        made += plan.make
+        missed += sum(entry.runs for entry in plan.missed)
+        row = advanced(row, plan, C + week)
+        rounds += 1
+        if not plan.more:
+            break
+    assert (made, missed) == ([at(week - 1)], week - 1)  # of the two that are in time, skip lets one start
+    assert row["missedRuns"] == missed
+    assert len(row["missed"]) <= 10
+    assert rounds == 6
+
+
+def test_a_window_spreads_starts_and_keeps_them() -> None:
+    offsets = {Schedule.from_row(begun(taskId=f"s{n}", flexibleTimeWindow=15)).offset for n in range(50)}
+    assert all(timedelta() <= offset < timedelta(minutes=15) for offset in offsets)
+    assert len(offsets) > 40
+    row = begun(taskId="s1", flexibleTimeWindow=15, scheduleExpression="cron(0 * * * ? *)")
+    schedule = Schedule.from_row(row)
+    assert row["nextRunAt"] == "2026-12-31T13:00:00Z"
+    assert row["taskDateTime"] == str(EVERY_MINUTE.bucket_of("s1", at(60) + schedule.offset))
+    early = plan_runs(schedule, closed_through=C + 60, grid=EVERY_MINUTE, active=False, most=9)
+    assert early.make == []
+
+
+def test_a_grid_that_has_grown_coarser() -> None:
+    """Found in a bucket of the old grid, at a tick of it: on the new one it is not due yet."""
+    row = begun()
+    plan = plan_runs(Schedule.from_row(row), closed_through=C + 1, grid=EVERY_FIVE, active=False, most=9)
+    assert (plan.make, plan.more) == ([], False)
+    assert advanced(row, plan, C + 1, EVERY_FIVE)["taskDateTime"] == "2026-12-31#12:05"
+
+
+def test_an_occurrence_is_a_task_with_the_schedules_own_data() -> None:
+    row = begun(payload={"a": 1}, retryPolicy={"maximumRetryAttempts": 1}, colour="red", action="log")
+    schedule = Schedule.from_row(row)
+    bucket = bucket_at(schedule, at(1), found_in=Bucket(C + 1), closed_through=C + 5, grid=EVERY_MINUTE)
+    task = Task.from_row(occurrence(row, schedule, at(1), bucket, now=at(5)))
+    assert (task.task_id, task.schedule_id, task.due_at) == ("s#1#2026-12-31T12:01:00Z", "s", at(1))
+    assert (str(task.bucket), dict(task.payload), task.attributes) == ("2026-12-31#12:01", {"a": 1}, {"colour": "red"})
+    assert task.retry_policy.maximum_retry_attempts == 1
+
+
+@pytest.mark.parametrize(("run", "found", "closed", "listed"), [(3, 1, 9, 3), (3, 4, 9, 4), (3, 1, 2, 2), (0, 1, 9, 1)])
+def test_an_occurrence_is_listed_where_its_tick_still_looks(run: int, found: int, closed: int, listed: int) -> None:
+    schedule = Schedule.from_row(begun())
+    bucket = bucket_at(schedule, at(run), found_in=Bucket(C + found, 2), closed_through=C + closed, grid=EVERY_MINUTE)
+    assert bucket == Bucket(C + listed, 2)
+
+
+@given(
+    st.sampled_from(["rate(1 minute)", "rate(7 minutes)", "cron(0/5 * * * ? *)", "cron(3 12,13 * * ? *)"]),
+    st.sampled_from(list(CatchUp)),
+    st.sampled_from(list(Overlap)),
+    st.lists(st.tuples(st.integers(0, 40), st.booleans(), st.sampled_from([1, 2, 25])), max_size=12),
+)
+def test_each_run_is_either_made_or_said_to_be_missed(
+    expression: str, catch_up: CatchUp, overlap: Overlap, ticks: list[tuple[int, bool, int]]
+) -> None:
+    """Whatever ticks come, however late, and however the runs before them go."""
+    row = begun(scheduleExpression=expression, catchUp=str(catch_up), overlap=str(overlap))
+    schedule = Schedule.from_row(row)
+    made: list[datetime] = []
+    missed, closed = 0, C
+    for wait, active, most in ticks:
+        closed += wait
+        while True:
+            schedule = Schedule.from_row(row)
+            assert schedule.bucket is not None
+            if schedule.bucket.minute > closed:
+                break
+            plan = plan_runs(schedule, closed_through=closed, grid=EVERY_MINUTE, active=active, most=most)
+            made += plan.make
+            missed += sum(entry.runs for entry in plan.missed)
+            row = advanced(row, plan, closed)
+            if not plan.more:
+                break
+    schedule = Schedule.from_row(row)
+    assert made == sorted(set(made))
+    expected, run = 0, schedule.next_after(NOON)
+    while run is not None and schedule.next_run_at is not None and run < schedule.next_run_at:
+        expected += 1
+        run = schedule.next_after(run)
+    assert len(made) + missed + (schedule.buffered_run_at is not None) == expected
+
+
+def test_what_an_edit_refuses() -> None:
+    row = begun()
+    with pytest.raises(InvalidInput, match="scheduleExpression"):
+        edited(row, {"scheduleExpression": "rate(0 minutes)"}, now=NOON, grid=EVERY_MINUTE, defaults=defaults())
+    with pytest.raises(InvalidInput, match="endDate"):
+        edited(row, {"endDate": "2020-01-01T00:00:00Z"}, now=NOON, grid=EVERY_MINUTE, defaults=defaults())
