@@ -111,6 +111,10 @@ def _kind_of(write: Write) -> str:
         return "end" if "NULL" in write.sets["lease"] else "take"  # a renewal is one of these too
     if write.task_id == SETTINGS_ID:
         return "own row"
+    if {"taskId", "lease"} <= names:
+        return "occurrence"
+    if names & {"nextRunAt", "lastRunAt", "bufferedRunAt"} and "definition" not in names:
+        return "advance"  # a schedule, to its next run
     if {"lease", "leaseUntil", "attempt"} <= names:
         return "take over" if "attempts" in names else "claim"
     if names == {"attempt", "leaseUntil"}:

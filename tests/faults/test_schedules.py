@@ -1,0 +1,332 @@
+"""Schedules under faults: no run is lost, and none is made twice.
+
+Each nominal instant of a schedule has one occurrence. It may be executed again only where its process was killed
+between execution and record, as any task.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.faults.conftest import NewWorld
+from tests.faults.figures import repeated
+from tests.faults.test_fault_21_lagging_index import seen_late
+from tests.faults.worker import LAG, NO_LEASE
+from tests.faults.world import AFTER_LEASE, LIFE, World
+
+from dynatick import TransitionRefused
+from dynatick.domain.buckets import instant_of, minute_of
+from dynatick.domain.instants import format_instant
+from dynatick_stack.sandbox.clock import START
+from dynatick_stack.sandbox.seam import Fault
+
+EVERY_RUN: dict[str, Any] = {"catchUp": "all", "overlap": "allow"}
+RECONCILE = {"dynatick": {"reconcile": True}}
+
+
+def put(world: World, *ids: str, **row: Any) -> None:
+    """Schedules for every minute, as raw items."""
+    for schedule_id in ids:
+        world.put(**{"taskId": schedule_id, "scheduleExpression": "rate(1 minute)", **row})
+    world.deliver(world.stream.new())
+
+
+def occurrences(world: World, schedule_id: str, revision: int = 1) -> dict[str, Any]:
+    """The rows of a schedule's occurrences, by nominal instant."""
+    prefix = f"{schedule_id}#{revision}#"
+    return {task_id.removeprefix(prefix): row for task_id, row in world.rows().items() if task_id.startswith(prefix)}
+
+
+def finish(world: World, most: int = 20) -> None:
+    """Ticks until no task is open any more; schedules always are."""
+    for _ in range(most):
+        assert world.next_tick().what == "returned"
+        if not any("outcome" not in row and row.get("status") != "recurring" for row in world.rows().values()):
+            return
+    raise AssertionError(f"still open: {sorted(world.open())[:10]}")
+
+
+def minutes(first: datetime, last: datetime) -> list[str]:
+    return [format_instant(instant_of(minute)) for minute in range(minute_of(first), minute_of(last) + 1)]
+
+
+def check(world: World, *ids: str, first: datetime, last: datetime, missing: Iterable[str] = ()) -> None:
+    """Every run of these minutes but the ``missing`` ones was executed, and no other; again only where it had to be."""
+    executed = Counter(execution.task_id for execution in world.ledger.done())
+    expected = {f"{one}#1#{run}" for one in ids for run in minutes(first, last) if run not in set(missing)}
+    assert executed.keys() == expected
+    assert all(row["outcome"] == "completed" for one in ids for row in occurrences(world, one).values())
+    again = repeated(world.ledger.done(), world.killed)
+    assert {task_id for task_id, times in executed.items() if times > 1} == again
+
+
+def started(world: World) -> datetime:
+    """When the schedules that were put now have their first run."""
+    return instant_of(minute_of(world.clock()) + 1)
+
+
+STEPS = [
+    ("occurrence", "kill before"),
+    ("occurrence", "kill after"),
+    ("advance", "kill before"),
+    ("advance", "kill after"),
+    ("record", "kill before"),
+    ("record", "kill after"),
+    ("end", "kill before"),
+]
+
+
+def test_the_process_dies_at_each_step(world: World) -> None:
+    """Also between writing an occurrence and moving its schedule on."""
+    put(world, "s1", "s2", "s3", **EVERY_RUN)
+    first = started(world)
+    for at, do in STEPS:
+        assert world.next_tick(faults=[Fault(at=at, do=do)]).what == "killed", (at, do)
+    world.clock.forward(seconds=AFTER_LEASE)
+    finish(world)
+    check(world, "s1", "s2", "s3", first=first, last=world.clock())
+
+
+@pytest.mark.parametrize("do", ["fail before", "lose answer", "throttle", "throttle parts"])
+@pytest.mark.parametrize("at", ["occurrence", "advance"])
+def test_the_table_fails(world: World, at: str, do: str) -> None:
+    """Once, so that it is tried again, and so often that it is left for the next tick."""
+    put(world, *(f"s{n}" for n in range(5)), **EVERY_RUN)
+    first = started(world)
+    amount = 0.5 if do == "throttle parts" else 0.0
+    assert world.next_tick(faults=[Fault(at=at, do=do, amount=amount)]).hit == 1
+    assert world.next_tick(faults=[Fault(at=at, do=do, amount=amount, times=30)]).hit >= 1
+    world.clock.forward(seconds=AFTER_LEASE)
+    finish(world)
+    check(world, *(f"s{n}" for n in range(5)), first=first, last=world.clock())
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "made"), [("all", range(1, 92)), ("latest", range(90, 92)), ("none", range(90, 92))]
+)
+def test_no_tick_for_ninety_minutes(world: World, catch_up: str, made: range) -> None:
+    put(world, "s", catchUp=catch_up, overlap="allow")
+    world.next_tick(91)
+    finish(world)
+    expected = [format_instant(instant_of(minute_of(START) + n)) for n in (*made, *range(92, 200))]
+    rows = occurrences(world, "s")
+    assert list(rows) != []
+    assert sorted(rows) == expected[: len(rows)]
+    schedule = world.row("s")
+    assert int(str(schedule.get("missedRuns", 0))) == 91 - len(made)
+    if catch_up != "all":
+        assert [dict(one)["reason"] for one in schedule["missed"]] == ["outage"]  # type: ignore[attr-defined]
+    assert not repeated(world.ledger.done(), set())
+
+
+@pytest.mark.parametrize("lease", [True, False], ids=["shard lease", "no shard lease"])
+def test_ticks_overlap(new_world: NewWorld, lease: bool) -> None:
+    world = new_world(**({} if lease else {NO_LEASE: "1"}))
+    put(world, *(f"s{n}" for n in range(10)), **EVERY_RUN)
+    first = started(world)
+    for _ in range(3):
+        sandboxes = [world.sandbox() for _ in range(3)]
+        for sandbox in sandboxes:
+            sandbox.wait_until_ready()
+        world.clock.to(instant_of(minute_of(world.clock()) + 1))
+        for sandbox in sandboxes:
+            sandbox.begin(world.event(), life=LIFE)
+        assert [world.end(sandbox).what for sandbox in sandboxes] == ["returned"] * 3
+    finish(world)
+    check(world, *(f"s{n}" for n in range(10)), first=first, last=world.clock())
+    assert max(Counter(e.task_id for e in world.ledger.done()).values()) == 1
+
+
+@pytest.mark.parametrize("at", ["occurrence", "advance"])
+def test_a_frozen_process_wakes_up_beside_its_successor(world: World, at: str) -> None:
+    put(world, "s", **EVERY_RUN)
+    first = started(world)
+    world.clock.to(first)
+    frozen = world.sandbox()
+    frozen.begin(world.event(), life=LIFE, faults=[Fault(at=at, do="freeze before")])
+    assert frozen.wait().what == "frozen"
+    world.clock.forward(seconds=AFTER_LEASE)
+    for _ in range(3):
+        world.next_tick()
+    frozen.thaw()
+    world.end(frozen)
+    finish(world)
+    check(world, "s", first=first, last=world.clock())
+
+
+def test_the_index_lags_while_processes_die(new_world: NewWorld) -> None:
+    """The schedule has moved on, and its occurrence does not show yet: its bucket is not taken for drained."""
+    world = new_world(**{LAG: "60 110"})
+    with seen_late(world):
+        put(world, "s1", "s2", **EVERY_RUN)
+        first = started(world)
+        for number in range(8):
+            kill = [Fault(at="advance", do="kill after")] if number in (3, 5) else []
+            world.next_tick(faults=kill)
+        world.clock.forward(seconds=AFTER_LEASE)
+        for _ in range(6):
+            world.next_tick()
+        killed = {task_id for task_id, row in world.rows().items() if row.get("attempt") == 2}
+        assert killed, "nobody was killed holding an occurrence"
+        last = world.clock()
+        world.client.schedules.pause("s1")
+        world.client.schedules.pause("s2")
+        for _ in range(8):
+            world.next_tick()
+    check(world, "s1", "s2", first=first, last=last)
+
+
+def test_the_stream_repeats_and_reorders(world: World) -> None:
+    world.put(taskId="s", scheduleExpression="rate(1 minute)", **EVERY_RUN)
+    records = world.stream.new()
+    first = started(world)
+    world.deliver(records)
+    for _ in range(4):
+        world.next_tick()
+        later = world.stream.new()
+        world.deliver([*reversed(later), *records, *later])
+        records = [*records, *later]
+    finish(world)
+    check(world, "s", first=first, last=world.clock())
+
+
+def test_the_stream_loses_a_schedule(world: World) -> None:
+    """The daily reconcile makes one of it."""
+    world.put(taskId="s", cronExpression="rate(1 minute)")
+    world.stream.new()
+    world.next_tick()
+    assert "status" not in world.row("s")
+    world.invoke(RECONCILE)
+    first = started(world)
+    finish(world)
+    check(world, "s", first=first, last=world.clock())
+
+
+def test_deleting(world: World) -> None:
+    """The row ends the schedule; occurrences that are deleted or cancelled change nothing."""
+    put(world, "stays", "goes", **EVERY_RUN, payload={"failures": 1}, retryPolicy={"minBackoffSeconds": 20})
+    first = started(world)
+    world.next_tick()
+    run = minutes(first, first)[0]
+    world.delete(f"stays#1#{run}")  # it waits for its second attempt
+    world.client.cancel(f"goes#1#{run}")
+    world.next_tick()
+    world.delete("goes")
+    last_of_goes = world.clock()
+    for _ in range(5):
+        world.next_tick()
+    rows = world.rows()
+    assert f"stays#1#{run}" not in rows
+    assert rows[f"goes#1#{run}"]["outcome"] == "cancelled"
+    assert "goes" not in rows
+    done = {execution.task_id for execution in world.ledger.done()}
+    assert done == {
+        *(f"stays#1#{one}" for one in minutes(first + timedelta(minutes=1), world.clock() - timedelta(minutes=1))),
+        *(f"goes#1#{one}" for one in minutes(first + timedelta(minutes=1), last_of_goes)),
+    }
+
+
+def test_the_schedule_is_deleted_while_its_tick_works(world: World) -> None:
+    """It stays deleted: moving it on does not bring it back."""
+    put(world, "s", **EVERY_RUN)
+    first = started(world)
+    world.clock.to(first)
+    frozen = world.sandbox()
+    frozen.begin(world.event(), life=LIFE, faults=[Fault(at="advance", do="freeze before")])
+    assert frozen.wait().what == "frozen"
+    world.delete("s")
+    frozen.thaw()
+    assert world.end(frozen).what == "returned"
+    for _ in range(4):
+        world.next_tick()
+    assert "s" not in world.rows()
+    check(world, "s", first=first, last=first)
+
+
+def test_pausing_races_with_the_tick(world: World) -> None:
+    """A run that was due before the pause is made, whatever comes first; and none after it."""
+    put(world, "s", **EVERY_RUN)
+    first = started(world)
+    world.next_tick()
+    world.clock.to(first + timedelta(minutes=1, seconds=5))  # its tick is late
+    world.client.schedules.pause("s", "maintenance")
+    world.next_tick()
+    world.client.schedules.resume("s")
+    world.client.schedules.pause("s", "again")
+    world.client.schedules.resume("s")  # all within one interval
+    resumed = world.clock()
+    world.deliver(world.stream.new())
+    for _ in range(3):
+        world.next_tick()
+    executed = Counter(execution.task_id for execution in world.ledger.done())
+    paused_runs = minutes(first + timedelta(minutes=2), resumed)
+    expected = [run for run in minutes(first, world.clock()) if run not in paused_runs]
+    assert executed == Counter(f"s#1#{run}" for run in expected)
+    assert {run.status for run in world.client.schedules.history("s") if format_instant(run.run_at) in paused_runs} == {
+        "missed"
+    }
+
+
+def test_an_edit_while_a_run_is_being_made(world: World) -> None:
+    """The tick has written the occurrence and not moved the schedule on, when somebody edits it."""
+    put(world, "s", **EVERY_RUN)
+    first = started(world)
+    world.clock.to(first)
+    frozen = world.sandbox()
+    frozen.begin(world.event(), life=LIFE, faults=[Fault(at="advance", do="freeze before")])
+    assert frozen.wait().what == "frozen"
+    world.client.schedules.update("s", expression="rate(2 minutes)", payload={"seconds": 0})
+    frozen.thaw()
+    assert world.end(frozen).what == "returned"
+    for _ in range(5):
+        world.next_tick()
+    runs = Counter(execution.task_id for execution in world.ledger.done())
+    every_other = [format_instant(first + timedelta(minutes=n)) for n in (0, 2, 4)]
+    assert runs == Counter(f"s#1#{run}" for run in every_other)
+
+
+def test_a_schedule_put_in_the_place_of_another(world: World) -> None:
+    put(world, "s", **EVERY_RUN)
+    first = started(world)
+    world.next_tick()
+    put(world, "s", payload={"seconds": 0}, **EVERY_RUN)
+    second = started(world)
+    world.next_tick()
+    runs = Counter(execution.task_id for execution in world.ledger.done())
+    assert runs == Counter([f"s#1#{format_instant(first)}", f"s#2#{format_instant(second)}"])
+    with pytest.raises(TransitionRefused):
+        world.client.cancel("s")
+
+
+def test_redeployed_with_other_ticks_and_shards(new_world: NewWorld) -> None:
+    world = new_world(DYNATICK_SHARD_COUNT="1")
+    ids = [f"s{n}" for n in range(6)]
+    put(world, *ids, **EVERY_RUN)
+    first = started(world)
+    for grid, shards, ticks in ((1, 1, 2), (5, 4, 2), (1, 2, 6), (2, 1, 3), (1, 1, 4)):
+        world.deploy(DYNATICK_TICK_MINUTES=str(grid), DYNATICK_SHARD_COUNT=str(shards))
+        for _ in range(ticks):
+            world.tick_on_grid(grid)
+    finish(world)
+    check(world, *ids, first=first, last=world.clock())
+
+
+def test_a_poison_schedule_holds_up_nobody(world: World) -> None:
+    """Each of its runs kills its process; the others are made in time."""
+    put(world, "poison", payload={"kill": True}, retryPolicy={"maximumRetryAttempts": 0}, overlap="allow")
+    put(world, "s", **EVERY_RUN)
+    first = started(world)
+    for _ in range(4):
+        world.next_tick()
+        world.clock.forward(seconds=AFTER_LEASE)
+    world.client.schedules.pause("poison")
+    for _ in range(4):
+        world.next_tick()
+    executed = Counter(execution.task_id for execution in world.ledger.done())
+    assert executed.keys() >= {f"s#1#{run}" for run in minutes(first, world.clock())}
+    failed = {row["outcome"] for row in occurrences(world, "poison").values()}
+    assert failed == {"failed"}
