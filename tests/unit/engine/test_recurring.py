@@ -1,0 +1,263 @@
+"""Schedules in a pass: what is written and in which order, what it holds back, and what it costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.builders import NOON, FakeClock
+from tests.unit.engine.support import LaggingStore, World, bucket_at, of, passed, world
+
+from dynatick.domain.buckets import Bucket, instant_of, minute_of
+from dynatick.domain.change import Change
+from dynatick.domain.instants import format_instant
+from dynatick.domain.schedule import Schedule
+from dynatick.engine import recurring as recurring_module
+from dynatick.engine.claims import Claimer, Gone
+from dynatick.engine.cursor import take
+from dynatick.engine.held import HeldShard
+from dynatick.engine.recurring import Recurring
+from dynatick.engine.window import Window
+
+
+def is_advance(change: Change) -> bool:
+    return "nextRunAt" in change.set and "definition" not in change.set
+
+
+def put(w: World, schedule_id: str = "s", **row: Any) -> None:
+    w.put(**{"taskId": schedule_id, "scheduleExpression": "rate(1 minute)", "overlap": "allow", **row})
+
+
+def runs(w: World) -> list[str]:
+    return [task_id for task_id, _, _ in w.actions.ran]
+
+
+def test_an_occurrence_is_written_claimed_before_its_schedule_moves_on() -> None:
+    w = world()
+    put(w)
+    seen: list[tuple[str, str]] = []
+
+    def noted(change: Change) -> None:
+        if is_advance(change):
+            row = of(w.rigged.peek("s#1#2026-12-31T12:01:00Z"))
+            seen.append((str(row["status"]), str(row["taskDateTime"])))
+
+    w.rigged.before_write = noted
+    report = passed(w.next_tick())
+    assert seen == [("running", "2026-12-31#12:01")]
+    assert (report.due, report.claimed, report.completed, report.occurrences) == (1, 1, 1, 1)
+    row = w.row("s#1#2026-12-31T12:01:00Z")
+    assert (row["outcome"], row["attempt"], row["dueAt"]) == ("completed", 1, "2026-12-31T12:01:00Z")
+    assert w.row("s")["taskDateTime"] == "2026-12-31#12:02"
+
+
+def test_it_costs_no_more_than_it_must() -> None:
+    """A run: two reads (the schedule, and the run before it unless they may overlap), its row, its record, the move."""
+    w = world()
+    put(w)
+    w.next_tick()
+    w.rigged.forget()
+    w.next_tick()
+    changed = Counter("cursor" if change.task_id.startswith("_") else change.task_id for change in w.rigged.writes)
+    assert changed == {"cursor": 3, "s": 1, "s#1#2026-12-31T12:02:00Z": 1}
+    assert [task_id for task_id in w.rigged.reads if not task_id.startswith("_")] == ["s"]
+
+
+def test_the_stream_leaves_an_occurrence_where_its_tick_wrote_it() -> None:
+    w = world()
+    put(w)
+    w.clock.forward(minutes=1)
+    made: list[dict[str, Any]] = []
+
+    def streamed(change: Change) -> None:
+        if is_advance(change) and not made:
+            made.append(dict(of(w.rigged.peek("s#1#2026-12-31T12:01:00Z"))))
+            w.stream(made[0])  # it is running, in a bucket that is closed
+
+    w.rigged.before_write = streamed
+    w.tick()
+    assert made
+    assert w.row("s#1#2026-12-31T12:01:00Z")["taskDateTime"] == "2026-12-31#12:01"
+
+
+def test_a_retry_goes_on_as_any_tasks() -> None:
+    w = world()
+    put(w, scheduleExpression="rate(1 hour)", retryPolicy={"minBackoffSeconds": 0})
+    failed: list[int] = []
+
+    def fails_once(task: object, context: object) -> None:
+        if not failed:
+            failed.append(1)
+            raise RuntimeError("once")
+
+    w.actions.behaviour["s#1#2026-12-31T12:01:00Z"] = fails_once
+    w.ticks(3)
+    row = w.row("s#1#2026-12-31T12:01:00Z")
+    assert (row["outcome"], row["attempt"]) == ("completed", 2)
+
+
+def test_many_schedules_in_one_bucket() -> None:
+    w = world()
+    for n in range(60):
+        put(w, f"s{n:02d}")
+    w.insert(*(f"t{n:02d}" for n in range(60)))
+    report = passed(w.next_tick())
+    assert (report.completed, report.occurrences) == (120, 60)
+    assert all(w.row(f"s{n:02d}")["taskDateTime"] == "2026-12-31#12:02" for n in range(60))
+
+
+def test_a_backlog_is_made_in_order_and_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurring_module, "MOST_AT_ONCE", 10)
+    w = world()
+    put(w, catchUp="all")
+    w.next_tick(95)
+    made = runs(w)
+    assert len(made) == 95
+    assert sorted(made) == sorted(f"s#1#2026-12-31T{12 + n // 60}:{n % 60:02d}:00Z" for n in range(1, 96))
+    assert w.row("s#1#2026-12-31T12:40:00Z")["taskDateTime"] == "2026-12-31#12:40"  # listed under its own time
+    w.until_drained()
+
+
+def test_a_pass_without_time_leaves_schedules_to_the_next() -> None:
+    w = world(life=timedelta(seconds=0))
+    put(w)
+    w.next_tick()
+    assert not w.actions.ran
+    w.life = timedelta(seconds=120)
+    w.next_tick()
+    assert runs(w) == ["s#1#2026-12-31T12:01:00Z", "s#1#2026-12-31T12:02:00Z"]
+
+
+def test_overlap_looks_at_the_run_before() -> None:
+    w = world()
+    put(w, overlap="skip", retryPolicy={"minBackoffSeconds": 150, "maximumRetryAttempts": 1})
+    w.actions.behaviour["s#1#2026-12-31T12:01:00Z"] = lambda task, context: 1 / 0
+    w.ticks(8)
+    row = w.row("s")
+    missed = int(str(row["missedRuns"]))
+    assert 1 <= missed <= 3  # while the first waited for its second attempt
+    assert {entry["reason"] for entry in row["missed"]} == {"overlap"}  # type: ignore[attr-defined]
+    assert len({*runs(w)}) == 8 - missed
+
+
+def test_a_buffered_run_starts_when_the_one_before_has_ended() -> None:
+    w = world()
+    put(w, overlap="bufferOne", scheduleExpression="rate(2 minutes)", retryPolicy={"maximumRetryAttempts": 0})
+    first, second = "s#1#2026-12-31T12:01:00Z", "s#1#2026-12-31T12:03:00Z"
+    w.next_tick()
+    assert w.store.write(Change(task_id=first, remove=("outcome",), set={"status": "running"}))  # as if it still ran
+    w.ticks(3)
+    assert w.row("s")["bufferedRunAt"] == "2026-12-31T12:03:00Z"
+    assert runs(w) == [first]
+    w.store.write(Change(task_id=first, set={"status": "completed", "outcome": "completed"}))
+    w.next_tick()
+    assert runs(w)[1] == second
+    assert w.row(second)["dueAt"] == "2026-12-31T12:03:00Z"
+
+
+@pytest.mark.parametrize("spoilt", [{"payload": "text"}, {"scheduleExpression": "rate(5 parsecs)"}, {"action": 5}])
+def test_one_that_somebody_has_spoilt_is_marked_failed(spoilt: dict[str, Any]) -> None:
+    w = world()
+    put(w)
+    put(w, "other")
+    w.store.write(Change(task_id="s", set=spoilt))
+    w.next_tick()
+    row = w.row("s")
+    assert (row["outcome"], row["scheduleState"]) == ("failed", "FAILED")
+    assert next(iter(spoilt)) in str(row["error"])
+    assert [letter.row["taskId"] for letter in w.dead_letters.letters] == ["s"]
+    assert runs(w) == ["other#1#2026-12-31T12:01:00Z"]
+
+
+def test_a_task_in_the_place_of_an_occurrence_is_left_alone() -> None:
+    w = world()
+    put(w)
+    w.insert("s#1#2026-12-31T12:01:00Z", at=bucket_at(60))
+    w.next_tick()
+    assert not w.actions.ran
+    assert w.row("s#1#2026-12-31T12:01:00Z")["status"] == "scheduled"
+    assert [entry["reason"] for entry in w.row("s")["missed"]] == ["id-taken"]  # type: ignore[attr-defined]
+
+
+def test_a_task_that_names_itself_as_its_schedule_is_a_task() -> None:
+    w = world()
+    w.insert("t", scheduleId="t")
+    w.next_tick()
+    assert w.outcome("t") == "completed"
+    w.until_drained()
+
+
+def test_paused_and_ended_schedules_hold_nothing_back() -> None:
+    w = world()
+    put(w, "paused", scheduleState="DISABLED")
+    put(w, "once", scheduleExpression="at(2026-12-31T12:02:00)")
+    w.ticks(3)
+    assert runs(w) == ["once#1#2026-12-31T12:02:00Z"]
+    assert (w.outcome("once"), w.row("once")["scheduleState"]) == ("completed", "COMPLETED")
+    w.until_drained()
+
+
+def die_holding_an_occurrence(w: World, tick: int) -> None:
+    """A pass that has written an occurrence and moved its schedule on, and is not heard of again."""
+    now = w.clock()
+    cursor = take(w.store, 0, tick, token="dead", now=now)
+    assert cursor is not None
+    window = Window(cursor, w.rules, closed_at=w.clock())
+    assert HeldShard(w.store, w.clock, window, "dead").open(now + w.life)
+    settler = w.settler()
+    serving = Recurring(w.store, settler, Claimer(w.store, settler, w.clock, lambda: "dead"), w.clock, lambda: "dead")
+    bucket = Bucket.parse(w.row("s")["taskDateTime"])
+    (served,) = serving.serve([(bucket, "s")], closed_through=tick, lease_until=now + w.life)
+    assert (served.verdict, len(served.won)) == (Gone(), 1)
+
+
+def test_a_bucket_is_not_drained_before_a_dead_tick_can_have_written_into_it() -> None:
+    """The occurrence is written long after its bucket was closed; then the process dies, and the index shows the
+    occurrence late."""
+    clock, lag = FakeClock(), [timedelta(0)]
+    w = world(store=LaggingStore(clock, lambda: lag[0]), clock=clock)
+    w.ticks(5)
+    mark, mark_at = w.cursor().mark, w.cursor().mark_at
+    assert w.cursor().drained_through < mark
+    put(w, scheduleExpression="at(2026-12-31T13:00:00)")
+    late = {"taskDateTime": str(Bucket(mark)), "nextRunAt": format_instant(instant_of(mark))}
+    w.store.write(Change(task_id="s", set=late))
+    clock.to(mark_at + timedelta(seconds=120))
+    lag[0] = timedelta(seconds=119)
+    die_holding_an_occurrence(w, minute_of(clock()))
+    clock.to(mark_at + timedelta(seconds=160))  # by now a look at it would be the final one, and shows nothing
+    w.tick()
+    assert not w.actions.ran
+    assert w.cursor().drained_through < mark
+    w.ticks(5)
+    assert [(task_id, attempt) for task_id, _, attempt in w.actions.ran] == [
+        (f"s#1#{format_instant(instant_of(mark))}", 2)
+    ]
+    w.until_drained()
+
+
+def test_a_pass_that_ends_leaves_its_buckets_closed_for_good() -> None:
+    w = world()
+    put(w)
+    w.next_tick()
+    assert w.cursor().open_until is None
+    w.store.delete("s")
+    w.until_drained()
+
+
+def test_its_own_bucket_only() -> None:
+    """An index that lags shows a schedule where it was."""
+    w = world()
+    put(w)
+    stale = Bucket.parse(w.row("s")["taskDateTime"])
+    w.next_tick()
+    settler = w.settler()
+    serving = Recurring(w.store, settler, Claimer(w.store, settler, w.clock, str), w.clock, str)
+    (served,) = serving.serve(
+        [(stale, "s")], closed_through=stale.minute, lease_until=w.clock() + timedelta(seconds=60)
+    )
+    assert served.verdict == Gone()
+    assert runs(w) == ["s#1#2026-12-31T12:01:00Z"]
+    assert Schedule.from_row(w.row("s")).next_run_at == NOON + timedelta(minutes=2)
