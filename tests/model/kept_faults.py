@@ -1,4 +1,4 @@
-"""Sequences that did harm once: each found a fault of the product, which has been mended since.
+"""Sequences that did harm once: each shows a fault of the product, which has been mended since.
 
 As ``python -m tests.model.search`` printed them.
 """
@@ -7,6 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.model.steps import Found
+from tests.model.rows import RawRow, When
+from tests.model.seam import Plan
+from tests.model.steps import Found, Step
 
-KEPT: Mapping[str, Found] = {}
+KEPT: Mapping[str, Found] = {
+    "a row with an attempt by hand is rescheduled before anybody saw it": Found(
+        "300.365: b: failed at attempt 1, and its action None: action: None is not accepted; "
+        "expected the name of an action as text, such as log or webhook",
+        [
+            Step("put", policy=None, row=RawRow(attempt=0, action=False), script=("ok",), task_id="b"),
+            Step("reschedule", client=0, plan=Plan(), task_id="b", when=When()),
+        ],
+    ),
+}
