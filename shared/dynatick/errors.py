@@ -14,6 +14,8 @@
         ├── PermanentError    trying again would not help: the task fails now
         └── RetryableError    may go better later: the task's retry policy decides
 
+    NotYet is none of them: an action that may not be used so fast says so before it does anything.
+
 Errors of the AWS SDK are translated in the adapters (``store``, ``actions``) and go no further.
 """
 
@@ -122,6 +124,18 @@ class PermanentError(ActionError):
     """Trying again would not help."""
 
     permanent = True
+
+
+class NotYet(Exception):
+    """It is not this task's turn yet, and nothing was done: no attempt is counted.
+
+    ``seconds`` until its turn. ``until_later``: it is better given back until then than kept in hand.
+    """
+
+    def __init__(self, seconds: float, *, until_later: bool = False) -> None:
+        super().__init__(f"its turn is in {seconds:.1f} s")
+        self.seconds = seconds
+        self.until_later = until_later
 
 
 class RetryableError(ActionError):

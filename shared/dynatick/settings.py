@@ -48,6 +48,7 @@ class Settings:
             handlers_module=environ.get("DYNATICK_HANDLERS_MODULE") or None,
             worker_threads=_number(environ, "DYNATICK_WORKER_THREADS", 16, 1, 256),
             reach=Reach(
+                rate_limits=_names(environ, "DYNATICK_ACTION_RATE_LIMITS"),
                 actions=_names(environ, "DYNATICK_ALLOWED_ACTIONS"),
                 webhook_hosts=_names(environ, "DYNATICK_ALLOWED_WEBHOOK_HOSTS"),
                 private_hosts=_names(environ, "DYNATICK_WEBHOOK_PRIVATE_HOSTS"),

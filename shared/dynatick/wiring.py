@@ -74,6 +74,7 @@ def build_processor(settings: Settings) -> Processor:
         actions=build_actions(
             handlers_module=settings.handlers_module,
             reach=settings.reach,
+            horizon=60.0 * settings.grid.tick_minutes,
             threads=settings.worker_threads,
             clock=utc_now,
         ),

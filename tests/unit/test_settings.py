@@ -45,6 +45,7 @@ def test_everything_can_be_set() -> None:
             "DYNATICK_WORKER_THREADS": "2",
             "DYNATICK_WEBHOOK_PRIVATE_HOSTS": " 127.0.0.1, localhost ,,",
             "DYNATICK_ALLOWED_WEBHOOK_HOSTS": "*.example.com,hooks.internal",
+            "DYNATICK_ACTION_RATE_LIMITS": "sns=1/s",
             "DYNATICK_ALLOWED_ACTIONS": "log,sns",
             "DYNATICK_ALLOWED_SECRETS": "arn:1,arn:2",
             "DYNATICK_ALLOWED_TOPIC_ARNS": "arn:topic",
@@ -68,6 +69,7 @@ def test_everything_can_be_set() -> None:
         handlers_module="mine",
         worker_threads=2,
         reach=Reach(
+            rate_limits=("sns=1/s",),
             actions=("log", "sns"),
             webhook_hosts=("*.example.com", "hooks.internal"),
             private_hosts=("127.0.0.1", "localhost"),

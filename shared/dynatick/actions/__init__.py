@@ -20,11 +20,12 @@ def build_actions(
     reach: Reach | None = None,
     clients: MakeClient | None = None,
     threads: int = 32,
+    horizon: float = 60.0,
 ) -> Registry:
     """All actions of a processor: the built-in kinds, and the handlers of the module, if one is named.
 
     ``reach``: what tasks may do and reach; a kind that may reach nothing is left out. ``clients``: where boto3 clients
-    come from. ``threads``: how many tasks run at a time.
+    come from. ``threads``: how many tasks run at a time. ``horizon``: seconds from one tick to the next.
     Raises ConfigurationError for a setting, or a module, that cannot be used, and for a handler that has a built-in's
     name.
     """
@@ -32,6 +33,7 @@ def build_actions(
     from dynatick.actions.addresses import Hosts
     from dynatick.actions.clients import Clients
     from dynatick.actions.handlers import load_handlers
+    from dynatick.actions.limits import Limited, Limits
     from dynatick.actions.log import Log
     from dynatick.actions.payloads import BUILT_IN
     from dynatick.actions.registry import Later, Registry
@@ -42,16 +44,21 @@ def build_actions(
     may = reach or Reach()
     made = clients or Clients()
     hosts = Hosts(private=may.private_hosts, allowed=may.webhook_hosts)
+    limits = Limits(may.rate_limits, clock=clock, horizon=horizon)
     secrets = Secrets(may.secrets, clients=made)
 
     def webhook() -> Action:
         from dynatick.actions.webhook import Webhook
 
-        return Webhook(clock=clock, hosts=hosts, secrets=secrets, connections_per_host=threads)
+        return Webhook(clock=clock, hosts=hosts, secrets=secrets, limits=limits, connections_per_host=threads)
 
     registry = Registry()
-    registry.add("log", Log())
-    registry.add("webhook", Later(webhook))
+
+    def add(name: str, action: Action) -> None:
+        registry.add(name, Limited(name, action, limits) if name in limits.actions() else action)
+
+    add("log", Log())
+    registry.add("webhook", Later(webhook))  # it keeps to its limits itself: they may name a host
     for name, (service, parameter, arns, home) in {
         "sns": ("sns", "AllowedTopicArns", may.topics, "sns:Sns"),
         "sqs": ("sqs", "AllowedQueueArns", may.queues, "sqs:Sqs"),
@@ -65,13 +72,15 @@ def build_actions(
         ),
     }.items():
         if arns:
-            registry.add(name, Later(_on_aws(home, service, Allowed(parameter, arns), made, clock)))
+            add(name, Later(_on_aws(home, service, Allowed(parameter, arns), made, clock)))
     for found in load_handlers(handlers_module) if handlers_module is not None else ():
         if found.name in BUILT_IN and found.name not in registry.names():
             raise ConfigurationError("action", f"{shown(found.name)} is a built-in's name; give the handler another")
-        registry.add(found.name, found)
+        add(found.name, found)
     if may.actions:
         registry.keep(may.actions)
+    if unknown := sorted(limits.actions() - set(registry.names())):
+        raise ConfigurationError("ActionRateLimits", f"there is no action {shown(unknown[0])} here")
     return registry
 
 

@@ -15,6 +15,7 @@ _PATTERN = re.compile(r"arn:[a-z0-9*-]+:[a-z0-9-]+:[a-z0-9*-]*:[0-9*]*:[!-+\--~]
 class Reach:
     """What tasks may do and reach, as the template's parameters say it; what is not named is not there."""
 
+    rate_limits: tuple[str, ...] = ()  # ActionRateLimits
     actions: tuple[str, ...] = ()  # AllowedActions; empty: all that there are
     webhook_hosts: tuple[str, ...] = ()  # AllowedWebhookHosts; empty: any public host
     private_hosts: tuple[str, ...] = ()  # WebhookPrivateHosts: what webhooks may reach beside the public internet

@@ -31,6 +31,7 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 
 from dynatick.actions.addresses import Hosts, check_url, parse_target
+from dynatick.actions.limits import Limits
 from dynatick.actions.payloads import parsed
 from dynatick.actions.secrets import SecretRef, Secrets
 from dynatick.actions.shapes import CONFIG, Secret, SecretText, Text, form_of, wrong
@@ -177,6 +178,7 @@ class Webhook:
         clock: Clock,
         hosts: Hosts,
         secrets: Secrets,
+        limits: Limits | None = None,
         connections_per_host: int = 32,
         connect: Callable[[], Connections] | None = None,
     ) -> None:
@@ -186,6 +188,7 @@ class Webhook:
         self._clock = clock
         self._hosts = hosts
         self._secrets = secrets
+        self._limits = limits
         self._per_host = connections_per_host
         self._connect = connect or self._open
         self._lock = threading.Lock()
@@ -200,6 +203,8 @@ class Webhook:
         """
         payload = parsed(WebhookPayload, task.payload)
         target = parse_target(self._said(payload.url, "payload.url"), self._hosts)
+        if self._limits:
+            self._limits.take(task, "webhook", f"webhook:{target.host}")
         body, own = _body(payload)
         headers = {**self._users_headers(payload), **own, **_own_headers(task, context)}
         if payload.signing_secret is not None:

@@ -30,7 +30,7 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, str]]] = {
     Status.RUNNING: {
         Status.COMPLETED: "its action returned",
         Status.FAILED: "a permanent error, or all attempts used up",
-        Status.SCHEDULED: "a retry, or released because time ran out",
+        Status.SCHEDULED: "a retry, or given back: time ran out, or a rate limit has its turn later",
         Status.RUNNING: "taken over after its lease ran out",
     },
     Status.COMPLETED: {Status.SCHEDULED: "run again"},
@@ -162,6 +162,16 @@ def retry(task: Task, *, now: datetime, bucket: Bucket, error: str) -> Change:
             "taskDateTime": str(bucket),
             "attempts": _bounded(task.attempts, _ended(task, now, error)),
         },
+        when=_held(task),
+    )
+
+
+def postpone(task: Task, *, bucket: Bucket) -> Change:
+    """running → scheduled in a later bucket, on the claim's token (12): it was not executed, and the attempt is given
+    back."""
+    return Change(
+        task_id=task.task_id,
+        set={"status": str(Status.SCHEDULED), "taskDateTime": str(bucket), "attempt": task.attempt - 1},
         when=_held(task),
     )
 

@@ -34,7 +34,7 @@ from dynatick.engine.held import HeldShard
 from dynatick.engine.inforce import InForce
 from dynatick.engine.ports import Actions, Clock, DeadLetters, Page, Store
 from dynatick.engine.reading import read_ahead
-from dynatick.engine.record import Attempted, Fate, Recorder
+from dynatick.engine.record import Attempted, Fate, Postponed, Recorder
 from dynatick.engine.recurring import Recurring, Served
 from dynatick.engine.report import PassReport, Resume, tick_record_id
 from dynatick.engine.rules import Rules
@@ -47,6 +47,7 @@ from dynatick.errors import DynatickError
 BATCH = 25
 IO_THREADS = 6
 CLAIMS_UNDER_WAY = 2
+MOST_HELD = 500  # tasks that wait for their turn beside those that are in hand otherwise: memory has its bound
 RECORD_DELAY = 0.05  # s that an outcome waits for others to share its batch
 LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: until then records that are under way are waited for
 ROUND_PATIENCE = timedelta(seconds=1)  # for what is in hand, before a bucket is looked at again
@@ -354,7 +355,8 @@ class _Pass:
         return entries
 
     def _has_room(self, more: int) -> bool:
-        under_way = self.claiming + len(self.in_hand)
+        # Those that wait for their turn hold no thread, so that a slow target does not keep others from being claimed.
+        under_way = self.claiming + len(self.in_hand) - min(self.bench.held, MOST_HELD)
         return self.claiming < CLAIMS_UNDER_WAY * BATCH and under_way + more <= self.most_in_hand
 
     def _may_claim(self) -> bool:
@@ -482,6 +484,8 @@ class _Pass:
             self.too_late.append(won)
 
     def _note_start(self, attempted: Attempted) -> None:
+        if isinstance(attempted.outcome, Postponed):
+            return  # it was not begun
         task = attempted.task
         if self.report.first_start_ms is None:
             self.report.first_start_ms = _milliseconds(attempted.started_at - self.report.started_at)

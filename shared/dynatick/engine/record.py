@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 
+from dynatick.domain.buckets import Bucket
 from dynatick.domain.change import Change, Lost, Result, Unknown, Written
-from dynatick.domain.lifecycle import complete, fail, fail_unexecuted, is_terminal, retry
+from dynatick.domain.lifecycle import complete, fail, fail_unexecuted, is_terminal, postpone, retry
 from dynatick.domain.normalise import slimmer
 from dynatick.domain.retry import GiveUp, decide_retry
 from dynatick.domain.task import Row, Status, Task
@@ -36,12 +37,19 @@ class Error:
 
 
 @dataclass(frozen=True, slots=True)
+class Postponed:
+    """The action was not begun: its turn comes in so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Attempted:
     """One attempt that has ended."""
 
     task: Task
     row: Row  # as it was claimed
-    outcome: Done | Error
+    outcome: Done | Error | Postponed
     started_at: datetime
 
 
@@ -51,8 +59,12 @@ class Fate(Enum):
     COMPLETED = "completed"
     FAILED = "failed"
     RETRIED = "retried"
+    RELEASED = "released"  # given back until a later bucket, without an attempt
     SUPERSEDED = "superseded"  # the row is gone, or has ended otherwise
     UNRECORDED = "unrecorded"  # not known: the lease runs out, and it is made again
+
+
+_MOVED = (Fate.RETRIED, Fate.RELEASED)
 
 
 @dataclass(slots=True)
@@ -110,6 +122,10 @@ class Recorder:
         task, days = attempt.task, self.rules.retention_days
         if isinstance(attempt.outcome, Done):
             return complete(task, now=now, retention_days=days, result=attempt.outcome.result), Fate.COMPLETED
+        if isinstance(attempt.outcome, Postponed):
+            # Into the tick before its turn, which then waits for it: ticks are far apart, and a turn lost is lost.
+            at = now + timedelta(seconds=attempt.outcome.seconds, minutes=-self.in_force.grid.tick_minutes)
+            return postpone(task, bucket=self._open_bucket(task, at)), Fate.RELEASED
         decision = decide_retry(
             task.retry_policy,
             attempt=task.attempt,
@@ -121,10 +137,14 @@ class Recorder:
         )
         if isinstance(decision, GiveUp):
             return fail(task, now=now, retention_days=days, error=attempt.outcome.text), Fate.FAILED
-        grid = self.in_force.grid
-        bucket = grid.bucket_of(task.task_id, decision.at)
-        bucket = bucket._replace(minute=max(bucket.minute, grid.tick_after(self.closed_through())))
+        bucket = self._open_bucket(task, decision.at)
         return retry(task, now=now, bucket=bucket, error=attempt.outcome.text), Fate.RETRIED
+
+    def _open_bucket(self, task: Task, at: datetime) -> Bucket:
+        """The bucket of an instant, or the first after it that is open to newcomers."""
+        grid = self.in_force.grid
+        bucket = grid.bucket_of(task.task_id, at)
+        return bucket._replace(minute=max(bucket.minute, grid.tick_after(self.closed_through())))
 
     def _send(self, letters: Sequence[DeadLetter | None]) -> set[int]:
         """Positions of the letters that the queue did not take."""
@@ -152,8 +172,8 @@ class Recorder:
             return Fate.SUPERSEDED
         if is_terminal(row):  # ours, if the token is: only the answer was lost
             return wanted if row.get("lease") == task.lease else Fate.SUPERSEDED
-        if row.get("status") == str(Status.SCHEDULED) and row.get("lease") == task.lease and wanted is Fate.RETRIED:
-            return Fate.RETRIED
+        if row.get("status") == str(Status.SCHEDULED) and row.get("lease") == task.lease and wanted in _MOVED:
+            return wanted
         return Fate.UNRECORDED
 
 

@@ -1,16 +1,22 @@
-"""Threads that run actions. What ends is put on a queue of events; nobody waits for a slow one."""
+"""Threads that run actions. What ends is put on a queue of events; nobody waits for a slow one.
+
+A task whose turn has not come (an action's rate limit) is held without a thread until then.
+"""
 
 from __future__ import annotations
 
+import heapq
 import threading
+import time
 from collections.abc import Callable
 from datetime import datetime
+from itertools import count
 from queue import Empty, SimpleQueue
 
 from dynatick.engine.claims import Won
 from dynatick.engine.ports import ActionContext, Actions
-from dynatick.engine.record import Attempted, Done, Error
-from dynatick.errors import ActionError, RetryableError
+from dynatick.engine.record import Attempted, Done, Error, Postponed
+from dynatick.errors import ActionError, NotYet, RetryableError
 
 
 class Workbench:
@@ -38,6 +44,16 @@ class Workbench:
         self._lock = threading.Lock()
         self._begun = 0
         self._idle = 0
+        self._turns = threading.Condition()
+        self._held: list[tuple[float, int, Won]] = []  # a heap, by the time of their turn
+        self._order = count()
+        self._caller: threading.Thread | None = None
+        self._closed = False
+
+    @property
+    def held(self) -> int:
+        """How many wait for their turn."""
+        return len(self._held)
 
     def submit(self, won: Won) -> None:
         """Queues a task."""
@@ -51,7 +67,9 @@ class Workbench:
 
     def take_back(self) -> list[Won]:
         """The tasks that no thread has begun."""
-        unbegun: list[Won] = []
+        with self._turns:
+            unbegun = [won for _, _, won in self._held]
+            self._held.clear()
         while True:
             try:
                 won = self._queue.get_nowait()
@@ -62,6 +80,9 @@ class Workbench:
 
     def close(self) -> None:
         """Ends the threads as they become idle. What none of them has begun is begun no more."""
+        with self._turns:
+            self._closed = True
+            self._turns.notify()
         self.take_back()
         with self._lock:
             begun = self._begun
@@ -70,12 +91,36 @@ class Workbench:
 
     def _work(self) -> None:
         while (won := self._queue.get()) is not None:
-            self._ended(self.run(won))
+            attempted = self.run(won)
+            if attempted is not None:
+                self._ended(attempted)
             with self._lock:
                 self._idle += 1
 
-    def run(self, won: Won) -> Attempted:
-        """One attempt, in the calling thread. Never raises: whatever an action does is the outcome of its attempt."""
+    def _hold(self, won: Won, seconds: float) -> None:
+        with self._turns:
+            if self._closed:
+                return  # its lease ends some time
+            heapq.heappush(self._held, (time.monotonic() + seconds, next(self._order), won))
+            if self._caller is None:
+                self._caller = threading.Thread(target=self._call_up, name="dynatick-turns", daemon=True)
+                self._caller.start()
+            self._turns.notify()
+
+    def _call_up(self) -> None:
+        """In a thread of its own: submits the held ones as their turns come."""
+        with self._turns:
+            while not self._closed:
+                left = self._held[0][0] - time.monotonic() if self._held else None
+                if left is not None and left <= 0:
+                    # Still under the lock: whoever takes back finds it in one place or in the other.
+                    self.submit(heapq.heappop(self._held)[2])
+                else:
+                    self._turns.wait(left)
+
+    def run(self, won: Won) -> Attempted | None:
+        """One attempt, in the calling thread. Never raises: whatever an action does is the outcome of its attempt.
+        None: it is held until its turn comes."""
         task, started = won.task, self._clock()
         context = ActionContext(
             attempt=task.attempt,
@@ -86,7 +131,12 @@ class Workbench:
             schedule_id=task.schedule_id,
         )
         try:
-            outcome: Done | Error = Done(self._actions.run(task, context))
+            outcome: Done | Error | Postponed = Done(self._actions.run(task, context))
+        except NotYet as early:
+            if not early.until_later:
+                self._hold(won, early.seconds)
+                return None
+            outcome = Postponed(early.seconds)
         except RetryableError as error:
             outcome = Error(_words_of(error), retry_after=_seconds(error.retry_after))
         except ActionError as error:
