@@ -97,8 +97,9 @@ api: $(VENV)/.ready ## Serve the HTTP API over what `make up` started, with Swag
 expressions: $(VENV)/.ready ## Compare 120,000 random schedule expressions with brute force
 	$(BIN)/python -m pytest -q -n auto tests/unit/domain/expressions --expressions 120000 $(ARGS)
 
-bench: $(VENV)/.ready ## Measure what a task costs in time and capacity units; ENDPOINT=http://…: on that DynamoDB
-	@$(run_bench)
+bench: $(VENV)/.ready $(if $(WRITE),$(VENV)/.plots) ## Measure what a task costs; ENDPOINT=http://…: on that DynamoDB; WRITE=1: into docs/ too
+	@$(run_bench) $(if $(MILLION),--million) $(if $(WRITE),--write docs/benchmark.json)
+	@$(if $(WRITE),$(BIN)/python -m dynatick_stack.bench.documents && $(BIN)/python -m dynatick_stack.bench.plots)
 
 bench-quick: $(VENV)/.ready ## The same in less than a minute
 	@$(run_bench) --quick
@@ -124,6 +125,10 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml
 	else echo "Updating $(VENV)"; fi
 	@$(BIN)/python $(pip_install) -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.plots: requirements/plots.txt $(VENV)/.ready
+	@$(BIN)/python $(pip_install) -r requirements/plots.txt
 	@touch $@
 
 $(SAM_VENV)/.ready: requirements/sam.txt $(VENV)/.ready

@@ -1,8 +1,8 @@
 """What a task costs, held exactly: capacity units, calls and statements, as the counting endpoint counts them.
 
 These depend on the code alone, not on how busy the machine is; a change that costs more must say so here. Where it is a
-matter of time how many go together in a call, or how often a bucket is looked at, the bound is one that only another way
-of working can pass. Times are not asserted anywhere: they are what `make bench` is for.
+matter of time how many go together in a call, or how often a bucket is looked at, the bound is one that only another
+way of working can pass. Times are not asserted anywhere: they are what `make bench` is for.
 """
 
 from __future__ import annotations

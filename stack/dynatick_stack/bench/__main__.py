@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -19,6 +21,8 @@ def main() -> int:
         help="measure on this DynamoDB endpoint instead of our own in memory; one off this machine is called with your "
         "own credentials, and charged for",
     )
+    parser.add_argument("--write", metavar="FILE", type=Path, help="keep the JSON there too")
+    parser.add_argument("--million", action="store_true", help="growth with 1,000,000 tasks pending, too")
     options = parser.parse_args()
     endpoint: str | None = options.dynamodb_endpoint
     if endpoint is None or urlsplit(endpoint).hostname in LOOPBACK:
@@ -34,7 +38,10 @@ def main() -> int:
     # The SDK looks at the environment when it is imported.
     from dynatick_stack.bench.run import FULL, QUICK, run
 
-    return run(QUICK if options.quick else FULL, endpoint)
+    sizes = QUICK if options.quick else FULL
+    if options.million:
+        sizes = replace(sizes, pending=(*FULL.pending, 1_000_000))
+    return run(sizes, endpoint, write=options.write)
 
 
 if __name__ == "__main__":

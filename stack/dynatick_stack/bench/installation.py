@@ -108,6 +108,7 @@ class Installation:
         self.rules = Rules(grid=Grid(shard_count=self.shard_count))
         self.store = DynamoStore(self.table, region=REGION, endpoint_url=self.endpoint)
         self.client = TaskClient(self.store, clock=self.clock)
+        self.scheduler_cpu_seconds = 0.0  # so far
         self._agreed: tuple[InForce, datetime] | None = None
         self.asked: list[Mapping[str, object]] = []  # invocations that were asked for
         self.actions = build_actions(handlers_module=None, clock=self.clock)
@@ -174,7 +175,10 @@ class Installation:
         """The scheduler on what the stream brings, until nothing comes any more. Returns how many batches it got."""
         batches = 0
         while records := stream.read():
-            batches += self._settle([record for record in records if passes(record)])
+            passing = [record for record in records if passes(record)]
+            began = time.process_time()
+            batches += self._settle(passing)
+            self.scheduler_cpu_seconds += time.process_time() - began
         return batches
 
     def _settle(self, passing: Sequence[Mapping[str, Any]]) -> int:

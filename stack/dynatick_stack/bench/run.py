@@ -50,7 +50,7 @@ FULL = Sizes(
     rounds=7,
     pending=(1_000, 10_000, 100_000),
     shards=(1, 4, 16),
-    shard_tasks=40_000,
+    shard_tasks=20_000,
     history_entries=100_000,
 )
 
@@ -86,11 +86,11 @@ def _measure(figures: Figures, sizes: Sizes, engine: Engine, where: str) -> None
         figures.take_inserts(growth.inserts(where, INSERTS, rounds=3))
     with _told(f"lateness in a bucket of {LATE_BUCKET:,}"):
         figures.take_lateness(growth.lateness(where, LATE_BUCKET))
+    with _told("importing the functions"):
+        figures.take("import_ms", import_ms(rounds=3))
     with ThreadPoolExecutor(1) as aside, _told(f"memory for a bucket of {sizes.large_bucket:,}"):
         memory = aside.submit(_memory, sizes, None if where == engine.url else where)
-        # What is not measured in time, or in other processes than those that are used up by this.
-        with _told("importing the functions"):
-            figures.take("import_ms", import_ms(rounds=3))
+        # Meanwhile what is counted, not timed.
         with _told("units and calls of a task"):
             tasks = (sizes.units_tasks, sizes.units_tasks // 2)
             timed, fewer = (units.timed(engine, number) for number in tasks)

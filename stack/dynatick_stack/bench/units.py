@@ -9,15 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dynatick.domain.buckets import Bucket
+from dynatick_stack.bench.baselines import INDEX
 from dynatick_stack.bench.installation import Installation, Stream, dynamodb
 from dynatick_stack.counting.counts import Count, Counts
 from dynatick_stack.counting.process import Engine
+from dynatick_stack.counting.rules import item_bytes
 
 IDLE_TICKS = 12  # by then what a bucket leaves behind is over
 MAX_TICKS = 30
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Life:
     """What so many tasks have cost, from their insert until their bucket has left the window."""
 
@@ -26,7 +28,10 @@ class Life:
     scheduler: Counts  # with what the stream tells it of the other parts
     processor: Counts
     scheduler_batches: int
+    scheduler_cpu_seconds: float
     ticks: int
+    bytes_per_row: int  # of a task that has ended
+    bytes_per_entry: int  # of its index entry
 
     @property
     def total(self) -> Count:
@@ -93,8 +98,33 @@ def _life(engine: Engine, tasks: int, insert: Callable[[Installation, Bucket], N
         if report.drained_through is not None and report.drained_through >= bucket.minute:
             break
     assert completed == tasks, f"{completed} tasks of {tasks} were completed"
+    row, entry = _sizes(installation, bucket)
     installation.delete()
-    return Life(tasks, inserted, scheduled, processed, batches, ticks)
+    return Life(
+        tasks=tasks,
+        insert=inserted,
+        scheduler=scheduled,
+        processor=processed,
+        scheduler_batches=batches,
+        scheduler_cpu_seconds=installation.scheduler_cpu_seconds,
+        ticks=ticks,
+        bytes_per_row=row,
+        bytes_per_entry=entry,
+    )
+
+
+def _sizes(installation: Installation, bucket: Bucket) -> tuple[int, int]:
+    """The sizes of a task's row and of its index entry."""
+    client = dynamodb(installation.endpoint)
+    (entry,) = client.query(
+        TableName=installation.table,
+        IndexName=INDEX,
+        KeyConditionExpression="taskDateTime = :bucket",
+        ExpressionAttributeValues={":bucket": {"S": str(bucket)}},
+        Limit=1,
+    )["Items"]
+    row = client.get_item(TableName=installation.table, Key={"taskId": entry["taskId"]})["Item"]
+    return item_bytes(row), item_bytes(entry)
 
 
 def idle(engine: Engine) -> Idle:
