@@ -1,7 +1,7 @@
 """Rows to and from DynamoDB's attribute values; and how large an item is.
 
-Values are written by boto3's serializer, but for text. They are read here: boto3's reads by a look at its own methods'
-names, which is most of the time that a row takes, and raises for a number that is written out with many zeros.
+What most rows are made of is written and read here. boto3's serializer and deserializer try one type after another, and
+look each up among their own methods, which is most of the time that a row takes; they still write what is rare.
 """
 
 from __future__ import annotations
@@ -46,17 +46,14 @@ def encode(row: Row) -> Item:
 
 def encode_value(value: object, field: str) -> dict[str, Any]:
     """One attribute value. ``field`` names it in the message of InvalidInput."""
-    if isinstance(value, str):  # by far the most, and nothing to prepare
+    if isinstance(value, str):  # by far the most
         return {"S": value}
-    if type(value) is int and -_LARGEST < value < _LARGEST:
-        return {"N": str(value)}
     try:
-        encoded: Any = _to_value(_storable(value, field, 0))
+        return _value(value, field, 0)
     except (TypeError, ArithmeticError, ValueError) as error:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(field, value, f"a table cannot hold it ({error})") from None
-    return dict(encoded)
 
 
 def decode(item: Mapping[str, Mapping[str, Any]]) -> dict[str, object]:
@@ -135,24 +132,38 @@ def _binary(content: bytes | str) -> Binary:
     return Binary(base64.b64decode(content) if isinstance(content, str) else content)
 
 
-def _storable(value: object, field: str, depth: int) -> object:
+def _value(value: object, field: str, depth: int) -> dict[str, Any]:
+    """Text, truth values, whole numbers, maps and lists as they are; boto3 knows the rules for the rest."""
     if depth > MAX_DEPTH:
         raise InvalidInput(field, "a deeper value", f"expected at most {MAX_DEPTH} lists and maps, one in another")
+    if isinstance(value, str):
+        return {"S": value}
+    if isinstance(value, bool):
+        return {"BOOL": value}
+    if type(value) is int and -_LARGEST < value < _LARGEST:
+        return {"N": str(value)}
+    if isinstance(value, Mapping):
+        for name in value:
+            if not isinstance(name, str):
+                raise InvalidInput(field, name, "expected names that are text")
+        return {"M": {name: _value(part, f"{field}.{name}", depth + 1) for name, part in value.items()}}
+    if isinstance(value, (list, tuple)):
+        return {"L": [_value(part, f"{field}[{i}]", depth + 1) for i, part in enumerate(value)]}
+    if isinstance(value, (set, frozenset)):
+        if depth == MAX_DEPTH:
+            raise InvalidInput(field, "a deeper value", f"expected at most {MAX_DEPTH} lists and maps, one in another")
+        return dict(_to_value({_exact(part, field) for part in value}))
+    return dict(_to_value(_exact(value, field)))
+
+
+def _exact(value: object, field: str) -> object:
+    """A number as the table holds it: floats become exact decimals."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise InvalidInput(field, value, "expected a finite number")
         return Decimal(repr(value))
     if isinstance(value, Decimal) and not value.is_finite():  # boto3 lets -Infinity pass
         raise InvalidInput(field, value, "expected a finite number")
-    if isinstance(value, (set, frozenset)):
-        return {_storable(part, field, depth + 1) for part in value}
-    if isinstance(value, Mapping):
-        for name in value:
-            if not isinstance(name, str):
-                raise InvalidInput(field, name, "expected names that are text")
-        return {name: _storable(part, f"{field}.{name}", depth + 1) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_storable(part, f"{field}[{i}]", depth + 1) for i, part in enumerate(value)]
     return value
 
 
