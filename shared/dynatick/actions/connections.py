@@ -1,6 +1,6 @@
 """Connections to webhooks' hosts: pooled, bounded in time and size, and to checked addresses only.
 
-The only module that knows urllib3 (botocore brings it along), imported when the first webhook runs.
+Imported, with urllib3 (botocore brings it along), when the first webhook runs.
 A name is resolved when a connection is opened, each of its addresses is checked, and one of those
 very addresses is connected to: the name can't point elsewhere in between. TLS still verifies the
 name.

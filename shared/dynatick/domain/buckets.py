@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
-from dynatick.domain.instants import EPOCH, EXPECTED_INSTANT, in_range, parse_instant
+from dynatick.domain.instants import EPOCH, EXPECTED_INSTANT, EXPECTED_RANGE, is_in_range, parse_instant
 from dynatick.errors import InvalidInput
 
 TICK_MINUTES = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60, 120, 180, 240, 360, 480, 720, 1440)
@@ -57,10 +57,9 @@ class Bucket(NamedTuple):
         if not isinstance(value, str):
             raise InvalidInput(field, value, _EXPECTED_NAME)
         try:
-            instant, shard = _parts_of(value)
+            return _of_name(value)
         except ValueError as error:
             raise InvalidInput(field, value, str(error)) from None
-        return cls(minute_of(in_range(instant, value, field)), shard)
 
     @classmethod
     def canonical(cls, value: object) -> Bucket | None:
@@ -81,8 +80,8 @@ def _name_of(bucket: Bucket) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _parts_of(name: str) -> tuple[datetime, int]:
-    """Instant and shard. Raises ValueError, which says what would be right."""
+def _of_name(name: str) -> Bucket:
+    """Raises ValueError, which says what would be right."""
     match = _BUCKET.fullmatch(name)
     if match is None:
         raise ValueError(_EXPECTED_NAME)
@@ -91,7 +90,9 @@ def _parts_of(name: str) -> tuple[datetime, int]:
         instant = datetime(year, month, day, hour, minute, tzinfo=EPOCH.tzinfo)
     except ValueError as error:
         raise ValueError(f"there is no such time ({error}); {EXPECTED_TIME}") from None
-    return instant, int(match[6] or 0)
+    if not is_in_range(instant):
+        raise ValueError(EXPECTED_RANGE)
+    return Bucket(minute_of(instant), int(match[6] or 0))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,7 +17,7 @@ EXPECTED_INSTANT = (
     "or epoch seconds as a number"
 )
 
-_EXPECTED_RANGE = "expected a time between 1970 and 9998"
+EXPECTED_RANGE = "expected a time between 1970 and 9998"
 
 _RFC3339 = re.compile(
     r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[Tt ](?P<hour>\d\d):(?P<minute>\d\d)"
@@ -29,6 +29,8 @@ _RFC3339 = re.compile(
 
 def require_aware(value: datetime, field: str) -> datetime:
     """The same instant in UTC; a naive datetime is refused, for nobody knows which instant it means."""
+    if value.tzinfo is UTC:
+        return value
     if value.utcoffset() is None:
         raise InvalidInput(field, value, "expected a datetime with a time zone, for instance datetime.now(UTC)")
     return value.astimezone(UTC)
@@ -43,32 +45,43 @@ def parse_instant(value: object, field: str) -> datetime:
         try:
             return in_range(require_aware(value, field), value, field)
         except OverflowError:
-            raise InvalidInput(field, value, _EXPECTED_RANGE) from None
+            raise InvalidInput(field, value, EXPECTED_RANGE) from None
     if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         return _from_epoch(value, field)
     if not isinstance(value, str):
         raise InvalidInput(field, value, EXPECTED_INSTANT)
     try:
-        instant = _from_text(value.strip())
+        return _from_text(value.strip())
     except ValueError as error:
         raise InvalidInput(field, value, str(error)) from None
-    return in_range(instant, value, field)
 
 
 def in_range(instant: datetime, value: object, field: str) -> datetime:
     """The instant, if a bucket can be named for it; ``value`` is what was given, for the message."""
-    if not EPOCH <= instant <= _LAST:
-        raise InvalidInput(field, value, _EXPECTED_RANGE)
+    if not is_in_range(instant):
+        raise InvalidInput(field, value, EXPECTED_RANGE)
     return instant
+
+
+def is_in_range(instant: datetime) -> bool:
+    """Whether a bucket can be named for it."""
+    return EPOCH <= instant <= _LAST
 
 
 def format_instant(instant: datetime) -> str:
     """RFC 3339 in UTC with ``Z``; milliseconds only where there are any (microseconds are cut off)."""
-    utc = require_aware(instant, "instant")
+    return _as_text(require_aware(instant, "instant"))
+
+
+# The tasks of a batch have most of their instants in common.
+
+
+@lru_cache(maxsize=1024)
+def _as_text(utc: datetime) -> str:
     return utc.isoformat(timespec="milliseconds" if utc.microsecond >= 1000 else "seconds")[: -len("+00:00")] + "Z"
 
 
-@lru_cache(maxsize=4096)  # the tasks of a batch have most of their instants in common
+@lru_cache(maxsize=1024)
 def _from_text(text: str) -> datetime:
     """Raises ValueError, which says what would be right."""
     match = _RFC3339.fullmatch(text)
@@ -78,7 +91,7 @@ def _from_text(text: str) -> datetime:
         raise ValueError(f"its offset from UTC is missing; {EXPECTED_INSTANT}")
     fraction = (match["fraction"] or "").ljust(6, "0")[:6]
     try:
-        return datetime(
+        instant = datetime(
             int(match["year"]),
             int(match["month"]),
             int(match["day"]),
@@ -90,6 +103,9 @@ def _from_text(text: str) -> datetime:
         ).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"there is no such time ({error}); {EXPECTED_INSTANT}") from None
+    if not is_in_range(instant):
+        raise ValueError(EXPECTED_RANGE)
+    return instant
 
 
 def _from_epoch(value: int | float | Decimal, field: str) -> datetime:

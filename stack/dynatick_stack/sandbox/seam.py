@@ -25,6 +25,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
 from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
 
+from dynatick.store.wire import Connections
 from dynatick_stack.sandbox.calls import ENTRY, Call, parse
 
 Send = Callable[[AWSPreparedRequest], AWSResponse]
@@ -101,17 +102,22 @@ class Seam:
 
     @contextmanager
     def installed(self) -> Iterator[Seam]:
-        """Puts the seam into botocore."""
-        real = URLLib3Session.send
-
-        def send(session: URLLib3Session, request: AWSPreparedRequest) -> AWSResponse:
-            return self._send(request, lambda changed: real(session, changed))
-
-        setattr(URLLib3Session, "send", send)  # noqa: B010  # a method, which mypy lets nobody replace
-        try:
+        """Puts the seam into botocore, and into the store's own connections."""
+        with self._before(URLLib3Session), self._before(Connections):
             yield self
+
+    @contextmanager
+    def _before(self, connections: type[Any]) -> Iterator[None]:
+        real = connections.send
+
+        def send(sender: Any, request: AWSPreparedRequest) -> AWSResponse:
+            return self._send(request, lambda changed: real(sender, changed))
+
+        connections.send = send
+        try:
+            yield
         finally:
-            setattr(URLLib3Session, "send", real)  # noqa: B010
+            connections.send = real
 
     def _send(self, request: AWSPreparedRequest, real: Send) -> AWSResponse:
         if getattr(self._aside, "on", False):

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import http.server
 import json
+import ssl
+import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from typing import Any
 
+import botocore.exceptions
 import pytest
-from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.awsrequest import AWSPreparedRequest, AWSRequest, AWSResponse
+from botocore.config import Config
 from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import ClientError, ConnectionClosedError, NoCredentialsError
 from botocore.httpsession import URLLib3Session
 from botocore.session import Session
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from freezegun import freeze_time
+from urllib3.exceptions import SSLError
 
-from dynatick.store.wire import Wire
+from dynatick.store.wire import Connections, Wire
 
 BATCH = {"Statements": [{"Statement": 'UPDATE "t" SET "a"=? WHERE "taskId"=?', "Parameters": [{"S": "é"}, {"S": "b"}]}]}
 
@@ -49,7 +61,8 @@ def _response(request: AWSPreparedRequest, status: int, body: bytes) -> AWSRespo
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     made = Network()
-    monkeypatch.setattr(URLLib3Session, "send", lambda session, request: made.send(request))
+    for connections in (Connections, URLLib3Session):
+        monkeypatch.setattr(connections, "send", lambda session, request: made.send(request))
     return made
 
 
@@ -79,7 +92,7 @@ def test_the_request_is_botocores_own(network: Network, session: Session) -> Non
     ours, theirs = network.requests
     assert (ours.method, ours.url) == (theirs.method, theirs.url)
     assert json.loads(ours.body) == json.loads(theirs.body)
-    for name in ("X-Amz-Target", "Content-Type", "X-Amz-Date", "X-Amz-Security-Token", "Content-Length"):
+    for name in ("X-Amz-Target", "Content-Type", "X-Amz-Date", "X-Amz-Security-Token"):
         assert _text(ours.headers[name]) == _text(theirs.headers[name]), name
     scope = "Credential=AKID/20261231/eu-west-1/dynamodb/aws4_request"
     assert scope in _text(ours.headers["Authorization"])
@@ -149,6 +162,76 @@ def test_who_listens_to_the_clients_events_sees_the_request(network: Network, se
     )
     assert Wire(client, session).call("Query", {"TableName": "t"}) == {"Count": 7}
     assert network.requests == []
+
+
+class _Service(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", "12")
+        self.end_headers()
+        self.wfile.write(b'{"Count": 7}')
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """(address of an endpoint with a certificate that nobody else vouches for, the file with that certificate)"""
+    folder = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    certificate, private = folder / "certificate.pem", folder / "key.pem"
+    certificate.write_bytes(made.public_bytes(Encoding.PEM))
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, private)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Service)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"https://localhost:{server.server_port}", str(certificate)
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_the_endpoint_must_show_a_certificate_that_is_trusted(
+    session: Session, secured: tuple[str, str], trusted: bool
+) -> None:
+    url, certificate = secured
+    config = Config(retries={"total_max_attempts": 1}, connect_timeout=3, read_timeout=10)
+    client = session.create_client("dynamodb", region_name="eu-west-1", endpoint_url=url, config=config)
+    short = Connections(url + "/", client.meta.config, certificate if trusted else None)
+    request = AWSRequest("POST", url + "/", data=b"{}").prepare()
+    if trusted:
+        assert short.send(request).content == b'{"Count": 7}'
+        assert short.send(request).status_code == 200  # on the same connection
+    else:
+        with pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+            short.send(request)
+        with pytest.raises(botocore.exceptions.SSLError):  # after which the client says the same
+            Wire(client, session).call("Query", {"TableName": "t"})
+
+
+def test_through_a_proxy_goes_the_client(network: Network, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    sent: list[object] = []
+    monkeypatch.setattr(Connections, "send", lambda self, request: sent.append(request))
+    network.answers = [(200, b'{"Count": 7}')]
+    assert wire_of(session).call("Query", {"TableName": "t"})["Count"] == 7
+    assert sent == []
 
 
 def _text(value: str | bytes) -> str:
