@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -146,11 +147,33 @@ class SimThread:
         simulation.spawn(simulation.my_process(), self._target)
 
 
+class SimCondition:
+    """``threading.Condition``, as far as it is used: nobody is interrupted while they hold it."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Strand, int]] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def wait(self, timeout: float | None = None) -> None:
+        _simulation().wait(self._waiting, timeout)
+
+    def notify(self) -> None:
+        _simulation().wake_first(self._waiting)
+
+
 _REPLACED: dict[object, object] = {
     queue.SimpleQueue: SimQueue,
     ThreadPoolExecutor: SimPool,
     # A lock is never waited for: nobody waits in the simulation with one in hand.
-    threading: SimpleNamespace(Thread=SimThread, Lock=threading.Lock),
+    threading: SimpleNamespace(Thread=SimThread, Lock=threading.Lock, Condition=SimCondition),
+    time: SimpleNamespace(monotonic=lambda: _simulation().now),
 }
 _WHERE = ("dynatick.engine.", "dynatick.client.")
 

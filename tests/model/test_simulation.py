@@ -10,7 +10,7 @@ import pytest
 from tests.model.installation import Installation, Tick
 from tests.model.seam import Fault, Plan
 from tests.model.simulation import Process, Simulation
-from tests.model.standins import SimPool, SimQueue, inside
+from tests.model.standins import SimCondition, SimPool, SimQueue, inside
 from tests.model.tables import in_memory
 
 from dynatick.domain.lifecycle import state_of
@@ -59,6 +59,24 @@ def test_a_queue_wakes_who_waits_and_gives_up_in_time() -> None:
         queue.put("it")
 
     assert ran(taker, giver) == [("it", 3), 3.5]
+
+
+def test_whoever_waits_at_a_condition_goes_on_when_told_or_in_time() -> None:
+    turns = SimCondition()
+
+    def waiter(simulation: Simulation, note: Note) -> None:
+        with turns:
+            turns.wait()
+            note(simulation.now)
+            turns.wait(2)
+            note(simulation.now)
+
+    def teller(simulation: Simulation, note: Note) -> None:
+        simulation.sleep(3)
+        with turns:
+            turns.notify()
+
+    assert ran(waiter, teller) == [3, 5]
 
 
 def test_a_pool_has_so_many_threads_and_keeps_errors_for_who_asks() -> None:
