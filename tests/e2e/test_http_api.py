@@ -149,6 +149,34 @@ def test_the_simple_form(world: World, door: Door) -> None:
     assert world.the(task["taskId"])["taskDateTime"] == "2027-05-17#15:00"
 
 
+def test_a_schedule_and_its_runs(world: World, door: Door) -> None:
+    schedule_id = f"every minute/{uuid.uuid4().hex[:8]}"
+    row = {"taskId": schedule_id, "scheduleExpression": "cron(* * * * ? *)", "action": "log", "team": "blue"}
+    made = door.send("POST", "/v1/schedules", row)
+    assert (made.status, made.json()["scheduleState"]) == (201, "ENABLED")
+    path = made.headers["Location"]
+    world.run_until(lambda: door.ask("GET", path).get("lastTaskId"), what=lambda: door.ask("GET", path))
+    world.run_to_end([str(door.ask("GET", path)["lastTaskId"])])
+    assert "completed" in {run["status"] for run in door.ask("GET", f"{path}/history?limit=5")["runs"]}
+    assert len(door.ask("GET", f"{path}/preview?count=3")["runs"]) == 3
+    paused = door.ask("POST", f"{path}/pause", {"reason": "enough"})
+    assert (paused["scheduleState"], paused["stateReason"]) == ("DISABLED", "enough")
+    listed = door.ask("GET", "/v1/schedules?scheduleState=DISABLED&limit=1000")["schedules"]
+    assert schedule_id in {one["taskId"] for one in listed}
+    task = door.send("POST", f"{path}/run")
+    assert (task.status, task.json()["team"]) == (201, "blue")
+    tag = {"If-Match": door.send("GET", path).headers["ETag"]}
+    assert (
+        door.ask("PATCH", path, {"scheduleExpression": "rate(1 hour)"}, **tag)["scheduleExpression"] == "rate(1 hour)"
+    )
+    door.refused("changed", "PATCH", path, {"scheduleExpression": "rate(2 hours)"}, **tag)
+    assert door.ask("POST", f"{path}/resume")["scheduleState"] == "ENABLED"
+    span = {"start": format_instant(now() - timedelta(hours=3)), "end": format_instant(now()), "dryRun": True}
+    assert set(door.ask("POST", f"{path}/backfill", span)["counts"]) <= {"wouldInsert", "exists"}
+    assert door.send("DELETE", path).status == 204
+    door.refused("schedule-not-found", "GET", path)
+
+
 def test_what_is_refused(door: Door) -> None:
     kind = {"Content-Type": "application/json"}
     door.refused("not-found", "GET", "/v1/nothing")

@@ -45,6 +45,7 @@ Right = tuple[str, str]  # an action, and what it is done to
 NAMES = {
     '{"Fn::GetAtt": ["TasksTable", "Arn"]}': "table",
     '{"Fn::Sub": "${TasksTable.Arn}/index/taskDateTime-index"}': "table/index/taskDateTime-index",
+    '{"Fn::Sub": "${TasksTable.Arn}/index/schedules-index"}': "table/index/schedules-index",
     '{"Fn::Sub": "${TasksTable.Arn}/stream/*"}': "stream",
     '{"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}': "dead letters",
     '{"Fn::GetAtt": ["StreamFailureQueue", "Arn"]}': "failures",
@@ -298,6 +299,10 @@ def run_everything(deployed: Deployed, receiver: Receiver) -> None:
     }  # fmt: skip
 
 
+def iso(instant: datetime) -> str:
+    return instant.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def everything_the_api_does(deployed: Deployed) -> None:
     """Each of its operations once."""
     done: set[tuple[str, str]] = set()
@@ -322,14 +327,23 @@ def everything_the_api_does(deployed: Deployed) -> None:
         ask("POST", f"/v1/tasks/asked/{verb}", of=f"/v1/tasks/<taskId>/{verb}")
     ask("POST", "/v1/tasks/cancel", {"bucket": bucket})
     ask("POST", "/v1/tasks/retry", {"bucket": bucket, "status": "cancelled"})
-    span = {
-        "start": due.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "end": (due + timedelta(minutes=9)).strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }
+    span = {"start": iso(due), "end": iso(due + timedelta(minutes=9))}
     ask("GET", "/v1/buckets", query="&".join(f"{name}={value}" for name, value in span.items()))
     ask("GET", f"/v1/buckets/{in_bucket}", of="/v1/buckets/<bucket>")
     ask("GET", "/v1/ticks")
     ask("POST", "/schedule-task", {"action": "log", "payload": {}, "run_at": span["start"]})
+    ask("POST", "/v1/schedules", {"taskId": "asked-nightly", "scheduleExpression": "rate(1 hour)", "action": "log"})
+    ask("GET", "/v1/schedules")
+    nightly, of = "/v1/schedules/asked-nightly", "/v1/schedules/<scheduleId>"
+    ask("GET", nightly, of=of)
+    ask("PATCH", nightly, {"payload": {"n": 1}}, of=of)
+    for verb in ("pause", "resume", "run"):
+        ask("POST", f"{nightly}/{verb}", of=f"{of}/{verb}")
+    for verb in ("preview", "history"):
+        ask("GET", f"{nightly}/{verb}", of=f"{of}/{verb}")
+    past = {"start": iso(datetime.now(UTC) - timedelta(hours=3)), "end": iso(datetime.now(UTC))}
+    ask("POST", f"{nightly}/backfill", past, of=f"{of}/backfill")
+    ask("DELETE", nightly, of=of)
     assert done == {(one.method, one.path) for one in deployed.api.api.table.operations}
 
 

@@ -271,8 +271,9 @@ def test_no_role_may_do_all_of_anything(role: str) -> None:
         (
             "ApiRole",
             {
-                "dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PartiQLInsert", "dynamodb:PutItem",
-                "dynamodb:Query", "dynamodb:UpdateItem", "logs:CreateLogStream", "logs:PutLogEvents",
+                "dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PartiQLInsert",
+                "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem",
+                "logs:CreateLogStream", "logs:PutLogEvents",
             },
         ),
     ],
@@ -316,10 +317,14 @@ def test_what_a_parameter_of_arns_takes(parameter: str) -> None:
         assert not re.fullmatch(pattern, bad)
 
 
-@pytest.mark.parametrize("role", ["ProcessorRole", "ApiRole"])
-def test_the_bucket_index_is_the_only_one_that_is_queried(role: str) -> None:
+@pytest.mark.parametrize(
+    ("role", "indexes"),
+    [("ProcessorRole", ["taskDateTime-index"]), ("ApiRole", ["taskDateTime-index", "schedules-index"])],
+)
+def test_what_each_role_may_query(role: str, indexes: list[str]) -> None:
     (query,) = [one for one in statements(role) if "dynamodb:Query" in actions(one)]
-    assert query["Resource"] == {"Fn::Sub": "${TasksTable.Arn}/index/taskDateTime-index"}
+    found = query["Resource"] if isinstance(query["Resource"], list) else [query["Resource"]]
+    assert found == [{"Fn::Sub": f"${{TasksTable.Arn}}/index/{index}"} for index in indexes]
 
 
 # --- HTTP API -----------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
 
-from dynatick.api import buckets, bulk, simple, tasks, ticks
+from dynatick.api import buckets, bulk, schedules, simple, tasks, ticks
 from dynatick.api.problems import Problem, invalid, problem_of
 from dynatick.api.ranges import Seconds
 from dynatick.api.requests import json_body, path_of, understood
@@ -110,6 +110,7 @@ def operations(client: TaskClient, seconds: Seconds) -> list[Operation]:
     return [
         *tasks.Tasks(client).operations(),
         *bulk.Bulk(client, seconds).operations(),
+        *schedules.ScheduleRoutes(client).operations(),
         *buckets.Buckets(client, seconds).operations(),
         *ticks.Ticks(client).operations(),
         *simple.Simple(client).operations(),

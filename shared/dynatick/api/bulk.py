@@ -81,8 +81,8 @@ class Bulk:
         )
 
     def create_many(self, body: Annotated[models.NewTasks, Body()]) -> Response[str]:
-        results = [_inserted(result) for result in self._client.insert_many(body.tasks)]
-        return answer({"results": results, "counts": _counts(results)})
+        results = [inserted(result) for result in self._client.insert_many(body.tasks)]
+        return answer({"results": results, "counts": counts_of(results)})
 
     def cancel_many(self, body: Annotated[models.CancelSelection, Body()]) -> Response[str]:
         return self._change_many(body, self._client.cancel_many)
@@ -126,7 +126,8 @@ class Bulk:
             yield None if part.out_of_time else ranged, format_instant(part.start)
 
 
-def _inserted(result: InsertResult) -> dict[str, object]:
+def inserted(result: InsertResult) -> dict[str, object]:
+    """What became of a task, as it is told."""
     told: dict[str, object] = {"position": result.position}
     if result.task_id is not None:
         told["taskId"] = result.task_id
@@ -159,5 +160,6 @@ def _changed(result: ManyResult) -> dict[str, object]:
             return {"taskId": result.task_id, "result": "failed", "detail": _NOT_KNOWN}
 
 
-def _counts(results: list[dict[str, object]]) -> dict[str, int]:
+def counts_of(results: list[dict[str, object]]) -> dict[str, int]:
+    """How many there are of each."""
     return dict(Counter(str(result["result"]) for result in results))

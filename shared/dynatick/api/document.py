@@ -89,7 +89,9 @@ def _tidy_operation(operation: dict[str, Any], problems: dict[str, Any]) -> None
     }
     for status, answer in operation["responses"].items():
         answer["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in answer["headers"]}
-        if CONTENT_TYPE in answer["content"]:
+        if not answer["content"]:
+            del answer["content"]
+        elif CONTENT_TYPE in answer["content"]:
             name = ".".join(re.findall("`([a-z-]+)`", answer["description"]))
             problems[name] = answer
             operation["responses"][status] = {"$ref": f"#/components/responses/{name}"}

@@ -179,6 +179,109 @@ class ScheduleTask(_Closed):
     run_at: str = Field(description="When: an instant in RFC 3339 with its offset.", examples=["2026-12-31T15:00:00Z"])
 
 
+_SCHEDULE: dict[str, Any] = {
+    "taskId": "nightly-report",
+    "scheduleExpression": "cron(0 3 * * ? *)",
+    "scheduleExpressionTimezone": "Europe/Berlin",
+    "action": "log",
+}
+Expression = Annotated[
+    Any,
+    _value(
+        "When: `rate(…)`, `cron(…)` in AWS's syntax, or `at(…)`.",
+        "rate(5 minutes)",
+        {"type": "string", "minLength": 1},
+    ),
+]
+Timezone = Annotated[
+    Any,
+    _value("The IANA name of the time zone that cron and at are meant in; UTC.", "Europe/Berlin", {"type": "string"}),
+]
+StartDate = Annotated[Any, _value("No run before this instant.", "2027-01-01T00:00:00Z", *_TEXT_OR_NUMBER)]
+EndDate = Annotated[Any, _value("No run after this instant.", "2028-01-01T00:00:00Z", *_TEXT_OR_NUMBER)]
+Window = Annotated[
+    Any,
+    _value("Minutes over which the starts of runs are spread.", 15, {"type": "integer", "minimum": 0, "maximum": 1440}),
+]
+CatchUp = Annotated[
+    Any,
+    _value(
+        "What becomes of runs that an outage left out: the latest is made (default), all are, or none.",
+        "latest",
+        {"type": "string", "enum": ["latest", "all", "none"]},
+    ),
+]
+Overlap = Annotated[
+    Any,
+    _value(
+        "What becomes of a run while the one before has not ended: it is left out (default), made all the same, or "
+        "kept until then.",
+        "skip",
+        {"type": "string", "enum": ["skip", "allow", "bufferOne"]},
+    ),
+]
+
+
+class NewSchedule(BaseModel):
+    """A recurring schedule to be inserted. Further attributes are your own, and reach each of its tasks."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [_SCHEDULE]})
+
+    taskId: TaskId
+    scheduleExpression: Expression
+    scheduleExpressionTimezone: Timezone = None
+    startDate: StartDate = None
+    endDate: EndDate = None
+    flexibleTimeWindow: Window = None
+    action: Action = None
+    payload: Payload = None
+    retryPolicy: RetryPolicy = None
+    catchUp: CatchUp = None
+    overlap: Overlap = None
+    scheduleState: Literal["ENABLED", "DISABLED"] | None = Field(
+        None, description="DISABLED: it begins paused.", examples=["ENABLED"]
+    )
+
+
+class SchedulePatch(_Closed):
+    """What is to change on a schedule; null takes an attribute off."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"scheduleExpression": "cron(0 4 * * ? *)"}]})
+
+    scheduleExpression: Expression = None
+    scheduleExpressionTimezone: Timezone = None
+    startDate: StartDate = None
+    endDate: EndDate = None
+    flexibleTimeWindow: Window = None
+    action: Action = None
+    payload: Payload = None
+    retryPolicy: RetryPolicy = None
+    catchUp: CatchUp = None
+    overlap: Overlap = None
+
+
+class Pause(_Closed):
+    """Why a schedule is paused, if that is to be kept."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "the reports are being moved"}]})
+
+    reason: str | None = Field(None, description="Kept as `stateReason`.")
+
+
+class Backfill(_Closed):
+    """The runs that are to be made up: those from `start` to `end`, itself part of it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"start": "2026-12-01T00:00:00Z", "end": "2026-12-02T00:00:00Z", "dryRun": True}]
+        }
+    )
+
+    start: str = Field(description="The first nominal instant, in RFC 3339.", examples=["2026-12-01T00:00:00Z"])
+    end: str = Field(description="The last one; not after now.", examples=["2026-12-02T00:00:00Z"])
+    dryRun: bool = Field(False, description="Say which are missing, and make none.")
+
+
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 
@@ -228,8 +331,8 @@ class InsertResult(_Answer):
 
     position: int = Field(description="Where it stood in the request, from 0.")
     taskId: str | None = None
-    result: Literal["inserted", "exists", "refused", "failed"] = Field(
-        description="failed: the table gave no answer, and whether it was written is not known."
+    result: Literal["inserted", "wouldInsert", "exists", "refused", "failed"] = Field(
+        description="wouldInsert: a dry run. failed: the table gave no answer; whether it was written is not known."
     )
     detail: str | None = Field(None, description="Why not.")
     pointer: str | None = Field(None, description="The value that is not accepted.")
@@ -299,6 +402,63 @@ class TickList(_Answer):
     """In order of time, then shard."""
 
     ticks: list[Tick]
+
+
+class Schedule(_Answer):
+    """A schedule, with every attribute that its row has. Instants of runs are nominal: as the expression names them."""
+
+    taskId: str
+    scheduleState: str = Field(description="ENABLED, DISABLED (paused), COMPLETED, FAILED; or unscheduled.")
+    scheduleExpression: Any = None
+    scheduleExpressionTimezone: Any = None
+    nextRunAt: Any = Field(None, description="The next run.")
+    lastRunAt: Any = Field(None, description="The latest one.")
+    lastTaskId: Any = Field(None, description="The task that was made for it.")
+    missedRuns: Any = Field(None, description="How many were left out, for whatever reason.")
+    stateReason: Any = None
+    error: Any = Field(None, description="Why it failed.")
+    warnings: list[str] | None = Field(None, description="What may surprise.")
+
+
+class ScheduleList(_Answer):
+    """A part of the schedules, in order of state and id."""
+
+    schedules: list[Schedule]
+    nextPageToken: str | None = Field(None, description="Give it as pageToken for the next page. None: the last one.")
+
+
+class Run(_Answer):
+    """One run of a schedule that was due."""
+
+    runAt: str = Field(description="Its nominal instant.")
+    status: str = Field(
+        description="Of its task; missed: it was not made; due: its tick is to come; gone: there is no trace of it."
+    )
+    taskId: str | None = None
+    taskDateTime: str | None = None
+    finishedAt: str | None = None
+    error: str | None = None
+    reason: str | None = Field(None, description="Why it was not made.")
+    runNow: bool | None = Field(None, description="It was asked for, beside the expression.")
+
+
+class RunList(_Answer):
+    """Runs that were due, oldest first."""
+
+    runs: list[Run]
+
+
+class NextRun(_Answer):
+    """A run to come."""
+
+    runAt: str = Field(description="Its nominal instant.")
+    notes: list[str] = Field(description="What the clock's jumps do to it.")
+
+
+class NextRuns(_Answer):
+    """The next runs. Of a paused schedule: as if it were resumed."""
+
+    runs: list[NextRun]
 
 
 class WrongField(BaseModel):

@@ -14,6 +14,7 @@ from dynatick.errors import (
     DynatickError,
     InvalidInput,
     ItemTooLarge,
+    ScheduleNotFound,
     StoreError,
     TaskChanged,
     TaskExists,
@@ -30,9 +31,10 @@ CODES: Final[Mapping[str, tuple[int, str]]] = {
     "malformed-body": (400, "The body is no JSON in UTF-8"),
     "not-found": (404, "There is no such path"),
     "task-not-found": (404, "There is no task of this id"),
+    "schedule-not-found": (404, "There is no schedule of this id"),
     "method-not-allowed": (405, "The path is there, the method is not"),
-    "task-exists": (409, "A task of this id is there already"),
-    "not-possible-now": (409, "The task's state does not allow it"),
+    "task-exists": (409, "A task or schedule of this id is there already"),
+    "not-possible-now": (409, "The state of the task or schedule does not allow it"),
     "changed": (412, "It is not what If-Match names any more"),
     "body-too-large": (413, "The body is larger than is taken"),
     "item-too-large": (413, "The task would be larger than the table takes"),
@@ -106,6 +108,8 @@ def problem_of(error: Exception, parameters: frozenset[str]) -> Problem | None:
             return error
         case InvalidInput():
             return Problem(code="invalid-input", detail=str(error), errors=[wrong(error, parameters)])
+        case ScheduleNotFound():
+            return Problem(code="schedule-not-found", detail=str(error))
         case TaskNotFound():
             return Problem(code="task-not-found", detail=str(error))
         case TaskExists():

@@ -40,7 +40,7 @@ class Operation:
     summary: str
     description: str = ""
     tag: str
-    answers: Mapping[int, tuple[str, type[BaseModel]]]  # by status: in words, and its form
+    answers: Mapping[int, tuple[str, type[BaseModel] | None]]  # by status: in words, and its form
     headers: tuple[str, ...] = ()  # of those answers
     problems: tuple[str, ...] = ()  # codes, beside those that any request may meet
     parameters: frozenset[str] = field(default_factory=frozenset)  # names that stand in path, query or header
@@ -61,7 +61,8 @@ class Operation:
         found: dict[int, Any] = {}
         for status, (words, model) in self.answers.items():
             names = ("X-Request-Id", *self.headers)
-            found[status] = {"description": words, "content": {JSON: {"model": model}}, "headers": _headers(names)}
+            content: dict[str, Any] = {} if model is None else {JSON: {"model": model}}
+            found[status] = {"description": words, "content": content, "headers": _headers(names)}
         for status in sorted({CODES[code][0] for code in self.codes}):
             own = [code for code in self.codes if CODES[code][0] == status]
             names = ("X-Request-Id", *{405: ("Allow",), 503: ("Retry-After",)}.get(status, ()))

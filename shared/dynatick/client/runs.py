@@ -77,7 +77,9 @@ def latest_runs(store: Store, row: Row, first: datetime | None, last: datetime, 
     instants = _instants(eras, max(first, created - _INSTANT) if first else None, created, last, limit)
     schedule = eras[-1][0]
     expected = {schedule.occurrence_id(instant): instant for instant in instants}
-    asked = _asked(row, schedule, first or (instants[0] if instants else created), last)
+    # Not only since the first of its runs: what was asked for may have come before it.
+    begin = instants[0] if len(instants) >= limit else created.replace(microsecond=0)
+    asked = _asked(row, schedule, first or begin, last)
     rows = store.get_many([*expected, *asked]) if expected or asked else {}
     found = [_run(task_id, instant, rows.get(task_id), schedule) for task_id, instant in expected.items()]
     found += [

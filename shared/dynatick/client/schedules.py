@@ -15,7 +15,7 @@ from dynatick.client.runs import ScheduleRun, expected_runs, latest_runs, runs_b
 from dynatick.client.scheduleviews import SchedulePage, ScheduleView, warnings_of
 from dynatick.client.views import TaskView
 from dynatick.domain.buckets import Bucket, Grid, minute_of, parse_time
-from dynatick.domain.change import Change, as_read
+from dynatick.domain.change import Change, as_read, together
 from dynatick.domain.expressions import Occurrence
 from dynatick.domain.instants import format_instant
 from dynatick.domain.normalise import Defaults
@@ -162,8 +162,11 @@ class Schedules:
                     break
         return SchedulePage(schedules=tuple(found))
 
-    def update(self, schedule_id: str, **edits: object) -> ScheduleView:
+    def update(self, schedule_id: str, *, version: str | None = None, **edits: object) -> ScheduleView:
         """Changes what is given, by the names of ``insert``'s arguments; None takes an attribute off.
+
+        ``version``: only if the schedule is still the one that a ``ScheduleView`` showed, by its ``version``; else
+        TaskChanged. Each run changes it, too.
 
         Occurrences that were made already stay as they are; a run that is due now is still made; what comes after it
         follows the new definition, from now on. Raises TransitionRefused if the schedule has ended.
@@ -174,7 +177,7 @@ class Schedules:
         wanted = {UPDATABLE[name]: _as_stored(name, value) for name, value in edits.items()}
         if wanted.get("scheduleExpression", "") is None:
             raise InvalidInput("scheduleExpression", None, "a schedule has one; delete the schedule to end it")
-        return self._edit(schedule_id, "update", lambda row: wanted)
+        return self._edit(schedule_id, "update", lambda row: wanted, version)
 
     def pause(self, schedule_id: str, reason: str | None = None) -> ScheduleView:
         """No run is made from now on. A run that is due now is still made."""
@@ -286,20 +289,27 @@ class Schedules:
 
         changes.carry_out(self._store, schedule_id, note)
 
-    def _edit(self, schedule_id: str, wish: str, edits_of: Callable[[Row], Mapping[str, object]]) -> ScheduleView:
+    def _edit(
+        self,
+        schedule_id: str,
+        wish: str,
+        edits_of: Callable[[Row], Mapping[str, object]],
+        version: str | None = None,
+    ) -> ScheduleView:
         self._row(schedule_id)
         grid, defaults = self._grid(), self._defaults()
 
         def decide(row: Row) -> Change:
             _open(row, wish)
+            known = () if version is None else changes.in_version(row, version)
             now, edits = self._clock(), dict(edits_of(row))
             self._check_action({**row, **edits})
             edits |= _earlier(row, edits, now)
             change = edited(row, edits, now=now, grid=grid, defaults=defaults)
             check_size({**row, **change.set})
             if not change.set and not change.remove:  # there is nothing to do; this says so with a write
-                return Change(task_id=schedule_id, set={"scheduleId": schedule_id}, when=change.when, returning=True)
-            return change
+                change = Change(task_id=schedule_id, set={"scheduleId": schedule_id}, when=change.when, returning=True)
+            return together(change, when=known)
 
         return self._view(changes.carry_out(self._store, schedule_id, decide), self._clock())
 

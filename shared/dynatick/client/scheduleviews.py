@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dynatick.actions.values import plain
-from dynatick.client.views import instant_or_none, number_or, text_or_none
+from dynatick.client.views import instant_or_none, number_or, text_or_none, version_of
 from dynatick.domain.buckets import Grid
 from dynatick.domain.expressions import Rate, shortest_gap, upcoming
 from dynatick.domain.instants import format_instant
@@ -47,6 +47,11 @@ class ScheduleView:
     def attributes(self) -> Mapping[str, object]:
         """The row's other attributes, the user's own, which its occurrences get."""
         return handed_on(self.row)
+
+    @property
+    def version(self) -> str:
+        """A name for the row as it stands: another one as soon as anything in it changes."""
+        return version_of(self.row)
 
     @classmethod
     def from_row(cls, row: Row, *, warnings: tuple[str, ...] = ()) -> ScheduleView:

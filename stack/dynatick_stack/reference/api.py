@@ -74,10 +74,10 @@ def _answers(operation: Mapping[str, Any]) -> Iterator[str]:
             codes = answer["$ref"].rpartition("/")[2].split(".")
             refused += [f"{status} `{code}`" for code in codes if code not in ALWAYS]
         else:
-            schema = answer["content"]["application/json"]["schema"]
+            form = f": {_type(answer['content']['application/json']['schema'])}" if answer.get("content") else ""
             headers = [f"`{name}`" for name in answer["headers"] if name != "X-Request-Id"]
             more = f", with {', '.join(headers)}" if headers else ""
-            yield f"- **{status}** {answer['description']}: {_type(schema)}{more}"
+            yield f"- **{status}** {answer['description']}{form}{more}"
     if refused:
         yield f"- Problems: {', '.join(refused)}"
     yield ""

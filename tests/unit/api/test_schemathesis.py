@@ -22,6 +22,8 @@ def application() -> Application:
     for n in range(3):
         caller.client.insert(f"welcome-4{n}", task_date_time="2026-12-31#12:00")
     caller.client.cancel("welcome-41")
+    for schedule_id in ("nightly-report", "nightly"):
+        caller.client.schedules.insert(schedule_id, "cron(0 3 * * ? *)", timezone="Europe/Berlin")
     return Application(caller.client)
 
 

@@ -1,0 +1,179 @@
+"""Recurring schedules over HTTP."""
+
+from __future__ import annotations
+
+import pytest
+from tests.builders import InProcess
+from tests.unit.api.support import Caller, read
+
+from dynatick.engine.rules import Rules
+
+ROW = {
+    "taskId": "nightly",
+    "scheduleExpression": "cron(0 3 * * ? *)",
+    "scheduleExpressionTimezone": "Europe/Berlin",
+    "action": "log",
+    "payload": {"n": 1},
+    "team": "blue",
+}
+
+
+def test_a_schedule_is_inserted_under_the_tables_names(caller: Caller) -> None:
+    answer = caller.send(
+        "POST", "/v1/schedules", ROW | {"catchUp": "all", "overlap": "allow", "endDate": 1_830_000_000}
+    )
+    assert answer.status == 201
+    assert answer.response["headers"]["Location"] == "/v1/schedules/nightly"
+    made = read(answer)
+    assert {name: made[name] for name in ROW} == ROW
+    assert (made["scheduleState"], made["nextRunAt"]) == ("ENABLED", "2027-01-01T02:00:00Z")
+    assert (made["catchUp"], made["overlap"], made["endDate"]) == ("all", "allow", "2027-12-28T13:20:00Z")
+    assert caller.ask("GET", "/v1/schedules/nightly") == made
+    caller.refused("task-exists", "POST", "/v1/schedules", ROW)
+
+
+def test_it_may_begin_paused(caller: Caller) -> None:
+    assert caller.ask("POST", "/v1/schedules", ROW | {"scheduleState": "DISABLED"})["scheduleState"] == "DISABLED"
+
+
+def test_what_may_surprise_is_told(caller: Caller) -> None:
+    made = caller.ask("POST", "/v1/schedules", ROW | {"scheduleExpression": "cron(30 2 * * ? *)"})
+    assert any("2027-03-28" in one or "Europe/Berlin" in one for one in made["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"taskId": None}, "#/taskId"),
+        ({"taskId": "_dynatick#x"}, "#/taskId"),
+        ({"scheduleExpression": None}, "#/scheduleExpression"),
+        ({"scheduleExpression": "every day"}, "#/scheduleExpression"),
+        ({"scheduleExpression": "cron(0 3 31 2 ? *)"}, "#/scheduleExpression"),
+        ({"scheduleExpressionTimezone": "Europe/Atlantis"}, "#/scheduleExpressionTimezone"),
+        ({"startDate": "2027-01-01T00:00:00"}, "#/startDate"),
+        ({"flexibleTimeWindow": -1}, "#/flexibleTimeWindow"),
+        ({"catchUp": "some"}, "#/catchUp"),
+        ({"overlap": "never"}, "#/overlap"),
+        ({"scheduleState": "COMPLETED"}, "#/scheduleState"),
+        ({"action": "unheard-of"}, "#/action"),
+        ({"action": "webhook", "payload": {"url": 7}}, "#/payload/url"),
+        ({"nextRunAt": "2027-01-01T00:00:00Z"}, "#/nextRunAt"),
+    ],
+)
+def test_what_is_refused_is_named(caller: Caller, change: dict[str, object], pointer: str) -> None:
+    problem = caller.refused("invalid-input", "POST", "/v1/schedules", ROW | change)
+    assert [error["pointer"] for error in problem["errors"]] == [pointer]
+    caller.refused("schedule-not-found", "GET", "/v1/schedules/nightly")
+
+
+def test_listed_by_state_and_page(caller: Caller) -> None:
+    for n in range(5):
+        caller.ask("POST", "/v1/schedules", ROW | {"taskId": f"s{n}"})
+    caller.ask("POST", "/v1/schedules/s3/pause")
+    first = caller.ask("GET", "/v1/schedules", query="limit=3")
+    rest = caller.ask("GET", "/v1/schedules", query=f"limit=3&pageToken={first['nextPageToken']}")
+    ids = [one["taskId"] for one in first["schedules"] + rest["schedules"]]
+    assert sorted(ids) == ["s0", "s1", "s2", "s3", "s4"]
+    paused = caller.ask("GET", "/v1/schedules", query="scheduleState=DISABLED")
+    assert [one["taskId"] for one in paused["schedules"]] == ["s3"]
+    for query, parameter in (("scheduleState=on", "scheduleState"), ("limit=0", "limit"), ("pageToken=x", "pageToken")):
+        problem = caller.refused("invalid-input", "GET", "/v1/schedules", query=query)
+        assert problem["errors"][0]["parameter"] == parameter
+
+
+def test_edited_paused_resumed_deleted(caller: Caller) -> None:
+    caller.ask("POST", "/v1/schedules", ROW)
+    edited = caller.ask("PATCH", "/v1/schedules/nightly", {"scheduleExpression": "rate(2 hours)", "payload": {"n": 2}})
+    assert (edited["scheduleExpression"], edited["payload"]) == ("rate(2 hours)", {"n": 2})
+    less = caller.ask("PATCH", "/v1/schedules/nightly", {"payload": None, "scheduleExpressionTimezone": None})
+    assert ("payload" in less, less["scheduleExpressionTimezone"]) == (False, "UTC")
+    paused = caller.ask("POST", "/v1/schedules/nightly/pause", {"reason": "holidays"})
+    assert (paused["scheduleState"], paused["stateReason"]) == ("DISABLED", "holidays")
+    resumed = caller.ask("POST", "/v1/schedules/nightly/resume")
+    assert (resumed["scheduleState"], "stateReason" in resumed) == ("ENABLED", False)
+    assert caller.ask("POST", "/v1/schedules/nightly/pause")["scheduleState"] == "DISABLED"
+    gone = caller.send("DELETE", "/v1/schedules/nightly")
+    assert (gone.status, gone.response["body"], gone.response["headers"]["X-Request-Id"]) == (204, "", "request-1")
+    caller.refused("schedule-not-found", "DELETE", "/v1/schedules/nightly")
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"scheduleExpression": None}, "#/scheduleExpression"),
+        ({"scheduleExpression": "rate(0 minutes)"}, "#/scheduleExpression"),
+        ({"scheduleState": "ENABLED"}, "#/scheduleState"),
+        ({"retryPolicy": {"maximumRetryAttempts": -1}}, "#/retryPolicy/maximumRetryAttempts"),
+        ({"payload": [1]}, "#/payload"),
+        ({"taskId": "other"}, "#/taskId"),
+    ],
+)
+def test_a_change_that_is_none(caller: Caller, body: dict[str, object], pointer: str) -> None:
+    made = caller.ask("POST", "/v1/schedules", ROW)
+    problem = caller.refused("invalid-input", "PATCH", "/v1/schedules/nightly", body)
+    assert [error["pointer"] for error in problem["errors"]] == [pointer]
+    assert caller.ask("GET", "/v1/schedules/nightly") == made
+
+
+def test_if_match_guards_a_change(caller: Caller) -> None:
+    seen = caller.send("POST", "/v1/schedules", ROW).response["headers"]["ETag"]
+    caller.ask("PATCH", "/v1/schedules/nightly", {"payload": {"n": 2}}, if_match=seen)
+    caller.refused("changed", "PATCH", "/v1/schedules/nightly", {"payload": {"n": 3}}, if_match=seen)
+    assert caller.ask("GET", "/v1/schedules/nightly")["payload"] == {"n": 2}
+
+
+def test_its_runs(caller: Caller) -> None:
+    """Those to come, those that were, one that was asked for, those that were left out."""
+    caller.ask("POST", "/v1/schedules", ROW | {"scheduleExpression": "rate(1 hour)", "overlap": "allow"})
+    first, *_ = caller.ask("GET", "/v1/schedules/nightly/preview", query="count=3")["runs"]
+    assert first == {"runAt": "2026-12-31T12:01:00Z", "notes": []}
+    asked = caller.send("POST", "/v1/schedules/nightly/run")
+    assert asked.status == 201
+    path = asked.response["headers"]["Location"]
+    assert caller.ask("GET", path) == read(asked)
+    assert (read(asked)["scheduleId"], read(asked)["team"]) == ("nightly", "blue")
+    world = InProcess(store=caller.store, clock=caller.clock, rules=Rules())
+    world.next_tick(1)
+    caller.clock.forward(hours=3)
+    world.tick()
+    runs = caller.ask("GET", "/v1/schedules/nightly/history")["runs"]
+    assert [(one["runAt"], one["status"], one.get("reason"), one.get("runNow")) for one in runs] == [
+        ("2026-12-31T12:00:00Z", "completed", None, True),
+        ("2026-12-31T12:01:00Z", "completed", None, None),
+        ("2026-12-31T13:01:00Z", "missed", "outage", None),
+        ("2026-12-31T14:01:00Z", "missed", "outage", None),
+        ("2026-12-31T15:01:00Z", "completed", None, None),
+    ]
+    assert caller.ask("GET", "/v1/schedules/nightly/history", query="limit=2")["runs"] == runs[-2:]
+    span = {"start": "2026-12-31T12:00:00Z", "end": "2026-12-31T23:00:00Z"}
+    backfill = "/v1/schedules/nightly/backfill"
+    assert caller.ask("POST", backfill, {**span, "dryRun": True})["counts"] == {"exists": 2, "wouldInsert": 2}
+    assert caller.ask("POST", backfill, span)["counts"] == {"exists": 2, "inserted": 2}
+    assert caller.ask("POST", backfill, span)["counts"] == {"exists": 4}
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume"), ("POST", "/run"),
+        ("GET", "/preview"), ("GET", "/history"), ("POST", "/backfill"),
+    ],
+)  # fmt: skip
+def test_a_schedule_that_is_not_there(caller: Caller, method: str, path: str) -> None:
+    caller.client.insert("none")  # a task is none
+    body = {"/backfill": {"start": "2026-12-31T00:00:00Z", "end": "2026-12-31T01:00:00Z"}, "": {"payload": {}}}
+    caller.refused("schedule-not-found", method, f"/v1/schedules/none{path}", body.get(path))
+
+
+def test_what_has_ended_is_left_alone(caller: Caller) -> None:
+    caller.ask(
+        "POST",
+        "/v1/schedules",
+        ROW | {"scheduleExpression": "at(2026-12-31T12:00:30)", "scheduleExpressionTimezone": "UTC"},
+    )
+    world = InProcess(store=caller.store, clock=caller.clock, rules=Rules())
+    world.next_tick(1)
+    assert caller.ask("GET", "/v1/schedules/nightly")["scheduleState"] == "COMPLETED"
+    for path in ("pause", "resume", "run"):
+        caller.refused("not-possible-now", "POST", f"/v1/schedules/nightly/{path}")
+    assert caller.ask("GET", "/v1/schedules/nightly/preview") == {"runs": []}
