@@ -15,7 +15,7 @@ SPEED = 6.0
 LIFE = 36.0  # seconds of the fast clock: a little more than the least ProcessorTimeoutSeconds
 LATEST = 70.0  # seconds that a tick may be late
 SKEW = 2.0  # seconds by which a host's clock may be off
-KILL_EVERY = 3.0  # seconds of the machine's clock, on the average
+KILL_EVERY = 5.0  # seconds of the machine's clock, on the average
 
 _STEPS = ("take", "look", "claim", "record", "record", "end", "any", "take over", "read")
 _ALWAYS = (
@@ -70,9 +70,9 @@ class Plan:
         while True:
             chance = dice.random()
             step = Fault(at=dice.choice(_STEPS), do=dice.choice(["kill before", "kill after"]), skip=dice.randrange(4))
-            if chance < 0.10:
+            if chance < 0.08:
                 yield [*_ALWAYS, step]
-            elif chance < 0.14:  # cut off from the table before it can record anything
+            elif chance < 0.12:  # cut off from the table before it can record anything
                 yield [*_ALWAYS, Fault(at="record", do=dice.choice(["throttle", "fail before"]), times=None)]
             else:
                 yield _ALWAYS

@@ -65,6 +65,6 @@ def _plan(dice: random.Random) -> tuple[Mapping[str, object], bool]:
         return {"failures": dice.randint(1, 2)}, False
     if chance < 0.975:
         return {"permanent": True}, True
-    if chance < 0.994:
+    if chance < 0.996:
         return {"failures": 99}, True
     return {"kill": True}, True

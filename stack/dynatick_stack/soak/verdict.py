@@ -201,6 +201,8 @@ def _after_the_end(evidence: Evidence) -> Iterator[str]:
             for attempt in history.attempts(asked.life, answered.run or 1):
                 if attempt.position > wish.position:
                     yield f"{asked.life}: executed (attempt {attempt.began.attempt}) after it had been cancelled"
+                elif (attempt.ended_position or 0) > wish.position:  # only what waits can be called off
+                    yield f"{asked.life}: cancelled while attempt {attempt.began.attempt} was at work"
         elif asked.what == DELETE:
             yield from _still_there(asked.life, asked.task_id, "deleted", answered.at, evidence)
         elif asked.what == REPLACE:

@@ -156,6 +156,11 @@ def test_cancelled_before_it_ran_deleted_and_replaced() -> None:
     assert verdict.fates == {"cancelled": 1, "deleted": 1, "replaced": 1, "executed": 1}
 
 
+def test_cancelled_between_two_attempts() -> None:
+    story = Story().ask().begin().end(done=False).recorded().ask(CANCEL, run=1).row("cancelled", finishedAt=instant(5))
+    assert story.verdict().is_good
+
+
 def test_an_insert_without_an_answer_need_not_be_there() -> None:
     for answer in (None, UNCLEAR, NO):
         verdict = Story().ask(answer=answer).verdict()
@@ -270,6 +275,10 @@ def executed_after_its_cancellation() -> Story:
     return done(Story().ask().ask(CANCEL, run=1)).row()
 
 
+def cancelled_while_it_ran() -> Story:
+    return Story().ask().begin().ask(CANCEL, run=1).end().row("cancelled", finishedAt=instant(3))
+
+
 def shown_as_cancelled_and_executed_later() -> Story:
     return done(Story().ask().ask(CANCEL, answer=None)).row("cancelled", finishedAt=instant(-10))
 
@@ -350,6 +359,7 @@ RED = {
     the_key_of_another_run: "has the idempotency key a#1 of a, run 1",
     the_key_of_the_task_that_it_replaces: "has the idempotency key a#1 of a, run 1",
     executed_after_its_cancellation: "after it had been cancelled",
+    cancelled_while_it_ran: "while attempt 1 was at work",
     shown_as_cancelled_and_executed_later: "after it was cancelled",
     there_again_after_its_deletion: "there again, after it had been deleted",
     executed_long_after_its_deletion: "executed long after it had been deleted",
