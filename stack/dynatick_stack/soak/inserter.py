@@ -11,19 +11,23 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from datetime import datetime, timedelta
 
 import boto3
 
 from dynatick import TaskClient
+from dynatick.domain.buckets import instant_of, minute_of
+from dynatick.domain.instants import format_instant
 from dynatick.store.dynamodb import DynamoStore
 from dynatick_stack.sandbox.seam import Fault, Seam
 from dynatick_stack.soak.doors import Doors
 from dynatick_stack.soak.journal import CANCEL, RESCHEDULE, RUN
 from dynatick_stack.soak.surroundings import Surroundings
-from dynatick_stack.soak.tasks import Drawn, draw, draw_time
+from dynatick_stack.soak.tasks import PATIENT, Drawn, draw, draw_time
 from dynatick_stack.soak.watch import Watch
 
 TURN_SECONDS = 0.7  # at least, by the machine's clock
+RACE_SECONDS = 15.0  # after the tick, by the shared clock
 KNOWN = 150  # tasks that it may change its mind about
 FAULTS = (
     Fault(at="any", do="throttle", chance=0.03, times=None),
@@ -43,6 +47,7 @@ class Inserter:
         self._client = TaskClient(DynamoStore(table), clock=here.clock)
         self._doors = Doors(name, here, self._client, boto3.client("dynamodb"), table)
         self._known: deque[Drawn] = deque(maxlen=KNOWN)
+        self._racing: list[tuple[datetime, Drawn]] = []  # by when somebody changes their mind about them
         self._made = 0
 
     def run(self) -> None:
@@ -53,6 +58,7 @@ class Inserter:
             (3, self._insert_many),
             (1, self._command),
             (8, self._change_minds),
+            (3, self._insert_for_a_race),
         ]
         weights = [weight for weight, _ in turns]
         with self._seam.installed():
@@ -60,6 +66,7 @@ class Inserter:
                 end = time.monotonic() + TURN_SECONDS
                 (_, turn) = self._dice.choices(turns, weights)[0]
                 turn()
+                self._race()
                 time.sleep(max(end - time.monotonic(), 0))
 
     # -- turns -----------------------------------------------------------------------------------------------------
@@ -95,6 +102,25 @@ class Inserter:
                 [self._cancel, self._reschedule, self._run_now, self._replace, self._delete], [3, 3, 2, 2, 2]
             )[0]
             change(task)
+
+    def _insert_for_a_race(self) -> None:
+        """Tasks that are at work for a while just after the next tick, when somebody calls them off."""
+        clock = self._here.clock
+        tick = instant_of(minute_of(clock()) + 1)
+        for _ in range(4):
+            task_id = self._new_id("race")
+            row = {"taskId": task_id, "payload": {"life": task_id, "seconds": 0.5}, "retryPolicy": PATIENT}
+            times = {"dueAt": format_instant(tick)}
+            task = Drawn(task_id=task_id, life=task_id, fails=False, row=row, times=times)
+            if self._doors.insert(task):
+                self._racing.append((tick + timedelta(seconds=self._dice.uniform(0, RACE_SECONDS)), task))
+
+    def _race(self) -> None:
+        now = self._here.clock()
+        due = [task for at, task in self._racing if at <= now]
+        self._racing = [(at, task) for at, task in self._racing if at > now]
+        for task in due:
+            self._dice.choices([self._cancel, self._reschedule, self._run_now], [4, 1, 1])[0](task)
 
     def _cancel(self, task: Drawn) -> None:
         self._doors.change(CANCEL, task, lambda: self._client.cancel(task.task_id))
