@@ -18,6 +18,7 @@ from dynatick.engine.report import PassReport
 
 if TYPE_CHECKING:
     from dynatick.api import Answer
+    from dynatick.bulk.dropped import Dropped
 
 _PASS_COUNTS = (
     "due", "claimed", "completed", "failed", "retried", "released", "recovered", "superseded", "unrecorded",
@@ -82,6 +83,26 @@ def tell_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
         ("FailedRecords", len(assigned.failed)),
     ):
         _count(metrics, name, number)
+
+
+def tell_dropped(dropped: Dropped, logger: Logger, metrics: Metrics) -> None:
+    """One line and the metrics of a file, or of a part of it."""
+    order = dropped.order
+    fields: dict[str, object] = {"bucket": order.bucket, "key": order.key, "part": order.part}
+    if dropped.left is not None:
+        logger.info("nothing to import", extra={"action": "import_left", **fields, "reason": dropped.left})
+        return
+    fields |= dropped.tally.to_row()
+    if dropped.continued:
+        logger.info(
+            "another invocation goes on",
+            extra={"action": "import_continued", **fields, "problem": dropped.problem},
+        )
+    else:
+        logger.info("import ended", extra={"action": "import_ended", **fields})
+    _count(metrics, "Imported", dropped.tally.inserted)
+    _count(metrics, "ImportExisting", dropped.tally.exists)
+    _count(metrics, "ImportRefused", dropped.tally.refused)
 
 
 def tell_request(answer: Answer, logger: Logger, metrics: Metrics) -> None:

@@ -31,6 +31,7 @@ from dynatick.store.dynamodb import DynamoStore
 
 if TYPE_CHECKING:
     from dynatick.api import Api
+    from dynatick.bulk.dropped import Importer
 
 _AGREED_FOR = timedelta(minutes=1)
 
@@ -92,6 +93,23 @@ def build_api(settings: Settings) -> Api:
     from dynatick.client import TaskClient
 
     return Api(TaskClient(DynamoStore(settings.table, batched=settings.batched), clock=utc_now))
+
+
+def build_importer(settings: Settings) -> Importer:
+    """The importer function, ready for events. Raises ConfigurationError."""
+    from dynatick.bulk.dropped import Importer
+    from dynatick.bulk.s3 import S3Files
+    from dynatick.client import TaskClient
+
+    if settings.function_name is None:
+        raise ConfigurationError("AWS_LAMBDA_FUNCTION_NAME", "it is not set; Lambda sets it")
+    client = TaskClient(DynamoStore(settings.table, batched=settings.batched), clock=utc_now)
+    return Importer(
+        files=S3Files(boto3.client("s3", config=Config(connect_timeout=3, read_timeout=30))),
+        insert_many=client.insert_many,
+        invoker=LambdaInvoker(settings.function_name),
+        clock=utc_now,
+    )
 
 
 class Scheduler:

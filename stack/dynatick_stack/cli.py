@@ -127,6 +127,8 @@ def show_env(context: typer.Context) -> None:
         "DYNATICK_API_URL": stack.outputs["ApiUrl"],
         "DYNATICK_DEAD_LETTER_QUEUE_URL": stack.outputs["DeadLetterQueueUrl"],
     }
+    if "ImportBucketName" in stack.outputs:
+        variables["DYNATICK_IMPORT_BUCKET"] = stack.outputs["ImportBucketName"]
     for name, value in variables.items():
         typer.echo(f"export {name}={shlex.quote(value)}")
 

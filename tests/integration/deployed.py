@@ -45,6 +45,7 @@ class Deployed:
     scheduler: ModuleType
     processor: ModuleType
     api: ModuleType
+    importer: ModuleType
     streams: Any
 
     def stream(self) -> dict[str, Any]:
@@ -101,12 +102,15 @@ def deploy(monkeypatch: pytest.MonkeyPatch, service: str, *, batched: bool) -> D
         "POWERTOOLS_METRICS_NAMESPACE": "Dynatick",
     }.items():
         monkeypatch.setenv(name, value)
+    scheduler, processor, api = (_load(name, monkeypatch) for name in ("scheduler", "processor", "api"))
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "importer")
     return Deployed(
         table=boto3.resource("dynamodb").Table(TABLE),
         queue=queue,
-        scheduler=_load("scheduler", monkeypatch),
-        processor=_load("processor", monkeypatch),
-        api=_load("api", monkeypatch),
+        scheduler=scheduler,
+        processor=processor,
+        api=api,
+        importer=_load("importer", monkeypatch),
         streams=boto3.client("dynamodbstreams"),
     )
 

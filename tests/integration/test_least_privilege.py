@@ -22,6 +22,7 @@ from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.recurrence import ready
 from dynatick.engine.inforce import SETTINGS_ID
+from dynatick.errors import StoreError
 from dynatick.store.wire import Wire
 from dynatick_stack import emulator, local, template
 from dynatick_stack.demo.receiver import Receiver
@@ -40,6 +41,8 @@ TARGETS: dict[str, dict[str, Any]] = {
     "stepfunctions": {"stateMachineArn": f"arn:aws:states:us-east-1:{ACCOUNT}:stateMachine:target"},
 }
 
+IMPORTS = "imports-of-least-privilege"
+
 Right = tuple[str, str]  # an action, and what it is done to
 
 NAMES = {
@@ -50,7 +53,14 @@ NAMES = {
     '{"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}': "dead letters",
     '{"Fn::GetAtt": ["StreamFailureQueue", "Arn"]}': "failures",
     '{"Fn::GetAtt": ["ProcessorFunction", "Arn"]}': "processor",
+    '{"Fn::GetAtt": ["ImporterFunction", "Arn"]}': "importer",
+    '{"Fn::GetAtt": ["ImportsBucket", "Arn"]}': "bucket",
+    **{
+        json.dumps({"Fn::Sub": f"${{ImportsBucket.Arn}}/{prefix}*"}): prefix
+        for prefix in ("imports/", "errors/", "reports/")
+    },
     '{"Fn::GetAtt": ["SchedulerLogGroup", "Arn"]}': "log",
+    '{"Fn::GetAtt": ["ImporterLogGroup", "Arn"]}': "log",
     '{"Fn::GetAtt": ["ProcessorLogGroup", "Arn"]}': "log",
     '{"Fn::GetAtt": ["ApiLogGroup", "Arn"]}': "log",
     **{
@@ -89,6 +99,15 @@ BY_LAMBDA: dict[str, set[Right]] = {
         ("sqs:SendMessage", "failures"),
         ("kms:Decrypt", "keys"),
         ("kms:GenerateDataKey", "keys"),
+    },
+    "ImporterRole": {
+        ("logs:CreateLogStream", "log"),
+        ("logs:PutLogEvents", "log"),
+        ("xray:PutTraceSegments", "*"),
+        ("xray:PutTelemetryRecords", "*"),
+        ("sqs:SendMessage", "failures"),
+        # So that S3 says of an object that it is missing.
+        ("s3:ListBucket", "bucket"),
     },
     "ApiRole": {
         ("logs:CreateLogStream", "log"),
@@ -145,6 +164,11 @@ def needed(service: str, operation: str, parameters: Mapping[str, Any]) -> Itera
         case "events", "PutEvents":
             assert {one["EventBusName"] for one in parameters["Entries"]} == {TARGETS["eventbridge"]["eventBusArn"]}
             yield "events:PutEvents", "buses"
+        case "s3", "GetObject" | "PutObject":
+            assert parameters["Bucket"] == IMPORTS
+            yield f"s3:{operation}", parameters["Key"].partition("/")[0] + "/"
+        case "lambda", "Invoke" if parameters["FunctionName"] == "importer":
+            yield "lambda:InvokeFunction", "importer"
         case "lambda", "Invoke":
             own = parameters["FunctionName"] == "processor"
             assert own or parameters["FunctionName"] == TARGETS["lambda"]["functionArn"]
@@ -347,6 +371,30 @@ def everything_the_api_does(deployed: Deployed) -> None:
     assert done == {(one.method, one.path) for one in deployed.api.api.table.operations}
 
 
+def everything_the_importer_does(deployed: Deployed) -> None:
+    s3 = boto3.client("s3")
+    s3.create_bucket(Bucket=IMPORTS)
+
+    def drop(name: str, lines: list[str], **context: Any) -> None:
+        body = "\n".join(lines).encode()
+        put = s3.put_object(Bucket=IMPORTS, Key=f"imports/{name}", Body=body)
+        file = {"key": f"imports/{name}", "size": len(body), "etag": put["ETag"].strip('"'), "sequencer": "1"}
+        event = {"detail": {"bucket": {"name": IMPORTS}, "object": file}}
+        deployed.importer.handler(event, LambdaContext("importer", **context))
+
+    timed = '{"taskId": "dropped-%d", "dueAt": "2030-12-31T12:00:00Z"}'
+    drop("some.ndjson", [*(timed % n for n in range(30)), '{"taskId": "dropped-untimed"}', "no task"])
+    report = json.loads(s3.get_object(Bucket=IMPORTS, Key="reports/some.ndjson.json")["Body"].read())
+    assert (report["inserted"], report["refused"]) == (31, 1)
+    written = s3.list_objects_v2(Bucket=IMPORTS, Prefix=report["errors"])["Contents"]
+    assert [one["Key"] for one in written] == ["errors/some.ndjson/1/from-line-0000000001.ndjson"]
+    drop("some.ndjson", [timed % 1])  # the same event once more
+    # Too many for the time that is left: another invocation is to go on, and here is none to be had.
+    ends = datetime.now(UTC) + timedelta(seconds=1)
+    with pytest.raises(StoreError, match="cannot invoke importer"):
+        drop("many.ndjson", [timed % n for n in range(20_000)], ends=ends)
+
+
 def test_each_function_may_do_what_it_does_and_nothing_else(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,9 +403,11 @@ def test_each_function_may_do_what_it_does_and_nothing_else(
         ("SchedulerRole", everything_the_scheduler_does),
         ("ProcessorRole", everything_the_processor_does),
         ("ApiRole", everything_the_api_does),
+        ("ImporterRole", everything_the_importer_does),
     ):
         functions = {
-            "SchedulerRole": deployed.scheduler, "ProcessorRole": deployed.processor, "ApiRole": deployed.api
+            "SchedulerRole": deployed.scheduler, "ProcessorRole": deployed.processor, "ApiRole": deployed.api,
+            "ImporterRole": deployed.importer,
         }  # fmt: skip
         function = functions[role]
         handler = function.handler

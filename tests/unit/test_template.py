@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from dynatick import observability
+from dynatick.bulk import dropped
 from dynatick_stack import template
 from dynatick_stack.sandbox.stream import matches, patterns
 
@@ -206,7 +207,7 @@ def test_a_stream_batch_ends_some_day() -> None:
 # --- Functions ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["SchedulerFunction", "ProcessorFunction", "ApiFunction"])
+@pytest.mark.parametrize("name", ["SchedulerFunction", "ProcessorFunction", "ApiFunction", "ImporterFunction"])
 def test_functions_run_on_the_layer_and_log_where_logs_expire(name: str) -> None:
     function = properties(name)
     group = properties(function["LoggingConfig"]["LogGroup"]["Ref"])
@@ -235,7 +236,7 @@ def actions(statement: dict[str, Any]) -> list[str]:
     return [action] if isinstance(action, str) else list(action)
 
 
-@pytest.mark.parametrize("role", ["SchedulerRole", "ProcessorRole", "ApiRole"])
+@pytest.mark.parametrize("role", ["SchedulerRole", "ProcessorRole", "ApiRole", "ImporterRole"])
 def test_no_role_may_do_all_of_anything(role: str) -> None:
     for statement in statements(role):
         assert statement["Sid"]
@@ -274,6 +275,14 @@ def test_no_role_may_do_all_of_anything(role: str) -> None:
                 "dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PartiQLInsert",
                 "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem",
                 "logs:CreateLogStream", "logs:PutLogEvents",
+            },
+        ),
+        (
+            "ImporterRole",
+            {
+                "dynamodb:GetItem", "dynamodb:PartiQLInsert", "dynamodb:PutItem", "lambda:InvokeFunction",
+                "s3:GetObject", "s3:ListBucket", "s3:PutObject", "sqs:SendMessage", "logs:CreateLogStream",
+                "logs:PutLogEvents",
             },
         ),
     ],
@@ -325,6 +334,40 @@ def test_what_each_role_may_query(role: str, indexes: list[str]) -> None:
     (query,) = [one for one in statements(role) if "dynamodb:Query" in actions(one)]
     found = query["Resource"] if isinstance(query["Resource"], list) else [query["Resource"]]
     assert found == [{"Fn::Sub": f"${{TasksTable.Arn}}/index/{index}"} for index in indexes]
+
+
+# --- Import -------------------------------------------------------------------
+
+
+def test_the_import_is_off_unless_it_is_asked_for() -> None:
+    assert TEMPLATE["Parameters"]["ImportBucket"]["Default"] == "no"
+    assert TEMPLATE["Conditions"]["HasImportBucket"] == {"Fn::Equals": [{"Ref": "ImportBucket"}, "yes"]}
+    parts = {name for name in RESOURCES if name.startswith("Import")}
+    assert parts == {name for name, one in RESOURCES.items() if "Import" in str(one.get("Condition"))}
+    assert TEMPLATE["Outputs"]["ImportBucketName"]["Condition"] == "HasImportBucket"
+
+
+def test_what_the_importer_writes_never_starts_it() -> None:
+    pattern = properties("ImportRule")["EventPattern"]
+    assert pattern["detail"] == {
+        "bucket": {"name": [{"Ref": "ImportsBucket"}]},
+        "object": {"key": [{"prefix": dropped.IMPORTS}]},
+    }
+    written = [one for one in statements("ImporterRole") if "s3:PutObject" in actions(one)]
+    places = [resource["Fn::Sub"] for one in written for resource in one["Resource"]]
+    assert places == [f"${{ImportsBucket.Arn}}/{prefix}*" for prefix in (dropped.ERRORS, dropped.REPORTS)]
+    assert not any(prefix.startswith(dropped.IMPORTS) for prefix in (dropped.ERRORS, dropped.REPORTS))
+
+
+def test_the_bucket_is_private_encrypted_and_kept() -> None:
+    bucket = properties("ImportsBucket")
+    assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True} and bucket["BucketEncryption"]
+    assert RESOURCES["ImportsBucket"]["DeletionPolicy"] == "RetainExceptOnCreate"
+    rules = bucket["LifecycleConfiguration"]["Rules"]
+    expiring = {rule["Prefix"] for rule in rules if "ExpirationInDays" in rule}
+    assert expiring == {dropped.ERRORS, dropped.REPORTS}, "never what people put there"
+    (statement,) = properties("ImportsBucketPolicy")["PolicyDocument"]["Statement"]
+    assert (statement["Effect"], statement["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": False}})
 
 
 # --- HTTP API -----------------------------------------------------------------

@@ -45,10 +45,16 @@ RequestsRefused | Count | Those answered with 400 to 499: they were wrong
 RequestsFailed | Count | Those answered with 500 or more: something here is wrong
 """)
 
+_OF_IMPORTS = entries("""\
+Imported | Count | Tasks inserted from files that were dropped
+ImportExisting | Count | Lines whose task was there already
+ImportRefused | Count | Lines that are no tasks; `errors/` says why
+""")
+
 
 def page() -> str:
     """As code and template are now. Raises ValueError for a metric that nobody has described, or that is gone."""
-    described = {*_OF_PASSES, *_OF_THE_SCHEDULER, *_OF_THE_API}
+    described = {*_OF_PASSES, *_OF_THE_SCHEDULER, *_OF_THE_API, *_OF_IMPORTS}
     if described != written():
         raise ValueError(f"metrics that are not described here, or not written any more: {described ^ written()}")
     alarms = [
@@ -66,6 +72,8 @@ def page() -> str:
         _table(_OF_THE_SCHEDULER),
         "## The HTTP API",
         _table(_OF_THE_API),
+        "## The importer",
+        _table(_OF_IMPORTS),
         "## Alarms",
         "What to do about each is in [operate it](../how-to/operate.md).",
         markdown.table(["Alarm", "Metric", "Rings", "What it says"], [_alarm(name, one) for name, one in alarms]),

@@ -23,6 +23,7 @@ def checkout(tmp_path: Path) -> Path:
     for path in (
         "shared/dynatick/__init__.py",
         "functions/api/app.py",
+        "functions/importer/app.py",
         "functions/processor/app.py",
         "functions/processor/handlers.py",
         "functions/scheduler/app.py",
@@ -46,7 +47,9 @@ def names(path: Path) -> set[str]:
 
 def test_everything_that_the_template_names_is_built(checkout: Path, cache: Path) -> None:
     artifacts = build.build(root=checkout, cache=cache)
-    assert artifacts.keys() == {"DynatickLayer", "ApiFunction", "ProcessorFunction", "SchedulerFunction"}
+    assert artifacts.keys() == {
+        "DynatickLayer", "ApiFunction", "ImporterFunction", "ProcessorFunction", "SchedulerFunction",
+    }  # fmt: skip
     assert names(artifacts["ProcessorFunction"]) == {"app.py", "handlers.py"}
     layer = names(artifacts["DynatickLayer"])
     assert "python/dynatick/__init__.py" in layer
