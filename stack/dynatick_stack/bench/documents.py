@@ -258,7 +258,8 @@ def _prices(_: Figures) -> str:
 
 
 def _alarms(_: Figures) -> str:
-    alarms = sum(found["Type"] == "AWS::CloudWatch::Alarm" for found in load()["Resources"].values())
+    found = [one for one in load()["Resources"].values() if one["Type"] == "AWS::CloudWatch::Alarm"]
+    alarms = sum("Condition" not in one for one in found)  # the others are off by default
     return f"The template has {alarms} alarms."
 
 
