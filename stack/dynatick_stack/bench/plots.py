@@ -21,7 +21,7 @@ from matplotlib import pyplot as plt  # the backend is chosen before
 
 IMAGES = ROOT / "docs" / "images"
 OURS, OTHERS, FLOOR = "#1f6f8b", "#b0b7bd", "#d9a441"
-_STYLE = {
+_STYLE: Any = {
     "svg.fonttype": "none",  # text stays text: small files, that can be read aloud and searched
     "svg.hashsalt": "dynatick",  # the same figures make the same file
     "font.family": "sans-serif",

@@ -42,7 +42,7 @@ class Sizes:
     history_entries: int = 0
 
 
-QUICK = Sizes(units_tasks=2_000, cpu_tasks=2_000, single_tasks=500, rounds=3)
+QUICK = Sizes(units_tasks=2_000, cpu_tasks=3_000, single_tasks=300, rounds=5)
 FULL = Sizes(
     units_tasks=10_000,
     cpu_tasks=5_000,
