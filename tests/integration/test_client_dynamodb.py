@@ -18,7 +18,16 @@ import pytest
 from moto import mock_aws
 from tests.builders import InProcess
 
-from dynatick import MemoryStore, PermanentError, TaskClient, TaskExists, TaskNotFound, TransitionRefused, cli
+from dynatick import (
+    MemoryStore,
+    PermanentError,
+    TaskChanged,
+    TaskClient,
+    TaskExists,
+    TaskNotFound,
+    TransitionRefused,
+    cli,
+)
 from dynatick.client import Changed, Inserted, TaskView, TickView, WouldChange
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.change import Lost, Written
@@ -102,6 +111,17 @@ def test_a_life(world: InProcess, client: TaskClient) -> None:
         client.reschedule("x", delay_seconds=5)
     with pytest.raises(TaskNotFound):
         client.get("y")
+
+
+def test_a_change_of_what_was_seen(client: TaskClient) -> None:
+    payload = {"text": "grüße", "ratio": 0.1, "raw": b"\x00\xff", "list": [None, True, {}], "set": {"a", "b"}}
+    written = client.insert("x", due_at=WHEN, payload=payload, attributes={"own": {1, 2}, "no": None})
+    assert client.get("x").version == written.version
+    changed = client.update("x", payload={**payload, "n": 10**20}, delay_seconds=90, version=written.version)
+    assert client.get("x") == changed
+    with pytest.raises(TaskChanged):
+        client.update("x", payload={}, version=written.version)
+    assert client.update("x", payload={}, version=changed.version).payload == {}
 
 
 def test_raw_rows_are_completed_by_the_scheduler(world: InProcess, client: TaskClient) -> None:

@@ -92,7 +92,8 @@ def revised(row: Row, *, payload: object) -> Change:
 def in_version(row: Row, version: str) -> tuple[Condition, ...]:
     """Conditions that the row is still the one of this version. Raises TaskChanged if it is not.
 
-    All that means something to us, and as many of the user's own attributes as an expression has room for.
+    All that means something to us, and as many of the user's own attributes as an expression has room for. (One more
+    that somebody adds at that very moment is not seen; it stays.)
     """
     if version_of(row) != version:
         raise TaskChanged(str(row["taskId"]))

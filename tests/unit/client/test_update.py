@@ -1,0 +1,123 @@
+"""A waiting task's time and payload, changed only if it is the task that was seen; changes of many, up to a limit."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.builders import NOON, FakeClock
+
+from dynatick import InvalidInput, MemoryStore, TaskChanged, TaskClient, TaskNotFound, TransitionRefused
+from dynatick.client import Changed, WouldChange
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.change import Unknown
+from dynatick.domain.lifecycle import claim
+from dynatick.errors import StoreError
+
+BUCKET = "2026-12-31#13:00"
+
+
+@pytest.fixture
+def client() -> TaskClient:
+    client = TaskClient(MemoryStore(), clock=FakeClock())
+    client.insert("a", task_date_time=BUCKET, payload={"n": 1}, attributes={"own": [1.5, None, {"x", "y"}]})
+    return client
+
+
+def test_time_and_payload_in_one_write(client: TaskClient) -> None:
+    moved = client.update("a", due_at="2026-12-31T14:00:00Z", payload={"n": 2})
+    assert (moved.bucket, moved.payload, moved.status) == ("2026-12-31#14:00", {"n": 2}, "scheduled")
+    assert client.get("a") == moved
+
+
+def test_what_is_left_out_stays(client: TaskClient) -> None:
+    before = client.get("a")
+    after = client.update("a", payload={})
+    assert (after.payload, after.bucket, after.due_at) == ({}, before.bucket, before.due_at)
+    assert client.update("a", delay_seconds=60).payload == {}
+
+
+def test_a_version_names_a_row_as_it_stands(client: TaskClient) -> None:
+    seen = client.get("a").version
+    assert client.get("a").version == seen
+    changed = client.update("a", payload={"n": 2}, version=seen)
+    assert changed.version == client.get("a").version != seen
+    with pytest.raises(TaskChanged, match="'a' was changed"):
+        client.update("a", payload={"n": 3}, version=seen)
+    assert client.get("a").payload == {"n": 2}
+
+
+@pytest.mark.parametrize("attribute", ["payload", "own", "attempt", "lease"])
+def test_any_change_of_others_is_seen_at_the_write(
+    client: TaskClient, attribute: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = client.get("a").version
+    write = client.store.write
+
+    def late(change: object) -> object:
+        monkeypatch.undo()
+        row = dict(client.store.get("a") or {})
+        client.store.delete("a")
+        client.store.create({**row, attribute: {"other": True}})
+        return write(change)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(client.store, "write", late)
+    with pytest.raises(TaskChanged):
+        client.update("a", payload={"mine": True}, version=seen)
+    assert client.get("a").payload != {"mine": True}
+
+
+def test_not_what_has_begun_or_ended(client: TaskClient) -> None:
+    client.store.write(
+        claim("a", Bucket.parse(BUCKET), token="t", lease_until=NOON + timedelta(days=1), now=NOON)
+    )  # fails: nobody has normalised it
+    client.cancel("a")
+    with pytest.raises(TransitionRefused, match="cannot change task 'a': it is cancelled"):
+        client.update("a", payload={})
+    with pytest.raises(TaskNotFound):
+        client.update("none", payload={})
+
+
+@pytest.mark.parametrize(
+    ("how", "field"),
+    [
+        ({}, "payload"),
+        ({"due_at": "noon"}, "dueAt"),
+        ({"due_at": "2026-12-31T14:00:00Z", "delay_seconds": 3}, "delaySeconds"),
+        ({"payload": [1]}, "payload"),
+        ({"payload": {"deep": {"": 1}}}, "payload.deep"),
+        ({"payload": {"text": "x" * 400_000}}, "payload"),
+    ],
+)
+def test_what_is_no_change(client: TaskClient, how: dict[str, object], field: str) -> None:
+    before = client.get("a")
+    with pytest.raises(InvalidInput) as refused:
+        client.update("a", **how)  # type: ignore[arg-type]
+    assert refused.value.field == field
+    assert client.get("a") == before
+
+
+def test_a_change_whose_answer_is_lost(client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = client.store.write
+
+    def lost(change: object) -> object:
+        write(change)  # type: ignore[arg-type]
+        return Unknown("time-out")
+
+    monkeypatch.setattr(client.store, "write", lost)
+    assert client.update("a", payload={"n": 2}, version=client.get("a").version).payload == {"n": 2}
+    monkeypatch.setattr(client.store, "write", lambda change: Unknown("time-out"))
+    with pytest.raises(StoreError, match="time-out"):
+        client.update("a", payload={"n": 3})
+
+
+def test_of_many_only_so_many(client: TaskClient) -> None:
+    for n in range(250):
+        client.insert(f"t{n:03}", task_date_time=BUCKET, action="log")
+    dry = list(client.cancel_many(BUCKET, dry_run=True, limit=120, action="log"))
+    assert ([type(one) for one in dry], dry[-1].task_id) == ([WouldChange] * 120, "t119")
+    first = list(client.cancel_many(BUCKET, limit=120, action="log"))
+    assert [one.task_id for one in first] == [f"t{n:03}" for n in range(120)]
+    rest = list(client.cancel_many(BUCKET, action="log"))
+    assert ([type(one) for one in rest], rest[0].task_id) == ([Changed] * 130, "t120")
+    assert len(list(client.retry_many(BUCKET, status="cancelled", limit=1))) == 1
