@@ -1,6 +1,7 @@
 """`aws SERVICE OPERATION --some-option VALUE …` by boto3: the same operation with the same arguments.
 
-Beside it, of the AWS CLI's own commands, `s3 cp [--recursive]` and `s3api wait`.
+Of what the AWS CLI has beside that, there are `--query … --output text`, `fileb://` for a file's bytes, `s3 cp
+[--recursive]` and `s3api wait`.
 """
 
 import json
@@ -8,10 +9,13 @@ import sys
 from pathlib import Path
 
 import boto3
+import jmespath
 from botocore import xform_name
 
 
 def value_of(text: str) -> object:
+    if text.startswith("fileb://"):
+        return Path(text.removeprefix("fileb://")).read_bytes()
     try:
         return json.loads(text)
     except ValueError:
@@ -46,8 +50,26 @@ if operation == "wait":
     sys.exit()
 method = operation.replace("-", "_")
 shape = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[method]).input_shape
+
+
+def is_text(name: str) -> bool:
+    """Whether the operation wants a text there: one that looks like JSON, such as a policy, stays one."""
+    return bool(shape.members[name].type_name == "string")
+
+
+given = dict(zip(options[::2], options[1::2], strict=True))
+code = given.pop("--zip-file", None)  # an option of the CLI's own, within an argument
+query, output = given.pop("--query", None), given.pop("--output", "json")
 names = {"--" + xform_name(name, "-"): name for name in shape.members}
-arguments = {names[option]: value_of(text) for option, text in zip(options[::2], options[1::2], strict=True)}
+names["--notification-endpoint"] = "Endpoint"  # as the CLI calls it: --endpoint is too near to an option of its own
+arguments = {names[option]: text if is_text(names[option]) else value_of(text) for option, text in given.items()}
+if code is not None:
+    arguments["Code"] = {"ZipFile": value_of(code)}
 answer = getattr(client, method)(**arguments)
 answer.pop("ResponseMetadata")
+if query is not None:
+    answer = jmespath.search(query, answer)
+if output == "text":
+    sys.stdout.write(f"{answer}\n")
+    sys.exit()
 sys.stdout.write(json.dumps(answer, indent=4, default=str) + "\n")

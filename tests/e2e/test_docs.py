@@ -25,6 +25,9 @@ DOCUMENTS = [
     "docs/how-to/assignment.md",
     "docs/how-to/http-api.md",
     "docs/how-to/import.md",
+    "docs/how-to/nightly-report.md",
+    "docs/how-to/reminder-by-email.md",
+    "docs/how-to/unpublish-by-webhook.md",
 ]
 ELSEWHERE = {
     "make demo": ".ci/run",

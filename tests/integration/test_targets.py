@@ -353,7 +353,7 @@ def test_a_target_that_is_not_allowed_gets_no_call(action: str) -> None:
         ("sns", {"topicArn": ARNS["sns"][1], "message": "x", "subject": "é"}, "payload.subject: String should"),
         ("sns", {"topicArn": ARNS["sns"][1], "message": "x" * 262_144}, "payload.message: it is 262"),
         ("sns", {"topicArn": ARNS["sns"][1], "message": "\ud800"}, "payload.message: expected text that UTF-8"),
-        ("sqs", {"queueArn": ARNS["sqs"][1], "message": ""}, "payload.message: a message of SQS can't be empty"),
+        ("sqs", {"queueArn": ARNS["sqs"][1], "message": ""}, "payload.message: a message can't be empty"),
         ("sqs", {"queueArn": "http://169.254.169.254/q", "message": "x"}, "payload.queueArn: String should match"),
         ("sqs", {"queueArn": ARNS["sqs"][1], "message": "x", "delaySeconds": 901}, "payload.delaySeconds: Input"),
         ("sqs", {"queueArn": ARNS["sqs"][1], "message": "x", "delaySeconds": True}, "payload.delaySeconds: Input"),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Strict, Tag
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Strict, Tag
 from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
@@ -67,7 +67,7 @@ Secret = Annotated[
 class SecretText:
     """A text that a secret is part of."""
 
-    secret: Secret
+    secret: Annotated[Secret, Field(description="Which one.")]
     prefix: Annotated[Text, Field(description='What stands before it, such as "Bearer ".')] = ""
 
 
@@ -102,7 +102,17 @@ Attributes = Annotated[
     BeforeValidator(_checked_attributes),
     Field(max_length=MAX_ATTRIBUTES, description="Message attributes beside ours, to filter by."),
 ]
-Message = Annotated[Any, Field(description="A text is sent as it is, anything else as JSON.")]
+
+
+def _checked_message(value: object) -> object:
+    if value == "":
+        raise wrong("a message can't be empty")
+    return value
+
+
+Message = Annotated[
+    Any, AfterValidator(_checked_message), Field(description="A text is sent as it is, anything else as JSON.")
+]
 GroupId = Annotated[
     Text | None,
     Field(

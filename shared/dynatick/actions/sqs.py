@@ -38,8 +38,6 @@ class SqsPayload:
     def _fits(self) -> SqsPayload:
         if self.delay_seconds is not None and self.queue_arn.endswith(".fifo"):
             raise wrong("a FIFO queue delays no single message; leave it out", field="delaySeconds")
-        if self.message == "":
-            raise wrong("a message of SQS can't be empty", field="message")
         return self
 
 

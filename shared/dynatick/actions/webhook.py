@@ -133,7 +133,9 @@ class WebhookPayload:
     """A request to be sent."""
 
     url: Annotated[Url, Field(description="Where to: https and a public host. A secret, if the URL itself is one.")]
-    method: Literal["POST", "PUT", "PATCH", "DELETE", "GET"] = "POST"
+    method: Annotated[Literal["POST", "PUT", "PATCH", "DELETE", "GET"], Field(description="A GET has no body.")] = (
+        "POST"
+    )
     headers: Annotated[
         dict[Text, HeaderValue],
         BeforeValidator(_checked_names),

@@ -19,7 +19,7 @@ Claimed | Count | Tasks taken to be run
 Completed | Count | Tasks whose action returned
 Failed | Count | Tasks that failed for good; each has a dead letter
 Retried | Count | Tasks that failed and run again later
-Released | Count | Tasks given back, because time ran out before they began
+Released | Count | Tasks given back before they began: time ran out, or a rate limit has their turn later
 Recovered | Count | Tasks taken over from a process that died
 Superseded | Count | Outcomes not written, because somebody else had ended or deleted the task
 Unrecorded | Count | Tasks that ran and whose outcome could not be written: they run again

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping
 
-from dynatick_stack.reference import api, attributes, commands, metrics, parameters
+from dynatick_stack.reference import actions, api, attributes, commands, metrics, parameters
 from dynatick_stack.template import ROOT
 
 FOLDER = ROOT / "docs" / "reference"
 
 _PAGES: Mapping[str, Callable[[], str]] = {
+    "actions.md": actions.page,
     "attributes.md": attributes.page,
     "cli.md": commands.page_text,
     "metrics.md": metrics.page,
