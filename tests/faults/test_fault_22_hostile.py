@@ -11,6 +11,7 @@ from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.world import World
 
+from dynatick.client import Refused
 from dynatick.errors import InvalidInput
 from dynatick_stack.demo.receiver import Receiver
 
@@ -107,17 +108,30 @@ def test_fault_22_hostile_payloads_and_names(world: World, tell: Tell) -> None:
 
 def test_fault_22_webhooks_that_point_inward(new_world: NewWorld, tell: Tell) -> None:
     world = new_world()  # without private hosts, as on AWS
+    refused: list[str] = []
     with Receiver() as receiver:
         port = receiver.url.rpartition(":")[2]
         for number, url in enumerate(INWARD):
-            payload = {"url": url.format(port=port), "data": {"secret": "s3cr3t"}}
-            policy = {"retryPolicy": {"maximumRetryAttempts": 0}}
-            world.insert_many([{"taskId": f"t{number:02d}", "delaySeconds": 30, "action": "webhook", "payload": payload,
-                                **policy}])  # fmt: skip
+            task = {
+                "taskId": f"t{number:02d}",
+                "delaySeconds": 30,
+                "action": "webhook",
+                "payload": {"url": url.format(port=port), "data": {"secret": "s3cr3t"}},
+                "retryPolicy": {"maximumRetryAttempts": 0},
+            }
+            (answered,) = world.client.insert_many([task])
+            if isinstance(answered, Refused):  # as a row then, which the processor must not trust either
+                refused.append(url)
+                assert "payload.url" in str(answered.error), url
+                assert "s3cr3t" not in str(answered.error)
+                assert "secret@" not in str(answered.error)
+                world.put(**task)
+            world.inserted.add(f"t{number:02d}")
         world.insert_many([{"taskId": f"healthy-{n}", "delaySeconds": 30} for n in range(50)])
         world.next_tick()
         world.finish()
         assert receiver.calls == []
+    assert "https://user:secret@127.0.0.1:{port}/" in refused
     rows = world.rows()
     for number, url in enumerate(INWARD):
         row = rows[f"t{number:02d}"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,6 @@ def main(function: str) -> None:
             file.write(json.dumps(event) + "\n")
 
     seam = Seam(seed=os.getpid(), frozen=lambda kind: answers.say(frozen=kind), invoked=note_invocation)
-    signal.signal(signal.SIGCONT, lambda *_: seam.thawed.set())
     if limits := os.environ.get(LAG):
         least, most = map(float, limits.split())
         lag = Lag(least=least, most=most)

@@ -75,7 +75,6 @@ class Seam:
     seed: int = 0
     hits: Counter[str] = field(default_factory=Counter)
     frozen: Callable[[str], None] = lambda kind: None  # told just before the process stops itself
-    thawed: threading.Event = field(default_factory=threading.Event)  # to be set at SIGCONT
     invoked: Callable[[dict[str, Any]], None] | None = None  # gets asynchronous invocations, which then go nowhere
     watch: Callable[[Call, AWSPreparedRequest, Send], AWSResponse | None] | None = None  # nearest to the engine
     met: Callable[[Fault, Call], None] = lambda fault, call: None  # told just before a fault is injected
@@ -201,11 +200,14 @@ class Seam:
         return faulty
 
     def _freeze(self, kind: str) -> None:
-        """Returns once the process was thawed. The signal may stop this thread a moment later than it is sent."""
-        self.thawed.clear()
+        """Returns once the process was thawed. The signal may stop this thread a moment later than it is sent.
+
+        SIGCONT must be blocked in all threads, and so waits for this one (worker.py). A handler would not do: it runs
+        in the main thread alone, which the kernel need not choose, nor Python wake up.
+        """
         self.frozen(kind)
         os.kill(os.getpid(), signal.SIGSTOP)
-        self.thawed.wait()
+        signal.sigwait({signal.SIGCONT})
 
     def _chosen(self, number: int, share: float) -> set[int]:
         """Some of so many, at least one."""

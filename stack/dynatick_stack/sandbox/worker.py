@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -61,6 +62,7 @@ def serve(
     ``during`` is entered for each invocation, with its life in seconds of the clock.
     """
     wiring.utc_now = clock
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})  # the seam waits for it; later threads inherit this
     with seam.installed():
         sys.path.insert(0, str(ROOT / "functions" / function))
         app = importlib.import_module("app")
