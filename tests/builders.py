@@ -17,9 +17,9 @@ from dynatick.domain.task import Row, Task
 from dynatick.engine.assign import Arrival, Assigned, assign
 from dynatick.engine.inforce import agree
 from dynatick.engine.ports import ActionContext, Store
-from dynatick.engine.processor import Invoked, Processor, tell_dead_letters
+from dynatick.engine.processor import Invoked, Processor
 from dynatick.engine.rules import Rules
-from dynatick.engine.settle import Settler
+from dynatick.engine.settle import Settler, tell_dead_letters
 from dynatick.store.memory import MemoryStore
 
 NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)

@@ -11,14 +11,14 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from dynatick.domain.buckets import Bucket, instant_of
-from dynatick.engine.assign import Assigned
-from dynatick.engine.processor import Invoked
-from dynatick.engine.reconcile import Reconciled
-from dynatick.engine.report import PassReport
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # each function has the half of these; none is to load the others'
     from dynatick.api import Answer
     from dynatick.bulk.dropped import Dropped
+    from dynatick.engine.assign import Assigned
+    from dynatick.engine.processor import Invoked
+    from dynatick.engine.reconcile import Reconciled
+    from dynatick.engine.report import PassReport
 
 _PASS_COUNTS = (
     "due", "claimed", "completed", "failed", "retried", "released", "recovered", "superseded", "unrecorded",

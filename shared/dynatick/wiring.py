@@ -1,4 +1,7 @@
-"""Puts the parts together: from settings to what an entry point calls. Clients are made here, once a process."""
+"""Puts the parts together: from settings to what an entry point calls. Clients are made here, once a process.
+
+What one function alone needs is imported where that function is built: the others start the sooner.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,13 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from dynatick.actions import build_actions
 from dynatick.actions.deadletters import NoDeadLetters, QueueDeadLetters
 from dynatick.domain.normalise import Assign, Defaults, next_tick
 from dynatick.engine.assign import Arrival, Assigned, assign
 from dynatick.engine.inforce import InForce, agree
 from dynatick.engine.ports import DeadLetters
-from dynatick.engine.processor import Processor, tell_dead_letters
 from dynatick.engine.rules import Rules
-from dynatick.engine.settle import Settler
+from dynatick.engine.settle import Settler, tell_dead_letters
 from dynatick.errors import ConfigurationError, StoreError
 from dynatick.settings import Settings
 from dynatick.store.codec import decode
@@ -32,6 +33,7 @@ from dynatick.store.dynamodb import DynamoStore
 if TYPE_CHECKING:
     from dynatick.api import Api
     from dynatick.bulk.dropped import Importer
+    from dynatick.engine.processor import Processor
 
 _AGREED_FOR = timedelta(minutes=1)
 
@@ -67,6 +69,9 @@ class LambdaInvoker:
 
 def build_processor(settings: Settings) -> Processor:
     """The processor function, ready for events."""
+    from dynatick.actions import build_actions
+    from dynatick.engine.processor import Processor
+
     if settings.function_name is None:
         raise ConfigurationError("AWS_LAMBDA_FUNCTION_NAME", "it is not set; Lambda sets it")
     process, numbers = uuid.uuid4().hex, count(1)
@@ -89,7 +94,7 @@ def build_processor(settings: Settings) -> Processor:
 
 def build_api(settings: Settings) -> Api:
     """The api function, ready for requests."""
-    from dynatick.api import Api  # brings pydantic and the router, which the other functions do without
+    from dynatick.api import Api
     from dynatick.client import TaskClient
 
     return Api(TaskClient(DynamoStore(settings.table, batched=settings.batched), clock=utc_now))

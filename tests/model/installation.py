@@ -28,9 +28,9 @@ from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.assign import Arrival, assign
 from dynatick.engine.inforce import InForce, agree
 from dynatick.engine.ports import ActionContext, DeadLetter, Store
-from dynatick.engine.processor import Processor, tell_dead_letters
+from dynatick.engine.processor import Processor
 from dynatick.engine.rules import Rules
-from dynatick.engine.settle import Settler
+from dynatick.engine.settle import Settler, tell_dead_letters
 from dynatick.errors import DynatickError, PermanentError, RetryableError
 
 INDEX_LAG = 100.0  # longer than from tick to tick

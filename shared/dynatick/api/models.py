@@ -86,7 +86,13 @@ RetryPolicy = Annotated[
 ]
 
 
-class NewTask(BaseModel):
+class _Form(BaseModel):
+    """Built when it is first used: a request needs one of them, at the most."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class NewTask(_Form):
     """A task to be inserted, with one time at the most: without one, the installation's policy decides. Further
     attributes are your own, and reach the action untouched."""
 
@@ -101,7 +107,7 @@ class NewTask(BaseModel):
     retryPolicy: RetryPolicy = None
 
 
-class _Closed(BaseModel):
+class _Closed(_Form):
     """What has no other attributes than these."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -222,7 +228,7 @@ Overlap = Annotated[
 ]
 
 
-class NewSchedule(BaseModel):
+class NewSchedule(_Form):
     """A recurring schedule to be inserted. Further attributes are your own, and reach each of its tasks."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [_SCHEDULE]})
@@ -285,7 +291,7 @@ class Backfill(_Closed):
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 
-class _Answer(BaseModel):
+class _Answer(_Form):
     model_config = ConfigDict(extra="allow")
 
 
@@ -461,7 +467,7 @@ class NextRuns(_Answer):
     runs: list[NextRun]
 
 
-class WrongField(BaseModel):
+class WrongField(_Form):
     """One value that is not accepted."""
 
     detail: str

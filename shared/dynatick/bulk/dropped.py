@@ -19,8 +19,7 @@ from dynatick.bulk.lines import Read
 from dynatick.bulk.reading import read
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import check_count
-from dynatick.engine.ports import Clock
-from dynatick.engine.processor import ENVELOPE, Invoker
+from dynatick.engine.ports import ENVELOPE, Clock, Invoker
 from dynatick.errors import DynatickError, InvalidInput, StoreError
 
 IMPORTS, ERRORS, REPORTS = "imports/", "errors/", "reports/"

@@ -138,3 +138,14 @@ class DeadLetters(Protocol):
 
     def send(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
         """Sends each; True where the queue has taken it, in order. Raises nothing for what the queue refuses."""
+
+
+ENVELOPE = "dynatick"
+"""The attribute of an event that is an order of our own."""
+
+
+class Invoker(Protocol):
+    """Starts another invocation of a function, asynchronously."""
+
+    def invoke(self, event: Mapping[str, object]) -> None:
+        """Raises DynatickError if it could not be started."""

@@ -9,33 +9,24 @@ shard's pass, which a tick starts for every shard but the first, and a pass for 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.task import Row, check_count
 from dynatick.engine.drain import World, drain
 from dynatick.engine.inforce import InForce, agree
-from dynatick.engine.ports import Actions, Clock, DeadLetter, DeadLetters, Store
+from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, Store
 from dynatick.engine.reconcile import Reconciled, reconcile
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import SKEW_MARGIN, Rules
-from dynatick.engine.settle import Settler
+from dynatick.engine.settle import Settler, tell_dead_letters
 from dynatick.errors import DynatickError, InvalidInput
 
-ENVELOPE = "dynatick"
 _EXPECTED = 'expected a scheduled event with its "time", or {"dynatick": {"tick": "2026-12-31#12:00"}}'
 _RECONCILE_RESERVE = timedelta(seconds=15)
-
-
-class Invoker(Protocol):
-    """Starts another invocation of the processor, asynchronously."""
-
-    def invoke(self, event: Mapping[str, object]) -> None:
-        """Raises DynatickError if it could not be started."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -201,12 +192,6 @@ class Processor:
 
     def _tell(self, row: Row, error: str) -> bool:
         return tell_dead_letters(self.dead_letters, row, error, self.clock())
-
-
-def tell_dead_letters(dead_letters: DeadLetters, row: Row, error: str, now: datetime) -> bool:
-    """One letter for a row that is marked failed without ever having run."""
-    taken: Sequence[bool] = dead_letters.send([DeadLetter(row=row, attempt=0, error=error, failed_at=now)])
-    return all(taken)
 
 
 def _not_ahead(tick: int, value: object, now: datetime) -> int:

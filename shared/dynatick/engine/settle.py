@@ -5,7 +5,7 @@ One function for the stream, for what a pass leaves over and for reconcile.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -18,7 +18,7 @@ from dynatick.domain.schedule import is_schedule
 from dynatick.domain.task import Row, Status, is_own_row
 from dynatick.engine.cursor import read_cursor
 from dynatick.engine.inforce import InForce
-from dynatick.engine.ports import Store
+from dynatick.engine.ports import DeadLetter, DeadLetters, Store
 from dynatick.engine.rules import Rules
 from dynatick.errors import StoreError
 
@@ -170,3 +170,9 @@ class Settler:
         result = self.store.write(slimmer(change, row))
         self.count(change, result)
         return result
+
+
+def tell_dead_letters(dead_letters: DeadLetters, row: Row, error: str, now: datetime) -> bool:
+    """One letter for a row that is marked failed without ever having run; whether it was taken."""
+    taken: Sequence[bool] = dead_letters.send([DeadLetter(row=row, attempt=0, error=error, failed_at=now)])
+    return all(taken)

@@ -29,9 +29,9 @@ from dynatick.engine.assign import Arrival, assign
 from dynatick.engine.cursor import read_cursor
 from dynatick.engine.inforce import agree
 from dynatick.engine.ports import ActionContext, ScanPage
-from dynatick.engine.processor import Processor, tell_dead_letters
+from dynatick.engine.processor import Processor
 from dynatick.engine.rules import Rules
-from dynatick.engine.settle import Settler
+from dynatick.engine.settle import Settler, tell_dead_letters
 from dynatick.store.memory import MemoryStore
 
 MINUTES = 20
