@@ -86,13 +86,15 @@ class ScheduleNotFound(TaskNotFound):
 class TransitionRefused(DynatickError):
     """The task's present state does not allow what was asked.
 
-    ``status`` is the state that was found, ``allowed`` the states it could have been done from.
+    ``status`` is the state that was found, ``allowed`` the states it could have been done from; none, if it never
+    can: then ``instead`` says what can.
     """
 
-    def __init__(self, task_id: str, wish: str, status: str, allowed: Sequence[str]) -> None:
-        super().__init__(
-            f"cannot {wish} task {shown(task_id)}: it is {status}; possible only while it is {' or '.join(allowed)}"
-        )
+    def __init__(
+        self, task_id: str, wish: str, status: str, allowed: Sequence[str], *, what: str = "task", instead: str = ""
+    ) -> None:
+        possible = instead or f"possible only while it is {' or '.join(allowed)}"
+        super().__init__(f"cannot {wish} {what} {shown(task_id)}: it is {status}; {possible}")
         self.task_id = task_id
         self.status = status
         self.allowed = tuple(allowed)

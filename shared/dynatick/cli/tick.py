@@ -29,6 +29,7 @@ _COLUMNS = (
     Column("COMPLETED", "completed", right=True),
     Column("FAILED", "failed", right=True),
     Column("RETRIED", "retried", right=True),
+    Column("MISSED", "missed", right=True),
     Column("LATE MS", "latenessMaxMs", right=True),
     Column("TOOK MS", "tookMs", right=True),
 )

@@ -11,6 +11,7 @@ from dynatick.client.views import number_or, text_or_none, version_of
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.change import Change, Condition, Unknown, Written, as_read
 from dynatick.domain.lifecycle import cancel, is_terminal, redrive, reschedule, revise, state_of
+from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import MAX_TASK_ID_BYTES, OWN_ATTRIBUTES, UNSCHEDULED, Row, Status, check_task_id, is_own_row
 from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput, ItemTooLarge, StoreError, TaskChanged, TaskNotFound, TransitionRefused
@@ -23,6 +24,14 @@ _MOST_COMPARED = 100  # attributes; an expression has its limits
 WAITING: Final = (UNSCHEDULED, str(Status.SCHEDULED))
 _REDRIVABLE: Final = (str(Status.FAILED), str(Status.CANCELLED))
 _ENDED: Final = (str(Status.COMPLETED), *_REDRIVABLE)
+_OF_SCHEDULES: Final = {
+    "cancel": "to stop its runs pause or delete it (dynatick schedule pause, dynatick schedule delete)",
+    "reschedule": "give it another expression or start (dynatick schedule update)",
+    "change": "change the schedule itself (dynatick schedule update)",
+    "retry": "retry the task of the run that failed (dynatick schedule history lists them)",
+    "run": "have it make a run (dynatick schedule run)",
+}
+"""What can be done with a schedule instead of what is for tasks."""
 
 
 def known_id(task_id: str) -> str:
@@ -116,6 +125,8 @@ def run_at_once(row: Row, *, bucket: Bucket, now: datetime) -> Change:
 
 
 def _require(row: Row, wish: str, allowed: tuple[str, ...]) -> None:
+    if is_or_was_schedule(row):
+        raise TransitionRefused(str(row["taskId"]), wish, "a schedule", (), instead=_OF_SCHEDULES[wish])
     state = state_shown(row)
     # A status from hand, without an outcome, has not ended anything: the scheduler is about to mend it.
     if state not in allowed or (state in _ENDED and not is_terminal(row)):

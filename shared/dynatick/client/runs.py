@@ -14,7 +14,7 @@ from dynatick.client.changes import state_shown
 from dynatick.client.views import instant_or_none, text_or_none, without_none
 from dynatick.domain.expressions import Occurrence, upcoming
 from dynatick.domain.instants import format_instant
-from dynatick.domain.schedule import Schedule, ScheduleState
+from dynatick.domain.schedule import MissedFor, Schedule, ScheduleState
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput
@@ -72,7 +72,11 @@ def runs_between(schedule: Schedule, first: datetime, last: datetime, most: int)
 
 def latest_runs(store: Store, row: Row, first: datetime | None, last: datetime, limit: int) -> list[ScheduleRun]:
     """What became of the runs from ``first`` to ``last``; without ``first``, of the latest ``limit``."""
+    if row.get("revision") is None:  # nobody has looked at it yet, or it could not be understood: it has had no run
+        return []
     eras = list(_eras(row))
+    ended = instant_or_none(row.get("finishedAt")) if row.get("outcome") is not None else None
+    last = last if ended is None else min(last, ended)
     created = instant_or_none(row.get("createdAt")) or last
     instants = _instants(eras, max(first, created - _INSTANT) if first else None, created, last, limit)
     schedule = eras[-1][0]
@@ -81,13 +85,16 @@ def latest_runs(store: Store, row: Row, first: datetime | None, last: datetime, 
     begin = instants[0] if len(instants) >= limit else created.replace(microsecond=0)
     asked = _asked(row, schedule, first or begin, last)
     rows = store.get_many([*expected, *asked]) if expected or asked else {}
-    found = [_run(task_id, instant, rows.get(task_id), schedule) for task_id, instant in expected.items()]
-    found += [
-        _run(task_id, instant, rows[task_id], schedule, run_now=True)
-        for task_id, instant in asked.items()
-        if task_id in rows
+    paused_at = schedule.defined_at if row.get("scheduleState") == str(ScheduleState.DISABLED) else None
+    found = [
+        _run(task_id, instant, row=rows[task_id]) if task_id in rows else _not_made(instant, schedule, paused_at)
+        for task_id, instant in expected.items()
     ]
-    return sorted(found, key=lambda run: run.run_at)[-limit:]
+    found += [
+        _run(task_id, instant, row=rows[task_id], run_now=True) for task_id, instant in asked.items() if task_id in rows
+    ]
+    found.sort(key=lambda run: run.run_at)
+    return found[-limit:] if first is None else found[:limit]
 
 
 def _runs(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
@@ -145,20 +152,25 @@ def _asked(row: Row, schedule: Schedule, first: datetime, last: datetime) -> dic
     }
 
 
-def _run(task_id: str, instant: datetime, row: Row | None, schedule: Schedule, *, run_now: bool = False) -> ScheduleRun:
-    if row is not None:
-        return ScheduleRun(
-            run_at=instant,
-            status=state_shown(row),
-            task_id=task_id,
-            bucket=text_or_none(row.get("taskDateTime")),
-            finished_at=instant_or_none(row.get("finishedAt")),
-            error=text_or_none(row.get("error")),
-            run_now=run_now,
-        )
+def _run(task_id: str, instant: datetime, *, row: Row, run_now: bool = False) -> ScheduleRun:
+    return ScheduleRun(
+        run_at=instant,
+        status=state_shown(row),
+        task_id=task_id,
+        bucket=text_or_none(row.get("taskDateTime")),
+        finished_at=instant_or_none(row.get("finishedAt")),
+        error=text_or_none(row.get("error")),
+        run_now=run_now,
+    )
+
+
+def _not_made(instant: datetime, schedule: Schedule, paused_at: datetime | None) -> ScheduleRun:
+    """``paused_at``: of a schedule that is paused now."""
     for missed in reversed(schedule.missed):
         if missed.first <= instant <= missed.last:
             return ScheduleRun(run_at=instant, status="missed", reason=str(missed.reason))
+    if paused_at is not None and instant > paused_at:
+        return ScheduleRun(run_at=instant, status="missed", reason=str(MissedFor.PAUSED))
     if instant == schedule.buffered_run_at or (schedule.next_run_at is not None and instant >= schedule.next_run_at):
         return ScheduleRun(run_at=instant, status="due")
     return ScheduleRun(run_at=instant, status="gone")

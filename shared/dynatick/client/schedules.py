@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 from dynatick.actions.payloads import check_payload
 from dynatick.client import changes
@@ -14,15 +15,14 @@ from dynatick.client.newtask import NewTask, Time, payload_of, row_of
 from dynatick.client.runs import ScheduleRun, expected_runs, latest_runs, runs_between
 from dynatick.client.scheduleviews import SchedulePage, ScheduleView, warnings_of
 from dynatick.client.views import TaskView
-from dynatick.domain.buckets import Bucket, Grid, minute_of, parse_time
+from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of, parse_time
 from dynatick.domain.change import Change, as_read, together
-from dynatick.domain.expressions import Occurrence
+from dynatick.domain.expressions import Occurrence, Rate
 from dynatick.domain.instants import format_instant
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.recurrence import edited, occurrence
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import (
-    RECURRENCE,
     RECURRING,
     SCHEDULE_ATTRIBUTES,
     Missed,
@@ -30,7 +30,7 @@ from dynatick.domain.schedule import (
     Schedule,
     ScheduleState,
     check_schedule_id,
-    is_schedule,
+    is_or_was_schedule,
 )
 from dynatick.domain.task import Row, check_action
 from dynatick.engine.ports import Clock, Store, StoreFailure
@@ -128,11 +128,11 @@ class Schedules:
         whole = {**row, **change.set}
         check_size(whole)
         # Before the first tick nobody knows the default action nor the ticks: then the scheduler completes it.
-        in_force = self._agreement.current()
-        complete = in_force is not None and (action is not None or in_force.default_action is not None)
-        if not self._store.create(whole if complete else row):
+        complete = self._can_complete(row)
+        written = whole if complete else row
+        if not self._store.create(written):
             raise TaskExists(schedule_id)
-        return self._view(whole, now)
+        return self._view(written, now)
 
     def get(self, schedule_id: str) -> ScheduleView:
         """The schedule, read consistently."""
@@ -141,19 +141,18 @@ class Schedules:
     def list(self, state: str | None = None, *, limit: int = 100, page_token: str | None = None) -> SchedulePage:
         """Schedules in order of state and id: those of one state (ENABLED, DISABLED, COMPLETED, FAILED), or all.
 
-        ``limit``: at most so many, up to 1,000; the last page has no ``next_page_token``.
+        ``limit``: at most so many, up to 1,000; the last page has no ``next_page_token``. Without warnings.
         """
         states = [_state(state)] if state is not None else [str(one) for one in ScheduleState]
         check_limit(limit)
         first, after = _position(page_token, states)
         found: list[ScheduleView] = []
-        now = self._clock()
         for n, one in enumerate(states[first:], first):
             while True:
                 page = self._store.schedules(one, after=after, limit=limit - len(found))
                 rows = self._store.get_many(page.ids) if page.ids else {}
                 shown = [rows[task_id] for task_id in page.ids if task_id in rows]
-                found += [self._view(row, now) for row in shown if row.get("scheduleState") == one]
+                found += [ScheduleView.from_row(row) for row in shown if row.get("scheduleState") == one]
                 after = page.after
                 if len(found) >= limit and (after is not None or n + 1 < len(states)):
                     token = f"{one}:{after}" if after is not None else f"{states[n + 1]}:"
@@ -202,14 +201,17 @@ class Schedules:
         self._store.delete(schedule_id)
 
     def run_now(self, schedule_id: str) -> TaskView:
-        """One occurrence at the next tick, beside the expression, whatever the state of the schedule."""
+        """One occurrence at the next tick, beside the expression, be the schedule paused or not.
+
+        Raises TaskExists if there was one this second already; TransitionRefused if the schedule has ended.
+        """
         row = self._row(schedule_id)
         schedule, now = _open(row, "run"), self._clock()
         nominal = now.replace(microsecond=0)
         task = self._occurrence(row, schedule, nominal, extra="#now")
+        self._note_run(schedule_id, nominal)  # first, so that no run is made that the history would not know of
         if not self._store.create(task):
             raise TaskExists(str(task["taskId"]))
-        self._note_run(schedule_id, nominal)
         return TaskView.from_row(task)
 
     def preview(self, schedule_id: str, count: int = 10) -> Sequence[Occurrence]:
@@ -218,7 +220,7 @@ class Schedules:
         row = self._row(schedule_id)
         if row.get("outcome") is not None:
             return []
-        return expected_runs(Schedule.from_row(row), self._clock(), count)
+        return expected_runs(self._begun(row), self._clock(), count)
 
     def backfill(self, schedule_id: str, *, start: Time, end: Time, dry_run: bool = False) -> Iterator[InsertResult]:
         """Makes the occurrences of nominal instants from ``start`` to ``end`` (itself part of it, and not after now)
@@ -227,7 +229,8 @@ class Schedules:
         At most 1,000 at a time. ``dry_run``: says only which are missing. Overlap is not looked at.
         """
         row = self._row(schedule_id)
-        schedule, now = _open(row, "backfill"), self._clock()
+        _open(row, "backfill")
+        schedule, now = self._begun(row), self._clock()
         first, last = _instant(start, "start"), min(_instant(end, "end"), now)
         if last < first:
             raise InvalidInput("end", str(end), f"expected it not to be before start, {start}, which must be past")
@@ -254,6 +257,10 @@ class Schedules:
         row, now = self._row(schedule_id), self._clock()
         first = None if start is None else _instant(start, "start")
         last = now if end is None else min(_instant(end, "end"), now)
+        if first is not None and last < first:
+            raise InvalidInput(
+                "end", str(end or now), f"expected it not to be before start, {start}, which must be past"
+            )
         return latest_runs(self._store, row, first, last, limit)
 
     def _insert(self, rows: Iterable[Row], dry_run: bool) -> Iterator[InsertResult]:
@@ -280,11 +287,12 @@ class Schedules:
 
     def _note_run(self, schedule_id: str, nominal: datetime) -> None:
         """So that the schedule's history finds it."""
+        instant = format_instant(nominal)
 
         def note(row: Row) -> Change:
             earlier = row.get("ranNow")
-            kept = [*earlier] if isinstance(earlier, (list, tuple)) else []
-            values = {"ranNow": [*kept, format_instant(nominal)][-_RAN_NOW_KEPT:]}
+            kept = [one for one in earlier if one != instant] if isinstance(earlier, (list, tuple)) else []
+            values = {"ranNow": [*kept, instant][-_RAN_NOW_KEPT:]}
             return Change(task_id=schedule_id, set=values, when=as_read(row, "ranNow"), returning=True)
 
         changes.carry_out(self._store, schedule_id, note)
@@ -307,6 +315,10 @@ class Schedules:
             edits |= _earlier(row, edits, now)
             change = edited(row, edits, now=now, grid=grid, defaults=defaults)
             check_size({**row, **change.set})
+            if row.get("status") is None and not self._can_complete({**row, **edits}):
+                gone = tuple(name for name, value in edits.items() if value is None and name in row)
+                set_ = {name: value for name, value in edits.items() if value is not None}
+                change = Change(task_id=schedule_id, set=set_, remove=gone, when=change.when, returning=True)
             if not change.set and not change.remove:  # there is nothing to do; this says so with a write
                 change = Change(task_id=schedule_id, set={"scheduleId": schedule_id}, when=change.when, returning=True)
             return together(change, when=known)
@@ -318,17 +330,31 @@ class Schedules:
         schedule, now = Schedule.from_row(row), self._clock()
         if schedule.defined_at is None or row.get("status") != RECURRING:
             return {}
-        runs = [run.instant for run in runs_between(schedule, schedule.defined_at, now, MAX_BACKFILL)]
+        paused_at = schedule.defined_at + timedelta(microseconds=1)  # what was due then is still made
+        runs = [run.instant for run in runs_between(schedule, paused_at, now, MAX_BACKFILL)]
         if not runs:
             return {}
-        left_out = Missed(first=runs[0], last=runs[-1], runs=len(runs), reason=MissedFor.PAUSED)
+        last = runs[-1] if len(runs) < MAX_BACKFILL else now  # of very many the number is not counted to its end
+        left_out = Missed(first=runs[0], last=last, runs=len(runs), reason=MissedFor.PAUSED)
         return {"missed": [one.to_row() for one in [*schedule.missed, left_out]][-_RAN_NOW_KEPT:]}
 
     def _row(self, schedule_id: str) -> Row:
         row = self._store.get(changes.known_id(schedule_id))
-        if row is None or not (is_schedule(row) or _was_schedule(row)):
+        if row is None or not is_or_was_schedule(row):
             raise ScheduleNotFound(schedule_id)
         return row
+
+    def _begun(self, row: Row) -> Schedule:
+        """The schedule of a row; of a rate that nobody has looked at yet as if it began now."""
+        schedule = Schedule.from_row(row)
+        if schedule.start is None and isinstance(schedule.expression, Rate):
+            return replace(schedule, start=instant_of(self._grid().tick_after(minute_of(self._clock()))))
+        return schedule
+
+    def _can_complete(self, row: Row) -> bool:
+        """Whether this knows all that the scheduler would set: the ticks in force, and the default action."""
+        in_force = self._agreement.current()
+        return in_force is not None and (row.get("action") is not None or in_force.default_action is not None)
 
     def _view(self, row: Row, now: datetime) -> ScheduleView:
         return ScheduleView.from_row(row, warnings=warnings_of(row, self._grid(), now))
@@ -362,11 +388,6 @@ def _open(row: Row, wish: str) -> Schedule:
         state = str(row.get("scheduleState", row["outcome"]))
         raise TransitionRefused(str(row["taskId"]), wish, state, (ScheduleState.ENABLED, ScheduleState.DISABLED))
     return Schedule.from_row(row)
-
-
-def _was_schedule(row: Row) -> bool:
-    """Whether a row that has ended was one; its occurrences carry none of these."""
-    return any(row.get(name) is not None for name in RECURRENCE)
 
 
 def _is_enabled(row: Row) -> bool:
@@ -422,6 +443,6 @@ def _position(token: object, states: list[str]) -> tuple[int, str | None]:
     if token is None:
         return 0, None
     state, colon, after = token.partition(":") if isinstance(token, str) else ("", "", "")
-    if not colon or state not in states:
+    if not colon or state not in states or len(after.encode("utf-8", "replace")) > changes.MAX_KEY_BYTES:
         raise InvalidInput("pageToken", token, "expected the token of the page before, with the same state")
     return states.index(state), after or None

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 
 from dynatick.actions.values import plain
 from dynatick.client.views import instant_or_none, number_or, text_or_none, version_of
-from dynatick.domain.buckets import Grid
-from dynatick.domain.expressions import Rate, shortest_gap, upcoming
+from dynatick.domain.buckets import Grid, instant_of
+from dynatick.domain.expressions import Rate, clock_warnings, shortest_gap, upcoming
 from dynatick.domain.instants import format_instant
 from dynatick.domain.schedule import RECURRENCE, CatchUp, Overlap, Schedule, handed_on
 from dynatick.domain.task import Row
 from dynatick.errors import InvalidInput
 
-_SOON = 200  # runs that are looked through for jumps of the clock
+_SOON = 50  # runs that are compared with the ticks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,12 +101,12 @@ def warnings_of(row: Row, grid: Grid, now: datetime) -> tuple[str, ...]:
         return ()
     try:
         schedule = Schedule.from_row(row)
-        return (*_of_ticks(schedule, grid), *_of_policies(schedule), *_of_clocks(schedule, now))
+        return (*_of_ticks(schedule, grid, now), *_of_policies(schedule), *_of_clocks(schedule, now))
     except InvalidInput:
         return ()
 
 
-def _of_ticks(schedule: Schedule, grid: Grid) -> list[str]:
+def _of_ticks(schedule: Schedule, grid: Grid, now: datetime) -> list[str]:
     tick = timedelta(minutes=grid.tick_minutes)
     gap = shortest_gap(schedule.expression)
     if gap < tick:
@@ -119,7 +120,22 @@ def _of_ticks(schedule: Schedule, grid: Grid) -> list[str]:
             f"its interval of {_words(gap)} is no multiple of the ticks, which come {_words(tick)} apart: "
             "each run starts at the first tick after its time"
         ]
+    off = _between_ticks(schedule, grid, now)
+    if off is not None:
+        return [
+            f"it names times between the ticks, which come {_words(tick)} apart, such as {format_instant(off)}: "
+            "such a run starts at the first tick after its time"
+        ]
     return []
+
+
+def _between_ticks(schedule: Schedule, grid: Grid, now: datetime) -> datetime | None:
+    """The first of the next runs that is at no tick's time. With a window, starts are spread anyway."""
+    if schedule.window_minutes or (isinstance(schedule.expression, Rate) and schedule.start is None):
+        return None
+    runs = upcoming(schedule.expression, now, zone=schedule.zone, start=schedule.start, end=schedule.end)
+    soon = (run.instant for run in islice(runs, _SOON))
+    return next((run for run in soon if instant_of(grid.tick_at_or_after(run)) != run), None)
 
 
 def _of_policies(schedule: Schedule) -> list[str]:
@@ -129,14 +145,9 @@ def _of_policies(schedule: Schedule) -> list[str]:
 
 
 def _of_clocks(schedule: Schedule, now: datetime) -> list[str]:
-    """The next jump of the zone's clock that a run meets."""
-    if isinstance(schedule.expression, Rate) or schedule.zone == "UTC":
-        return []
-    runs = upcoming(schedule.expression, now, zone=schedule.zone, start=schedule.start, end=schedule.end)
-    for run, _ in zip(runs, range(_SOON), strict=False):
-        if run.notes:
-            return [f"{note} ({schedule.zone}; next run then {format_instant(run.instant)})" for note in run.notes]
-    return []
+    """The jumps of the zone's clock that its runs meet within a year."""
+    found = clock_warnings(schedule.expression, now, zone=schedule.zone, start=schedule.start, end=schedule.end)
+    return [f"{one} ({schedule.zone})" for one in found]
 
 
 def _words(delta: timedelta) -> str:

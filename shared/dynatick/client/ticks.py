@@ -46,6 +46,8 @@ class TickView:
     unrecorded: int
     unfinished: int
     moved: int
+    occurrences: int  # of schedules, made by this pass
+    missed: int  # runs of schedules that were not made
     lateness_max_ms: int  # how long after its tick a first attempt began
     lateness_mean_ms: int
     first_start_ms: int | None  # from the start of the pass to the start of its first task
@@ -99,7 +101,7 @@ TickEntry = TickView | IdleTicks | MissedTicks
 
 _COUNTS = (
     "buckets", "due", "claimed", "completed", "failed", "retried", "released", "recovered", "superseded", "unrecorded",
-    "unfinished", "moved",
+    "unfinished", "moved", "occurrences", "missed",
 )  # fmt: skip
 
 

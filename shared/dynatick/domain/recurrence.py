@@ -69,14 +69,15 @@ def edited(
     if schedule.start is None and isinstance(schedule.expression, Rate):
         # A rate counts from its start: without a date, from the next tick.
         schedule = replace(schedule, start=instant_of(grid.tick_after(minute_of(now))))
-    action_of(wanted, defaults)
+    action = action_of(wanted, defaults)
     check_payload(wanted.get("payload"))
     if wanted.get("retryPolicy") is not None:
         RetryPolicy.from_row(wanted["retryPolicy"])
     if row.get("status") == RECURRING:
         values, remove = _mended(wanted, schedule, now, grid)
+        values["action"] = action
     else:
-        values, remove = _begun(wanted, schedule, now, grid, defaults, revision)
+        values, remove = _begun(wanted, schedule, now, grid, action, revision)
     values = {name: value for name, value in edits.items() if value is not None} | values
     remove = tuple(dict.fromkeys((*remove, *(name for name, value in edits.items() if value is None))))
     return Change(
@@ -95,7 +96,7 @@ def refused(row: Row, reason: InvalidInput | str, *, now: datetime, grid: Grid, 
 
 
 def _begun(
-    row: Row, schedule: Schedule, now: datetime, grid: Grid, defaults: Defaults, revision: int
+    row: Row, schedule: Schedule, now: datetime, grid: Grid, action: str, revision: int
 ) -> tuple[dict[str, object], tuple[str, ...]]:
     """A row that nobody has looked at becomes a schedule."""
     if row.get("status") is None:
@@ -110,7 +111,7 @@ def _begun(
         **_as_understood(row, schedule),
         "status": RECURRING,
         "scheduleId": schedule.schedule_id,
-        "action": action_of(row, defaults),
+        "action": action,
         "revision": revision,
         "createdAt": created,
         **_position(schedule, now, grid, first),

@@ -210,6 +210,13 @@ def is_schedule(row: Row) -> bool:
     return status in (None, str(Status.SCHEDULED)) and any(row.get(name) is not None for name in RECURRENCE)
 
 
+def is_or_was_schedule(row: Row) -> bool:
+    """Whether a row is a schedule, is to become one, or was one until it ended. Occurrences are none."""
+    if row.get("outcome") is None:
+        return is_schedule(row)
+    return any(row.get(name) is not None for name in RECURRENCE)
+
+
 def is_listed_as_schedule(task_id: str, schedule_id: str | None) -> bool:
     """Whether an index entry is a schedule's: it names itself, as nothing else does."""
     return task_id == schedule_id

@@ -63,7 +63,19 @@ def test_no_bucket_no_table() -> None:
 
 def test_ticks_and_idle_ticks() -> None:
     counts: dict[str, Any] = dict.fromkeys(
-        ("buckets", "released", "recovered", "superseded", "unrecorded", "unfinished", "moved", "lateness_mean_ms"), 0
+        (
+            "buckets",
+            "released",
+            "recovered",
+            "superseded",
+            "unrecorded",
+            "unfinished",
+            "moved",
+            "occurrences",
+            "missed",
+            "lateness_mean_ms",
+        ),
+        0,
     )
     tick = TickView(
         tick="2026-12-31#12:05", shard=0, generation=0, started_at=NOON + timedelta(minutes=5, seconds=4),

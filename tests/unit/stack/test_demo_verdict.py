@@ -49,7 +49,7 @@ def call(task_id: str, attempt: int) -> Call:
 def tick(completed: int) -> TickView:
     counts = dict.fromkeys(
         ("buckets", "due", "claimed", "failed", "retried", "released", "recovered", "superseded", "unrecorded",
-         "unfinished", "moved", "lateness_max_ms", "lateness_mean_ms"), 0,
+         "unfinished", "moved", "occurrences", "missed", "lateness_max_ms", "lateness_mean_ms"), 0,
     )  # fmt: skip
     return TickView(
         tick="2026-12-31#12:01", shard=0, generation=0, started_at=NOON, finished_at=NOON + timedelta(seconds=1),

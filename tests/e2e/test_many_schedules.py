@@ -1,0 +1,114 @@
+"""Thousands of rows with an expression, put as anybody may put them: each runs each minute, once, until it is deleted."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.support import World, bucket, deployed, eventually, instant, now
+
+from dynatick.client import TickView
+from dynatick.domain.buckets import Bucket, instant_of, minute_of
+
+NUMBER = 2_000
+TICKS = 3
+
+
+def _in_batches(world: World, requests: Sequence[Any]) -> None:
+    """What `batch-write-item` does, until all is taken."""
+    for start in range(0, len(requests), 25):
+        left: Any = {world.stack.table: list(requests[start : start + 25])}
+        while left:
+            left = world.dynamodb.batch_write_item(RequestItems=left).get("UnprocessedItems")
+
+
+def _passes(world: World, since: str) -> list[TickView]:
+    ticks = world.client.ticks(start=since, end=bucket(1))
+    return [tick for tick in ticks if isinstance(tick, TickView) and tick.occurrences]
+
+
+def _each_minute(first: datetime, last: datetime) -> Iterator[datetime]:
+    while first <= last:
+        yield first
+        first += timedelta(minutes=1)
+
+
+@pytest.mark.slow
+def test_each_of_two_thousand_runs_each_minute_once(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    with deployed(tmp_path / "local", TickMinutes=1) as world:
+        since = bucket(0)
+        ids = [f"lead-{n:04}" for n in range(NUMBER)]
+        _in_batches(
+            world,
+            [
+                {"PutRequest": {"Item": {"taskId": {"S": one}, "cronExpression": {"S": "rate(1 minute)"},
+                                         "leadSourceId": {"N": str(n)}}}}
+                for n, one in enumerate(ids)
+            ],
+        )  # fmt: skip
+
+        def listed() -> int:
+            return len(list(_all_ids(world)))
+
+        eventually(lambda: listed() == NUMBER, within=90, what=listed)
+        begun = minute_of(now())
+
+        def made_since() -> int:
+            return sum(one.occurrences for one in _passes(world, since) if Bucket.parse(one.tick).minute > begun)
+
+        eventually(
+            lambda: made_since() >= TICKS * NUMBER,
+            within=60 * (TICKS + 3),
+            what=lambda: [one.to_row() for one in _passes(world, since)],
+        )
+        schedules = {row["taskId"]: row for row in world.rows() if row.get("status") == "recurring"}
+        assert sorted(schedules) == ids
+        _in_batches(world, [{"DeleteRequest": {"Key": {"taskId": {"S": one}}}} for one in ids])
+        ended = now()
+        # A tick that read a schedule before it was deleted may still make its run; the next finds none.
+        eventually(lambda: now() >= instant_of(minute_of(ended) + 2) + timedelta(seconds=20), within=150)
+        eventually(lambda: all("outcome" in row for row in world.rows()), within=60)
+
+        made: dict[str, list[datetime]] = defaultdict(list)
+        for row in world.rows():
+            schedule_id, revision, nominal = str(row["taskId"]).split("#")
+            assert (row["scheduleId"], revision, row["dueAt"]) == (schedule_id, "1", nominal)
+            assert (row["status"], row["attempt"], row["leadSourceId"]) == ("completed", 1, int(schedule_id[-4:]))
+            made[schedule_id].append(instant(nominal))
+        assert sorted(made) == ids
+        for schedule_id, runs in made.items():
+            first = instant(schedules[schedule_id]["startDate"])
+            assert sorted(runs) == list(_each_minute(first, max(runs))), schedule_id
+            assert len(runs) >= TICKS
+            assert max(runs) <= ended
+        logged = Counter(
+            line.record["task_id"]
+            for line in world.stack.logs(function="processor")
+            if line.record is not None and line.record.get("action") == "task_logged"
+        )
+        assert len(logged) == sum(map(len, made.values()))
+        assert set(logged.values()) == {1}
+
+        full = [one for one in _passes(world, since) if one.occurrences == NUMBER]
+        took = [
+            (one.finished_at - one.started_at).total_seconds()
+            for one in full
+            if one.finished_at is not None and one.started_at is not None
+        ]
+        record_property("figure", f"ticks of {NUMBER:,} schedules took {', '.join(f'{one:.1f}' for one in took)} s")
+
+
+def _all_ids(world: World) -> Iterator[str]:
+    token: str | None = None
+    while True:
+        page = world.client.schedules.list("ENABLED", limit=1000, page_token=token)
+        yield from (one.schedule_id for one in page.schedules)
+        token = page.next_page_token
+        if token is None:
+            return
