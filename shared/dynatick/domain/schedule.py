@@ -217,6 +217,11 @@ def is_or_was_schedule(row: Row) -> bool:
     return any(row.get(name) is not None for name in RECURRENCE)
 
 
+def is_at_rest(row: Row) -> bool:
+    """Whether a schedule that is ready waits for nothing: it is paused, and no run of it is due."""
+    return row.get("status") == RECURRING and "taskDateTime" not in row
+
+
 def is_listed_as_schedule(task_id: str, schedule_id: str | None) -> bool:
     """Whether an index entry is a schedule's: it names itself, as nothing else does."""
     return task_id == schedule_id

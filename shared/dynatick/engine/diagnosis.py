@@ -15,6 +15,7 @@ from dynatick.domain.change import Change
 from dynatick.domain.instants import EPOCH, format_instant, parse_instant
 from dynatick.domain.lifecycle import RELEASED, is_terminal
 from dynatick.domain.normalise import needs_normalising
+from dynatick.domain.schedule import is_at_rest
 from dynatick.domain.task import TERMINAL, Row, Status, is_own_row
 from dynatick.engine.claims import lease_is_over
 from dynatick.engine.cursor import Cursor, cursor_id
@@ -97,6 +98,8 @@ def what_is_wrong(row: Row, settler: Settler, drained: Mapping[int, int], now: d
     change = settler.make_ready(row)
     if change is not None:
         return _unready(row, change)
+    if is_at_rest(row):
+        return None
     bucket = Bucket.canonical(row.get("taskDateTime"))
     if bucket is None:
         return _found(Kind.NO_BUCKET, row, "its taskDateTime names no bucket")

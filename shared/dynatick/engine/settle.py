@@ -14,7 +14,7 @@ from dynatick.domain.change import Absent, Change, Lost, Result, Unknown, Writte
 from dynatick.domain.lifecycle import ended_by_hand, is_terminal, move
 from dynatick.domain.normalise import needs_normalising, normalise, place, reject, slimmer
 from dynatick.domain.recurrence import ready
-from dynatick.domain.schedule import is_schedule
+from dynatick.domain.schedule import is_at_rest, is_schedule
 from dynatick.domain.task import Row, Status, is_own_row
 from dynatick.engine.cursor import read_cursor
 from dynatick.engine.inforce import InForce
@@ -102,7 +102,7 @@ class Settler:
             if change is not None:
                 row, fresh = self._after(row, self.carry_out(row, change)), True
                 continue
-            if is_schedule(row) and "taskDateTime" not in row:  # paused: it waits for nothing
+            if is_at_rest(row):
                 return row
             if self.is_ahead(row):  # C is read after the row (5)
                 return row

@@ -6,11 +6,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.builders import NOON, InProcess, scheduled_row
+from tests.builders import NOON, InProcess, defaults, scheduled_row
 
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.change import Change, Result, Unknown
 from dynatick.domain.lifecycle import RELEASED
+from dynatick.domain.recurrence import ready
 from dynatick.domain.task import Row
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.diagnosis import REMEDIES, Finding, Kind, judge_cursors
@@ -29,6 +30,13 @@ def running(task_id: str, bucket: Bucket, **more: object) -> dict[str, object]:
     return scheduled_row(
         task_id, bucket, status="running", attempt=1, lease="x", leaseUntil=LONG_AGO, startedAt=LONG_AGO, **more
     )
+
+
+def _ready(raw: Row) -> Row:
+    """A schedule's row, once the scheduler has looked at it."""
+    change = ready({"taskId": "x", **raw}, now=NOON, grid=Grid(shard_count=3), defaults=defaults())
+    assert change is not None
+    return {"taskId": "x", **raw, **change.set}
 
 
 WRONG: dict[str, tuple[Row, Kind]] = {
@@ -61,6 +69,10 @@ RIGHT: dict[str, Row] = {
     "running as long as may be": running("", AHEAD) | {"leaseUntil": "2026-12-31T12:59:00Z"},
     "its lease has only just ended": running("", AHEAD) | {"leaseUntil": "2026-12-31T11:50:00Z"},
     "given back just now": running("", AHEAD) | {"leaseUntil": RELEASED, "startedAt": "2026-12-31T11:59:59Z"},
+    "a schedule": _ready({"scheduleExpression": "cron(0 22 * * ? *)"}),
+    "a paused schedule, which waits for nothing": _ready(
+        {"scheduleExpression": "cron(0 22 * * ? *)", "scheduleState": "DISABLED"}
+    ),
     "ended": {"status": "completed", "outcome": "completed", "taskDateTime": "2026-12-31#09:00", "expiresAt": 1},
 }
 
