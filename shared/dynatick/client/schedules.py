@@ -167,8 +167,8 @@ class Schedules:
         ``version``: only if the schedule is still the one that a ``ScheduleView`` showed, by its ``version``; else
         TaskChanged. Each run changes it, too.
 
-        Occurrences that were made already stay as they are; a run that is due now is still made; what comes after it
-        follows the new definition, from now on. Raises TransitionRefused if the schedule has ended.
+        Occurrences that were made already stay as they are; runs that are due now are still made; what comes after
+        them follows the new definition, from now on. Raises TransitionRefused if the schedule has ended.
         """
         unknown = next((name for name in edits if name not in UPDATABLE), None)
         if unknown is not None:
@@ -179,7 +179,7 @@ class Schedules:
         return self._edit(schedule_id, "update", lambda row: wanted, version)
 
     def pause(self, schedule_id: str, reason: str | None = None) -> ScheduleView:
-        """No run is made from now on. A run that is due now is still made."""
+        """No further run falls due from now on. Those that are due now are still made."""
         if reason is not None and not isinstance(reason, str):
             raise InvalidInput("stateReason", reason, "expected text")
         edits = {"scheduleState": str(ScheduleState.DISABLED), "stateReason": reason}

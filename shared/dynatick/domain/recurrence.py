@@ -23,6 +23,7 @@ from dynatick.domain.schedule import (
     DEFINITION,
     RECURRING,
     CatchUp,
+    Former,
     Missed,
     MissedFor,
     Overlap,
@@ -46,9 +47,9 @@ _POSITION = ("taskDateTime", "nextRunAt", "bufferedRunAt", "lastRunAt", "defined
 def ready(row: Row, *, now: datetime, grid: Grid, defaults: Defaults, revision: int = 1) -> Change | None:
     """What must be written before a row is a schedule in the bucket of its next run; None if it is one.
 
-    A new row is checked and placed. One that somebody has edited is placed anew, from now on: runs that were due
-    before are still made. What cannot be understood is marked failed with the reason. On condition that nothing has
-    changed which this depends on. ``revision``: with which a new one begins.
+    A new row is checked and placed. One that somebody has edited is placed anew, from now on; all runs that were due
+    before are still dealt with. What cannot be understood is marked failed with the reason. On condition that nothing
+    has changed which this depends on. ``revision``: with which a new one begins.
     """
     try:
         change = edited(row, {}, now=now, grid=grid, defaults=defaults, revision=revision)
@@ -126,10 +127,12 @@ def _mended(row: Row, schedule: Schedule, now: datetime, grid: Grid) -> tuple[di
     remove: tuple[str, ...] = ("outcome", "expiresAt", "cronExpression")
     paused = schedule.state is ScheduleState.DISABLED
     pending = is_pending(schedule, now)
-    if schedule.digest != schedule.definition:
+    if schedule.defined != schedule.definition:
         values |= _as_understood(row, schedule)
-        if pending:  # the run that is due stays due; what comes after it follows the new definition, from now on
+        if pending:  # the runs that are due stay due; what comes after them follows the new definition, from now on
             values["definedAt"] = format_instant(now)
+            if due_before := _due_before(schedule, now):
+                values["dueBefore"] = [former.to_row() for former in due_before]
         else:
             values |= _position(schedule, now, grid, _first_run(schedule, now))
             if paused:
@@ -151,14 +154,23 @@ def is_pending(schedule: Schedule, now: datetime) -> bool:
     if schedule.buffered_run_at is not None:
         return True
     due = schedule.next_run_at
-    if due is None or schedule.starts_at(due) > now:
+    if due is None or due > now:
         return False
-    return schedule.state is ScheduleState.ENABLED or schedule.digest != schedule.definition or _before_pause(schedule)
+    return schedule.state is ScheduleState.ENABLED or schedule.defined != schedule.definition or _before_pause(schedule)
 
 
 def _before_pause(schedule: Schedule) -> bool:
     due, paused_at = schedule.next_run_at, schedule.defined_at
     return due is not None and paused_at is not None and due <= paused_at
+
+
+def _due_before(schedule: Schedule, now: datetime) -> Sequence[Former]:
+    """The definitions that have runs which are due, beside the first: now the one in force is among them."""
+    former, first = schedule.former(now), schedule.next_run_at
+    if former is None or first is None:
+        return schedule.due_before
+    since = max([first, *(before.until for before in schedule.due_before)])
+    return schedule.due_before if former.next_after(since) is None else [*schedule.due_before, former]
 
 
 def _first_run(schedule: Schedule, after: datetime) -> datetime:
@@ -172,7 +184,7 @@ def _as_understood(row: Row, schedule: Schedule) -> dict[str, object]:
         "scheduleExpression": schedule.expression.text,
         "scheduleExpressionTimezone": schedule.zone,
         "scheduleState": str(schedule.state),
-        "definition": schedule.digest,
+        "definition": schedule.defined,
     }
     for name, date in (("startDate", schedule.start), ("endDate", schedule.end)):
         if date is not None:
@@ -248,7 +260,14 @@ def plan_runs(schedule: Schedule, *, closed_through: int, grid: Grid, active: bo
 
 
 def _run_after(schedule: Schedule, run: datetime) -> datetime | None:
-    """After the run that was due when a definition changed, the new one counts from the change."""
+    """After the runs that were due when a definition changed, the new one counts from the change."""
+    after = run
+    for former in schedule.due_before:
+        if after < former.until:
+            following = former.next_after(after)
+            if following is not None:
+                return following
+            after = former.until
     changed = schedule.defined_at
     return schedule.next_after(run if changed is None or changed < run else changed)
 
@@ -315,6 +334,11 @@ def advance(
         values["nextRunAt"] = format_instant(plan.next_run_at)
     else:
         remove.append("nextRunAt")
+    due_before = [one for one in schedule.due_before if plan.next_run_at is not None and one.until >= plan.next_run_at]
+    if due_before:
+        values["dueBefore"] = [former.to_row() for former in due_before]
+    else:
+        remove.append("dueBefore")
     paused = schedule.state is ScheduleState.DISABLED
     if not plan.more:
         if plan.buffered is not None:

@@ -34,7 +34,7 @@ DEFINITION = (*RECURRENCE, "scheduleExpressionTimezone", "startDate", "endDate",
 SCHEDULE_ATTRIBUTES = frozenset(
     {
         *DEFINITION, "catchUp", "overlap", "stateReason", "revision", "definition", "definedAt", "nextRunAt",
-        "bufferedRunAt", "lastRunAt", "lastTaskId", "missed", "missedRuns", "earlier", "ranNow",
+        "bufferedRunAt", "dueBefore", "lastRunAt", "lastTaskId", "missed", "missedRuns", "earlier", "ranNow",
     }
 )  # fmt: skip
 """What means something on a schedule, beside the attributes that tasks have. To a task these are the user's own."""
@@ -114,6 +114,41 @@ class Missed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Former:
+    """A definition that was replaced while runs of it were due, of which some have still to be dealt with."""
+
+    expression: Expression
+    zone: str
+    start: datetime | None
+    end: datetime | None
+    until: datetime  # when it was replaced
+
+    def next_after(self, after: datetime) -> datetime | None:
+        """The first nominal instant after ``after`` that it was in force at; None if there is none."""
+        run = next_after(self.expression, after, zone=self.zone, start=self.start, end=self.end)
+        return None if run is None or run > self.until else run
+
+    def to_row(self) -> dict[str, object]:
+        return _timing(self.expression, self.zone, self.start, self.end) | {"until": format_instant(self.until)}
+
+    @classmethod
+    def from_row(cls, value: object) -> Former | None:
+        """None for what cannot be read."""
+        if not isinstance(value, Mapping):
+            return None
+        try:
+            return cls(
+                expression=parse_expression(value.get("scheduleExpression")),
+                zone=check_zone(value.get("scheduleExpressionTimezone")),
+                start=_instant(value, "startDate"),
+                end=_instant(value, "endDate"),
+                until=parse_instant(value.get("until"), "until"),
+            )
+        except InvalidInput:
+            return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
     """A schedule that was understood. Instants of runs are nominal: as the expression names them."""
 
@@ -130,7 +165,8 @@ class Schedule:
     created_at: datetime | None = None
     bucket: Bucket | None = None  # where it lies in the index; None: it does not
     defined_at: datetime | None = None  # when its definition last changed: runs count from there
-    definition: str | None = None  # the digest of the definition in force
+    definition: Mapping[str, object] | None = None  # as it was last understood: the one in force
+    due_before: Sequence[Former] = field(default=())  # oldest first
     next_run_at: datetime | None = None  # the first run that has not been dealt with
     buffered_run_at: datetime | None = None  # a run that waits for the end of the one before
     last_run_at: datetime | None = None
@@ -158,17 +194,18 @@ class Schedule:
         return f"{self.schedule_id}#{self.revision}#{format_instant(nominal)}{extra}"
 
     @property
-    def digest(self) -> str:
-        """Of the definition as it stands, to tell it from the one in force."""
-        parts = (
-            self.expression.text,
-            self.zone,
-            "" if self.start is None else format_instant(self.start),
-            "" if self.end is None else format_instant(self.end),
-            str(self.window_minutes),
-            str(self.state),
-        )
-        return f"{zlib.crc32('|'.join(parts).encode('utf-8')):08x}"
+    def defined(self) -> dict[str, object]:
+        """The definition as it stands, to tell it from the one in force."""
+        window = {"flexibleTimeWindow": self.window_minutes} if self.window_minutes else {}
+        timing = _timing(self.expression, self.zone, self.start, self.end)
+        return timing | window | {"scheduleState": str(self.state)}
+
+    def former(self, until: datetime) -> Former | None:
+        """The definition in force, when another one replaces it; None if it made no runs, or is not known."""
+        before = self.definition
+        if before is None or before.get("scheduleState") != str(ScheduleState.ENABLED):
+            return None
+        return Former.from_row({**before, "until": format_instant(until)})
 
     @classmethod
     def from_row(cls, row: Row) -> Schedule:
@@ -189,7 +226,8 @@ class Schedule:
             created_at=_noted(row, "createdAt"),
             bucket=Bucket.canonical(row.get("taskDateTime")),
             defined_at=_noted(row, "definedAt"),
-            definition=_text(row.get("definition")),
+            definition=_mapping(row.get("definition")),
+            due_before=_former(row.get("dueBefore")),
             next_run_at=_noted(row, "nextRunAt"),
             buffered_run_at=_noted(row, "bufferedRunAt"),
             last_run_at=_noted(row, "lastRunAt"),
@@ -242,6 +280,15 @@ def handed_on(row: Row) -> dict[str, Any]:
     """The user's own attributes of a schedule's row: they reach each occurrence untouched."""
     ours = OWN_ATTRIBUTES | SCHEDULE_ATTRIBUTES
     return {name: value for name, value in row.items() if name not in ours}
+
+
+def _timing(expression: Expression, zone: str, start: datetime | None, end: datetime | None) -> dict[str, object]:
+    dates = {"startDate": start, "endDate": end}
+    return {
+        "scheduleExpression": expression.text,
+        "scheduleExpressionTimezone": zone,
+        **{name: format_instant(date) for name, date in dates.items() if date is not None},
+    }
 
 
 def _expression(row: Row) -> Expression:
@@ -298,8 +345,18 @@ def _count(value: object, otherwise: int) -> int:
     return int(value) if is_whole(value) and 0 <= value <= MAX_REVISION else otherwise
 
 
+def _mapping(value: object) -> Mapping[str, object] | None:
+    return value if isinstance(value, Mapping) else None
+
+
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def _former(value: object) -> Sequence[Former]:
+    if not isinstance(value, (list, tuple)):
+        return ()
+    return tuple(entry for entry in map(Former.from_row, value) if entry is not None)
 
 
 def _missed(value: object) -> Sequence[Missed]:

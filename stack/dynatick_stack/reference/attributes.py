@@ -58,7 +58,7 @@ catchUp | text | you | Of runs whose ticks did not come in time: `latest` (the d
 overlap | text | you | While the run before has not ended: `skip`, `allow` or `bufferOne`
 stateReason | text | Dynatick | Why its state is what it is
 revision | number | Dynatick | Goes up with each change of the definition
-definition | text | Dynatick | The definition that the next run was derived from, by which a change is noticed
+definition | map | Dynatick | The definition that the next run was derived from, by which a change is noticed
 definedAt | text | Dynatick | Since when it is defined so
 nextRunAt | text | Dynatick | The next run
 bufferedRunAt | text | Dynatick | A run that waits for the one before to end
@@ -66,6 +66,7 @@ lastRunAt | text | Dynatick | The latest run that a task was made for
 lastTaskId | text | Dynatick | That task
 missed | map | Dynatick | How many runs were not made, by reason
 missedRuns | number | Dynatick | How many that are in all
+dueBefore | list | Dynatick | Definitions that were replaced while several runs were due, until those are made
 earlier | list | Dynatick | What its runs were before its definition changed
 ranNow | text | Dynatick | The latest run by hand
 """)

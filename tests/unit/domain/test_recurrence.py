@@ -215,6 +215,62 @@ def test_runs_after_a_pause_are_not_made() -> None:
     assert not plan.more
 
 
+def runs_from(row: dict[str, Any], closed: int) -> list[datetime]:
+    """All that the ticks make of it, however many they take."""
+    made: list[datetime] = []
+    while True:
+        plan = plan_runs(Schedule.from_row(row), closed_through=C + closed, grid=EVERY_MINUTE, active=False, most=2)
+        made += plan.make
+        row = advanced(row, plan, C + closed)
+        if not plan.more:
+            assert "dueBefore" not in row
+            return made
+
+
+ALL: dict[str, Any] = {"catchUp": "all", "overlap": "allow"}
+EVERY_OTHER = {"scheduleExpression": "rate(2 minutes)"}
+PAUSED, RESUMED = {"scheduleState": "DISABLED"}, {"scheduleState": "ENABLED"}
+EDITS_IN_AN_OUTAGE = [
+    # the edits, each half a minute after a minute; the runs (minutes after noon) that are made at a tick at 12:10
+    ([(4, EVERY_OTHER)], [1, 2, 3, 4, 5, 7, 9]),  # counted from 12:01 as before
+    ([(4, PAUSED)], [1, 2, 3, 4]),
+    ([(4, PAUSED), (7, RESUMED)], [1, 2, 3, 4, 8, 9, 10]),
+    ([(4, PAUSED), (5, EVERY_OTHER), (7, RESUMED)], [1, 2, 3, 4, 9]),
+    ([(2, EVERY_OTHER), (5, {"scheduleExpression": "cron(0/5 * * * ? *)"})], [1, 2, 3, 5, 10]),
+    ([(2, EVERY_OTHER), (2, {"scheduleExpression": "rate(1 minute)"})], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+    ([(4, {"endDate": "2026-12-31T12:06:00Z"})], [1, 2, 3, 4, 5, 6]),
+]
+
+
+@pytest.mark.parametrize("by_hand", [False, True], ids=["through a door", "by hand"])
+@pytest.mark.parametrize(("edits", "made"), EDITS_IN_AN_OUTAGE)
+def test_an_edit_leaves_all_runs_that_are_due(
+    edits: list[tuple[int, dict[str, Any]]], made: list[int], by_hand: bool
+) -> None:
+    """Several are, for no tick comes: those of the definition that was in force at their time."""
+    row = begun(**ALL)
+    for minutes, edit in edits:
+        if by_hand:
+            edited_row = row | edit
+            change = ready(edited_row, now=at(minutes + 0.5), grid=EVERY_MINUTE, defaults=defaults())
+            assert change is not None
+            row = {name: value for name, value in (edited_row | change.set).items() if name not in change.remove}
+        else:
+            row = changed(row, edit, at(minutes + 0.5))
+    assert runs_from(row, 10) == [at(minutes) for minutes in made]
+
+
+def test_an_edit_before_the_start_of_a_run_that_a_window_puts_off() -> None:
+    """It is due from its own time on; the window only spreads the starts."""
+    row = begun(taskId="s1", scheduleExpression="cron(0 * * * ? *)", flexibleTimeWindow=30, **ALL)
+    offset = Schedule.from_row(row).offset
+    assert offset > timedelta(minutes=2)
+    for edit in (PAUSED, {"scheduleExpression": "cron(0/20 * * * ? *)"}):
+        later = changed(row, edit, at(61))
+        assert later["taskDateTime"] == row["taskDateTime"]
+        assert at(60) in runs_from(later, 90)
+
+
 @pytest.mark.parametrize("lost", ["scheduleId", "taskDateTime", "nextRunAt", "definition"])
 def test_what_somebody_takes_off_comes_back(lost: str) -> None:
     row = begun(scheduleExpression="cron(0 13 * * ? *)")
