@@ -63,7 +63,7 @@ class TaskExists(DynatickError):
     """A task of this id is there already; nothing was written."""
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"taskId: a task {shown(task_id)} exists already; choose another id, or cancel it first")
+        super().__init__(f"taskId: a task {shown(task_id)} exists already; choose another id, or change that task")
         self.task_id = task_id
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
+from dynatick.cli.output import Output, show_one
 from dynatick_stack import emulator, local, logs
 from dynatick_stack.deploy import REGION
 from dynatick_stack.emulator import PORT, STATE
@@ -52,6 +53,7 @@ Parameter = Annotated[
     typer.Option("--parameter", metavar="NAME=VALUE", help="Any parameter of the template."),
 ]
 TickMinutes = Annotated[int | None, typer.Option(help="Minutes between two ticks.")]
+Print = Annotated[Output, typer.Option("--output", "-o", help="How to print data.")]
 ShardCount = Annotated[int | None, typer.Option(help="Index partitions that share a bucket.")]
 
 
@@ -94,22 +96,18 @@ def down(context: typer.Context) -> None:
 
 
 @app.command()
-def status(context: typer.Context) -> None:
+def status(context: typer.Context, output: Print = Output.TABLE) -> None:
     """Say whether the local stack runs, and where. Exit code 6 if it doesn't."""
     with _failures():
         running = emulator.current(state_dir=context.obj)
         stack = local.attach(state_dir=context.obj)
         parameters = stack.parameters
-    lines = {
-        "endpoint": stack.endpoint,
-        "process": str(running.pid),
-        "tick": f"every {parameters['TickMinutes']} min, {parameters['TickState'].lower()}",
-        "shards": parameters["ShardCount"],
-        **stack.outputs,
-    }
-    width = max(map(len, lines))
-    for name, value in lines.items():
-        typer.echo(f"{name:<{width}}  {value}")
+    found = {"endpoint": stack.endpoint, "process": running.pid}
+    if output is Output.TABLE:
+        tick = f"every {parameters['TickMinutes']} min, {parameters['TickState'].lower()}"
+        show_one({**found, "tick": tick, "shards": parameters["ShardCount"], **stack.outputs}, output)
+    else:
+        show_one({**found, "parameters": parameters, "outputs": stack.outputs}, output)
 
 
 @app.command("env")
@@ -152,7 +150,7 @@ def deploy(
 def show_logs(
     context: typer.Context,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
-    function: Annotated[str | None, typer.Option(help="Only this one: scheduler, processor or api.")] = None,
+    function: Annotated[str | None, typer.Option(help="Only this one: scheduler, processor, importer or api.")] = None,
 ) -> None:
     """Show what the functions logged."""
     with _failures(interrupted="", code=0):
@@ -230,10 +228,10 @@ def _failures(interrupted: str = "Interrupted", code: int = INTERRUPTED) -> Iter
     try:
         yield
     except StackError as error:
-        typer.echo(f"Error: {error}", err=True)
+        typer.echo(f"error: {error}", err=True)
         raise typer.Exit(error.exit_code) from None
     except (BotoCoreError, ClientError) as error:
-        typer.echo(f"Error: the emulator doesn't do as asked: {error}", err=True)
+        typer.echo(f"error: the emulator doesn't do as asked: {error}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         if interrupted:

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from dynatick.cli import bucket, doctor, expr, schedule, task, tick
-from dynatick.cli.exits import CommandFailed, ExitCode, code_of
+from dynatick.cli import bucket, doctor, expr, schedule, settings, task, tick
+from dynatick.cli.exits import CommandFailed, ExitCode, code_of, told
 from dynatick.cli.output import one_line, say
 from dynatick.cli.plugins import Nouns
 from dynatick.errors import DynatickError
@@ -32,6 +32,7 @@ app.add_typer(bucket.app)
 app.add_typer(schedule.app)
 app.add_typer(tick.app)
 app.add_typer(expr.app)
+app.command("settings")(settings.settings)
 app.command("doctor")(doctor.doctor)
 
 
@@ -80,7 +81,7 @@ def invoke(arguments: Sequence[str]) -> int:
         say(f"error: {one_line(str(error))}")
         return error.code
     except DynatickError as error:
-        say(f"error: {one_line(str(error))}")
+        say(f"error: {one_line(told(error))}")
         return code_of(error)
     except BrokenPipeError:
         return _closed()

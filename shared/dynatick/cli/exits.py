@@ -10,6 +10,7 @@ from dynatick.errors import (
     InvalidInput,
     ItemTooLarge,
     StoreError,
+    TaskChanged,
     TaskExists,
     TaskNotFound,
     TransitionRefused,
@@ -48,9 +49,34 @@ def code_of(error: DynatickError) -> ExitCode:
             return ExitCode.INVALID
         case TaskNotFound():
             return ExitCode.NOT_FOUND
-        case TaskExists() | TransitionRefused():
+        case TaskExists() | TransitionRefused() | TaskChanged():
             return ExitCode.CONFLICT
         case StoreError():
             return ExitCode.UNREACHABLE
         case _:
             return ExitCode.UNEXPECTED
+
+
+_OPTIONS = {"start": "--from", "end": "--to"}
+_HINTS = {
+    "ResourceNotFoundException": "there is no such table there; see --table, --region and --profile",
+    "NoCredentialsError": "name a profile with --profile, or set AWS_PROFILE",
+    "NoRegionError": "name a region with --region, or set AWS_REGION",
+    "UnrecognizedClientException": "the credentials are not accepted; see --profile",
+    "ExpiredTokenException": "the credentials have expired; log in again",
+    "AccessDeniedException": "the credentials do not allow it; see --profile",
+}
+
+
+def told(error: DynatickError) -> str:
+    """What an error says, in the words of the command line, and with what can be done about it."""
+    if isinstance(error, InvalidInput) and error.field in _OPTIONS:
+        return str(InvalidInput(_OPTIONS[error.field], error.value, error.expected))
+    if isinstance(error, StoreError) and error.__cause__ is not None:
+        # Its adapter knows the SDK, which is imported already where it has failed.
+        from dynatick.store.failures import failure_code
+
+        hint = _HINTS.get(failure_code(error.__cause__))
+        if hint is not None:
+            return f"{error} ({hint})"
+    return str(error)

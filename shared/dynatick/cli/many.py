@@ -9,6 +9,7 @@ from dynatick.cli.exits import CommandFailed, ExitCode
 from dynatick.cli.listing import Listing
 from dynatick.cli.output import Column, one_line, say
 from dynatick.cli.session import Session
+from dynatick.cli.values import require_range
 
 if TYPE_CHECKING:
     from dynatick.client import ManyResult, TaskView
@@ -31,6 +32,8 @@ def require_one_way(task_id: str | None, **filters: object) -> bool:
         raise CommandFailed(ExitCode.USAGE, "name a task, or say which by --bucket, or by --from and --to")
     if task_id is not None and given:
         raise CommandFailed(ExitCode.USAGE, f"a task is named, so --{given[0]} says nothing; give one of them only")
+    if task_id is None:
+        require_range(*(None if filters[name] is None else str(filters[name]) for name in ("bucket", "from", "to")))
     return task_id is not None
 
 

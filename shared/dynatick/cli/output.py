@@ -14,6 +14,8 @@ from dynatick.actions.values import to_json
 
 _FRACTION = re.compile(r"\.\d+Z$")
 _WIDE = 10_000  # where nobody looks at it, nothing is wrapped
+_READABLE = 16  # characters that a column which folds should have
+_GAP = 2
 _STYLES = {
     "scheduled": "cyan",
     "running": "yellow",
@@ -41,6 +43,7 @@ class Column:
     attribute: str
     right: bool = False
     folds: bool = False  # may go over several lines where a terminal is narrow
+    spare: bool = False  # is left out where a terminal is too narrow for all
     to_seconds: bool = False  # an instant, of which people need no fractions
 
 
@@ -100,27 +103,54 @@ def show_document(document: object, output: Output) -> None:
 
 
 def show_table(rows: Iterable[Mapping[str, object]], columns: Sequence[Column], *, headings: bool = True) -> None:
-    """Rows in columns, for people."""
+    """Rows in columns, for people. Nothing where there are none."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    cells = [[_cell(row.get(column.attribute), column) for column in columns] for row in rows]
+    if not cells:
+        return
     console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=_WIDE)
-    table = Table(box=None, pad_edge=False, show_header=headings, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
-        side: Literal["left", "right"] = "right" if column.right else "left"
-        table.add_column(column.heading, justify=side, overflow="fold", no_wrap=not column.folds)
-    for row in rows:
-        cells = [printable(_cell(row.get(column.attribute), column)) for column in columns]
-        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
-    console.print(table)
+    shown = _fitting(columns, cells, console.width)
+    table = Table(box=None, pad_edge=False, show_header=headings, header_style="bold", padding=(0, _GAP, 0, 0))
+    for n in shown:
+        side: Literal["left", "right"] = "right" if columns[n].right else "left"
+        table.add_column(columns[n].heading, justify=side, overflow="fold", no_wrap=not columns[n].folds)
+    for line in cells:
+        table.add_row(*(Text(line[n], style=_STYLES.get(line[n], "")) for n in shown))
+    with console.capture() as captured:
+        console.print(table)
+    for text in captured.get().splitlines():
+        print(text.rstrip(" "))
+
+
+def _fitting(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Which columns are shown: without spare ones, the last first, where there is no room for all."""
+    from rich.cells import cell_len
+
+    shown = list(range(len(columns)))
+    wanted = [max(map(cell_len, (column.heading, *(line[n] for line in cells)))) for n, column in enumerate(columns)]
+    least = [min(wide, _READABLE) if column.folds else wide for wide, column in zip(wanted, columns, strict=True)]
+    for n in reversed(range(len(columns))):
+        if columns[n].spare and sum(least[one] + _GAP for one in shown) > width:
+            shown.remove(n)
+    return shown
 
 
 def _cell(value: object, column: Column) -> str:
+    if isinstance(value, (list, tuple)) and value and all(isinstance(part, Mapping) for part in value):
+        return "\n".join(printable(to_json(part)) for part in value)
+    return printable(_text(value, column))
+
+
+def _text(value: object, column: Column) -> str:
     if value is None:
         return ""
     if column.to_seconds:
         return _FRACTION.sub("Z", str(value))
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, (list, tuple)) and value and all(isinstance(part, str) for part in value):
+        return ", ".join(value)
     return to_json(value) if isinstance(value, (Mapping, list, tuple, set, bytes)) else str(value)

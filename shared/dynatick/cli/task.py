@@ -9,12 +9,13 @@ import typer
 
 from dynatick.bulk.formats import FileFormat, format_of
 from dynatick.bulk.ids import PREFIX
+from dynatick.cli.exits import CommandFailed, ExitCode
 from dynatick.cli.exporting import export_tasks
 from dynatick.cli.importing import ImportOptions, import_tasks
 from dynatick.cli.many import require_one_way, show_results
 from dynatick.cli.output import Column, Output, say, show_many, show_one
 from dynatick.cli.session import Session, on_table
-from dynatick.cli.values import map_of, time_of
+from dynatick.cli.values import map_of, require_range, time_of
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ OneOrMany = Annotated[
 Bucket = Annotated[str | None, typer.Option(metavar="BUCKET", help="Such as 2026-12-31#12:00.")]
 From = Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")]
 To = Annotated[str | None, typer.Option(metavar="TIME", help="End of the range, not itself part of it.")]
+Payload = Annotated[str | None, typer.Option(metavar="JSON|@FILE", help="The action's arguments, a JSON object.")]
 OfAction = Annotated[str | None, typer.Option(help="Only those of this action.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say which tasks are meant, and change none.")]
 Limit = Annotated[int, typer.Option(help="Most tasks to list.")]
@@ -47,9 +49,9 @@ COLUMNS = (
     Column("BUCKET", "taskDateTime"),
     Column("STATUS", "status"),
     Column("ACTION", "action", folds=True),
-    Column("DUE", "dueAt", to_seconds=True),
-    Column("FINISHED", "finishedAt", to_seconds=True),
-    Column("ATTEMPT", "attempt", right=True),
+    Column("DUE", "dueAt", to_seconds=True, spare=True),
+    Column("FINISHED", "finishedAt", to_seconds=True, spare=True),
+    Column("ATTEMPT", "attempt", right=True, spare=True),
     Column("ERROR", "error", folds=True),
 )
 
@@ -62,9 +64,7 @@ def add(
     at: At = None,
     delay: Delay = None,
     action: Annotated[str | None, typer.Option(help="What to run. Default: the installation's.")] = None,
-    payload: Annotated[
-        str | None, typer.Option(metavar="JSON|@FILE", help="The action's arguments, a JSON object.")
-    ] = None,
+    payload: Payload = None,
     retry_policy: Annotated[
         str | None, typer.Option(metavar="JSON|@FILE", help='Such as {"maximumRetryAttempts": 5}.')
     ] = None,
@@ -136,7 +136,20 @@ def cancel(
 @on_table
 def reschedule(session: Session, task_id: TaskId, at: At = None, delay: Delay = None) -> None:
     """Give a waiting task another time."""
+    if at is None and delay is None:
+        raise CommandFailed(ExitCode.USAGE, "say when: --at or --delay")
     view = session.client().reschedule(task_id, due_at=time_of(at), delay_seconds=delay)
+    show_one(view.to_row(), session.output)
+
+
+@app.command()
+@on_table
+def update(session: Session, task_id: TaskId, at: At = None, delay: Delay = None, payload: Payload = None) -> None:
+    """Change a waiting task: its time, its payload, or both at once."""
+    changed = map_of(payload, "payload")
+    if at is None and delay is None and changed is None:
+        raise CommandFailed(ExitCode.USAGE, "say what to change: --at, --delay or --payload")
+    view = session.client().update(task_id, due_at=time_of(at), delay_seconds=delay, payload=changed)
     show_one(view.to_row(), session.output)
 
 
@@ -227,6 +240,7 @@ def export_file(
     state: Annotated[bool, typer.Option("--state", help="Also what became of each task: status, error …")] = False,
 ) -> None:
     """Write the tasks of a bucket, or of a range, to a file that can be imported again."""
+    require_range(bucket, from_, to)
     chosen = form or (FileFormat.NDJSON if file == "-" else format_of(file))
     if chosen is FileFormat.JSON:
         raise InvalidInput("format", str(chosen), "expected ndjson or csv")
@@ -248,6 +262,7 @@ def list_page(
     from dynatick.client import HistoryPage
     from dynatick.client.history import MAX_LIMIT
 
+    require_range(bucket, from_, to)
     if limit < 1:
         raise InvalidInput("limit", limit, "expected a number, 1 or more")
     found: list[TaskEntry] = []

@@ -69,16 +69,19 @@ def run_tick(
     client = session.client()
     minute = minute_of(session.clock())
     name = function if function is not None else session.local_stack().processor
+    before = client.ticks(start=Bucket(minute), end=Bucket(minute + 1))
     _invoke(_lambda(session), name, {"dynatick": {"tick": str(Bucket(minute))}})
-    _show(session, client.ticks(start=Bucket(minute), end=Bucket(minute + 1)))
+    # The minute may have had its tick before, which stays listed.
+    after = client.ticks(start=Bucket(minute), end=Bucket(minute + 1))
+    _show(session, [entry for entry in after if entry not in before], nothing="It found nothing to do")
 
 
-def _show(session: Session, entries: list[TickEntry]) -> None:
+def _show(session: Session, entries: list[TickEntry], *, nothing: str = "There are none") -> None:
     rows = [entry.to_row() for entry in entries]
     if session.output is Output.TABLE:
         show_many([_line(row) for row in rows], _COLUMNS, session.output, name="ticks")
         if not rows:
-            say("There are none")
+            say(nothing)
     else:
         show_many(rows, _COLUMNS, session.output, name="ticks")
 

@@ -31,6 +31,18 @@ def duration_of(text: str, field: str) -> timedelta:
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
+def require_range(bucket: str | None, from_: str | None, to: str | None) -> None:
+    """Raises CommandFailed unless a bucket is named, or both ends of a range."""
+    if bucket is not None:
+        given = [name for name, value in (("--from", from_), ("--to", to)) if value is not None]
+        if given:
+            raise CommandFailed(ExitCode.USAGE, f"--bucket names one bucket, so {given[0]} says nothing; leave one out")
+    elif from_ is None or to is None:
+        missing = "--to" if from_ is not None else "--from" if to is not None else None
+        both = "say which tasks are meant: --bucket, or --from and --to"
+        raise CommandFailed(ExitCode.USAGE, both if missing is None else f"a range needs both its ends; give {missing}")
+
+
 def map_of(text: str | None, field: str) -> dict[str, object] | None:
     """A JSON object, given as it stands or as ``@file`` (``@-``: stdin). Raises InvalidInput, CommandFailed."""
     if text is None:

@@ -27,7 +27,7 @@ _ARGUMENTS = {
     "taskId": "task_id", **_TIMES, "action": "action", "payload": "payload", "retryPolicy": "retry_policy"
 }  # fmt: skip
 _OF_SCHEDULES = frozenset({*RECURRENCE, "scheduleExpressionTimezone", "scheduleState"})
-_NO_SCHEDULES = "a task runs once: leave it out, or insert a schedule (client.schedules)"
+_NO_SCHEDULES = "a task runs once: leave it out, or insert it as a schedule"
 _EVERY_MINUTE = Grid()
 
 

@@ -32,6 +32,20 @@ class InForce:
     default_action: str | None = None  # of a task that names none; None: not known yet
     retention_days: int | None = None  # how long an ended task stays; None: not known yet
 
+    def to_row(self) -> dict[str, object]:
+        """Under the table's names."""
+        values: dict[str, object] = {
+            "tickMinutes": self.grid.tick_minutes,
+            "shardCount": self.grid.shard_count,
+            "shardsEver": self.shards_ever,
+            "actions": list(self.actions),
+        }
+        if self.default_action is not None:
+            values["defaultAction"] = self.default_action
+        if self.retention_days is not None:
+            values["retentionDays"] = self.retention_days
+        return values
+
 
 def read_in_force(store: Store) -> InForce | None:
     """The agreement as it stands; None before the first tick."""
@@ -79,20 +93,8 @@ def agree(
 
 
 def _row(wanted: InForce, now: datetime) -> dict[str, object]:
-    values: dict[str, object] = {
-        "status": "settings",
-        "outcome": "none",  # an end that no scan for open tasks stops at
-        "tickMinutes": wanted.grid.tick_minutes,
-        "shardCount": wanted.grid.shard_count,
-        "shardsEver": wanted.shards_ever,
-        "actions": list(wanted.actions),
-        "updatedAt": format_instant(now),
-    }
-    if wanted.default_action is not None:
-        values["defaultAction"] = wanted.default_action
-    if wanted.retention_days is not None:
-        values["retentionDays"] = wanted.retention_days
-    return values
+    # The outcome is an end that no scan for open tasks stops at.
+    return {"status": "settings", "outcome": "none", **wanted.to_row(), "updatedAt": format_instant(now)}
 
 
 def _understood(row: Row) -> InForce:

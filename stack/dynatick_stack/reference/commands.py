@@ -21,7 +21,8 @@ _OUTPUT = """\
 Data goes to stdout, messages and progress to stderr. `--output table` (the default) is for people, with colours on a
 terminal only, and without them where `NO_COLOR` is set. `--output json` is one document, `--output jsonl` one a line,
 both under the table's names (`taskId`, `dueAt` …). Where there is more than `--limit`, the last message, or
-`nextPageToken`, says how to go on. `task export` writes a file's format instead: `--format`.
+`nextPageToken`, says how to go on. On a narrow terminal a table leaves out what matters least. `task export` writes a
+file's format instead: `--format`.
 
 A time is a bucket (`2026-12-31#12:00`), an instant with its offset (`2026-12-31T13:07:00+01:00`), or epoch seconds.
 JSON may come from a file: `--payload @payload.json`.
@@ -31,6 +32,10 @@ For `dynatick expr`, `--from` is now if it is not given, and `--start` and `--en
 
 Ctrl-C and a reader that closes the output (`| head`) end a command quietly. An import may be repeated: what is in stays
 as it is and counts as `exists` ([import](../how-to/import.md))."""
+
+_LOCAL_EXITS = """\
+The codes are those of `dynatick.cli.exits.ExitCode`, for `dynatick local` as well: 3 for a parameter that does not
+exist, 5 for a port that another program has, 6 where no local stack runs, 1 for a deployment that failed."""
 
 _EXITS = {
     ExitCode.OK: "Done",
@@ -63,7 +68,7 @@ def page_of(root: Any) -> str:
         _OUTPUT,
         "## Exit codes",
         table(["Code", "Meaning"], [(str(code.value), meaning) for code, meaning in _EXITS.items()]),
-        "The codes are those of `dynatick.cli.exits.ExitCode`. `dynatick local` has codes of its own.",
+        _LOCAL_EXITS,
         *(_section(path, one) for path, one in commands),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +79,8 @@ def test_changes(shell: Shell, world: InProcess) -> None:
     assert (
         shell("task", "reschedule", "x", "--at", "2026-12-31#12:40", "-o", "json").json["taskDateTime"][-5:] == "12:40"
     )
+    updated = shell("task", "update", "x", "--payload", '{"n": 2}', "--at", "2026-12-31#12:50", "-o", "json").json
+    assert (updated["payload"], updated["taskDateTime"][-5:]) == ({"n": 2}, "12:50")
     assert shell("task", "cancel", "x", "-o", "json").json["status"] == "cancelled"
     assert shell("task", "retry", "x", "-o", "json").json["run"] == 2
     world.next_tick()
@@ -112,6 +115,31 @@ def test_list_as_a_table(shell: Shell, buckets: InProcess) -> None:
     ]
     assert "\x1b" not in ended.out  # neither colours nor what a task says
     assert (ended.code, ended.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("width", "headings"),
+    [
+        ("200", ["TASK", "BUCKET", "STATUS", "ACTION", "DUE", "FINISHED", "ATTEMPT", "ERROR"]),
+        ("100", ["TASK", "BUCKET", "STATUS", "ACTION", "DUE", "ERROR"]),
+        ("70", ["TASK", "BUCKET", "STATUS", "ACTION", "ERROR"]),
+    ],
+)
+def test_on_a_terminal(
+    shell: Shell, buckets: InProcess, monkeypatch: pytest.MonkeyPatch, width: str, headings: list[str]
+) -> None:
+    """With colours, and without what matters least where it is narrow, so that ids and errors can be read."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", width)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    asked = ("task", "list", "--from", "2026-12-31T12:00:00Z", "--to", "2026-12-31T13:00:00Z")
+    coloured = shell(*asked).out
+    assert "\x1b[31mfailed" in coloured and "\x1b[32mcompleted" in coloured
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = lines(re.sub(r"\x1b\[[0-9;]*m", "", shell(*asked).out))
+    assert plain[0].split() == headings
+    assert len(plain) == 8 and all(len(line) <= int(width) for line in plain)
 
 
 def test_list_for_programs(shell: Shell, buckets: InProcess) -> None:

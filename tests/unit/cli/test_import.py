@@ -254,7 +254,7 @@ def test_exported_to_a_file_and_to_stdout(shell: Shell, world: InProcess, tmp_pa
     again = shell("task", "import", str(file), "--drop-state", "-o", "json")
     assert (again.code, again.json["exists"]) == (0, 3)
     for arguments, code in (
-        ([], 3), (["--bucket", "noon"], 3), (["x.txt", "--bucket", "2026-12-31#12:30"], 3),
+        ([], 2), (["--bucket", "noon"], 3), (["x.txt", "--bucket", "2026-12-31#12:30"], 3),
         (["--bucket", "2026-12-31#12:30", "--format", "json"], 3),
         (["--bucket", "2026-12-31#12:30", "--status", "x"], 3),
         ([str(tmp_path / "no" / "x.csv"), "--bucket", "2026-12-31#12:30"], 4),

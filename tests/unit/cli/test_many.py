@@ -87,8 +87,8 @@ BOTH = "a task is named, so --{} says nothing; give one of them only"
         (["retry", "x", "--status", "failed"], 2, BOTH.format("status")),
         (
             ["retry", "--from", "2026-12-31T12:00:00Z"],
-            3,
-            "bucket: None is not accepted; expected a bucket, or a range with start and end",
+            2,
+            "a range needs both its ends; give --to",
         ),
         (
             ["retry", "--bucket", BUCKET, "--status", "running"],

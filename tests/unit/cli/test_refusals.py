@@ -64,10 +64,12 @@ REFUSALS: list[tuple[list[str], int, str]] = [
         3,
         "delaySeconds: 5.0 is not accepted; expected a single time, and dueAt is given too",
     ),
+    (["task", "reschedule", "there"], 2, "say when: --at or --delay"),
+    (["task", "update", "there"], 2, "say what to change: --at, --delay or --payload"),
     (
-        ["task", "reschedule", "there"],
+        ["task", "update", "there", "--at", "5", "--delay", "5"],
         3,
-        "taskDateTime: None is not accepted; expected a time: one of taskDateTime, dueAt, delaySeconds",
+        "delaySeconds: 5.0 is not accepted; expected a single time, and dueAt is given too",
     ),
     # what it does
     (["task", "add", "x", "--action", "nope"], 3, "action: 'nope' is not accepted; expected one of log"),
@@ -107,15 +109,35 @@ REFUSALS: list[tuple[list[str], int, str]] = [
     (
         ["task", "add", "there"],
         5,
-        "taskId: a task 'there' exists already; choose another id, or cancel it first",
+        "taskId: a task 'there' exists already; choose another id, or change that task",
     ),
     (
         ["task", "retry", "there"],
         5,
         "cannot retry task 'there': it is scheduled; possible only while it is failed or cancelled",
     ),
+    (
+        ["task", "cancel", "nightly"],
+        5,
+        "cannot cancel task 'nightly': it is a schedule; to stop its runs pause or delete it "
+        "(dynatick schedule pause, dynatick schedule delete)",
+    ),
     # lists
-    (["task", "list"], 3, "bucket: None is not accepted; expected a bucket, or a range with start and end"),
+    (["task", "list"], 2, "say which tasks are meant: --bucket, or --from and --to"),
+    (["task", "export"], 2, "say which tasks are meant: --bucket, or --from and --to"),
+    (["task", "list", "--from", "5"], 2, "a range needs both its ends; give --to"),
+    (["task", "cancel", "--to", "5"], 2, "a range needs both its ends; give --from"),
+    (
+        ["task", "list", "--bucket", "2026-12-31#12:00", "--to", "5"],
+        2,
+        "--bucket names one bucket, so --to says nothing; leave one out",
+    ),
+    (
+        ["bucket", "list", "--from", "2026-12-31T00:00:00Z", "--to", "2026-12-30T00:00:00Z"],
+        3,
+        "--to: '2026-12-30T00:00:00Z' is not accepted; "
+        "expected it to be later than start, which is 2026-12-31T00:00:00Z",
+    ),
     (
         ["task", "list", "--bucket", "12:00"],
         3,
@@ -144,7 +166,7 @@ REFUSALS: list[tuple[list[str], int, str]] = [
     (
         ["bucket", "list", "--from", "2026-12-31T00:00:00Z", "--to", "2027-03-01T00:00:00Z"],
         3,
-        "end: '2027-03-01T00:00:00Z' is not accepted; expected a range of at most 31 days; ask for it in parts",
+        "--to: '2027-03-01T00:00:00Z' is not accepted; expected a range of at most 31 days; ask for it in parts",
     ),
     (
         ["tick", "list", "--last", "an hour"],
@@ -169,6 +191,7 @@ REFUSALS: list[tuple[list[str], int, str]] = [
 @pytest.mark.parametrize(("arguments", "code", "message"), REFUSALS)
 def test_refusals(shell: Shell, world: InProcess, arguments: list[str], code: int, message: str) -> None:
     shell("task", "add", "there", "--delay", "3600")
+    shell("schedule", "add", "nightly", "cron(0 3 * * ? *)")
     ended = shell(*arguments)
     assert ended.err == f"error: {message}\n"
     assert (ended.code, ended.out) == (code, "")

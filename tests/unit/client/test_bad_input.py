@@ -165,12 +165,12 @@ INSERTS: list[tuple[dict[str, object], str, str]] = [
     (
         {"scheduleExpression": "rate(1 hour)"},
         "scheduleExpression",
-        "'rate(1 hour)' is not accepted; a task runs once: leave it out, or insert a schedule (client.schedules)",
+        "'rate(1 hour)' is not accepted; a task runs once: leave it out, or insert it as a schedule",
     ),
     (
         {"cronExpression": "rate(2 minutes)"},
         "cronExpression",
-        "'rate(2 minutes)' is not accepted; a task runs once: leave it out, or insert a schedule (client.schedules)",
+        "'rate(2 minutes)' is not accepted; a task runs once: leave it out, or insert it as a schedule",
     ),
     ({"": 1}, "attributes", "'' is not accepted; expected names that are text and not empty"),
     ({5: 1}, "attributes", "5 is not accepted; expected names that are text and not empty"),  # type: ignore[dict-item]

@@ -1,0 +1,16 @@
+"""``dynatick settings``: what the installation has agreed on."""
+
+from __future__ import annotations
+
+from dynatick.cli.exits import CommandFailed, ExitCode
+from dynatick.cli.output import show_one
+from dynatick.cli.session import Session, on_table
+
+
+@on_table
+def settings(session: Session) -> None:
+    """Show the settings in force: tick interval, shards, actions. The template's parameters set them."""
+    in_force = session.client().settings()
+    if in_force is None:
+        raise CommandFailed(ExitCode.NOT_FOUND, "no tick has run yet; the first one writes down what is in force")
+    show_one(in_force.to_row(), session.output)
