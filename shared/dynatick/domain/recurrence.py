@@ -8,8 +8,9 @@ finds that it is there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
@@ -35,7 +36,7 @@ from dynatick.domain.task import Row, Status, check_payload
 from dynatick.errors import InvalidInput
 
 MISSED_KEPT = 10
-MOST_LOOKED_AT = 2000
+MOST_WEIGHED = 2000
 """Runs that one decision weighs. What is left of a long outage is for the next look at the schedule."""
 
 _POSITION = ("taskDateTime", "nextRunAt", "bufferedRunAt", "lastRunAt", "definedAt")
@@ -230,21 +231,37 @@ class Plan:
     buffered: datetime | None
     next_run_at: datetime | None  # None: no run is left
     more: bool  # further runs are due already, so that the schedule stays where it is
+    weighed: Sequence[datetime] = field(default=(), compare=False)  # all runs that this decides on
+
+    def leaves_out(self, schedule: Schedule) -> bool:
+        """Whether some run is not made now that might be."""
+        return bool(self.missed) or self.buffered != schedule.buffered_run_at
 
 
-def plan_runs(schedule: Schedule, *, closed_through: int, grid: Grid, active: bool, most: int) -> Plan:
+def plan_runs(
+    schedule: Schedule,
+    *,
+    closed_through: int,
+    grid: Grid,
+    active: bool,
+    most: int,
+    most_weighed: int = MOST_WEIGHED,
+    there: Mapping[datetime, bool] = MappingProxyType({}),
+) -> Plan:
     """Which runs are made at a tick that has closed all buckets through ``closed_through``.
 
     A run is in time at its own tick and at the one after. For later ones ``catchUp`` decides, and for those that fall
-    due while the one before has not ended (``active``), ``overlap``. At most ``most`` are made at once.
+    due while the one before has not ended (``active``), ``overlap``. At most ``most`` are made at once. ``there``: the
+    runs whose occurrences exist already, by a tick that did not get further, or made up by a client; and whether they
+    have still to end.
     """
-    deciding = _Deciding(schedule, grid, closed_through, active)
+    deciding = _Deciding(schedule, grid, closed_through, active, there)
     run = schedule.next_run_at
-    if schedule.buffered_run_at is not None and not active:
+    if schedule.buffered_run_at is not None and (not active or schedule.buffered_run_at in there):
         deciding.start(schedule.buffered_run_at)
     else:
         deciding.buffered = schedule.buffered_run_at
-    for _ in range(MOST_LOOKED_AT):
+    for _ in range(most_weighed):
         if run is None or not deciding.is_due(run) or len(deciding.make) >= most:
             break
         following = _run_after(schedule, run)
@@ -256,6 +273,7 @@ def plan_runs(schedule: Schedule, *, closed_through: int, grid: Grid, active: bo
         buffered=deciding.buffered,
         next_run_at=run,
         more=run is not None and deciding.is_due(run),
+        weighed=deciding.weighed,
     )
 
 
@@ -273,12 +291,16 @@ def _run_after(schedule: Schedule, run: datetime) -> datetime | None:
 
 
 class _Deciding:
-    def __init__(self, schedule: Schedule, grid: Grid, closed_through: int, active: bool) -> None:
+    def __init__(
+        self, schedule: Schedule, grid: Grid, closed_through: int, active: bool, there: Mapping[datetime, bool]
+    ) -> None:
         self.schedule, self.grid, self.closed_through = schedule, grid, closed_through
-        self.active = active
+        self.active, self.there = active, there
+        self.weighed: list[datetime] = []
         self.make: list[datetime] = []
         self.missed: list[Missed] = []
         self.buffered: datetime | None = None
+        self._apart = False  # whether a run was made since the last one that was missed
 
     def tick_of(self, run: datetime) -> int:
         return self.grid.tick_at_or_after(self.schedule.starts_at(run))
@@ -290,9 +312,12 @@ class _Deciding:
         return self.tick_of(run) <= self.closed_through
 
     def decide(self, run: datetime, *, is_latest: bool) -> None:
+        self.weighed.append(run)
         in_time = self.tick_of(run) >= self.closed_through - self.grid.tick_minutes
         made_up = self.schedule.catch_up is CatchUp.ALL or (self.schedule.catch_up is CatchUp.LATEST and is_latest)
-        if not in_time and not made_up:
+        if run in self.there:
+            self.start(run)
+        elif not in_time and not made_up:
             self.miss(run, MissedFor.OUTAGE)
         elif not self.active or self.schedule.overlap is Overlap.ALLOW:
             self.start(run)
@@ -302,15 +327,19 @@ class _Deciding:
             self.miss(run, MissedFor.OVERLAP)
 
     def start(self, run: datetime) -> None:
+        if run == self.schedule.buffered_run_at:
+            self.weighed.append(run)
         self.make.append(run)
-        self.active = True
+        self.active = self.there.get(run, True)
+        self._apart = True
 
     def miss(self, run: datetime, reason: MissedFor) -> None:
         last = self.missed[-1] if self.missed else None
-        if last is not None and last.reason is reason:
+        if last is not None and last.reason is reason and not self._apart:
             self.missed[-1] = replace(last, last=run, runs=last.runs + 1)
         else:
             self.missed.append(Missed(first=run, last=run, runs=1, reason=reason))
+        self._apart = False
 
 
 def advance(

@@ -14,7 +14,7 @@ from typing import Any
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.change import Lost, Result, Unknown, Written
 from dynatick.domain.lifecycle import is_terminal, started
-from dynatick.domain.recurrence import Plan, advance, bucket_at, occurrence, plan_runs
+from dynatick.domain.recurrence import MOST_WEIGHED, Plan, advance, bucket_at, occurrence, plan_runs
 from dynatick.domain.schedule import Missed, MissedFor, Overlap, Schedule, is_schedule
 from dynatick.domain.task import Row
 from dynatick.engine.claims import Busy, Claimer, Gone, Spoilt, Verdict, Won, understand
@@ -115,16 +115,36 @@ class Recurring:
             if case.schedule.last_task_id is not None and case.schedule.overlap is not Overlap.ALLOW
         }
         latest = self.store.get_many(waiting) if waiting else {}
-        most = max(1, MOST_AT_ONCE // max(1, len(cases)))
-        for case in cases:
-            before = latest.get(case.schedule.last_task_id or "")
-            case.plan = plan_runs(
-                case.schedule,
+        there: Mapping[str, Row] = {}
+
+        def plan(case: _Case) -> Plan:
+            schedule = case.schedule
+            before = latest.get(schedule.last_task_id or "")
+            return plan_runs(
+                schedule,
                 closed_through=closed_through,
                 grid=self.settler.in_force.grid,
                 active=before is not None and not is_terminal(before),
-                most=most,
+                most=max(1, MOST_AT_ONCE // len(cases)),
+                most_weighed=max(MOST_AT_ONCE, MOST_WEIGHED // len(cases)),
+                there={
+                    run: not is_terminal(row)
+                    for run in case.plan.weighed
+                    if (row := there.get(schedule.occurrence_id(run))) is not None
+                    and row.get("scheduleId") == schedule.schedule_id
+                },
             )
+
+        for case in cases:
+            case.plan = plan(case)
+        # Before a run is left out it is asked for: a tick that died may have made it, or a client.
+        doubtful = [case for case in cases if case.plan.leaves_out(case.schedule)]
+        if doubtful:
+            there = self.store.get_many(
+                [case.schedule.occurrence_id(run) for case in doubtful for run in case.plan.weighed]
+            )
+        for case in doubtful:
+            case.plan = plan(case)
 
     def _make(self, cases: Sequence[_Case], closed_through: int, lease_until: datetime) -> None:
         """Writes the occurrences, and tells apart those that are there already."""

@@ -10,12 +10,13 @@ import pytest
 from tests.builders import NOON, FakeClock
 from tests.unit.engine.support import LaggingStore, World, bucket_at, of, passed, world
 
+from dynatick import TaskClient
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.change import Change
 from dynatick.domain.instants import format_instant
 from dynatick.domain.schedule import Schedule
 from dynatick.engine import recurring as recurring_module
-from dynatick.engine.claims import Claimer, Gone
+from dynatick.engine.claims import Busy, Claimer, Gone
 from dynatick.engine.cursor import take
 from dynatick.engine.held import HeldShard
 from dynatick.engine.recurring import Recurring
@@ -199,7 +200,7 @@ def test_paused_and_ended_schedules_hold_nothing_back() -> None:
     w.until_drained()
 
 
-def die_holding_an_occurrence(w: World, tick: int) -> None:
+def die_holding_an_occurrence(w: World, tick: int, *, moved_on: bool = True) -> None:
     """A pass that has written an occurrence and moved its schedule on, and is not heard of again."""
     now = w.clock()
     cursor = take(w.store, 0, tick, token="dead", now=now)
@@ -210,7 +211,7 @@ def die_holding_an_occurrence(w: World, tick: int) -> None:
     serving = Recurring(w.store, settler, Claimer(w.store, settler, w.clock, lambda: "dead"), w.clock, lambda: "dead")
     bucket = Bucket.parse(w.row("s")["taskDateTime"])
     (served,) = serving.serve([(bucket, "s")], closed_through=tick, lease_until=now + w.life)
-    assert (served.verdict, len(served.won)) == (Gone(), 1)
+    assert (served.verdict, len(served.won)) == (Gone() if moved_on else Busy(), 1)
 
 
 def test_a_bucket_is_not_drained_before_a_dead_tick_can_have_written_into_it() -> None:
@@ -236,6 +237,54 @@ def test_a_bucket_is_not_drained_before_a_dead_tick_can_have_written_into_it() -
         (f"s#1#{format_instant(instant_of(mark))}", 2)
     ]
     w.until_drained()
+
+
+@pytest.mark.parametrize(("catch_up", "ticks_later"), [("latest", 5), ("none", 5), ("latest", 2)])
+def test_what_a_dead_tick_has_made_is_not_noted_as_missed(catch_up: str, ticks_later: int) -> None:
+    """It died before it could move the schedule on. By now the run is late, or another one is due as well."""
+    w = world()
+    put(w, catchUp=catch_up, overlap="skip", retryPolicy={"minBackoffSeconds": 0})
+    w.clock.to(NOON + timedelta(minutes=1))
+    w.rigged.throttled = is_advance
+    die_holding_an_occurrence(w, minute_of(w.clock()), moved_on=False)
+    w.rigged.throttled = lambda change: False
+    w.next_tick(ticks_later)
+    row, first = w.row("s"), "s#1#2026-12-31T12:01:00Z"
+    reasons = {note["reason"] for note in row["missed"]}  # type: ignore[attr-defined]
+    assert reasons == ({"outage", "overlap"} if ticks_later > 2 else {"overlap"})
+    assert row["missedRuns"] == ticks_later
+    assert row["lastTaskId"] == first  # the others were skipped, for it had not ended
+    w.ticks(4)
+    assert w.outcome(first) == "completed"
+    assert len(runs(w)) == len({*runs(w)})
+
+
+def test_a_run_that_has_ended_keeps_none_from_being_made_although_the_schedule_was_not_moved_on() -> None:
+    w = world()
+    put(w, overlap="skip")
+    w.rigged.throttled = is_advance
+    w.next_tick()
+    assert w.outcome("s#1#2026-12-31T12:01:00Z") == "completed"
+    w.rigged.throttled = lambda change: False
+    w.next_tick()
+    assert runs(w) == ["s#1#2026-12-31T12:01:00Z", "s#1#2026-12-31T12:02:00Z"]
+    assert "missedRuns" not in w.row("s")
+
+
+def test_what_a_client_has_made_up_meanwhile_is_not_noted_as_missed() -> None:
+    w = world()
+    put(w, catchUp="none")
+    w.clock.to(NOON + timedelta(minutes=10))
+    client = TaskClient(w.store, clock=w.clock)
+    made = list(client.schedules.backfill("s", start=NOON + timedelta(minutes=3), end=NOON + timedelta(minutes=4)))
+    assert len(made) == 2
+    w.tick()
+    row = w.row("s")
+    assert row["missedRuns"] == 8 - 2
+    assert [(note["from"], note["until"]) for note in row["missed"]] == [  # type: ignore[attr-defined]
+        ("2026-12-31T12:01:00Z", "2026-12-31T12:02:00Z"),
+        ("2026-12-31T12:05:00Z", "2026-12-31T12:08:00Z"),
+    ]
 
 
 def test_a_pass_that_ends_leaves_its_buckets_closed_for_good() -> None:
