@@ -1,4 +1,4 @@
-"""Thousands of rows with an expression, put as anybody may put them: each runs each minute, once, till it is deleted."""
+"""Thousands of rows with an expression, put as anybody may put them: each runs each minute, once, until deleted."""
 
 from __future__ import annotations
 

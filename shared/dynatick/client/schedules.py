@@ -98,6 +98,9 @@ class Schedules:
         """
         now, grid, defaults = self._clock(), self._grid(), self._defaults()
         own = {} if attributes is None else attributes
+        for name in own if isinstance(own, Mapping) else ():
+            if name in SCHEDULE_ATTRIBUTES:
+                raise InvalidInput(name, own[name], "it has an argument of its own, or is set by Dynatick")
         row = row_of(
             NewTask(
                 task_id=check_schedule_id(schedule_id),
@@ -107,8 +110,6 @@ class Schedules:
                 attributes=own,
             )
         )
-        for name in SCHEDULE_ATTRIBUTES & own.keys():
-            raise InvalidInput(name, own[name], "it has an argument of its own, or is set by Dynatick")
         row |= {
             name: value
             for name, value in {
@@ -386,7 +387,8 @@ def _open(row: Row, wish: str) -> Schedule:
     """Raises TransitionRefused for a schedule that has ended."""
     if row.get("outcome") is not None:
         state = str(row.get("scheduleState", row["outcome"]))
-        raise TransitionRefused(str(row["taskId"]), wish, state, (ScheduleState.ENABLED, ScheduleState.DISABLED))
+        allowed = (ScheduleState.ENABLED, ScheduleState.DISABLED)
+        raise TransitionRefused(str(row["taskId"]), wish, state, allowed, what="schedule")
     return Schedule.from_row(row)
 
 

@@ -1,0 +1,766 @@
+"""Every verb of ``client.schedules``, and what each refuses: field, value, and what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.builders import NOON, FakeActions, InProcess
+
+from dynatick import (
+    InvalidInput,
+    MemoryStore,
+    PermanentError,
+    RetryPolicy,
+    ScheduleNotFound,
+    TaskChanged,
+    TaskClient,
+    TaskExists,
+    TransitionRefused,
+)
+from dynatick.client import Exists, Inserted, ScheduleView
+from dynatick.domain.buckets import Bucket, Grid
+from dynatick.engine.rules import Rules
+
+HOURLY = "cron(0 * * * ? *)"
+
+
+class TwoActions(FakeActions):
+    def names(self) -> Sequence[str]:
+        return ["log", "webhook"]
+
+
+class World(InProcess):
+    """Scheduler and processor in one process, after the first tick, and a client of their table."""
+
+    @property
+    def client(self) -> TaskClient:
+        return TaskClient(self.store, clock=self.clock)
+
+    @property
+    def schedules(self) -> Any:
+        return self.client.schedules
+
+    def outage(self, minutes: float) -> None:
+        """So long no tick, and then one."""
+        self.clock.forward(minutes=minutes)
+        self.tick()
+
+    def told(self, schedule_id: str = "s", **how: Any) -> list[tuple[str, str]]:
+        """A history in short: minute and status, with the reason."""
+        return [
+            (f"{run.run_at:%H:%M}", f"{run.status} ({run.reason})" if run.reason else run.status)
+            for run in self.schedules.history(schedule_id, **how)
+        ]
+
+
+@pytest.fixture
+def world() -> World:
+    world = World(actions=TwoActions())
+    world.tick()
+    return world
+
+
+def at(minutes: float) -> datetime:
+    return NOON + timedelta(minutes=minutes)
+
+
+def refusal(call: Callable[[], object]) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        call()
+    return str(caught.value)
+
+
+# -- insert ----------------------------------------------------------------------------------------------------------
+
+
+def test_insert_writes_a_schedule_that_needs_no_scheduler(world: World) -> None:
+    made = world.schedules.insert(
+        "s", "rate(2 minutes)", action="log", payload={"n": 1}, attributes={"team": "blue"},
+        retry_policy=RetryPolicy(maximum_retry_attempts=1), catch_up="all", overlap="allow",
+    )  # fmt: skip
+    assert (made.schedule_id, made.expression, made.timezone, made.state) == ("s", "rate(2 minutes)", "UTC", "ENABLED")
+    assert (made.start_date, made.next_run_at, made.end_date) == (at(1), at(1), None)
+    assert (made.catch_up, made.overlap, made.flexible_time_window) == ("all", "allow", 0)
+    assert (made.action, made.payload, made.attributes) == ("log", {"n": 1}, {"team": "blue"})
+    assert (made.missed_runs, made.last_run_at, made.last_task_id, made.error, made.warnings) == (
+        0,
+        None,
+        None,
+        None,
+        (),
+    )
+    row = world.row("s")
+    assert (row["status"], row["taskDateTime"], row["revision"]) == ("recurring", "2026-12-31#12:01", 1)
+    assert world.stream(row).normalised == 0
+    assert world.row("s") == row
+    assert world.schedules.get("s") == made
+
+
+def test_insert_takes_dates_and_zone(world: World) -> None:
+    made = world.schedules.insert(
+        "s", "cron(0 9 * * ? *)", timezone="Europe/Berlin",
+        start_date=datetime(2027, 1, 4, 12, tzinfo=UTC), end_date="2027-01-06T12:00:00+01:00",
+    )  # fmt: skip
+    assert made.to_row()["startDate"] == "2027-01-04T12:00:00Z"
+    assert made.to_row()["endDate"] == "2027-01-06T11:00:00Z"
+    runs = [run.instant for run in world.schedules.preview("s")]
+    assert runs == [datetime(2027, 1, 5, 8, tzinfo=UTC), datetime(2027, 1, 6, 8, tzinfo=UTC)]
+
+
+def test_insert_may_begin_paused(world: World) -> None:
+    made = world.schedules.insert("s", HOURLY, enabled=False)
+    assert (made.state, made.next_run_at, world.row("s").get("taskDateTime")) == ("DISABLED", None, None)
+    world.outage(120)
+    assert world.actions.ran == []
+    resumed = world.schedules.resume("s")
+    assert (resumed.state, resumed.next_run_at) == ("ENABLED", at(180))
+
+
+def test_before_the_first_tick_the_scheduler_completes_it() -> None:
+    world = World()
+    made = world.schedules.insert("s", "rate(1 hour)")
+    assert (made.state, made.next_run_at) == ("unscheduled", None)
+    assert world.row("s") == {"taskId": "s", "scheduleExpression": "rate(1 hour)"}
+    assert world.schedules.preview("s", 1)[0].instant == at(1)
+    assert world.told() == []
+    world.stream(world.row("s"))
+    assert world.schedules.get("s").next_run_at == at(1)
+
+
+def test_an_id_is_taken_once(world: World) -> None:
+    world.schedules.insert("s", HOURLY)
+    with pytest.raises(TaskExists, match="'s'"):
+        world.schedules.insert("s", "rate(5 minutes)")
+    world.client.insert("task")
+    with pytest.raises(TaskExists, match="'task'"):
+        world.schedules.insert("task", HOURLY)
+    with pytest.raises(TaskExists):
+        world.client.insert("s")
+
+
+REFUSED = [
+    ({"expression": None}, "scheduleExpression: None is not accepted; expected"),
+    ({"expression": ""}, "scheduleExpression: '' is not accepted; expected"),
+    ({"expression": "every day"}, "scheduleExpression: 'every day' is not accepted; expected"),
+    ({"expression": "rate(1 minutes)"}, "scheduleExpression: 'rate(1 minutes)' is not accepted"),
+    ({"expression": "rate(0 minutes)"}, "scheduleExpression: 'rate(0 minutes)' is not accepted"),
+    ({"expression": "0 9 * * 1"}, "that is Unix cron; write cron(0 9 ? * MON *)"),
+    ({"expression": "cron(0 0 31 2 ? *)"}, "it never runs: no month of its years has such a day"),
+    ({"expression": "at(2026-12-31T11:00:00)"}, "it never runs after 2026-12-31T12:00:0"),
+    ({"timezone": "Mars/Olympus"}, "scheduleExpressionTimezone: 'Mars/Olympus' is not accepted; expected"),
+    ({"timezone": 7}, "scheduleExpressionTimezone: 7 is not accepted; expected"),
+    ({"start_date": datetime(2027, 1, 1)}, "startDate: "),  # noqa: DTZ001
+    ({"start_date": "tomorrow"}, "startDate: 'tomorrow' is not accepted; expected"),
+    ({"end_date": "2026-12-31T11:00:00Z"}, "endDate: '2026-12-31T11:00:00Z' is not accepted; it never runs"),
+    (
+        {"start_date": "2027-01-02T00:00:00Z", "end_date": "2027-01-01T00:00:00Z"},
+        "endDate: '2027-01-01T00:00:00Z' is not accepted; expected it not to be before startDate, 2027-01-02T00:00:00Z",
+    ),
+    ({"flexible_time_window": -1}, "flexibleTimeWindow: -1 is not accepted; expected a whole number of minutes from 0"),
+    ({"flexible_time_window": 1441}, "flexibleTimeWindow: 1441 is not accepted"),
+    ({"flexible_time_window": True}, "flexibleTimeWindow: True is not accepted"),
+    ({"catch_up": "some"}, "catchUp: 'some' is not accepted; expected one of latest, all, none"),
+    ({"overlap": "never"}, "overlap: 'never' is not accepted; expected one of skip, allow, bufferOne"),
+    ({"action": "unheard-of"}, "action: 'unheard-of' is not accepted; expected one of"),
+    ({"action": "webhook", "payload": {"url": 7}}, "payload.url: 'a number' is not accepted; "),
+    ({"payload": [1]}, "payload: 'a list' is not accepted; expected a map"),
+    ({"retry_policy": {"maximumRetryAttempts": -1}}, "retryPolicy.maximumRetryAttempts: -1 is not accepted"),
+    ({"attributes": {"nextRunAt": "x"}}, "nextRunAt: 'x' is not accepted; it has an argument of its own, or is set by"),
+    ({"attributes": {"scheduleState": "ENABLED"}}, "scheduleState: 'ENABLED' is not accepted; it has an argument"),
+    ({"attributes": {"cronExpression": "x"}}, "cronExpression: 'x' is not accepted; it has an argument of its own"),
+    ({"attributes": {"dueAt": "x"}}, "dueAt: 'x' is not accepted"),
+    ({"attributes": {"status": "x"}}, "status: 'x' is not accepted; leave it out: it is set by Dynatick"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "message"), REFUSED, ids=lambda value: str(value)[:40])
+def test_insert_refuses_by_name(world: World, change: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"expression": HOURLY, "action": "log"} | change
+    said = refusal(lambda: world.schedules.insert("s", arguments.pop("expression"), **arguments))
+    assert message in said
+    assert world.store.get("s") is None
+
+
+@pytest.mark.parametrize(
+    ("schedule_id", "message"),
+    [
+        ("", "taskId: '' is not accepted"),
+        ("_dynatick#x", "taskId: '_dynatick#x' is not accepted"),
+        ("x" * 985, "expected at most 984 bytes for a schedule, this has 985"),
+        (7, "taskId: 7 is not accepted"),
+    ],
+)
+def test_insert_refuses_ids(world: World, schedule_id: Any, message: str) -> None:
+    assert message in refusal(lambda: world.schedules.insert(schedule_id, HOURLY))
+
+
+def test_insert_refuses_what_would_not_fit(world: World) -> None:
+    said = refusal(lambda: world.schedules.insert("s", HOURLY, payload={"text": "x" * 400_000}))
+    assert "expected an item of at most 393216 bytes; keep the bulk in S3 and name it here" in said
+    assert world.store.get("s") is None
+
+
+# -- what may surprise -----------------------------------------------------------------------------------------------
+
+
+def warned(world: World, expression: str, tick_minutes: int = 5, **arguments: Any) -> list[str]:
+    world.reconfigure(tick_minutes=tick_minutes)
+    world.tick()
+    made: ScheduleView = world.schedules.insert("w", expression, **arguments)
+    assert world.schedules.get("w").warnings == made.warnings
+    assert made.to_row().get("warnings", []) == list(made.warnings)
+    return list(made.warnings)
+
+
+def test_an_interval_shorter_than_the_tick_is_said(world: World) -> None:
+    said = "its runs come up to 2 min apart, and ticks 5 min: several fall due at one tick, and "
+    assert warned(world, "rate(2 minutes)") == [said + "overlap decides which are made"]
+    world.schedules.delete("w")
+    assert warned(world, "rate(2 minutes)", overlap="allow") == [said + "each of them is made"]
+    world.schedules.delete("w")
+    assert warned(world, "cron(0/2 * * * ? *)") == [said + "overlap decides which are made"]
+
+
+def test_an_interval_that_is_no_multiple_is_said(world: World) -> None:
+    assert warned(world, "rate(7 minutes)") == [
+        "its interval of 7 min is no multiple of the ticks, which come 5 min apart: "
+        "each run starts at the first tick after its time"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expression", "arguments", "off"),
+    [
+        ("cron(7 * * * ? *)", {}, "2026-12-31T12:07:00Z"),
+        ("at(2027-01-01T12:03:00)", {}, "2027-01-01T12:03:00Z"),
+        ("rate(1 hour)", {"start_date": "2026-12-31T12:07:30Z"}, "2026-12-31T12:07:30Z"),
+        ("cron(0 12 * * ? *)", {"timezone": "Asia/Kathmandu", "tick": 30}, "2027-01-01T06:15:00Z"),
+    ],
+)
+def test_times_off_the_grid_are_said(world: World, expression: str, arguments: dict[str, Any], off: str) -> None:
+    tick = arguments.pop("tick", 5)
+    assert warned(world, expression, tick, **arguments) == [
+        f"it names times between the ticks, which come {tick} min apart, such as {off}: "
+        "such a run starts at the first tick after its time"
+    ]
+
+
+@pytest.mark.parametrize("expression", ["rate(10 minutes)", HOURLY, "cron(5 9 ? * MON#1 *)", "at(2027-01-01T00:00:00)"])
+def test_times_on_the_grid_need_no_words(world: World, expression: str) -> None:
+    assert warned(world, expression) == []
+
+
+def test_gaps_and_folds_are_said(world: World) -> None:
+    assert warned(world, "cron(30 2 * * ? *)", timezone="America/Los_Angeles") == [
+        "02:30 does not exist on 2027-03-14: skipped (America/Los_Angeles)"
+    ]
+    world.schedules.delete("w")
+    assert warned(world, "cron(30 1 * * ? *)", timezone="America/Los_Angeles") == [
+        "01:30 comes twice on 2027-11-07: runs once, at the first 01:30 (America/Los_Angeles)"
+    ]
+    world.schedules.delete("w")
+    assert warned(world, "rate(1 hour)", timezone="America/Los_Angeles") == []
+    runs = world.schedules.preview("w", 3)
+    assert [run.notes for run in runs] == [(), (), ()]
+
+
+def test_policies_that_defeat_each_other_are_said(world: World) -> None:
+    assert warned(world, HOURLY, catch_up="all") == [
+        "catchUp all with overlap skip: of the runs that are made up, only the first starts; set overlap allow"
+    ]
+
+
+# -- get and list ----------------------------------------------------------------------------------------------------
+
+
+def test_get_knows_schedules_only(world: World) -> None:
+    world.client.insert("task")
+    for schedule_id in ("task", "none"):
+        with pytest.raises(ScheduleNotFound, match=f"taskId: there is no schedule '{schedule_id}'"):
+            world.schedules.get(schedule_id)
+    with pytest.raises(InvalidInput, match="taskId"):
+        world.schedules.get("_dynatick#settings")
+
+
+def test_get_shows_one_that_cannot_be_understood(world: World) -> None:
+    world.put(taskId="s", cronExpression="whenever")
+    view = world.schedules.get("s")
+    assert (view.state, view.expression, view.warnings) == ("FAILED", "whenever", ())
+    assert "cronExpression: 'whenever' is not accepted" in str(view.error)
+    assert world.schedules.preview("s") == []
+    assert world.told() == []
+
+
+@pytest.mark.parametrize("catch_up", [7, True, ["all"], {"a": 1}, None, "sometimes"])
+def test_get_shows_whatever_a_row_holds(world: World, catch_up: object) -> None:
+    world.put(taskId="s", scheduleExpression=HOURLY)
+    row = {**world.row("s"), "catchUp": catch_up, "missed": "?", "earlier": 5, "ranNow": "x", "missedRuns": "many"}
+    assert isinstance(world.store, MemoryStore)
+    world.store.put(row)
+    view = world.schedules.get("s")
+    assert view.row == row
+    assert view.missed_runs == 0
+
+
+def test_list_by_state_and_page(world: World) -> None:
+    for n in range(7):
+        world.schedules.insert(f"s{n}", HOURLY, enabled=n not in (2, 5))
+    world.put(taskId="bad", scheduleExpression="bad")
+    world.client.insert("task")
+    world.schedules.delete("s6")
+    every = world.schedules.list()
+    assert every.next_page_token is None
+    assert [view.schedule_id for view in every.schedules] == ["s0", "s1", "s3", "s4", "s2", "s5", "bad"]
+    assert [view.schedule_id for view in world.schedules.list("DISABLED").schedules] == ["s2", "s5"]
+    assert [view.schedule_id for view in world.schedules.list("COMPLETED").schedules] == []
+    for limit in range(1, 9):
+        seen: list[str] = []
+        token = None
+        while True:
+            page = world.schedules.list(limit=limit, page_token=token)
+            assert len(page.schedules) <= limit
+            seen += [view.schedule_id for view in page.schedules]
+            token = page.next_page_token
+            if token is None:
+                break
+        assert seen == [view.schedule_id for view in every.schedules]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"state": "on"}, "scheduleState: 'on' is not accepted; expected one of ENABLED, DISABLED, COMPLETED, FAILED"),
+        ({"limit": 0}, "limit: 0 is not accepted; expected a number from 1 to 1000"),
+        ({"page_token": "x"}, "pageToken: 'x' is not accepted; expected the token of the page before"),
+        ({"page_token": 7}, "pageToken: 7 is not accepted"),
+        ({"page_token": "DISABLED:a", "state": "ENABLED"}, "pageToken: 'DISABLED:a' is not accepted"),
+        ({"page_token": "ENABLED:" + "x" * 3000}, "pageToken: "),
+    ],
+)
+def test_list_refuses_by_name(world: World, arguments: dict[str, Any], message: str) -> None:
+    assert message in refusal(lambda: world.schedules.list(**arguments))
+
+
+# -- update ----------------------------------------------------------------------------------------------------------
+
+
+def test_update_changes_what_is_given(world: World) -> None:
+    before = world.schedules.insert("s", "rate(1 hour)", payload={"n": 1}, overlap="allow", attributes={"team": "blue"})
+    after = world.schedules.update(
+        "s", payload={"n": 2}, flexible_time_window=10, retry_policy={"minBackoffSeconds": 9}
+    )
+    assert (after.payload, after.flexible_time_window, after.expression) == ({"n": 2}, 10, "rate(1 hour)")
+    assert (after.overlap, after.attributes, after.row["revision"]) == ("allow", {"team": "blue"}, 1)
+    assert (after.start_date, after.row["createdAt"]) == (before.start_date, before.row["createdAt"])
+    less = world.schedules.update("s", payload=None, flexible_time_window=None, overlap=None, retry_policy=None)
+    assert (less.payload, less.flexible_time_window, less.overlap, "retryPolicy" in less.row) == ({}, 0, "skip", False)
+
+
+def test_update_counts_from_now_on(world: World) -> None:
+    """Runs between the old definition's and the change are nobody's; those after it are the new one's."""
+    world.schedules.insert("s", HOURLY)
+    world.clock.forward(minutes=30)
+    changed = world.schedules.update("s", expression="cron(0/20 * * * ? *)", timezone="Europe/Berlin")
+    assert (changed.next_run_at, world.row("s")["taskDateTime"]) == (at(40), "2026-12-31#12:40")
+    assert [run.instant for run in world.schedules.preview("s", 3)] == [at(40), at(60), at(80)]
+
+
+def test_update_leaves_made_occurrences_alone(world: World) -> None:
+    world.schedules.insert("s", "rate(1 minute)", payload={"n": 1}, overlap="allow")
+    asked = world.schedules.run_now("s")
+    world.schedules.update("s", payload={"n": 2})
+    assert world.row(asked.task_id)["payload"] == {"n": 1}
+    world.next_tick()
+    assert world.row("s#1#2026-12-31T12:01:00Z")["payload"] == {"n": 2}
+
+
+def test_update_in_a_version(world: World) -> None:
+    seen = world.schedules.insert("s", HOURLY).version
+    changed = world.schedules.update("s", payload={"n": 1}, version=seen)
+    assert changed.version == world.schedules.get("s").version != seen
+    with pytest.raises(TaskChanged, match="'s' was changed"):
+        world.schedules.update("s", payload={"n": 2}, version=seen)
+
+
+def test_update_before_the_scheduler_has_seen_it() -> None:
+    world = World()
+    world.schedules.insert("s", "rate(1 hour)", payload={"n": 1})
+    view = world.schedules.update("s", expression="rate(2 hours)", payload=None)
+    assert (view.state, view.expression, view.payload) == ("unscheduled", "rate(2 hours)", {})
+    world.stream(world.row("s"))
+    assert world.schedules.get("s").state == "ENABLED"
+
+
+@pytest.mark.parametrize(
+    ("edits", "message"),
+    [
+        ({"colour": "red"}, "colour: 'red' is not accepted; expected any of expression, timezone, start_date"),
+        (
+            {"expression": None},
+            "scheduleExpression: None is not accepted; a schedule has one; delete the schedule to end",
+        ),
+        ({"expression": "rate(soon)"}, "scheduleExpression: 'rate(soon)' is not accepted"),
+        ({"timezone": "Nowhere"}, "scheduleExpressionTimezone: 'Nowhere' is not accepted"),
+        ({"end_date": "2026-12-31T12:00:00Z"}, "endDate: '2026-12-31T12:00:00Z' is not accepted; it never runs"),
+        ({"start_date": 1.5e300}, "startDate: 1.5e+300 is not accepted"),
+        ({"action": "unheard-of"}, "action: 'unheard-of' is not accepted"),
+        ({"action": "webhook"}, "payload.url: "),
+        ({"payload": "x"}, "payload: 'a str' is not accepted; expected a map"),
+        ({"retry_policy": []}, "retryPolicy: [] is not accepted"),
+        ({"catch_up": "x"}, "catchUp: 'x' is not accepted"),
+        ({"overlap": "x"}, "overlap: 'x' is not accepted"),
+        ({"flexible_time_window": "5"}, "flexibleTimeWindow: '5' is not accepted"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_update_refuses_by_name(world: World, edits: dict[str, Any], message: str) -> None:
+    made = world.schedules.insert("s", HOURLY)
+    assert message in refusal(lambda: world.schedules.update("s", **edits))
+    assert world.schedules.get("s") == made
+
+
+# -- pause and resume ------------------------------------------------------------------------------------------------
+
+
+def test_pause_and_resume(world: World) -> None:
+    world.schedules.insert("s", "rate(1 minute)")
+    world.ticks(2)
+    paused = world.schedules.pause("s", "stocktaking")
+    assert (paused.state, paused.state_reason, paused.next_run_at) == ("DISABLED", "stocktaking", None)
+    assert "taskDateTime" not in world.row("s")
+    world.ticks(3)
+    assert world.told() == [
+        ("12:01", "completed"), ("12:02", "completed"),
+        ("12:03", "missed (paused)"), ("12:04", "missed (paused)"), ("12:05", "missed (paused)"),
+    ]  # fmt: skip
+    assert [run.instant for run in world.schedules.preview("s", 1)] == [at(6)]  # as if it were resumed
+    resumed = world.schedules.resume("s")
+    assert (resumed.state, resumed.state_reason, resumed.next_run_at) == ("ENABLED", None, at(6))
+    world.ticks(1)
+    assert world.told()[2:] == [
+        ("12:03", "missed (paused)"), ("12:04", "missed (paused)"), ("12:05", "missed (paused)"),
+        ("12:06", "completed"),
+    ]  # fmt: skip
+
+
+def test_pausing_again_changes_the_reason_only(world: World) -> None:
+    world.schedules.insert("s", "rate(1 minute)")
+    world.schedules.pause("s", "one")
+    defined = world.row("s")["definedAt"]
+    world.clock.forward(minutes=5)
+    again = world.schedules.pause("s", "two")
+    assert (again.state_reason, world.row("s")["definedAt"]) == ("two", defined)
+    assert world.schedules.pause("s").state_reason is None
+    assert world.schedules.resume("s").state == world.schedules.resume("s").state == "ENABLED"
+
+
+def test_pause_refuses_a_reason_that_is_no_text(world: World) -> None:
+    world.schedules.insert("s", HOURLY)
+    assert "stateReason: 7 is not accepted; expected text" in refusal(lambda: world.schedules.pause("s", 7))
+
+
+def test_a_run_that_is_due_is_made_in_spite_of_a_pause(world: World) -> None:
+    world.schedules.insert("s", "rate(1 minute)")
+    world.clock.to(at(1) + timedelta(seconds=20))  # its tick is late
+    world.schedules.pause("s")
+    assert [(run.status) for run in world.schedules.history("s")] == ["due"]
+    world.tick()
+    world.ticks(2)
+    assert world.told() == [("12:01", "completed"), ("12:02", "missed (paused)"), ("12:03", "missed (paused)")]
+
+
+# -- delete ----------------------------------------------------------------------------------------------------------
+
+
+def test_delete_ends_it_and_leaves_what_was_made(world: World) -> None:
+    world.schedules.insert("s", "rate(1 minute)")
+    world.ticks(1)
+    world.schedules.delete("s")
+    world.ticks(3)
+    assert world.actions.ran == [("s#1#2026-12-31T12:01:00Z", 1, 1)]
+    with pytest.raises(ScheduleNotFound):
+        world.schedules.delete("s")
+    world.client.insert("task")
+    with pytest.raises(ScheduleNotFound):
+        world.schedules.delete("task")
+    assert world.client.get("task").task_id == "task"
+
+
+# -- run now ---------------------------------------------------------------------------------------------------------
+
+
+def test_run_now_is_beside_the_expression(world: World) -> None:
+    world.schedules.insert("s", HOURLY, payload={"n": 1}, attributes={"team": "blue"})
+    task = world.schedules.run_now("s")
+    assert (task.task_id, task.bucket, task.status) == ("s#1#2026-12-31T12:00:00Z#now", "2026-12-31#12:01", "scheduled")
+    assert (task.payload, task.row["team"], task.row["scheduleId"]) == ({"n": 1}, "blue", "s")
+    with pytest.raises(TaskExists):
+        world.schedules.run_now("s")
+    world.ticks(1)
+    (run,) = world.schedules.history("s")
+    assert (run.run_at, run.status, run.run_now, run.task_id) == (NOON, "completed", True, task.task_id)
+    assert run.to_row()["runNow"] is True
+    assert world.schedules.get("s").next_run_at == at(60)
+
+
+def test_run_now_of_a_paused_one(world: World) -> None:
+    world.schedules.insert("s", HOURLY, enabled=False)
+    world.schedules.run_now("s")
+    world.ticks(1)
+    assert world.told() == [("12:00", "completed")]
+
+
+def test_run_now_counts_for_no_overlap(world: World) -> None:
+    """The run of the expression is made though the other has not ended; each is its own task."""
+    world.schedules.insert("s", "rate(1 minute)")
+    world.schedules.run_now("s")
+    world.ticks(1)
+    assert sorted(world.actions.ran) == [("s#1#2026-12-31T12:00:00Z#now", 1, 1), ("s#1#2026-12-31T12:01:00Z", 1, 1)]
+
+
+# -- preview ---------------------------------------------------------------------------------------------------------
+
+
+def test_preview_notes_jumps_of_the_clock(world: World) -> None:
+    world.schedules.insert("s", "cron(30 2 * * ? *)", timezone="Europe/Berlin", start_date="2027-03-26T12:00:00Z")
+    runs = world.schedules.preview("s", 3)
+    assert [(f"{run.instant:%m-%dT%H:%M}", run.notes) for run in runs] == [
+        ("03-27T01:30", ()),
+        ("03-29T00:30", ("02:30 does not exist on 2027-03-28: skipped",)),
+        ("03-30T00:30", ()),
+    ]
+
+
+def test_preview_begins_with_a_run_that_is_due(world: World) -> None:
+    world.schedules.insert("s", "rate(1 minute)")
+    world.clock.to(at(1) + timedelta(seconds=20))
+    assert [run.instant for run in world.schedules.preview("s", 2)] == [at(1), at(2)]
+
+
+def test_preview_ends_where_the_schedule_does(world: World) -> None:
+    world.schedules.insert("s", "rate(1 hour)", end_date=at(121))
+    assert len(world.schedules.preview("s", 1000)) == 3
+    for count in (0, 1001, "3", True):
+        assert "count: " in refusal(lambda count=count: world.schedules.preview("s", count))
+
+
+# -- backfill --------------------------------------------------------------------------------------------------------
+
+
+def test_backfill_makes_what_was_not_made(world: World) -> None:
+    world.schedules.insert("s", "rate(1 hour)", overlap="allow")
+    world.ticks(1)
+    world.outage(180)
+    assert world.told() == [
+        ("12:01", "completed"), ("13:01", "missed (outage)"), ("14:01", "missed (outage)"), ("15:01", "completed"),
+    ]  # fmt: skip
+    span = {"start": NOON, "end": at(600)}
+    ids = [f"s#1#2026-12-31T{hour}:01:00Z" for hour in (12, 13, 14, 15)]
+    would = list(world.schedules.backfill("s", **span, dry_run=True))
+    assert would == [Exists(0, ids[0]), Inserted(1, ids[1]), Inserted(2, ids[2]), Exists(3, ids[3])]
+    assert world.store.get(ids[1]) is None
+    assert list(world.schedules.backfill("s", **span)) == would
+    assert all(isinstance(one, Exists) for one in world.schedules.backfill("s", **span))
+    assert world.client.get(ids[1]).due_at == at(61)
+    world.ticks(1)
+    assert [status for _, status in world.told()] == ["completed"] * 4
+
+
+def test_backfill_before_the_start_of_a_cron(world: World) -> None:
+    """A new schedule can be run for the past, as far as startDate allows."""
+    world.schedules.insert("s", HOURLY)
+    made = list(world.schedules.backfill("s", start="2026-12-31T08:30:00Z", end="2026-12-31T10:00:00Z"))
+    assert [one.task_id[-9:-4] for one in made] == ["09:00", "10:00"]
+
+
+@pytest.mark.parametrize(
+    ("span", "message"),
+    [
+        (
+            ("2026-12-31T13:00:00Z", "2026-12-31T14:00:00Z"),
+            "end: '2026-12-31T14:00:00Z' is not accepted; expected it not",
+        ),
+        (
+            ("2026-12-31T11:00:00Z", "2026-12-31T10:00:00Z"),
+            "end: '2026-12-31T10:00:00Z' is not accepted; expected it not",
+        ),
+        (
+            ("2026-12-01T00:00:00Z", "2026-12-31T12:00:00Z"),
+            "there are more than 1000 runs in this range: take it in parts",
+        ),
+        (("yesterday", "2026-12-31T12:00:00Z"), "start: 'yesterday' is not accepted"),
+        ((datetime(2026, 1, 1), NOON), "start: "),  # noqa: DTZ001
+        ((NOON, None), "end: None is not accepted"),
+    ],
+)
+def test_backfill_refuses_by_name(world: World, span: tuple[Any, Any], message: str) -> None:
+    world.schedules.insert("s", "cron(0/5 * * * ? *)")
+    assert message in refusal(lambda: list(world.schedules.backfill("s", start=span[0], end=span[1])))
+
+
+# -- history ---------------------------------------------------------------------------------------------------------
+
+
+def test_history_tells_what_became_of_each_run(world: World) -> None:
+    def fails(task: object, context: object) -> None:
+        raise PermanentError("no such customer")
+
+    world.actions.behaviour["s#1#2026-12-31T12:02:00Z"] = fails
+    world.schedules.insert("s", "rate(1 minute)")
+    world.ticks(3)
+    world.client.schedules.pause("s")
+    first, second, third = world.schedules.history("s")
+    assert (first.run_at, first.status, first.task_id) == (at(1), "completed", "s#1#2026-12-31T12:01:00Z")
+    assert (first.bucket, first.reason, first.run_now) == ("2026-12-31#12:01", None, False)
+    assert first.finished_at is not None
+    assert (second.status, second.error) == ("failed", "no such customer")
+    assert set(third.to_row()) == {"runAt", "status", "taskId", "taskDateTime", "finishedAt"}
+
+
+def test_history_of_a_range(world: World) -> None:
+    world.schedules.insert("s", "rate(1 minute)")
+    world.ticks(6)
+    assert [when for when, _ in world.told(start=at(2), end=at(4))] == ["12:02", "12:03", "12:04"]
+    assert [when for when, _ in world.told(start=at(2), limit=2)] == ["12:02", "12:03"]
+    assert [when for when, _ in world.told(end=at(3))] == ["12:01", "12:02", "12:03"]
+    assert [when for when, _ in world.told(limit=2)] == ["12:05", "12:06"]
+    assert [when for when, _ in world.told(start=Bucket.parse("2026-12-31#12:05"))] == ["12:05", "12:06"]
+
+
+def test_history_knows_earlier_definitions(world: World) -> None:
+    world.schedules.insert("s", "rate(1 minute)")
+    world.ticks(2)
+    world.schedules.update("s", expression="cron(0/5 * * * ? *)")
+    world.ticks(8)
+    assert world.told() == [(when, "completed") for when in ("12:01", "12:02", "12:05", "12:10")]
+
+
+def test_history_of_what_is_gone_and_what_is_due(world: World) -> None:
+    world.schedules.insert("s", "rate(1 minute)")
+    world.ticks(2)
+    world.store.delete("s#1#2026-12-31T12:01:00Z")
+    world.clock.to(at(3) + timedelta(seconds=10))
+    assert world.told() == [("12:01", "gone"), ("12:02", "completed"), ("12:03", "due")]
+
+
+def test_history_of_one_that_has_ended(world: World) -> None:
+    world.schedules.insert("s", "rate(1 minute)", end_date=at(2))
+    world.ticks(5)
+    assert world.schedules.get("s").state == "COMPLETED"
+    assert world.told() == [("12:01", "completed"), ("12:02", "completed")]
+    assert world.schedules.preview("s") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"start": "2026-12-31T13:00:00Z"}, "expected it not to be before start, 2026-12-31T13:00:00Z"),
+        ({"start": "x"}, "start: 'x' is not accepted"),
+        ({"end": "x"}, "end: 'x' is not accepted"),
+        ({"limit": 1001}, "limit: 1001 is not accepted; expected a number from 1 to 1000"),
+    ],
+)
+def test_history_refuses_by_name(world: World, arguments: dict[str, Any], message: str) -> None:
+    world.schedules.insert("s", HOURLY)
+    assert message in refusal(lambda: world.schedules.history("s", **arguments))
+
+
+# -- all of them -----------------------------------------------------------------------------------------------------
+
+VERBS: dict[str, Callable[[Any], object]] = {
+    "update": lambda schedules: schedules.update("s", payload={}),
+    "pause": lambda schedules: schedules.pause("s"),
+    "resume": lambda schedules: schedules.resume("s"),
+    "run": lambda schedules: schedules.run_now("s"),
+    "backfill": lambda schedules: list(schedules.backfill("s", start=NOON, end=at(1))),
+}
+LOOKS: dict[str, Callable[[Any], object]] = {
+    "get": lambda schedules: schedules.get("s"),
+    "preview": lambda schedules: schedules.preview("s"),
+    "history": lambda schedules: schedules.history("s"),
+}
+
+
+@pytest.mark.parametrize("verb", [*VERBS, *LOOKS, "delete"])
+def test_a_schedule_that_is_not_there(world: World, verb: str) -> None:
+    call = {**VERBS, **LOOKS, "delete": lambda schedules: schedules.delete("s")}[verb]
+    with pytest.raises(ScheduleNotFound, match="taskId: there is no schedule 's'"):
+        call(world.schedules)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_one_that_has_ended_is_left_alone(world: World, verb: str) -> None:
+    world.schedules.insert("s", "at(2026-12-31T12:01:00)")
+    world.ticks(1)
+    before = world.row("s")
+    with pytest.raises(TransitionRefused) as caught:
+        VERBS[verb](world.schedules)
+    assert str(caught.value) == (
+        f"cannot {verb} schedule 's': it is COMPLETED; possible only while it is ENABLED or DISABLED"
+    )
+    assert world.row("s") == before
+    world.schedules.delete("s")
+
+
+TASK_VERBS: dict[str, Callable[[TaskClient], object]] = {
+    "cancel": lambda client: client.cancel("s"),
+    "reschedule": lambda client: client.reschedule("s", delay_seconds=60),
+    "change": lambda client: client.update("s", payload={}),
+    "retry": lambda client: client.retry("s"),
+    "run": lambda client: client.run_now("s"),
+}
+
+
+@pytest.mark.parametrize("state", ["waiting", "raw", "paused", "ended"])
+@pytest.mark.parametrize("verb", TASK_VERBS)
+def test_what_is_for_tasks_is_not_for_schedules(world: World, verb: str, state: str) -> None:
+    if state == "raw":
+        assert world.store.create({"taskId": "s", "scheduleExpression": HOURLY})
+    else:
+        world.schedules.insert("s", "rate(1 minute)", enabled=state != "paused", end_date=at(1))
+        world.ticks(2 if state == "ended" else 0)
+    before = world.row("s")
+    with pytest.raises(TransitionRefused, match=f"cannot {verb} task 's': it is a schedule; ") as caught:
+        TASK_VERBS[verb](world.client)
+    assert "dynatick schedule " in str(caught.value)
+    assert world.row("s") == before
+
+
+def test_get_as_a_task_shows_the_row(world: World) -> None:
+    world.schedules.insert("s", "rate(1 minute)")
+    task = world.client.get("s")
+    assert (task.status, task.bucket) == ("recurring", "2026-12-31#12:01")
+
+
+def test_what_counts_tasks_counts_no_schedules(world: World) -> None:
+    world.schedules.insert("s", "rate(1 minute)")
+    world.client.insert("task", delay_seconds=1)
+    assert [entry.task_id for entry in world.client.history("2026-12-31#12:01").entries] == ["task"]
+    (counts,) = world.client.bucket_counts("2026-12-31#12:01")
+    assert counts.counts == {"scheduled": 1}
+    world.ticks(1)
+    entries = world.client.history("2026-12-31#12:01").entries
+    assert [(entry.task_id, entry.schedule_id) for entry in entries] == [
+        ("s#1#2026-12-31T12:01:00Z", "s"), ("task", None),
+    ]  # fmt: skip
+
+
+def test_many_changes_of_a_bucket_leave_schedules_alone(world: World) -> None:
+    world.schedules.insert("s", "rate(1 minute)")
+    world.client.insert("task", delay_seconds=1)
+    changed = list(world.client.cancel_many("2026-12-31#12:01"))
+    assert [one.task_id for one in changed] == ["task"]
+    assert world.schedules.get("s").state == "ENABLED"
+
+
+def test_shards(world: World) -> None:
+    sharded = World(rules=Rules(grid=Grid(tick_minutes=1, shard_count=4)))
+    sharded.tick()
+    for n in range(20):
+        sharded.schedules.insert(f"s{n}", "rate(1 minute)")
+    sharded.ticks(2)
+    for n in range(20):
+        assert sharded.told(f"s{n}") == [("12:01", "completed"), ("12:02", "completed")]
