@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import http.client
 import http.server
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
-from typing import Any
+from typing import Any, ClassVar
 
 import botocore.exceptions
 import pytest
@@ -25,7 +27,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 from freezegun import freeze_time
-from urllib3.exceptions import SSLError
 
 from dynatick.store.wire import Connections, Wire
 
@@ -109,8 +110,10 @@ def test_the_request_is_botocores_own(network: Network, session: Session) -> Non
         (200, b"\xff\xfe"),
         (200, b"[]"),
         ConnectionClosedError(endpoint_url="https://x"),
+        http.client.BadStatusLine("HTTP"),
+        TimeoutError("timed out"),
     ],
-    ids=["error", "throttled", "no json", "no text", "no object", "broken"],
+    ids=["error", "throttled", "no json", "no text", "no object", "closed", "broken", "late"],
 )
 def test_after_anything_else_the_client_makes_the_request(
     network: Network, session: Session, bad: tuple[int, bytes] | Exception
@@ -146,6 +149,21 @@ def test_credentials_that_change_are_those_of_each_request(network: Network, ses
     assert "NEW" in _text(network.requests[1].headers["Authorization"])
 
 
+def test_text_that_json_cannot_hold_is_refused_as_the_client_has_it(network: Network, session: Session) -> None:
+    """orjson takes no half of a surrogate pair, the standard library's json does: so DynamoDB says what it thinks."""
+    network.answers = [(400, b'{"__type": "com.amazonaws#SerializationException", "message": "no"}')]
+    with pytest.raises(ClientError, match="SerializationException"):
+        wire_of(session).call("BatchExecuteStatement", {"Statements": [{"Statement": "\ud800"}]})
+    assert len(network.requests) == 1
+
+
+def test_an_endpoint_below_a_path_is_the_clients(network: Network, session: Session) -> None:
+    network.answers = [(200, b'{"Count": 7}')]
+    client = session.create_client("dynamodb", region_name="eu-west-1", endpoint_url="http://127.0.0.1:9/below")
+    assert Wire(client, session).call("Query", {"TableName": "t"})["Count"] == 7
+    assert network.requests[0].url.startswith("http://127.0.0.1:9/below")
+
+
 def test_without_credentials_the_client_says_so(
     network: Network, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +184,12 @@ def test_who_listens_to_the_clients_events_sees_the_request(network: Network, se
 
 class _Service(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+
+    accepted: ClassVar[list[object]] = []  # connections, in the order in which they came
+
+    def setup(self) -> None:
+        super().setup()
+        self.accepted.append(self.client_address)
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -217,12 +241,47 @@ def test_the_endpoint_must_show_a_certificate_that_is_trusted(
     request = AWSRequest("POST", url + "/", data=b"{}").prepare()
     if trusted:
         assert short.send(request).content == b'{"Count": 7}'
-        assert short.send(request).status_code == 200  # on the same connection
+        before = len(_Service.accepted)
+        assert short.send(request).status_code == 200
+        assert len(_Service.accepted) == before  # on the same connection
     else:
-        with pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
             short.send(request)
         with pytest.raises(botocore.exceptions.SSLError):  # after which the client says the same
             Wire(client, session).call("Query", {"TableName": "t"})
+
+
+def _serve_once(listening: socket.socket, ending: str, done: threading.Event) -> None:
+    """Answers one request, and closes the connection."""
+    connection, _ = listening.accept()
+    with connection:
+        while not connection.recv(65_536).endswith(b"{}"):
+            pass
+        connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n{ending}\r\n{{}}".encode())
+    done.set()
+
+
+@pytest.mark.parametrize("ending", ["", "Connection: close\r\n"], ids=["meanwhile", "as it says"])
+def test_a_connection_that_the_endpoint_has_closed_is_not_used_again(session: Session, ending: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(10)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        client = session.create_client("dynamodb", region_name="eu-west-1", endpoint_url=url)
+        short = Connections(url, client.meta.config, None)
+        for _ in range(3):
+            closed = threading.Event()
+            threading.Thread(target=_serve_once, args=(listening, ending, closed), daemon=True).start()
+            assert short.send(AWSRequest("POST", url, data=b"{}").prepare()).content == b"{}"
+            assert closed.wait(10)
+
+
+def test_an_answer_that_does_not_come_is_not_waited_for_longer_than_the_client_would(session: Session) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        config = Config(read_timeout=0.05)
+        client = session.create_client("dynamodb", region_name="eu-west-1", endpoint_url=url, config=config)
+        with pytest.raises(TimeoutError):
+            Connections(url, client.meta.config, None).send(AWSRequest("POST", url, data=b"{}").prepare())
 
 
 def test_through_a_proxy_goes_the_client(network: Network, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
