@@ -159,10 +159,15 @@ class Recurring:
             return
         answers = self.store.create_many(rows)
         there: Mapping[str, Row] = {}
-        taken = [str(row["taskId"]) for row, answer in zip(rows, answers, strict=True) if answer is False]
+        # Taken, or without an answer: then it may be there all the same, and would wait for the end of our own lease.
+        doubtful = [
+            str(row["taskId"])
+            for row, answer in zip(rows, answers, strict=True)
+            if answer is False or (isinstance(answer, StoreFailure) and not answer.too_large)
+        ]
         unreadable = False
         try:
-            there = self.store.get_many(taken) if taken else {}
+            there = self.store.get_many(doubtful) if doubtful else {}
         except DynatickError:
             unreadable = True
         answer_to = {str(row["taskId"]): answer for row, answer in zip(rows, answers, strict=True)}
@@ -173,11 +178,9 @@ class Recurring:
                 answer = answer_to[task_id]
                 if answer is True:
                     self._win(case, row)
-                elif isinstance(answer, StoreFailure):
-                    if answer.too_large:
-                        missed.append(Missed(first=run, last=run, runs=1, reason=MissedFor.TOO_LARGE))
-                    case.failed = case.failed or not answer.too_large
-                elif unreadable:
+                elif isinstance(answer, StoreFailure) and answer.too_large:
+                    missed.append(Missed(first=run, last=run, runs=1, reason=MissedFor.TOO_LARGE))
+                elif unreadable or (isinstance(answer, StoreFailure) and task_id not in there):
                     case.failed = True
                 else:
                     self._meet(case, row, there.get(task_id), run, missed)

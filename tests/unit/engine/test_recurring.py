@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.builders import NOON, FakeClock
-from tests.unit.engine.support import LaggingStore, World, bucket_at, of, passed, world
+from tests.unit.engine.support import LaggingStore, RiggedStore, World, bucket_at, of, passed, world
 
 from dynatick import TaskClient
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.change import Change
 from dynatick.domain.instants import format_instant
 from dynatick.domain.schedule import Schedule
+from dynatick.domain.task import Row
 from dynatick.engine import recurring as recurring_module
 from dynatick.engine.claims import Busy, Claimer, Gone
 from dynatick.engine.cursor import take
 from dynatick.engine.held import HeldShard
+from dynatick.engine.ports import StoreFailure
 from dynatick.engine.recurring import Recurring
 from dynatick.engine.window import Window
 
@@ -269,6 +272,33 @@ def test_a_run_that_has_ended_keeps_none_from_being_made_although_the_schedule_w
     w.next_tick()
     assert runs(w) == ["s#1#2026-12-31T12:01:00Z", "s#1#2026-12-31T12:02:00Z"]
     assert "missedRuns" not in w.row("s")
+
+
+class Deaf(RiggedStore):
+    """The answers to the next batch of inserts get lost; ``taken``: how many of it took effect."""
+
+    taken: int | None = None
+
+    def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
+        if self.taken is None:
+            return super().create_many(rows)
+        super().create_many(rows[: self.taken])
+        self.taken = None
+        return [StoreFailure("no answer")] * len(rows)
+
+
+@pytest.mark.parametrize("taken", [0, 1, 2])
+def test_what_was_written_is_run_at_once_although_nobody_said_so(taken: int) -> None:
+    """It has one attempt only, which must not be used up by waiting for a lease of our own."""
+    store = Deaf()
+    w = world(store=store)
+    put(w, "a", retryPolicy={"maximumRetryAttempts": 0})
+    put(w, "b", retryPolicy={"maximumRetryAttempts": 0})
+    store.taken = taken
+    w.next_tick()
+    first = [f"{schedule_id}#1#2026-12-31T12:01:00Z" for schedule_id in ("a", "b")]
+    assert sorted(runs(w)) == first
+    assert {w.outcome(task_id) for task_id in first} == {"completed"}
 
 
 def test_what_a_client_has_made_up_meanwhile_is_not_noted_as_missed() -> None:
