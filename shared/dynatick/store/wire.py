@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import orjson
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
+from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import BotoCoreError
 from botocore.handlers import add_recursion_detection_header
 from botocore.httpsession import get_cert_path
@@ -69,7 +70,8 @@ class Wire:
         if self._credentials is None or not self._is_open:
             return None
         try:
-            prepared = self._prepare(operation, orjson.dumps(request, default=_as_base64))
+            body = orjson.dumps(request, default=_as_base64)
+            prepared = self._prepare(operation, body, self._credentials.get_frozen_credentials())
             _, response = self._events.emit_until_response(f"before-send.{SERVICE}.{operation}", request=prepared)
             if response is None:
                 response = self._connections.send(prepared)
@@ -80,19 +82,20 @@ class Wire:
             pass
         return None
 
-    def _prepare(self, operation: str, body: bytes) -> AWSPreparedRequest:
+    def _prepare(self, operation: str, body: bytes, credentials: ReadOnlyCredentials) -> AWSPreparedRequest:
         headers = signed_headers(
             self._host,
             self._region,
             SERVICE,
-            self._credentials.get_frozen_credentials(),
+            credentials,
             target=f"{API_VERSION}.{operation}",
             body=body,
             now=datetime.now(UTC),
         )
         headers["User-Agent"] = self._user_agent
         add_recursion_detection_header({"headers": headers})  # which is not to be signed
-        return AWSPreparedRequest("POST", self._url, HeadersDict(headers), body, False)
+        kept: Any = HeadersDict(headers)
+        return AWSPreparedRequest("POST", self._url, kept, body, False)
 
 
 class Connections:
@@ -125,7 +128,8 @@ class Connections:
             connection.close()
         else:
             self._idle.append(connection)
-        return AWSResponse(request.url, response.status, {}, _Content(content))
+        no_headers: Any = {}  # nobody asks for them
+        return AWSResponse(request.url, response.status, no_headers, _Content(content))
 
     def _take(self) -> HTTPConnection | None:
         """The one that was used last. None: there is none that is still open."""
