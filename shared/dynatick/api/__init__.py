@@ -1,5 +1,6 @@
-"""The HTTP door: tasks, buckets, ticks behind API Gateway. Thin over ``TaskClient``: an attribute means the same there.
+"""The HTTP door: tasks, schedules, buckets, ticks behind API Gateway.
 
+Thin over ``TaskClient``: an attribute means the same there.
 Imported by the api function alone, so that pydantic and the router cost the others nothing.
 """
 

@@ -174,10 +174,10 @@ class DynamoStore:
         for part in change.when:
             condition = condition & _condition(part)
         actions = [
-            Path(_name(n)).set(Path(_name(n)) + v.number if isinstance(v, Plus) else encode_value(v, n))
+            _Attribute(n).set(_Attribute(n) + v.number if isinstance(v, Plus) else encode_value(v, n))
             for n, v in change.set.items()
         ]
-        actions += [Path(_name(n)).remove() for n in change.remove]
+        actions += [_Attribute(n).remove() for n in change.remove]
         try:
             answer = self._connection.update_item(
                 change.task_id,
@@ -320,16 +320,23 @@ class DynamoStore:
         self._pause(random.uniform(0.5, 1.0) * 0.05 * 2**attempt)
 
 
+class _Attribute(Path):
+    """An attribute by its name as it stands: in a path of pynamodb's, dots and brackets lead into maps and lists."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__([name])
+
+    def _serialize_value(
+        self, value: list[str], placeholder_names: dict[str, str], expression_attribute_values: dict[str, str]
+    ) -> str:
+        return placeholder_names.setdefault(value[0], f"#{len(placeholder_names)}")
+
+
 def _condition(part: Condition) -> PynamoCondition:
     match part:
         case Is(name, value):
-            return Path(_name(name)) == encode_value(value, name)
+            return _Attribute(name) == encode_value(value, name)
         case Absent(name):
-            return Path(_name(name)).does_not_exist()
+            return _Attribute(name).does_not_exist()
         case AtLeast(name, value):
-            return Path(_name(name)) >= encode_value(value, name)
-
-
-def _name(attribute: str) -> list[str]:
-    """A path of one element, so that a dot in a name is taken as it stands."""
-    return [attribute]
+            return _Attribute(name) >= encode_value(value, name)

@@ -1,0 +1,71 @@
+"""Who may call the HTTP API: the template's parameters decide, and none of them opens it by mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import urllib3
+from tests.e2e.support import World, deployed
+from tests.e2e.test_http_api import SIGNED
+
+from dynatick_stack.errors import DeployError
+
+OPEN = {"ApiAuthorization": "NONE", "ApiOpenToEverybody": "yes-without-any-authorisation"}
+TOKENS = {"ApiAuthorization": "JWT", "ApiJwtIssuer": "https://id.example.com/", "ApiJwtAudience": "tasks,reports"}
+UNSIGNED: dict[str, str] = {}
+A_TOKEN = {"Authorization": "Bearer e30.e30.e30"}
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with deployed(tmp_path_factory.mktemp("own") / "local") as world:
+        yield world
+
+
+def status(own: World, headers: dict[str, str]) -> int:
+    url = f"{own.stack.outputs['ApiUrl']}/v1/ticks"
+    answer: Any = urllib3.request("GET", url, headers=headers, retries=False)
+    return int(answer.status)
+
+
+def test_by_default_requests_are_signed(own: World) -> None:
+    assert (status(own, UNSIGNED), status(own, SIGNED)) == (403, 200)
+
+
+def test_open_only_if_that_is_confirmed(own: World) -> None:
+    with pytest.raises(DeployError, match="confirm it with ApiOpenToEverybody"):
+        own.stack.redeploy(ApiAuthorization="NONE")
+    assert status(own, UNSIGNED) == 403
+    own.stack.redeploy(**OPEN)
+    try:
+        assert status(own, UNSIGNED) == 200
+    finally:
+        own.stack.redeploy(ApiAuthorization="IAM", ApiOpenToEverybody="no")
+    assert status(own, UNSIGNED) == 403
+
+
+def test_a_confirmation_alone_opens_nothing(own: World) -> None:
+    own.stack.redeploy(ApiOpenToEverybody=OPEN["ApiOpenToEverybody"])
+    assert status(own, UNSIGNED) == 403
+    own.stack.redeploy(ApiOpenToEverybody="no")
+
+
+def test_tokens_of_one_issuer(own: World) -> None:
+    """The emulator can't verify a signature, so it lets no token pass: what it is told to ask for is seen."""
+    with pytest.raises(DeployError, match="wants ApiJwtIssuer"):
+        own.stack.redeploy(ApiAuthorization="JWT")
+    own.stack.redeploy(**TOKENS)
+    try:
+        assert [status(own, one) for one in (UNSIGNED, SIGNED, A_TOKEN)] == [401, 401, 401]
+        gateway = own.stack.client("apigatewayv2")
+        (api,) = gateway.get_apis()["Items"]
+        (authorizer,) = gateway.get_authorizers(ApiId=api["ApiId"])["Items"]
+        assert authorizer["IdentitySource"] == ["$request.header.Authorization"]
+        assert authorizer["JwtConfiguration"] == {"Issuer": TOKENS["ApiJwtIssuer"], "Audience": ["tasks", "reports"]}
+        (route,) = gateway.get_routes(ApiId=api["ApiId"])["Items"]
+        assert (route["AuthorizationType"], route["AuthorizerId"]) == ("JWT", authorizer["AuthorizerId"])
+    finally:
+        own.stack.redeploy(ApiAuthorization="IAM")
+    assert (status(own, UNSIGNED), status(own, SIGNED)) == (403, 200)
