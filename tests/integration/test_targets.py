@@ -368,11 +368,14 @@ def test_a_target_that_is_not_allowed_gets_no_call(action: str) -> None:
          "payload.messageAttributes: expected a map of at most 5"),
         ("eventbridge", {"eventBusArn": ARNS["eventbridge"][1], "source": "aws.ec2"}, "payload.source: sources that"),
         ("eventbridge", {"eventBusArn": ARNS["eventbridge"][1], "detail": [1]}, "payload.detail: Input should be"),
-        ("eventbridge", {"eventBusArn": ARNS["eventbridge"][1], "detail": {"a": "x" * 262_144}}, "payload.detail: the"),
+        ("eventbridge", {"eventBusArn": ARNS["eventbridge"][1], "detail": {"a": "x" * 262_130}}, "payload.detail: the"),
+        ("eventbridge", {"eventBusArn": ARNS["eventbridge"][1], "detail": {"a": "x" * 262_144}}, "payload.detail: it"),
         ("lambda", {"functionArn": FUNCTION, "invocationType": "DryRun"}, "payload.invocationType: Input should be"),
         ("lambda", {"functionArn": FUNCTION, "input": "x"}, "payload.input: Input should be"),
         ("lambda", {"functionArn": "report"}, "payload.functionArn: String should match"),
         ("stepfunctions", {"stateMachineArn": FUNCTION}, "payload.stateMachineArn: String should match"),
+        ("stepfunctions", {"stateMachineArn": ARNS["stepfunctions"][1], "input": {"a": "x" * 262_130}},
+         "payload.input: it is 262234 bytes with ours"),
     ],
 )  # fmt: skip
 def test_payloads_that_are_refused(actions: Registry, action: str, payload: dict[str, Any], message: str) -> None:

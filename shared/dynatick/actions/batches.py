@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dynatick.actions.aws import Refused, error_of, failure_of
+from dynatick.actions.values import MOST_BYTES
 from dynatick.errors import ActionError, RetryableError
 
 MOST = 10
-MOST_BYTES = 262_144
 WAIT_SECONDS = 0.005
 
 Send = Callable[[Sequence[Any]], Sequence[object | Refused]]

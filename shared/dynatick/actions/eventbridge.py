@@ -15,11 +15,11 @@ from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
 from dynatick.actions.aws import Refused, Service
-from dynatick.actions.batches import MOST_BYTES, Batches
+from dynatick.actions.batches import Batches
 from dynatick.actions.payloads import parsed
-from dynatick.actions.shapes import CONFIG, Text, arn, wrong
+from dynatick.actions.shapes import CONFIG, Text, arn, fitting, wrong
 from dynatick.actions.telling import facts
-from dynatick.actions.values import to_json
+from dynatick.actions.values import MOST_BYTES, to_json
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import PermanentError
@@ -44,9 +44,9 @@ class EventBridgePayload:
         Field(pattern=r"^[A-Za-z0-9_.-]{1,256}$", description="Who says so; not `aws.…`."),
         AfterValidator(_checked_source),
     ] = "dynatick"
-    detail: Annotated[dict[Text, Any], Field(description="The event's detail; we add `dynatick` to it.")] = Field(
-        default_factory=dict
-    )
+    detail: Annotated[
+        dict[Text, Any], AfterValidator(fitting), Field(description="The event's detail; we add `dynatick` to it.")
+    ] = Field(default_factory=dict)
     resources: Annotated[
         list[Annotated[Text, Field(min_length=1, max_length=2048)]],
         Field(max_length=_MAX_RESOURCES, description="ARNs of what it is about."),

@@ -6,9 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from dynatick.actions.batches import MOST_BYTES
 from dynatick.actions.telling import escaped, facts, repeat_id
-from dynatick.actions.values import to_json
+from dynatick.actions.values import MOST_BYTES, to_json
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import PermanentError

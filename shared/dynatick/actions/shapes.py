@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
 from dynatick.actions.secrets import MANAGED_NAME, SSM_NAME
+from dynatick.actions.values import MOST_BYTES, to_json
 from dynatick.errors import shown
 
 CONFIG = ConfigDict(extra="forbid", alias_generator=to_camel)
@@ -104,10 +105,26 @@ Attributes = Annotated[
 ]
 
 
+def fitting(value: object) -> object:
+    """Refuses a message, or a target's input, that alone is more than the services take. Raises what ``wrong`` makes.
+
+    What is sent is larger by what we add; whether that still fits is seen when it is put together.
+    """
+    try:
+        size = len((value if isinstance(value, str) else to_json(value)).encode())
+    except UnicodeEncodeError:
+        raise wrong("expected text that UTF-8 can hold") from None
+    except ValueError as error:
+        raise wrong(str(error)) from None
+    if size > MOST_BYTES:
+        raise wrong(f"it is {size} bytes; expected at most {MOST_BYTES}")
+    return value
+
+
 def _checked_message(value: object) -> object:
     if value == "":
         raise wrong("a message can't be empty")
-    return value
+    return fitting(value)
 
 
 Message = Annotated[

@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
 from dynatick.actions.aws import Service, failure_of
 from dynatick.actions.payloads import parsed
-from dynatick.actions.shapes import CONFIG, Text, arn
+from dynatick.actions.shapes import CONFIG, Text, arn, fitting
 from dynatick.actions.telling import facts, repeat_id
-from dynatick.actions.values import to_json
+from dynatick.actions.values import MOST_BYTES, to_json
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import PermanentError
@@ -34,9 +34,9 @@ class StepFunctionsPayload:
     state_machine_arn: Annotated[
         Text, arn("states", _MACHINE), Field(description="The state machine, with version or alias if you like.")
     ]
-    input: Annotated[dict[Text, Any], Field(description="The execution's input; we add `dynatick` to it.")] = Field(
-        default_factory=dict
-    )
+    input: Annotated[
+        dict[Text, Any], AfterValidator(fitting), Field(description="The execution's input; we add `dynatick` to it.")
+    ] = Field(default_factory=dict)
 
 
 class StepFunctions:
@@ -54,6 +54,8 @@ class StepFunctions:
             given = to_json({**payload.input, "dynatick": facts(task, context)})
         except ValueError as error:
             raise PermanentError(f"payload.input: {error}") from None
+        if len(given) > MOST_BYTES:  # it is ASCII
+            raise PermanentError(f"payload.input: it is {len(given)} bytes with ours; expected at most {MOST_BYTES}")
         name = execution_name(task, context)
         client = self._service.client(machine, context)
         try:

@@ -68,11 +68,11 @@ def compose(task: NewTask, agreement: Agreement, *, now: datetime, check_actions
     if check_actions and isinstance(row.get("action"), str):
         agreement.check_action(str(row["action"]))
     timed = any(name in row for name in _TIMES)
-    in_force = agreement.current() if timed else None
+    in_force = agreement.current() if timed or "action" not in row else None
     action = row.get("action") or (in_force.default_action if in_force else None)
     if isinstance(action, str):
         check_payload_of(action, row.get("payload"))
-    if in_force is None or action is None:
+    if not timed or in_force is None or action is None:
         if timed:
             when = when_due(row, now=now, grid=in_force.grid if in_force else _EVERY_MINUTE, defaults=Defaults())
             agreement.check_shard(when.bucket.shard)

@@ -362,11 +362,9 @@ class Schedules:
 
     def _check_action(self, row: Row) -> None:
         action = row.get("action")
-        if action is None:
-            return
-        if self._check_actions:
+        if action is not None and self._check_actions:
             self._agreement.check_action(check_action(action))
-        check_payload(check_action(action), row.get("payload"))
+        check_payload(self._defaults().action if action is None else check_action(action), row.get("payload"))
 
     def _grid(self) -> Grid:
         in_force = self._agreement.current()

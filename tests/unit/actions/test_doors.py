@@ -1,0 +1,231 @@
+"""Each door of ours refuses, at insertion, each kind of payload that its action could not work with: it names the
+field, and writes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.builders import InProcess
+from tests.unit.api.support import event, read
+from tests.unit.bulk.test_dropped import Bucket, Lambda
+
+from dynatick import InvalidInput, Refused, TaskClient, cli
+from dynatick.actions.payloads import BUILT_IN
+from dynatick.api import Api
+from dynatick.cli.session import Session
+from dynatick.domain.normalise import Defaults
+from dynatick.engine.inforce import agree
+
+ARN = "arn:aws:{}:eu-west-1:123456789012:{}"
+RIGHT: dict[str, dict[str, Any]] = {
+    "eventbridge": {"eventBusArn": ARN.format("events", "event-bus/default")},
+    "lambda": {"functionArn": ARN.format("lambda", "function:report")},
+    "sns": {"topicArn": ARN.format("sns", "reminders"), "message": "It is time"},
+    "sqs": {"queueArn": ARN.format("sqs", "orders"), "message": {"n": 1}},
+    "stepfunctions": {"stateMachineArn": ARN.format("states", "stateMachine:onboarding")},
+    "webhook": {"url": "https://example.com/hook"},
+}
+# Of each kind: a field that is missing, one of the wrong type, one that does not fit, and one that there is not.
+WRONG: list[tuple[str, Any, str]] = [
+    *((action, None, f"payload.{next(iter(right))}") for action, right in RIGHT.items()),
+    ("eventbridge", RIGHT["eventbridge"] | {"source": "aws.ec2"}, "payload.source"),
+    ("eventbridge", RIGHT["eventbridge"] | {"detail": {"text": "x" * 262_145}}, "payload.detail"),
+    ("lambda", RIGHT["lambda"] | {"invocationType": "DryRun"}, "payload.invocationType"),
+    ("lambda", {"functionArn": "report"}, "payload.functionArn"),
+    ("sns", RIGHT["sns"] | {"subject": "a\nb"}, "payload.subject"),
+    ("sns", RIGHT["sns"] | {"message": ""}, "payload.message"),
+    ("sqs", RIGHT["sqs"] | {"queueArn": "http://169.254.169.254/q"}, "payload.queueArn"),
+    ("sqs", RIGHT["sqs"] | {"delaySeconds": 901}, "payload.delaySeconds"),
+    ("sqs", RIGHT["sqs"] | {"message": "x" * 262_145}, "payload.message"),
+    ("stepfunctions", RIGHT["stepfunctions"] | {"input": [1]}, "payload.input"),
+    ("stepfunctions", RIGHT["stepfunctions"] | {"input": {"text": "x" * 262_145}}, "payload.input"),
+    ("webhook", {"url": "ftp://example.com"}, "payload.url"),
+    ("webhook", {"url": "https://user:hunter2@example.com"}, "payload.url"),
+    ("webhook", RIGHT["webhook"] | {"method": "TRACE"}, "payload.method"),
+    ("webhook", RIGHT["webhook"] | {"timeoutSeconds": 61}, "payload.timeoutSeconds"),
+    ("webhook", RIGHT["webhook"] | {"expectedStatuses": [99]}, "payload.expectedStatuses.0"),
+    ("webhook", RIGHT["webhook"] | {"headers": {"Host": "x"}}, "payload.headers"),
+    ("webhook", RIGHT["webhook"] | {"signingSecret": "whsec_hunter2"}, "payload.signingSecret"),
+    ("webhook", RIGHT["webhook"] | {"retries": 1}, "payload"),
+]
+IDS = [f"{action}-{field}-{n}" for n, (action, _, field) in enumerate(WRONG)]
+SOON = "2026-12-31T12:30:00Z"
+
+
+class Doors:
+    """Every door over one table. Each inserts a task or schedule ``t``, and says which field it was refused for; None
+    if it was not."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+        self.world = InProcess()
+        self.capsys = capsys
+        self.folder = folder
+        agree(self.world.store, self.world.rules.grid, now=self.world.clock(), actions=BUILT_IN, defaults=Defaults())
+        self.client = TaskClient(self.world.store, clock=self.world.clock)
+        self.api = Api(self.client)
+        monkeypatch.setattr(Session, "client", lambda session: self.client)
+        monkeypatch.setattr(Session, "clock", lambda session: self.world.clock())
+
+    # -- Python ------------------------------------------------------------------------------------------------------
+
+    def client_insert(self, action: str, payload: Any) -> str | None:
+        return _field(lambda: self.client.insert("t", due_at=SOON, action=action, payload=payload))
+
+    def client_insert_untimed(self, action: str, payload: Any) -> str | None:
+        return _field(lambda: self.client.insert("t", action=action, payload=payload))
+
+    def client_insert_many(self, action: str, payload: Any) -> str | None:
+        (result,) = self.client.insert_many([{"taskId": "t", "dueAt": SOON, **_given(action, payload)}])
+        return result.error.field if isinstance(result, Refused) else None
+
+    def client_schedule(self, action: str, payload: Any) -> str | None:
+        return _field(lambda: self.client.schedules.insert("t", "rate(1 hour)", action=action, payload=payload))
+
+    # -- HTTP --------------------------------------------------------------------------------------------------------
+
+    def _asked(self, method: str, path: str, body: object, prefix: str = "#/") -> str | None:
+        answer = self.api.handle(event(method, path, body), None)
+        if answer.status < 300:
+            return None
+        (error,) = read(answer)["errors"]
+        return str(error["pointer"]).removeprefix(prefix).replace("/", ".")
+
+    def http_create(self, action: str, payload: Any) -> str | None:
+        return self._asked("POST", "/v1/tasks", {"taskId": "t", "dueAt": SOON, **_given(action, payload)})
+
+    def http_create_many(self, action: str, payload: Any) -> str | None:
+        tasks = [{"taskId": "t", "dueAt": SOON, **_given(action, payload)}]
+        (result,) = read(self.api.handle(event("POST", "/v1/tasks/bulk", {"tasks": tasks}), None))["results"]
+        return str(result["pointer"]).removeprefix("#/tasks/0/").replace("/", ".") if "pointer" in result else None
+
+    def http_schedule_task(self, action: str, payload: Any) -> str | None:
+        return self._asked("POST", "/schedule-task", {"run_at": SOON, **_given(action, payload)})
+
+    def http_schedule(self, action: str, payload: Any) -> str | None:
+        body = {"taskId": "t", "scheduleExpression": "rate(1 hour)", **_given(action, payload)}
+        return self._asked("POST", "/v1/schedules", body)
+
+    # -- Shell and files ---------------------------------------------------------------------------------------------
+
+    def _typed(self, *arguments: str) -> str | None:
+        code = cli.run(arguments)
+        said = self.capsys.readouterr().err
+        return None if code == 0 else said.removeprefix("error: ").partition(":")[0]
+
+    def cli_add(self, action: str, payload: Any) -> str | None:
+        more = [] if payload is None else ["--payload", json.dumps(payload)]
+        return self._typed("task", "add", "t", "--at", SOON, "--action", action, *more)
+
+    def cli_schedule(self, action: str, payload: Any) -> str | None:
+        more = [] if payload is None else ["--payload", json.dumps(payload)]
+        return self._typed("schedule", "add", "t", "rate(1 hour)", "--action", action, *more)
+
+    def cli_import(self, action: str, payload: Any) -> str | None:
+        file = self.folder / "tasks.ndjson"
+        file.write_text(json.dumps({"taskId": "t", "dueAt": SOON, **_given(action, payload)}) + "\n", "utf-8")
+        code = cli.run(["task", "import", str(file)])
+        (line,) = [one for one in self.capsys.readouterr().err.splitlines() if one.startswith("line 1")] or [None]
+        assert (code == 0) is (line is None)
+        return None if line is None else line.removeprefix("line 1: ").partition(":")[0]
+
+    def dropped_file(self, action: str, payload: Any) -> str | None:
+        function = Lambda(self.world, Bucket())
+        line = json.dumps({"taskId": "t", "dueAt": SOON, **_given(action, payload)})
+        function.run(function.bucket.event("imports/tasks.ndjson", line))
+        (error,) = function.bucket.errors() or [{}]
+        return error.get("field")
+
+
+DOORS: list[Callable[[Doors, str, Any], str | None]] = [
+    Doors.client_insert, Doors.client_insert_untimed, Doors.client_insert_many, Doors.client_schedule,
+    Doors.http_create, Doors.http_create_many, Doors.http_schedule_task, Doors.http_schedule,
+    Doors.cli_add, Doors.cli_schedule, Doors.cli_import, Doors.dropped_file,
+]  # fmt: skip
+each_door = pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+
+
+@pytest.fixture
+def doors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Doors:
+    return Doors(monkeypatch, capsys, tmp_path)
+
+
+@each_door
+@pytest.mark.parametrize(("action", "payload", "field"), WRONG, ids=IDS)
+def test_what_an_action_could_not_work_with(
+    doors: Doors, door: Callable[[Doors, str, Any], str | None], action: str, payload: Any, field: str
+) -> None:
+    found = door(doors, action, payload)
+    assert found == field
+    assert doors.world.store.get("t") is None
+
+
+@each_door
+@pytest.mark.parametrize("action", RIGHT)
+def test_what_it_can_work_with_goes_in(
+    doors: Doors, door: Callable[[Doors, str, Any], str | None], action: str
+) -> None:
+    assert door(doors, action, RIGHT[action]) is None
+    if door is not Doors.http_schedule_task:  # that one makes an id
+        row = doors.world.store.get("t")
+        assert row is not None and (row["action"], row["payload"]) == (action, RIGHT[action])
+
+
+@pytest.mark.parametrize(("action", "payload", "field"), [one for one in WRONG if one[1] is not None])
+def test_nor_does_a_task_or_schedule_get_such_a_payload_later(
+    doors: Doors, action: str, payload: Any, field: str
+) -> None:
+    doors.client.insert("t", due_at=SOON, action=action, payload=RIGHT[action])
+    doors.client.schedules.insert("s", "rate(1 hour)", action=action, payload=RIGHT[action])
+    assert _field(lambda: doors.client.update("t", payload=payload)) == field
+    assert _field(lambda: doors.client.schedules.update("s", payload=payload)) == field
+    assert doors._asked("PATCH", "/v1/tasks/t", {"payload": payload}) == field
+    assert doors._asked("PATCH", "/v1/schedules/s", {"payload": payload}) == field
+    assert doors._typed("schedule", "update", "s", "--payload", json.dumps(payload)) == field
+    for task_id in ("t", "s"):
+        row = doors.world.store.get(task_id)
+        assert row is not None and row["payload"] == RIGHT[action]
+
+
+@each_door
+def test_a_kind_that_the_installation_does_not_have(
+    doors: Doors, door: Callable[[Doors, str, Any], str | None]
+) -> None:
+    """What ``AllowedActions`` leaves out, and what has no target: the processor says so in the settings row."""
+    settings = doors.world.store.get("_dynatick#settings")
+    assert settings is not None
+    doors.world.store.delete("_dynatick#settings")
+    doors.world.store.create({**settings, "actions": ["log", "sqs"]})
+    assert door(doors, "sns", RIGHT["sns"]) == "action"
+    assert doors.world.store.get("t") is None
+    assert door(doors, "sqs", RIGHT["sqs"]) is None
+
+
+@pytest.mark.parametrize("payload", [None, {"ulr": "https://example.com"}])
+def test_the_default_action_counts_where_a_task_names_none(doors: Doors, payload: Any) -> None:
+    settings = doors.world.store.get("_dynatick#settings")
+    assert settings is not None
+    doors.world.store.delete("_dynatick#settings")
+    doors.world.store.create({**settings, "defaultAction": "webhook"})
+    for insert in (
+        lambda: doors.client.insert("t", payload=payload),
+        lambda: doors.client.insert("t", delay_seconds=5, payload=payload),
+        lambda: doors.client.schedules.insert("t", "rate(1 hour)", payload=payload),
+    ):
+        assert str(_field(insert)).startswith("payload")
+        assert doors.world.store.get("t") is None
+
+
+def _given(action: str, payload: Any) -> Mapping[str, Any]:
+    return {"action": action} if payload is None else {"action": action, "payload": payload}
+
+
+def _field(insert: Callable[[], object]) -> str | None:
+    try:
+        insert()
+    except InvalidInput as error:
+        return error.field
+    return None
