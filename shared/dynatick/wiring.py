@@ -111,7 +111,7 @@ def build_importer(settings: Settings) -> Importer:
     client = TaskClient(DynamoStore(settings.table, batched=settings.batched), clock=utc_now)
     return Importer(
         files=S3Files(boto3.client("s3", config=Config(connect_timeout=3, read_timeout=30))),
-        insert_many=client.insert_many,
+        insert_rows=client.insert_rows,
         invoker=LambdaInvoker(settings.function_name),
         clock=utc_now,
     )

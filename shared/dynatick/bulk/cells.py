@@ -22,6 +22,7 @@ REST = "*"
 _JSON = ":json"
 _NUMBER = re.compile(r"[+-]?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
 _TIMES = ("taskDateTime", "dueAt")
+_NUMBERS = {"delaySeconds": "seconds", "flexibleTimeWindow": "minutes"}
 _OBJECTS = ("payload", "retryPolicy", REST)
 _SHOWN = 400  # characters of a row whose structure is lost
 
@@ -141,9 +142,9 @@ class Column:
             if self.part is None and self.attribute in _OBJECTS and not isinstance(value, dict):
                 raise InvalidInput(self.name, value, "expected a JSON object")
             return value
-        if self.attribute == "delaySeconds" or (self.attribute in _TIMES and _NUMBER.fullmatch(cell.strip())):
+        if self.attribute in _NUMBERS or (self.attribute in _TIMES and _NUMBER.fullmatch(cell.strip())):
             if not _NUMBER.fullmatch(cell.strip()):
-                raise InvalidInput(self.name, cell, "expected a number of seconds")
+                raise InvalidInput(self.name, cell, f"expected a number of {_NUMBERS[self.attribute]}")
             return Decimal(cell.strip())
         return cell
 

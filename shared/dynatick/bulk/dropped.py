@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import IO, Protocol
 
 from dynatick.bulk.formats import FileFormat, format_of
-from dynatick.bulk.importing import Import, InsertMany, LineError, Tally
+from dynatick.bulk.importing import Import, InsertRows, LineError, Tally
 from dynatick.bulk.lines import Read
 from dynatick.bulk.reading import read
 from dynatick.domain.instants import format_instant
@@ -143,7 +143,7 @@ class Importer:
     """Everything that an invocation needs but its event and its end."""
 
     files: Files
-    insert_many: InsertMany
+    insert_rows: InsertRows
     invoker: Invoker
     clock: Clock
 
@@ -173,7 +173,7 @@ class Importer:
             return errors.failed or self.clock() >= stop_at or errors.file.tell() >= _MOST_ERRORS
 
         run = Import(
-            insert_many=self.insert_many, tell=errors.tell, until=is_time, offset=order.offset, line=order.line
+            insert_rows=self.insert_rows, tell=errors.tell, until=is_time, offset=order.offset, line=order.line
         )
         form = self._form(order, run, errors)
         done, problem = Tally(), None  # as it was at ``run.offset``

@@ -1,10 +1,10 @@
-"""Tasks as lines of a file that can be imported again."""
+"""Tasks, and schedules, as lines of a file that can be imported again."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dynatick.bulk.cells import REST
 from dynatick.bulk.definition import DEFINITION, STATE, definition
@@ -17,16 +17,23 @@ _OBJECTS = ("payload", "retryPolicy", REST)  # columns whose cells are JSON with
 _STRUCTURED = ("attempts", "result")  # and those that say so
 
 
-def export_lines(rows: Iterable[Row], form: FileFormat, *, with_state: bool = False) -> Iterator[str]:
-    """The lines of a file, each with its end: one a task, in CSV after a heading.
+def export_lines(
+    rows: Iterable[Row],
+    form: FileFormat,
+    *,
+    with_state: bool = False,
+    defines: Sequence[str] = DEFINITION,
+    heading: bool = True,
+) -> Iterator[str]:
+    """The lines of a file, each with its end: one a row, in CSV after a ``heading``.
 
-    ``with_state``: beside what defines a task also what became of it. Raises InvalidInput for a format that has no
-    lines.
+    ``with_state``: beside what defines a task also what became of it. ``defines``: what comes first; of schedules
+    ``SCHEDULE_DEFINITION``. Raises InvalidInput for a format that has no lines.
     """
     if form is FileFormat.JSON:
         raise InvalidInput("format", str(form), "expected ndjson or csv")
-    columns = [*DEFINITION, *(STATE if with_state else ()), REST]
-    if form is FileFormat.CSV:
+    columns = [*defines, *(STATE if with_state else ()), REST]
+    if form is FileFormat.CSV and heading:
         yield _csv(f"{name}:json" if name in _STRUCTURED else name for name in columns)
     for row in rows:
         kept = definition(row)
@@ -37,12 +44,12 @@ def export_lines(rows: Iterable[Row], form: FileFormat, *, with_state: bool = Fa
             cells = {**kept, REST: rest or None}
             yield _csv(_cell(name, cells.get(name)) for name in columns)
         else:
-            yield dumps(_in_order(kept)) + "\n"
+            yield dumps(_in_order(kept, defines)) + "\n"
 
 
-def _in_order(row: Mapping[str, object]) -> Mapping[str, object]:
+def _in_order(row: Mapping[str, object], defines: Sequence[str]) -> Mapping[str, object]:
     """What people look for comes first."""
-    first = [name for name in (*DEFINITION, *STATE) if name in row]
+    first = [name for name in (*defines, *STATE) if name in row]
     return {name: row[name] for name in (*first, *sorted(set(row) - set(first)))}
 
 

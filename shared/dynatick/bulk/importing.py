@@ -15,8 +15,8 @@ from dynatick.errors import InvalidInput, ItemTooLarge
 
 _PATIENCE = 200  # failures in a row after which the table is taken to be away
 
-InsertMany = Callable[[Iterable[Mapping[str, object]]], Iterator[InsertResult]]
-"""``TaskClient.insert_many``."""
+InsertRows = Callable[[Iterable[Mapping[str, object]]], Iterator[InsertResult]]
+"""``TaskClient.insert_rows``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Import:
     more are begun, and what is under way is awaited.
     """
 
-    insert_many: InsertMany
+    insert_rows: InsertRows
     tell: Callable[[LineError], None]
     until: Callable[[], bool] = lambda: False
     id_prefix: str = PREFIX
@@ -80,7 +80,7 @@ class Import:
     def run(self, records: Iterable[Record]) -> Iterator[None]:
         """Yields after each line that has its answer. Raises what reading the file and asking the table raise."""
         failures = 0
-        for result in self.insert_many(self._rows(records)):
+        for result in self.insert_rows(self._rows(records)):
             record = self._under_way.popleft()
             failures = failures + 1 if self._take(record, result) else 0
             yield

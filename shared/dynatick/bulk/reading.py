@@ -72,7 +72,7 @@ def _row(content: bytes, field: str) -> dict[str, object]:
         raise InvalidInput(field, content[:200], f"expected UTF-8: {error.reason}") from None
     row = loads(text.strip(), field)
     if isinstance(row, list):
-        raise InvalidInput(field, row, f"{_WANTED}; of a list, one element a line")
+        raise InvalidInput(field, row, f"{_WANTED}; a list's elements go one a line (jq -c '.[]')")
     if not isinstance(row, dict):
         raise InvalidInput(field, row, _WANTED)
     return row

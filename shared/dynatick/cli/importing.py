@@ -53,7 +53,7 @@ def import_tasks(session: Session, options: ImportOptions) -> None:
             say(f"Going on at line {place.line}, where the run before ended; --restart begins anew")
         errors = _errors(options, path, None if place is None else place.errors, opened)
         run = Import(
-            insert_many=client.insert_many,
+            insert_rows=client.insert_rows,
             tell=_say if errors is None else lambda error: errors.write(error.to_json()),
             id_prefix=options.id_prefix,
             drop_state=options.drop_state,
@@ -78,6 +78,8 @@ def import_tasks(session: Session, options: ImportOptions) -> None:
         else:
             _keep(checkpoint, here, errors)
     show_one(run.tally.to_row(), session.output)
+    if run.complete and not run.tally.total:
+        say("There is nothing in it")
     _judge(run, options)
 
 

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dynatick.bulk.formats import FileFormat
+from dynatick.cli.exporting import chosen_format, export_schedules
 from dynatick.cli.output import Column, Output, say, show_many, show_one
 from dynatick.cli.session import Session, on_table
+from dynatick.cli.task import import_file
 from dynatick.cli.values import map_of, time_of
 from dynatick.domain.instants import format_instant
 from dynatick.errors import InvalidInput
@@ -126,6 +129,31 @@ def list_schedules(
         say(f"There are more: --page-token {token}")
     elif not rows and session.output is Output.TABLE:
         say("There are none")
+
+
+app.command("import", help="Insert the schedules of a file. The same as task import: a file may hold both.")(
+    import_file
+)
+
+
+@app.command("export")
+@on_table
+def export_file(
+    session: Session,
+    file: Annotated[
+        str, typer.Argument(metavar="[FILE]", help=".ndjson, .jsonl or .csv. Default: stdout.", show_default=False)
+    ] = "-",
+    state: Annotated[
+        str | None,
+        typer.Option(help="Only these: ENABLED, DISABLED (paused), COMPLETED, FAILED. Default: the first two."),
+    ] = None,
+    form: Annotated[
+        FileFormat | None, typer.Option("--format", help="Default: by the file's name; to stdout, ndjson.")
+    ] = None,
+) -> None:
+    """Write schedules to a file that can be imported again: what defines them, not their runs."""
+    chosen = chosen_format(form, file)
+    export_schedules(session.client().schedules.export(state), chosen, file)
 
 
 @app.command()

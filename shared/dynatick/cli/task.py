@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dynatick.bulk.formats import FileFormat, format_of
+from dynatick.bulk.formats import FileFormat
 from dynatick.bulk.ids import PREFIX
 from dynatick.cli.exits import CommandFailed, ExitCode
-from dynatick.cli.exporting import export_tasks
+from dynatick.cli.exporting import ExportOptions, chosen_format, export_tasks
 from dynatick.cli.importing import ImportOptions, import_tasks
 from dynatick.cli.many import require_one_way, show_results
 from dynatick.cli.output import Column, Output, say, show_many, show_one
@@ -190,7 +190,6 @@ def retry(
     show_results(session, results, "retried")
 
 
-@app.command("import")
 @on_table
 def import_file(
     session: Session,
@@ -215,12 +214,16 @@ def import_file(
 ) -> None:
     """Insert the tasks of a file, under the table's names (taskId, dueAt …). What is in already stays as it is.
 
-    Interrupted and run again, it goes on; FILE.progress, beside the file, says where.
+    A line with a scheduleExpression becomes a schedule. Interrupted and run again, it goes on; FILE.progress, beside
+    the file, says where.
     """
     options = ImportOptions(
         file=file, form=form, errors=errors, id_prefix=id_prefix, drop_state=drop_state, restart=restart
     )
     import_tasks(session, options)
+
+
+app.command("import")(import_file)
 
 
 @app.command("export")
@@ -238,14 +241,23 @@ def export_file(
         FileFormat | None, typer.Option("--format", help="Default: by the file's name; to stdout, ndjson.")
     ] = None,
     state: Annotated[bool, typer.Option("--state", help="Also what became of each task: status, error …")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin anew, although an interrupted run has written a part.")
+    ] = False,
 ) -> None:
-    """Write the tasks of a bucket, or of a range, to a file that can be imported again."""
+    """Write the tasks of a bucket, or of a range, to a file that can be imported again.
+
+    Interrupted and run again with the same options, it goes on; FILE.progress, beside the file, says where.
+    """
     require_range(bucket, from_, to)
-    chosen = form or (FileFormat.NDJSON if file == "-" else format_of(file))
-    if chosen is FileFormat.JSON:
-        raise InvalidInput("format", str(chosen), "expected ndjson or csv")
-    rows = session.client().export(bucket, start=time_of(from_), end=time_of(to), status=status)
-    export_tasks(rows, chosen, file, with_state=state)
+    chosen = chosen_format(form, file)
+    client, start, end = session.client(), time_of(from_), time_of(to)
+    table = getattr(client.store, "table", session.table)
+    asked = {"table": table, "bucket": bucket, "from": from_, "to": to, "status": status, "state": state}
+    options = ExportOptions(
+        file=file, form=chosen, asked={**asked, "format": str(chosen)}, restart=restart, with_state=state
+    )
+    export_tasks(lambda after: client.export(bucket, start=start, end=end, status=status, after=after), options)
 
 
 def list_page(

@@ -9,27 +9,36 @@ from functools import partial
 
 from dynatick.client.history import check_status_filter
 from dynatick.client.looks import Position, Scope, Seen, read_ahead
+from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.schedule import is_listed_as_schedule, is_schedule
-from dynatick.domain.task import TERMINAL, Row
+from dynatick.domain.task import TERMINAL, Row, check_task_id
 from dynatick.engine.ports import Entry, Store
+from dynatick.errors import InvalidInput
 
 _TOGETHER = 100  # rows that are fetched by one request
 _AT_A_TIME = 4  # such requests; no more rows than theirs are held
 
 
-def export(store: Store, scope: Scope, *, status: str | None) -> Iterator[Row]:
+def export(store: Store, scope: Scope, *, status: str | None, after: tuple[str, str] | None = None) -> Iterator[Row]:
     """In order of time, shard and id. Raises InvalidInput."""
     wanted = check_status_filter(status)
-    return _rows(store, scope, wanted)
+    return _rows(store, scope, wanted, None if after is None else _position(after, scope))
 
 
-def _rows(store: Store, scope: Scope, wanted: str | None) -> Iterator[Row]:
+def _position(after: tuple[str, str], scope: Scope) -> Position:
+    bucket = Bucket.parse(after[0], "after")
+    if bucket not in scope:
+        raise InvalidInput("after", after[0], "expected a bucket of those that are exported")
+    return Position(bucket, check_task_id(after[1]))
+
+
+def _rows(store: Store, scope: Scope, wanted: str | None, start: Position | None) -> Iterator[Row]:
     ended = wanted in TERMINAL
     look = partial(_look, store, open_only=wanted is not None and not ended, outcome=wanted if ended else None)
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="dynatick-export") as pool:
         fetched: deque[tuple[Sequence[Entry], Future[Mapping[str, Row]]]] = deque()
-        for entries in _parts(scope, look):
+        for entries in _parts(scope, look, start):
             fetched.append((entries, pool.submit(store.get_many, [entry.task_id for entry in entries])))
             if len(fetched) == _AT_A_TIME:
                 yield from _meant(*fetched.popleft(), wanted)
@@ -42,10 +51,10 @@ def _look(store: Store, position: Position, *, open_only: bool, outcome: str | N
     return Seen(position.bucket, page.entries, {}, page.after)
 
 
-def _parts(scope: Scope, look: partial[Seen]) -> Iterator[Sequence[Entry]]:
-    for seen in read_ahead(scope.positions(), look):
-        for start in range(0, len(seen.entries), _TOGETHER):
-            yield seen.entries[start : start + _TOGETHER]
+def _parts(scope: Scope, look: partial[Seen], start: Position | None) -> Iterator[Sequence[Entry]]:
+    for seen in read_ahead(scope.positions(start), look):
+        for first in range(0, len(seen.entries), _TOGETHER):
+            yield seen.entries[first : first + _TOGETHER]
 
 
 def _meant(entries: Sequence[Entry], rows: Future[Mapping[str, Row]], wanted: str | None) -> Iterator[Row]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from dynatick.client.newtask import Composed, NewTask
+from dynatick.client.newtask import Composed
 from dynatick.engine.ports import Store, StoreFailure
 from dynatick.errors import InvalidInput, ItemTooLarge, StoreError
 
@@ -76,8 +76,8 @@ class _Chunk:
 
 def insert_many(
     store: Store,
-    tasks: Iterable[NewTask | Mapping[str, object]],
-    compose: Callable[[NewTask], Composed],
+    tasks: Iterable[object],
+    compose: Callable[[object], Composed],
     *,
     threads: int = THREADS,
 ) -> Iterator[InsertResult]:
@@ -121,14 +121,9 @@ def insert_many(
         yield from answers(0)
 
 
-def _compose(position: int, task: object, compose: Callable[[NewTask], Composed]) -> _Ready | Refused:
-    task_id: object = None
+def _compose(position: int, task: object, compose: Callable[[object], Composed]) -> _Ready | Refused:
+    task_id = task.get("taskId") if isinstance(task, Mapping) else getattr(task, "task_id", None)
     try:
-        if isinstance(task, Mapping):
-            task = NewTask.from_row(task)
-        if not isinstance(task, NewTask):
-            raise InvalidInput("task", task, "expected a NewTask, or a map with taskId")
-        task_id = task.task_id
         return _Ready(position, compose(task))
     except InvalidInput as error:
         return Refused(position, task_id if isinstance(task_id, str) else None, error)

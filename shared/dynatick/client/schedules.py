@@ -11,7 +11,7 @@ from dynatick.client import changes
 from dynatick.client.agreement import Agreement
 from dynatick.client.history import check_limit
 from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult
-from dynatick.client.newtask import NewTask, Time, payload_of, row_of
+from dynatick.client.newtask import Composed, NewTask, Time, payload_of, row_of
 from dynatick.client.runs import ScheduleRun, expected_runs, latest_runs, runs_between
 from dynatick.client.scheduleviews import SchedulePage, ScheduleView, warnings_of
 from dynatick.client.views import TaskView
@@ -23,6 +23,7 @@ from dynatick.domain.normalise import Defaults
 from dynatick.domain.recurrence import edited, occurrence
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import (
+    DEFINITION,
     RECURRING,
     SCHEDULE_ATTRIBUTES,
     Missed,
@@ -45,6 +46,9 @@ from dynatick.errors import (
 from dynatick.store.codec import check_size
 
 MAX_BACKFILL = 1000
+_TOGETHER = 100  # rows that are fetched at a time
+_OPEN = (str(ScheduleState.ENABLED), str(ScheduleState.DISABLED))
+_GIVEN = frozenset({*DEFINITION, "catchUp", "overlap", "stateReason"})  # what whoever inserts a schedule may say of it
 _EARLIER_KEPT = 5
 _RAN_NOW_KEPT = 10
 _TIMING = ("scheduleExpression", "scheduleExpressionTimezone", "startDate", "endDate")
@@ -96,44 +100,59 @@ class Schedules:
         ``flexible_time_window``: minutes over which starts are spread. ``catch_up``: latest (default), all, none.
         ``overlap``: skip (default), allow, bufferOne. Raises TaskExists if there is a row of this id.
         """
-        now, grid, defaults = self._clock(), self._grid(), self._defaults()
-        own = {} if attributes is None else attributes
-        for name in own if isinstance(own, Mapping) else ():
-            if name in SCHEDULE_ATTRIBUTES:
-                raise InvalidInput(name, own[name], "it has an argument of its own, or is set by Dynatick")
-        row = row_of(
-            NewTask(
-                task_id=check_schedule_id(schedule_id),
-                action=action,
-                payload=payload,
-                retry_policy=retry_policy,
-                attributes=own,
-            )
+        if isinstance(attributes, Mapping):
+            for name in attributes:
+                if name in SCHEDULE_ATTRIBUTES:
+                    raise InvalidInput(name, attributes[name], "it has an argument of its own, or is set by Dynatick")
+        template = NewTask(
+            task_id=schedule_id,
+            action=action,
+            payload=payload,
+            retry_policy=retry_policy,
+            attributes={} if attributes is None else attributes,
         )
+        recurrence: dict[str, object] = {
+            "scheduleExpression": expression,
+            "scheduleExpressionTimezone": timezone,
+            "startDate": start_date,
+            "endDate": end_date,
+            "flexibleTimeWindow": flexible_time_window,
+            "catchUp": None if catch_up is None else str(catch_up),
+            "overlap": None if overlap is None else str(overlap),
+            "scheduleState": None if enabled else str(ScheduleState.DISABLED),
+        }
+        now = self._clock()
+        row = self._composed(template, recurrence, now).row
+        if not self._store.create(row):
+            raise TaskExists(schedule_id)
+        return self._view(row, now)
+
+    def compose(self, row: Mapping[str, object]) -> Composed:
+        """A new schedule's row, from one under the table's names as put-item would take it. Raises InvalidInput."""
+        recurrence = {name: row[name] for name in _GIVEN if row.get(name) is not None}
+        others = {name: value for name, value in row.items() if name not in _GIVEN}
+        for name in sorted(others.keys() & SCHEDULE_ATTRIBUTES):
+            raise InvalidInput(name, others[name], "leave it out: it is set by Dynatick")
+        if not isinstance(recurrence.get("stateReason", ""), str):
+            raise InvalidInput("stateReason", recurrence["stateReason"], "expected text")
+        return self._composed(NewTask.from_row(others), recurrence, self._clock())
+
+    def _composed(self, template: NewTask, recurrence: Mapping[str, object], now: datetime) -> Composed:
+        """The row to be written, checked. Raises InvalidInput."""
+        check_schedule_id(template.task_id)
+        row = row_of(template)
         row |= {
-            name: value
-            for name, value in {
-                "scheduleExpression": expression,
-                "scheduleExpressionTimezone": timezone,
-                "startDate": _date(start_date, "startDate"),
-                "endDate": _date(end_date, "endDate"),
-                "flexibleTimeWindow": flexible_time_window,
-                "catchUp": None if catch_up is None else str(catch_up),
-                "overlap": None if overlap is None else str(overlap),
-                "scheduleState": None if enabled else str(ScheduleState.DISABLED),
-            }.items()
+            name: _date(value, name) if name in ("startDate", "endDate") else value
+            for name, value in recurrence.items()
             if value is not None
         }
         self._check_action(row)
-        change = edited(row, {}, now=now, grid=grid, defaults=defaults)
-        whole = {**row, **change.set}
+        change = edited(row, {}, now=now, grid=self._grid(), defaults=self._defaults())
+        whole = {name: value for name, value in {**row, **change.set}.items() if name not in change.remove}
         check_size(whole)
         # Before the first tick nobody knows the default action nor the ticks: then the scheduler completes it.
         complete = self._can_complete(row)
-        written = whole if complete else row
-        if not self._store.create(written):
-            raise TaskExists(schedule_id)
-        return self._view(written, now)
+        return Composed(whole if complete else row, complete)
 
     def get(self, schedule_id: str) -> ScheduleView:
         """The schedule, read consistently."""
@@ -161,6 +180,10 @@ class Schedules:
                 if after is None:
                     break
         return SchedulePage(schedules=tuple(found))
+
+    def export(self, state: str | None = None) -> Iterator[Row]:
+        """Whole rows, as they are consumed: of one state, or of those that have not ended. Numbers as Decimal."""
+        return self._rows((_state(state),) if state is not None else _OPEN)
 
     def update(self, schedule_id: str, *, version: str | None = None, **edits: object) -> ScheduleView:
         """Changes what is given, by the names of ``insert``'s arguments; None takes an attribute off.
@@ -338,6 +361,16 @@ class Schedules:
         last = runs[-1] if len(runs) < MAX_BACKFILL else now  # of very many the number is not counted to its end
         left_out = Missed(first=runs[0], last=last, runs=len(runs), reason=MissedFor.PAUSED)
         return {"missed": [one.to_row() for one in [*schedule.missed, left_out]][-_RAN_NOW_KEPT:]}
+
+    def _rows(self, states: Iterable[str]) -> Iterator[Row]:
+        for state in states:
+            after = None
+            while True:
+                page = self._store.schedules(state, after=after, limit=_TOGETHER)
+                rows = self._store.get_many(page.ids) if page.ids else {}
+                yield from (rows[one] for one in page.ids if one in rows and rows[one].get("scheduleState") == state)
+                if (after := page.after) is None:
+                    break
 
     def _row(self, schedule_id: str) -> Row:
         row = self._store.get(changes.known_id(schedule_id))

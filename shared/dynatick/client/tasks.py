@@ -25,6 +25,7 @@ from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.change import Change, together
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.retry import RetryPolicy
+from dynatick.domain.schedule import RECURRENCE
 from dynatick.domain.task import Row
 from dynatick.engine.diagnosis import Finding
 from dynatick.engine.inforce import InForce
@@ -124,7 +125,11 @@ class TaskClient:
 
         Maps are taken under the table's names (``taskId``, ``dueAt`` …). One bad task holds up no other.
         """
-        return insert_many(self.store, tasks, self._compose)
+        return insert_many(self.store, tasks, self._compose_one)
+
+    def insert_rows(self, rows: Iterable[Mapping[str, object]]) -> Iterator[InsertResult]:
+        """As ``insert_many``, of rows as put-item takes them: those with a ``scheduleExpression`` become schedules."""
+        return insert_many(self.store, rows, self._compose_row)
 
     def get(self, task_id: str) -> TaskView:
         """The task, read consistently. Raises TaskNotFound."""
@@ -257,12 +262,14 @@ class TaskClient:
         start: Time | None = None,
         end: Time | None = None,
         status: str | None = None,
+        after: tuple[str, str] | None = None,
     ) -> Iterator[Row]:
         """The whole rows of what ``history`` lists, as they are consumed: under the table's names, numbers as Decimal.
 
         Memory does not grow with their number. What changes meanwhile may be missing, or be there twice.
+        ``after``: the ``taskDateTime`` and ``taskId`` of a row of an export of the same; it goes on after that.
         """
-        return export(self.store, self._scope(bucket, start, end), status=status)
+        return export(self.store, self._scope(bucket, start, end), status=status, after=after)
 
     def bucket_counts(
         self, bucket: str | Bucket | None = None, *, start: Time | None = None, end: Time | None = None
@@ -310,6 +317,18 @@ class TaskClient:
 
     def _compose(self, task: NewTask) -> Composed:
         return compose(task, self._agreement, now=self._clock(), check_actions=self._check_actions)
+
+    def _compose_one(self, task: object) -> Composed:
+        if isinstance(task, Mapping):
+            task = NewTask.from_row(task)
+        if not isinstance(task, NewTask):
+            raise InvalidInput("task", task, "expected a NewTask, or a map with taskId")
+        return self._compose(task)
+
+    def _compose_row(self, row: object) -> Composed:
+        if isinstance(row, Mapping) and any(row.get(name) is not None for name in RECURRENCE):
+            return self.schedules.compose(row)
+        return self._compose_one(row)
 
     def _change(self, task_id: str, decide: Callable[[Row], Change]) -> TaskView:
         return TaskView.from_row(changes.carry_out(self.store, task_id, decide))

@@ -87,7 +87,7 @@ class Lambda:
             return end if next(asked) > self.records else self.world.clock()
 
         importer = Importer(
-            files=self.bucket, insert_many=self.insert_many or client.insert_many, invoker=self, clock=clock
+            files=self.bucket, insert_rows=self.insert_many or client.insert_many, invoker=self, clock=clock
         )
         return importer.handle(event, hard_end=end)
 

@@ -122,7 +122,7 @@ def test_ndjson_with_all_that_may_be_between_lines() -> None:
         (b'{"taskId": "a", "payload": {"x": 1, "x": 2}}', "the name 'x' stands twice"),
         (b'{"taskId": "a", "n": ' + b"9" * 5000 + b"}", "expected JSON: Exceeds the limit"),
         (b"[" * 100_000, "nested too deeply"),
-        (b'[{"taskId": "a"}]', "of a list, one element a line"),
+        (b'[{"taskId": "a"}]', "elements go one a line"),
         (b'"text"', "expected a JSON object"),
         (b"null", "expected a JSON object"),
         (b"\x00\x00\x00", "expected JSON"),
@@ -155,7 +155,7 @@ def test_a_file_that_is_one_object_or_one_a_line(text: str, expected: list[objec
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [('{\n "taskId": "a"\n', "expected JSON"), ("[\n {}\n]", "of a list, one element a line")]
+    ("text", "why"), [('{\n "taskId": "a"\n', "expected JSON"), ("[\n {}\n]", "elements go one a line")]
 )
 def test_an_object_that_is_none_is_one_error(text: str, why: str) -> None:
     (record,) = records(text, FileFormat.JSON)

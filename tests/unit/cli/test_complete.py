@@ -16,6 +16,7 @@ from dynatick.client.schedules import Schedules
 OF_TASKS = {
     "insert": "task add",
     "insert_many": "task import",
+    "insert_rows": "task import",
     "get": "task get",
     "cancel": "task cancel",
     "reschedule": "task reschedule",
@@ -43,6 +44,8 @@ OF_SCHEDULES = {
     "preview": "schedule preview",
     "backfill": "schedule backfill",
     "history": "schedule history",
+    "export": "schedule export",
+    "compose": "schedule import",
 }
 NO_VERBS = {"connect", "schedules"}  # ways to the rest
 SHARED = {"--table", "--region", "--profile", "--endpoint-url", "--local", "--output"}

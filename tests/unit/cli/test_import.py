@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from dynatick.cli import importing
 from dynatick.cli.session import Session
 from dynatick.domain.task import Row
 from dynatick.engine.ports import StoreFailure
+from dynatick.errors import StoreError
 from dynatick.store.memory import MemoryStore
 
 FILE = """\
@@ -260,3 +261,153 @@ def test_exported_to_a_file_and_to_stdout(shell: Shell, world: InProcess, tmp_pa
         ([str(tmp_path / "no" / "x.csv"), "--bucket", "2026-12-31#12:30"], 4),
     ):  # fmt: skip
         assert shell("task", "export", *arguments).code == code, arguments
+
+
+class Leaving(MemoryStore):
+    """A table that goes away after so many reads of rows."""
+
+    reads = 10**9
+
+    def get_many(self, task_ids: Iterable[str], *, consistent: bool = True) -> Mapping[str, Row]:
+        self.reads -= 1
+        if self.reads < 0:
+            raise StoreError("cannot read rows: no answer")
+        return super().get_many(task_ids, consistent=consistent)
+
+
+@pytest.fixture
+def away(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> Leaving:
+    """Holds a thousand tasks in two buckets."""
+    store = Leaving()
+    client = TaskClient(store, clock=world.clock)
+    list(client.insert_many({"taskId": f"t{n:03}", "taskDateTime": "2026-12-31#12:30"} for n in range(700)))
+    list(client.insert_many({"taskId": f"u{n:03}", "taskDateTime": "2026-12-31#12:31"} for n in range(300)))
+    monkeypatch.setattr(Session, "client", lambda session: client)
+    return store
+
+
+RANGE = ("--from", "2026-12-31#12:00", "--to", "2026-12-31#13:00")
+
+
+@pytest.mark.parametrize("name", ["out.ndjson", "out.csv"])
+@pytest.mark.parametrize("reads", [1, 6, 9])
+def test_an_export_that_is_interrupted_goes_on(
+    shell: Shell, away: Leaving, tmp_path: Path, name: str, reads: int
+) -> None:
+    whole, file, note = tmp_path / f"whole-{name}", tmp_path / name, tmp_path / f"{name}.progress"
+    assert shell("task", "export", str(whole), *RANGE).code == 0
+    away.reads = reads
+    cut = shell("task", "export", str(file), *RANGE)
+    assert (cut.code, cut.err.splitlines()[-1]) == (6, "error: cannot read rows: no answer")
+    assert cut.err.splitlines()[-2].endswith(" written; run it again to go on") and note.exists()
+    with file.open("ab") as out:
+        out.write(b"half a li")  # of a run that was killed while it wrote
+    away.reads = 10**9
+    again = shell("task", "export", str(file), *RANGE)
+    assert (again.code, again.err.splitlines()[-1]) == (0, "1000 exported")
+    assert again.err.startswith("Going on after ")
+    assert file.read_bytes() == whole.read_bytes()
+    assert not note.exists()
+
+
+@pytest.mark.parametrize("other", [["--status", "unscheduled"], ["--state"], ["--restart"]])
+def test_another_export_begins_anew(shell: Shell, away: Leaving, tmp_path: Path, other: list[str]) -> None:
+    file = tmp_path / "out.ndjson"
+    away.reads = 3
+    assert shell("task", "export", str(file), *RANGE).code == 6
+    away.reads = 10**9
+    again = shell("task", "export", str(file), *RANGE, *other)
+    assert (again.code, again.err) == (0, "1000 exported\n")
+    assert len(file.read_bytes().splitlines()) == 1000
+    assert not (tmp_path / "out.ndjson.progress").exists()
+
+
+@pytest.mark.parametrize(
+    "noted", ["", "{}", "[]", '{"after": 5}', '{"after": ["2026-12-31#12:30", "t1"], "number": "x"}']
+)
+def test_a_note_that_is_none_begins_anew(shell: Shell, away: Leaving, tmp_path: Path, noted: str) -> None:
+    (tmp_path / "out.ndjson.progress").write_text(noted)
+    ended = shell("task", "export", str(tmp_path / "out.ndjson"), *RANGE)
+    assert (ended.code, ended.err) == (0, "1000 exported\n")
+
+
+def test_to_stdout_it_says_from_where_to_go_on(shell: Shell, away: Leaving) -> None:
+    away.reads = 8
+    cut = shell("task", "export", *RANGE)
+    assert cut.code == 6
+    assert cut.err.splitlines()[0].endswith(
+        "written, up to the bucket 2026-12-31#12:31; go on with --from 2026-12-31#12:31"
+    )
+
+
+SCHEDULES = """\
+{"taskId": "nightly", "scheduleExpression": "cron(0 3 * * ? *)", "scheduleExpressionTimezone": "Europe/Berlin", \
+"action": "log", "payload": {"n": 1.50}, "catchUp": "all", "tenant": "t1"}
+{"taskId": "often", "cronExpression": "rate(5 minutes)", "flexibleTimeWindow": 3, "endDate": "2027-12-31T00:00:00Z"}
+{"taskId": "paused", "scheduleExpression": "rate(1 day)", "scheduleState": "DISABLED", "stateReason": "not yet"}
+{"taskId": "once", "dueAt": "2026-12-31T12:30:00Z"}
+{"taskId": "bad", "scheduleExpression": "every day"}
+{"taskId": "late", "scheduleExpression": "rate(1 day)", "dueAt": "2026-12-31T12:30:00Z"}
+{"taskId": "own", "scheduleExpression": "rate(1 day)", "nextRunAt": "2026-12-31T12:30:00Z"}
+{"taskId": "odd", "scheduleExpression": "rate(1 day)", "overlap": "perhaps"}
+{"taskId": "why", "scheduleExpression": "rate(1 day)", "stateReason": 5}
+"""
+
+
+@pytest.mark.parametrize("noun", ["task", "schedule"])
+@pytest.mark.parametrize("ending", ["ndjson", "csv"])
+def test_schedules_in_and_out_again(shell: Shell, world: InProcess, tmp_path: Path, noun: str, ending: str) -> None:
+    ended = shell(noun, "import", written(tmp_path, SCHEDULES), "-o", "json")
+    assert ended.json == {"inserted": 4, "exists": 0, "refused": 5, "failed": 0}
+    reasons = {line.split(": ")[0]: line.split(": ")[1] for line in ended.err.splitlines()[:-1]}
+    assert reasons == {
+        "line 5": "scheduleExpression", "line 6": "dueAt", "line 7": "nextRunAt", "line 8": "overlap",
+        "line 9": "stateReason",
+    }  # fmt: skip
+    again = shell(noun, "import", written(tmp_path, SCHEDULES), "-o", "json")
+    assert (again.json["inserted"], again.json["exists"]) == (0, 4)
+    nightly = shell("schedule", "get", "nightly", "-o", "json").json
+    assert (nightly["nextRunAt"], nightly["scheduleState"]) == ("2027-01-01T02:00:00Z", "ENABLED")
+    assert world.row("often")["scheduleExpression"] == "rate(5 minutes)" and "cronExpression" not in world.row("often")
+
+    out = tmp_path / f"out.{ending}"
+    exported = shell("schedule", "export", str(out))
+    assert (exported.code, exported.err) == (0, "3 exported\n")
+    before = {name: world.row(name) for name in ("nightly", "often", "paused")}
+    for name in before:
+        world.store.delete(name)
+    assert shell(noun, "import", str(out), "-o", "json").json["inserted"] == 3
+    for name, row in before.items():
+        changing = {"createdAt", "definedAt"}
+        assert {n: v for n, v in world.row(name).items() if n not in changing} == {
+            n: v for n, v in row.items() if n not in changing
+        }
+
+
+def test_schedules_by_state(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    shell("schedule", "import", written(tmp_path, SCHEDULES))
+    shell("schedule", "add", "soon", "at(2026-12-31T12:02:00)")
+    world.ticks(3)
+    of = {
+        state: {json.loads(line)["taskId"] for line in shell("schedule", "export", *state.split()).out.splitlines()}
+        for state in ("", "--state ENABLED", "--state DISABLED", "--state COMPLETED", "--state FAILED")
+    }
+    assert list(of.values()) == [{"nightly", "often", "paused"}, {"nightly", "often"}, {"paused"}, {"soon"}, set()]
+    assert shell("schedule", "export", "--state", "x").code == 3
+    assert shell("schedule", "export", str(tmp_path / "x.txt")).code == 3
+    assert shell("schedule", "export", "--format", "json").code == 3
+
+
+def test_an_occurrence_is_exported_as_a_task(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    """Imported again, it belongs to no schedule."""
+    shell("schedule", "add", "often", "rate(1 minute)", "--action", "log")
+    world.ticks(3)
+    meant = ("--from", "2026-12-31#11:00", "--to", "2026-12-31#13:00")
+    rows = [json.loads(line) for line in shell("task", "export", *meant).out.splitlines()]
+    assert len(rows) == 3 and all(row["taskId"].startswith("often#1#") for row in rows)
+    assert all(set(row) == {"taskId", "dueAt", "action"} for row in rows)
+
+
+def test_an_empty_file(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    ended = shell("task", "import", written(tmp_path, "\n\n"))
+    assert (ended.code, ended.err) == (0, "There is nothing in it\n")
