@@ -21,6 +21,7 @@ TICK_MINUTES = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60, 120, 180, 240, 360, 48
 """The intervals that divide a day and that an EventBridge cron can express."""
 
 MAX_SHARDS = 256
+_MINUTE = timedelta(minutes=1)
 
 _EXPECTED_NAME = "expected a bucket such as 2026-12-31#12:00 or 2026-12-31#12:00#3"
 EXPECTED_TIME = f"expected a bucket such as 2026-12-31#12:00, or {EXPECTED_INSTANT.removeprefix('expected ')}"
@@ -30,7 +31,7 @@ _BUCKET = re.compile(r"(\d{4})-(\d\d)-(\d\d)#(\d\d):(\d\d)(?:#([1-9]\d{0,4}))?",
 
 def minute_of(instant: datetime) -> int:
     """The minute that an instant lies in, counted from the epoch."""
-    return (instant - EPOCH) // timedelta(minutes=1)
+    return (instant - EPOCH) // _MINUTE
 
 
 def instant_of(minute: int) -> datetime:
@@ -114,7 +115,7 @@ class Grid:
 
     def tick_at_or_after(self, instant: datetime) -> int:
         """The first tick at or after an instant, as a minute. Days begin on the grid, since N divides 1,440."""
-        return -(-(instant - EPOCH) // (timedelta(minutes=1) * self.tick_minutes)) * self.tick_minutes
+        return -(-(instant - EPOCH) // (_MINUTE * self.tick_minutes)) * self.tick_minutes
 
     def tick_after(self, minute: int) -> int:
         """The first tick after the given minute."""

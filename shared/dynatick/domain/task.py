@@ -38,6 +38,7 @@ class Status(StrEnum):
     CANCELLED = "cancelled"  # somebody called it off before it was claimed
 
 
+_STATUSES = {str(status): status for status in Status}
 TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 UNSCHEDULED = "unscheduled"
 
@@ -108,7 +109,11 @@ class Task:
             created_at=_instant_or_none(row.get("createdAt"), "createdAt"),
             started_at=_instant_or_none(row.get("startedAt"), "startedAt"),
             schedule_id=_text_or_none(row.get("scheduleId"), "scheduleId"),
-            attributes={name: value for name, value in row.items() if name not in OWN_ATTRIBUTES},
+            attributes=(
+                {}
+                if row.keys() <= OWN_ATTRIBUTES
+                else {name: value for name, value in row.items() if name not in OWN_ATTRIBUTES}
+            ),
         )
 
 
@@ -119,7 +124,7 @@ def check_task_id(value: object) -> str:
     if value.startswith(SYSTEM_PREFIX):
         raise InvalidInput("taskId", value, f"ids beginning with {SYSTEM_PREFIX} are reserved; choose another")
     try:
-        size = len(value.encode("utf-8"))
+        size = len(value) if value.isascii() else len(value.encode("utf-8"))
     except UnicodeEncodeError:
         raise InvalidInput("taskId", value, "expected text that UTF-8 can hold (no lone surrogates)") from None
     if size > MAX_TASK_ID_BYTES:
@@ -140,7 +145,9 @@ def check_payload(value: object) -> Mapping[str, object]:
     """The action's arguments: a map, empty if there are none."""
     if value is None:
         return {}
-    if not isinstance(value, Mapping):  # which is not shown: errors stand in the index, in logs and in messages
+    if type(value) is not dict and not isinstance(
+        value, Mapping
+    ):  # which is not shown: errors stand in the index, in logs and in messages
         raise InvalidInput("payload", f"a {type(value).__name__}", "expected a map of names to values")
     for name in value:
         if not isinstance(name, str):
@@ -150,6 +157,8 @@ def check_payload(value: object) -> Mapping[str, object]:
 
 def check_status(value: object) -> Status:
     """A status in force. Callers leave it out; a row's own is set by Dynatick."""
+    if type(value) is str and (status := _STATUSES.get(value)) is not None:
+        return status
     try:
         return Status(value)  # type: ignore[arg-type]  # whatever it is: boto3's Binary cannot even be made a str
     except ValueError:

@@ -52,6 +52,8 @@ RECORD_DELAY = 0.05  # s that an outcome waits for others to share its batch
 LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: until then records that are under way are waited for
 ROUND_PATIENCE = timedelta(seconds=1)  # for what is in hand, before a bucket is looked at again
 TICK_RECORD_DAYS = 7
+_FATES = tuple(Fate)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,22 +271,23 @@ class _Pass:
             schedules = [
                 (bucket, entry.task_id)
                 for entry in page.entries
-                if is_listed_as_schedule(entry.task_id, entry.schedule_id)
+                if entry.schedule_id is not None and is_listed_as_schedule(entry.task_id, entry.schedule_id)
             ]
             while schedules:
                 if not self._serve(schedules[:BATCH], position, found):
                     return self._cut(position, [*batch, *schedules], found)
                 del schedules[:BATCH]
             for entry in page.entries:
-                if entry.task_id in self.in_hand or is_own_row(entry.task_id):
+                task_id = entry.task_id
+                if task_id in self.in_hand or is_own_row(task_id):
                     continue  # under such an id nobody can put a task
-                if is_listed_as_schedule(entry.task_id, entry.schedule_id):
+                if entry.schedule_id is not None and is_listed_as_schedule(task_id, entry.schedule_id):
                     continue
-                batch.append((bucket, entry.task_id))
+                batch.append((bucket, task_id))
                 if len(batch) == BATCH:
                     if not self._claim(batch, position, found):
                         return self._cut(position, batch, found)
-                    position, batch = Resume(minute, entry.task_id), []
+                    position, batch = Resume(minute, task_id), []
             if page.after is None:
                 partly = resume is not None and minute == resume.minute and resume.after is not None
                 self.window.looks[minute].complete = not partly
@@ -414,15 +417,16 @@ class _Pass:
         match event:
             case _Claimed(entries, position, verdicts, spoilt_fates, found):
                 self.claiming -= len(entries)
-                for fate in spoilt_fates:
-                    self._count(fate)
+                self._count(*spoilt_fates)
+                may_begin = self._may_begin()
                 for (bucket, task_id), verdict in zip(entries, verdicts, strict=True):
-                    self._place(bucket, task_id, verdict, position, found)
+                    self._place(bucket, task_id, verdict, position, found, may_begin)
             case _Served(entries, position, served, found):
                 self.claiming -= len(entries)
                 self.window.writing -= 1
+                may_begin = self._may_begin()
                 for (bucket, task_id), one in zip(entries, served, strict=True):
-                    self._place(bucket, task_id, one.verdict, position, found)
+                    self._place(bucket, task_id, one.verdict, position, found, may_begin)
                     self._take_occurrences(bucket, one, found)
             case _Ended(attempted):
                 self._note_start(attempted)
@@ -435,7 +439,7 @@ class _Pass:
                     look = self.window.looks[self.in_hand.pop(attempted.task.task_id).minute]
                     look.in_hand -= 1
                     look.busy += fate is Fate.UNRECORDED
-                    self._count(fate)
+                self._count(*fates)
             case _Fault(error, entries, of_schedules):
                 self.claiming -= len(entries)
                 self.window.writing -= of_schedules
@@ -443,13 +447,15 @@ class _Pass:
                     self.window.looks[bucket.minute].busy += 1
                 self.fault = self.fault or error
 
-    def _place(self, bucket: Bucket, task_id: str, verdict: Verdict, position: Resume, found: set[int]) -> None:
+    def _place(
+        self, bucket: Bucket, task_id: str, verdict: Verdict, position: Resume, found: set[int], may_begin: bool
+    ) -> None:
         look = self.window.looks[bucket.minute]
         match verdict:
             case Won():
                 self.report.claimed += 1
                 found.add(bucket.minute)
-                self._start(bucket.minute, verdict, position)
+                self._start(bucket.minute, verdict, position, may_begin)
             case Suspect():
                 look.busy += 1
                 self.suspects.append((bucket, task_id))
@@ -473,12 +479,16 @@ class _Pass:
             self.report.claimed += 1
             self.report.occurrences += 1
             found.add(bucket.minute)
-            self._start(won.task.bucket.minute, won, Resume(bucket.minute))
+            self._start(won.task.bucket.minute, won, Resume(bucket.minute), self._may_begin())
 
-    def _start(self, minute: int, won: Won, position: Resume) -> None:
+    def _may_begin(self) -> bool:
+        """Whether there is still time for a task to begin. Asked once for those that come together."""
+        return self.clock() < self.budget.stop_claiming
+
+    def _start(self, minute: int, won: Won, position: Resume, may_begin: bool) -> None:
         self.in_hand[won.task.task_id] = _InHand(minute, position)
         self.window.hold(minute).in_hand += 1
-        if self.clock() < self.budget.stop_claiming:
+        if may_begin:
             self.bench.submit(won)
         else:
             self.too_late.append(won)
@@ -496,9 +506,11 @@ class _Pass:
             tick = instant_of(self.world.in_force.grid.tick_at_or_after(due))
             self.report.late(max(0, _milliseconds(attempted.started_at - tick)))
 
-    def _count(self, fate: Fate) -> None:
-        name = fate.value
-        setattr(self.report, name, getattr(self.report, name) + 1)
+    def _count(self, *fates: Fate) -> None:
+        for fate in _FATES:
+            if number := fates.count(fate):
+                name = fate.value
+                setattr(self.report, name, getattr(self.report, name) + number)
 
     def _flush(self, *, everything: bool) -> None:
         """Hands ended attempts to the recorder in full batches; ``everything``: the last, smaller one too."""
@@ -617,8 +629,8 @@ class _Pass:
         if isinstance(won, Spoilt):
             self._count(self.recorder.fail_spoilt(won))
         else:
-            self._start(bucket.minute, won, Resume(bucket.minute))
+            self._start(bucket.minute, won, Resume(bucket.minute), self._may_begin())
 
 
 def _milliseconds(delta: timedelta) -> int:
-    return int(delta / timedelta(milliseconds=1))
+    return delta // _MILLISECOND

@@ -52,7 +52,10 @@ class Window:
 
     def hold(self, minute: int) -> Look:
         """The look at a bucket, which may be still to come."""
-        return self.looks.setdefault(minute, Look(EPOCH))
+        look = self.looks.get(minute)
+        if look is None:
+            look = self.looks[minute] = Look(EPOCH)
+        return look
 
     def due(self, now: datetime) -> Iterator[int]:
         """Every minute of (S, C], oldest first: not only the grid's, for the grid may have changed (2).

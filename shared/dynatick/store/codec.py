@@ -30,8 +30,6 @@ MAX_DEPTH = 31
 MAX_NAME_BYTES = 65_535
 """Of an attribute's name, and of a name within a map (DynamoDB quotas)."""
 
-_LISTED = ("taskId", "taskDateTime", "outcome", "action", "dueAt", "finishedAt", "error", "scheduleId")
-
 Item = dict[str, dict[str, Any]]
 
 _to_value: Any = TypeSerializer().serialize
@@ -61,21 +59,21 @@ def decode(item: Mapping[str, Mapping[str, Any]]) -> dict[str, object]:
 
     Binaries may be bytes, as botocore gives them, or base64, as they stand in JSON.
     """
-    return {name: _from_value(value) for name, value in item.items()}
+    # Most values are text: those are taken out here, for a call costs more than that.
+    return {name: text if (text := value.get("S")) is not None else _from_value(value) for name, value in item.items()}
 
 
 def entry_of(item: Mapping[str, Mapping[str, Any]]) -> Entry:
     """An item of the index as a bucket's entry. Anybody may have written it: whatever it holds is shown as text."""
-    text = {name: str(next(iter(item[name].values()))) for name in _LISTED if name in item}
     return Entry(
-        task_id=text["taskId"],
-        bucket=text["taskDateTime"],
-        outcome=text.get("outcome"),
-        action=text.get("action"),
-        due_at=text.get("dueAt"),
-        finished_at=text.get("finishedAt"),
-        error=text.get("error"),
-        schedule_id=text.get("scheduleId"),
+        _shown(item["taskId"]),
+        _shown(item["taskDateTime"]),
+        _shown(item.get("outcome")),
+        _shown(item.get("action")),
+        _shown(item.get("dueAt")),
+        _shown(item.get("finishedAt")),
+        _shown(item.get("error")),
+        _shown(item.get("scheduleId")),
     )
 
 
@@ -95,6 +93,14 @@ def check_size(row: Row) -> None:
             f"{size} bytes in all",
             f"expected an item of at most {limit} bytes; keep the bulk in S3 and name it here",
         )
+
+
+def _shown(value: Mapping[str, Any] | None) -> Any:
+    """As text; None for what there is not."""
+    if value is None:
+        return None
+    text = value.get("S")
+    return text if text is not None else str(next(iter(value.values())))
 
 
 def _from_value(value: Mapping[str, Any]) -> object:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from dynatick.domain.change import Absent, AtLeast, Change, Is, Lost, Plus, Result, Unknown, Written
+from dynatick.domain.change import AtLeast, Change, Is, Lost, Plus, Result, Unknown, Written
 from dynatick.engine.ports import StoreFailure
 from dynatick.store.codec import decode, encode_value
 from dynatick.store.failures import is_too_large
@@ -29,21 +29,24 @@ def is_expressible(change: Change) -> bool:
 def update(table: str, change: Change) -> dict[str, Any]:
     """An UPDATE in the comma form, the only one that every engine takes. It never creates a row."""
     parameters: list[dict[str, Any]] = []
-    sets: list[str | tuple[str, Plus]] = []
+    sets: list[str | tuple[str, int]] = []
     for name, value in change.set.items():
-        if isinstance(value, Plus):
-            sets.append((name, value))
+        if type(value) is str:  # by far the most
+            sets.append(name)
+            parameters.append({"S": value})
+        elif isinstance(value, Plus):
+            sets.append((name, value.number))
         else:
             sets.append(name)
             parameters.append(encode_value(value, name))
     parameters.append({"S": change.task_id})
-    where: list[str | Absent | AtLeast] = []
+    where: list[str | tuple[str, int | None]] = []
     for part in change.when:
         if isinstance(part, Is):
             where.append(part.attribute)
             parameters.append(encode_value(part.value, part.attribute))
         else:
-            where.append(part)
+            where.append((part.attribute, part.value if isinstance(part, AtLeast) else None))
     return {
         "Statement": _update_text(table, tuple(sets), change.remove, tuple(where), change.returning),
         "Parameters": parameters,
@@ -54,21 +57,23 @@ def update(table: str, change: Change) -> dict[str, Any]:
 @lru_cache(maxsize=256)  # a pass says the same few things all the time; only the parameters differ
 def _update_text(
     table: str,
-    sets: tuple[str | tuple[str, Plus], ...],
+    sets: tuple[str | tuple[str, int], ...],
     remove: tuple[str, ...],
-    where: tuple[str | Absent | AtLeast, ...],
+    where: tuple[str | tuple[str, int | None], ...],
     returning: bool,
 ) -> str:
-    """The text of an UPDATE. A bare name stands for a parameter: to be set, or to be equal to."""
+    """The text of an UPDATE. A bare name stands for a parameter: to be set, or to be equal to. With a number it is to
+    have that added, or to be at least that; with None, to be absent. (Text and numbers, for they are the cache's key.)
+    """
     # Unquoted on the right: one engine takes no quoted name for a value. Only our own names come here.
-    setting = [f"{_quoted(s)}=?" if isinstance(s, str) else f"{_quoted(s[0])}={s[0]}+{s[1].number}" for s in sets]
+    setting = [f"{_quoted(s)}=?" if isinstance(s, str) else f"{_quoted(s[0])}={s[0]}+{s[1]}" for s in sets]
     removing = "".join(f" REMOVE {_quoted(name)}" for name in remove)
     conditions = ['"taskId"=?']
     for part in where:
         match part:
-            case Absent(name):
+            case (name, None):
                 conditions.append(f"{_quoted(name)} IS MISSING")
-            case AtLeast(name, value):
+            case (name, value):
                 conditions.append(f"{_quoted(name)}>={value}")
             case name:
                 conditions.append(f"{_quoted(name)}=?")
@@ -93,10 +98,13 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+_WRITTEN = Written()
+
+
 def result_of(answer: Mapping[str, Any], returning: bool) -> Result:
     code, message = error_of(answer)
     if code is None:
-        return Written(decode(answer["Item"]) if returning else None)
+        return Written(decode(answer["Item"])) if returning else _WRITTEN
     if code == "ConditionalCheckFailed":
         present = answer["Error"].get("Item")
         return Lost(decode(present) if present else None)

@@ -215,3 +215,12 @@ def test_whatever_is_given_is_either_an_instant_or_refused_by_name(value: object
     else:
         assert found.utcoffset() == timedelta()
         assert 1970 <= found.year <= 9999
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-W01-1T12:00:00Z", "2026-12-31T12:00:00,123Z", "2026-12-31T24:00:00Z", "2026-12-31T12:00:60Z"]
+)
+def test_what_only_the_interpreter_would_take_is_refused(text: str) -> None:
+    """Texts as long as those that we write are read by ``datetime.fromisoformat``, which takes more than RFC 3339."""
+    with pytest.raises(InvalidInput):
+        parse_instant(text, "dueAt")
