@@ -14,7 +14,7 @@ from dynatick.client.changes import state_shown
 from dynatick.client.views import instant_or_none, text_or_none, without_none
 from dynatick.domain.expressions import Occurrence, upcoming
 from dynatick.domain.instants import format_instant
-from dynatick.domain.schedule import MissedFor, Schedule, ScheduleState
+from dynatick.domain.schedule import Former, MissedFor, Schedule, ScheduleState
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput
@@ -78,18 +78,24 @@ def latest_runs(store: Store, row: Row, first: datetime | None, last: datetime, 
     ended = instant_or_none(row.get("finishedAt")) if row.get("outcome") is not None else None
     last = last if ended is None else min(last, ended)
     created = instant_or_none(row.get("createdAt")) or last
-    instants = _instants(eras, max(first, created - _INSTANT) if first else None, created, last, limit)
+    since = created + _INSTANT  # what was due at that very instant is none of it
+    instants = _instants(eras, max(first, since) if first else None, since, last, limit)
     schedule = eras[-1][0]
     expected = {schedule.occurrence_id(instant): instant for instant in instants}
     # Not only since the first of its runs: what was asked for may have come before it.
     begin = instants[0] if len(instants) >= limit else created.replace(microsecond=0)
     asked = _asked(row, schedule, first or begin, last)
-    rows = store.get_many([*expected, *asked]) if expected or asked else {}
+    backfilled = sorted(_backfilled(row, first, last).difference(instants))
+    backfilled = backfilled[-limit:] if first is None else backfilled[:limit]
+    beside = {schedule.occurrence_id(instant): instant for instant in backfilled}
+    ids = [*expected, *beside, *asked]
+    rows = store.get_many(ids) if ids else {}
     paused_at = schedule.defined_at if row.get("scheduleState") == str(ScheduleState.DISABLED) else None
     found = [
         _run(task_id, instant, row=rows[task_id]) if task_id in rows else _not_made(instant, schedule, paused_at)
         for task_id, instant in expected.items()
     ]
+    found += [_run(task_id, instant, row=rows[task_id]) for task_id, instant in beside.items() if task_id in rows]
     found += [
         _run(task_id, instant, row=rows[task_id], run_now=True) for task_id, instant in asked.items() if task_id in rows
     ]
@@ -118,7 +124,7 @@ def _eras(row: Row) -> Iterator[tuple[Schedule, datetime | None]]:
 def _instants(
     eras: list[tuple[Schedule, datetime | None]],
     first: datetime | None,
-    created: datetime,
+    since: datetime,
     last: datetime,
     limit: int,
 ) -> list[datetime]:
@@ -126,9 +132,9 @@ def _instants(
         return _of_eras(eras, first, last)[:limit]
     span = timedelta(hours=1)
     while True:  # ever further back, until there are enough
-        begin = max(created, last - span)
+        begin = max(since, last - span)
         found = _of_eras(eras, begin, last)
-        if len(found) >= limit or begin == created:
+        if len(found) >= limit or begin == since:
             return found[-limit:]
         span *= 4
 
@@ -150,6 +156,21 @@ def _asked(row: Row, schedule: Schedule, first: datetime, last: datetime) -> dic
         for instant in instants
         if instant is not None and first <= instant <= last
     }
+
+
+def _backfilled(row: Row, first: datetime | None, last: datetime) -> set[datetime]:
+    """The instants of the ranges that were backfilled, each by the definition of that time."""
+    kept, found = row.get("backfilled"), set[datetime]()
+    for entry in kept if isinstance(kept, (list, tuple)) else ():
+        former = Former.from_row(entry)  # up to the last of its runs
+        since = instant_or_none(entry.get("from")) if former is not None else None
+        if former is None or since is None:  # somebody has spoilt the note
+            continue
+        run = former.next_after((since if first is None else max(since, first)) - _INSTANT)
+        while run is not None and run <= last and len(found) < _MOST:
+            found.add(run)
+            run = former.next_after(run)
+    return found
 
 
 def _run(task_id: str, instant: datetime, *, row: Row, run_now: bool = False) -> ScheduleRun:

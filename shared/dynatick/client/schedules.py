@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from dynatick.actions.payloads import check_payload
 from dynatick.client import changes
@@ -24,10 +24,7 @@ from dynatick.domain.recurrence import edited, occurrence
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import (
     DEFINITION,
-    RECURRING,
     SCHEDULE_ATTRIBUTES,
-    Missed,
-    MissedFor,
     Schedule,
     ScheduleState,
     check_schedule_id,
@@ -49,9 +46,7 @@ MAX_BACKFILL = 1000
 _TOGETHER = 100  # rows that are fetched at a time
 _OPEN = (str(ScheduleState.ENABLED), str(ScheduleState.DISABLED))
 _GIVEN = frozenset({*DEFINITION, "catchUp", "overlap", "stateReason"})  # what whoever inserts a schedule may say of it
-_EARLIER_KEPT = 5
-_RAN_NOW_KEPT = 10
-_TIMING = ("scheduleExpression", "scheduleExpressionTimezone", "startDate", "endDate")
+_KEPT = 10  # runs by hand, and backfills, that a history finds
 UPDATABLE = {
     "expression": "scheduleExpression",
     "timezone": "scheduleExpressionTimezone",
@@ -215,7 +210,7 @@ class Schedules:
         def edits(row: Row) -> dict[str, object]:
             if _is_enabled(row):
                 return {}
-            return {"scheduleState": str(ScheduleState.ENABLED), "stateReason": None, **self._pause_of(row)}
+            return {"scheduleState": str(ScheduleState.ENABLED), "stateReason": None}
 
         return self._edit(schedule_id, "resume", edits)
 
@@ -264,6 +259,8 @@ class Schedules:
                 "end", str(end), f"there are more than {MAX_BACKFILL} runs in this range: take it in parts"
             )
         rows = [self._occurrence(row, schedule, run) for run in runs]
+        if runs and not dry_run:
+            self._note_backfill(schedule, runs[0], runs[-1])
         return self._insert(rows, dry_run)
 
     def history(
@@ -313,13 +310,30 @@ class Schedules:
         """So that the schedule's history finds it."""
         instant = format_instant(nominal)
 
-        def note(row: Row) -> Change:
+        def note(row: Row) -> dict[str, object]:
             earlier = row.get("ranNow")
             kept = [one for one in earlier if one != instant] if isinstance(earlier, (list, tuple)) else []
-            values = {"ranNow": [*kept, instant][-_RAN_NOW_KEPT:]}
-            return Change(task_id=schedule_id, set=values, when=as_read(row, "ranNow"), returning=True)
+            return {"ranNow": [*kept, instant][-_KEPT:]}
 
-        changes.carry_out(self._store, schedule_id, note)
+        self._note(schedule_id, "ranNow", note)
+
+    def _note_backfill(self, schedule: Schedule, first: datetime, last: datetime) -> None:
+        """Likewise: it may go back beyond the schedule's creation, or name other times than the definition of then."""
+        entry = schedule.timing() | {"from": format_instant(first), "until": format_instant(last)}
+
+        def note(row: Row) -> dict[str, object]:
+            earlier = row.get("backfilled")
+            kept = [one for one in earlier if one != entry] if isinstance(earlier, (list, tuple)) else []
+            return {"backfilled": [*kept, entry][-_KEPT:]}
+
+        self._note(schedule.schedule_id, "backfilled", note)
+
+    def _note(self, schedule_id: str, name: str, note: Callable[[Row], dict[str, object]]) -> None:
+        changes.carry_out(
+            self._store,
+            schedule_id,
+            lambda row: Change(task_id=schedule_id, set=note(row), when=as_read(row, name), returning=True),
+        )
 
     def _edit(
         self,
@@ -336,7 +350,6 @@ class Schedules:
             known = () if version is None else changes.in_version(row, version)
             now, edits = self._clock(), dict(edits_of(row))
             self._check_action({**row, **edits})
-            edits |= _earlier(row, edits, now)
             change = edited(row, edits, now=now, grid=grid, defaults=defaults)
             check_size({**row, **change.set})
             if row.get("status") is None and not self._can_complete({**row, **edits}):
@@ -348,19 +361,6 @@ class Schedules:
             return together(change, when=known)
 
         return self._view(changes.carry_out(self._store, schedule_id, decide), self._clock())
-
-    def _pause_of(self, row: Row) -> dict[str, object]:
-        """A note of the runs that a pause has left out."""
-        schedule, now = Schedule.from_row(row), self._clock()
-        if schedule.defined_at is None or row.get("status") != RECURRING:
-            return {}
-        paused_at = schedule.defined_at + timedelta(microseconds=1)  # what was due then is still made
-        runs = [run.instant for run in runs_between(schedule, paused_at, now, MAX_BACKFILL)]
-        if not runs:
-            return {}
-        last = runs[-1] if len(runs) < MAX_BACKFILL else now  # of very many the number is not counted to its end
-        left_out = Missed(first=runs[0], last=last, runs=len(runs), reason=MissedFor.PAUSED)
-        return {"missed": [one.to_row() for one in [*schedule.missed, left_out]][-_RAN_NOW_KEPT:]}
 
     def _rows(self, states: Iterable[str]) -> Iterator[Row]:
         for state in states:
@@ -425,16 +425,6 @@ def _open(row: Row, wish: str) -> Schedule:
 
 def _is_enabled(row: Row) -> bool:
     return row.get("scheduleState") in (None, str(ScheduleState.ENABLED))
-
-
-def _earlier(row: Row, edits: Mapping[str, object], now: datetime) -> dict[str, object]:
-    """With the definition that an edit replaces, so that the history still knows the runs that it had."""
-    replaced = any(name in edits and edits[name] != row.get(name) for name in _TIMING)
-    if not replaced or row.get("status") != RECURRING:
-        return {}
-    kept = row.get("earlier")
-    before = {name: row[name] for name in _TIMING if name in row} | {"until": format_instant(now)}
-    return {"earlier": [*(kept if isinstance(kept, (list, tuple)) else ()), before][-_EARLIER_KEPT:]}
 
 
 def _as_stored(name: str, value: object) -> object:

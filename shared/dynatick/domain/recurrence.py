@@ -23,6 +23,7 @@ from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import (
     DEFINITION,
     RECURRING,
+    TIMING,
     CatchUp,
     Former,
     Missed,
@@ -36,6 +37,10 @@ from dynatick.domain.task import Row, Status, check_payload
 from dynatick.errors import InvalidInput
 
 MISSED_KEPT = 10
+EARLIER_KEPT = 10
+MOST_PAUSED = 1000
+"""Runs of a pause that are counted."""
+
 MOST_WEIGHED = 2000
 """Runs that one decision weighs. What is left of a long outage is for the next look at the schedule."""
 
@@ -129,7 +134,7 @@ def _mended(row: Row, schedule: Schedule, now: datetime, grid: Grid) -> tuple[di
     paused = schedule.state is ScheduleState.DISABLED
     pending = is_pending(schedule, now)
     if schedule.defined != schedule.definition:
-        values |= _as_understood(row, schedule)
+        values |= _as_understood(row, schedule) | _remembered(row, schedule, now)
         if pending:  # the runs that are due stay due; what comes after them follows the new definition, from now on
             values["definedAt"] = format_instant(now)
             if due_before := _due_before(schedule, now):
@@ -146,6 +151,37 @@ def _mended(row: Row, schedule: Schedule, now: datetime, grid: Grid) -> tuple[di
     elif _is_misplaced(row, schedule, grid):
         values["taskDateTime"] = str(_bucket_of(schedule, schedule.next_run_at, grid))
     return values, tuple(name for name in remove if name not in values)
+
+
+def _remembered(row: Row, schedule: Schedule, now: datetime) -> dict[str, object]:
+    """What a history needs and a change of the definition would let be forgotten: when runs came until now, and which
+    runs a pause has left out."""
+    values: dict[str, object] = {}
+    before = schedule.definition or {}
+    former = Former.from_row({**before, "until": format_instant(now)})
+    if former is None:
+        return values
+    if any(former.to_row().get(name) != schedule.defined.get(name) for name in TIMING):
+        kept = row.get("earlier")
+        values["earlier"] = [*(kept if isinstance(kept, (list, tuple)) else ()), former.to_row()][-EARLIER_KEPT:]
+    if before.get("scheduleState") == str(ScheduleState.DISABLED) and schedule.defined_at is not None:
+        left_out = _paused_runs(former, schedule.defined_at)
+        if left_out is not None:
+            values["missed"] = [entry.to_row() for entry in [*schedule.missed, left_out][-MISSED_KEPT:]]
+    return values
+
+
+def _paused_runs(former: Former, paused_at: datetime) -> Missed | None:
+    """The runs of a pause that ends. What was due when it began is made in spite of it."""
+    first: datetime | None = None
+    last, number = paused_at, 0
+    while number < MOST_PAUSED and (run := former.next_after(last)) is not None:
+        first, last, number = first or run, run, number + 1
+    if first is None:
+        return None
+    # Of very many the number is not counted to its end.
+    last = last if number < MOST_PAUSED else former.until
+    return Missed(first=first, last=last, runs=number, reason=MissedFor.PAUSED)
 
 
 def is_pending(schedule: Schedule, now: datetime) -> bool:

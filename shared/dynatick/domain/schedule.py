@@ -28,13 +28,17 @@ RECURRING = "recurring"
 RECURRENCE = ("scheduleExpression", "cronExpression")
 """Either makes a row a schedule; the second is another name for the first."""
 
-DEFINITION = (*RECURRENCE, "scheduleExpressionTimezone", "startDate", "endDate", "flexibleTimeWindow", "scheduleState")
+TIMING = ("scheduleExpression", "scheduleExpressionTimezone", "startDate", "endDate")
+"""What names a schedule's instants."""
+
+DEFINITION = ("cronExpression", *TIMING, "flexibleTimeWindow", "scheduleState")
 """What decides when a schedule runs."""
 
 SCHEDULE_ATTRIBUTES = frozenset(
     {
         *DEFINITION, "catchUp", "overlap", "stateReason", "revision", "definition", "definedAt", "nextRunAt",
         "bufferedRunAt", "dueBefore", "lastRunAt", "lastTaskId", "missed", "missedRuns", "earlier", "ranNow",
+        "backfilled",
     }
 )  # fmt: skip
 """What means something on a schedule, beside the attributes that tasks have. To a task these are the user's own."""
@@ -197,8 +201,11 @@ class Schedule:
     def defined(self) -> dict[str, object]:
         """The definition as it stands, to tell it from the one in force."""
         window = {"flexibleTimeWindow": self.window_minutes} if self.window_minutes else {}
-        timing = _timing(self.expression, self.zone, self.start, self.end)
-        return timing | window | {"scheduleState": str(self.state)}
+        return self.timing() | window | {"scheduleState": str(self.state)}
+
+    def timing(self) -> dict[str, object]:
+        """What names its instants, as a row keeps it."""
+        return _timing(self.expression, self.zone, self.start, self.end)
 
     def former(self, until: datetime) -> Former | None:
         """The definition in force, when another one replaces it; None if it made no runs, or is not known."""

@@ -297,7 +297,15 @@ def test_get_shows_one_that_cannot_be_understood(world: World) -> None:
 @pytest.mark.parametrize("catch_up", [7, True, ["all"], {"a": 1}, None, "sometimes"])
 def test_get_shows_whatever_a_row_holds(world: World, catch_up: object) -> None:
     world.put(taskId="s", scheduleExpression=HOURLY)
-    row = {**world.row("s"), "catchUp": catch_up, "missed": "?", "earlier": 5, "ranNow": "x", "missedRuns": "many"}
+    row = {
+        **world.row("s"),
+        "catchUp": catch_up,
+        "missed": "?",
+        "earlier": 5,
+        "ranNow": "x",
+        "backfilled": [{}, 7],
+        "missedRuns": "many",
+    }
     assert isinstance(world.store, MemoryStore)
     world.store.put(row)
     view = world.schedules.get("s")
@@ -513,6 +521,17 @@ def test_run_now_of_a_paused_one(world: World) -> None:
     assert world.told() == [("12:00", "completed")]
 
 
+def test_a_run_due_when_it_was_created_is_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock shows the same millisecond."""
+    world = World()
+    world.tick()
+    monkeypatch.setattr(world, "clock", lambda: at(60))
+    world.schedules.insert("s", HOURLY)
+    monkeypatch.undo()
+    world.clock.to(at(61))
+    assert world.told() == world.told(start=NOON) == []
+
+
 def test_run_now_counts_for_no_overlap(world: World) -> None:
     """The run of the expression is made though the other has not ended; each is its own task."""
     world.schedules.insert("s", "rate(1 minute)")
@@ -576,6 +595,25 @@ def test_backfill_before_the_start_of_a_cron(world: World) -> None:
     assert [one.task_id[-9:-4] for one in made] == ["09:00", "10:00"]
 
 
+def test_history_shows_what_was_backfilled(world: World) -> None:
+    """Before the schedule was there, and at instants that only its present expression names."""
+    world.schedules.insert("s", "cron(0/2 * * * ? *)")
+    world.ticks(2)
+    world.schedules.update("s", expression="cron(* * * * ? *)", overlap="allow")
+    assert world.told() == [("12:02", "completed")]
+    list(world.schedules.backfill("s", start=at(-1), end=at(1), dry_run=True))
+    assert world.told() == [("12:02", "completed")]
+    list(world.schedules.backfill("s", start=at(-3), end=at(1)))
+    every = [(when, "scheduled") for when in ("11:57", "11:58", "11:59", "12:00", "12:01")]
+    assert world.told() == [*every, ("12:02", "completed")]
+    assert world.told(limit=2) == [every[-1], ("12:02", "completed")]
+    assert world.told(start=at(-2), limit=2) == every[1:3]
+    list(world.schedules.backfill("s", start=at(-3), end=at(1)))
+    assert len(world.row("s")["backfilled"]) == 1
+    world.store.delete("s#1#2026-12-31T11:58:00Z")
+    assert world.told(end=at(-1)) == [every[0], every[2]]
+
+
 @pytest.mark.parametrize(
     ("span", "message"),
     [
@@ -636,6 +674,25 @@ def test_history_knows_earlier_definitions(world: World) -> None:
     world.schedules.update("s", expression="cron(0/5 * * * ? *)")
     world.ticks(8)
     assert world.told() == [(when, "completed") for when in ("12:01", "12:02", "12:05", "12:10")]
+
+
+def test_history_knows_what_was_changed_by_hand(world: World) -> None:
+    def by_hand(**values: object) -> None:
+        world.put(**{**world.row("s"), **values})
+
+    world.put(taskId="s", cronExpression="rate(1 minute)")
+    world.ticks(2)
+    by_hand(scheduleState="DISABLED")
+    world.ticks(2)
+    by_hand(scheduleExpression="cron(0/3 * * * ? *)")
+    world.ticks(2)
+    by_hand(scheduleState="ENABLED")
+    world.ticks(3)
+    assert world.told() == [
+        ("12:01", "completed"), ("12:02", "completed"), ("12:03", "missed (paused)"), ("12:04", "missed (paused)"),
+        ("12:06", "missed (paused)"), ("12:09", "completed"),
+    ]  # fmt: skip
+    assert world.schedules.get("s").missed_runs == 0
 
 
 def test_history_of_what_is_gone_and_what_is_due(world: World) -> None:
