@@ -63,7 +63,9 @@ class TaskExists(DynatickError):
     """A task of this id is there already; nothing was written."""
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"taskId: a task {shown(task_id)} exists already; choose another id, or change that task")
+        super().__init__(
+            f"taskId: a task or schedule {shown(task_id)} exists already; choose another id, or change that one"
+        )
         self.task_id = task_id
 
 

@@ -73,7 +73,7 @@ def _sum_up(found: Diagnosis, *, shown: int) -> None:
         say(f"{found.missed_ticks} ticks of the last hour are missing; what was due then runs later")
     kinds = ", ".join(f"{number} {kind}" for kind, number in found.kinds.items()) or "nothing wrong"
     mended = f"; {found.mended} mended" if found.mended else ""
-    say(f"Looked at {found.scanned} tasks that have not ended: {kinds}{mended}")
+    say(f"Looked at {found.scanned} tasks and schedules that have not ended: {kinds}{mended}")
 
 
 @contextmanager
@@ -97,4 +97,5 @@ def _say_now_and_then(report: Reconciled) -> None:
 
 
 def _said(report: Reconciled) -> str:
-    return f"Read {report.pages} MB: {report.scanned} tasks that have not ended, {report.found} with something wrong"
+    looked = f"{report.scanned} tasks and schedules that have not ended"
+    return f"Read {report.pages} MB: {looked}, {report.found} with something wrong"

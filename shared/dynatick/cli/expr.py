@@ -152,12 +152,7 @@ def _run(one: Occurrence, zone: str) -> dict[str, object]:
 
 
 def _table(runs: Iterable[Occurrence], zone: str) -> None:
-    rows = [{**_run(one, zone), "local": _wall_time(one, zone), "notes": "; ".join(one.notes)} for one in runs]
+    from dynatick.cli.words import wall_time
+
+    rows = [{**_run(one, zone), "local": wall_time(one.instant, zone), "notes": "; ".join(one.notes)} for one in runs]
     show_table(rows, _COLUMNS)
-
-
-def _wall_time(one: Occurrence, zone: str) -> str:
-    """With its weekday and offset, and seconds only where there are any."""
-    local = one.instant.astimezone(zone_of(zone))
-    clock = f"{local:%H:%M:%S}".removesuffix(":00")
-    return f"{local:%a %Y-%m-%d} {clock} {local.isoformat()[-6:]}"

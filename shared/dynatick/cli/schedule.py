@@ -9,7 +9,7 @@ import typer
 
 from dynatick.bulk.formats import FileFormat
 from dynatick.cli.exporting import chosen_format, export_schedules
-from dynatick.cli.output import Column, Output, say, show_many, show_one
+from dynatick.cli.output import Column, Output, say, show_many, show_one, show_table
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task import import_file
 from dynatick.cli.values import map_of, time_of
@@ -39,6 +39,13 @@ Payload = Annotated[str | None, typer.Option(metavar="JSON|@FILE", help="The act
 Policy = Annotated[str | None, typer.Option(metavar="JSON|@FILE", help='Such as {"maximumRetryAttempts": 5}.')]
 Limit = Annotated[int, typer.Option(help="Most to list, up to 1,000.")]
 
+_SHOWN = (
+    "taskId", "scheduleExpression", "cronExpression", "scheduleExpressionTimezone", "startDate", "endDate",
+    "flexibleTimeWindow", "catchUp", "overlap", "action", "payload", "retryPolicy", "scheduleState", "stateReason",
+    "error", "nextRunAt", "taskDateTime", "bufferedRunAt", "lastRunAt", "lastTaskId", "missedRuns", "createdAt",
+)  # fmt: skip
+"""What people see of a schedule, in this order, and its own attributes. Programs get it all."""
+
 COLUMNS = (
     Column("SCHEDULE", "taskId", folds=True),
     Column("STATE", "scheduleState"),
@@ -48,7 +55,9 @@ COLUMNS = (
     Column("NEXT RUN", "nextRunAt"),
     Column("LAST RUN", "lastRunAt"),
     Column("MISSED", "missedRuns", right=True),
+    Column("WHY", "why", folds=True),
 )
+PREVIEW = (Column("RUN", "runAt"), Column("LOCAL TIME", "local"), Column("NOTES", "notes", folds=True))
 RUNS = (
     Column("RUN", "runAt"),
     Column("STATUS", "status"),
@@ -124,6 +133,11 @@ def list_schedules(
     token = page.next_page_token
     beside = {} if token is None else {"nextPageToken": token}
     rows = [view.to_row() for view in page.schedules]
+    if session.output is Output.TABLE:
+        whys = [
+            {"scheduleExpression": view.expression, "why": view.error or view.state_reason} for view in page.schedules
+        ]
+        rows = [{**row, **why} for row, why in zip(rows, whys, strict=True)]
     show_many(rows, COLUMNS, session.output, name="schedules", beside=beside)
     if token is not None and session.output is not Output.JSON:
         say(f"There are more: --page-token {token}")
@@ -204,14 +218,14 @@ def pause(
     reason: Annotated[str | None, typer.Option(help="Why; it is shown with the schedule.")] = None,
 ) -> None:
     """Make no runs from now on."""
-    _show(session, session.client().schedules.pause(schedule_id, reason))
+    _show(session, session.client().schedules.pause(schedule_id, reason), notes=False)
 
 
 @app.command()
 @on_table
 def resume(session: Session, schedule_id: ScheduleId) -> None:
     """Make runs again, from now on."""
-    _show(session, session.client().schedules.resume(schedule_id))
+    _show(session, session.client().schedules.resume(schedule_id), notes=False)
 
 
 @app.command()
@@ -240,11 +254,20 @@ def preview(
     count: Annotated[int, typer.Option(help="How many runs, up to 1,000.")] = 10,
 ) -> None:
     """Show the next runs, and what a clock's jump does to them."""
-    runs = session.client().schedules.preview(schedule_id, count)
-    rows = [{"runAt": format_instant(run.instant), "notes": "; ".join(run.notes) or None} for run in runs]
-    show_many(rows, (Column("RUN", "runAt"), Column("NOTES", "notes", folds=True)), session.output, name="runs")
-    if not rows and session.output is Output.TABLE:
+    from dynatick.cli.words import wall_time
+
+    schedules = session.client().schedules
+    runs, view = schedules.preview(schedule_id, count), schedules.get(schedule_id)
+    rows = [{"runAt": format_instant(run.instant), "notes": list(run.notes)} for run in runs]
+    if session.output is not Output.TABLE:
+        show_many(rows, (), session.output, name="runs", beside={"warnings": list(view.warnings)})
+        return
+    if not rows:
         say("There are none")
+        return
+    locals_ = [{"local": wall_time(run.instant, view.timezone), "notes": "; ".join(run.notes)} for run in runs]
+    show_table([{**row, **local} for row, local in zip(rows, locals_, strict=True)], PREVIEW)
+    _say_notes(view)
 
 
 @app.command()
@@ -291,16 +314,27 @@ def history(
     """List the runs that were due, with what became of them."""
     runs = session.client().schedules.history(schedule_id, start=time_of(from_), end=time_of(to), limit=limit)
     rows = [run.to_row() for run in runs]
+    if session.output is Output.TABLE:
+        rows = [{**row, "reason": "run now"} if "runNow" in row else row for row in rows]
     show_many(rows, RUNS, session.output, name="runs")
     if not rows and session.output is Output.TABLE:
         say("There are none")
 
 
-def _show(session: Session, view: ScheduleView) -> None:
-    show_one(view.to_row(), session.output)
-    if session.output is Output.TABLE:
-        for warning in view.warnings:
-            say(f"note: {warning}")
+def _show(session: Session, view: ScheduleView, *, notes: bool = True) -> None:
+    if session.output is not Output.TABLE:
+        show_one(view.to_row(), session.output)
+        return
+    row = view.to_row()
+    shown = {name: row[name] for name in _SHOWN if name in row} | dict(view.attributes)
+    show_one(shown, session.output)
+    if notes:
+        _say_notes(view)
+
+
+def _say_notes(view: ScheduleView) -> None:
+    for warning in view.warnings:
+        say(f"note: {warning}")
 
 
 def _needed(text: str) -> Any:
@@ -311,8 +345,8 @@ def _arguments(names: Sequence[str]) -> list[str]:
     """From attributes' names to those of the client's arguments."""
     from dynatick.client.schedules import UPDATABLE
 
-    arguments = {attribute: argument for argument, attribute in UPDATABLE.items()}
+    arguments = {attribute: argument for argument, attribute in UPDATABLE.items() if argument != "expression"}
     for name in names:
         if name not in arguments:
-            raise InvalidInput("remove", name, f"expected any of {', '.join(arguments)}")
+            raise InvalidInput("remove", name, f"expected one of {', '.join(arguments)}")
     return [arguments[name] for name in names]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from dynatick.domain.expressions import At, Cron, Expression, Rate
 from dynatick.domain.expressions.days import DaysOfMonth, Weekdays
 from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR
+from dynatick.domain.expressions.zones import zone_of
 
 _WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _RANGE = re.compile(r"\w+-\w+")
@@ -29,6 +30,13 @@ def in_words(expression: Expression, zone: str) -> str:
             return f"{_of_cron(expression)} ({zone})"
         case _:
             assert_never(expression)
+
+
+def wall_time(instant: datetime, zone: str) -> str:
+    """What the clock of a zone shows, with weekday and offset, and seconds only where there are any."""
+    local = instant.astimezone(zone_of(zone))
+    clock = f"{local:%H:%M:%S}".removesuffix(":00")
+    return f"{local:%a %Y-%m-%d} {clock} {local.isoformat()[-6:]}"
 
 
 def duration(length: timedelta, *, one: str = "1 ") -> str:

@@ -32,7 +32,7 @@ class Diagnosis:
     """What the doctor found."""
 
     pages: int  # of the table, 1 MB each
-    scanned: int  # tasks that have not ended
+    scanned: int  # tasks and schedules that have not ended
     found: int
     mended: int
     kinds: Mapping[str, int] = field(default_factory=dict)  # how many of each kind were found

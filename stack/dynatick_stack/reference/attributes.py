@@ -50,25 +50,30 @@ scheduleExpression | text | you | `rate(5 minutes)`, `cron(0 9 ? * MON-FRI *)` o
     row a schedule
 cronExpression | text | you | Another name for it
 scheduleExpressionTimezone | text | you | The time zone that it is meant in, such as `Europe/Berlin`. Default: UTC
-startDate | text | you | No run before this instant
-endDate | text | you | No run after this instant
-flexibleTimeWindow | map | you | `mode` and `maximumWindowInMinutes`: spreads the runs over a window after each instant
-scheduleState | text | you, then Dynatick | `ENABLED` or `DISABLED`; `COMPLETED` and `FAILED` are Dynatick's to set
+startDate | text or number | you | No run before this instant; a rate counts from it. Default of a rate: the next tick
+endDate | text or number | you | No run after this instant
+flexibleTimeWindow | number | you | Minutes, up to 1440: starts come so much later at most, spread by `taskId`,
+    those of one schedule always by as much
+scheduleState | text | you, then Dynatick | `ENABLED` (the default) or `DISABLED`, which pauses it;
+    `COMPLETED` and `FAILED` are Dynatick's to set
 catchUp | text | you | Of runs whose ticks did not come in time: `latest` (the default), `all` or `none`
-overlap | text | you | While the run before has not ended: `skip`, `allow` or `bufferOne`
-stateReason | text | Dynatick | Why its state is what it is
-revision | number | Dynatick | Goes up with each change of the definition
+overlap | text | you | While the run before has not ended: `skip` (the default), `allow` or `bufferOne`
+stateReason | text | you | Why it is paused
+revision | number | Dynatick | 1, and one more when a schedule is put in the place of another: part of its tasks' ids
 definition | map | Dynatick | The definition that the next run was derived from, by which a change is noticed
 definedAt | text | Dynatick | Since when it is defined so
 nextRunAt | text | Dynatick | The next run
 bufferedRunAt | text | Dynatick | A run that waits for the one before to end
 lastRunAt | text | Dynatick | The latest run that a task was made for
 lastTaskId | text | Dynatick | That task
-missed | map | Dynatick | How many runs were not made, by reason
-missedRuns | number | Dynatick | How many that are in all
-dueBefore | list | Dynatick | Definitions that were replaced while several runs were due, until those are made
-earlier | list | Dynatick | What its runs were before its definition changed
-ranNow | text | Dynatick | The latest run by hand
+missed | list of maps | Dynatick | The latest runs that were not made: `from`, `until`, `runs`, `reason`
+missedRuns | number | Dynatick | How many there were in all, but for those of pauses
+dueBefore | list of maps | Dynatick | Definitions that were replaced while several runs were due, until those are made
+earlier | list of maps | Dynatick | When its runs came before its definition changed, for the history:
+    the latest changes
+ranNow | list of texts | Dynatick | The latest runs by hand
+backfilled | list of maps | Dynatick | The latest ranges that were backfilled: `from`, `until`, and the
+    definition of then
 """)
 
 

@@ -36,7 +36,7 @@ def test_a_healthy_table(shell: Shell, world: InProcess) -> None:
     put(world, **scheduled_row("x", later(world)))
     ended = shell("doctor")
     assert (ended.code, ended.out) == (0, "")
-    assert ended.err == "Looked at 1 tasks that have not ended: nothing wrong\n"
+    assert ended.err == "Looked at 1 tasks and schedules that have not ended: nothing wrong\n"
     assert shell("doctor", "--output", "json").json == {
         "healthy": True, "scanned": 1, "found": 0, "mended": 0, "kinds": {}, "retiredShards": {}, "missedTicks": 0,
         "findings": [],
@@ -53,14 +53,14 @@ def test_it_only_reads_unless_it_is_told_to_mend(shell: Shell, world: InProcess)
         "never-normalised  lost  it was never normalised  it is made a task",
     ]
     assert ended.err == (
-        "Looked at 1 tasks that have not ended: 1 never-normalised\n"
+        "Looked at 1 tasks and schedules that have not ended: 1 never-normalised\n"
         "error: 1 of 1 not mended: dynatick doctor --mend mends what wants no person\n"
     )
     assert world.row("lost") == before
     mended = shell("doctor", "--mend")
     assert mended.code == 0
     assert mended.out.splitlines()[1].split() == ["never-normalised", "lost", "it", "was", "never", "normalised", "yes"]
-    assert mended.err == "Looked at 1 tasks that have not ended: 1 never-normalised; 1 mended\n"
+    assert mended.err == "Looked at 1 tasks and schedules that have not ended: 1 never-normalised; 1 mended\n"
     assert shell("doctor").code == 0
     world.next_tick()
     assert world.outcome("lost") == "completed"
@@ -110,7 +110,7 @@ def test_retired_shards_and_missing_ticks_are_told_and_are_no_fault(shell: Shell
     assert ended.err == (
         "Shard 1 gets no new tasks, and still holds 1 that have not ended; ticks serve it\n"
         "8 ticks of the last hour are missing; what was due then runs later\n"
-        "Looked at 1 tasks that have not ended: nothing wrong\n"
+        "Looked at 1 tasks and schedules that have not ended: nothing wrong\n"
     )
 
 
@@ -135,8 +135,8 @@ def test_progress(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatc
     for n in range(1100):
         put(world, **scheduled_row(f"t{n}", later(world)))
     assert shell("doctor").err.splitlines()[:2] == [
-        "Read 1 MB: 998 tasks that have not ended, 0 with something wrong",
-        "Read 2 MB: 1100 tasks that have not ended, 0 with something wrong",
+        "Read 1 MB: 998 tasks and schedules that have not ended, 0 with something wrong",
+        "Read 2 MB: 1100 tasks and schedules that have not ended, 0 with something wrong",
     ]
     terminal = io.StringIO()
     terminal.isatty = lambda: True  # type: ignore[method-assign]

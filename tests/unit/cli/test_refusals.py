@@ -109,7 +109,7 @@ REFUSALS: list[tuple[list[str], int, str]] = [
     (
         ["task", "add", "there"],
         5,
-        "taskId: a task 'there' exists already; choose another id, or change that task",
+        "taskId: a task or schedule 'there' exists already; choose another id, or change that one",
     ),
     (
         ["task", "retry", "there"],

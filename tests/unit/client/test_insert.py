@@ -157,7 +157,7 @@ def test_an_id_that_is_taken_is_refused_and_nothing_is_written() -> None:
             client.insert("+49 170 1234567", delay_seconds=time, payload={"n": 2})
         assert exists.value.task_id == "+49 170 1234567"
         assert str(exists.value) == (
-            "taskId: a task '+49 170 1234567' exists already; choose another id, or change that task"
+            "taskId: a task or schedule '+49 170 1234567' exists already; choose another id, or change that one"
         )
     assert world.row("+49 170 1234567") == before
 

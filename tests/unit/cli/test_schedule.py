@@ -1,0 +1,287 @@
+"""``dynatick schedule …``: what it prints for people and for programs, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.builders import NOON, InProcess
+from tests.unit.cli.conftest import Shell
+
+from dynatick import PermanentError
+from dynatick.cli.exits import ExitCode
+
+HOURLY = "cron(0 * * * ? *)"
+
+
+def lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines()]
+
+
+def cells(text: str) -> list[list[str]]:
+    """A table's lines, split where two blanks or more are."""
+    return [[cell for cell in line.strip().split("  ") if cell] for line in text.splitlines()]
+
+
+def test_add_for_people(shell: Shell, world: InProcess) -> None:
+    ended = shell(
+        "schedule", "add", "report", "cron(30 2 ? * MON-FRI *)", "--tz", "Europe/Berlin", "--payload", '{"n": 1.50}',
+        "--attributes", '{"team": "blue"}', "--overlap", "allow", "--catch-up", "none",
+    )  # fmt: skip
+    assert ended.code == 0
+    shown = {name: value.strip() for name, value in (cells(line)[0] for line in ended.out.splitlines())}
+    assert shown.pop("createdAt").startswith("2026-12-31T12:00:00")
+    assert shown == {
+        "taskId": "report",
+        "scheduleExpression": "cron(30 2 ? * MON-FRI *)",
+        "scheduleExpressionTimezone": "Europe/Berlin",
+        "catchUp": "none",
+        "overlap": "allow",
+        "action": "log",
+        "payload": '{"n":1.5}',
+        "scheduleState": "ENABLED",
+        "nextRunAt": "2027-01-01T01:30:00Z",
+        "taskDateTime": "2027-01-01#01:30",
+        "team": "blue",
+    }
+    assert ended.err == ""  # clocks jump on Sundays
+
+
+def test_add_for_programs(shell: Shell, world: InProcess) -> None:
+    ended = shell("schedule", "add", "report", "cron(30 2 * * ? *)", "--tz", "Europe/Berlin", "-o", "json")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.json["warnings"] == [
+        "02:30 does not exist on 2027-03-28: skipped (Europe/Berlin)",
+        "02:30 comes twice on 2027-10-31: runs once, at the first 02:30 (Europe/Berlin)",
+    ]
+    assert shell("schedule", "get", "report", "-o", "json").json == ended.json
+    assert shell("schedule", "get", "report", "-o", "jsonl").out.count("\n") == 1
+
+
+def test_what_may_surprise_is_said_beside_the_data(shell: Shell, world: InProcess) -> None:
+    world.reconfigure(tick_minutes=10)
+    world.tick()
+    said = shell("schedule", "add", "s", "rate(4 minutes)").err
+    assert lines(said) == [
+        "note: its runs come up to 4 min apart, and ticks 10 min: several fall due at one tick, "
+        "and overlap decides which are made"
+    ]
+    assert shell("schedule", "get", "s").err == said
+    assert shell("schedule", "update", "s", "--payload", "{}").err == said
+    assert shell("schedule", "preview", "s").err == said
+    assert shell("schedule", "pause", "s").err == shell("schedule", "resume", "s").err == ""
+
+
+def test_add_with_all_that_a_schedule_has(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    (tmp_path / "retries.json").write_text('{"maximumRetryAttempts": 1}')
+    made = shell(
+        "schedule", "add", "s", "rate(1 hour)", "--start-date", "2027-01-01T00:30:00+01:00", "--end-date", "1830297600",
+        "--flexible-time-window", "15", "--retry-policy", f"@{tmp_path}/retries.json", "--paused", "--action", "log",
+        "-o", "json",
+    ).json  # fmt: skip
+    assert (made["startDate"], made["endDate"]) == ("2026-12-31T23:30:00Z", "2028-01-01T00:00:00Z")
+    assert (made["flexibleTimeWindow"], made["retryPolicy"]) == (15, {"maximumRetryAttempts": 1})
+    assert (made["scheduleState"], "nextRunAt" in made) == ("DISABLED", False)
+
+
+def test_list(shell: Shell, world: InProcess) -> None:
+    assert shell("schedule", "list").err == "There are none\n"
+    shell("schedule", "add", "b", "rate(1 minute)")
+    shell("schedule", "add", "a", HOURLY, "--tz", "Europe/Berlin")
+    shell("schedule", "pause", "a", "--reason", "stocktaking")
+    world.put(taskId="c", cronExpression="whenever")
+    world.ticks(1)
+    ended = shell("schedule", "list")
+    assert ended.out.splitlines()[0].split() == [
+        "SCHEDULE", "STATE", "EXPRESSION", "ZONE", "ACTION", "NEXT", "RUN", "LAST", "RUN", "MISSED", "WHY",
+    ]  # fmt: skip
+    rows = [line.split() for line in ended.out.splitlines()[1:]]
+    assert rows[0] == [
+        "b", "ENABLED", "rate(1", "minute)", "UTC", "log", "2026-12-31T12:02:00Z", "2026-12-31T12:01:00Z",
+    ]  # fmt: skip
+    assert rows[1] == ["a", "DISABLED", "cron(0", "*", "*", "*", "?", "*)", "Europe/Berlin", "log", "stocktaking"]
+    assert rows[2][:3] == ["c", "FAILED", "whenever"]
+    assert "cronExpression: 'whenever' is not accepted" in ended.out
+    page = shell("schedule", "list", "--limit", "2", "-o", "json").json
+    assert [one["taskId"] for one in page["schedules"]] == ["b", "a"]
+    rest = shell("schedule", "list", "--page-token", page["nextPageToken"], "-o", "json").json
+    assert [one["taskId"] for one in rest["schedules"]] == ["c"]
+    assert "nextPageToken" not in rest
+    assert shell("schedule", "list", "--limit", "1").err.startswith("There are more: --page-token ")
+    assert [json.loads(line)["taskId"] for line in shell("schedule", "list", "-o", "jsonl").out.splitlines()] == [
+        "b", "a", "c",
+    ]  # fmt: skip
+    paused = shell("schedule", "list", "--state", "DISABLED", "-o", "json").json
+    assert [one["taskId"] for one in paused["schedules"]] == ["a"]
+
+
+def test_update(shell: Shell, world: InProcess) -> None:
+    shell("schedule", "add", "s", "rate(1 hour)", "--payload", '{"n": 1}', "--end-date", "2027-06-01T00:00:00Z")
+    changed = shell(
+        "schedule", "update", "s", "--expression", "rate(2 hours)", "--remove", "payload", "-o", "json"
+    ).json
+    assert (changed["scheduleExpression"], "payload" in changed) == ("rate(2 hours)", False)
+    assert changed["endDate"] == "2027-06-01T00:00:00Z"
+    less = shell(
+        "schedule", "update", "s", "--remove", "endDate", "--remove", "scheduleExpressionTimezone", "-o", "json"
+    )
+    assert ("endDate" in less.json, less.json["scheduleExpressionTimezone"]) == (False, "UTC")
+
+
+def test_pause_resume_delete(shell: Shell, world: InProcess) -> None:
+    shell("schedule", "add", "s", HOURLY)
+    paused = shell("schedule", "pause", "s", "--reason", "stocktaking", "-o", "json").json
+    assert (paused["scheduleState"], paused["stateReason"]) == ("DISABLED", "stocktaking")
+    assert "stocktaking" in shell("schedule", "get", "s").out
+    resumed = shell("schedule", "resume", "s", "-o", "json").json
+    assert (resumed["scheduleState"], "stateReason" in resumed) == ("ENABLED", False)
+    assert shell("schedule", "delete", "s").err == "deleted s\n"
+    shell("schedule", "add", "s", HOURLY)
+    assert shell("schedule", "delete", "s", "-o", "json").json == {"taskId": "s", "deleted": True}
+
+
+def test_run_preview_history(shell: Shell, world: InProcess) -> None:
+    def fails(task: object, context: object) -> None:
+        raise PermanentError("no such customer")
+
+    world.actions.behaviour["s#1#2026-12-31T12:02:00Z"] = fails
+    shell("schedule", "add", "s", "rate(1 minute)")
+    assert shell("schedule", "history", "s").err == "There are none\n"
+    task = shell("schedule", "run", "s", "-o", "json").json
+    assert task["taskId"] == "s#1#2026-12-31T12:00:00Z#now"
+    world.ticks(2)
+    world.clock.forward(minutes=5)
+    world.tick()
+    runs = shell("schedule", "history", "s", "-o", "json").json["runs"]
+    assert [(run["runAt"][11:16], run["status"], run.get("reason")) for run in runs] == [
+        ("12:00", "completed", None), ("12:01", "completed", None), ("12:02", "failed", None),
+        ("12:03", "missed", "outage"), ("12:04", "missed", "outage"), ("12:05", "missed", "outage"),
+        ("12:06", "completed", None), ("12:07", "missed", "overlap"),
+    ]  # fmt: skip
+    table = shell("schedule", "history", "s").out.splitlines()
+    assert table[0].split() == ["RUN", "STATUS", "BUCKET", "FINISHED", "REASON", "ERROR", "TASK"]
+    assert "run now" in table[1] and "no such customer" in table[3] and "missed" in table[4] and "outage" in table[4]
+    some = shell(
+        "schedule", "history", "s", "--from", "2026-12-31T12:01:00Z", "--to", "2026-12-31#12:02", "-o", "jsonl"
+    )
+    assert [json.loads(line)["runAt"][11:16] for line in some.out.splitlines()] == ["12:01", "12:02"]
+    assert [
+        run["runAt"][11:16] for run in shell("schedule", "history", "s", "--limit", "1", "-o", "json").json["runs"]
+    ] == ["12:07"]
+
+
+def test_preview(shell: Shell, world: InProcess) -> None:
+    shell("schedule", "add", "s", "cron(30 2 * * ? *)", "--tz", "Europe/Berlin", "--start-date", "2027-03-26T12:00:00Z")
+    ended = shell("schedule", "preview", "s", "--count", "2")
+    assert lines(ended.out) == [
+        "RUN                   LOCAL TIME                   NOTES",
+        "2027-03-27T01:30:00Z  Sat 2027-03-27 02:30 +01:00",
+        "2027-03-29T00:30:00Z  Mon 2027-03-29 02:30 +02:00  02:30 does not exist on 2027-03-28: skipped",
+    ]
+    assert lines(ended.err)[0] == "note: 02:30 does not exist on 2027-03-28: skipped (Europe/Berlin)"
+    document = shell("schedule", "preview", "s", "--count", "2", "-o", "json").json
+    assert document["runs"] == [
+        {"runAt": "2027-03-27T01:30:00Z", "notes": []},
+        {"runAt": "2027-03-29T00:30:00Z", "notes": ["02:30 does not exist on 2027-03-28: skipped"]},
+    ]
+    assert document["warnings"] == shell("schedule", "get", "s", "-o", "json").json["warnings"]
+    shell("schedule", "add", "once", "at(2026-12-31T12:00:30)")
+    world.ticks(1)
+    assert shell("schedule", "preview", "once").err == "There are none\n"
+    assert shell("schedule", "get", "once", "-o", "json").json["scheduleState"] == "COMPLETED"
+
+
+def test_backfill(shell: Shell, world: InProcess) -> None:
+    shell("schedule", "add", "s", HOURLY)
+    span = ("--from", "2026-12-31T10:30:00Z", "--to", "2026-12-31T12:00:00Z")
+    would = shell("schedule", "backfill", "s", *span, "--dry-run")
+    assert [line.split(maxsplit=1) for line in lines(would.out)] == [
+        ["TASK", "RESULT         ERROR"],
+        ["s#1#2026-12-31T11:00:00Z", "would be made"],
+        ["s#1#2026-12-31T12:00:00Z", "would be made"],
+    ]
+    made = shell("schedule", "backfill", "s", *span, "-o", "json").json["runs"]
+    assert [(one["taskId"][-9:], one["result"]) for one in made] == [("11:00:00Z", "made"), ("12:00:00Z", "made")]
+    again = shell("schedule", "backfill", "s", *span, "-o", "jsonl")
+    assert [json.loads(line)["result"] for line in again.out.splitlines()] == ["there already"] * 2
+    assert [run["status"] for run in shell("schedule", "history", "s", "-o", "json").json["runs"]] == ["scheduled"] * 2
+    nothing = shell("schedule", "backfill", "s", "--from", "2026-12-31T10:10:00Z", "--to", "2026-12-31T10:20:00Z")
+    assert nothing.err == "There are none\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("add", "s", "0 9 * * 1-5"), ExitCode.INVALID,
+         "scheduleExpression: '0 9 * * 1-5' is not accepted; that is Unix cron; write cron(0 9 ? * MON-FRI *)"),
+        (("add", "s", HOURLY, "--tz", "Atlantis"), ExitCode.INVALID,
+         "scheduleExpressionTimezone: 'Atlantis' is not accepted"),
+        (("add", "s", HOURLY, "--start-date", "soon"), ExitCode.INVALID, "startDate: 'soon' is not accepted"),
+        (("add", "s", HOURLY, "--flexible-time-window", "9999"), ExitCode.INVALID,
+         "flexibleTimeWindow: 9999 is not accepted; expected a whole number of minutes from 0 to 1440"),
+        (("add", "s", HOURLY, "--catch-up", "some"), ExitCode.INVALID, "expected one of latest, all, none"),
+        (("add", "s", HOURLY, "--overlap", "some"), ExitCode.INVALID, "expected one of skip, allow, bufferOne"),
+        (("add", "s", HOURLY, "--payload", "[1]"), ExitCode.INVALID, "payload: "),
+        (("add", "s", HOURLY, "--attributes", '{"nextRunAt": "x"}'), ExitCode.INVALID,
+         "nextRunAt: 'x' is not accepted; it has an argument of its own, or is set by Dynatick"),
+        (("add", "there", HOURLY), ExitCode.CONFLICT, "taskId: a task or schedule 'there' exists already"),
+        (("add", "s"), ExitCode.USAGE, "Missing argument 'EXPR'"),
+        (("get", "none"), ExitCode.NOT_FOUND, "taskId: there is no schedule 'none'"),
+        (("history", "task"), ExitCode.NOT_FOUND, "taskId: there is no schedule 'task'"),
+        (("delete", "task"), ExitCode.NOT_FOUND, "taskId: there is no schedule 'task'"),
+        (("list", "--state", "on"), ExitCode.INVALID, "expected one of ENABLED, DISABLED, COMPLETED, FAILED"),
+        (("list", "--limit", "0"), ExitCode.INVALID, "limit: 0 is not accepted; expected a number from 1 to 1000"),
+        (("update", "there"), ExitCode.INVALID, "expected at least one thing to change; see --help"),
+        (("update", "there", "--remove", "scheduleExpression"), ExitCode.INVALID,
+         "remove: 'scheduleExpression' is not accepted; expected one of scheduleExpressionTimezone, startDate"),
+        (("update", "there", "--expression", "rate(1 second)"), ExitCode.INVALID, "seconds are not to be had"),
+        (("update", "ended", "--payload", "{}"), ExitCode.CONFLICT,
+         "cannot update schedule 'ended': it is COMPLETED; possible only while it is ENABLED or DISABLED"),
+        (("run", "ended"), ExitCode.CONFLICT, "cannot run schedule 'ended': it is COMPLETED"),
+        (("preview", "there", "--count", "0"), ExitCode.INVALID, "count: 0 is not accepted"),
+        (("backfill", "there", "--from", "2026-12-31T13:00:00Z", "--to", "2026-12-31T14:00:00Z"), ExitCode.INVALID,
+         "expected it not to be before start, 2026-12-31T13:00:00Z, which must be past"),
+        (("history", "there", "--from", "never"), ExitCode.INVALID, "--from: 'never' is not accepted"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)  # fmt: skip
+def test_refusals(shell: Shell, world: InProcess, arguments: tuple[str, ...], code: ExitCode, message: str) -> None:
+    shell("task", "add", "task")
+    shell("schedule", "add", "there", HOURLY)
+    shell("schedule", "add", "ended", "at(2026-12-31T12:00:30)")
+    world.ticks(1)
+    ended = shell("schedule", *arguments)
+    assert (ended.code, ended.out) == (code, "")
+    assert message in ended.err
+    assert ended.err.startswith("error: ") and ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["cancel", "retry", "run", "reschedule"])
+def test_verbs_of_tasks_say_what_is_there_instead(shell: Shell, world: InProcess, verb: str) -> None:
+    shell("schedule", "add", "s", HOURLY)
+    ended = shell("task", verb, "s", *(["--delay", "60"] if verb == "reschedule" else []))
+    assert (ended.code, ended.out) == (ExitCode.CONFLICT, "")
+    assert f"error: cannot {verb} task 's': it is a schedule; " in ended.err
+    assert "dynatick schedule " in ended.err
+
+
+def test_occurrences_and_missed_runs_stand_in_the_list_of_ticks(shell: Shell, world: InProcess) -> None:
+    shell("schedule", "add", "s", "rate(1 minute)")
+    world.clock.to(NOON + timedelta(minutes=5))
+    world.tick()
+    ticks: list[dict[str, Any]] = shell("tick", "list", "-o", "json").json["ticks"]
+    (tick,) = [tick for tick in ticks if tick.get("occurrences")]
+    assert (tick["tick"], tick["occurrences"], tick["missed"]) == ("2026-12-31#12:05", 1, 4)
+    head, *rows = shell("tick", "list").out.splitlines()
+    assert "MISSED" in head
+    assert any(row.split()[0] == "2026-12-31#12:05" for row in rows)
+
+
+def test_the_doctor_counts_schedules_and_finds_no_fault_with_them(shell: Shell, world: InProcess) -> None:
+    shell("schedule", "add", "s", "rate(1 minute)")
+    shell("schedule", "add", "paused", HOURLY, "--paused")
+    world.ticks(2)
+    assert shell("doctor").err == "Looked at 2 tasks and schedules that have not ended: nothing wrong\n"
