@@ -51,11 +51,36 @@ def test_floats_become_exact_numbers(store: Store) -> None:
     assert found["payload"] == {"pi": Decimal("3.14"), "whole": Decimal(2)}
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1: "x"}])
+BEYOND = [
+    float("nan"), float("inf"), object(), {1: "x"}, 1e-131, -1e-141, Decimal("9.9E-131"), 1e126, 10**126, -(10**126),
+    Decimal("1E+126"), Decimal("1E-200"), {Decimal("-1E-131")}, 10**38 + 1, Decimal("0." + "1" * 39),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", BEYOND)
 def test_what_a_table_cannot_hold_is_refused_by_name(store: Store, value: object) -> None:
     with pytest.raises(InvalidInput, match=r"^payload"):
         store.create({"taskId": "x", "payload": {"k": value} if not isinstance(value, dict) else value})
     assert store.get("x") is None
+
+
+def test_the_smallest_and_largest_numbers(store: Store) -> None:
+    nines = "9." + "9" * 37 + "E+125"
+    numbers = [
+        Decimal("1E-130"),
+        Decimal("-1E-130"),
+        1e-130,
+        Decimal(nines),
+        Decimal(f"-{nines}"),
+        10**125,
+        1e125,
+        Decimal("0E-200"),
+        0.0,
+    ]
+    assert store.create({"taskId": "n", "payload": numbers})
+    found = store.get("n")
+    assert found is not None
+    assert found["payload"] == [Decimal(str(number)) for number in numbers]
 
 
 def test_create_takes_only_a_free_id(store: Store) -> None:

@@ -7,7 +7,6 @@ look each up among their own methods, which is most of the time that a row takes
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Mapping
 from decimal import Context, Decimal
 from typing import Any
@@ -34,7 +33,8 @@ Item = dict[str, dict[str, Any]]
 
 _to_value: Any = TypeSerializer().serialize
 _DIGITS = 38  # of a number (DynamoDB quotas)
-_LARGEST = 10**_DIGITS  # of the integers that surely fit
+_SMALLEST, _TOO_LARGE = Decimal("1E-130"), Decimal("1E+126")  # of numbers, without their sign (DynamoDB quotas)
+_SURELY_FITS = 10**_DIGITS  # integers up to it
 
 
 def encode(row: Row) -> Item:
@@ -146,7 +146,7 @@ def _value(value: object, field: str, depth: int) -> dict[str, Any]:
         return {"S": value}
     if isinstance(value, bool):
         return {"BOOL": value}
-    if type(value) is int and -_LARGEST < value < _LARGEST:
+    if type(value) is int and -_SURELY_FITS < value < _SURELY_FITS:
         return {"N": str(value)}
     if isinstance(value, Mapping):
         for name in value:
@@ -163,14 +163,20 @@ def _value(value: object, field: str, depth: int) -> dict[str, Any]:
 
 
 def _exact(value: object, field: str) -> object:
-    """A number as the table holds it: floats become exact decimals."""
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidInput(field, value, "expected a finite number")
-        return Decimal(repr(value))
-    if isinstance(value, Decimal) and not value.is_finite():  # boto3 lets -Infinity pass
+    """A number as the table holds it: floats become exact decimals. What is no number is left to boto3."""
+    number = Decimal(repr(value)) if isinstance(value, float) else value
+    if isinstance(number, bool) or not isinstance(number, (int, Decimal)):
+        return value
+    if isinstance(number, Decimal) and not number.is_finite():  # boto3 lets -Infinity pass
         raise InvalidInput(field, value, "expected a finite number")
-    return value
+    if not number:
+        return 0
+    # Not by abs(), which rounds. boto3 lets some of these pass.
+    if not (_SMALLEST <= number < _TOO_LARGE or -_TOO_LARGE < number <= -_SMALLEST):
+        raise InvalidInput(field, value, "expected a number of at most 38 digits, between 1E-130 and 1E+126")
+    digits = len(Decimal(number).as_tuple().digits)
+    # Zeros at the end are none of the 38; boto3 counts them.
+    return number if digits <= _DIGITS else Decimal(number).normalize(Context(prec=digits))
 
 
 def _value_bytes(value: Mapping[str, Any]) -> int:
