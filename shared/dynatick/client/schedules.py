@@ -347,7 +347,6 @@ class Schedules:
 
         def decide(row: Row) -> Change:
             _open(row, wish)
-            known = () if version is None else changes.in_version(row, version)
             now, edits = self._clock(), dict(edits_of(row))
             self._check_action({**row, **edits})
             change = edited(row, edits, now=now, grid=grid, defaults=defaults)
@@ -358,7 +357,7 @@ class Schedules:
                 change = Change(task_id=schedule_id, set=set_, remove=gone, when=change.when, returning=True)
             if not change.set and not change.remove:  # there is nothing to do; this says so with a write
                 change = Change(task_id=schedule_id, set={"scheduleId": schedule_id}, when=change.when, returning=True)
-            return together(change, when=known)
+            return change if version is None else together(change, when=changes.in_version(row, version))
 
         return self._view(changes.carry_out(self._store, schedule_id, decide), self._clock())
 

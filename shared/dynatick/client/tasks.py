@@ -184,10 +184,9 @@ class TaskClient:
             wishes.append(lambda row: changes.revised(row, payload=kept))
 
         def decide(row: Row) -> Change:
-            known = () if version is None else changes.in_version(row, version)
-            change = together(*(wish(row) for wish in wishes), when=known)
+            change = together(*(wish(row) for wish in wishes))
             check_size({**row, **change.set})
-            return change
+            return change if version is None else together(change, when=changes.in_version(row, version))
 
         return self._change(task_id, decide)
 

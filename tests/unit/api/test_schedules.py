@@ -122,6 +122,12 @@ def test_if_match_guards_a_change(caller: Caller) -> None:
     assert caller.ask("GET", "/v1/schedules/nightly")["payload"] == {"n": 2}
 
 
+def test_what_would_be_refused_anyway_is_refused_for_that(caller: Caller) -> None:
+    caller.ask("POST", "/v1/schedules", ROW)
+    for body in ({"overlap": "AAA"}, {"scheduleExpression": "never"}, {"action": "unheard-of"}, {"payload": [1]}):
+        caller.refused("invalid-input", "PATCH", "/v1/schedules/nightly", body, if_match='"old"')
+
+
 def test_its_runs(caller: Caller) -> None:
     """Those to come, those that were, one that was asked for, those that were left out."""
     caller.ask("POST", "/v1/schedules", ROW | {"scheduleExpression": "rate(1 hour)", "overlap": "allow"})

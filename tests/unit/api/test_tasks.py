@@ -203,6 +203,20 @@ def test_if_match_guards_a_change(caller: Caller) -> None:
     assert caller.ask("PATCH", "/v1/tasks/a", {"payload": {"n": 4}}, if_match="*")["payload"] == {"n": 4}
 
 
+def test_what_would_be_refused_anyway_is_refused_for_that(caller: Caller) -> None:
+    """RFC 9110, 13.2.1: a precondition is for what would otherwise be done."""
+    caller.ask(
+        "POST", "/v1/tasks", {"taskId": "a", "dueAt": LATER, "action": "webhook", "payload": {"url": "https://x.org"}}
+    )
+    old = {"if_match": '"old"'}
+    caller.refused("invalid-input", "PATCH", "/v1/tasks/a", {"dueAt": "noon"}, **old)
+    caller.refused("invalid-input", "PATCH", "/v1/tasks/a", {"payload": {"url": 7}}, **old)
+    caller.refused("invalid-input", "PATCH", "/v1/tasks/a", {"payload": {"data": "x" * 400_000}}, **old)
+    caller.ask("POST", "/v1/tasks/a/cancel")
+    caller.refused("not-possible-now", "PATCH", "/v1/tasks/a", {"payload": {}}, **old)
+    caller.refused("task-not-found", "PATCH", "/v1/tasks/b", {"payload": {}}, **old)
+
+
 def test_if_match_sees_what_others_change_at_that_moment(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the look and the write: the write itself is conditional."""
     etag = caller.send("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60, "mine": 1}).response["headers"]["ETag"]
