@@ -18,7 +18,7 @@ from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick_stack import emulator, local, template
 from dynatick_stack.demo.insert import task_client
 from dynatick_stack.demo.observe import DeadLetters
-from dynatick_stack.demo.receiver import Call, Receiver, answer
+from dynatick_stack.demo.receiver import Answer, Call, Receiver, answer
 from dynatick_stack.local import LocalStack
 
 ORDINARY = ("DEBUG", "INFO")
@@ -220,7 +220,7 @@ def deployed(
     state_dir: Path,
     *,
     root: Path = template.ROOT,
-    answers: Callable[[Call, int], int] = answer,
+    answers: Callable[[Call, int], Answer] = answer,
     **parameters: object,
 ) -> Iterator[World]:
     """A stack of a test's own, from the checkout at ``root``; its webhook receiver answers as ``answers`` says."""

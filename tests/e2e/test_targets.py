@@ -7,11 +7,12 @@ import io
 import json
 import re
 import zipfile
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from standardwebhooks import Webhook as Verifier
-from tests.e2e.support import World, eventually, iso
+from tests.e2e.support import World, eventually, iso, now
 
 from dynatick import InvalidInput
 from dynatick.engine.inforce import read_in_force
@@ -56,9 +57,21 @@ class Targets:
             Code={"ZipFile": code.getvalue()}, Timeout=30,
         )["FunctionArn"]  # fmt: skip
         definition = json.dumps({"StartAt": "A", "States": {"A": {"Type": "Pass", "End": True}}})
-        self.machine = self.client("stepfunctions").create_state_machine(
-            name="target", definition=definition, roleArn=ROLE
-        )["stateMachineArn"]
+        self.machine, self.machine_of_schedules = (
+            self.client("stepfunctions").create_state_machine(name=name, definition=definition, roleArn=ROLE)[
+                "stateMachineArn"
+            ]
+            for name in ("target", "target-of-schedules")
+        )
+        # What schedules send comes into one queue.
+        self.urls["schedules"] = sqs.create_queue(QueueName="target-schedules")["QueueUrl"]
+        self.queue_of_schedules = f"arn:aws:sqs:{REGION}:{ACCOUNT}:target-schedules"
+        self.topic_of_schedules = sns.create_topic(Name="target-of-schedules")["TopicArn"]
+        sns.subscribe(TopicArn=self.topic_of_schedules, Protocol="sqs", Endpoint=self.queue_of_schedules)
+        events.put_rule(Name="schedules", EventBusName="target", EventPattern='{"source": ["e2e.schedules"]}')
+        events.put_targets(
+            Rule="schedules", EventBusName="target", Targets=[{"Id": "q", "Arn": self.queue_of_schedules}]
+        )
 
     def received(self, name: str, number: int) -> list[Any]:
         """As many messages as are expected; fails if they don't come."""
@@ -123,6 +136,28 @@ def rows(world: World, targets: Targets) -> dict[str, dict[str, Any]]:
 
 
 Rows = dict[str, dict[str, Any]]
+FACTS = ("taskId", "dueAt", "attempt", "idempotencyKey", "scheduleId")
+
+
+@pytest.fixture(scope="module")
+def occurrences(world: World, targets: Targets, rows: Rows) -> dict[str, dict[str, Any]]:
+    """By kind: the one run of a schedule of it; it has ended. (After ``rows``, so that ticks are not made twice.)"""
+    event = {"eventBusArn": targets.bus, "source": "e2e.schedules", "detailType": "Trial ended"}
+    payloads: dict[str, dict[str, Any]] = {
+        "sqs": {"queueArn": targets.queue_of_schedules, "message": "x"},
+        "sns": {"topicArn": targets.topic_of_schedules, "message": "x"},
+        "eventbridge": event,
+        "lambda": {"functionArn": targets.function, "invocationType": "RequestResponse"},
+        "stepfunctions": {"stateMachineArn": targets.machine_of_schedules},
+        "webhook": {"url": f"{world.receiver.url}/schedules"},
+    }
+    at = (now() + timedelta(seconds=10)).strftime("%Y-%m-%dT%H:%M:%S")
+    for action, payload in payloads.items():
+        world.put(f"of-{action}", scheduleExpression=f"at({at})", action=action, payload=payload, retryPolicy=NOW)
+    return {
+        task_id.split("#")[0].removeprefix("of-"): row
+        for task_id, row in world.run_to_end([f"of-{action}#1#{at}Z" for action in payloads], within=150).items()
+    }
 
 
 def test_each_kind_is_in_force(world: World, rows: Rows) -> None:
@@ -185,6 +220,46 @@ def test_lambda_is_only_queued(world: World, rows: Rows) -> None:
 
     eventually(came, within=30)
     assert [event["dynatick"]["taskId"] for event in came()] == ["lambda-3"]
+
+
+def test_the_runs_of_schedules_tell_their_targets_the_same(
+    world: World, targets: Targets, occurrences: dict[str, dict[str, Any]]
+) -> None:
+    """Each target, in the place that it has for it: the task, its due time, attempt, key, and the schedule."""
+    told: dict[str, dict[str, Any]] = {}
+    for message in targets.received("schedules", 3):
+        attributes = message.get("MessageAttributes", {})
+        if attributes:
+            told["sqs"] = {name: one["StringValue"] for name, one in attributes.items()}
+        elif "MessageAttributes" in (body := json.loads(message["Body"])):
+            told["sns"] = {name: one["Value"] for name, one in body["MessageAttributes"].items()}
+        else:
+            told["eventbridge"] = body["detail"]["dynatick"]
+    for kind in ("sqs", "sns"):
+        assert set(told[kind]) == {f"dynatick{name[0].upper()}{name[1:]}" for name in FACTS}
+        told[kind] = {name: told[kind][f"dynatick{name[0].upper()}{name[1:]}"] for name in FACTS}
+    told["lambda"] = occurrences["lambda"]["result"]["got"]
+    arn = occurrences["stepfunctions"]["result"]["executionArn"]
+    execution = targets.client("stepfunctions").describe_execution(executionArn=arn)
+    told["stepfunctions"] = json.loads(execution["input"])["dynatick"]
+    (call,) = (call for call in world.receiver.calls if call.path == "/schedules")
+    told["webhook"] = {
+        "taskId": call.headers["x-dynatick-task-id"],
+        "dueAt": call.headers["x-dynatick-due-at"],
+        "attempt": call.headers["x-dynatick-attempt"],
+        "idempotencyKey": call.headers["idempotency-key"],
+        "scheduleId": call.headers["x-dynatick-schedule-id"],
+    }
+    for kind, row in occurrences.items():
+        assert row["outcome"] == "completed", row
+        assert row["scheduleId"] == f"of-{kind}"
+        assert {name: str(told[kind][name]) for name in FACTS} == {
+            "taskId": row["taskId"],
+            "dueAt": row["dueAt"],
+            "attempt": "1",
+            "idempotencyKey": f"{row['taskId']}#1",
+            "scheduleId": f"of-{kind}",
+        }
 
 
 def test_stepfunctions_starts_an_execution(targets: Targets, rows: Rows) -> None:

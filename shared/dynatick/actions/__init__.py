@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dynatick.actions.aws import MakeClient
+    from dynatick.actions.aws import MakeClient, Service
+    from dynatick.actions.limits import Limits
     from dynatick.actions.registry import Action, Registry
     from dynatick.actions.targets import Allowed, Reach
     from dynatick.engine.ports import Clock
@@ -59,7 +61,7 @@ def build_actions(
 
     add("log", Log())
     registry.add("webhook", Later(webhook))  # it keeps to its limits itself: they may name a host
-    for name, (service, parameter, arns, home) in {
+    for name, (aws_name, parameter, arns, home) in {
         "sns": ("sns", "AllowedTopicArns", may.topics, "sns:Sns"),
         "sqs": ("sqs", "AllowedQueueArns", may.queues, "sqs:Sqs"),
         "eventbridge": ("events", "AllowedEventBusArns", may.event_buses, "eventbridge:EventBridge"),
@@ -72,7 +74,8 @@ def build_actions(
         ),
     }.items():
         if arns:
-            add(name, Later(_on_aws(home, service, Allowed(parameter, arns), made, clock)))
+            service = partial(_service, name, aws_name, Allowed(parameter, arns), made, clock, limits)
+            registry.add(name, Later(partial(_on_aws, home, service)))  # these too, to take no turn in vain
     for found in load_handlers(handlers_module) if handlers_module is not None else ():
         if found.name in BUILT_IN and found.name not in registry.names():
             raise ConfigurationError("action", f"{shown(found.name)} is a built-in's name; give the handler another")
@@ -84,12 +87,13 @@ def build_actions(
     return registry
 
 
-def _on_aws(home: str, service: str, allowed: Allowed, clients: MakeClient, clock: Clock) -> Callable[[], Action]:
-    def made() -> Action:
-        from dynatick.actions.aws import Service
+def _service(action: str, name: str, allowed: Allowed, clients: MakeClient, clock: Clock, limits: Limits) -> Service:
+    from dynatick.actions.aws import Service
 
-        module, _, name = home.partition(":")
-        kind: type[Action] = getattr(import_module(f"dynatick.actions.{module}"), name)
-        return kind(Service(name=service, allowed=allowed, clients=clients, clock=clock))  # type: ignore[call-arg]
+    return Service(name=name, allowed=allowed, clients=clients, clock=clock, action=action, limits=limits)
 
-    return made
+
+def _on_aws(home: str, service: Callable[[], Service]) -> Action:
+    module, _, name = home.partition(":")
+    kind: Callable[[Service], Action] = getattr(import_module(f"dynatick.actions.{module}"), name)
+    return kind(service())

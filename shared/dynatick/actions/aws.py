@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from dynatick.actions.limits import Limits
 from dynatick.actions.targets import Allowed
+from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, Clock
 from dynatick.errors import ActionError, PermanentError, RetryableError, shown
 
@@ -51,14 +53,24 @@ class Service:
     allowed: Allowed
     clients: MakeClient
     clock: Clock
+    action: str = ""
+    limits: Limits | None = None
 
     def check(self, arn: str, field: str) -> None:
         """Refuses a target that the installation does not allow. Raises PermanentError."""
         if arn not in self.allowed:
             raise PermanentError(f"{field}: {shown(arn)} is not among {self.allowed.parameter}")
 
-    def client(self, arn: str, context: ActionContext, *, seconds: float = CALL_SECONDS, tries: int = 2) -> Any:
-        """A client in the target's region, with an end before the process's. Raises RetryableError if that is now."""
+    def client(
+        self, arn: str, task: Task, context: ActionContext, *, seconds: float = CALL_SECONDS, tries: int = 2
+    ) -> Any:
+        """A client in the target's region, with an end before the process's, for a call that is made at once: the
+        task's turn is taken with it, and nothing that was refused before takes one.
+
+        Raises RetryableError if the process's end is now; NotYet if the task's turn is to come.
+        """
+        if self.limits is not None:
+            self.limits.take(task, self.action)
         left = (context.deadline - self.clock()).total_seconds()
         if left < LEAST_SECONDS:
             raise RetryableError("no time was left to call the target")

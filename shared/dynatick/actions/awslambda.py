@@ -70,7 +70,7 @@ class LambdaFunction:
         waits = payload.invocation_type == "RequestResponse"
         # A call that was not answered is not made again on the spot: the function may be at it.
         client = self._service.client(
-            payload.function_arn, context, seconds=payload.timeout_seconds if waits else CALL_SECONDS, tries=1
+            payload.function_arn, task, context, seconds=payload.timeout_seconds if waits else CALL_SECONDS, tries=1
         )
         try:
             answer = client.invoke(

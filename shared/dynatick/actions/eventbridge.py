@@ -78,7 +78,7 @@ class EventBridge:
         size = sum(len(text.encode()) for text in (payload.source, payload.detail_type, detail, *payload.resources))
         if size > MOST_BYTES:
             raise PermanentError(f"payload.detail: the event is {size} bytes; expected at most {MOST_BYTES}")
-        client = self._service.client(payload.event_bus_arn, context)
+        client = self._service.client(payload.event_bus_arn, task, context)
 
         def send(entries: Sequence[Any]) -> Sequence[object]:
             answers = client.put_events(Entries=list(entries))["Entries"]

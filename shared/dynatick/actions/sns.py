@@ -50,7 +50,7 @@ class Sns:
         entry |= ordering(payload.topic_arn, payload.message_group_id, task, context)
         if payload.subject is not None:
             entry["Subject"] = payload.subject
-        client = self._service.client(payload.topic_arn, context)
+        client = self._service.client(payload.topic_arn, task, context)
 
         def send(entries: Sequence[Any]) -> Sequence[object]:
             request = numbered(entries)

@@ -58,7 +58,7 @@ class Sqs:
         entry |= ordering(payload.queue_arn, payload.message_group_id, task, context)
         if payload.delay_seconds is not None:
             entry["DelaySeconds"] = payload.delay_seconds
-        client = self._service.client(payload.queue_arn, context)
+        client = self._service.client(payload.queue_arn, task, context)
         account, name = payload.queue_arn.split(":")[4:]
         # Of the service's own address, not of one that a payload could name.
         url = f"{client.meta.endpoint_url.rstrip('/')}/{account}/{name}"

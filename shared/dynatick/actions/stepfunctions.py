@@ -57,7 +57,7 @@ class StepFunctions:
         if len(given) > MOST_BYTES:  # it is ASCII
             raise PermanentError(f"payload.input: it is {len(given)} bytes with ours; expected at most {MOST_BYTES}")
         name = execution_name(task, context)
-        client = self._service.client(machine, context)
+        client = self._service.client(machine, task, context)
         try:
             started = client.start_execution(stateMachineArn=machine, name=name, input=given)
         except Exception as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +27,7 @@ class Call:
     headers: dict[str, str]  # names in lower case
     body: bytes
     at: datetime
+    method: str = "POST"
 
     @property
     def task_id(self) -> str:
@@ -63,7 +64,11 @@ class Call:
         return found
 
 
-def answer(call: Call, earlier: int) -> int:
+Answer = int | tuple[int, Mapping[str, str]]
+"""A status, or one with headers."""
+
+
+def answer(call: Call, earlier: int) -> Answer:
     """The status to answer with. ``earlier``: how many calls with the same idempotency key came before."""
     match call.path.split("/")[1]:
         case "broken":
@@ -84,7 +89,7 @@ class _Server(ThreadingHTTPServer):
 class Receiver:
     """Listens from construction to ``close``, on a port of its own."""
 
-    def __init__(self, answers: Callable[[Call, int], int] = answer) -> None:
+    def __init__(self, answers: Callable[[Call, int], Answer] = answer) -> None:
         self._answers = answers
         self._calls: list[Call] = []
         self._lock = threading.Lock()
@@ -93,15 +98,18 @@ class Receiver:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_POST(self) -> None:
+            def _answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                status = receiver._receive(
-                    Call(path=self.path, headers=headers, body=body, at=datetime.now(UTC)),
-                )
+                call = Call(path=self.path, headers=headers, body=body, at=datetime.now(UTC), method=self.command)
+                answered = receiver._receive(call)
+                status, more = (answered, {}) if isinstance(answered, int) else answered
                 self.send_response(status)
-                self.send_header("Content-Length", "0")
+                for name, value in {"Content-Length": "0", **more}.items():
+                    self.send_header(name, value)
                 self.end_headers()
+
+            do_POST = do_PUT = do_PATCH = do_DELETE = do_GET = _answer
 
             def log_message(self, format: str, *args: Any) -> None:
                 """What came is shown as a table, not as lines."""
@@ -132,7 +140,7 @@ class Receiver:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _receive(self, call: Call) -> int:
+    def _receive(self, call: Call) -> Answer:
         with self._lock:
             earlier = sum(1 for one in self._calls if one.key == call.key)
             self._calls.append(call)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,9 @@ from tests.unit.actions.support import NOW, a_context, a_server, a_task
 from dynatick.actions import build_actions
 from dynatick.actions.limits import Limits
 from dynatick.actions.targets import Reach
-from dynatick.errors import ConfigurationError, NotYet
+from dynatick.errors import ConfigurationError, NotYet, PermanentError, RetryableError
+
+QUEUE = "arn:aws:sqs:eu-west-1:123456789012:orders"
 
 
 class Clock:
@@ -128,3 +131,36 @@ def test_webhooks_are_limited_by_their_host() -> None:
             with pytest.raises(NotYet):
                 actions.run(task, a_context(task))
         assert len(server.requests) == 2
+
+
+def test_what_is_refused_takes_no_turn() -> None:
+    """Of others' that can be done."""
+    reach = Reach(
+        rate_limits=("webhook=1/m", "sqs=1/m"),
+        queues=(QUEUE,),
+        private_hosts=("127.0.0.1",),
+        webhook_hosts=("127.0.0.1",),
+    )
+    calls: list[str] = []
+
+    def clients(service: str, **_: object) -> Any:
+        calls.append(service)
+        raise RetryableError("as if it were away")
+
+    actions = build_actions(handlers_module=None, clock=Clock(), reach=reach, clients=clients)
+    refused: list[tuple[str, dict[str, Any]]] = [
+        ("sqs", {}),
+        ("sqs", {"queueArn": f"{QUEUE}-of-another", "message": "x"}),
+        ("webhook", {}),
+        ("webhook", {"url": "https://example.com"}),
+    ]
+    for number, (action, payload) in enumerate(refused):
+        task = a_task(payload, action=action, task_id=str(number))
+        with pytest.raises(PermanentError):
+            actions.run(task, a_context(task))
+    task = a_task({"queueArn": QUEUE, "message": "x"}, action="sqs", task_id="a")
+    with pytest.raises(RetryableError, match="away"):
+        actions.run(task, a_context(task))
+    with pytest.raises(NotYet):
+        actions.run(second := a_task(task.payload, action="sqs", task_id="b"), a_context(second))
+    assert calls == ["sqs"]
