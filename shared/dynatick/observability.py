@@ -91,6 +91,7 @@ def tell_dropped(dropped: Dropped, logger: Logger, metrics: Metrics) -> None:
     fields: dict[str, object] = {"bucket": order.bucket, "key": order.key, "part": order.part}
     if dropped.left is not None:
         logger.info("nothing to import", extra={"action": "import_left", **fields, "reason": dropped.left})
+        metrics.add_metric(name="Imported", unit=MetricUnit.Count, value=0)
         return
     fields |= dropped.tally.to_row()
     if dropped.continued:
@@ -100,7 +101,7 @@ def tell_dropped(dropped: Dropped, logger: Logger, metrics: Metrics) -> None:
         )
     else:
         logger.info("import ended", extra={"action": "import_ended", **fields})
-    _count(metrics, "Imported", dropped.tally.inserted)
+    metrics.add_metric(name="Imported", unit=MetricUnit.Count, value=dropped.tally.inserted)
     _count(metrics, "ImportExisting", dropped.tally.exists)
     _count(metrics, "ImportRefused", dropped.tally.refused)
 

@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 from tests.e2e.support import World, deployed, eventually
 
+from dynatick.domain.instants import format_instant
+from dynatick_stack.deploy import STACK
+
 COMMAND = Path(sys.executable).with_name("dynatick")
 
 
@@ -23,7 +26,7 @@ def importing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield world
 
 
-def drop(world: World, name: str, text: str) -> dict[str, Any]:
+def drop(world: World, name: str, text: str, *, within: float = 60) -> dict[str, Any]:
     """Drops a file and waits for its report."""
     s3, bucket = world.stack.client("s3"), world.stack.outputs["ImportBucketName"]
     key = f"reports/{name}.json"
@@ -33,7 +36,7 @@ def drop(world: World, name: str, text: str) -> dict[str, Any]:
     def is_there() -> bool:
         return any(one["Key"] == key and one["LastModified"] != before.get(key) for one in listed(world, "reports/"))
 
-    eventually(is_there, within=60, what=lambda: "\n".join(map(str, world.stack.logs(function="importer"))))
+    eventually(is_there, within=within, what=lambda: "\n".join(map(str, world.stack.logs(function="importer"))))
     report: dict[str, Any] = json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
     return report
 
@@ -81,6 +84,77 @@ def test_csv_and_a_single_object_are_dropped_too(importing: World) -> None:
     assert importing.the("o1")["taskDateTime"] == "2030-01-01#12:00"
 
 
+def errors_of(world: World, report: dict[str, Any]) -> list[dict[str, Any]]:
+    """What lies beside a file, of all its parts."""
+    s3, bucket = world.stack.client("s3"), world.stack.outputs["ImportBucketName"]
+    parts = [s3.get_object(Bucket=bucket, Key=one["Key"])["Body"].read() for one in listed(world, report["errors"])]
+    return [json.loads(line) for part in parts for line in part.splitlines()]
+
+
+@pytest.mark.slow
+def test_nothing_good_in_a_file_and_nothing_at_all(importing: World) -> None:
+    empty = drop(importing, "empty.ndjson", "\n")
+    assert (empty["inserted"], empty["refused"], empty["errors"]) == (0, 0, None)
+    listing = drop(importing, "list.json", '[{"taskId": "in-a-list"},\n{"taskId": "in-a-list-2"}]')
+    assert (listing["inserted"], listing["refused"]) == (0, 1)
+    assert "a list's elements go one a line" in errors_of(importing, listing)[0]["message"]
+    other = drop(importing, "tasks.xlsx", "PK")
+    assert (other["inserted"], other["refused"]) == (0, 1)
+    assert errors_of(importing, other)[0]["field"] == "file"
+    heading = drop(importing, "bad.csv", "taskId;dueAt\na;2030-01-01T12:00:00Z\n")
+    assert (heading["inserted"], errors_of(importing, heading)[0]["field"]) == (0, "heading")
+    assert importing.row("in-a-list") is None
+
+
+@pytest.mark.slow
+def test_schedules_are_dropped_too(importing: World) -> None:
+    """They are written in batches, which the emulator's stream does not show: they must run all the same."""
+    url = f"{importing.receiver.url}/recurring"
+    schedule = {"scheduleExpression": "rate(1 minute)", "action": "webhook", "payload": {"url": url}}
+    lines = [json.dumps({"taskId": f"recurring-{n}", **schedule}) for n in range(3)]
+    lines.append('{"taskId": "recurring-bad", "scheduleExpression": "every day"}')
+    report = drop(importing, "recurring.ndjson", "\n".join(lines))
+    assert (report["inserted"], report["refused"]) == (3, 1)
+    (error,) = errors_of(importing, report)
+    assert (error["line"], error["field"]) == (4, "scheduleExpression")
+    for n in range(3):
+        shown = importing.client.schedules.get(f"recurring-{n}")
+        assert shown.next_run_at is not None
+        importing.run_to_end([f"recurring-{n}#1#{format_instant(shown.next_run_at)}"])
+        importing.client.schedules.delete(f"recurring-{n}")
+
+
+@pytest.mark.slow
+def test_a_large_file_takes_several_invocations(importing: World) -> None:
+    """With a function that has little time. Every line has its answer, once."""
+    total = 12_000
+    lines = [json.dumps({"taskId": f"large-{n}", "dueAt": "2030-04-01T12:00:00Z"}) for n in range(total)]
+    for n in range(0, total, 500):
+        lines[n] = f"no task {n}"
+    function = next(
+        one["PhysicalResourceId"]
+        for one in importing.stack.client("cloudformation").describe_stack_resources(StackName=STACK)["StackResources"]
+        if one["LogicalResourceId"] == "ImporterFunction"
+    )
+    client = importing.stack.client("lambda")
+    client.update_function_configuration(FunctionName=function, Timeout=4)
+    try:
+        report = drop(importing, "large.ndjson", "\n".join(lines), within=180)
+    finally:
+        client.update_function_configuration(FunctionName=function, Timeout=300)
+    assert (report["inserted"] + report["exists"], report["refused"]) == (total - 24, 24)
+    assert sorted(error["line"] for error in errors_of(importing, report)) == list(range(1, total, 500))
+    assert len(listed(importing, report["errors"])) >= 2  # each invocation writes its own
+    (held,) = importing.client.bucket_counts("2030-04-01#12:00")
+    assert held.total == total - 24
+
+
+def began(process: subprocess.Popen[str], note: Path) -> None:
+    """Waits until a command has noted how far it is."""
+    eventually(lambda: note.exists() or process.poll() is not None, within=60, what="the note of how far it is")
+    assert note.exists(), process.communicate()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_import_that_is_interrupted_goes_on(importing: World, tmp_path: Path, number: signal.Signals) -> None:
@@ -101,7 +175,7 @@ def test_an_import_that_is_interrupted_goes_on(importing: World, tmp_path: Path,
         # Else it would be ignored where the tests themselves run in the background.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
     ) as process:
-        eventually(noted.exists, within=60, what="the note of how far it is")
+        began(process, noted)
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
     if number is signal.SIGINT:
@@ -116,6 +190,28 @@ def test_an_import_that_is_interrupted_goes_on(importing: World, tmp_path: Path,
     (held,) = importing.client.bucket_counts("2030-02-01#12:00")
     assert held.total % total == 0
     assert not noted.exists()
+
+    out = tmp_path / "out.ndjson"
+    command = [str(COMMAND), "task", "export", str(out), "--local", "--bucket", "2030-02-01#12:00"]
+    note = tmp_path / "out.ndjson.progress"
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+    ) as process:
+        began(process, note)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert note.exists()
+    rest = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert rest.returncode == 0, rest.stderr
+    assert rest.stderr.startswith("Going on after ") and not note.exists()
+    found = [json.loads(line)["taskId"] for line in out.read_text().splitlines()]
+    assert len(found) == len(set(found)) == held.total
+    assert {f"{number.name}-{n}" for n in range(total)} <= set(found)
 
 
 @pytest.mark.slow

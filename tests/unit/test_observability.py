@@ -37,3 +37,36 @@ def test_actions_and_handlers_log_in_the_same_form() -> None:
     ]
     assert {one["service"] for one in records} == {"dynatick-processor"}
     assert ran.stderr == ""
+
+
+NOTHING_IMPORTED = """
+import sys
+import types
+from dynatick import observability
+from dynatick.bulk.dropped import Dropped, Order
+from dynatick.bulk.importing import Tally
+
+logger, metrics = observability.create()
+order = Order(bucket="b", key="imports/a.ndjson", etag="e", size=0, sequencer="1")
+
+@metrics.log_metrics(raise_on_empty_metrics=False)
+def handler(event, context):
+    observability.tell_dropped(Dropped(order=order, tally=Tally(), left=event), logger, metrics)
+
+for left in (None, "a folder"):
+    handler(left, types.SimpleNamespace(function_name="importer"))
+"""
+
+
+def test_a_file_with_nothing_in_it_is_no_reason_for_a_warning() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", NOTHING_IMPORTED],
+        env={"POWERTOOLS_SERVICE_NAME": "dynatick-importer", "POWERTOOLS_METRICS_NAMESPACE": "Dynatick"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    records = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [one["action"] for one in records if "action" in one] == ["import_ended", "import_left"]
+    assert [one["Imported"] for one in records if "_aws" in one] == [[0.0], [0.0]]
+    assert ran.stderr == ""

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -95,7 +95,7 @@ class _Note:
 
     file: Path
     asked: Mapping[str, object]
-    _noted_at: float = field(default_factory=time.monotonic)
+    _noted_at: float = -_NOTED_EVERY
 
     @property
     def path(self) -> Path:
