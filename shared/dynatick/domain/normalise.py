@@ -276,6 +276,13 @@ def created_at(row: Row, now: datetime) -> str:
         return format_instant(now)
 
 
+def unseen_run(now: datetime) -> int:
+    """With which run a row begins of which nobody knows whose place it took: the milliseconds since 1970, for runs of
+    one id only go up. The stream tells the scheduler what a put has replaced; the table tells a tick nothing of it, and
+    with an idempotency key that has been used the new task's work could be dropped."""
+    return int(now.timestamp() * 1000)
+
+
 def _run(row: Row, run: int) -> int:
     """A row that is a task already keeps its run; one from hand begins at ``run``."""
     own = row.get("run")

@@ -51,7 +51,7 @@ def assign(arrivals: Sequence[Arrival], settler: Settler) -> Assigned:
             continue
         try:
             if image is None or settler.make_ready(image) is not None or not settler.is_ahead(image, closed):
-                settler.settle(task_id, image, run=latest[task_id].run)
+                settler.settle(task_id, image, run_of=latest[task_id].run_of)
         except DynatickError as error:
             failed.append((latest[task_id].key, str(error)))
     return Assigned(
@@ -69,9 +69,13 @@ class _Latest:
 
     key: str  # of the last record
     new: Row  # as the last record shows it
-    run: int  # of a new task, if a plain put has made it one
+    run: int | None  # with which a new task begins; None if the records don't tell what it has replaced
     edit: Change | None  # what a change by hand asks for
     is_in_hand: bool  # an occurrence that a tick has written into a bucket of its own, which it keeps from closing
+
+    def run_of(self, row: Row) -> int | None:
+        """Of a row that has been read since: it may be another one, of which a record is still to come."""
+        return self.run if row == self.new else None
 
 
 def _after(before: _Latest | None, arrival: Arrival, new: Row, settler: Settler) -> _Latest:
@@ -84,8 +88,9 @@ def _after(before: _Latest | None, arrival: Arrival, new: Row, settler: Settler)
     in_hand = arrival.old is None and new.get("status") == str(Status.RUNNING) and new.get("scheduleId") is not None
     if edit is None and before is not None and before.edit is not None and before.edit.when == as_met(new):
         edit = before.edit
-    run = _next_run(arrival.old)
-    return _Latest(arrival.key, new, run if before is None else max(run, before.run), edit, in_hand)
+    known = (_next_run(arrival.old), None if before is None else before.run)
+    runs = [run for run in known if run is not None]
+    return _Latest(arrival.key, new, max(runs, default=None), edit, in_hand)
 
 
 def _write_at_once(
@@ -118,10 +123,11 @@ def _write_at_once(
     return images, failed
 
 
-def _next_run(old: Row | None) -> int:
+def _next_run(old: Row | None) -> int | None:
     """A plain put over an existing id is a new task: its idempotency key must not be the old one's. Nor may a new
-    schedule's occurrences bear the ids of the old one's."""
+    schedule's occurrences bear the ids of the old one's. A row that nobody had looked at yet does not tell whose place
+    it took; the record before this one does, if it came in the same batch."""
     if old is None:
         return 1
     number = old.get("revision" if old.get("status") == RECURRING else "run")
-    return int(number) + 1 if is_count(number, 1) else 1
+    return int(number) + 1 if is_count(number, 1) else None

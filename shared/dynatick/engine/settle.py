@@ -12,7 +12,7 @@ from datetime import datetime
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.change import Absent, Change, Lost, Result, Unknown, Written
 from dynatick.domain.lifecycle import ended_by_hand, is_terminal, move
-from dynatick.domain.normalise import needs_normalising, normalise, place, reject, slimmer
+from dynatick.domain.normalise import needs_normalising, normalise, place, reject, slimmer, unseen_run
 from dynatick.domain.recurrence import ready
 from dynatick.domain.schedule import is_at_rest, is_schedule
 from dynatick.domain.task import Row, Status, is_own_row
@@ -43,13 +43,17 @@ class Settler:
     normalised: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
 
-    def make_ready(self, row: Row, *, run: int = 1) -> Change | None:
-        """What must be written before a row is a task in a bucket: normalised, mended, or marked failed. Pure."""
+    def make_ready(self, row: Row, *, run: int | None = None) -> Change | None:
+        """What must be written before a row is a task in a bucket: normalised, mended, or marked failed. Pure.
+
+        ``run``: with which a row begins that nobody has looked at; None if it is not known what it has replaced.
+        """
         now = self.clock()
         if is_terminal(row) or is_own_row(row.get("taskId")):
             return None
         if is_schedule(row):
-            return ready(row, now=now, grid=self.in_force.grid, defaults=self.rules.defaults, revision=run)
+            return ready(row, now=now, grid=self.in_force.grid, defaults=self.rules.defaults, revision=run or 1)
+        run = run or unseen_run(now)
         if needs_normalising(row):
             return normalise(row, now=now, grid=self.in_force.grid, defaults=self.rules.defaults, run=run)
         mended = ended_by_hand(row, now=now, retention_days=self.rules.retention_days)
@@ -86,11 +90,13 @@ class Settler:
             elif {"status", "dueAt", "definition"} & change.set.keys():
                 self.normalised += 1
 
-    def settle(self, task_id: str, image: Row | None = None, *, run: int = 1) -> Row | None:
+    def settle(
+        self, task_id: str, image: Row | None = None, *, run_of: Callable[[Row], int | None] = lambda row: None
+    ) -> Row | None:
         """Sees to it that the task lies in a bucket that some tick will look at. Returns the row as last read.
 
-        ``image``: the row as its event shows it, enough to find that there is nothing to do. ``run``: with which a row
-        begins that nobody has looked at.
+        ``image``: the row as its event shows it, enough to find that there is nothing to do. ``run_of``: with which run
+        a row begins that nobody has looked at, if that is known.
         Raises StoreError if the table does not answer, or never holds still.
         """
         row = image if image is not None else self.store.get(task_id)
@@ -98,7 +104,7 @@ class Settler:
         for _ in range(_TRIES):
             if row is None or is_terminal(row) or is_own_row(task_id):
                 return row
-            change = self.make_ready(row, run=run)
+            change = self.make_ready(row, run=run_of(row))
             if change is not None:
                 row, fresh = self._after(row, self.carry_out(row, change)), True
                 continue

@@ -29,8 +29,8 @@ outcome | text | Dynatick | The status of a task that has ended, and only of suc
 attempt | number | Dynatick | Which attempt of this run it is; counted at the claim, 0 until the first
 attempts | list of maps | Dynatick | Earlier attempts: `run`, `attempt`, `startedAt`, `finishedAt`, `error`. The
     latest of them, where there are many
-run | number | Dynatick | 1, and one more with each retry by hand and each run-now. `taskId` and `run` are the
-    idempotency key
+run | number | Dynatick | 1, and one more with each retry by hand, each run-now and each `put-item` over the row; in
+    milliseconds since 1970 where that cannot be told. `taskId` and `run` are the idempotency key
 lease | text | Dynatick | The claim's token, while the task runs
 leaseUntil | text | Dynatick | The instant after which another process may take the task over
 createdAt | text | Dynatick | When it was first looked at

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
-from tests.builders import scheduled_row
+from tests.builders import NOON, scheduled_row
 from tests.unit.engine.support import Once, World, bucket_at, cannot, is_move, rules, world
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.change import Change, Written
 from dynatick.domain.lifecycle import redrive
-from dynatick.domain.normalise import Defaults
+from dynatick.domain.normalise import Defaults, unseen_run
 from dynatick.domain.task import Row
 from dynatick.engine.assign import Arrival, Assigned, assign
 from dynatick.errors import StoreError
@@ -33,6 +33,11 @@ def put(w: World, row: Row) -> tuple[Row, Row | None]:
     old = w.rigged.peek(str(row["taskId"]))
     w.rigged.put(row)
     return w.row(str(row["taskId"])), old
+
+
+def is_unseen(run: object) -> bool:
+    """Whether a run is one that nobody can have used before."""
+    return int(str(run)) >= unseen_run(NOON)
 
 
 def edit(w: World, task_id: str, **values: object) -> tuple[Row, Row]:
@@ -130,15 +135,21 @@ def test_a_retrys_own_move_is_left_alone() -> None:
 
 @pytest.mark.parametrize(
     ("old_run", "run"),
-    [(Decimal(1), 2), (Decimal(7), 8), (None, 1), ("7", 1), (True, 1), (Decimal("1E+125"), 1), (Decimal("1.5"), 1)],
+    [
+        (Decimal(1), 2),
+        (Decimal(7), 8),
+        *((spoilt, None) for spoilt in (None, "7", True, Decimal("1E+125"), Decimal("1.5"))),
+    ],
 )
-def test_a_plain_put_over_a_task_is_another_task_with_the_next_run(old_run: object, run: int) -> None:
+def test_a_plain_put_over_a_task_is_another_task_with_the_next_run(old_run: object, run: int | None) -> None:
     """Its idempotency key must not be the old one's, or the target would take it for done."""
     w = world()
     w.rigged.put({**scheduled_row("t", AHEAD), "run": old_run, "status": "completed", "outcome": "completed"})
     done = arrive(w, put(w, {"taskId": "t", "payload": {"new": True}}))
     assert list(done.failed) == []
-    assert (w.row("t")["run"], w.row("t")["attempt"], w.row("t")["payload"]) == (run, 0, {"new": True})
+    assert w.row("t")["attempt"] == 0
+    assert w.row("t")["run"] == run if run else is_unseen(w.row("t")["run"])
+    assert w.row("t")["payload"] == {"new": True}
 
 
 def test_two_puts_in_one_batch_do_not_forget_the_run() -> None:
@@ -158,7 +169,27 @@ def test_two_puts_in_two_batches_do_not_forget_the_run() -> None:
     second = put(w, {"taskId": "t", "taskDateTime": str(bucket_at(9))})
     arrive(w, first)
     arrive(w, second)
-    assert (w.row("t")["run"], w.row("t")["taskDateTime"]) == (4, str(bucket_at(9)))
+    assert w.row("t")["taskDateTime"] == str(bucket_at(9))
+    assert is_unseen(w.row("t")["run"])
+
+
+def test_a_late_record_of_the_old_task_gives_the_new_one_no_run_that_was_used() -> None:
+    w = world()
+    first = put(w, {"taskId": "t", "taskDateTime": str(AHEAD)})
+    w.rigged.put({**scheduled_row("t", AHEAD), "run": Decimal(1), "status": "completed", "outcome": "completed"})
+    put(w, {"taskId": "t", "taskDateTime": str(bucket_at(9))})  # of which a later batch will tell
+    arrive(w, first)
+    assert is_unseen(w.row("t")["run"])
+
+
+def test_a_tick_that_meets_a_task_before_the_scheduler_does_gives_it_a_run_that_was_never_used() -> None:
+    w = world()
+    w.rigged.put({"taskId": "t", "taskDateTime": str(bucket_at(1))})
+    w.next_tick()
+    row = w.row("t")
+    assert row["status"] == "completed"
+    assert w.actions.ran == [("t", row["run"], 1)]
+    assert is_unseen(row["run"])
 
 
 def test_a_row_that_was_redriven_keeps_its_run() -> None:
