@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
@@ -9,11 +10,12 @@ from aws_lambda_powertools.event_handler.openapi.params import Path
 
 from dynatick.api import models
 from dynatick.api.ids import from_path
-from dynatick.api.ranges import Seconds, parts
+from dynatick.api.ranges import Seconds, Timer, parts
 from dynatick.api.routes import Operation, answer
-from dynatick.api.tasks import End, Start
+from dynatick.api.tasks import End, Start, Token
 from dynatick.client import TaskClient
-from dynatick.domain.buckets import Bucket
+from dynatick.client.history import MAX_LIMIT
+from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.instants import format_instant
 
 Name = Annotated[
@@ -50,26 +52,41 @@ class Buckets:
                 path="/v1/buckets/<bucket>",
                 call=self.get,
                 summary="Count the tasks in a bucket",
+                description="Stops after some seconds; `nextPageToken` says where to go on, and the counts of all "
+                "parts add up.",
                 tag="Bucket",
                 answers={200: ("The bucket", models.BucketCounts)},
                 problems=("invalid-input",),
-                parameters=frozenset({"bucket"}),
+                parameters=frozenset({"bucket", "pageToken"}),
             ),
         ]
 
     def list(self, start: Start = None, end: End = None) -> Response[str]:
         found: list[dict[str, object]] = []
         next_start = None
-        for part in parts(self._client, start, end, self._seconds):
+        timer = Timer(self._seconds)
+        for part in parts(self._client, start, end, timer):
             if part.out_of_time:
-                next_start = format_instant(part.start)
+                next_start = part.start
                 break
-            counts = self._client.bucket_counts(start=part.start, end=part.end)
-            found.extend(dict(bucket.to_row()) for bucket in counts)
-        return answer({"buckets": found, "nextStart": next_start})
+            for counts in self._client.bucket_counts(start=part.start, end=part.end):
+                found.append(dict(counts.to_row()))
+                if timer.is_up:
+                    next_start = instant_of(Bucket.parse(counts.bucket).minute + 1)
+                    break
+            if next_start is not None:
+                next_start = next_start if next_start < part.until else None
+                break
+        return answer({"buckets": found, "nextStart": None if next_start is None else format_instant(next_start)})
 
-    def get(self, bucket: Name) -> Response[str]:
+    def get(self, bucket: Name, token: Token = None) -> Response[str]:
         name = Bucket.parse(from_path(bucket, "bucket"), "bucket")
-        for counts in self._client.bucket_counts(name):
-            return answer(counts.to_row())
-        return answer({"bucket": str(name), "counts": {}, "total": 0})
+        counts: Counter[str] = Counter()
+        timer = Timer(self._seconds)
+        while True:
+            page = self._client.history(name, limit=MAX_LIMIT, page_token=token)
+            counts.update(entry.status for entry in page.entries)
+            token = page.next_page_token
+            if token is None or timer.is_up:
+                break
+        return answer({"bucket": str(name), "counts": dict(counts), "total": counts.total(), "nextPageToken": token})

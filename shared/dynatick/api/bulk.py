@@ -11,7 +11,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 
 from dynatick.api import models
 from dynatick.api.problems import path_of, pointer
-from dynatick.api.ranges import Seconds, parts
+from dynatick.api.ranges import Seconds, Timer, parts
 from dynatick.api.routes import Operation, answer
 from dynatick.client import (
     Changed,
@@ -94,11 +94,13 @@ class Bulk:
         return self._change_many(body, select)
 
     def _change_many(self, body: models.Selection, select: Select) -> Response[str]:
-        """Part by part, so that the answer comes in time. A dry run counts all, and lists no more than ``limit``."""
+        """Part by part, so that the answer comes in time. A dry run lists no more than ``limit``, but counts all;
+        it alone is cut short within a part, for what was begun in earnest must be told."""
         results: list[dict[str, object]] = []
         counts: Counter[str] = Counter()
         more, next_start = False, None
-        for ranged, begins in self._ranges(body):
+        timer = Timer(self._seconds)
+        for ranged, begins in self._ranges(body, timer):
             if ranged is None:
                 more, next_start = True, begins
                 break
@@ -109,19 +111,24 @@ class Bulk:
                 counts[str(told["result"])] += 1
                 if len(results) < body.limit:
                     results.append(told)
+                if body.dryRun and timer.is_up:
+                    more = True
+                    break
+            if more:
+                break
             if not body.dryRun and len(results) >= body.limit:
                 more, next_start = True, begins
                 break
         return answer({"results": results, "counts": dict(counts), "more": more, "nextStart": next_start})
 
-    def _ranges(self, body: models.Selection) -> Iterator[tuple[dict[str, object] | None, str | None]]:
+    def _ranges(self, body: models.Selection, timer: Timer) -> Iterator[tuple[dict[str, object] | None, str | None]]:
         """What to select in turn, each with where it begins; None instead once time is up."""
         if body.bucket is not None:
             if body.start is not None or body.end is not None:
                 raise InvalidInput("bucket", body.bucket, "expected either a bucket or a range, not both")
             yield {"bucket": body.bucket}, None
             return
-        for part in parts(self._client, body.start, body.end, self._seconds):
+        for part in parts(self._client, body.start, body.end, timer):
             ranged: dict[str, object] = {"start": part.start, "end": part.end}
             yield None if part.out_of_time else ranged, format_instant(part.start)
 

@@ -367,7 +367,8 @@ class ChangeResults(_Answer):
     results: list[ChangeResult]
     counts: dict[str, int]
     more: bool = Field(
-        description="Whether not all is done: repeat the request, with nextStart as start if there is one."
+        description="Whether not all is done: repeat the request, with nextStart as start if there is one. Of a dry "
+        "run without nextStart: whether there are more than it had time to count."
     )
     nextStart: str | None = Field(None, description="Where to go on in a range.")
 
@@ -378,6 +379,9 @@ class BucketCounts(_Answer):
     bucket: str
     counts: dict[str, int]
     total: int
+    nextPageToken: str | None = Field(
+        None, description="Of one bucket: give it as pageToken to count on. None: all are counted."
+    )
 
 
 class BucketList(_Answer):

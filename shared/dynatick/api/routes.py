@@ -21,8 +21,8 @@ _VARIABLE = re.compile(r"<(\w+)>")
 
 HEADERS: Final[Mapping[str, str]] = {
     "X-Request-Id": "The request's name in the logs.",
-    "ETag": "The task's version, for If-Match.",
-    "Location": "The task's path.",
+    "ETag": "The version, for If-Match.",
+    "Location": "The path of what was inserted.",
     "Retry-After": "Seconds to wait before the request is repeated.",
     "Allow": "The methods that are possible.",
     "Idempotency-Replayed": "true: it was done before, and this is what became of it.",

@@ -12,7 +12,7 @@ from dynatick.api import models
 from dynatick.api.bulk import counts_of, inserted
 from dynatick.api.ids import from_path, to_path
 from dynatick.api.routes import Operation, answer, given
-from dynatick.api.tasks import End, Match, Start, shown, version_of
+from dynatick.api.tasks import End, Match, Start, Token, shown, version_of
 from dynatick.client import ScheduleView, TaskClient
 from dynatick.client.history import MAX_LIMIT
 from dynatick.client.schedules import UPDATABLE
@@ -32,7 +32,6 @@ State = Annotated[
     Literal["ENABLED", "DISABLED", "COMPLETED", "FAILED"] | None,
     Query(alias="scheduleState", description="Only schedules in this state."),
 ]
-Token = Annotated[str | None, Query(alias="pageToken", description="The nextPageToken of the page before.")]
 Limit = Annotated[int, Query(alias="limit", ge=1, le=MAX_LIMIT, description="At most so many.")]
 
 _ONE = {200: ("The schedule", models.Schedule)}

@@ -43,12 +43,13 @@ Key = Annotated[
 ]
 Match = Annotated[
     str | None,
-    Header(alias="If-Match", description='Only if the task has this ETag still, such as "5c1e…".'),
+    Header(alias="If-Match", description='Only if it has this ETag still, such as "5c1e…".'),
 ]
 Bucket = Annotated[
     str | None, Query(alias="bucket", description="The bucket's name, `#` as `%23`.", examples=["2026-12-31#12:00"])
 ]
 Start = Annotated[str | None, Query(alias="start", description="The first instant of a range: RFC 3339, or a bucket.")]
+Token = Annotated[str | None, Query(alias="pageToken", description="The nextPageToken of the page before.")]
 End = Annotated[str | None, Query(alias="end", description="The range ends before this instant.")]
 
 _ONE = {200: ("The task", models.Task)}
@@ -150,9 +151,7 @@ class Tasks:
         end: End = None,
         status: Annotated[models.Status | None, Query(alias="status", description="Only tasks of this status.")] = None,
         limit: Annotated[int, Query(alias="limit", ge=1, le=MAX_LIMIT, description="At most so many.")] = 100,
-        token: Annotated[
-            str | None, Query(alias="pageToken", description="The nextPageToken of the page before.")
-        ] = None,
+        token: Token = None,
     ) -> Response[str]:
         page = self._client.history(bucket, start=start, end=end, status=status, limit=limit, page_token=token)
         return answer({"tasks": [entry.to_row() for entry in page.entries], "nextPageToken": page.next_page_token})

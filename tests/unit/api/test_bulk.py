@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -150,6 +151,7 @@ def test_buckets_of_a_range(caller: Caller) -> None:
         "bucket": "2026-12-31#14:00",
         "counts": {},
         "total": 0,
+        "nextPageToken": None,
     }
 
 
@@ -163,14 +165,57 @@ def test_no_bucket_is_left_out_or_counted_twice_where_a_range_is_read_in_parts(c
     assert named == [str(Bucket(Bucket.parse("2026-12-31#12:00").minute + minute)) for minute in minutes[:-1]]
 
 
+def in_a_hurry(caller: Caller, looks: int) -> Caller:
+    """The same API, whose time is up after so many looks at the clock."""
+    times = iter([0.0] * (1 + looks))
+    return Caller(store=caller.store, clock=caller.clock, seconds=lambda: next(times, BUDGET_SECONDS + 1))
+
+
+def test_buckets_of_one_part_of_a_range_are_too_many(caller: Caller) -> None:
+    for minute in range(5):
+        fill(caller, 2, f"2026-12-31#13:0{minute}", f"m{minute}-")
+    span, seen = {"start": "2026-12-31T13:00:00Z", "end": "2026-12-31T13:05:00Z"}, []
+    while span["start"]:
+        answer = in_a_hurry(caller, 2).ask("GET", "/v1/buckets", query=f"start={span['start']}&end={span['end']}")
+        seen.append([(one["bucket"][-5:], one["total"]) for one in answer["buckets"]])
+        span["start"] = answer["nextStart"]
+    assert seen == [[("13:00", 2), ("13:01", 2)], [("13:02", 2), ("13:03", 2)], [("13:04", 2)]]
+
+
+def test_a_bucket_with_very_many_tasks_is_counted_in_parts(caller: Caller) -> None:
+    caller.agree(shard_count=3)
+    fill(caller, 1000)
+    fill(caller, 700, prefix="u")
+    caller.ask("POST", "/v1/tasks/u5/cancel")
+    path, query, counts, parts = "/v1/buckets/2026-12-31%2313:00", "", Counter[str](), 0
+    while True:
+        answer = in_a_hurry(caller, 0).ask("GET", path, query=query)
+        assert answer["total"] == sum(answer["counts"].values()) <= 1000
+        counts.update(answer["counts"])
+        parts += 1
+        if answer["nextPageToken"] is None:
+            break
+        query = f"pageToken={answer['nextPageToken']}"
+    assert (counts, parts) == ({"scheduled": 1699, "cancelled": 1}, 2)
+    assert caller.ask("GET", path)["counts"] == counts
+    assert caller.refused("invalid-input", "GET", path, query="pageToken=x")["errors"][0]["parameter"] == "pageToken"
+
+
+def test_a_dry_run_counts_as_far_as_it_comes(caller: Caller) -> None:
+    fill(caller, 50)
+    answer = in_a_hurry(caller, 20).ask("POST", "/v1/tasks/cancel", {"bucket": BUCKET, "dryRun": True, "limit": 5})
+    assert (answer["more"], answer["nextStart"], len(answer["results"])) == (True, None, 5)
+    assert 5 <= answer["counts"]["wouldChange"] < 50
+    whole = in_a_hurry(caller, 0).ask("POST", "/v1/tasks/cancel", {"bucket": BUCKET})
+    assert (whole["counts"], whole["more"]) == ({"changed": 50}, False), "what is begun is told to its end"
+
+
 def test_when_time_is_up_it_says_where_to_go_on(caller: Caller) -> None:
     fill(caller, 2)
     fill(caller, 2, "2027-01-05#00:00", "u")
 
     def hurried() -> Caller:
-        """Time for one part of a range only."""
-        times = iter([0.0, 0.0])
-        return Caller(store=caller.store, clock=caller.clock, seconds=lambda: next(times, BUDGET_SECONDS + 1))
+        return in_a_hurry(caller, 1)
 
     first = hurried().ask("GET", "/v1/buckets", query=f"start={RANGE['start']}&end={RANGE['end']}")
     assert [one["bucket"] for one in first["buckets"]] == [BUCKET]
