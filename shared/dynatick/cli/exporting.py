@@ -56,7 +56,7 @@ def export_tasks(rows: Callable[[After | None], Iterable[Row]], options: ExportO
     place = None if note is None or options.restart else note.read()
     if place is not None:
         say(f"Going on after {place.number} rows, where the run before ended; --restart begins anew")
-    with _progress() as advance, _opened(options.file, place) as out:
+    with _progress(options.file) as advance, _opened(options.file, place) as out:
         run = _Run(out, advance, note, place or _Place())
         counted = run.counted(rows(None if place is None else place.after))
         try:
@@ -74,7 +74,7 @@ def export_schedules(rows: Iterable[Row], form: FileFormat, file: str) -> None:
     from dynatick.bulk.definition import SCHEDULE_DEFINITION
     from dynatick.bulk.export import export_lines
 
-    with _progress() as advance, _opened(file, None) as out:
+    with _progress(file) as advance, _opened(file, None) as out:
         run = _Run(out, advance, None, _Place())
         run.write(export_lines(run.counted(rows), form, defines=SCHEDULE_DEFINITION))
     say(f"{run.place.number} exported")
@@ -188,9 +188,10 @@ def _opened(name: str, place: _Place | None) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, str], None]]:
+def _progress(file: str) -> Iterator[Callable[[int, str], None]]:
     """Something that shows how far it has come: a line that changes on a terminal, else a line now and then."""
-    if not sys.stderr.isatty() or sys.stdout.isatty():  # lines of two kinds on one terminal would be a mess
+    # Lines of two kinds on one terminal would be a mess.
+    if not sys.stderr.isatty() or (file == "-" and sys.stdout.isatty()):
         yield _tell
         return
     from rich.console import Console

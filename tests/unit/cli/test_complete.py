@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from tests.builders import InProcess
@@ -48,6 +52,7 @@ OF_SCHEDULES = {
     "compose": "schedule import",
 }
 NO_VERBS = {"connect", "schedules"}  # ways to the rest
+COMMAND = Path(sys.executable).with_name("dynatick")
 SHARED = {"--table", "--region", "--profile", "--endpoint-url", "--local", "--output"}
 
 
@@ -128,3 +133,37 @@ def test_before_the_first_tick_no_settings_are_in_force(
     ended = shell("settings")
     assert (ended.code, ended.out) == (4, "")
     assert ended.err == "error: no tick has run yet; the first one writes down what is in force\n"
+
+
+def completed(*words: str, home: Path) -> list[str]:
+    """What the shell offers for the last word, by the script that it is given."""
+    line = " ".join(f"'{word}'" for word in ("dynatick", *words))
+    script = f"""
+        source ~/.bashrc
+        COMP_WORDS=({line}); COMP_CWORD={len(words)}
+        _dynatick_completion dynatick
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    return subprocess.run(
+        ["bash", "-c", script],
+        env={"HOME": str(home), "PATH": f"{COMMAND.parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+
+
+def test_the_shell_completes(tmp_path: Path) -> None:
+    installed = subprocess.run(
+        [str(COMMAND), "--install-completion", "bash"],
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"], "SHELL": "/bin/bash"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert installed.returncode == 0, installed.stderr
+    assert completed("sch", home=tmp_path) == ["schedule"]
+    assert {"add", "update", "import", "export"} <= set(completed("task", "", home=tmp_path))
+    assert completed("task", "list", "--stat", home=tmp_path) == ["--status"]
+    assert completed("task", "list", "--output", "", home=tmp_path) == ["table", "json", "jsonl"]
+    assert "up" in completed("local", "", home=tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -276,7 +277,7 @@ class Leaving(MemoryStore):
 
 
 @pytest.fixture
-def away(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> Leaving:
+def leaving(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> Leaving:
     """Holds a thousand tasks in two buckets."""
     store = Leaving()
     client = TaskClient(store, clock=world.clock)
@@ -292,17 +293,17 @@ RANGE = ("--from", "2026-12-31#12:00", "--to", "2026-12-31#13:00")
 @pytest.mark.parametrize("name", ["out.ndjson", "out.csv"])
 @pytest.mark.parametrize("reads", [1, 6, 9])
 def test_an_export_that_is_interrupted_goes_on(
-    shell: Shell, away: Leaving, tmp_path: Path, name: str, reads: int
+    shell: Shell, leaving: Leaving, tmp_path: Path, name: str, reads: int
 ) -> None:
     whole, file, note = tmp_path / f"whole-{name}", tmp_path / name, tmp_path / f"{name}.progress"
     assert shell("task", "export", str(whole), *RANGE).code == 0
-    away.reads = reads
+    leaving.reads = reads
     cut = shell("task", "export", str(file), *RANGE)
     assert (cut.code, cut.err.splitlines()[-1]) == (6, "error: cannot read rows: no answer")
     assert cut.err.splitlines()[-2].endswith(" written; run it again to go on") and note.exists()
     with file.open("ab") as out:
         out.write(b"half a li")  # of a run that was killed while it wrote
-    away.reads = 10**9
+    leaving.reads = 10**9
     again = shell("task", "export", str(file), *RANGE)
     assert (again.code, again.err.splitlines()[-1]) == (0, "1000 exported")
     assert again.err.startswith("Going on after ")
@@ -311,11 +312,11 @@ def test_an_export_that_is_interrupted_goes_on(
 
 
 @pytest.mark.parametrize("other", [["--status", "unscheduled"], ["--state"], ["--restart"]])
-def test_another_export_begins_anew(shell: Shell, away: Leaving, tmp_path: Path, other: list[str]) -> None:
+def test_another_export_begins_anew(shell: Shell, leaving: Leaving, tmp_path: Path, other: list[str]) -> None:
     file = tmp_path / "out.ndjson"
-    away.reads = 3
+    leaving.reads = 3
     assert shell("task", "export", str(file), *RANGE).code == 6
-    away.reads = 10**9
+    leaving.reads = 10**9
     again = shell("task", "export", str(file), *RANGE, *other)
     assert (again.code, again.err) == (0, "1000 exported\n")
     assert len(file.read_bytes().splitlines()) == 1000
@@ -325,14 +326,14 @@ def test_another_export_begins_anew(shell: Shell, away: Leaving, tmp_path: Path,
 @pytest.mark.parametrize(
     "noted", ["", "{}", "[]", '{"after": 5}', '{"after": ["2026-12-31#12:30", "t1"], "number": "x"}']
 )
-def test_a_note_that_is_none_begins_anew(shell: Shell, away: Leaving, tmp_path: Path, noted: str) -> None:
+def test_a_note_that_is_none_begins_anew(shell: Shell, leaving: Leaving, tmp_path: Path, noted: str) -> None:
     (tmp_path / "out.ndjson.progress").write_text(noted)
     ended = shell("task", "export", str(tmp_path / "out.ndjson"), *RANGE)
     assert (ended.code, ended.err) == (0, "1000 exported\n")
 
 
-def test_to_stdout_it_says_from_where_to_go_on(shell: Shell, away: Leaving) -> None:
-    away.reads = 8
+def test_to_stdout_it_says_from_where_to_go_on(shell: Shell, leaving: Leaving) -> None:
+    leaving.reads = 8
     cut = shell("task", "export", *RANGE)
     assert cut.code == 6
     assert cut.err.splitlines()[0].endswith(
@@ -411,3 +412,22 @@ def test_an_occurrence_is_exported_as_a_task(shell: Shell, world: InProcess, tmp
 def test_an_empty_file(shell: Shell, world: InProcess, tmp_path: Path) -> None:
     ended = shell("task", "import", written(tmp_path, "\n\n"))
     assert (ended.code, ended.err) == (0, "There is nothing in it\n")
+
+
+@pytest.mark.parametrize(
+    ("to_file", "on_terminal", "shown"), [(True, True, True), (False, False, True), (False, True, False)]
+)
+def test_progress_on_a_terminal(
+    shell: Shell, leaving: Leaving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to_file: bool, on_terminal: bool,
+    shown: bool,
+) -> None:  # fmt: skip
+    """Unless the rows go to the same terminal: lines of two kinds on one would be a mess."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: on_terminal)
+    file = [str(tmp_path / "out.ndjson")] if to_file else []
+    ended = shell("task", "export", *file, *RANGE)
+    assert ended.code == 0 and ("Exporting" in ended.err) is shown
+    assert ended.err.endswith("1000 exported\n")
+    if to_file:
+        assert "Importing" in shell("task", "import", *file).err
