@@ -60,7 +60,11 @@ class ConfigurationError(DynatickError):
 
 
 class TaskExists(DynatickError):
-    """A task of this id is there already; nothing was written."""
+    """A task of this id is there already; nothing was written.
+
+    It may be one's own: if the answer to an insert is lost on its way, the SDK sends the insert again. Either way it is
+    in the table, so who chooses ids so that they mean one task may take this for success.
+    """
 
     def __init__(self, task_id: str) -> None:
         super().__init__(
