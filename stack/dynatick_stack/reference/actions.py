@@ -1,9 +1,10 @@
 """docs/reference/actions.md: the built-in actions and their payloads, from the types that check them."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
-from dynatick.actions.payloads import payload_schemas
+from dynatick.actions.payloads import check_payload, payload_schemas
 from dynatick_stack.reference import markdown
 from dynatick_stack.reference.markdown import entries
 
@@ -23,6 +24,57 @@ stepfunctions | Starts an execution; a repeat starts no second one of a standard
 webhook | Sends a request to a URL | `AllowedWebhookHosts` | `{"status": 204}` | in headers
 """)
 
+# One payload each, which the page checks.
+_EXAMPLES: dict[str, dict[str, Any]] = {
+    "eventbridge": {
+        "eventBusArn": "arn:aws:events:eu-west-1:123456789012:event-bus/default",
+        "source": "shop",
+        "detailType": "Trial Ended",
+        "detail": {"account": 7},
+    },
+    "lambda": {
+        "functionArn": "arn:aws:lambda:eu-west-1:123456789012:function:report",
+        "invocationType": "RequestResponse",
+        "input": {"customer": "ACME"},
+    },
+    "sns": {
+        "topicArn": "arn:aws:sns:eu-west-1:123456789012:reminders",
+        "subject": "A reminder",
+        "message": "The train leaves at two.",
+        "messageAttributes": {"kind": "travel"},
+    },
+    "sqs": {
+        "queueArn": "arn:aws:sqs:eu-west-1:123456789012:orders",
+        "message": {"order": 42, "do": "cancel"},
+    },
+    "stepfunctions": {
+        "stateMachineArn": "arn:aws:states:eu-west-1:123456789012:stateMachine:onboarding",
+        "input": {"account": 7},
+    },
+    "webhook": {
+        "url": "https://www.example.com/articles/7/unpublish",
+        "headers": {"Authorization": {"secret": {"ssm": "/dynatick/site-token"}, "prefix": "Bearer "}},
+        "data": {"article": 7},
+        "expectedStatuses": [204, 409],
+    },
+}
+
+_ABOUT = """\
+What a task does is its `action`, and `payload` are its arguments. Beside the built-in ones, which are here, there are
+your [handlers](../how-to/handlers.md). A payload that does not fit is refused by each door of ours, and fails its task
+for good if it came by another.
+
+Where tasks may go is decided by the template's [parameters](parameters.md), not by who inserts them: each kind below
+names its own. A kind for AWS services that has no target allowed is not there, and the processor's role reaches just
+the targets that are. `AllowedActions` leaves out kinds altogether. `ActionRateLimits` says how fast a kind may be used,
+or a host: `webhook:api.example.com=10/s,lambda=300/m`. What comes faster waits for its turn, in the processor if that
+is before the next tick, else in a later bucket, and loses no attempt by it.
+
+Tasks that are due together and go to the same topic, queue or bus share calls, and each entry's own answer counts for
+its task. What fails is tried again as the task's `retryPolicy` says; what can't succeed, such as a queue that does not
+exist, is not. As a call can come twice, the target is told by what to know repeats; FIFO targets and standard state
+machines drop them by themselves."""
+
 _TYPES = {"string": "text", "integer": "whole number", "number": "number", "object": "map", "boolean": "true or false"}
 
 
@@ -37,15 +89,16 @@ def page() -> str:
         does, parameter, result, _ = _ACTIONS[name]
         targets = f" Where to: {parameter}." if parameter != "-" else ""
         parts += [f"## {name}", f"{does}.{targets} Its result: {result}."]
+        if "properties" in schema:
+            check_payload(name, _EXAMPLES[name])
+            parts.append(f"```json\n{json.dumps(_EXAMPLES[name], indent=2)}\n```")
         parts.append(_fields(schema) if "properties" in schema else "Its payload may be anything.")
         shared |= schema.get("$defs", {})
     for name, schema in sorted(shared.items()):
         parts += [f"## {_title(name)}", schema["description"], _fields(schema)]
     return markdown.page(
         "Actions and their payloads",
-        "What a task does is its `action`, and `payload` are its arguments. Beside the built-in ones, which are\n"
-        "here, there are your [handlers](../how-to/handlers.md). A payload that does not fit is refused by each door\n"
-        "of ours, and fails its task for good if it came by another.",
+        _ABOUT,
         "Each target is told the task's id, due time, attempt, idempotency key, and schedule if it has one:",
         markdown.table(
             ["Action", "What it does", "How the target is told"],
