@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     "README.md",
     "docs/quickstart.md",
+    "docs/schedules.md",
     "docs/how-to/assignment.md",
     "docs/how-to/http-api.md",
     "docs/how-to/import.md",

@@ -70,6 +70,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> InProcess:
         retry_policy={"minBackoffSeconds": 0, "maxBackoffSeconds": 0},
     )
     client.insert("later", task_date_time="2026-12-31#13:00", action="log")
+    client.schedules.insert("nightly-report", "cron(0 4 * * ? *)", action="log")
     world.ticks(8)
     assert world.outcome("mail-7") == "failed"
     monkeypatch.setattr(Session, "client", lambda session: client)
