@@ -3,6 +3,7 @@
 import os
 import shlex
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
-from dynatick.cli.output import Output, show_one
+from dynatick.cli.output import Output, show_document, show_many, show_one
 from dynatick_stack import emulator, local, logs
 from dynatick_stack.deploy import REGION
 from dynatick_stack.emulator import PORT, STATE
@@ -111,7 +112,7 @@ def status(context: typer.Context, output: Print = Output.TABLE) -> None:
 
 
 @app.command("env")
-def show_env(context: typer.Context) -> None:
+def show_env(context: typer.Context, output: Print = Output.TABLE) -> None:
     """Print what makes any AWS tool talk to the local stack: eval "$(dynatick local env)"."""
     with _failures():
         stack = local.attach(state_dir=context.obj)
@@ -127,6 +128,9 @@ def show_env(context: typer.Context) -> None:
     }
     if "ImportBucketName" in stack.outputs:
         variables["DYNATICK_IMPORT_BUCKET"] = stack.outputs["ImportBucketName"]
+    if output is not Output.TABLE:
+        show_one(variables, output)
+        return
     for name, value in variables.items():
         typer.echo(f"export {name}={shlex.quote(value)}")
 
@@ -151,6 +155,7 @@ def show_logs(
     context: typer.Context,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
     function: Annotated[str | None, typer.Option(help="Only this one: scheduler, processor, importer or api.")] = None,
+    output: Print = Output.TABLE,
 ) -> None:
     """Show what the functions logged."""
     with _failures(interrupted="", code=0):
@@ -158,9 +163,18 @@ def show_logs(
         known = logs.functions(stack.endpoint)
         if function is not None and function not in known:
             raise RefusedError(f"There is no function {function}. Known: {', '.join(known)}")
+        if follow and output is Output.JSON:
+            raise RefusedError("What is followed has no end, so it is no document; take --output jsonl")
         reader = logs.LogReader(stack.endpoint, function=function)
+        if output is Output.JSON:
+            show_many([line.to_row() for line in reader.read()], (), output, name="lines")
+            return
         for line in reader.follow() if follow else reader.read():
-            typer.echo(str(line))
+            if output is Output.JSONL:
+                show_document(line.to_row(), output)
+                sys.stdout.flush()  # whoever follows through a pipe reads each line as it comes
+            else:
+                typer.echo(str(line))
 
 
 @app.command()

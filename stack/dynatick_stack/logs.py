@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from dynatick.domain.instants import format_instant
 from dynatick_stack import deploy
 
 # Lines of Lambda's own, which say nothing about tasks.
@@ -28,6 +29,11 @@ class LogLine:
     text: str
     # The same, if it is a structured record.
     record: dict[str, Any] | None
+
+    def to_row(self) -> dict[str, Any]:
+        """For programs: the record with its function and instant, or the text."""
+        said = {"text": self.text} if self.record is None else self.record
+        return {**said, "function": self.function, "at": format_instant(self.at)}
 
     def __str__(self) -> str:
         head = f"{self.at:%H:%M:%S} {self.function:<9}"

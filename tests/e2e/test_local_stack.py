@@ -1,5 +1,6 @@
 """The local stack as a person uses it: by command, in any state that it may be in."""
 
+import json
 import os
 import re
 import signal
@@ -51,10 +52,14 @@ def test_up_says_how_to_use_it_and_down_leaves_nothing(own_state: Path) -> None:
     assert "every 5 min" in status.stdout
     for value in stack.outputs.values():
         assert value in status.stdout
+    shown = json.loads(run("status", "--output", "json").stdout)
+    assert (shown["endpoint"], shown["outputs"]) == (stack.endpoint, stack.outputs)
+    assert shown["parameters"]["TickMinutes"] == "5"
 
     environment = run("env").stdout
     assert f"export AWS_ENDPOINT_URL={stack.endpoint}\n" in environment
     assert f"export DYNATICK_TABLE={stack.table}\n" in environment
+    assert json.loads(run("env", "-o", "jsonl").stdout)["DYNATICK_TABLE"] == stack.table
 
     changed = run("deploy", "--tick-minutes", "2", "--shard-count", "3")
     assert changed.stdout.strip() == "Deployed: a tick every 2 min, 3 shard(s)"
@@ -65,6 +70,11 @@ def test_up_says_how_to_use_it_and_down_leaves_nothing(own_state: Path) -> None:
     assert "processor" in logged.stdout
     assert "REPORT" not in logged.stdout
     assert run("logs", "--function", "cook").returncode == 3
+    records = [json.loads(line) for line in run("logs", "-o", "jsonl").stdout.splitlines()]
+    assert {"processor"} <= {record["function"] for record in records}
+    assert len(json.loads(run("logs", "-o", "json").stdout)["lines"]) >= len(records)
+    endless = run("logs", "--follow", "-o", "json")
+    assert (endless.returncode, "--output jsonl" in endless.stderr) == (3, True)
 
     down = run("down")
     assert (down.returncode, down.stdout.strip()) == (0, "Stopped")
