@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import dynatick
@@ -43,6 +44,31 @@ def test_every_link_within_the_documents_leads_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
             if "://" not in target:
                 assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def anchors(document: Path) -> set[str]:
+    """Of its headings, as GitHub makes them: the second of a name gets a number."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    found: Counter[str] = Counter()
+    made: set[str] = set(re.findall(r'<a (?:name|id)="([^"]+)"', text))
+    for title in re.findall(r"^#{1,6} (.+?) *$", text, re.MULTILINE):
+        words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).lower()
+        name = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        made.add(f"{name}-{found[name]}" if found[name] else name)
+        found[name] += 1
+    return made
+
+
+def test_every_place_that_a_link_names_is_there() -> None:
+    named = 0
+    for document in DOCUMENTS:
+        text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for target, place in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", text):
+            if "://" not in target:
+                named += 1
+                where = document.parent / target if target else document
+                assert place in anchors(where), f"{document.name} links to {target}#{place}"
+    assert named
 
 
 def test_the_public_surface() -> None:
