@@ -18,6 +18,9 @@ from dynatick.client.history import MAX_LIMIT
 from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.instants import format_instant
 
+MOST = 20_000
+"""Buckets in one answer: what a function may answer has an end."""
+
 Name = Annotated[
     str,
     Path(alias="bucket", description="The bucket's name, `#` as `%23`.", examples=["2026-12-31#12:00"]),
@@ -39,8 +42,8 @@ class Buckets:
                 path="/v1/buckets",
                 call=self.list,
                 summary="Count the tasks in each bucket of a range",
-                description="Reads every entry of these buckets, and stops after some seconds; `nextStart` says where "
-                "to go on. Empty buckets are left out.",
+                description="Reads every entry of these buckets, and stops after some seconds or 20,000 buckets; "
+                "`nextStart` says where to go on. Empty buckets are left out.",
                 tag="Bucket",
                 answers={200: ("The buckets that hold tasks", models.BucketList)},
                 problems=("invalid-input",),
@@ -71,7 +74,7 @@ class Buckets:
                 break
             for counts in self._client.bucket_counts(start=part.start, end=part.end):
                 found.append(dict(counts.to_row()))
-                if timer.is_up:
+                if timer.is_up or len(found) == MOST:
                     next_start = instant_of(Bucket.parse(counts.bucket).minute + 1)
                     break
             if next_start is not None:

@@ -16,8 +16,8 @@ from dynatick.store.memory import MemoryStore
 _DESCRIPTION = """\
 Tasks to run later, by any HTTP client. An attribute means the same here as in the table, on the command line and in
 the Python client. Whatever is wrong is told as problem details (RFC 9457) with a `code` for programs and a `requestId`
-that stands in the logs; the gateway itself answers 401 and 403 (not authorised), 429 (too many requests) and 503 in a
-form of its own.
+that stands in the logs; the gateway itself answers 401 and 403 (not authorised), 413 (too large for it), 429 (too many
+requests) and 503 in a form of its own.
 """
 _NOT_OURS = ("HTTPValidationError", "ValidationError", "ResponseValidationError")
 _SECURITY = {

@@ -412,6 +412,7 @@ class TickList(_Answer):
     """In order of time, then shard."""
 
     ticks: list[Tick]
+    nextStart: str | None = Field(None, description="Where to go on, if it was too much for one answer.")
 
 
 class Schedule(_Answer):

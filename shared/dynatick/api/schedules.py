@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 
-from dynatick.api import models
+from dynatick.api import models, sizes
 from dynatick.api.bulk import counts_of, inserted
 from dynatick.api.ids import from_path, to_path
 from dynatick.api.routes import Operation, answer, given
@@ -194,8 +194,11 @@ class ScheduleRoutes:
         return _one(made, 201, Location=f"/v1/schedules/{to_path(made.schedule_id)}")
 
     def list(self, state: State = None, limit: Limit = 100, token: Token = None) -> Response[str]:
-        page = self._schedules.list(state, limit=limit, page_token=token)
-        return answer({"schedules": [one.to_row() for one in page.schedules], "nextPageToken": page.next_page_token})
+        def page_of(limit: int) -> Mapping[str, object]:
+            page = self._schedules.list(state, limit=limit, page_token=token)
+            return {"schedules": [one.to_row() for one in page.schedules], "nextPageToken": page.next_page_token}
+
+        return sizes.page(page_of, limit)
 
     def get(self, schedule_id: Id) -> Response[str]:
         return _one(self._schedules.get(from_path(schedule_id, "scheduleId")))

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Path, Query
 
-from dynatick.api import models
+from dynatick.api import models, sizes
 from dynatick.api.ids import from_path, to_path
 from dynatick.api.problems import Problem
 from dynatick.api.routes import Operation, answer, given
@@ -153,8 +153,11 @@ class Tasks:
         limit: Annotated[int, Query(alias="limit", ge=1, le=MAX_LIMIT, description="At most so many.")] = 100,
         token: Token = None,
     ) -> Response[str]:
-        page = self._client.history(bucket, start=start, end=end, status=status, limit=limit, page_token=token)
-        return answer({"tasks": [entry.to_row() for entry in page.entries], "nextPageToken": page.next_page_token})
+        def page_of(limit: int) -> Mapping[str, object]:
+            page = self._client.history(bucket, start=start, end=end, status=status, limit=limit, page_token=token)
+            return {"tasks": [entry.to_row() for entry in page.entries], "nextPageToken": page.next_page_token}
+
+        return sizes.page(page_of, limit)
 
     def get(self, task_id: TaskId) -> Response[str]:
         return shown(self._client.get(from_path(task_id)))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
-from dynatick.api import models
+from dynatick.api import models, sizes
 from dynatick.api.routes import Operation, answer
 from dynatick.api.tasks import End, Start
 from dynatick.client import TaskClient
+from dynatick.domain.buckets import Bucket, instant_of
+from dynatick.domain.instants import format_instant
 
 MAX_MINUTES = 24 * 60
 
@@ -36,7 +39,8 @@ class Ticks:
                 call=self.list,
                 summary="What the latest ticks did",
                 description="With their figures; idle ticks are told in runs, and so are missed ones. A range spans at "
-                "most the seven days for which they are kept.",
+                "most the seven days for which they are kept. `nextStart` says where to go on, if it was too much for "
+                "one answer; a run of ticks may be told in both.",
                 tag="Tick",
                 answers={200: ("The ticks", models.TickList)},
                 problems=("invalid-input",),
@@ -45,5 +49,15 @@ class Ticks:
         ]
 
     def list(self, minutes: Minutes = 60, start: Start = None, end: End = None) -> Response[str]:
-        entries = self._client.ticks(timedelta(minutes=minutes), start=start, end=end)
-        return answer({"ticks": [entry.to_row() for entry in entries]})
+        rows = [entry.to_row() for entry in self._client.ticks(timedelta(minutes=minutes), start=start, end=end)]
+        fitting, next_start = sizes.how_many(rows), None
+        if fitting < len(rows):
+            begins = _begins(rows[fitting])
+            rows = [row for row in rows[:fitting] if _begins(row) < begins]  # a minute with all of its shards
+            next_start = format_instant(instant_of(begins))
+        return answer({"ticks": rows, "nextStart": next_start})
+
+
+def _begins(row: Mapping[str, object]) -> int:
+    """The minute of a tick, or of the first of a run."""
+    return Bucket.parse(row.get("tick", row.get("since"))).minute

@@ -114,8 +114,8 @@ def _problems() -> Iterator[str]:
     for code, (status, words) in CODES.items():
         yield f"| {status} | `{code}` | {words} |"
     yield (
-        "\nThe gateway itself answers 401 and 403 (not authorised), 429 (too many requests) and 503 (the function was "
-        "not reached),\nwith a JSON object that has only `message`."
+        "\nThe gateway itself answers 401 and 403 (not authorised), 413 (too large for it), 429 (too many requests) "
+        "and 503\n(the function was not reached), with a JSON object that has only `message`."
     )
 
 

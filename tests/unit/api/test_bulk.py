@@ -234,7 +234,7 @@ def test_buckets_of_what(caller: Caller, query: str) -> None:
 
 
 def test_ticks(caller: Caller) -> None:
-    assert caller.ask("GET", "/v1/ticks") == {"ticks": []}
+    assert caller.ask("GET", "/v1/ticks") == {"ticks": [], "nextStart": None}
     for query, parameter in (
         ("minutes=0", "minutes"),
         ("minutes=1441", "minutes"),

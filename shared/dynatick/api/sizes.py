@@ -1,0 +1,35 @@
+"""Answers that are not larger than the function may give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from aws_lambda_powertools.event_handler import Response
+
+from dynatick.actions.values import to_json
+from dynatick.api.routes import answer
+
+MAX_CHARACTERS = 3_000_000
+"""Of an answer's body. A function answers with 6 MB at the most (Lambda quotas), in which the body stands as text of
+JSON: each quotation mark and backslash takes two."""
+
+Row = Mapping[str, object]
+
+
+def page(page_of: Callable[[int], Row], limit: int) -> Response[str]:
+    """A page of at most ``limit`` entries; of fewer, if they are so large."""
+    while True:
+        made = answer(page_of(limit))
+        if limit == 1 or len(made.body or "") <= MAX_CHARACTERS:
+            return made
+        limit //= 2
+
+
+def how_many(rows: Sequence[Row]) -> int:
+    """How many of them, from the first, one answer holds."""
+    left = MAX_CHARACTERS
+    for n, row in enumerate(rows):
+        left -= len(to_json(row))
+        if left < 0:
+            return n
+    return len(rows)
