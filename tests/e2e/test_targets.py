@@ -22,11 +22,12 @@ ACCOUNT = "000000000000"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/target"
 NOW = {"maximumRetryAttempts": 0}
 FUNCTION = """
-import json, urllib.request
+import json, time, urllib.request
 
 def handler(event, context):
     if "url" in event:
         urllib.request.urlopen(urllib.request.Request(event["url"], json.dumps(event).encode()))
+    time.sleep(event.get("sleep", 0))
     if event.get("fail"):
         raise ValueError("hunter2")
     return {"got": event["dynatick"]}
@@ -125,6 +126,8 @@ def rows(world: World, targets: Targets) -> dict[str, dict[str, Any]]:
         ("lambda-1", "lambda", {**answer, "input": {"day": 1}}),
         ("lambda-2", "lambda", {**answer, "input": {"fail": True}}),
         ("lambda-3", "lambda", {"functionArn": targets.function, "input": {"url": f"{world.receiver.url}/function"}}),
+        ("lambda-4", "lambda", {**answer, "input": {"sleep": 6}, "timeoutSeconds": 1}),
+        ("lambda-5", "lambda", {**answer, "input": {"sleep": 6}, "timeoutSeconds": 20}),
         ("states-1", "stepfunctions", {"stateMachineArn": targets.machine, "input": {"n": 1}}),
         ("signed-1", "webhook", signed),
         ("wrong-1", "sqs", {"queueArn": NOWHERE, "message": "x"}),
@@ -207,6 +210,8 @@ def test_lambda_is_asked_and_answers(rows: Rows) -> None:
     assert row["result"]["got"] == {
         "taskId": "lambda-1", "dueAt": row["dueAt"], "attempt": 1, "idempotencyKey": "lambda-1#1"
     }  # fmt: skip
+    assert (rows["lambda-4"]["outcome"], rows["lambda-5"]["outcome"]) == ("failed", "completed")
+    assert rows["lambda-4"]["error"] == "the target could not be reached, or did not answer (ReadTimeoutError)"
     assert failed["outcome"] == "failed"
     # The emulator has a word of its own for whatever a function raises.
     assert re.fullmatch(r"the function failed \([\w.]+\); its log says why", failed["error"])

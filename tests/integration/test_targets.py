@@ -214,7 +214,7 @@ def test_lambda_queues(actions: Registry) -> None:
     clients = Invoked(arn=FUNCTION, kind="Event")
     assert invoke(clients, {"input": {"day": 1}}, **TOLD) == {"requestId": "request-1"}
     assert clients.sent == [{"day": 1, "dynatick": FACTS}]
-    assert clients.asked[0]["tries"] == 1
+    assert clients.asked == [{"service": "lambda", "region": REGION, "seconds": 10, "tries": 1, "exact": True}]
 
 
 @pytest.mark.parametrize(("answer", "result"), [(b'{"rows": 7}', {"rows": 7}), (b"null", None), (b"\xff", None)])
@@ -224,10 +224,14 @@ def test_lambda_answers(answer: bytes, result: object) -> None:
 
 
 def test_lambda_is_waited_for_as_long_as_there_is_time() -> None:
-    for wanted, left, seconds in ((60, 100, 60), (60, 20, 20), (5, 100, 5)):
+    for wanted, left, asked in (
+        (60, 100, {"seconds": 60, "exact": True}),
+        (5, 100, {"seconds": 5, "exact": True}),
+        (60, 20, {"seconds": 15}),  # and time to record what became of it
+    ):
         clients = Invoked(arn=FUNCTION, kind="RequestResponse", payload=b"1")
         invoke(clients, {"invocationType": "RequestResponse", "timeoutSeconds": wanted}, left=left)
-        assert clients.asked == [{"service": "lambda", "region": REGION, "seconds": seconds, "tries": 1}]
+        assert clients.asked == [{"service": "lambda", "region": REGION, "tries": 1, **asked}]
     with pytest.raises(RetryableError, match="no time was left"):
         invoke(clients, {}, left=2)
 

@@ -16,6 +16,9 @@ CALL_SECONDS = 14.0
 
 LEAST_SECONDS = 3.0
 
+_LAST_SECONDS = 5.0
+"""To connect, and to record what became of the call."""
+
 _PERMANENT = frozenset(
     {
         # What is asked for does not exist, or can't be understood: it won't be any better later.
@@ -34,7 +37,9 @@ _PERMANENT = frozenset(
 class MakeClient(Protocol):
     """Hands out boto3 clients (see ``clients.Clients``)."""
 
-    def __call__(self, service: str, *, region: str | None = None, seconds: float = 10, tries: int = 2) -> Any:
+    def __call__(
+        self, service: str, *, region: str | None = None, seconds: float = 10, tries: int = 2, exact: bool = False
+    ) -> Any:
         """The client that has given up after about so many seconds."""
 
 
@@ -61,12 +66,11 @@ class Service:
         if arn not in self.allowed:
             raise PermanentError(f"{field}: {shown(arn)} is not among {self.allowed.parameter}")
 
-    def client(
-        self, arn: str, task: Task, context: ActionContext, *, seconds: float = CALL_SECONDS, tries: int = 2
-    ) -> Any:
+    def client(self, arn: str, task: Task, context: ActionContext, *, waits: int | None = None) -> Any:
         """A client in the target's region, with an end before the process's, for a call that is made at once: the
         task's turn is taken with it, and nothing that was refused before takes one.
 
+        It tries twice; with ``waits`` once, and waits for an answer for so many seconds, if there is time for that.
         Raises RetryableError if the process's end is now; NotYet if the task's turn is to come.
         """
         if self.limits is not None:
@@ -74,7 +78,12 @@ class Service:
         left = (context.deadline - self.clock()).total_seconds()
         if left < LEAST_SECONDS:
             raise RetryableError("no time was left to call the target")
-        return self.clients(self.name, region=arn.split(":")[3], seconds=min(seconds, left), tries=tries)
+        region = arn.split(":")[3]
+        if waits is None:
+            return self.clients(self.name, region=region, seconds=min(CALL_SECONDS, left))
+        if waits + _LAST_SECONDS <= left:
+            return self.clients(self.name, region=region, seconds=waits, tries=1, exact=True)
+        return self.clients(self.name, region=region, seconds=left - _LAST_SECONDS, tries=1)
 
 
 def failure_of(error: Exception) -> ActionError:

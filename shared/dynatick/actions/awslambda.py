@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, Strict
 from pydantic.dataclasses import dataclass
 
-from dynatick.actions.aws import CALL_SECONDS, Service, failure_of
+from dynatick.actions.aws import Service, failure_of
 from dynatick.actions.payloads import parsed
 from dynatick.actions.shapes import CONFIG, Text, arn
 from dynatick.actions.telling import facts
@@ -25,6 +25,7 @@ from dynatick.engine.ports import ActionContext
 from dynatick.errors import PermanentError, RetryableError
 
 _FUNCTION = r"function:[A-Za-z0-9_-]{1,140}(:[A-Za-z0-9$_-]{1,128})?"
+_QUEUE_SECONDS = 10
 _TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,79}", re.ASCII)
 
 
@@ -70,7 +71,7 @@ class LambdaFunction:
         waits = payload.invocation_type == "RequestResponse"
         # A call that was not answered is not made again on the spot: the function may be at it.
         client = self._service.client(
-            payload.function_arn, task, context, seconds=payload.timeout_seconds if waits else CALL_SECONDS, tries=1
+            payload.function_arn, task, context, waits=payload.timeout_seconds if waits else _QUEUE_SECONDS
         )
         try:
             answer = client.invoke(

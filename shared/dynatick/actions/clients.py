@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from typing import Any
 
 _CONNECT_SECONDS = 2
 _TRIES = 2
 _WAITS = (2, 5, 10, 30, 60, 120, 300, 600, 900)  # seconds for an answer; few, for each is a client
+_MOST_EXACT = 16  # clients for a wait that somebody asked for exactly
 
 
 class Clients:
     """A client for each service, region and time to wait. May be used by many threads at once."""
 
     def __init__(self) -> None:
-        self._clients: dict[tuple[str, str | None, int], Any] = {}
+        self._clients: dict[tuple[str, str | None, int, int], Any] = {}
+        self._exact: OrderedDict[tuple[str, str | None, int, int], Any] = OrderedDict()
         self._lock = threading.Lock()
 
-    def __call__(self, service: str, *, region: str | None = None, seconds: float = 10, tries: int = _TRIES) -> Any:
-        """The client that has given up after about ``seconds``, tries of its own included. None in ``region``: the
-        function's own. Raises ValueError if that is too short a time."""
-        wait = max((w for w in _WAITS if (w + _CONNECT_SECONDS) * tries <= max(seconds, 8)), default=_WAITS[0])
-        key = (service, region, wait)
+    def __call__(
+        self, service: str, *, region: str | None = None, seconds: float = 10, tries: int = _TRIES, exact: bool = False
+    ) -> Any:
+        """The client that has given up after about ``seconds``, tries of its own included; 8 are the least. None in
+        ``region``: the function's own. ``exact``: each try waits for an answer for just so many whole seconds."""
+        if exact:
+            wait = max(int(seconds), 1)
+        else:
+            wait = max((w for w in _WAITS if (w + _CONNECT_SECONDS) * tries <= max(seconds, 8)), default=_WAITS[0])
+        key = (service, region, wait, tries)
+        kept = self._exact if exact else self._clients
         with self._lock:  # making one is slow, and not safe in several threads
-            if key not in self._clients:
-                self._clients[key] = _made(service, region, wait, tries)
-            return self._clients[key]
+            if key not in kept:
+                kept[key] = _made(service, region, wait, tries)
+            if exact:
+                self._exact.move_to_end(key)
+                if len(self._exact) > _MOST_EXACT:
+                    self._exact.popitem(last=False)
+            return kept[key]
 
 
 def _made(service: str, region: str | None, wait: int, tries: int) -> Any:
