@@ -75,7 +75,7 @@ def in_path(task_id: str) -> str:
     return f"/v1/tasks/{quote(task_id, safe='')}"
 
 
-def test_a_task_goes_its_way(world: World, door: Door, task_id: str) -> None:
+def test_tasks_go_their_way(world: World, door: Door, task_id: str) -> None:
     payload = {"url": f"{world.receiver.url}/http-api", "data": {"n": 1, "text": "ä"}}
     made = door.send(
         "POST", "/v1/tasks", {"taskId": task_id, "delaySeconds": 5, "action": "webhook", "payload": payload}
@@ -83,11 +83,21 @@ def test_a_task_goes_its_way(world: World, door: Door, task_id: str) -> None:
     assert made.status == 201
     assert made.headers["Location"] == in_path(task_id)
     assert made.json()["taskId"] == task_id
-    world.run_to_end([task_id])
+    run_at = format_instant(now() + timedelta(seconds=3))
+    simple = {"action": "webhook", "payload": {**payload, "data": ["ä", None, 0.5]}, "run_at": run_at}
+    same = door.send("POST", "/schedule-task", simple)
+    assert (same.status, same.json()["status"], same.json()["dueAt"]) == (201, "scheduled", run_at)
+
+    world.run_to_end([task_id, same.json()["taskId"]])
     ended = door.ask("GET", in_path(task_id))
     assert (ended["status"], ended["attempt"], ended["payload"]) == ("completed", 1, payload)
     (call,) = world.receiver.of(task_id)
     assert call.path == "/http-api"
+    ended = door.ask("GET", same.headers["Location"])
+    assert (ended["taskId"], ended["status"]) == (same.json()["taskId"], "completed")
+    assert ended["createdAt"] < run_at <= ended["startedAt"] <= ended["finishedAt"]
+    (call,) = world.receiver.of(ended["taskId"])
+    assert json.loads(call.body) == ["ä", None, 0.5]
     ticks = door.ask("GET", "/v1/ticks?minutes=30")["ticks"]
     assert any(tick["kind"] == "pass" and tick["completed"] >= 1 for tick in ticks)
 

@@ -334,6 +334,31 @@ def test_the_simple_form(caller: Caller) -> None:
     assert (task["dueAt"], task["taskDateTime"]) == ("2027-05-17T15:00:00Z", "2027-05-17#15:00")
 
 
+def test_the_simple_form_says_when_in_any_zone_and_the_past_means_the_next_tick(caller: Caller) -> None:
+    caller.clock.forward(seconds=1)
+    for run_at, bucket in (
+        ("2027-05-17T15:00:00+02:00", "2027-05-17#13:00"),
+        ("2027-05-17T15:00:00.5Z", "2027-05-17#15:01"),
+        ("2025-05-17T15:00:00Z", "2026-12-31#12:01"),
+    ):
+        body = {"action": "log", "payload": {}, "run_at": run_at}
+        assert caller.ask("POST", "/schedule-task", body)["taskDateTime"] == bucket
+
+
+def test_the_simple_form_can_be_repeated(caller: Caller) -> None:
+    body = {"action": "log", "payload": {"n": 1}, "run_at": LATER}
+    first, again = (caller.send("POST", "/schedule-task", body, idempotency_key="order-7") for _ in range(2))
+    assert (first.status, again.status, read(first)) == (201, 200, read(again))
+    caller.refused(
+        "idempotency-key-reused",
+        "POST",
+        "/schedule-task",
+        body | {"run_at": "2027-01-01T00:00:00Z"},
+        idempotency_key="order-7",
+    )
+    assert caller.ask("POST", "/schedule-task", body)["taskId"] != read(first)["taskId"]
+
+
 @pytest.mark.parametrize(
     ("change", "pointer"),
     [
