@@ -230,7 +230,7 @@ class _Pass:
         self._take_suspects()
         self._settle_up()
         self._go_on(go_on)
-        self.report.unfinished = len(self.in_hand)
+        self.report.unfinished = len(self.in_hand) + self.claiming
         self.report.moved, self.report.rejected = self.world.settler.moved, self.world.settler.failed
         if self.fault is not None:
             raise self.fault

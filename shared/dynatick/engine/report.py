@@ -43,7 +43,7 @@ class PassReport:
     recovered: int = 0  # taken over after their lease ran out
     superseded: int = 0  # ended, deleted or replaced by somebody else while they ran
     unrecorded: int = 0  # ran, but the record could not be written: they run again
-    unfinished: int = 0  # still running when the pass had to end
+    unfinished: int = 0  # still running, or being claimed, when the pass had to end
     moved: int = 0
     rejected: int = 0
     lateness_max_ms: int = 0

@@ -264,6 +264,25 @@ def test_what_still_runs_at_the_end_is_told() -> None:
     assert w.row("endless")["attempt"] == 1
 
 
+def test_what_is_still_being_claimed_at_the_end_is_told_too() -> None:
+    """Its thread would claim it in a later invocation, under a lease that is over: it might have no other attempt."""
+    w = world()
+    w.insert("a")
+    go, gone = threading.Event(), threading.Event()
+
+    def hangs(change: Change) -> None:
+        if is_claim(change):
+            w.clock.forward(seconds=120)
+            assert go.wait(30)
+            gone.set()
+
+    w.rigged.before_write = hangs
+    report = passed(w.next_tick())
+    go.set()
+    assert gone.wait(30)
+    assert (report.unfinished, report.claimed) == (1, 0)
+
+
 @pytest.mark.parametrize("number", [30, 60, 200])
 def test_what_has_ended_when_the_time_is_up_is_recorded(number: int) -> None:
     """It was done; forgotten, it would be done again. Here the table is slow, and answers in the last seconds."""
