@@ -61,7 +61,7 @@ ShardCount = Annotated[int | None, typer.Option(help="Index partitions that shar
 @app.command()
 def up(
     context: typer.Context,
-    port: Annotated[int, typer.Option(help="Port of the local AWS endpoint.")] = PORT,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the local AWS endpoint.")] = PORT,
     tick_minutes: TickMinutes = None,
     shard_count: ShardCount = None,
     parameter: Parameter = None,
@@ -180,7 +180,7 @@ def show_logs(
 @app.command()
 def api(
     context: typer.Context,
-    port: Annotated[int, typer.Option(help="Port to serve it on, on 127.0.0.1.")] = API_PORT,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to serve it on, on 127.0.0.1.")] = API_PORT,
     table: Annotated[str | None, typer.Option(help="Another table than that of the local stack.")] = None,
     region: Annotated[str | None, typer.Option(help="The AWS region of that table.")] = None,
     profile: Annotated[str | None, typer.Option(help="The AWS profile for that table.")] = None,

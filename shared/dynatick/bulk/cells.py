@@ -25,6 +25,7 @@ _TIMES = ("taskDateTime", "dueAt")
 _NUMBERS = {"delaySeconds": "seconds", "flexibleTimeWindow": "minutes"}
 _OBJECTS = ("payload", "retryPolicy", REST)
 _SHOWN = 400  # characters of a row whose structure is lost
+_NOTHING_MORE = "; nothing after it can be read"
 
 
 class _Broken(Exception):
@@ -51,10 +52,11 @@ class _Rows:
             except csv.Error as error:
                 # At the end of the file it was within quotes, which may have begun anywhere in these lines.
                 self.is_broken = "end of data" in str(error)
-                yield InvalidInput("line", self.text(), f"expected a row of CSV: {error}")
+                rest = _NOTHING_MORE if self.is_broken else ""
+                yield InvalidInput("line", self.text(), f"expected a row of CSV: {error}{rest}")
             except _Broken as error:
                 self.is_broken = True
-                yield InvalidInput("line", self.text(), str(error))
+                yield InvalidInput("line", self.text(), f"{error}{_NOTHING_MORE}")
             else:
                 if cells is None:
                     return
@@ -70,7 +72,7 @@ class _Rows:
             self.taken.append(line)
             self.size += len(line.content)
             if line.too_long or self.size > MAX_LINE_BYTES + 2:
-                raise _Broken(f"expected a row of at most {MAX_LINE_BYTES} bytes; is a quote left open?")
+                raise _Broken(f"expected a row of at most {MAX_LINE_BYTES} bytes (is a quote left open?)")
             # What is no UTF-8 passes, so that it is the row's own fault and not the file's.
             yield line.without_bom().decode("utf-8", "surrogateescape")
 
@@ -95,7 +97,9 @@ def read(source: Source, offset: int, number: int) -> Iterator[Record]:
         columns = [Column.of(name) for name in heading]
         _check(columns)
     except InvalidInput as error:
-        yield rows.record(None, error, is_last=True)
+        rest = "" if _NOTHING_MORE in error.expected else _NOTHING_MORE
+        wrong = InvalidInput(error.field, error.value, f"{error.expected}{rest}")
+        yield rows.record(None, wrong, is_last=True)
         return
     if offset > rows.taken[-1].end:
         rows = _Rows(lines(source(offset), offset=offset, number=number))

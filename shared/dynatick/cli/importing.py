@@ -91,10 +91,12 @@ def _judge(run: Import, options: ImportOptions) -> None:
         message = f"the table took none of the last lines, up to line {run.line}; run it again to go on there"
         raise CommandFailed(ExitCode.UNREACHABLE, message + where)
     if tally.failed:
-        message = f"{tally.failed} tasks could not be inserted; run it again to go on at line {run.line}"
+        tasks = "1 task" if tally.failed == 1 else f"{tally.failed} tasks"
+        message = f"{tasks} could not be inserted; run it again to go on at line {run.line}"
         raise CommandFailed(ExitCode.UNREACHABLE, message + where)
     if tally.refused:
-        raise CommandFailed(ExitCode.INVALID, f"{tally.refused} lines were refused; the other tasks are in{where}")
+        lines = "1 line was" if tally.refused == 1 else f"{tally.refused} lines were"
+        raise CommandFailed(ExitCode.INVALID, f"{lines} refused; the others are in{where}")
 
 
 def _is_in(get: Callable[[str], object], place: Place) -> bool:

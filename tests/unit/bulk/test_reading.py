@@ -231,6 +231,7 @@ def test_a_bad_row_is_told_and_harms_no_other(line: bytes, why: str) -> None:
 def test_a_heading_that_is_none_ends_the_file(heading: str, why: str) -> None:
     (record,) = records(f"{heading}\na,b\n", FileFormat.CSV)
     assert record.is_last and record.line == 1 and why in str(record.error), str(record.error)
+    assert str(record.error).count("nothing after it can be read") == 1
 
 
 def test_a_heading_alone_and_nothing_at_all() -> None:
@@ -242,9 +243,11 @@ def test_a_quote_that_is_left_open_ends_the_file_where_it_stands() -> None:
     good, bad = records(text, FileFormat.CSV)
     assert good.row == {"taskId": "a", "action": "log"}
     assert (bad.line, bad.is_last) == (3, True)
-    assert "at most 409600 bytes; is a quote left open?" in str(bad.error) and len(bad.text) <= 400
+    assert str(bad.error).endswith("at most 409600 bytes (is a quote left open?); nothing after it can be read")
+    assert len(bad.text) <= 400
     good, bad = records('taskId,action\na,log\nb,"log\nc,log\n', FileFormat.CSV)
-    assert (bad.line, bad.is_last) == (3, True) and "unexpected end of data" in str(bad.error)
+    assert (bad.line, bad.is_last) == (3, True)
+    assert str(bad.error).endswith("unexpected end of data; nothing after it can be read")
 
 
 def test_a_cell_may_be_large() -> None:

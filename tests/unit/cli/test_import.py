@@ -48,7 +48,7 @@ def test_each_line_has_its_fate(shell: Shell, world: InProcess, tmp_path: Path) 
     assert ended.code == 3
     told = sorted(ended.err.splitlines())
     assert [line.partition(":")[0] for line in told] == ["error", *(f"line {n}" for n in (5, 6, 7, 8, 9))]
-    assert told[0] == "error: 5 lines were refused; the other tasks are in"
+    assert told[0] == "error: 5 lines were refused; the others are in"
     assert told[2].startswith("line 6: line: [1] is not accepted; expected a JSON object")
     assert told[5] == "line 9: status: 'completed' is not accepted; leave it out: it is set by Dynatick"
     assert world.row("a")["taskDateTime"] == "2026-12-31#12:30"
@@ -208,7 +208,7 @@ def test_errors_go_to_a_file(shell: Shell, world: InProcess, tmp_path: Path) -> 
     errors = tmp_path / "errors.ndjson"
     ended = shell("task", "import", written(tmp_path), "--errors", str(errors), "-o", "json")
     assert ended.json["refused"] == 5
-    assert ended.err == f"error: 5 lines were refused; the other tasks are in; see {errors}\n"
+    assert ended.err == f"error: 5 lines were refused; the others are in; see {errors}\n"
     told = [json.loads(line) for line in errors.read_text().splitlines()]
     assert [(one["line"], one["field"]) for one in told] == [
         (5, "line"), (6, "line"), (7, "taskid"), (8, "taskDateTime"), (9, "status"),
@@ -407,6 +407,11 @@ def test_an_occurrence_is_exported_as_a_task(shell: Shell, world: InProcess, tmp
     rows = [json.loads(line) for line in shell("task", "export", *meant).out.splitlines()]
     assert len(rows) == 3 and all(row["taskId"].startswith("often#1#") for row in rows)
     assert all(set(row) == {"taskId", "dueAt", "action"} for row in rows)
+
+
+def test_one_is_told_as_one(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    ended = shell("task", "import", written(tmp_path, '{"taskId": "a"}\nno json\n'))
+    assert ended.err.splitlines()[-1] == "error: 1 line was refused; the others are in"
 
 
 def test_an_empty_file(shell: Shell, world: InProcess, tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ def run(*arguments: str) -> Result:
         (["up", "--parameter", "HandlersModule=a b"], 3, "HandlersModule can't be a b."),
         (["up", "--parameter", "TickMinutes"], 2, "isn't NAME=VALUE"),
         (["up", "--port", "nine"], 2, "Usage: local up"),
+        (["up", "--port", "99999"], 2, "is not in the range"),
+        (["api", "--port", "0"], 2, "is not in the range"),
         (["status"], 6, "The local stack isn't running. Start it: make up"),
         (["logs"], 6, "isn't running"),
         (["deploy", "--tick-minutes", "5"], 6, "isn't running"),
