@@ -58,6 +58,7 @@ def is_text(name: str) -> bool:
 
 
 given = dict(zip(options[::2], options[1::2], strict=True))
+given.pop("--endpoint-url", None)  # which the environment names as well
 code = given.pop("--zip-file", None)  # an option of the CLI's own, within an argument
 query, output = given.pop("--query", None), given.pop("--output", "json")
 names = {"--" + xform_name(name, "-"): name for name in shape.members}
