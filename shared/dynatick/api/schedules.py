@@ -14,9 +14,11 @@ from dynatick.api.ids import from_path, to_path
 from dynatick.api.routes import Operation, answer, given
 from dynatick.api.tasks import End, Match, Start, Token, shown, version_of
 from dynatick.client import ScheduleView, TaskClient
+from dynatick.client.changes import known_id
 from dynatick.client.history import MAX_LIMIT
 from dynatick.client.schedules import UPDATABLE
 from dynatick.domain.instants import format_instant
+from dynatick.errors import InvalidInput
 
 _ARGUMENTS: Final = {attribute: argument for argument, attribute in UPDATABLE.items()}
 
@@ -201,26 +203,28 @@ class ScheduleRoutes:
         return sizes.page(page_of, limit)
 
     def get(self, schedule_id: Id) -> Response[str]:
-        return _one(self._schedules.get(from_path(schedule_id, "scheduleId")))
+        return _one(self._schedules.get(_id(schedule_id)))
 
     def patch(
         self, schedule_id: Id, body: Annotated[models.SchedulePatch, Body()], match: Match = None
     ) -> Response[str]:
         edits = {_ARGUMENTS[name]: getattr(body, name) for name in body.model_fields_set}  # null takes off
-        return _one(self._schedules.update(from_path(schedule_id, "scheduleId"), version=version_of(match), **edits))
+        if not edits:
+            raise InvalidInput("body", {}, f"expected something to change: any of {', '.join(_ARGUMENTS)}")
+        return _one(self._schedules.update(_id(schedule_id), version=version_of(match), **edits))
 
     def delete(self, schedule_id: Id) -> Response[str]:
-        self._schedules.delete(from_path(schedule_id, "scheduleId"))
+        self._schedules.delete(_id(schedule_id))
         return Response(status_code=204, body="")
 
     def pause(self, schedule_id: Id, body: Annotated[models.Pause | None, Body()] = None) -> Response[str]:
-        return _one(self._schedules.pause(from_path(schedule_id, "scheduleId"), body.reason if body else None))
+        return _one(self._schedules.pause(_id(schedule_id), body.reason if body else None))
 
     def resume(self, schedule_id: Id) -> Response[str]:
-        return _one(self._schedules.resume(from_path(schedule_id, "scheduleId")))
+        return _one(self._schedules.resume(_id(schedule_id)))
 
     def run(self, schedule_id: Id) -> Response[str]:
-        task = self._schedules.run_now(from_path(schedule_id, "scheduleId"))
+        task = self._schedules.run_now(_id(schedule_id))
         return shown(task, 201, Location=f"/v1/tasks/{to_path(task.task_id)}")
 
     def preview(
@@ -228,21 +232,28 @@ class ScheduleRoutes:
         schedule_id: Id,
         count: Annotated[int, Query(alias="count", ge=1, le=MAX_LIMIT, description="How many.")] = 10,
     ) -> Response[str]:
-        runs = self._schedules.preview(from_path(schedule_id, "scheduleId"), count)
+        runs = self._schedules.preview(_id(schedule_id), count)
         return answer({"runs": [{"runAt": format_instant(run.instant), "notes": list(run.notes)} for run in runs]})
 
     def history(self, schedule_id: Id, start: Start = None, end: End = None, limit: Limit = 100) -> Response[str]:
-        runs = self._schedules.history(from_path(schedule_id, "scheduleId"), start=start, end=end, limit=limit)
+        runs = self._schedules.history(_id(schedule_id), start=start, end=end, limit=limit)
         return answer({"runs": [run.to_row() for run in runs]})
 
     def backfill(self, schedule_id: Id, body: Annotated[models.Backfill, Body()]) -> Response[str]:
-        made = self._schedules.backfill(
-            from_path(schedule_id, "scheduleId"), start=body.start, end=body.end, dry_run=body.dryRun
-        )
+        made = self._schedules.backfill(_id(schedule_id), start=body.start, end=body.end, dry_run=body.dryRun)
         results = [inserted(result) for result in made]
         if body.dryRun:
             results = [{**one, "result": "wouldInsert"} if one["result"] == "inserted" else one for one in results]
         return answer({"results": results, "counts": counts_of(results)})
+
+
+def _id(segment: str) -> str:
+    """The id that a path names. Raises InvalidInput under the name that it has there."""
+    found = from_path(segment, "scheduleId")
+    try:
+        return known_id(found)
+    except InvalidInput as error:
+        raise InvalidInput("scheduleId", error.value, error.expected) from error
 
 
 def _one(schedule: ScheduleView, status: int = 200, **headers: str) -> Response[str]:

@@ -106,6 +106,7 @@ def test_edited_paused_resumed_deleted(caller: Caller) -> None:
         ({"retryPolicy": {"maximumRetryAttempts": -1}}, "#/retryPolicy/maximumRetryAttempts"),
         ({"payload": [1]}, "#/payload"),
         ({"taskId": "other"}, "#/taskId"),
+        ({}, "#"),
     ],
 )
 def test_a_change_that_is_none(caller: Caller, body: dict[str, object], pointer: str) -> None:
@@ -113,6 +114,13 @@ def test_a_change_that_is_none(caller: Caller, body: dict[str, object], pointer:
     problem = caller.refused("invalid-input", "PATCH", "/v1/schedules/nightly", body)
     assert [error["pointer"] for error in problem["errors"]] == [pointer]
     assert caller.ask("GET", "/v1/schedules/nightly") == made
+
+
+@pytest.mark.parametrize("path", ["~", "~!!", "_dynatick%23settings", "x" * 3000])
+def test_what_is_no_id(caller: Caller, path: str) -> None:
+    for method, verb in (("GET", ""), ("DELETE", ""), ("GET", "/preview"), ("GET", "/history"), ("POST", "/run")):
+        problem = caller.refused("invalid-input", method, f"/v1/schedules/{path}{verb}")
+        assert [one["parameter"] for one in problem["errors"]] == ["scheduleId"]
 
 
 def test_if_match_guards_a_change(caller: Caller) -> None:
