@@ -470,6 +470,7 @@ class NextRuns(_Answer):
     """The next runs. Of a paused schedule: as if it were resumed."""
 
     runs: list[NextRun]
+    warnings: list[str] = Field(description="What may surprise: how it fits the ticks, a year of the clock's jumps.")
 
 
 class WrongField(_Form):

@@ -232,8 +232,10 @@ class ScheduleRoutes:
         schedule_id: Id,
         count: Annotated[int, Query(alias="count", ge=1, le=MAX_LIMIT, description="How many.")] = 10,
     ) -> Response[str]:
-        runs = self._schedules.preview(_id(schedule_id), count)
-        return answer({"runs": [{"runAt": format_instant(run.instant), "notes": list(run.notes)} for run in runs]})
+        known = _id(schedule_id)
+        runs, warnings = self._schedules.preview(known, count), self._schedules.get(known).warnings
+        shown = [{"runAt": format_instant(run.instant), "notes": list(run.notes)} for run in runs]
+        return answer({"runs": shown, "warnings": list(warnings)})
 
     def history(self, schedule_id: Id, start: Start = None, end: End = None, limit: Limit = 100) -> Response[str]:
         runs = self._schedules.history(_id(schedule_id), start=start, end=end, limit=limit)

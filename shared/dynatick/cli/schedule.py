@@ -51,18 +51,18 @@ COLUMNS = (
     Column("STATE", "scheduleState"),
     Column("EXPRESSION", "scheduleExpression", folds=True),
     Column("ZONE", "scheduleExpressionTimezone"),
-    Column("ACTION", "action", folds=True),
+    Column("ACTION", "action", folds=True, spare=True),
     Column("NEXT RUN", "nextRunAt"),
-    Column("LAST RUN", "lastRunAt"),
-    Column("MISSED", "missedRuns", right=True),
+    Column("LAST RUN", "lastRunAt", spare=True),
+    Column("MISSED", "missedRuns", right=True, spare=True),
     Column("WHY", "why", folds=True),
 )
 PREVIEW = (Column("RUN", "runAt"), Column("LOCAL TIME", "local"), Column("NOTES", "notes", folds=True))
 RUNS = (
     Column("RUN", "runAt"),
     Column("STATUS", "status"),
-    Column("BUCKET", "taskDateTime"),
-    Column("FINISHED", "finishedAt", to_seconds=True),
+    Column("BUCKET", "taskDateTime", spare=True),
+    Column("FINISHED", "finishedAt", to_seconds=True, spare=True),
     Column("REASON", "reason"),
     Column("ERROR", "error", folds=True),
     Column("TASK", "taskId", folds=True),

@@ -112,7 +112,7 @@ def _of_ticks(schedule: Schedule, grid: Grid, now: datetime) -> list[str]:
     if gap < tick:
         makes = "each of them is made" if schedule.overlap is Overlap.ALLOW else "overlap decides which are made"
         return [
-            f"its runs come up to {_words(gap)} apart, and ticks {_words(tick)}: "
+            f"its runs come as close as {_words(gap)}, and ticks every {_words(tick)}: "
             f"several fall due at one tick, and {makes}"
         ]
     if gap % tick and isinstance(schedule.expression, Rate):

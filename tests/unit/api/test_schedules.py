@@ -38,7 +38,9 @@ def test_it_may_begin_paused(caller: Caller) -> None:
 
 def test_what_may_surprise_is_told(caller: Caller) -> None:
     made = caller.ask("POST", "/v1/schedules", ROW | {"scheduleExpression": "cron(30 2 * * ? *)"})
-    assert any("2027-03-28" in one or "Europe/Berlin" in one for one in made["warnings"])
+    said = caller.client.schedules.get("nightly").warnings
+    assert said[0] == "02:30 does not exist on 2027-03-28: skipped (Europe/Berlin)"
+    assert made["warnings"] == caller.ask("GET", "/v1/schedules/nightly/preview")["warnings"] == list(said)
 
 
 @pytest.mark.parametrize(
@@ -190,4 +192,4 @@ def test_what_has_ended_is_left_alone(caller: Caller) -> None:
     assert caller.ask("GET", "/v1/schedules/nightly")["scheduleState"] == "COMPLETED"
     for path in ("pause", "resume", "run"):
         caller.refused("not-possible-now", "POST", f"/v1/schedules/nightly/{path}")
-    assert caller.ask("GET", "/v1/schedules/nightly/preview") == {"runs": []}
+    assert caller.ask("GET", "/v1/schedules/nightly/preview") == {"runs": [], "warnings": []}

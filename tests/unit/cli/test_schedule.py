@@ -66,7 +66,7 @@ def test_what_may_surprise_is_said_beside_the_data(shell: Shell, world: InProces
     world.tick()
     said = shell("schedule", "add", "s", "rate(4 minutes)").err
     assert lines(said) == [
-        "note: its runs come up to 4 min apart, and ticks 10 min: several fall due at one tick, "
+        "note: its runs come as close as 4 min, and ticks every 10 min: several fall due at one tick, "
         "and overlap decides which are made"
     ]
     assert shell("schedule", "get", "s").err == said

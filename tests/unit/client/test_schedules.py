@@ -216,7 +216,7 @@ def warned(world: World, expression: str, tick_minutes: int = 5, **arguments: An
 
 
 def test_an_interval_shorter_than_the_tick_is_said(world: World) -> None:
-    said = "its runs come up to 2 min apart, and ticks 5 min: several fall due at one tick, and "
+    said = "its runs come as close as 2 min, and ticks every 5 min: several fall due at one tick, and "
     assert warned(world, "rate(2 minutes)") == [said + "overlap decides which are made"]
     world.schedules.delete("w")
     assert warned(world, "rate(2 minutes)", overlap="allow") == [said + "each of them is made"]
