@@ -139,6 +139,10 @@ def _mended(row: Row, schedule: Schedule, now: datetime, grid: Grid) -> tuple[di
             values["definedAt"] = format_instant(now)
             if due_before := _due_before(schedule, now):
                 values["dueBefore"] = [former.to_row() for former in due_before]
+            if not _is_next_due(schedule, now):  # one that waits is all that pends
+                first = None if paused else schedule.next_after(now)
+                values |= {} if first is None else {"nextRunAt": format_instant(first)}
+                remove = (*remove, "nextRunAt")
         else:
             values |= _position(schedule, now, grid, _first_run(schedule, now))
             if paused:
@@ -146,6 +150,11 @@ def _mended(row: Row, schedule: Schedule, now: datetime, grid: Grid) -> tuple[di
     elif paused:
         if not pending:
             remove = (*remove, "taskDateTime", "nextRunAt")
+    elif schedule.next_run_at is None and schedule.buffered_run_at is not None:  # none is left but the one that waits
+        first = schedule.next_after(max(now, schedule.buffered_run_at))
+        values |= {} if first is None else {"nextRunAt": format_instant(first)}
+        if schedule.bucket is None:
+            values["taskDateTime"] = str(grid.bucket_of(schedule.schedule_id, now))
     elif schedule.next_run_at is None:
         values |= _position(schedule, now, grid, _first_run(schedule, now))
     elif _is_misplaced(row, schedule, grid):
@@ -194,6 +203,15 @@ def is_pending(schedule: Schedule, now: datetime) -> bool:
     if due is None or due > now:
         return False
     return schedule.state is ScheduleState.ENABLED or schedule.defined != schedule.definition or _before_pause(schedule)
+
+
+def _is_next_due(schedule: Schedule, now: datetime) -> bool:
+    """Whether the next run was due under the definition that is being replaced."""
+    due = schedule.next_run_at
+    if due is None or due > now:
+        return False
+    before = schedule.definition
+    return before is None or before.get("scheduleState") == str(ScheduleState.ENABLED) or _before_pause(schedule)
 
 
 def _before_pause(schedule: Schedule) -> bool:

@@ -126,14 +126,18 @@ class Former:
     start: datetime | None
     end: datetime | None
     until: datetime  # when it was replaced
+    since: datetime | None = None  # when it came into force
 
     def next_after(self, after: datetime) -> datetime | None:
         """The first nominal instant after ``after`` that it was in force at; None if there is none."""
+        after = after if self.since is None else max(after, self.since)
         run = next_after(self.expression, after, zone=self.zone, start=self.start, end=self.end)
         return None if run is None or run > self.until else run
 
     def to_row(self) -> dict[str, object]:
-        return _timing(self.expression, self.zone, self.start, self.end) | {"until": format_instant(self.until)}
+        since = {} if self.since is None else {"since": format_instant(self.since)}
+        timing = _timing(self.expression, self.zone, self.start, self.end)
+        return timing | since | {"until": format_instant(self.until)}
 
     @classmethod
     def from_row(cls, value: object) -> Former | None:
@@ -147,6 +151,7 @@ class Former:
                 start=_instant(value, "startDate"),
                 end=_instant(value, "endDate"),
                 until=parse_instant(value.get("until"), "until"),
+                since=None if value.get("since") is None else parse_instant(value["since"], "since"),
             )
         except InvalidInput:
             return None
@@ -212,7 +217,8 @@ class Schedule:
         before = self.definition
         if before is None or before.get("scheduleState") != str(ScheduleState.ENABLED):
             return None
-        return Former.from_row({**before, "until": format_instant(until)})
+        since = None if self.defined_at is None else format_instant(self.defined_at)
+        return Former.from_row({**before, "since": since, "until": format_instant(until)})
 
     @classmethod
     def from_row(cls, row: Row) -> Schedule:

@@ -215,6 +215,48 @@ def test_runs_after_a_pause_are_not_made() -> None:
     assert not plan.more
 
 
+def waiting(**row: Any) -> dict[str, Any]:
+    """Every five minutes from 12:05; the run of 12:10 waits, at 12:11, for that of 12:05."""
+    row = begun(scheduleExpression="cron(0/5 * * * ? *)", overlap="bufferOne", **row)
+    row = advanced(row, Plan(make=[at(5)], missed=[], buffered=None, next_run_at=at(10), more=False), C + 5)
+    plan = plan_runs(Schedule.from_row(row), closed_through=C + 10, grid=EVERY_MINUTE, active=True, most=9)
+    row = advanced(row, plan, C + 10)
+    assert (row["bufferedRunAt"], row["taskDateTime"]) == ("2026-12-31T12:10:00Z", "2026-12-31#12:11")
+    return row
+
+
+def test_an_edit_while_a_run_waits_counts_from_now_on() -> None:
+    """The one that waits is made; the next one was not due, and is no run of the new definition."""
+    row = waiting()
+    assert row["nextRunAt"] == "2026-12-31T12:15:00Z"
+    edited_row = changed(row, {"scheduleExpression": "cron(0/2 * * * ? *)"}, at(10.5))
+    assert (edited_row["nextRunAt"], edited_row["taskDateTime"]) == ("2026-12-31T12:12:00Z", "2026-12-31#12:11")
+    plan = plan_runs(Schedule.from_row(edited_row), closed_through=C + 11, grid=EVERY_MINUTE, active=False, most=9)
+    assert (plan.make, plan.next_run_at) == ([at(10)], at(12))
+
+
+def test_pausing_while_a_run_waits_makes_it_and_no_other() -> None:
+    paused = changed(waiting(catchUp="all"), {"scheduleState": "DISABLED"}, at(10.5))
+    assert (paused["bufferedRunAt"], "nextRunAt" in paused) == ("2026-12-31T12:10:00Z", False)
+    resumed = changed(paused, {"scheduleState": "ENABLED"}, at(31))
+    plan = plan_runs(Schedule.from_row(resumed), closed_through=C + 31, grid=EVERY_MINUTE, active=False, most=9)
+    assert (plan.make, plan.missed, plan.next_run_at) == ([at(10)], [], at(35))
+
+
+def test_the_last_run_may_wait() -> None:
+    """Looked at again, it is still a schedule, and is made before the schedule ends."""
+    row = waiting(endDate="2026-12-31T12:12:00Z")
+    assert "nextRunAt" not in row
+    assert ready(row, now=at(11), grid=EVERY_MINUTE, defaults=defaults()) is None
+    plan = plan_runs(Schedule.from_row(row), closed_through=C + 11, grid=EVERY_MINUTE, active=False, most=9)
+    assert plan.make == [at(10)]
+    assert advanced(row, plan, C + 11)["scheduleState"] == "COMPLETED"
+    lost = changed({name: value for name, value in row.items() if name != "taskDateTime"}, {}, at(11.5))
+    assert lost["taskDateTime"] == "2026-12-31#12:12"
+    longer = changed(row, {"endDate": "2026-12-31T12:30:00Z"}, at(11))
+    assert (longer["nextRunAt"], longer["taskDateTime"]) == ("2026-12-31T12:15:00Z", "2026-12-31#12:11")
+
+
 def runs_from(row: dict[str, Any], closed: int) -> list[datetime]:
     """All that the ticks make of it, however many they take."""
     made: list[datetime] = []
@@ -240,6 +282,15 @@ EDITS_IN_AN_OUTAGE = [
     ([(2, EVERY_OTHER), (2, {"scheduleExpression": "rate(1 minute)"})], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
     ([(4, {"endDate": "2026-12-31T12:06:00Z"})], [1, 2, 3, 4, 5, 6]),
 ]
+
+
+@pytest.mark.parametrize(("paused", "made"), [(7.6, [5]), (9.5, [5, 8, 9])])
+def test_a_definition_makes_no_runs_of_the_time_before_it(paused: float, made: list[int]) -> None:
+    """Each minute from 12:07:30 on, and what was due then had been every five minutes."""
+    row = begun(scheduleExpression="cron(0/5 * * * ? *)", **ALL)
+    row = changed(row, {"scheduleExpression": "cron(* * * * ? *)"}, at(7.5))
+    row = changed(row, PAUSED, at(paused))
+    assert runs_from(row, 10) == [at(minutes) for minutes in made]
 
 
 @pytest.mark.parametrize("by_hand", [False, True], ids=["through a door", "by hand"])
