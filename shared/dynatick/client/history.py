@@ -80,6 +80,12 @@ def check_status_filter(status: str | None) -> str | None:
     return None if status is None else str(status)
 
 
+def check_most(most: object, field: str = "limit") -> None:
+    """A limit that may be any, or None. Raises InvalidInput."""
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        raise InvalidInput(field, most, "expected a number of at least 1")
+
+
 def check_limit(limit: object, field: str = "limit") -> int:
     """Raises InvalidInput."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:

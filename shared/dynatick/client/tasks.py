@@ -335,6 +335,7 @@ class TaskClient:
     def _change_many(
         self, meant: Scope, wanted: Filter, decide: Callable[[Row], Change], dry_run: bool, limit: int | None
     ) -> Iterator[ManyResult]:
+        histories.check_most(limit)
         return change_many(self.store, meant, wanted, decide, began=self._clock(), dry_run=dry_run, limit=limit)
 
     def _cancelled(self) -> Callable[[Row], Change]:

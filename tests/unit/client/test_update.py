@@ -9,9 +9,11 @@ from tests.builders import NOON, FakeClock
 
 from dynatick import InvalidInput, MemoryStore, TaskChanged, TaskClient, TaskNotFound, TransitionRefused
 from dynatick.client import Changed, WouldChange
-from dynatick.domain.buckets import Bucket
+from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.change import Unknown
 from dynatick.domain.lifecycle import claim
+from dynatick.domain.normalise import Defaults
+from dynatick.engine.inforce import agree
 from dynatick.errors import StoreError
 
 BUCKET = "2026-12-31#13:00"
@@ -121,3 +123,22 @@ def test_of_many_only_so_many(client: TaskClient) -> None:
     rest = list(client.cancel_many(BUCKET, action="log"))
     assert ([type(one) for one in rest], rest[0].task_id) == ([Changed] * 130, "t120")
     assert len(list(client.retry_many(BUCKET, status="cancelled", limit=1))) == 1
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 1.5, "10"])
+def test_a_limit_that_is_none(client: TaskClient, limit: object) -> None:
+    """At the call, not as the results are consumed; and nothing is changed."""
+    for change in (client.cancel_many, client.retry_many):
+        with pytest.raises(InvalidInput, match=r"^limit: .* expected a number of at least 1"):
+            change(BUCKET, limit=limit)  # type: ignore[arg-type]
+    assert client.get("a").status == "unscheduled"
+
+
+def test_a_limit_is_of_all_shards_together(client: TaskClient) -> None:
+    agree(client.store, Grid(shard_count=4), now=NOON, actions=("log",), defaults=Defaults())
+    sharded = TaskClient(client.store, clock=FakeClock())
+    for n in range(60):
+        sharded.insert(f"t{n:02}", task_date_time=BUCKET)
+    assert len(list(sharded.cancel_many(BUCKET, limit=25))) == 25
+    assert len(list(sharded.cancel_many(start="2026-12-31T12:30:00Z", end="2026-12-31T13:30:00Z", limit=25))) == 25
+    assert [type(one) for one in sharded.cancel_many(BUCKET, limit=25)] == [Changed] * 11
