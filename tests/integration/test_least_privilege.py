@@ -383,9 +383,14 @@ def everything_the_importer_does(deployed: Deployed) -> None:
         deployed.importer.handler(event, LambdaContext("importer", **context))
 
     timed = '{"taskId": "dropped-%d", "dueAt": "2030-12-31T12:00:00Z"}'
-    drop("some.ndjson", [*(timed % n for n in range(30)), '{"taskId": "dropped-untimed"}', "no task"])
+    others = [
+        '{"taskId": "dropped-untimed"}',
+        '{"taskId": "recurring", "scheduleExpression": "rate(1 day)"}',
+        "no task",
+    ]
+    drop("some.ndjson", [*(timed % n for n in range(30)), *others])
     report = json.loads(s3.get_object(Bucket=IMPORTS, Key="reports/some.ndjson.json")["Body"].read())
-    assert (report["inserted"], report["refused"]) == (31, 1)
+    assert (report["inserted"], report["refused"]) == (32, 1)
     written = s3.list_objects_v2(Bucket=IMPORTS, Prefix=report["errors"])["Contents"]
     assert [one["Key"] for one in written] == ["errors/some.ndjson/1/from-line-0000000001.ndjson"]
     drop("some.ndjson", [timed % 1])  # the same event once more
