@@ -25,7 +25,7 @@ _HOMES = {
     "sns": "dynatick.actions.sns:SnsPayload",
     "sqs": "dynatick.actions.sqs:SqsPayload",
     "stepfunctions": "dynatick.actions.stepfunctions:StepFunctionsPayload",
-    "webhook": "dynatick.actions.webhook:WebhookPayload",
+    "webhook": "dynatick.actions.webhookpayload:WebhookPayload",
 }
 BUILT_IN = tuple(sorted(_HOMES))
 """The names of the built-in kinds; no handler may have one of them, deployed or not."""
