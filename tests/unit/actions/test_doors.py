@@ -124,13 +124,19 @@ class Doors:
         more = [] if payload is None else ["--payload", json.dumps(payload)]
         return self._typed("schedule", "add", "t", "rate(1 hour)", "--action", action, *more)
 
-    def cli_import(self, action: str, payload: Any) -> str | None:
+    def _imported(self, line: Mapping[str, Any]) -> str | None:
         file = self.folder / "tasks.ndjson"
-        file.write_text(json.dumps({"taskId": "t", "dueAt": SOON, **_given(action, payload)}) + "\n", "utf-8")
+        file.write_text(json.dumps(line) + "\n", "utf-8")
         code = cli.run(["task", "import", str(file)])
-        (line,) = [one for one in self.capsys.readouterr().err.splitlines() if one.startswith("line 1")] or [None]
-        assert (code == 0) is (line is None)
-        return None if line is None else line.removeprefix("line 1: ").partition(":")[0]
+        (told,) = [one for one in self.capsys.readouterr().err.splitlines() if one.startswith("line 1")] or [None]
+        assert (code == 0) is (told is None)
+        return None if told is None else told.removeprefix("line 1: ").partition(":")[0]
+
+    def cli_import(self, action: str, payload: Any) -> str | None:
+        return self._imported({"taskId": "t", "dueAt": SOON, **_given(action, payload)})
+
+    def cli_import_schedule(self, action: str, payload: Any) -> str | None:
+        return self._imported({"taskId": "t", "scheduleExpression": "rate(1 hour)", **_given(action, payload)})
 
     def dropped_file(self, action: str, payload: Any) -> str | None:
         function = Lambda(self.world, Bucket())
@@ -143,7 +149,7 @@ class Doors:
 DOORS: list[Callable[[Doors, str, Any], str | None]] = [
     Doors.client_insert, Doors.client_insert_untimed, Doors.client_insert_many, Doors.client_schedule,
     Doors.http_create, Doors.http_create_many, Doors.http_schedule_task, Doors.http_schedule,
-    Doors.cli_add, Doors.cli_schedule, Doors.cli_import, Doors.dropped_file,
+    Doors.cli_add, Doors.cli_schedule, Doors.cli_import, Doors.cli_import_schedule, Doors.dropped_file,
 ]  # fmt: skip
 each_door = pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
 
@@ -184,6 +190,7 @@ def test_nor_does_a_task_or_schedule_get_such_a_payload_later(
     assert _field(lambda: doors.client.schedules.update("s", payload=payload)) == field
     assert doors._asked("PATCH", "/v1/tasks/t", {"payload": payload}) == field
     assert doors._asked("PATCH", "/v1/schedules/s", {"payload": payload}) == field
+    assert doors._typed("task", "update", "t", "--payload", json.dumps(payload)) == field
     assert doors._typed("schedule", "update", "s", "--payload", json.dumps(payload)) == field
     for task_id in ("t", "s"):
         row = doors.world.store.get(task_id)
