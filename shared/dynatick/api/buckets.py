@@ -43,8 +43,8 @@ class Buckets:
                 call=self.list,
                 summary="Count the tasks in each bucket of a range",
                 description="Reads every entry of these buckets, and stops after some seconds or 20,000 buckets; "
-                "`nextStart` says where to go on. Empty buckets are left out. Count a bucket with some hundred thousand "
-                "tasks by itself.",
+                "`nextStart` says where to go on. Empty buckets are left out. Count a bucket with some hundred "
+                "thousand tasks by itself.",
                 tag="Bucket",
                 answers={200: ("The buckets that hold tasks", models.BucketList)},
                 problems=("invalid-input",),
