@@ -45,7 +45,7 @@ class Checkpoint:
         try:
             noted = json.loads(self.path.read_bytes())
             place = Place(**noted["place"])
-            fits = noted["digest"] == self._digest(place.offset)
+            fits = noted["digest"] == digest(self.file, place.offset)
             numbers = (place.offset, place.line, *place.counts.values())
             counts = all(type(number) is int and number >= 0 for number in numbers)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -59,7 +59,7 @@ class Checkpoint:
         self._written_at = time.monotonic()
         partial = self.path.with_name(self.path.name + ".partial")
         try:
-            partial.write_text(json.dumps({"digest": self._digest(place.offset), "place": asdict(place)}))
+            partial.write_text(json.dumps({"digest": digest(self.file, place.offset), "place": asdict(place)}))
             partial.replace(self.path)
         except OSError as error:
             self._fails = True
@@ -69,13 +69,14 @@ class Checkpoint:
         """All is in."""
         self.path.unlink(missing_ok=True)
 
-    def _digest(self, offset: int) -> str:
-        """Of the file's beginning, and of what stands before the place: a file that was changed begins anew."""
-        with self.file.open("rb") as file:
-            digest = hashlib.sha256(file.read(min(_BESIDE, offset)))
-            file.seek(max(0, offset - _BESIDE))
-            digest.update(file.read(min(_BESIDE, offset)))
-        return digest.hexdigest()
+
+def digest(path: Path, offset: int) -> str:
+    """Of a file's beginning, and of what stands before a place in it: of a file that was changed it is another one."""
+    with path.open("rb") as file:
+        found = hashlib.sha256(file.read(min(_BESIDE, offset)))
+        file.seek(max(0, offset - _BESIDE))
+        found.update(file.read(min(_BESIDE, offset)))
+    return found.hexdigest()
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from dynatick.bulk.formats import FileFormat, format_of
-from dynatick.cli.checkpoint import ENDING
+from dynatick.cli.checkpoint import ENDING, digest
 from dynatick.cli.exits import CommandFailed, ExitCode
 from dynatick.cli.output import say
 from dynatick.errors import InvalidInput, StoreError
@@ -52,7 +52,9 @@ def export_tasks(rows: Callable[[After | None], Iterable[Row]], options: ExportO
     """
     from dynatick.bulk.export import export_lines
 
-    note = None if options.file == "-" else _Note(Path(options.file), options.asked)
+    path = Path(options.file)
+    is_file = options.file != "-" and (path.is_file() or not path.exists())  # and neither a pipe nor a device
+    note = _Note(path, options.asked) if is_file else None
     place = None if note is None or options.restart else note.read()
     if place is not None:
         say(f"Going on after {place.number} rows, where the run before ended; --restart begins anew")
@@ -108,6 +110,7 @@ class _Note:
             bucket, task_id = noted["after"]
             place = _Place(int(noted["number"]), int(noted["size"]), (str(bucket), str(task_id)))
             fits = noted["asked"] == dict(self.asked) and self.file.stat().st_size >= place.size > 0
+            fits = fits and noted["digest"] == digest(self.file, place.size)
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return place if fits else None
@@ -121,6 +124,7 @@ class _Note:
         noted = {"asked": dict(self.asked), "number": place.number, "size": place.size, "after": place.after}
         partial = self.path.with_name(self.path.name + ".partial")
         try:
+            noted["digest"] = digest(self.file, place.size)
             partial.write_text(json.dumps(noted))
             partial.replace(self.path)
         except OSError:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -323,6 +325,16 @@ def test_another_export_begins_anew(shell: Shell, leaving: Leaving, tmp_path: Pa
     assert not (tmp_path / "out.ndjson.progress").exists()
 
 
+def test_a_file_that_was_changed_meanwhile_begins_anew(shell: Shell, leaving: Leaving, tmp_path: Path) -> None:
+    file = tmp_path / "out.ndjson"
+    leaving.reads = 6
+    assert shell("task", "export", str(file), *RANGE).code == 6
+    file.write_bytes(b"something else\n" * 5000)
+    leaving.reads = 10**9
+    assert shell("task", "export", str(file), *RANGE).err == "1000 exported\n"
+    assert len(file.read_bytes().splitlines()) == 1000
+
+
 @pytest.mark.parametrize(
     "noted", ["", "{}", "[]", '{"after": 5}', '{"after": ["2026-12-31#12:30", "t1"], "number": "x"}']
 )
@@ -330,6 +342,17 @@ def test_a_note_that_is_none_begins_anew(shell: Shell, leaving: Leaving, tmp_pat
     (tmp_path / "out.ndjson.progress").write_text(noted)
     ended = shell("task", "export", str(tmp_path / "out.ndjson"), *RANGE)
     assert (ended.code, ended.err) == (0, "1000 exported\n")
+
+
+def test_into_a_pipe_nothing_is_noted(shell: Shell, leaving: Leaving, tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe.ndjson")
+    with ThreadPoolExecutor(1) as reader:
+        read = reader.submit(pipe.read_bytes)
+        leaving.reads = 6
+        cut = shell("task", "export", str(pipe), *RANGE)
+        assert cut.code == 6 and "go on with --from" in cut.err
+        assert read.result(timeout=10).endswith(b"}\n")
+    assert list(tmp_path.iterdir()) == [pipe]
 
 
 def test_to_stdout_it_says_from_where_to_go_on(shell: Shell, leaving: Leaving) -> None:
