@@ -1,4 +1,5 @@
-"""The sixteen rules of the protocol, taken out one by one: each time some test must fail (``make mutations``).
+"""The sixteen rules of the protocol, and what keeps the runs of schedules, taken out one by one: each time some test
+must fail (``make mutations``).
 
 Each mutation is a change of one text in a temporary copy of the package. It prints which test fails for it, and ends
 with 1 if some mutation goes unnoticed, or if its text is no longer in the code: then it has to be written anew.
@@ -21,6 +22,8 @@ ROOT = Path(__file__).parents[1]
 COPIED = ("shared", "stack", "tests/unit", "tests/builders.py", "tests/conftest.py", "template.yaml", "pyproject.toml")
 RULES = "tests/unit/engine/test_rules.py"
 TEMPLATE = "tests/unit/test_template.py"
+RECURRING = "tests/unit/engine/test_recurring.py tests/unit/domain/test_recurrence.py"
+OF_SCHEDULES = 0
 ENGINE, DOMAIN = "shared/dynatick/engine", "shared/dynatick/domain"
 
 
@@ -28,7 +31,7 @@ ENGINE, DOMAIN = "shared/dynatick/engine", "shared/dynatick/domain"
 class Mutation:
     """One rule, or a part of it, taken out."""
 
-    rule: int
+    rule: int  # OF_SCHEDULES: none of the sixteen, for what is more with schedules
     what: str  # happens instead
     file: str
     old: str
@@ -95,6 +98,43 @@ MUTATIONS = (
     Mutation(16, "S may go back", f"{ENGINE}/cursor.py",
              "drained_through=max(old.drained_through, new.drained_through)",
              "drained_through=new.drained_through"),
+    Mutation(OF_SCHEDULES, "a schedule moves on before its occurrence is written", f"{ENGINE}/recurring.py",
+             "        self._make(list(cases.values()), closed_through, lease_until)\n"
+             "        results = self._move_on(list(cases.values()), closed_through)",
+             "        results = self._move_on(list(cases.values()), closed_through)\n"
+             "        self._make(list(cases.values()), closed_through, lease_until)", RECURRING),
+    Mutation(OF_SCHEDULES, "it moves on although its occurrence may not be there", f"{ENGINE}/recurring.py",
+             "task_id not in there):\n                    case.failed = True",
+             "task_id not in there):\n                    case.failed = False", RECURRING),
+    Mutation(OF_SCHEDULES, "it moves on from wherever it is by then", f"{DOMAIN}/recurrence.py",
+             '("outcome", "status", *DEFINITION, *_POSITION)', '("outcome",)', RECURRING),
+    Mutation(OF_SCHEDULES, "ids of occurrences go without the revision", f"{DOMAIN}/schedule.py",
+             'f"{self.schedule_id}#{self.revision}#{', 'f"{self.schedule_id}#1#{', RECURRING),
+    Mutation(OF_SCHEDULES, "whoever comes second runs an occurrence too", f"{ENGINE}/recurring.py",
+             'if present.get("lease") == row["lease"]:', "if not is_terminal(present):", RECURRING),
+    Mutation(OF_SCHEDULES, "a tick does not ask which runs are there already", f"{ENGINE}/recurring.py",
+             "        if doubtful:\n            there = self.store.get_many(\n",
+             "        if not doubtful:\n            there = self.store.get_many(\n", RECURRING),
+    Mutation(OF_SCHEDULES, "S does not wait for another tick's occurrences", f"{ENGINE}/window.py",
+             "self.cursor.mark_at if self.others_until is None else max(", "self.cursor.mark_at or max(", RECURRING),
+    Mutation(OF_SCHEDULES, "catchUp none makes the latest all the same", f"{DOMAIN}/recurrence.py",
+             "(self.schedule.catch_up is CatchUp.LATEST and is_latest)", "is_latest", RECURRING),
+    Mutation(OF_SCHEDULES, "catchUp latest makes all", f"{DOMAIN}/recurrence.py",
+             "self.schedule.catch_up is CatchUp.ALL", "self.schedule.catch_up is not CatchUp.NONE", RECURRING),
+    Mutation(OF_SCHEDULES, "runs overlap whatever was asked for", f"{DOMAIN}/recurrence.py",
+             "elif not self.active or self.schedule.overlap is Overlap.ALLOW:", "elif True:", RECURRING),
+    Mutation(OF_SCHEDULES, "the run that waits is forgotten", f"{DOMAIN}/recurrence.py",
+             'values["bufferedRunAt"] = format_instant(plan.buffered)', 'remove.append("bufferedRunAt")', RECURRING),
+    Mutation(OF_SCHEDULES, "what is missed is not noted", f"{DOMAIN}/recurrence.py",
+             "    if plan.missed:\n", "    if not plan:\n", RECURRING),
+    Mutation(OF_SCHEDULES, "a pause drops what is due", f"{DOMAIN}/recurrence.py",
+             "return schedule.state is ScheduleState.ENABLED or schedule.defined != schedule.definition or _before",
+             "return schedule.state is ScheduleState.ENABLED or schedule.defined is None or _before", RECURRING),
+    Mutation(OF_SCHEDULES, "a paused schedule goes on", f"{DOMAIN}/recurrence.py",
+             "if s.state is ScheduleState.DISABLED and (s.defined_at is None or run > s.defined_at):",
+             "if s.defined_at is None:", RECURRING),
+    Mutation(OF_SCHEDULES, "an edit keeps only the first run that is due", f"{DOMAIN}/recurrence.py",
+             "if due_before := _due_before(schedule, now):", "if due_before := schedule.due_before:", RECURRING),
 )  # fmt: skip
 
 
@@ -105,13 +145,14 @@ def main() -> int:
             copied = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             copied(ROOT / name, copy / name)
-        failing = failures(copy, f"{RULES} {TEMPLATE}")
+        failing = failures(copy, f"{RULES} {TEMPLATE} {RECURRING}")
         if failing:
             print(f"without any mutation these fail already: {', '.join(failing)}", file=sys.stderr)
             return 1
         unnoticed = [mutation for mutation in MUTATIONS if not tell(mutation, failing_of(mutation, copy))]
     missing = set(range(1, 17)) - {mutation.rule for mutation in MUTATIONS}
-    print(f"{len(MUTATIONS) - len(unnoticed)} of {len(MUTATIONS)} mutations noticed, of {16 - len(missing)} rules")
+    noticed = len(MUTATIONS) - len(unnoticed)
+    print(f"{noticed} of {len(MUTATIONS)} mutations noticed, of {16 - len(missing)} rules and of schedules")
     return 1 if unnoticed or missing else 0
 
 
@@ -159,7 +200,7 @@ def tell(mutation: Mutation, failing: list[str] | None) -> bool:
         own = [name for name in failing if name.startswith(f"test_rule_{mutation.rule:02d}_")]
         more = f" (and {len(failing) - 1} more)" if len(failing) > 1 else ""
         verdict = f"{(own or failing)[0]}{more}"
-    print(f"{mutation.rule:>2}  {mutation.what:<52}  {verdict}", flush=True)
+    print(f"{mutation.rule or '+':>2}  {mutation.what:<54}  {verdict}", flush=True)
     return bool(failing)
 
 

@@ -7,10 +7,11 @@ does not raise, for the engine would take that for a fault of the table: what is
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from tests.model.diary import Diary
 from tests.model.lives import END, FAIL, MARGIN, RUN, Claim, Execution, Life, number
 from tests.model.seam import QUIET, Actor, Order
 from tests.model.simulation import Process, Simulation
@@ -35,9 +36,17 @@ class Book:
     letters: list[tuple[int, DeadLetter]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     longest_interval: int = 1
+    shortest_interval: int = 1
+    look_up: Callable[[str], Row | None] = lambda task_id: None  # a row as it is now
+    occurrences: dict[tuple[int, str], Life] = field(default_factory=dict)  # by schedule's number, and id
 
     def life_of(self, row: Row) -> Life:
-        return self.lives[int(str(row["life"]))]
+        return self._life(row["life"], str(row["taskId"]), row.get("scheduleId"))
+
+    def _life(self, noted: object, task_id: str, schedule_id: object) -> Life:
+        """Occurrences carry the number of their schedule's life, as all that is the user's own."""
+        life = self.lives[int(str(noted))]
+        return life if schedule_id in (None, task_id) else self.occurrences.get((life.number, task_id), life)
 
     def enter(self, task_id: str, **known: object) -> Life:
         """A life that is about to begin."""
@@ -59,16 +68,29 @@ class Book:
         kind, order = by.kind, by.order
         old, new = effect.old, effect.new
         if is_own_row(effect.task_id):
-            self._hear_own(effect)
+            self._hear_own(by, effect)
         elif kind == "expiry":
             self._hear_expiry(old)
         elif kind == "hand":
-            if new is not None:
-                self.life_of(new).began = True
-            if old is not None and (new is None or new.get("life") != old.get("life")):
-                self.life_of(old).gone = True
+            self._hear_hand(old, new)
+        elif new is None and order.wish == "delete":
+            self._hear_hand(old, new)
+            order.effects += 1
         elif new is None:
             self.say(f"{effect.task_id}: {kind} deleted it")
+        elif (diary := self._schedule_of(new)) is not None:
+            order.effects += 1
+            if old is None:
+                self._hear_birth(kind, order, new)
+                diary.put(new)
+            if diary.life is not self.life_of(old or new):
+                self.say(f"{effect.task_id}: one life became another")
+            if new.get("outcome") == "failed":
+                self._check_letter(diary.life)
+            diary.hear(by, self.simulation.now, old, new)
+        elif old is None and new.get("scheduleId") is not None:
+            order.effects += 1
+            self._hear_occurrence(by, new)
         elif old is None:
             order.effects += 1
             self._hear_birth(kind, order, new)
@@ -82,9 +104,65 @@ class Book:
             else:
                 self._hear_engine(by, old, new)
             self._check_time(old, new)
+        self._hear_state(old, new)
 
-    def _hear_own(self, effect: Effect) -> None:
+    def _hear_state(self, old: Row | None, new: Row | None) -> None:
+        """When a task's present run began, and ended."""
+        if new is None or is_own_row(new["taskId"]):
+            return
+        life, ended = self.life_of(new), is_terminal(new)
+        if ended and life.ended_at == math.inf:
+            life.ended_at = self.simulation.now
+        elif not ended and life.ended_at < math.inf:
+            life.ended_at, life.open_since = math.inf, self.simulation.now
+
+    def _schedule_of(self, row: Row) -> Diary | None:
+        """The diary of the schedule whose row this is."""
+        life = self.lives[int(str(row["life"]))]
+        return life.schedule if row["taskId"] == life.task_id else None
+
+    def _hear_hand(self, old: Row | None, new: Row | None) -> None:
+        now = self.simulation.now
+        if new is not None:
+            life = self.life_of(new)
+            life.began = True
+            if (
+                life.schedule is not None
+                and life.schedule.life is life
+                and old is not None
+                and old["life"] == new["life"]
+            ):
+                life.schedule.edit(now, old, new)
+            elif life.schedule is not None and life.schedule.life is life:
+                life.schedule.put(new)
+        if old is not None and (new is None or new.get("life") != old.get("life")):
+            life = self.life_of(old)
+            life.gone = True
+            if life.schedule is not None:
+                life.schedule.gone_at = now
+
+    def _hear_occurrence(self, by: Actor, new: Row) -> None:
+        """A schedule's run is made, as a task of its own."""
+        schedule, now = self.lives[int(str(new["life"]))], self.simulation.now
+        assert schedule.schedule is not None, f"{new['taskId']} is the occurrence of a task"
+        due = self.seconds(parse_instant(new["dueAt"], "dueAt"))
+        by_wish = by.kind == "client"
+        life = self.enter(
+            str(new["taskId"]), script=schedule.script, maximum=schedule.maximum, backoff=schedule.backoff, began=True,
+            not_before=due, born_at=now, open_since=now,
+        )  # fmt: skip
+        self.occurrences[schedule.number, life.task_id] = life
+        if not life.task_id.endswith("#now"):
+            schedule.schedule.hear_occurrence(by, now, due, life, self.look_up(schedule.task_id))
+        elif not by_wish or by.order.wish != "run":
+            self.say(f"{life.task_id}: {by.kind} makes it")
+        if not by_wish:  # it begins as claimed
+            self._hear_claim(by, {**new, "status": "scheduled"}, new)
+
+    def _hear_own(self, by: Actor, effect: Effect) -> None:
         old, new = effect.old or {}, effect.new
+        if new is not None and "closedThrough" in new and new.get("version") != old.get("version"):
+            by.closed_at[effect.task_id] = self.seconds(Bucket.parse(new["closedThrough"]).instant)
         if new is None:
             self.say(f"{effect.task_id} vanished")
             return
@@ -241,7 +319,11 @@ class Book:
 
     def begin(self, task: Task, context: ActionContext, process: Process, row: Row | None) -> Execution:
         """An action begins. ``row``: the task's, as it is in the table now."""
-        life, token, name = self.lives[int(str(task.attributes["life"]))], str(task.lease), task.task_id
+        life, token, name = (
+            self._life(task.attributes["life"], task.task_id, task.schedule_id),
+            str(task.lease),
+            task.task_id,
+        )
         ran = Execution(life, context.run, context.attempt, token, context.idempotency_key, process)
         claim = self.claims.get(token)
         if claim is None or claim.life is not life or claim.process is not process or claim.released:
@@ -268,7 +350,7 @@ class Book:
         ran.result, ran.ended_at = result, self.simulation.now
 
     def take_letters(self, letters: Sequence[DeadLetter]) -> None:
-        self.letters += [(int(str(letter.row["life"])), letter) for letter in letters]
+        self.letters += [(self.life_of(letter.row).number, letter) for letter in letters]
 
     def runs_of(self, life: Life, run: int) -> Mapping[int, Execution]:
         return {e.attempt: e for e in self.executions.values() if e.life is life and e.run == run}

@@ -9,17 +9,26 @@ from pathlib import Path
 
 import pytest
 from moto import mock_aws
+from tests.model.machine import Machine
+from tests.model.schedule_machine import ScheduleMachine
 from tests.model.tables import TableOf, in_dynamodb, in_memory
 
 from dynatick_stack import emulator
 
-# A table's kind, how many sequences are tried on it each time, and from which seed they are made up.
+# What is tried on a table of which kind, how many sequences each time, and from which seed they are made up.
 FIXED = [
-    *(("memory", 60, part) for part in range(1, 5)),
-    *(("moto", 2, part) for part in range(1, 3)),
-    *(("emulator-batched", 2, part) for part in range(1, 3)),
+    *((Machine, "memory", 60, part) for part in range(1, 5)),
+    *((Machine, "moto", 2, part) for part in range(1, 3)),
+    *((Machine, "emulator-batched", 2, part) for part in range(1, 3)),
+    *((ScheduleMachine, "memory", 50, part) for part in range(1, 5)),
+    *((ScheduleMachine, kind, 2, 1) for kind in ("moto", "emulator-batched")),
 ]
-AT_ENDPOINT = [(f"endpoint-{how}", 5, part) for how in ("single", "batched") for part in range(1, 3)]
+AT_ENDPOINT = [
+    (machine, f"endpoint-{how}", 5, part)
+    for machine in (Machine, ScheduleMachine)
+    for how in ("single", "batched")
+    for part in range(1, 3)
+]
 KINDS = ("memory", "moto", "emulator-batched")
 SLOWER = 30  # times, than memory
 
@@ -47,13 +56,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     given = metafunc.config.getoption("--dynamodb-endpoint") is not None
     asked = _examples(metafunc.config)
     tries = [
-        (kind, examples if asked is None else asked if kind == "memory" else max(1, asked // SLOWER), part)
-        for kind, examples, part in [*FIXED, *(AT_ENDPOINT if given else [])]
+        (machine, kind, examples if asked is None else asked if kind == "memory" else max(1, asked // SLOWER), part)
+        for machine, kind, examples, part in [*FIXED, *(AT_ENDPOINT if given else [])]
     ]
     metafunc.parametrize(
-        ("fresh_table", "examples", "start"),
-        [(kind, examples, part if asked is None else None) for kind, examples, part in tries],
-        ids=[f"{kind}-{part}" for kind, _, part in tries],
+        ("machine", "fresh_table", "examples", "start"),
+        [(machine, kind, examples, part if asked is None else None) for machine, kind, examples, part in tries],
+        ids=[f"{machine.of}-{kind}-{part}" for machine, kind, _, part in tries],
         indirect=["fresh_table"],
     )
 

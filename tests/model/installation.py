@@ -56,7 +56,7 @@ class Installation:
     def __init__(self, store: Store, put_row: Callable[[Row], None]) -> None:
         self.simulation = Simulation()
         self.table = Table(store, put_row, self.simulation)
-        self.book = Book(self.simulation)
+        self.book = Book(self.simulation, look_up=self.table.get)
         self.stream = Stream(self.simulation, self._schedule)
         self.table.told += [self.book.hear, self.stream.hear]
         self.seam = Seam(self.table, self.simulation)
@@ -87,7 +87,9 @@ class Installation:
         """A redeployment with another grid."""
         grid = self.rules.grid
         self.rules = self._rules(Grid(**{"tick_minutes": grid.tick_minutes, "shard_count": grid.shard_count} | changes))
-        self.book.longest_interval = max(self.book.longest_interval, self.rules.grid.tick_minutes)
+        minutes = self.rules.grid.tick_minutes
+        self.book.longest_interval = max(self.book.longest_interval, minutes)
+        self.book.shortest_interval = min(self.book.shortest_interval, minutes)
         self._agreed = None
 
     def put(self, life: Life, attributes: Mapping[str, object]) -> None:
@@ -152,6 +154,7 @@ class Installation:
     def _spawn(self, actor: Actor, work: Callable[[], None], *, delay: float = 0.0) -> None:
         self.actors = [a for a in self.actors if a.strands and not a.dead]
         self.actors.append(actor)
+        actor.began = self.simulation.now + delay
         self.simulation.spawn(actor, work, delay=delay)
 
     def _next_plan(self) -> Plan:
@@ -292,6 +295,7 @@ class Installation:
             self.simulation.run_until(end if event is None else min(event, end))
 
     def open_rows(self) -> list[Row]:
+        """Tasks that have not ended, and schedules that are to run."""
         return [row for row in self.table.everything(open_only=False) if _is_open(row)]
 
     def overlooked(self) -> list[Row]:
@@ -312,4 +316,7 @@ class Installation:
 
 
 def _is_open(row: Row) -> bool:
-    return not is_own_row(row["taskId"]) and not is_terminal(row)
+    is_paused = (
+        row.get("status") == "recurring" and row.get("scheduleState") == "DISABLED" and "taskDateTime" not in row
+    )
+    return not is_own_row(row["taskId"]) and not is_terminal(row) and not is_paused

@@ -6,8 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from tests.model.simulation import Process
+
+if TYPE_CHECKING:
+    from tests.model.diary import Diary
 
 MARGIN = 4.0  # s that the clocks of two hosts may differ by
 RUN, END, FAIL = "run", "end", "fail"
@@ -36,6 +40,17 @@ class Life:
     asked: float | None = None  # the time that somebody has set by hand, until it is seen
     began: bool = False  # its row is, or was, in the table
     gone: bool = False  # deleted, or replaced
+    born_at: float = math.inf
+    open_since: float = math.inf  # the beginning of its present run
+    ended_at: float = math.inf
+    schedule: Diary | None = None  # of a schedule
+
+    def was_open_after(self, moment: float) -> bool:
+        return self.ended_at > moment
+
+    def is_open_since(self, moment: float) -> bool:
+        """Whether it was open all that time, and is."""
+        return self.ended_at == math.inf and self.open_since < moment and not self.gone
 
 
 @dataclass(eq=False)

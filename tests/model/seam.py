@@ -82,7 +82,9 @@ class Actor(Process):
     kind: str  # hand, client, doctor, scheduler, processor, expiry
     plan: Plan = QUIET
     calls: int = 0
+    began: float = 0.0
     ends: float = math.inf  # when it will be killed
+    closed_at: dict[str, float] = field(default_factory=dict)  # through which second it has closed buckets, by cursor
     finished: bool = False
     order: Order = field(default_factory=lambda: Order("nothing"))
 

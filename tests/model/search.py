@@ -2,6 +2,7 @@
 
     python -m tests.model.search                      with all rules: a fault of the product
     python -m tests.model.search 3 "however late"     without rule 3, the one with these words in tests/mutations.py
+    python -m tests.model.search --schedules          the same with schedules; their mutations are those of "rule" 0
 
 What it prints is to be kept: in ``kept_faults.py``, or in ``kept_breaks.py``.
 """
@@ -22,21 +23,30 @@ from hypothesis.errors import HypothesisException
 from hypothesis.stateful import run_state_machine_as_test
 from tests.model.breaking import MUTATIONS, Mutation, broken
 from tests.model.machine import Machine
+from tests.model.schedule_machine import ScheduleMachine
 from tests.model.steps import Found, Step, cut_down, play, words_of
+from tests.model.surroundings import Surroundings
 from tests.model.tables import TableOf, in_memory, machine_on
 
 STEPS = 30
 
 
-def search(table: TableOf, examples: int, *, start: int | None, steps: int = STEPS) -> Found | None:
+def search(
+    table: TableOf,
+    examples: int,
+    *,
+    start: int | None,
+    steps: int = STEPS,
+    machine: type[Surroundings] = Machine,
+) -> Found | None:
     """Tries so many sequences, each of so many steps; the same seed makes up the same ones, None: others each time.
 
     Returns the first of which the machine says that something is wrong.
     """
-    machine, last = machine_on(table), list[Machine]()
+    of_table, last = machine_on(table, machine), list[Surroundings]()
 
-    def made() -> Machine:
-        last[:] = [machine()]
+    def made() -> Surroundings:
+        last[:] = [of_table()]
         return last[0]
 
     wanted = settings(
@@ -58,16 +68,18 @@ def search(table: TableOf, examples: int, *, start: int | None, steps: int = STE
     return None
 
 
-def smaller(found: Found, table: TableOf = in_memory, *, patience: float = 60.0) -> Found:
+def smaller(
+    found: Found, table: TableOf = in_memory, *, machine: type[Surroundings] = Machine, patience: float = 60.0
+) -> Found:
     """The same finding with fewer and simpler steps, as far as patience (seconds) reaches."""
-    machine, kind, end = machine_on(table), kind_of(found.says), time.monotonic() + patience
+    of_table, kind, end = machine_on(table, machine), kind_of(found.says), time.monotonic() + patience
     said = found.says
 
     def still(steps: Sequence[Step]) -> bool:
         nonlocal said
         if time.monotonic() > end:
             return False
-        first = play(machine, steps).partition("\n")[0]
+        first = play(of_table, steps).partition("\n")[0]
         if kind_of(first) != kind:
             return False
         said = first
@@ -93,10 +105,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rule", nargs="?", type=int)
     parser.add_argument("words", nargs="?", default="")
+    parser.add_argument("--schedules", action="store_true")
     parser.add_argument("--examples", type=int, default=3000)
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--patience", type=float, default=60.0, help="seconds for cutting down what was found")
     parser.add_argument("--seed", type=int, default=None)
     given = parser.parse_args()
+    machine = ScheduleMachine if given.schedules or given.rule == 0 else Machine
     chosen: Sequence[Mutation | None] = [None]
     if given.rule is not None:
         chosen = [m for m in MUTATIONS if m.rule == given.rule and given.words in m.what]
@@ -105,12 +120,12 @@ def main() -> int:
             if mutation is not None:
                 stack.enter_context(broken(mutation))
             began = time.monotonic()
-            found = search(in_memory, given.examples, start=given.seed, steps=given.steps)
+            found = search(in_memory, given.examples, start=given.seed, steps=given.steps, machine=machine)
             what = "with all rules" if mutation is None else f"without rule {mutation.rule}: {mutation.what}"
             took = f"{time.monotonic() - began:.0f} s"
             print(f"# {what}: {'nothing' if found is None else 'found'} in {took}", flush=True)
             if found is not None:
-                print(text_of(smaller(found)), flush=True)
+                print(text_of(smaller(found, machine=machine, patience=given.patience)), flush=True)
     return 0
 
 

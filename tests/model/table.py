@@ -144,4 +144,9 @@ def _entry(row: Row | None) -> Entry | None:
     if row is None or not isinstance(row.get("taskDateTime"), str):
         return None
     outcome = row.get("outcome")
-    return Entry(str(row["taskId"]), str(row["taskDateTime"]), None if "outcome" not in row else str(outcome))
+    return Entry(
+        str(row["taskId"]),
+        str(row["taskDateTime"]),
+        None if "outcome" not in row else str(outcome),
+        schedule_id=row.get("scheduleId") if isinstance(row.get("scheduleId"), str) else None,
+    )

@@ -1,4 +1,5 @@
-"""Whatever happens, in whatever order: no task is lost, early, resurrected, executed after a cancel, or stuck.
+"""Whatever happens, in whatever order: no task is lost, early, resurrected, executed after a cancel, or stuck; and each
+run of a schedule is made once, or noted as missed.
 
 The same sequences each time. Others, and more of them: ``make model EXAMPLES=5000``.
 """
@@ -7,20 +8,31 @@ from __future__ import annotations
 
 import pytest
 from tests.model.kept_faults import KEPT
+from tests.model.kept_schedules import KEPT_FAULTS
+from tests.model.machine import Machine
+from tests.model.schedule_machine import ScheduleMachine
 from tests.model.search import search, smaller, text_of
 from tests.model.steps import Found, play
+from tests.model.surroundings import Surroundings
 from tests.model.tables import TableOf, in_memory, machine_on
 
 
 def test_no_sequence_of_operations_and_faults_harms_a_task(
-    fresh_table: TableOf, examples: int, start: int | None
+    machine: type[Surroundings], fresh_table: TableOf, examples: int, start: int | None
 ) -> None:
-    found = search(fresh_table, examples, start=start)
+    found = search(fresh_table, examples, start=start, machine=machine)
     if found is not None:
-        pytest.fail(f"{found.says}\nTo be kept in tests/model/kept_faults.py:\n{text_of(smaller(found, fresh_table))}")
+        kept = "kept_faults.py" if machine is Machine else "kept_schedules.py"
+        fewer = text_of(smaller(found, fresh_table, machine=machine))
+        pytest.fail(f"{found.says}\nTo be kept in tests/model/{kept}:\n{fewer}")
 
 
 @pytest.mark.parametrize("name", KEPT)
 def test_what_was_found_once_does_no_harm_any_more(name: str) -> None:
     found: Found = KEPT[name]
     assert play(machine_on(in_memory), found.steps) == ""
+
+
+@pytest.mark.parametrize("name", KEPT_FAULTS)
+def test_what_was_found_once_with_schedules_does_no_harm_any_more(name: str) -> None:
+    assert play(machine_on(in_memory, ScheduleMachine), KEPT_FAULTS[name].steps) == ""

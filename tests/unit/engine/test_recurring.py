@@ -274,6 +274,30 @@ def test_a_run_that_has_ended_keeps_none_from_being_made_although_the_schedule_w
     assert "missedRuns" not in w.row("s")
 
 
+@pytest.mark.parametrize("edit", ["pause", "update"])
+def test_an_edit_between_a_run_and_the_move_stands(edit: str) -> None:
+    """Whoever moves a schedule on has read it some time before."""
+    w = world()
+    put(w)
+    client = TaskClient(w.store, clock=w.clock)
+    edited: list[str] = []
+
+    def edits(change: Change) -> None:
+        if is_advance(change) and not edited:
+            edited.append(edit)
+            if edit == "pause":
+                client.schedules.pause("s")
+            else:
+                client.schedules.update("s", expression="cron(0/5 * * * ? *)")
+
+    w.rigged.before_write = edits
+    w.ticks(6)
+    assert edited
+    after = [] if edit == "pause" else ["s#1#2026-12-31T12:05:00Z"]
+    assert runs(w) == ["s#1#2026-12-31T12:01:00Z", *after]
+    assert ("taskDateTime" in w.row("s")) == (edit == "update")
+
+
 class Deaf(RiggedStore):
     """The answers to the next batch of inserts get lost; ``taken``: how many of it took effect."""
 

@@ -1,0 +1,282 @@
+"""What is known of one schedule: which runs are due, what became of each, and what must hold of changes of its row.
+
+A definition is in force from the moment at which it is written. Whoever writes one has read his clock some time before;
+so of runs in between nothing certain is known, and of those within what two clocks may differ by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tests.model.lives import MARGIN, Life, number
+from tests.model.seam import Actor
+from tests.model.times import EXPRESSIONS, HORIZON, Times
+
+from dynatick.domain.instants import parse_instant
+from dynatick.domain.lifecycle import is_terminal
+from dynatick.domain.task import Row
+
+Said = tuple[object, ...]
+_ALL, _LATEST, _NONE = "all", "latest", "none"
+_ALLOW = "allow"
+
+
+@dataclass(eq=False)
+class Era:
+    """A definition, and since and until when it was in force."""
+
+    says: Said
+    times: Times
+    start: float
+    end: float
+    enabled: bool
+    since: float  # from then on certainly
+    since_perhaps: float
+    asked_at: float  # when its writer began, by a clock that is right; infinite: by one that is off
+    until: float = math.inf  # until then certainly
+    until_perhaps: float = math.inf
+
+    def runs(self, after: float, until: float, *, perhaps: bool) -> Sequence[float]:
+        if not self.enabled:
+            return []
+        low, high = (self.since_perhaps, self.until_perhaps) if perhaps else (self.since, self.until)
+        return self.times.named(self.start, self.end, max(after, low), min(until, high))
+
+
+@dataclass(eq=False)
+class Diary:
+    """Of one schedule: one life of its row."""
+
+    life: Life
+    seconds: Callable[[datetime], float]
+    say: Callable[[str], None]
+    tick_minutes: Callable[[], tuple[int, int]]  # the shortest and the longest interval so far
+    eras: list[Era] = field(default_factory=list)
+    made: dict[float, Life] = field(default_factory=dict)  # by nominal instant
+    by_ticks: list[float] = field(default_factory=list)  # of these, those that no client asked for
+    missed: dict[float, float] = field(default_factory=dict)  # and when that was written down
+    catch_up: set[str] = field(default_factory=set)  # policies that it has had
+    overlap: set[str] = field(default_factory=set)
+    edited_at: float | None = None  # when somebody has changed its definition by hand, until that is noticed
+    gone_at: float = math.inf
+    ended: bool = False
+    is_new_revision: bool = True  # whether its occurrences' ids are none that an earlier life has used
+
+    def due(self, after: float, until: float, *, perhaps: bool = False) -> set[float]:
+        """The runs in (after, until] that are to be made; ``perhaps``: those too of which nothing certain is known."""
+        return {run for era in self.eras for run in era.runs(after, until, perhaps=perhaps)}
+
+    def says(self, row: Row) -> Said:
+        names = ("scheduleExpression", "scheduleExpressionTimezone", "startDate", "endDate", "scheduleState")
+        return tuple(row.get(name) for name in names)
+
+    def instant(self, row: Row | None, name: str) -> float | None:
+        value = None if row is None else row.get(name)
+        return None if value is None else self.seconds(parse_instant(value, name))
+
+    def wrong(self, problem: str) -> None:
+        self.say(f"{self.life.task_id}: {problem}")
+
+    # -- its row -------------------------------------------------------------------------------------------------------
+
+    def put(self, row: Row) -> None:
+        self.policies(row)
+
+    def policies(self, row: Row) -> None:
+        self.catch_up.add(str(row.get("catchUp", _LATEST)))
+        self.overlap.add(str(row.get("overlap", "skip")))
+
+    def edit(self, now: float, old: Row, new: Row) -> None:
+        """By hand."""
+        self.policies(new)
+        if self.eras and self.says(new) == self.eras[-1].says:
+            self.edited_at = None
+        elif self.says(new) != self.says(old):
+            self.edited_at = now if self.edited_at is None else self.edited_at
+
+    def hear(self, by: Actor, now: float, old: Row | None, new: Row) -> None:
+        """A write of ours."""
+        self.policies(new)
+        if new.get("status") is None:  # the scheduler has still to look at it
+            return
+        before, after = self.instant(old, "nextRunAt"), self.instant(new, "nextRunAt")
+        if is_terminal(new):
+            self._hear_end(now, new)
+            if new.get("outcome") == "failed":
+                return
+        elif not self.eras or new.get("definedAt") != (old or {}).get("definedAt"):
+            self._define(by, now, old, new)
+        elif before is not None and after is not None and after < before:
+            self.wrong(f"its next run went back from {before:.0f} to {after:.0f}")
+        if old is None:
+            return
+        self._hear_missed(by, now, old, new)
+        waiting, waits = self.instant(old, "bufferedRunAt"), self.instant(new, "bufferedRunAt")
+        if waiting is not None and waits != waiting and not self.is_dealt_with(waiting):
+            self.wrong(f"the run of {waiting:.0f}, which waited, is lost")
+        if before is not None and after != before:
+            until = min(now + MARGIN, HORIZON) if after is None else after - 0.001
+            if is_terminal(new):
+                until = now + HORIZON
+            for run in sorted(self.due(before - 0.001, until)):
+                if not self.is_dealt_with(run) and run != waits:
+                    self.wrong(f"the run of {run:.0f} is lost: {by.kind} has moved it on to {after}")
+
+    def _define(self, by: Actor, now: float, old: Row | None, new: Row) -> None:
+        """A definition is in force from now on."""
+        expression, _, _, _, state = self.says(new)
+        start, end = self.instant(new, "startDate"), self.instant(new, "endDate")
+        begun = not self.eras
+        if not begun:
+            last = self.eras[-1]
+            last.until = min(by.began if self.edited_at is None else self.edited_at, by.began) - MARGIN
+            last.until_perhaps = now + MARGIN
+        elif old is not None:
+            self.is_new_revision = by.kind == "scheduler"
+        times = EXPRESSIONS[str(expression)]
+        self.eras.append(
+            Era(
+                self.says(new), times, -math.inf if start is None else start, math.inf if end is None else end,
+                state == "ENABLED", now + MARGIN, by.began - MARGIN, math.inf if by.skew else by.began,
+            )
+        )  # fmt: skip
+        self.edited_at = None
+        after = self.instant(new, "nextRunAt")
+        if state != "ENABLED" or after is None or after <= now:
+            return
+        runs = times.named(self.eras[-1].start, self.eras[-1].end, now + MARGIN, now + HORIZON)
+        if runs and after > runs[0]:
+            self.wrong(f"its next run is that of {after:.0f}, and {runs[0]:.0f} is due before")
+
+    def _hear_end(self, now: float, new: Row) -> None:
+        self.ended = True
+        for era in self.eras:
+            era.until_perhaps = min(era.until_perhaps, now + HORIZON)
+
+    def _hear_missed(self, by: Actor, now: float, old: Row, new: Row) -> None:
+        """Runs that were noted as not made."""
+        noted = added(old.get("missed"), new.get("missed"))
+        counted = 0
+        for entry in noted:
+            first, last = (self.seconds(parse_instant(entry[name], name)) for name in ("from", "until"))
+            reason, runs = str(entry["reason"]), number(entry["runs"])
+            counted += runs if reason != "paused" else 0
+            if reason == "paused":
+                self._check_paused(first, last)
+                continue
+            perhaps = self.due(first - 0.001, last, perhaps=True)
+            there = {run for run in perhaps if self.is_there(run) and self.made[run].born_at < by.began}
+            left_out = {run for run in perhaps if not self.is_there(run)}
+            sure = {run for run in left_out if run in self.due(first - 0.001, last)}
+            if not len(sure) <= runs <= len(perhaps - there):
+                self.wrong(
+                    f"{runs} runs from {first:.0f} to {last:.0f} said to be missed ({reason}), and {len(there)} of"
+                    f" {len(perhaps)} were made"
+                )
+            for run in sorted(left_out):
+                self._check_missed(by, now, run, reason)
+                self.missed[run] = now
+        delta = number(new.get("missedRuns")) - number(old.get("missedRuns"))
+        if delta != counted:
+            self.wrong(f"missedRuns is up by {delta}, and {counted} are noted")
+
+    def _check_paused(self, first: float, last: float) -> None:
+        asked = next((era.asked_at for era in reversed(self.eras[:-1]) if not era.enabled), math.inf)
+        before = {run for run in self.by_ticks if first <= run <= last and self.made[run].born_at < asked < math.inf}
+        if clash := before | self.due(first - 0.001, last):
+            self.wrong(f"the runs of {sorted(clash)} are said to be left out by a pause")
+
+    def _check_missed(self, by: Actor, now: float, run: float, reason: str) -> None:
+        shortest, _ = self.tick_minutes()
+        if run in self.missed:
+            self.wrong(f"the run of {run:.0f} is missed again ({reason})")
+        if reason == "outage":
+            if self.catch_up == {_ALL}:
+                self.wrong(f"the run of {run:.0f} is left out, and all are to be made up")
+            if self.catch_up == {_LATEST} and not self.due(run, now + MARGIN, perhaps=True):
+                self.wrong(f"the run of {run:.0f} is left out, and it is the latest")
+            if run > now - 60 * shortest + MARGIN:
+                self.wrong(f"the run of {run:.0f} is left out as late, {now - run:.0f} s after its time")
+        elif reason == "overlap":
+            if self.overlap == {_ALLOW}:
+                self.wrong(f"the run of {run:.0f} is left out for another, and they may overlap")
+            if not any(life.was_open_after(by.began) for life in self.made.values()):
+                self.wrong(f"the run of {run:.0f} is left out for another, and there is none")
+        else:
+            self.wrong(f"the run of {run:.0f} is left out: {reason}")
+
+    def is_there(self, run: float) -> bool:
+        """Whether it was made. One that is deleted by hand before the schedule moves on may count as not made."""
+        return run in self.made and not self.made[run].gone
+
+    def is_dealt_with(self, run: float) -> bool:
+        return run in self.made or run in self.missed
+
+    # -- its occurrences -----------------------------------------------------------------------------------------------
+
+    def hear_occurrence(self, by: Actor, now: float, run: float, life: Life, schedule: Row | None) -> None:
+        """One is made; ``schedule``: the row as it is now."""
+        earlier = self.made.get(run)
+        if by.kind == "client":
+            self.made.setdefault(run, life)
+            known = self.eras and self.edited_at is None and self.eras[-1].since < by.began
+            if known and not any(run in era.times.named(era.start, era.end, run - 1, run) for era in self.eras):
+                self.wrong(f"a run of {run:.0f} is made up, and there is none")
+            return
+        if by.kind != "processor":
+            self.wrong(f"{by.kind} makes the run of {run:.0f}")
+        if run > now + MARGIN:
+            self.wrong(f"the run of {run:.0f} is made {run - now:.0f} s early")
+        if run not in self.due(run - 1, run, perhaps=True):
+            self.wrong(f"a run of {run:.0f} is made, and none is due")
+        if self.gone_at < by.began:
+            self.wrong(f"the run of {run:.0f} is made after the schedule's end")
+        if earlier is not None and not earlier.gone:
+            self.wrong(f"the run of {run:.0f} is made twice")
+        if run in self.missed and self.missed[run] < by.began:
+            self.wrong(f"the run of {run:.0f} is made, and was noted as missed")
+        self._check_lateness(by, run, schedule)
+        if _ALLOW not in self.overlap:
+            before = max((one for one in self.made if one < run), default=None)  # a client does not ask what runs
+            if before in self.by_ticks and self.made[before].is_open_since(by.began):
+                self.wrong(f"the run of {run:.0f} is made, and that of {before:.0f} has not ended")
+        self.made[run] = life
+        self.by_ticks.append(run)
+
+    def _check_lateness(self, by: Actor, run: float, schedule: Row | None) -> None:
+        """Late runs are made as ``catchUp`` says. ``by`` has closed its buckets through some tick or a later one."""
+        if _ALL in self.catch_up or run == self.instant(schedule, "bufferedRunAt") or not by.closed_at:
+            return
+        _, longest = self.tick_minutes()
+        closed = min(by.closed_at.values())
+        if run > closed - 60 * 2 * longest:
+            return
+        if self.catch_up == {_NONE}:
+            self.wrong(f"the run of {run:.0f} is made {closed - run:.0f} s late, and none are to be made up")
+        elif _NONE not in self.catch_up and (later := self.due(run, closed - 60 * longest)):
+            self.wrong(f"the run of {run:.0f} is made late, and {max(later):.0f} is due as well")
+
+    # -- at the end ----------------------------------------------------------------------------------------------------
+
+    def check_complete(self, last_tick: float, row: Row) -> None:
+        """All that was due by then has been dealt with."""
+        if is_terminal(row):
+            return
+        waits = self.instant(row, "bufferedRunAt")
+        lost = [run for run in self.due(-math.inf, last_tick) if not self.is_dealt_with(run) and run != waits]
+        if lost:
+            self.wrong(f"the runs of {', '.join(f'{run:.0f}' for run in sorted(lost)[:5])} were never made")
+
+
+def added(old: object, new: object) -> Sequence[Mapping[str, object]]:
+    """The entries at the end of a bounded list that were not there before."""
+    before = list(old) if isinstance(old, (list, tuple)) else []
+    after = list(new) if isinstance(new, (list, tuple)) else []
+    for n in range(len(before) + 1):
+        kept = before[n:]
+        if after[: len(kept)] == kept:
+            return after[len(kept) :]
+    return after

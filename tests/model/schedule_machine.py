@@ -1,0 +1,222 @@
+"""Everything that may happen to schedules and to their occurrences, as rules in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+from tests.model.diary import Diary
+from tests.model.ending import close_the_schedules, come_to_an_end
+from tests.model.lives import Life
+from tests.model.seam import Order, Plan
+from tests.model.steps import Brief, step
+from tests.model.surroundings import POLICIES, Surroundings, plans
+from tests.model.times import EXPRESSIONS
+
+from dynatick.client.insertion import Exists
+from dynatick.domain.buckets import instant_of, minute_of
+from dynatick.domain.change import Absent, Change
+from dynatick.domain.instants import format_instant
+from dynatick.domain.lifecycle import is_terminal
+from dynatick.domain.task import Row
+
+IDS = ("s", "t")
+MINUTE = "rate(1 minute)"
+
+ids = st.sampled_from(IDS)
+expressions = st.sampled_from((MINUTE, MINUTE, MINUTE, *EXPRESSIONS))
+# What its occurrences' attempts do. Most schedules run something that is over soon.
+scripts = st.sampled_from(
+    (("ok",), ("ok",), ("ok",), ("error", "ok"), ("long",), ("permanent",), ("poison", "ok"), ("hang", "ok"), ("slow",))
+)
+
+
+@dataclass(frozen=True, repr=False)
+class ScheduleRow(Brief):
+    """A schedule as put-item takes it, or a client. ``starts``, ``ends``: seconds from now."""
+
+    expression: str = MINUTE
+    starts: float | None = None
+    ends: float | None = None
+    catch_up: str | None = None
+    overlap: str | None = None
+    enabled: bool = True
+
+    def attributes(self, now: datetime) -> dict[str, object]:
+        zone = EXPRESSIONS[self.expression].zone
+        row = {
+            "scheduleExpression": self.expression,
+            "scheduleExpressionTimezone": None if zone == "UTC" else zone,
+            "startDate": _date(now, self.starts),
+            "endDate": _date(now, self.ends),
+            "catchUp": self.catch_up,
+            "overlap": self.overlap,
+            "scheduleState": None if self.enabled else "DISABLED",
+        }
+        return {name: value for name, value in row.items() if value is not None}
+
+
+def _date(now: datetime, seconds: float | None) -> str | None:
+    return None if seconds is None else format_instant((now + timedelta(seconds=seconds)).replace(microsecond=0))
+
+
+rows = st.builds(
+    ScheduleRow,
+    expression=expressions,
+    starts=st.sampled_from((None, None, None, -1800.0, 90.0, 600.0)),
+    ends=st.sampled_from((None, None, None, None, 700.0)),
+    catch_up=st.sampled_from((None, "latest", "all", "all", "none")),
+    overlap=st.sampled_from((None, "skip", "allow", "allow", "bufferOne")),
+    enabled=st.sampled_from((True, True, True, True, False)),
+)
+EDITS: Mapping[str, Mapping[str, object]] = {
+    "pause": {"scheduleState": "DISABLED"},
+    "resume": {"scheduleState": "ENABLED"},
+    "every other minute": {"scheduleExpression": "rate(2 minutes)", "scheduleExpressionTimezone": "UTC"},
+    "by the clock": {"scheduleExpression": "cron(0/5 * * * ? *)", "scheduleExpressionTimezone": "UTC"},
+    "all": {"catchUp": "all"},
+    "allow": {"overlap": "allow"},
+}
+edits = st.sampled_from(sorted(EDITS))
+grids = st.tuples(st.sampled_from((1, 1, 2, 5)), st.sampled_from((1, 1, 3)))
+
+
+class ScheduleMachine(Surroundings):
+    """The rules for schedules. ``nth``: of their occurrences, from the latest on."""
+
+    of = "schedules"
+
+    @step(schedule_id=ids, row=rows, script=scripts, policy=st.sampled_from(POLICIES))
+    def put(self, schedule_id: str, row: ScheduleRow, script: tuple[str, ...], policy: Any) -> None:
+        """put-item, over whatever was there."""
+        life = self._life(schedule_id, script, policy)
+        attributes = row.attributes(self.world.simulation.instant) | ({"retryPolicy": policy} if policy else {})
+        self.world.put(life, attributes)
+
+    @step(schedule_id=ids, row=rows, script=scripts, plan=plans)
+    def insert(self, schedule_id: str, row: ScheduleRow, script: tuple[str, ...], plan: Plan) -> None:
+        given = row.attributes(self.world.simulation.instant)
+        life = self._life(schedule_id, script, None)
+        order = Order("insert", lives={schedule_id: life})
+        self._ask(order, lambda c: c.schedules.insert(
+            schedule_id, row.expression,
+            timezone=given.get("scheduleExpressionTimezone"), start_date=given.get("startDate"),
+            end_date=given.get("endDate"), catch_up=row.catch_up, overlap=row.overlap, enabled=row.enabled,
+            attributes={"life": life.number},
+        ), plan, 0)  # fmt: skip
+
+    def _life(self, schedule_id: str, script: tuple[str, ...], policy: Any) -> Life:
+        policy, book = policy or {}, self.world.book
+        life = book.enter(
+            schedule_id,
+            script=script,
+            maximum=policy.get("maximumRetryAttempts", 3) + 1,
+            backoff=policy.get("minBackoffSeconds", 5),
+        )
+        life.schedule = Diary(life, book.seconds, book.say, lambda: (book.shortest_interval, book.longest_interval))
+        return life
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+
+    @step(schedule_id=ids, wish=st.sampled_from(("pause", "resume", "run", "delete")), plan=plans)
+    def change(self, schedule_id: str, wish: str, plan: Plan) -> None:
+        name = "run_now" if wish == "run" else wish
+        self._ask(Order(wish), lambda c: getattr(c.schedules, name)(schedule_id), plan, 0)
+
+    @step(schedule_id=ids, expression=expressions, plan=plans)
+    def update(self, schedule_id: str, expression: str, plan: Plan) -> None:
+        zone = EXPRESSIONS[expression].zone
+        self._ask(
+            Order("update"), lambda c: c.schedules.update(schedule_id, expression=expression, timezone=zone), plan, 0
+        )
+
+    @step(schedule_id=ids, edit=edits)
+    def edit(self, schedule_id: str, edit: str) -> None:
+        """update-item, by hand."""
+        row = self._row(schedule_id)
+        if row is not None and not is_terminal(row):
+            change = Change(task_id=schedule_id, set=EDITS[edit], when=(Absent("outcome"),))
+            self.world.table.write(self.world.hand, change)
+
+    @step(schedule_id=ids)
+    def delete(self, schedule_id: str) -> None:
+        """delete-item, by hand."""
+        self.world.table.delete(self.world.hand, schedule_id)
+
+    @step(schedule_id=ids, minutes=st.sampled_from((3, 10, 40)), plan=plans)
+    def backfill(self, schedule_id: str, minutes: int, plan: Plan) -> None:
+        """The runs of the last so many minutes."""
+        row = self._row(schedule_id)
+        now = self.world.simulation.instant
+        start, end = instant_of(minute_of(now) - minutes), now
+        seen = row is not None and row.get("status") is not None  # before, its revision is not known
+        life = self.world.book.life_of(row) if row is not None and seen else None
+
+        def do(client: Any) -> object:
+            results = list(client.schedules.backfill(schedule_id, start=start, end=end))
+            for result in results:
+                if isinstance(result, Exists) and life is not None and not life.gone:
+                    self._check_exists(life, result.task_id)
+            return results
+
+        self._ask(Order("backfill"), do, plan, 0)
+
+    def _check_exists(self, life: Life, task_id: str) -> None:
+        diary = life.schedule
+        if diary is not None and diary.is_new_revision and (life.number, task_id) not in self.world.book.occurrences:
+            self.world.book.say(f"{task_id}: said to be there, and the schedule never made it")
+
+    # -- occurrences ---------------------------------------------------------------------------------------------------
+
+    @step(nth=st.integers(0, 4), wish=st.sampled_from(("cancel", "retry", "run_now", "reschedule")), plan=plans)
+    def change_occurrence(self, nth: int, wish: str, plan: Plan) -> None:
+        task_id = self._occurrence(nth)
+        if task_id is None:
+            return
+        if wish != "reschedule":
+            self._ask(Order(wish), lambda c: getattr(c, wish)(task_id), plan, 0)
+            return
+        at = self.world.simulation.instant + timedelta(minutes=3)
+        order = Order(wish, not_before=self.world.book.seconds(at))
+        self._ask(order, lambda c: c.reschedule(task_id, due_at=at), plan, 0)
+
+    @step(nth=st.integers(0, 4))
+    def delete_occurrence(self, nth: int) -> None:
+        """delete-item, by hand."""
+        task_id = self._occurrence(nth)
+        if task_id is not None:
+            self.world.table.delete(self.world.hand, task_id)
+
+    def _occurrence(self, nth: int) -> str | None:
+        found = sorted(
+            (str(row["dueAt"]), str(row["taskId"]))
+            for row in self.world.table.everything()
+            if "#" in str(row["taskId"]) and row.get("scheduleId") in IDS
+        )
+        return found[-1 - nth][1] if nth < len(found) else None
+
+    def _row(self, schedule_id: str) -> Row | None:
+        return self.world.table.get(schedule_id)
+
+    @step(seconds=st.sampled_from((0.003, 0.2, 2.0, 15.0, 50.0, 400.0, 2000.0)))
+    def time_passes(self, seconds: float) -> None:
+        self.world.pass_time(seconds)
+
+    @step(grid=grids)
+    def reconfigure(self, grid: tuple[int, int]) -> None:
+        """A redeployment with another tick interval and number of shards."""
+        self.world.reconfigure(tick_minutes=grid[0], shard_count=grid[1])
+
+    @step(schedule_id=ids)
+    def lose_record(self, schedule_id: str) -> None:
+        row = self._row(schedule_id)
+        if self.world.stream.drop(schedule_id) and row is not None:
+            self.world.book.life_of(row).unseen = True
+
+    def _come_to_an_end(self) -> None:
+        close_the_schedules(self.world)
+        if not self.world.book.wrong:
+            come_to_an_end(self.world)
