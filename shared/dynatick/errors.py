@@ -93,14 +93,22 @@ class TransitionRefused(DynatickError):
     """The task's present state does not allow what was asked.
 
     ``status`` is the state that was found, ``allowed`` the states it could have been done from; none, if it never
-    can: then ``instead`` says what can.
+    can for what this ``is_a``: then ``instead`` says what can.
     """
 
     def __init__(
-        self, task_id: str, wish: str, status: str, allowed: Sequence[str], *, what: str = "task", instead: str = ""
+        self,
+        task_id: str,
+        wish: str,
+        status: str,
+        allowed: Sequence[str],
+        *,
+        what: str = "task",
+        is_a: str = "",
+        instead: str = "",
     ) -> None:
         possible = instead or f"possible only while it is {' or '.join(allowed)}"
-        super().__init__(f"cannot {wish} {what} {shown(task_id)}: it is {status}; {possible}")
+        super().__init__(f"cannot {wish} {what} {shown(task_id)}: it is {is_a or status}; {possible}")
         self.task_id = task_id
         self.status = status
         self.allowed = tuple(allowed)

@@ -125,9 +125,9 @@ def run_at_once(row: Row, *, bucket: Bucket, now: datetime) -> Change:
 
 
 def _require(row: Row, wish: str, allowed: tuple[str, ...]) -> None:
-    if is_or_was_schedule(row):
-        raise TransitionRefused(str(row["taskId"]), wish, "a schedule", (), instead=_OF_SCHEDULES[wish])
     state = state_shown(row)
+    if is_or_was_schedule(row):
+        raise TransitionRefused(str(row["taskId"]), wish, state, (), is_a="a schedule", instead=_OF_SCHEDULES[wish])
     # A status from hand, without an outcome, has not ended anything: the scheduler is about to mend it.
     if state not in allowed or (state in _ENDED and not is_terminal(row)):
         raise TransitionRefused(str(row["taskId"]), wish, state, allowed)

@@ -783,6 +783,8 @@ def test_what_is_for_tasks_is_not_for_schedules(world: World, verb: str, state: 
     with pytest.raises(TransitionRefused, match=f"cannot {verb} task 's': it is a schedule; ") as caught:
         TASK_VERBS[verb](world.client)
     assert "dynatick schedule " in str(caught.value)
+    statuses = {"waiting": "recurring", "raw": "unscheduled", "paused": "recurring", "ended": "completed"}
+    assert (caught.value.status, caught.value.allowed) == (statuses[state], ())
     assert world.row("s") == before
 
 
