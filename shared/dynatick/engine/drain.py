@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from queue import Empty, SimpleQueue
 
 from dynatick.domain.buckets import Bucket, instant_of
@@ -32,6 +33,7 @@ from dynatick.engine.claims import (
 from dynatick.engine.cursor import Cursor, take
 from dynatick.engine.held import HeldShard
 from dynatick.engine.inforce import InForce
+from dynatick.engine.lanes import Lanes
 from dynatick.engine.ports import Actions, Clock, DeadLetters, Page, Store
 from dynatick.engine.reading import read_ahead
 from dynatick.engine.record import Attempted, Fate, Postponed, Recorder
@@ -45,7 +47,9 @@ from dynatick.engine.workbench import Workbench
 from dynatick.errors import DynatickError
 
 BATCH = 25
-IO_THREADS = 6
+LOOKS_AT_ONCE = 6
+LEAST_LANES, MOST_LANES = 2, 6  # claims and records at once
+LANE_PATIENCE = 0.02  # s that one of them waits before there is another lane: longer than most take
 CLAIMS_UNDER_WAY = 2
 MOST_HELD = 500  # tasks that wait for their turn beside those that are in hand otherwise: memory has its bound
 RECORD_DELAY = 0.05  # s that an outcome waits for others to share its batch
@@ -179,7 +183,8 @@ class _Pass:
             closed_through=lambda: self.window.cursor.closed_through,
         )
         self.events: SimpleQueue[_Event] = SimpleQueue()
-        self.io = ThreadPoolExecutor(IO_THREADS, thread_name_prefix="dynatick-io")
+        self.looking = ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="dynatick-look")
+        self.lanes = Lanes(least=LEAST_LANES, most=MOST_LANES, patience=LANE_PATIENCE, name="dynatick-io")
         self.bench = Workbench(
             world.actions,
             threads=world.rules.threads,
@@ -248,7 +253,8 @@ class _Pass:
 
     def close(self) -> None:
         self.bench.close()
-        self.io.shutdown(wait=False, cancel_futures=True)
+        self.lanes.close()
+        self.looking.shutdown(wait=False, cancel_futures=True)
 
     def _must_stop(self) -> bool:
         return self.report.resume is not None or not self.shard.holding or self.fault is not None
@@ -313,7 +319,7 @@ class _Pass:
             self.window.begin(minute, now)
 
         try:
-            yield from read_ahead(self.store, self.clock, self.io, self.report.shard, minutes, resume, began)
+            yield from read_ahead(self.store, self.clock, self.looking, self.report.shard, minutes, resume, began)
         except Exception as error:
             self.fault = self.fault or error
 
@@ -324,7 +330,7 @@ class _Pass:
         entries = self._each_once(batch)
         self.claiming += len(entries)
         self.report.due += len(entries)
-        self.io.submit(self._claim_now, entries, position, found)
+        self.lanes.submit(lambda: self._claim_now(entries, position, found))
         return True
 
     def _serve(self, batch: Sequence[tuple[Bucket, str]], position: Resume, found: set[int]) -> bool:
@@ -340,7 +346,8 @@ class _Pass:
         entries = self._each_once(batch)
         self.claiming += len(entries)
         self.window.writing += 1
-        self.io.submit(self._serve_now, entries, position, self.window.cursor.closed_through, found)
+        closed_through = self.window.cursor.closed_through
+        self.lanes.submit(lambda: self._serve_now(entries, position, closed_through, found))
         return True
 
     def _wait_for_room(self, more: int) -> bool:
@@ -411,6 +418,7 @@ class _Pass:
             pass
         nothing_else_runs = len(self.ended) + self.recording == len(self.in_hand) and not self.claiming
         self._flush(everything=not came or nothing_else_runs)
+        self.lanes.widen()
         self._keep_the_shard()
 
     def _handle(self, event: _Event) -> None:
@@ -517,7 +525,7 @@ class _Pass:
         while len(self.ended) >= BATCH or (everything and self.ended):
             attempts, self.ended = self.ended[:BATCH], self.ended[BATCH:]
             self.recording += len(attempts)
-            self.io.submit(self._record_now, attempts)
+            self.lanes.submit(partial(self._record_now, attempts))
 
     def _record_now(self, attempts: Sequence[Attempted]) -> None:
         """In an I/O thread."""
