@@ -6,7 +6,7 @@ from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, World
 
-from dynatick.client import Exists, Inserted
+from dynatick.client import Exists, Failed, Inserted
 from dynatick_stack.sandbox.seam import Fault, Seam
 
 TASKS = 300
@@ -33,8 +33,12 @@ def test_fault_19_bad_weather_everywhere(new_world: NewWorld, tell: Tell) -> Non
         ]  # fmt: skip
         results = list(world.client.insert_many(tasks))
         seam.arm([])
-    # Where an answer was lost the SDK has inserted the task a second time, and found its own.
-    assert {type(result) for result in results} == {Inserted, Exists}
+    # A task that was throttled at each try is given again. Where an answer was lost, the SDK has inserted the task a
+    # second time, and found its own.
+    failed = [task for task, result in zip(tasks, results, strict=True) if isinstance(result, Failed)]
+    assert len(failed) < TASKS / 10
+    results = [result for result in results if not isinstance(result, Failed)] + list(world.client.insert_many(failed))
+    assert {type(result) for result in results} <= {Inserted, Exists}
     world.inserted |= {str(task["taskId"]) for task in tasks}
     for number in range(60):
         world.put(taskId=f"raw-{number:02d}")

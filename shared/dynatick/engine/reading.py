@@ -11,6 +11,7 @@ from dynatick.domain.buckets import Bucket
 from dynatick.engine.ports import Clock, Page, Store
 from dynatick.engine.report import Resume
 
+PAGE = 2000  # entries: as many as fit into DynamoDB's 1 MB are four times that, twice over, and then as objects
 LOOKAHEAD = 6  # buckets whose first page is read ahead; what is read waits in memory
 
 
@@ -34,7 +35,7 @@ def read_ahead(
     def fetch(minute: int, after: str | None) -> Future[tuple[datetime, Page]]:
         def read() -> tuple[datetime, Page]:
             now = clock()
-            return now, store.look(Bucket(minute, shard), after=after)
+            return now, store.look(Bucket(minute, shard), after=after, limit=PAGE)
 
         return executor.submit(read)
 

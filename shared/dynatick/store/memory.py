@@ -110,7 +110,7 @@ class MemoryStore:
                 for i, item in self._items.items()
                 if item.get("taskDateTime") == name and (after is None or i > after)
             )
-            page = ids[: limit or PAGE]
+            page = ids[: min(limit or PAGE, PAGE)]
             entries = [entry_of(self._items[i]) for i in page]
         last = page[-1] if len(page) < len(ids) else None
         if outcome is not None:
@@ -127,7 +127,7 @@ class MemoryStore:
                 for i, item in self._items.items()
                 if item.get("scheduleState") == wanted and (after is None or i > after)
             )
-        page = ids[: limit or PAGE]
+        page = ids[: min(limit or PAGE, PAGE)]
         return Listing(page, page[-1] if len(page) < len(ids) else None)
 
     def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
