@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema_rs import Draft202012Validator
+import schemathesis
+from jsonschema_rs import Draft202012Validator, ValidationError
 from tests.unit.api.support import Caller
 
 from dynatick.api.document import document
@@ -25,6 +27,15 @@ def test_what_is_committed_is_what_the_code_makes(path: Path) -> None:
 
 def test_it_is_made_alike_each_time() -> None:
     assert json.dumps(document()) == json.dumps(DOCUMENT)
+
+
+def test_it_is_a_document_of_openapi_3_1() -> None:
+    assert DOCUMENT["openapi"].startswith("3.1.")
+    schemathesis.openapi.from_dict(copy.deepcopy(DOCUMENT)).validate()
+    broken = copy.deepcopy(DOCUMENT)
+    del broken["paths"]["/v1/tasks/{taskId}"]["get"]["responses"]["200"]["description"]
+    with pytest.raises(ValidationError):
+        schemathesis.openapi.from_dict(broken).validate()
 
 
 def references(value: object) -> set[str]:
