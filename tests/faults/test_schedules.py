@@ -6,6 +6,7 @@ between execution and record, as any task.
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -20,7 +21,7 @@ from tests.faults.world import AFTER_LEASE, LIFE, World
 
 from dynatick import TransitionRefused
 from dynatick.domain.buckets import instant_of, minute_of
-from dynatick.domain.instants import format_instant
+from dynatick.domain.instants import format_instant, parse_instant
 from dynatick_stack.sandbox.clock import START
 from dynatick_stack.sandbox.seam import Fault
 
@@ -67,6 +68,26 @@ def check(world: World, *ids: str, first: datetime, last: datetime, missing: Ite
 def started(world: World) -> datetime:
     """When the schedules that were put now have their first run."""
     return instant_of(minute_of(world.clock()) + 1)
+
+
+def account(world: World, schedule_id: str, *, first: datetime, last: datetime) -> tuple[set[str], set[str]]:
+    """The runs of these minutes that were executed, and those noted as missed: each is one or the other, and once; but
+    for one that may still wait for the one before it to end.
+    """
+    prefix = f"{schedule_id}#1#"
+    times = Counter(e.task_id.removeprefix(prefix) for e in world.ledger.done() if e.task_id.startswith(prefix))
+    schedule = world.row(schedule_id)
+    missed: list[str] = []
+    for note in schedule.get("missed", []):  # type: ignore[attr-defined]
+        runs = minutes(parse_instant(note["from"], "from"), parse_instant(note["until"], "until"))
+        assert len(runs) == note["runs"]
+        missed += runs
+    assert len(missed) == len({*missed}) == schedule.get("missedRuns", 0)
+    waiting = [str(schedule["bufferedRunAt"])] if "bufferedRunAt" in schedule else []
+    assert sorted([*times, *missed, *waiting]) == minutes(first, last), "each once, and none beside"
+    again = repeated(world.ledger.done(), world.killed)
+    assert {prefix + run for run, number in times.items() if number > 1} <= again
+    return {*times}, {*missed}
 
 
 STEPS = [
@@ -330,3 +351,142 @@ def test_a_poison_schedule_holds_up_nobody(world: World) -> None:
     assert executed.keys() >= {f"s#1#{run}" for run in minutes(first, world.clock())}
     failed = {row["outcome"] for row in occurrences(world, "poison").values()}
     assert failed == {"failed"}
+
+
+POLICIES: list[dict[str, Any]] = [
+    {},
+    {"catchUp": "none"},
+    {"catchUp": "all", "overlap": "skip"},
+    {"overlap": "bufferOne"},
+    {"overlap": "allow"},
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_a_tick_dies_holding_a_run_and_none_comes_for_a_while(world: World, policy: dict[str, Any]) -> None:
+    """It has written the occurrence and not moved the schedule on. By then that run is late, and others are due."""
+    put(world, "s", **policy)
+    first = started(world)
+    assert world.next_tick(faults=[Fault(at="advance", do="kill before")]).what == "killed"
+    world.next_tick(6)
+    for _ in range(3):
+        world.next_tick()
+    finish(world)
+    executed, _ = account(world, "s", first=first, last=world.clock())
+    assert format_instant(first) in executed
+    assert occurrences(world, "s")[format_instant(first)]["attempt"] == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_processes_die_at_random_points(world: World, seed: int) -> None:
+    dice = random.Random(seed)
+    put(world, "every", **EVERY_RUN)
+    put(world, "skips")
+    put(world, "waits", overlap="bufferOne", catchUp="none")
+    first = started(world)
+    for _ in range(12):
+        do = dice.choice(["kill before", "kill after"])
+        world.next_tick(dice.choice([1, 1, 1, 2, 4]), faults=[Fault(at="any", do=do, skip=dice.randrange(14))])
+    assert world.killed
+    world.clock.forward(seconds=AFTER_LEASE)
+    finish(world)
+    for one in ("every", "skips", "waits"):
+        executed, missed = account(world, one, first=first, last=world.clock())
+        assert executed
+        assert not (missed and one == "every")
+
+
+@pytest.mark.parametrize("by_hand", [False, True], ids=["by a client", "by hand"])
+def test_paused_resumed_and_edited_while_no_tick_comes(world: World, by_hand: bool) -> None:
+    """All that was due before each of these is made; nothing of the pause, and then what the new definition names."""
+    put(world, "s", **EVERY_RUN)
+    first = started(world)
+
+    def after(minutes: float, **edit: str) -> None:
+        world.clock.to(first + timedelta(minutes=minutes - 1))
+        if by_hand:
+            for name, value in edit.items():
+                world.dynamodb.update_item(
+                    TableName=world.table,
+                    Key={"taskId": {"S": "s"}},
+                    UpdateExpression="SET #name = :value",
+                    ExpressionAttributeNames={"#name": name},
+                    ExpressionAttributeValues={":value": {"S": value}},
+                )
+        elif edit.get("scheduleState") == "DISABLED":
+            world.client.schedules.pause("s")
+        elif "scheduleState" in edit:
+            world.client.schedules.resume("s")
+        else:
+            world.client.schedules.update("s", expression=edit["scheduleExpression"])
+        world.deliver(world.stream.new())
+
+    after(4.5, scheduleState="DISABLED")
+    after(7.5, scheduleState="ENABLED")
+    after(9.5, scheduleExpression="rate(2 minutes)")
+    assert world.next_tick(3, faults=[Fault(at="advance", do="kill before")]).what == "killed"
+    world.clock.forward(seconds=AFTER_LEASE)
+    finish(world)
+    last = int((world.clock() - first) / timedelta(minutes=1)) + 1
+    wanted = [1, 2, 3, 4, 8, 9, *range(11, last + 1, 2)]
+    runs = Counter(execution.task_id for execution in world.ledger.done())
+    assert runs.keys() == {f"s#1#{format_instant(first + timedelta(minutes=minute - 1))}" for minute in wanted}
+    assert {task_id for task_id, number in runs.items() if number > 1} <= repeated(world.ledger.done(), world.killed)
+
+
+def test_occurrences_are_cancelled_retried_moved_and_deleted(world: World) -> None:
+    """Each changes that occurrence alone: every run of the schedule is made, and none of it again."""
+    put(world, "s", **EVERY_RUN, payload={"failures": 1}, retryPolicy={"minBackoffSeconds": 900})
+    first = started(world)
+    for _ in range(4):
+        world.next_tick()
+    cancelled, moved, deleted, _ = (f"s#1#{run}" for run in minutes(first, world.clock()))  # they wait for a retry
+    world.client.cancel(cancelled)
+    world.client.reschedule(moved, due_at=world.clock() + timedelta(minutes=4))
+    world.delete(deleted)
+    world.next_tick()
+    world.client.retry(cancelled)
+    for _ in range(8):
+        world.next_tick()
+    world.client.schedules.pause("s")
+    last = world.clock()
+    finish(world, most=60)
+    tried = Counter(execution.task_id for execution in world.ledger.done())
+    assert tried == Counter(f"s#1#{run}" for run in minutes(first, last) if f"s#1#{run}" != deleted)
+    assert world.row(cancelled)["run"] == 2
+    assert deleted not in world.rows()
+
+
+def test_a_client_makes_up_what_a_late_tick_is_about_to_decide_on(world: World) -> None:
+    put(world, "s", catchUp="none", overlap="allow")
+    first = started(world)
+    world.clock.to(first + timedelta(minutes=9, seconds=5))
+    made = list(world.client.schedules.backfill("s", start=first, end=first + timedelta(minutes=4)))
+    assert len(made) == 5
+    world.next_tick(faults=[Fault(at="advance", do="kill before")])
+    world.clock.forward(seconds=AFTER_LEASE)
+    finish(world)
+    executed, missed = account(world, "s", first=first, last=world.clock())
+    assert executed >= {*minutes(first, first + timedelta(minutes=4))}
+    assert missed
+
+
+def test_redeployed_while_a_tick_is_at_work(world: World) -> None:
+    """It goes on with the settings that it was begun with, beside those of the new version."""
+    put(world, "s1", "s2", **EVERY_RUN)
+    first = started(world)
+    world.clock.to(first)
+    old = world.sandbox()
+    old.begin(world.event(), life=LIFE, faults=[Fault(at="occurrence", do="freeze before")])
+    assert old.wait().what == "frozen"
+    world.deploy(DYNATICK_TICK_MINUTES="5", DYNATICK_SHARD_COUNT="3")
+    world.clock.forward(seconds=AFTER_LEASE)
+    world.tick_on_grid(5)
+    old.thaw()
+    world.end(old)
+    world.tick_on_grid(5)
+    world.deploy(DYNATICK_TICK_MINUTES="1", DYNATICK_SHARD_COUNT="1")
+    for _ in range(5):
+        world.next_tick()
+    finish(world)
+    check(world, "s1", "s2", first=first, last=world.clock())
