@@ -328,7 +328,7 @@ class _Pass:
         if not self._wait_for_room(len(batch)):
             return False
         entries = self._each_once(batch)
-        self.claiming += len(entries)
+        self._under_way(entries, 1)
         self.report.due += len(entries)
         self.lanes.submit(lambda: self._claim_now(entries, position, found))
         return True
@@ -344,11 +344,17 @@ class _Pass:
             self.fault = self.fault or error
             return False
         entries = self._each_once(batch)
-        self.claiming += len(entries)
+        self._under_way(entries, 1)
         self.window.writing += 1
         closed_through = self.window.cursor.closed_through
         self.lanes.submit(lambda: self._serve_now(entries, position, closed_through, found))
         return True
+
+    def _under_way(self, entries: Sequence[tuple[Bucket, str]], change: int) -> None:
+        """Counts those that are being claimed: until it is known what became of them, their buckets are not drained."""
+        self.claiming += change * len(entries)
+        for bucket, _ in entries:
+            self.window.looks[bucket.minute].in_hand += change
 
     def _wait_for_room(self, more: int) -> bool:
         """False if there is no more time, or nothing must be claimed any more."""
@@ -424,13 +430,13 @@ class _Pass:
     def _handle(self, event: _Event) -> None:
         match event:
             case _Claimed(entries, position, verdicts, spoilt_fates, found):
-                self.claiming -= len(entries)
+                self._under_way(entries, -1)
                 self._count(*spoilt_fates)
                 may_begin = self._may_begin()
                 for (bucket, task_id), verdict in zip(entries, verdicts, strict=True):
                     self._place(bucket, task_id, verdict, position, found, may_begin)
             case _Served(entries, position, served, found):
-                self.claiming -= len(entries)
+                self._under_way(entries, -1)
                 self.window.writing -= 1
                 may_begin = self._may_begin()
                 for (bucket, task_id), one in zip(entries, served, strict=True):
@@ -449,7 +455,7 @@ class _Pass:
                     look.busy += fate is Fate.UNRECORDED
                 self._count(*fates)
             case _Fault(error, entries, of_schedules):
-                self.claiming -= len(entries)
+                self._under_way(entries, -1)
                 self.window.writing -= of_schedules
                 for bucket, _ in entries:
                     self.window.looks[bucket.minute].busy += 1

@@ -18,7 +18,7 @@ class Look:
     began: datetime  # when its latest look began
     complete: bool = False  # whether that look read all pages
     busy: int = 0  # rows of that look that others hold, or that must wait
-    in_hand: int = 0  # rows that this pass claimed and has not seen recorded
+    in_hand: int = 0  # rows that this pass is claiming, or has claimed and not seen recorded
 
 
 @dataclass(slots=True)

@@ -283,6 +283,35 @@ def test_what_is_still_being_claimed_at_the_end_is_told_too() -> None:
     assert (report.unfinished, report.claimed) == (1, 0)
 
 
+@pytest.mark.parametrize("schedule", [False, True], ids=["a task", "a schedule"])
+def test_a_bucket_is_not_drained_while_something_in_it_is_still_being_claimed(schedule: bool) -> None:
+    """Nobody knows what becomes of it: here the time is up first, and the claim is refused then."""
+    w = world()
+    row = {"scheduleExpression": "at(2026-12-31T12:01:00)"} if schedule else {}
+    w.put(taskId="a", **row)
+    minute, shown, over = NOON_MINUTE + 1, threading.Event(), threading.Event()
+    w.rigged.hidden = lambda entry: not shown.is_set()  # the index lags
+    while w.cursor().mark < minute:
+        w.next_tick()
+    w.clock.to(w.cursor().mark_at + w.rules.settled_after + timedelta(seconds=1))
+    shown.set()
+
+    def hangs(task_id: str) -> None:
+        if task_id == "a":
+            w.clock.forward(seconds=120)
+            assert over.wait(30)
+            raise cannot("read")
+
+    w.rigged.before_read = hangs
+    w.rigged.before_write = lambda change: hangs(change.task_id)
+    report = passed(w.tick())
+    over.set()
+    assert (report.unfinished, w.cursor().drained_through) == (1, minute - 1)
+    w.rigged.before_read = w.rigged.before_write = None
+    w.ticks(3)
+    assert len(w.actions.ran) == 1
+
+
 @pytest.mark.parametrize("number", [30, 60, 200])
 def test_what_has_ended_when_the_time_is_up_is_recorded(number: int) -> None:
     """It was done; forgotten, it would be done again. Here the table is slow, and answers in the last seconds."""
