@@ -60,6 +60,7 @@ class Diary:
     missed: dict[float, float] = field(default_factory=dict)  # and when that was written down
     catch_up: set[str] = field(default_factory=set)  # policies that it has had
     overlap: set[str] = field(default_factory=set)
+    window: float = 0.0  # s that a start may be put off by, at most
     edited_at: float | None = None  # when somebody has changed its definition by hand, until that is noticed
     gone_at: float = math.inf
     ended: bool = False
@@ -88,6 +89,7 @@ class Diary:
     def policies(self, row: Row) -> None:
         self.catch_up.add(str(row.get("catchUp", _LATEST)))
         self.overlap.add(str(row.get("overlap", "skip")))
+        self.window = max(self.window, 60.0 * number(row.get("flexibleTimeWindow")))
 
     def edit(self, now: float, old: Row, new: Row) -> None:
         """By hand."""
@@ -252,6 +254,7 @@ class Diary:
             return
         _, longest = self.tick_minutes()
         closed = min(by.closed_at.values())
+        closed -= self.window
         if run > closed - 60 * 2 * longest:
             return
         if self.catch_up == {_NONE}:
@@ -266,7 +269,8 @@ class Diary:
         if is_terminal(row):
             return
         waits = self.instant(row, "bufferedRunAt")
-        lost = [run for run in self.due(-math.inf, last_tick) if not self.is_dealt_with(run) and run != waits]
+        due = self.due(-math.inf, last_tick - self.window)
+        lost = [run for run in due if not self.is_dealt_with(run) and run != waits]
         if lost:
             self.wrong(f"the runs of {', '.join(f'{run:.0f}' for run in sorted(lost)[:5])} were never made")
 

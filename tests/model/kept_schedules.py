@@ -80,6 +80,18 @@ KEPT_FAULTS: Mapping[str, Found] = {
             tick(),
         ],
     ),
+    "a schedule that is still being served when the pass ends": Found(
+        "t: no tick will look at it, recurring in 2026-12-31#23:42",
+        [
+            Step("put", policy=None, row=ScheduleRow(), schedule_id="t", script=("ok",)),
+            tick(
+                Tick(late=40.0, plans=(Plan(seed=357, life=6.0, faults=(Fault(call=4, kind=REPEAT, calls=6),)),)),
+                Tick(late=130.0, plans=(Plan(), Plan(), Plan())),
+            ),
+            Step("plan", plans=[Plan(seed=1062, life=6.0)]),
+            tick(Tick(events=2), Tick(), NONE),
+        ],
+    ),
     "a paused schedule and reconcile": Found(
         "reconcile found and could not mend (1, 0) at the end", [put(ScheduleRow(enabled=False))],
     ),

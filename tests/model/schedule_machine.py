@@ -43,6 +43,7 @@ class ScheduleRow(Brief):
     ends: float | None = None
     catch_up: str | None = None
     overlap: str | None = None
+    window: int | None = None  # minutes
     enabled: bool = True
 
     def attributes(self, now: datetime) -> dict[str, object]:
@@ -54,6 +55,7 @@ class ScheduleRow(Brief):
             "endDate": _date(now, self.ends),
             "catchUp": self.catch_up,
             "overlap": self.overlap,
+            "flexibleTimeWindow": self.window,
             "scheduleState": None if self.enabled else "DISABLED",
         }
         return {name: value for name, value in row.items() if value is not None}
@@ -70,6 +72,7 @@ rows = st.builds(
     ends=st.sampled_from((None, None, None, None, 700.0)),
     catch_up=st.sampled_from((None, "latest", "all", "all", "none")),
     overlap=st.sampled_from((None, "skip", "allow", "allow", "bufferOne")),
+    window=st.sampled_from((None,) * 7 + (3,)),
     enabled=st.sampled_from((True, True, True, True, False)),
 )
 EDITS: Mapping[str, Mapping[str, object]] = {
@@ -105,6 +108,7 @@ class ScheduleMachine(Surroundings):
             schedule_id, row.expression,
             timezone=given.get("scheduleExpressionTimezone"), start_date=given.get("startDate"),
             end_date=given.get("endDate"), catch_up=row.catch_up, overlap=row.overlap, enabled=row.enabled,
+            flexible_time_window=row.window,
             attributes={"life": life.number},
         ), plan, 0)  # fmt: skip
 
