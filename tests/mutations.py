@@ -117,6 +117,8 @@ MUTATIONS = (
              "        if not doubtful:\n            there = self.store.get_many(\n", RECURRING),
     Mutation(OF_SCHEDULES, "S does not wait for another tick's occurrences", f"{ENGINE}/window.py",
              "self.cursor.mark_at if self.others_until is None else max(", "self.cursor.mark_at or max(", RECURRING),
+    Mutation(OF_SCHEDULES, "S does not wait for what is still being claimed", f"{ENGINE}/drain.py",
+             "self.window.looks[bucket.minute].in_hand += change", "pass", "tests/unit/engine/test_drain.py"),
     Mutation(OF_SCHEDULES, "catchUp none makes the latest all the same", f"{DOMAIN}/recurrence.py",
              "(self.schedule.catch_up is CatchUp.LATEST and is_latest)", "is_latest", RECURRING),
     Mutation(OF_SCHEDULES, "catchUp latest makes all", f"{DOMAIN}/recurrence.py",
