@@ -9,6 +9,7 @@ import pytest
 from tests.builders import FakeActions, InProcess, scheduled_row
 
 from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.change import Change, Written
 from dynatick.domain.task import Row, Task
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.ports import ActionContext, Store
@@ -176,3 +177,21 @@ def test_a_task_that_was_put_as_running_for_ever_holds_up_no_other(world: InProc
         put(world, {"taskId": f"t{n}"})
         world.next_tick()
     assert {world.outcome(f"t{n}") for n in range(5)} == {"completed"}
+
+
+@pytest.mark.parametrize("name", ["nothing", "longer than a key may be", "one of our rows", "no text"])
+def test_a_schedule_whose_latest_task_somebody_has_spoilt_holds_up_no_other(world: InProcess, name: str) -> None:
+    """Whether that task has ended is asked for by its id, together with those of others."""
+    ids: Mapping[str, object] = {
+        "nothing": "",
+        "longer than a key may be": "é" * 1500,
+        "one of our rows": cursor_id(0),
+        "no text": ["x"],
+    }
+    for schedule_id in ("spoilt", "healthy"):
+        put(world, {"taskId": schedule_id, "scheduleExpression": "rate(1 minute)"})
+    world.next_tick()
+    assert isinstance(world.store.write(Change(task_id="spoilt", set={"lastTaskId": ids[name]})), Written)
+    world.next_tick()
+    for schedule_id in ("spoilt", "healthy"):
+        assert world.outcome(f"{schedule_id}#1#2026-12-31T12:02:00Z") == "completed"
