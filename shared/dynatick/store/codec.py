@@ -158,7 +158,8 @@ def _value(value: object, field: str, depth: int) -> dict[str, Any]:
     if isinstance(value, (set, frozenset)):
         if depth == MAX_DEPTH:
             raise InvalidInput(field, "a deeper value", f"expected at most {MAX_DEPTH} lists and maps, one in another")
-        return dict(_to_value({_exact(part, field) for part in value}))
+        ((kind, parts),) = _to_value({_exact(part, field) for part in value}).items()
+        return {kind: sorted(parts)}  # alike each time: a set's own order depends on how it came about
     return dict(_to_value(_exact(value, field)))
 
 

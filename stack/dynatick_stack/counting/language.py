@@ -98,12 +98,27 @@ def parse_statement(text: str) -> Statement:
 
 
 def equal(one: Value | None, other: Value | None) -> bool:
-    """Whether two values are the same; numbers by what they mean."""
+    """Whether two values are the same; numbers by what they mean, sets in whatever order."""
     if one is None or other is None:
         return False
-    if one == other:
-        return True
-    return "N" in one and "N" in other and Decimal(one["N"]) == Decimal(other["N"])
+    return one == other or _meaning(one) == _meaning(other)
+
+
+def _meaning(value: Value) -> object:
+    ((kind, content),) = value.items()
+    match kind:
+        case "N":
+            return kind, Decimal(content)
+        case "NS":
+            return kind, frozenset(map(Decimal, content))
+        case "SS" | "BS":
+            return kind, frozenset(content)
+        case "L":
+            return kind, [_meaning(part) for part in content]
+        case "M":
+            return kind, {name: _meaning(part) for name, part in content.items()}
+        case _:
+            return kind, content
 
 
 class _Parser:
