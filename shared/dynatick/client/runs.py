@@ -14,7 +14,7 @@ from dynatick.client.changes import state_shown
 from dynatick.client.views import instant_or_none, text_or_none, without_none
 from dynatick.domain.expressions import Occurrence, upcoming
 from dynatick.domain.instants import format_instant
-from dynatick.domain.schedule import Former, MissedFor, Schedule, ScheduleState
+from dynatick.domain.schedule import DEFINITION, Former, MissedFor, Schedule, ScheduleState
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput
@@ -118,7 +118,19 @@ def _eras(row: Row) -> Iterator[tuple[Schedule, datetime | None]]:
                 yield Schedule.from_row({**present, **timing, **before}), instant_or_none(before.get("until"))
             except InvalidInput:  # somebody has spoilt the note
                 continue
-    yield Schedule.from_row(present), None
+    yield _latest(present), None
+
+
+def _latest(row: Row) -> Schedule:
+    """As the row says; where that cannot be understood, as it was before, which is what has made its runs."""
+    try:
+        return Schedule.from_row(row)
+    except InvalidInput:
+        before = row.get("definition")
+        if not isinstance(before, Mapping):
+            raise
+        unsaid = dict.fromkeys((*DEFINITION, "catchUp", "overlap"))
+        return Schedule.from_row({**row, **unsaid, **before, "scheduleState": None})
 
 
 def _instants(

@@ -712,6 +712,26 @@ def test_history_of_one_that_has_ended(world: World) -> None:
 
 
 @pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"scheduleExpression": "rate(5 parsecs)"},
+        {"cronExpression": 5},
+        {"scheduleExpressionTimezone": "Mars/Olympus"},
+        {"startDate": "soon"},
+        {"overlap": "perhaps"},
+        {"endDate": "1990-01-01T00:00:00Z", "startDate": "1991-01-01T00:00:00Z"},
+    ],
+)
+def test_history_of_one_that_was_spoilt_by_hand(world: World, spoilt: dict[str, Any]) -> None:
+    world.put(taskId="s", scheduleExpression="rate(1 minute)")
+    world.ticks(2)
+    world.put(**{**world.row("s"), **spoilt})
+    assert world.schedules.get("s").state == "FAILED"
+    world.ticks(2)
+    assert world.told() == [("12:01", "completed"), ("12:02", "completed")]
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"start": "2026-12-31T13:00:00Z"}, "expected it not to be before start, 2026-12-31T13:00:00Z"),
