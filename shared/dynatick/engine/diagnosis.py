@@ -82,10 +82,6 @@ class Finding:
     def remedy(self) -> str:
         return REMEDIES[self.kind]
 
-    @property
-    def is_of_cursor(self) -> bool:
-        return is_own_row(self.task_id)
-
 
 def what_is_wrong(row: Row, settler: Settler, drained: Mapping[int, int], now: datetime) -> Finding | None:
     """What is wrong with a row; None if a tick will see it as it should be, or need not.

@@ -12,7 +12,7 @@ from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.change import Change, Result, Unknown
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.recurrence import ready
-from dynatick.domain.task import Row
+from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.diagnosis import REMEDIES, Finding, Kind, judge_cursors
 from dynatick.engine.ports import ScanPage
@@ -278,7 +278,7 @@ def test_cursors(minutes: int, tick_minutes: int, changes: dict[str, object], ki
     now = NOON + timedelta(minutes=minutes, seconds=1)
     found = list(judge_cursors({0: cursor(**changes)}, Grid(tick_minutes=tick_minutes), now))
     assert [finding.kind for finding in found] == ([] if kind is None else [kind])
-    assert all(finding.is_of_cursor and finding.why.startswith("shard 0: ") for finding in found)
+    assert all(is_own_row(finding.task_id) and finding.why.startswith("shard 0: ") for finding in found)
 
 
 def test_a_cursor_that_is_not_there_or_cannot_be_read() -> None:
