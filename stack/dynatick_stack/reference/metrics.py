@@ -27,7 +27,7 @@ Unfinished | Count | Tasks that still ran when time was up
 Moved | Count | Tasks found in a bucket that was closed, and moved to the next tick
 Rejected | Count | Rows that can't be understood, marked failed
 Occurrences | Count | Tasks that were made of schedules
-Missed | Count | Runs of schedules that were not made, because an outage or `overlap` was in the way
+Missed | Count | Runs of schedules that were not made; their history says why
 ShardHeld | Count | Passes left to another process, which holds the shard
 NotStarted | Count | Invocations for other shards, or to go on, that could not be started
 Reconciled | Count | Tasks that the reconcile found and that no tick would have run
