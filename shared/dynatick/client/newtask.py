@@ -96,6 +96,13 @@ def payload_of(payload: object) -> object:
     return _kept(check_payload(payload), "payload")
 
 
+def text_of(value: object, field: str) -> str:
+    """A text as a row keeps it. Raises InvalidInput."""
+    if not isinstance(value, str):
+        raise InvalidInput(field, value, "expected text")
+    return str(_kept(value, field))
+
+
 def time_of(task_id: str, times: Mapping[str, object], *, now: datetime, grid: Grid) -> When:
     """The bucket and the due instant of a time, given under one of the table's names. Raises InvalidInput."""
     given = {name: _time(value, name) for name, value in times.items() if value is not None}

@@ -11,7 +11,7 @@ from dynatick.client import changes
 from dynatick.client.agreement import Agreement
 from dynatick.client.history import check_limit
 from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult
-from dynatick.client.newtask import Composed, NewTask, Time, payload_of, row_of
+from dynatick.client.newtask import Composed, NewTask, Time, payload_of, row_of, text_of
 from dynatick.client.runs import ScheduleRun, expected_runs, latest_runs, runs_between
 from dynatick.client.scheduleviews import SchedulePage, ScheduleView, warnings_of
 from dynatick.client.views import TaskView
@@ -128,8 +128,8 @@ class Schedules:
         others = {name: value for name, value in row.items() if name not in _GIVEN}
         for name in sorted(others.keys() & SCHEDULE_ATTRIBUTES):
             raise InvalidInput(name, others[name], "leave it out: it is set by Dynatick")
-        if not isinstance(recurrence.get("stateReason", ""), str):
-            raise InvalidInput("stateReason", recurrence["stateReason"], "expected text")
+        if "stateReason" in recurrence:
+            recurrence["stateReason"] = text_of(recurrence["stateReason"], "stateReason")
         return self._composed(NewTask.from_row(others), recurrence, self._clock())
 
     def _composed(self, template: NewTask, recurrence: Mapping[str, object], now: datetime) -> Composed:
@@ -199,10 +199,9 @@ class Schedules:
 
     def pause(self, schedule_id: str, reason: str | None = None) -> ScheduleView:
         """No further run falls due from now on. Those that are due now are still made."""
-        if reason is not None and not isinstance(reason, str):
-            raise InvalidInput("stateReason", reason, "expected text")
-        edits = {"scheduleState": str(ScheduleState.DISABLED), "stateReason": reason}
-        return self._edit(schedule_id, "pause", lambda row: edits if _is_enabled(row) else {"stateReason": reason})
+        noted = None if reason is None else text_of(reason, "stateReason")
+        edits = {"scheduleState": str(ScheduleState.DISABLED), "stateReason": noted}
+        return self._edit(schedule_id, "pause", lambda row: edits if _is_enabled(row) else {"stateReason": noted})
 
     def resume(self, schedule_id: str) -> ScheduleView:
         """Runs are made again, from now on; those of the pause are not made up."""
@@ -439,6 +438,8 @@ def _as_stored(name: str, value: object) -> object:
                 return value.to_row()
             RetryPolicy.from_row(value)
             return value
+        case "action":
+            return text_of(value, "action")
         case "catch_up" | "overlap":
             return str(value)
         case _:

@@ -20,7 +20,7 @@ from dynatick import (
     TaskExists,
     TransitionRefused,
 )
-from dynatick.client import Exists, Inserted, ScheduleView
+from dynatick.client import Exists, Inserted, Refused, ScheduleView
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.engine.rules import Rules
 
@@ -468,6 +468,20 @@ def test_pausing_again_changes_the_reason_only(world: World) -> None:
 def test_pause_refuses_a_reason_that_is_no_text(world: World) -> None:
     world.schedules.insert("s", HOURLY)
     assert "stateReason: 7 is not accepted; expected text" in refusal(lambda: world.schedules.pause("s", 7))
+
+
+def test_text_that_no_table_takes_is_refused_at_the_door(world: World) -> None:
+    """A table refuses a whole batch for one of them: in an import, the lines beside it."""
+    client = TaskClient(world.store, clock=world.clock, check_actions=False)
+    client.schedules.insert("s", HOURLY)
+    row = {"taskId": "x", "scheduleExpression": HOURLY, "scheduleState": "DISABLED", "stateReason": "\ud800"}
+    expected = "'\\ud800' is not accepted; expected text that UTF-8 can hold (no lone surrogates)"
+    assert refusal(lambda: client.schedules.pause("s", "\ud800")) == f"stateReason: {expected}"
+    assert refusal(lambda: client.schedules.compose(row)) == f"stateReason: {expected}"
+    assert refusal(lambda: client.schedules.update("s", action="\ud800")) == f"action: {expected}"
+    (refused,) = client.insert_rows([row])
+    assert isinstance(refused, Refused)
+    assert refused.error.field == "stateReason"
 
 
 def test_a_run_that_is_due_is_made_in_spite_of_a_pause(world: World) -> None:
