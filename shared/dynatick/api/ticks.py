@@ -17,6 +17,9 @@ from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.instants import format_instant
 
 MAX_MINUTES = 24 * 60
+MOST_RECORDS = 20_000
+"""That are asked for by one request: of each minute and shard there may be one. A gateway waits for 30 seconds (API
+Gateway quotas)."""
 
 Minutes = Annotated[
     int,
@@ -49,8 +52,11 @@ class Ticks:
         ]
 
     def list(self, minutes: Minutes = 60, start: Start = None, end: End = None) -> Response[str]:
-        rows = [entry.to_row() for entry in self._client.ticks(timedelta(minutes=minutes), start=start, end=end)]
-        fitting, next_start = sizes.how_many(rows), None
+        first, stop = self._client.tick_range(timedelta(minutes=minutes), start=start, end=end)
+        in_force = self._client.settings()
+        until = min(stop, first + timedelta(minutes=max(1, MOST_RECORDS // (in_force.shards_ever if in_force else 1))))
+        rows = [entry.to_row() for entry in self._client.ticks(start=first, end=until)] if first < until else []
+        fitting, next_start = sizes.how_many(rows), format_instant(until) if until < stop else None
         if fitting < len(rows):
             begins = _begins(rows[fitting])
             rows = [row for row in rows[:fitting] if _begins(row) < begins]  # a minute with all of its shards

@@ -21,7 +21,7 @@ from dynatick.client.newtask import Composed, NewTask, Time, compose, not_before
 from dynatick.client.schedules import Schedules
 from dynatick.client.ticks import TickEntry
 from dynatick.client.views import BucketCounts, HistoryPage, TaskView
-from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.change import Change, together
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.retry import RetryPolicy
@@ -293,6 +293,17 @@ class TaskClient:
         now = self._clock()
         minutes = tick_lists.minutes_meant(last, start, end, now=now)
         return tick_lists.ticks(self.store, self._agreement.refresh(), minutes, now=now)
+
+    def tick_range(
+        self,
+        last: timedelta = timedelta(minutes=60),
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+    ) -> tuple[datetime, datetime]:
+        """The range that ``ticks`` means by the same arguments: from the first of its minutes to the end of the last."""
+        minutes = tick_lists.minutes_meant(last, start, end, now=self._clock())
+        return instant_of(minutes.start), instant_of(minutes.stop)
 
     def doctor(
         self,

@@ -21,6 +21,7 @@ from dynatick.errors import InvalidInput
 MAX_DAYS = 7
 """Tick records are kept as long."""
 
+_TOGETHER = 100  # records that are asked for by one request
 _LOOK_AHEAD = 1440  # minutes after a range in which a record may tell that its end was idle
 _FRESH = timedelta(minutes=2)  # a tick as young may still be served
 
@@ -108,7 +109,10 @@ _COUNTS = (
 def minutes_meant(last: timedelta, start: Time | None, end: Time | None, *, now: datetime) -> range:
     """The minutes of a range, or the latest if there is no ``start``. Raises InvalidInput."""
     if start is not None:
-        return minutes_between(start, instant_of(minute_of(now) + 1) if end is None else end)
+        minutes = minutes_between(start, instant_of(minute_of(now) + 1) if end is None else end)
+        if len(minutes) > MAX_DAYS * 1440:
+            raise InvalidInput("end", str(instant_of(minutes.stop)), f"expected a range of at most {MAX_DAYS} days")
+        return minutes
     if not timedelta() < last <= timedelta(days=MAX_DAYS):
         raise InvalidInput("last", str(last), f"expected a duration of at most {MAX_DAYS} days")
     if end is not None:
@@ -117,9 +121,7 @@ def minutes_meant(last: timedelta, start: Time | None, end: Time | None, *, now:
 
 
 def ticks(store: Store, in_force: InForce | None, minutes: range, *, now: datetime) -> list[TickEntry]:
-    """What happened at the ticks of these minutes, in order of time, then shard. Raises InvalidInput."""
-    if len(minutes) > MAX_DAYS * 1440:
-        raise InvalidInput("end", str(instant_of(minutes.stop)), f"expected a range of at most {MAX_DAYS} days")
+    """What happened at the ticks of these minutes, in order of time, then shard."""
     if in_force is None or not minutes:
         return []
     minutes = range(minutes.start, min(minutes.stop, minute_of(now) + 1))
@@ -161,8 +163,12 @@ def _records(store: Store, minutes: Iterable[int], shards: Iterable[int]) -> lis
 def _next_record(store: Store, cursor: Cursor | None, after: int, shard: int, now: datetime) -> list[Row]:
     """The first record after a range, which tells whether its end was idle; empty if there is none near."""
     last = minute_of(now) if cursor is None else _minute(cursor.last_tick) or minute_of(now)
-    ahead = range(after, min(after + _LOOK_AHEAD, last + 1))
-    return [row for _, _, row in _records(store, ahead, [shard])[:1]]
+    stop = min(after + _LOOK_AHEAD, last + 1)
+    for first in range(after, stop, _TOGETHER):  # mostly there is one near
+        found = _records(store, range(first, min(first + _TOGETHER, stop)), [shard])
+        if found:
+            return [found[0][2]]
+    return []
 
 
 def _idle_runs(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 
 import pytest
 from tests.builders import InProcess
 from tests.unit.api.support import Caller, read
 
-from dynatick.api import buckets, sizes
+from dynatick.api import buckets, sizes, ticks
+from dynatick.domain.task import Row
 from dynatick.engine.rules import Rules
 
 LAMBDA_BYTES = 6 * 1024 * 1024
@@ -71,6 +73,36 @@ def test_ticks_minute_by_minute(caller: Caller, monkeypatch: pytest.MonkeyPatch)
         found += [(one["tick"], one["shard"]) for one in page["ticks"] if one["kind"] == "pass"]
         start = page["nextStart"]
     assert found == passes
+
+
+def test_ticks_of_many_shards_and_days_are_read_in_parts(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is asked for, one request reads no more than the gateway has patience for."""
+    caller.agree(shard_count=2)
+    world = InProcess(store=caller.store, clock=caller.clock, rules=Rules(grid=caller.client.settings().grid))  # type: ignore[union-attr]
+    for n in range(6):
+        caller.client.insert(f"t{n}", delay_seconds=1)
+        world.next_tick(1)
+    whole = caller.ask("GET", "/v1/ticks")
+    passes = [(one["tick"], one["shard"]) for one in whole["ticks"] if one["kind"] == "pass"]
+    assert len(passes) >= 6
+    monkeypatch.setattr(ticks, "MOST_RECORDS", 5)  # two minutes of two shards
+    asked: list[int] = []
+    get_many = caller.store.get_many
+
+    def counted(task_ids: Iterable[str], *, consistent: bool = True) -> Mapping[str, Row]:
+        ids = list(task_ids)
+        asked.append(len(ids))
+        return get_many(ids, consistent=consistent)
+
+    monkeypatch.setattr(caller.store, "get_many", counted)
+    found, start = [], "2026-12-31T12:00:00Z"
+    while start:
+        page = caller.ask("GET", "/v1/ticks", query=f"start={start}&end=2026-12-31T12:07:00Z")
+        found += [(one["tick"], one["shard"]) for one in page["ticks"] if one["kind"] == "pass"]
+        start = page["nextStart"]
+    assert found == passes
+    assert len(asked) > 4
+    assert max(asked) <= 5
 
 
 def test_very_many_buckets(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ OF_TASKS = {
     "export": "task export",
     "bucket_counts": "bucket list",
     "ticks": "tick list",
+    "tick_range": "tick list",
     "doctor": "doctor",
     "settings": "settings",
 }
