@@ -162,7 +162,7 @@ class RetrySelection(Selection):
     model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
 
     status: Literal["failed", "cancelled"] = Field("failed", description="Which ones.")
-    error: str | None = Field(None, description="Only tasks with this in their error.", examples=["HTTP 503"])
+    error: str | None = Field(None, description="Only tasks with this in their error.", examples=["answered 503"])
 
 
 class ScheduleTask(_Closed):
@@ -425,7 +425,7 @@ class Schedule(_Answer):
     nextRunAt: Any = Field(None, description="The next run.")
     lastRunAt: Any = Field(None, description="The latest one.")
     lastTaskId: Any = Field(None, description="The task that was made for it.")
-    missedRuns: Any = Field(None, description="How many were left out, for whatever reason.")
+    missedRuns: Any = Field(None, description="How many were left out, but for those of pauses.")
     stateReason: Any = None
     error: Any = Field(None, description="Why it failed.")
     warnings: list[str] | None = Field(None, description="What may surprise.")
@@ -449,7 +449,7 @@ class Run(_Answer):
     taskDateTime: str | None = None
     finishedAt: str | None = None
     error: str | None = None
-    reason: str | None = Field(None, description="Why it was not made.")
+    reason: str | None = Field(None, description="Why it was not made: outage, overlap, paused, id-taken or too-large.")
     runNow: bool | None = Field(None, description="It was asked for, beside the expression.")
 
 

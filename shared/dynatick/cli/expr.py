@@ -40,10 +40,10 @@ Zone = Annotated[str, typer.Option("--tz", metavar="ZONE", help="IANA name of th
 From = Annotated[
     str | None, typer.Option("--from", metavar="TIME", help="Runs strictly after this instant. Default: now.")
 ]
-Start = Annotated[
-    str | None, typer.Option(metavar="TIME", help="The schedule's startDate. A rate counts from it; default: --from.")
+StartDate = Annotated[
+    str | None, typer.Option(metavar="TIME", help="No run before; a rate counts from here. Default: --from.")
 ]
-End = Annotated[str | None, typer.Option(metavar="TIME", help="The schedule's endDate.")]
+EndDate = Annotated[str | None, typer.Option(metavar="TIME", help="No run after.")]
 Count = Annotated[int, typer.Option(min=1, max=_MOST, help="How many runs.")]
 Print = Annotated[Output, typer.Option("--output", "-o", help="How to print data.")]
 
@@ -85,15 +85,15 @@ def explain(
     expression: Text,
     tz: Zone = "UTC",
     from_: From = None,
-    start: Start = None,
-    end: End = None,
+    start_date: StartDate = None,
+    end_date: EndDate = None,
     count: Count = 5,
     output: Print = Output.TABLE,
 ) -> None:
     """Say in plain words what an expression means, with its next runs and what the clock's jumps do to it."""
     from dynatick.cli.words import duration, in_words
 
-    asked = _Asked.of(expression, tz, from_, start, end)
+    asked = _Asked.of(expression, tz, from_, start_date, end_date)
     runs = list(islice(asked.runs(), count))
     gap, warnings = shortest_gap(asked.expression), asked.warnings()
     if output is not Output.TABLE:
@@ -125,13 +125,13 @@ def next_runs(
     expression: Text,
     tz: Zone = "UTC",
     from_: From = None,
-    start: Start = None,
-    end: End = None,
+    start_date: StartDate = None,
+    end_date: EndDate = None,
     count: Count = 5,
     output: Print = Output.TABLE,
 ) -> None:
     """List the next runs. With --output json, a list of instants in UTC."""
-    asked = _Asked.of(expression, tz, from_, start, end)
+    asked = _Asked.of(expression, tz, from_, start_date, end_date)
     runs = list(islice(asked.runs(), count))
     if output is Output.TABLE:
         _table(runs, asked.zone)

@@ -301,7 +301,7 @@ class TaskClient:
         start: Time | None = None,
         end: Time | None = None,
     ) -> tuple[datetime, datetime]:
-        """The range that ``ticks`` means by the same arguments: from the first of its minutes to the end of the last."""
+        """The range that ``ticks`` means by the same arguments: from its first minute to the end of its last."""
         minutes = tick_lists.minutes_meant(last, start, end, now=self._clock())
         return instant_of(minutes.start), instant_of(minutes.stop)
 

@@ -27,8 +27,8 @@ file's format instead: `--format`.
 A time is a bucket (`2026-12-31#12:00`), an instant with its offset (`2026-12-31T13:07:00+01:00`), or epoch seconds.
 JSON may come from a file: `--payload @payload.json`.
 
-For `dynatick expr`, `--from` is now if it is not given, and `--start` and `--end` are the schedule's `startDate` and
-`endDate`. An expression that does not run after `--from` is refused, as invalid input is.
+For `dynatick expr`, `--from` is now if it is not given. An expression that does not run after it is refused, as invalid
+input is.
 
 Ctrl-C and a reader that closes the output (`| head`) end a command quietly. An import may be repeated: what is in stays
 as it is and counts as `exists` ([import](../how-to/import.md))."""

@@ -64,9 +64,9 @@ def test_next_for_people(shell: Shell) -> None:
         (("--from", "2026-01-01T00:00:07Z"), ["2026-01-01T00:15:07Z", "2026-01-01T00:30:07Z"]),
         (("--from", "1772798407"), ["2026-03-06T12:15:07Z", "2026-03-06T12:30:07Z"]),
         (("--from", "2026-03-06#13:00"), ["2026-03-06T13:15:00Z", "2026-03-06T13:30:00Z"]),
-        (("--start", "2026-03-06T11:53:00Z"), ["2026-03-06T12:08:00Z", "2026-03-06T12:23:00Z"]),
-        (("--start", "2026-05-01T00:00:00+02:00"), ["2026-04-30T22:00:00Z", "2026-04-30T22:15:00Z"]),
-        (("--end", "2026-03-06T12:15:00Z"), ["2026-03-06T12:15:00Z"]),
+        (("--start-date", "2026-03-06T11:53:00Z"), ["2026-03-06T12:08:00Z", "2026-03-06T12:23:00Z"]),
+        (("--start-date", "2026-05-01T00:00:00+02:00"), ["2026-04-30T22:00:00Z", "2026-04-30T22:15:00Z"]),
+        (("--end-date", "2026-03-06T12:15:00Z"), ["2026-03-06T12:15:00Z"]),
     ],
 )
 def test_a_rate(shell: Shell, options: tuple[str, ...], expected: list[str]) -> None:
@@ -118,8 +118,8 @@ def test_explain_for_programs(shell: Shell) -> None:
         (("at(2026-03-08T02:30:00)", *LOS_ANGELES), "02:30 does not exist on 2026-03-08"),
         (("rate(1 day)", "--tz", "Berlin"), "scheduleExpressionTimezone: 'Berlin' is not accepted"),
         (("rate(1 day)", "--from", "2026-01-01T00:00:00"), "from: '2026-01-01T00:00:00' is not accepted"),
-        (("rate(1 day)", "--start", "soon"), "startDate: 'soon' is not accepted"),
-        (("rate(1 day)", "--end", "2026-03-06T13:00:00Z"), "endDate: '2026-03-06T13:00:00Z' is not accepted"),
+        (("rate(1 day)", "--start-date", "soon"), "startDate: 'soon' is not accepted"),
+        (("rate(1 day)", "--end-date", "2026-03-06T13:00:00Z"), "endDate: '2026-03-06T13:00:00Z' is not accepted"),
     ],
 )
 def test_what_is_refused(shell: Shell, verb: str, arguments: tuple[str, ...], said: str) -> None:
