@@ -381,6 +381,17 @@ def test_scan_reads_everything(store: Store) -> None:
     assert any(row["taskId"] == "done" for row in store.scan(open_only=False).rows)
 
 
+def test_delete_on_a_condition(store: Store) -> None:
+    assert store.create({"taskId": "a", "status": "recurring", "scheduleExpression": "rate(1 hour)"})
+    as_it_was = as_read({"status": "recurring"}, "outcome", "status")
+    assert isinstance(store.write(Change(task_id="a", set={"status": "scheduled"})), Written)
+    assert store.delete("a", as_it_was) is False
+    assert store.get("a") is not None
+    assert store.delete("a", as_read({"status": "scheduled"}, "outcome", "status")) is True
+    assert store.get("a") is None
+    assert store.delete("a", as_it_was) is False
+
+
 def test_delete(store: Store) -> None:
     store.create({"taskId": "a"})
     store.delete("a")

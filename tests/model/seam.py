@@ -18,7 +18,7 @@ from tests.model.steps import Brief
 from tests.model.table import Table
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Result, Unknown
+from dynatick.domain.change import Change, Condition, Result, Unknown
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Page, ScanPage, StoreFailure
 from dynatick.errors import StoreError
@@ -178,8 +178,8 @@ class Seam:
             lambda results: [UNKNOWN if dice.random() < 0.6 else result for result in results],
         )
 
-    def delete(self, task_id: str) -> None:
-        self.call(lambda by: self.table.delete(by, task_id), _no_answer, lambda _: _no_answer())
+    def delete(self, task_id: str, when: Sequence[Condition] = ()) -> bool:
+        return self.call(lambda by: self.table.delete(by, task_id, when), _no_answer, lambda _: _no_answer())
 
     def _read(self, do: Callable[[], T]) -> T:
         return self.call(lambda _: do(), _no_answer, lambda _: _no_answer())

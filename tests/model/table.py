@@ -14,7 +14,7 @@ from typing import TypeVar
 from tests.model.simulation import Simulation
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Result
+from dynatick.domain.change import Change, Condition, Result
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Entry, Page, ScanPage, Store, StoreFailure
 
@@ -57,8 +57,8 @@ class Table:
     def put(self, by: object, row: Row) -> None:
         self._noting(by, [str(row["taskId"])], lambda: self.put_row(row))
 
-    def delete(self, by: object, task_id: str) -> None:
-        self._noting(by, [task_id], lambda: self.inner.delete(task_id))
+    def delete(self, by: object, task_id: str, when: Sequence[Condition] = ()) -> bool:
+        return self._noting(by, [task_id], lambda: self.inner.delete(task_id, when))
 
     def create(self, by: object, row: Row) -> bool:
         return self._noting(by, [str(row["taskId"])], lambda: self.inner.create(row))

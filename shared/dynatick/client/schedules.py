@@ -24,6 +24,7 @@ from dynatick.domain.recurrence import edited, occurrence
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import (
     DEFINITION,
+    RECURRENCE,
     SCHEDULE_ATTRIBUTES,
     Schedule,
     ScheduleState,
@@ -43,6 +44,7 @@ from dynatick.errors import (
 from dynatick.store.codec import check_size
 
 MAX_BACKFILL = 1000
+_TRIES = 20
 _TOGETHER = 100  # rows that are fetched at a time
 _OPEN = (str(ScheduleState.ENABLED), str(ScheduleState.DISABLED))
 _GIVEN = frozenset({*DEFINITION, "catchUp", "overlap", "stateReason"})  # what whoever inserts a schedule may say of it
@@ -215,8 +217,15 @@ class Schedules:
 
     def delete(self, schedule_id: str) -> None:
         """Ends the schedule and removes its row. Occurrences that were made stay."""
-        self._row(schedule_id)
-        self._store.delete(schedule_id)
+        row: Row | None = self._row(schedule_id)
+        for _ in range(_TRIES):
+            # What somebody puts in its place at this very moment is another's, and may be a task.
+            if row is None or not is_or_was_schedule(row):
+                return
+            if self._store.delete(schedule_id, when=as_read(row, "outcome", "status", *RECURRENCE)):
+                return
+            row = self._store.get(schedule_id)
+        raise StoreError(f"cannot delete {schedule_id!r}: it was changed by others {_TRIES} times")
 
     def run_now(self, schedule_id: str) -> TaskView:
         """One occurrence at the next tick, beside the expression, be the schedule paused or not.

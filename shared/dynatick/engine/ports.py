@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Result
+from dynatick.domain.change import Change, Condition, Result
 from dynatick.domain.task import Row, Task
 
 Clock = Callable[[], datetime]
@@ -86,8 +86,8 @@ class Store(Protocol):
     def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
         """A page of the whole table, read consistently: rows without an outcome (or with NULL for one), or all."""
 
-    def delete(self, task_id: str) -> None:
-        """Removes a row, if it is there."""
+    def delete(self, task_id: str, when: Sequence[Condition] = ()) -> bool:
+        """Removes a row, if it is there. False, and it stays, if it is not as ``when`` says."""
 
 
 @dataclass(frozen=True, slots=True)

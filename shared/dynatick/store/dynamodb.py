@@ -264,9 +264,17 @@ class DynamoStore:
         last = answer.get("LastEvaluatedKey")
         return ScanPage([decode(item) for item in answer["Items"]], last["taskId"]["S"] if last else None)
 
-    def delete(self, task_id: str) -> None:
-        with translated("delete a row"):
-            self._connection.delete_item(task_id)
+    def delete(self, task_id: str, when: Sequence[Condition] = ()) -> bool:
+        condition: PynamoCondition | None = None
+        for part in when:
+            condition = _condition(part) if condition is None else condition & _condition(part)
+        try:
+            self._connection.delete_item(task_id, condition=condition)
+        except SDK_ERRORS as error:
+            if failure_code(error) == "ConditionalCheckFailedException":
+                return False
+            raise StoreError(f"cannot delete a row: {error}") from error
+        return True
 
     @property
     def _client(self) -> Any:

@@ -138,9 +138,12 @@ class MemoryStore:
         kept = [row for row in rows if not (open_only and row.get("outcome") is not None)]
         return ScanPage(kept, page[-1] if len(page) < len(ids) else None)
 
-    def delete(self, task_id: str) -> None:
+    def delete(self, task_id: str, when: Sequence[Condition] = ()) -> bool:
         with self._lock:
+            if not all(_holds(self._items.get(task_id, {}), part) for part in when):
+                return False
             self._items.pop(task_id, None)
+            return True
 
 
 def _holds(item: Item, part: Condition) -> bool:

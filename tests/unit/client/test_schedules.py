@@ -497,6 +497,35 @@ def test_a_run_that_is_due_is_made_in_spite_of_a_pause(world: World) -> None:
 # -- delete ----------------------------------------------------------------------------------------------------------
 
 
+def test_delete_leaves_a_task_that_is_put_in_its_place_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.schedules.insert("s", "rate(1 minute)")
+    delete = world.store.delete
+
+    def late(task_id: str, *when: Any, **how: Any) -> bool:
+        world.put(taskId="s", action="log")
+        return delete(task_id, *when, **how)
+
+    monkeypatch.setattr(world.store, "delete", late)
+    world.schedules.delete("s")
+    world.next_tick()
+    assert world.row("s")["outcome"] == "completed"
+
+
+def test_delete_goes_on_when_a_run_of_it_changes_it_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.schedules.insert("s", "rate(1 minute)")
+    delete, changes = world.store.delete, iter(["pause", "resume"])
+
+    def late(task_id: str, *when: Any, **how: Any) -> bool:
+        if (verb := next(changes, None)) is not None:
+            getattr(world.schedules, verb)("s")
+            world.put(**{**world.row("s"), "scheduleExpression": f"rate({len(verb)} minutes)"})
+        return delete(task_id, *when, **how)
+
+    monkeypatch.setattr(world.store, "delete", late)
+    world.schedules.delete("s")
+    assert world.store.get("s") is None
+
+
 def test_delete_ends_it_and_leaves_what_was_made(world: World) -> None:
     world.schedules.insert("s", "rate(1 minute)")
     world.ticks(1)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from tests.builders import NOON, FakeClock, InProcess, scheduled_row
 
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.change import Change, Result, Unknown
+from dynatick.domain.change import Change, Condition, Result, Unknown
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.task import Row, is_own_row
@@ -160,10 +160,11 @@ class LaggingStore(MemoryStore):
             self._follow(change.task_id)
             return result
 
-    def delete(self, task_id: str) -> None:
+    def delete(self, task_id: str, when: Sequence[Condition] = ()) -> bool:
         with self._lock:
-            super().delete(task_id)
+            deleted = super().delete(task_id, when)
             self._follow(task_id)
+            return deleted
 
     def look(
         self,
