@@ -20,7 +20,7 @@ from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled, reconcile
 from dynatick.engine.rules import Rules
 from dynatick.engine.settle import Settler
-from dynatick.errors import InvalidInput, StoreError
+from dynatick.errors import StoreError
 
 MAX_FINDINGS = 1000
 
@@ -114,10 +114,7 @@ def examine(
 
 def _missed_ticks(store: Store, in_force: InForce | None, now: datetime) -> int:
     last_hour = range(minute_of(now) - 59, minute_of(now) + 1)
-    try:
-        return sum(one.ticks for one in ticks(store, in_force, last_hour, now=now) if isinstance(one, MissedTicks))
-    except InvalidInput:  # a cursor that cannot be read, which is found as such
-        return 0
+    return sum(one.ticks for one in ticks(store, in_force, last_hour, now=now) if isinstance(one, MissedTicks))
 
 
 def _rules(in_force: InForce) -> Rules:

@@ -130,8 +130,7 @@ def ticks(store: Store, in_force: InForce | None, minutes: range, *, now: dateti
     cursors = store.get_many([cursor_id(shard) for shard in shards])
     entries: list[tuple[int, int, int, TickEntry]] = []
     for shard in shards:
-        row = cursors.get(cursor_id(shard))
-        cursor = None if row is None else Cursor.from_row(shard, row)
+        cursor = _understood(shard, cursors.get(cursor_id(shard)))
         own = [(minute, row) for minute, of_shard, row in records if of_shard == shard]
         later = _next_record(store, cursor, minutes.stop, shard, now)
         served = {minute: _ended(row, minute) for minute, row in own}  # the longest of its generations, sorted last
@@ -144,6 +143,14 @@ def ticks(store: Store, in_force: InForce | None, minutes: range, *, now: dateti
         for first, missed in _missed(shard, minutes, served, idle, cursor, in_force, now):
             entries.append((first, shard, -1, missed))
     return [entry for *_, entry in sorted(entries, key=lambda found: found[:3])]
+
+
+def _understood(shard: int, row: Row | None) -> Cursor | None:
+    """None also for one that somebody has spoilt, which the doctor tells: what ticks did is told all the same."""
+    try:
+        return None if row is None else Cursor.from_row(shard, row)
+    except InvalidInput:
+        return None
 
 
 def _records(store: Store, minutes: Iterable[int], shards: Iterable[int]) -> list[tuple[int, int, Row]]:

@@ -10,6 +10,8 @@ from tests.builders import NOON, InProcess
 from dynatick import MemoryStore, TaskClient
 from dynatick.client import IdleTicks, MissedTicks, TickEntry, TickView
 from dynatick.domain.buckets import Grid
+from dynatick.domain.change import Change
+from dynatick.engine.cursor import cursor_id
 from dynatick.engine.rules import Rules
 
 
@@ -105,6 +107,15 @@ def test_ticks_that_a_longer_pass_has_served_are_not_missing() -> None:
     world.next_tick()  # from 12:01 to 12:02:40
     world.next_tick()  # 12:03
     assert told(client.ticks()) == ["idle 12:00 to 12:00: 1", "pass 12:01 claimed 1", "idle 12:03 to 12:03: 1"]
+
+
+def test_a_cursor_that_somebody_has_spoilt_hides_no_pass() -> None:
+    world, client = world_of()
+    client.insert("a", delay_seconds=1)
+    world.next_tick()
+    world.store.write(Change(task_id=cursor_id(0), set={"mark": "soon"}))
+    assert told(client.ticks())[-1] == "pass 12:01 claimed 1"
+    assert client.doctor().missed_ticks == 0
 
 
 def test_each_shard_has_its_own_line() -> None:
