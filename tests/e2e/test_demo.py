@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.e2e.programs import left, start
 
 from dynatick_stack import processes
 
-COMMAND = (sys.executable, "-m", "dynatick_stack.demo")
+DEMO = "dynatick_stack.demo"
 
 
 @pytest.fixture
@@ -25,26 +23,9 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_"))}
-    return subprocess.Popen(
-        [*COMMAND, *arguments],
-        env=environment | {"TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def left(folder: Path) -> list[str]:
-    """Processes that have anything to do with the demo's folder, and what lies in it."""
-    running = [command for _, command in processes._command_lines() if str(folder.resolve()) in command]
-    return [*running, *(path.name for path in folder.iterdir())]
-
-
 @pytest.mark.slow
 def test_it_ends_well_and_leaves_nothing(folder: Path) -> None:
-    demo = start(folder)
+    demo = start(folder, DEMO)
     output, errors = demo.communicate(timeout=280)
     assert demo.returncode == 0, f"{output}\n{errors}"
     assert errors == ""
@@ -78,7 +59,7 @@ def test_what_was_not_as_expected_is_listed(folder: Path, tmp_path: Path) -> Non
         {"name": "a door that takes it", "door": "insert", "item": {"taskId": "taken"}, "ends": "refused"},
     ]
     batch.write_text("".join(json.dumps(task) + "\n" for task in tasks))
-    demo = start(folder, "--batch", str(batch))
+    demo = start(folder, DEMO, "--batch", str(batch))
     output, errors = demo.communicate(timeout=280)
     assert demo.returncode == 1, f"{output}\n{errors}"
     assert errors.splitlines() == [
@@ -94,7 +75,7 @@ def test_what_was_not_as_expected_is_listed(folder: Path, tmp_path: Path) -> Non
 
 def test_a_batch_that_cannot_be_read_starts_nothing(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "batch.jsonl").write_text('{"name": "a"}\n')
-    demo = start(folder, "--batch", str(tmp_path / "batch.jsonl"))
+    demo = start(folder, DEMO, "--batch", str(tmp_path / "batch.jsonl"))
     output, errors = demo.communicate(timeout=60)
     assert (demo.returncode, output) == (1, "")
     assert errors.strip() == "Error: batch.jsonl, line 1: ends is missing"
@@ -104,7 +85,7 @@ def test_a_batch_that_cannot_be_read_starts_nothing(folder: Path, tmp_path: Path
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("until", ["start", "Deploying", "Running on", "Inserted", "scheduled"])
 def test_an_interruption_leaves_nothing(folder: Path, number: signal.Signals, until: str) -> None:
-    demo = start(folder)
+    demo = start(folder, DEMO)
     assert demo.stdout is not None
     if until == "start":
         # Its folder is what it makes first, before the emulator.

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.e2e.programs import left, start
 
 from dynatick.domain.task import is_own_row
 from dynatick_stack import deploy, processes
@@ -22,25 +20,9 @@ from dynatick_stack.soak.plan import Plan
 from dynatick_stack.soak.rig import TABLE
 from dynatick_stack.soak.run import soak
 
+SOAK = "dynatick_stack.soak"
 PATIENCE = 200
 SOME = 5  # the inserters may replace one, or not know that it was in
-
-
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_"))}
-    return subprocess.Popen(
-        [sys.executable, "-m", "dynatick_stack.soak", *arguments],
-        env=environment | {"TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def left(folder: Path) -> list[str]:
-    """Processes that have anything to do with the soak's folder, and what lies in it."""
-    running = [command for _, command in processes._command_lines() if str(folder.resolve()) in command]
-    return [*running, *(path.name for path in folder.iterdir())]
 
 
 @pytest.fixture
@@ -59,7 +41,7 @@ def number(output: str, name: str) -> int:
 @pytest.mark.slow
 def test_a_short_soak(folder: Path, tmp_path: Path) -> None:
     few = ("--processors", "2", "--inserters", "1")
-    running = start(folder, "--minutes", "0.3", "--seed", "2", *few, "--keep", str(tmp_path / "kept"))
+    running = start(folder, SOAK, "--minutes", "0.3", "--seed", "2", *few, "--keep", str(tmp_path / "kept"))
     output, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0, f"{output}\n{errors}"
     assert errors == ""
@@ -79,7 +61,7 @@ def test_a_short_soak(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_interrupted_it_leaves_nothing(folder: Path, name: str) -> None:
-    running = start(folder, "--minutes", "5")
+    running = start(folder, SOAK, "--minutes", "5")
     assert running.stdout is not None
     for line in running.stdout:
         if "inserting" in line:
