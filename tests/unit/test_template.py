@@ -273,7 +273,7 @@ def test_no_role_may_do_all_of_anything(role: str) -> None:
             "ApiRole",
             {
                 "dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PartiQLInsert",
-                "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem",
+                "dynamodb:PartiQLUpdate", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem",
                 "logs:CreateLogStream", "logs:PutLogEvents",
             },
         ),

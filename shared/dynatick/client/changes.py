@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from dynatick.actions.payloads import check_payload
 from dynatick.client.views import number_or, text_or_none, version_of
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Condition, Unknown, Written, as_read
+from dynatick.domain.change import Change, Condition, Result, Unknown, Written, as_read
 from dynatick.domain.lifecycle import cancel, is_terminal, redrive, reschedule, revise, state_of
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import MAX_TASK_ID_BYTES, OWN_ATTRIBUTES, UNSCHEDULED, Row, Status, check_task_id, is_own_row
@@ -44,24 +45,62 @@ def known_id(task_id: str) -> str:
         raise
 
 
-def carry_out(store: Store, task_id: str, decide: Callable[[Row], Change], *, row: Row | None = None) -> Row:
-    """Writes what ``decide`` makes of the row, and returns the row as written. ``row``: if it was read already.
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A change that was tried once. ``row``: as written, or if no answer said so, as it was read after that."""
+
+    change: Change
+    result: Result
+    row: Row | None
+
+    def written(self) -> Row | None:
+        """The row if it is as was wished; None if somebody else was first. Raises StoreError if that is not known."""
+        if self.row is not None and (isinstance(self.result, Written) or _shows(self.row, self.change)):
+            return self.row  # without an answer: it was only this that got lost, or somebody wished for the same
+        if isinstance(self.result, Unknown):
+            kind = ItemTooLarge if self.result.too_large else StoreError
+            raise kind(f"cannot change {self.change.task_id!r}: {self.result.error}")
+        return None
+
+
+def try_many(store: Store, changes: Sequence[Change]) -> list[Tried]:
+    """Tries each once, in one batch, and reads those together that were not written. No id may stand twice."""
+    results: Sequence[Result]
+    try:
+        results = store.write_many(changes) if changes else ()
+    except StoreError as error:
+        results = [Unknown(str(error))] * len(changes)
+    rows: dict[str, Row] = {}
+    missed: dict[str, Result] = {}
+    for change, result in zip(changes, results, strict=True):
+        if isinstance(result, Written) and result.row is not None:
+            rows[change.task_id] = result.row
+        else:
+            missed[change.task_id] = result
+    try:
+        rows |= store.get_many(missed) if missed else {}
+    except StoreError as error:
+        missed = dict.fromkeys(missed, Unknown(str(error)))
+    return [
+        Tried(change, missed.get(change.task_id, result), rows.get(change.task_id))
+        for change, result in zip(changes, results, strict=True)
+    ]
+
+
+def carry_out(store: Store, task_id: str, decide: Callable[[Row], Change], *, tried: Tried | None = None) -> Row:
+    """Writes what ``decide`` makes of the row, and returns the row as written. ``tried``: if it was tried once already.
 
     Raises TaskNotFound, TransitionRefused (from ``decide``), StoreError.
     """
-    row = row or store.get(known_id(task_id))
+    row = store.get(known_id(task_id)) if tried is None else None
     for _ in range(_TRIES):
-        if row is None:
-            raise TaskNotFound(task_id)
-        change = decide(row)
-        result = store.write(change)
-        if isinstance(result, Written) and result.row is not None:
-            return result.row
-        row = store.get(task_id)
-        if row is not None and _shows(row, change):
-            return row  # it was only the answer that got lost, or somebody wished for the same
-        if isinstance(result, Unknown):
-            raise (ItemTooLarge if result.too_large else StoreError)(f"cannot change {task_id!r}: {result.error}")
+        if tried is None:
+            if row is None:
+                raise TaskNotFound(task_id)
+            tried = _try(store, decide(row))
+        if (written := tried.written()) is not None:
+            return written
+        row, tried = tried.row, None
     raise StoreError(f"cannot change {task_id!r}: it was changed by others {_TRIES} times")
 
 
@@ -142,6 +181,12 @@ def _is_long_key(task_id: object) -> bool:
         return isinstance(task_id, str) and MAX_TASK_ID_BYTES < len(task_id.encode("utf-8")) <= MAX_KEY_BYTES
     except UnicodeEncodeError:
         return False
+
+
+def _try(store: Store, change: Change) -> Tried:
+    result = store.write(change)
+    row = result.row if isinstance(result, Written) else None
+    return Tried(change, result, row or store.get(change.task_id))
 
 
 def _shows(row: Row, change: Change) -> bool:

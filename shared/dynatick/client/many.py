@@ -1,19 +1,23 @@
-"""Changing all tasks of a bucket or a range that fit a filter, one conditional write each.
+"""Changing all tasks of a bucket or a range that fit a filter: one conditional write each, in batches.
 
 What the index lists is judged again on the row itself, at the write too. So a task that somebody else has changed
 meanwhile is left to them, and told; and doing it all once more changes nothing that was changed already.
+
+Calling off goes 25 to a call. Another run removes more attributes than one statement can, so there the store makes a
+call for each.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import TypeVar
 
-from dynatick.client.changes import carry_out, state_shown
+from dynatick.client.changes import carry_out, state_shown, try_many
 from dynatick.client.looks import Scope, Seen, read, read_ahead
 from dynatick.client.views import TaskView, instant_or_none
 from dynatick.domain.change import Change
@@ -21,8 +25,9 @@ from dynatick.domain.task import TERMINAL, Row
 from dynatick.engine.ports import Entry, Store
 from dynatick.errors import StoreError, TaskNotFound, TransitionRefused
 
-AT_A_TIME = 8
-CHUNK = 100  # tasks whose rows are read together
+BATCH = 25  # what one call to the table takes
+AT_A_TIME = 8  # such calls
+CHUNK = AT_A_TIME * BATCH  # tasks whose rows are held
 PAGE = 1000  # entries that are read of a bucket at a time
 
 
@@ -59,6 +64,9 @@ class Unchanged:
 
 
 ManyResult = Changed | WouldChange | Left | Unchanged
+
+_Listed = tuple[Entry, Row | None]  # with its row, as it was read
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,29 +105,7 @@ def change_many(
     Raises StoreError if the tasks cannot be listed.
     """
 
-    def one(listed: tuple[Entry, Row | None]) -> ManyResult:
-        entry, row = listed
-
-        def still(row: Row) -> Row:
-            reason = _moved_on(row, entry, wanted, began)
-            if reason is not None:
-                raise _MovedOn(reason)
-            return row
-
-        try:
-            if dry_run:
-                if row is None:
-                    raise TaskNotFound(entry.task_id)
-                return WouldChange(entry.task_id, TaskView.from_row(still(row)))
-            written = carry_out(store, entry.task_id, lambda row: decide(still(row)), row=row)
-            return Changed(entry.task_id, TaskView.from_row(written))
-        except TaskNotFound:
-            return Left(entry.task_id, "it was deleted")
-        except (_MovedOn, TransitionRefused) as error:
-            return Left(entry.task_id, str(error))
-        except StoreError as error:
-            return Unchanged(entry.task_id, error)
-
+    work = _Work(store, wanted, decide, began)
     left = sys.maxsize if limit is None else limit
     outcomes = wanted.states if wanted.of_ended else (None,)
     with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="dynatick-change") as pool:
@@ -127,18 +113,85 @@ def change_many(
             read_one = partial(read, store, open_only=outcome is None, outcome=outcome, limit=PAGE)
             for seen in (pages := read_ahead(scope.positions(), read_one)):
                 for chunk in _chunks(store, seen, wanted):
-                    yield from pool.map(one, chunk[:left])
-                    left -= min(left, len(chunk))
-                if not left:
-                    pages.close()
-                    return
+                    meant = chunk[:left]
+                    if dry_run:
+                        yield from map(work.look, meant)
+                    else:
+                        for results in pool.map(work.carry_out, _parts(meant)):
+                            yield from results
+                    left -= len(meant)
+                    if not left:
+                        pages.close()
+                        return
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What is to be done with tasks that were listed."""
+
+    store: Store
+    wanted: Filter
+    decide: Callable[[Row], Change]
+    began: datetime
+
+    def look(self, listed: _Listed) -> ManyResult:
+        """A dry run."""
+        entry, row = listed
+        return _told(entry, lambda: WouldChange(entry.task_id, TaskView.from_row(self._still(entry, row))))
+
+    def carry_out(self, part: Sequence[_Listed]) -> list[ManyResult]:
+        """In one batch, in a thread of the pool. Where somebody was faster it is decided anew, one by one."""
+        decided = {entry.task_id: _told(entry, partial(self._decide, entry, row)) for entry, row in part}
+        changes = [one for one in decided.values() if isinstance(one, Change)]
+        tries = {tried.change.task_id: tried for tried in try_many(self.store, changes)}
+
+        def finish(entry: Entry) -> Changed:
+            tried = tries[entry.task_id]
+            row = carry_out(self.store, entry.task_id, partial(self._decide, entry), tried=tried)
+            return Changed(entry.task_id, TaskView.from_row(row))
+
+        results: list[ManyResult] = []
+        for entry, _ in part:
+            answer = decided[entry.task_id]
+            results.append(_told(entry, partial(finish, entry)) if isinstance(answer, Change) else answer)
+        return results
+
+    def _decide(self, entry: Entry, row: Row | None) -> Change:
+        return self.decide(self._still(entry, row))
+
+    def _still(self, entry: Entry, row: Row | None) -> Row:
+        """The row, if it is what was listed. Raises TaskNotFound, _MovedOn."""
+        if row is None:
+            raise TaskNotFound(entry.task_id)
+        reason = _moved_on(row, entry, self.wanted, self.began)
+        if reason is not None:
+            raise _MovedOn(reason)
+        return row
 
 
 class _MovedOn(Exception):
     """A row is not what was listed any more."""
 
 
-def _chunks(store: Store, seen: Seen, wanted: Filter) -> Iterator[list[tuple[Entry, Row | None]]]:
+def _told(entry: Entry, do: Callable[[], _T]) -> _T | Left | Unchanged:
+    """What ``do`` says, or what kept it from that."""
+    try:
+        return do()
+    except TaskNotFound:
+        return Left(entry.task_id, "it was deleted")
+    except (_MovedOn, TransitionRefused) as error:
+        return Left(entry.task_id, str(error))
+    except StoreError as error:
+        return Unchanged(entry.task_id, error)
+
+
+def _parts(listed: Sequence[_Listed]) -> Iterator[Sequence[_Listed]]:
+    """In batches, even ones: all threads are busy, also where each change takes a call of its own."""
+    size = -(-len(listed) // AT_A_TIME)
+    return (listed[start : start + size] for start in range(0, len(listed), size or 1))
+
+
+def _chunks(store: Store, seen: Seen, wanted: Filter) -> Iterator[list[_Listed]]:
     """The entries of a page that fit, with their rows as they are now."""
     rows: Mapping[str, Row] = seen.rows
     entries = [entry for entry in seen.entries if _listed(entry, rows.get(entry.task_id), wanted)]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 import pytest
-from tests.builders import NOON, InProcess, scheduled_row
+from tests.builders import NOON, FakeClock, InProcess, scheduled_row
 
 from dynatick import InvalidInput, MemoryStore, PermanentError, TaskClient
 from dynatick.client import Changed, Left, ManyResult, Unchanged, WouldChange
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.change import Change, Result, Unknown
+from dynatick.domain.lifecycle import claim
+from dynatick.domain.normalise import Defaults
+from dynatick.domain.task import Row
+from dynatick.engine.inforce import agree
 from dynatick.engine.rules import Rules
 from dynatick.errors import StoreError
 
@@ -203,6 +208,144 @@ def test_an_answer_that_got_lost(world: InProcess, client: TaskClient, applied: 
     else:
         assert isinstance(results["b"], Unchanged)
         assert isinstance(results["b"].error, StoreError)
+
+
+class Batches(MemoryStore):
+    """Notes the calls, and lets others in before the first batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[int] = []
+        self.single: list[str] = []
+        self.read: list[list[str]] = []
+        self.before: Callable[[], object] | None = None
+        self.unanswered = False
+        self.then_unreadable = self.unreadable = False
+        self._batching = threading.local()
+
+    def write(self, change: Change) -> Result:
+        if not getattr(self._batching, "on", False):
+            self.single.append(change.task_id)
+        return super().write(change)
+
+    def write_many(self, changes: Sequence[Change]) -> Sequence[Result]:
+        if self.before is not None and any(change.task_id == "t001" for change in changes):
+            self.before()
+        self.batches.append(len(changes))
+        self._batching.on = True
+        results = super().write_many(changes)
+        self._batching.on = False
+        if self.unanswered:
+            self.unreadable = self.then_unreadable
+            raise StoreError("no answer")
+        return results
+
+    def get_many(self, task_ids: Iterable[str], *, consistent: bool = True) -> Mapping[str, Row]:
+        ids = list(task_ids)
+        self.read.append(ids)
+        if self.unreadable:
+            raise StoreError("cannot read rows")
+        return super().get_many(ids, consistent=consistent)
+
+
+@pytest.fixture
+def batches() -> Batches:
+    return Batches()
+
+
+def waiting(store: Batches, number: int) -> TaskClient:
+    """A client at noon, of so many tasks that wait for 13:00."""
+    agree(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
+    client = TaskClient(store, clock=FakeClock())
+    for n in range(number):
+        client.insert(f"t{n:03}", task_date_time="2026-12-31#13:00", action="log")
+    store.single.clear()
+    return client
+
+
+def test_many_are_written_25_at_a_time(batches: Batches) -> None:
+    client = waiting(batches, 412)
+    results = list(client.cancel_many("2026-12-31#13:00"))
+    assert [result.task_id for result in results] == [f"t{n:03}" for n in range(412)]
+    assert all(isinstance(result, Changed) and result.task == client.get(result.task_id) for result in results)
+    assert (sum(batches.batches), max(batches.batches)) == (412, 25)
+    assert len(batches.batches) == 16 + 6, "the last twelve are spread over the threads"
+    assert batches.single == []
+    assert len(batches.read) == 1, "the page's rows, and nothing after a write that succeeded"
+    assert ids(client.retry_many("2026-12-31#13:00", status="cancelled"), Changed) == [f"t{n:03}" for n in range(412)]
+
+
+def test_a_dry_run_writes_nothing(batches: Batches) -> None:
+    client = waiting(batches, 60)
+    assert len(ids(client.cancel_many("2026-12-31#13:00", dry_run=True), WouldChange)) == 60
+    assert (batches.batches, batches.single) == ([], [])
+
+
+def test_others_who_are_faster_than_a_batch(batches: Batches) -> None:
+    client = waiting(batches, 50)
+    clock = FakeClock(NOON + timedelta(minutes=1))
+    another = TaskClient(batches, clock=clock)
+    bucket = Bucket.parse("2026-12-31#13:00")
+    cancelled: dict[str, object] = {}
+
+    def others() -> None:
+        batches.write(claim("t001", bucket, token="k", lease_until=clock() + timedelta(minutes=2), now=clock()))
+        batches.delete("t002")
+        another.cancel("t003")
+        another.update("t004", payload={"n": 1})
+        batches.write(Change(task_id="t005", set={"lease": "of an earlier run"}))
+        cancelled.update(batches.get("t003") or {})
+        batches.single.clear()
+        batches.read.clear()
+
+    batches.before = others
+    results = {result.task_id: result for result in client.cancel_many("2026-12-31#13:00")}
+    assert list(results) == [f"t{n:03}" for n in range(50)]
+    left = {task_id: result.reason for task_id, result in results.items() if isinstance(result, Left)}
+    assert left == {
+        "t001": "it is running by now",
+        "t002": "it was deleted",
+        "t003": "it is cancelled by now",
+    }
+    changed = [task_id for task_id, result in results.items() if isinstance(result, Changed)]
+    assert len(changed) + len(left) == 50
+    assert client.get("t001").status == "running"
+    assert batches.get("t002") is None, "a write never brings back what was deleted"
+    assert batches.get("t003") == cancelled, "as the other one left it"
+    assert client.get("t004").payload == {"n": 1}
+    assert {client.get(task_id).status for task_id in changed} == {"cancelled"}
+    assert batches.single == ["t005"], "it waits still: once more, by itself"
+    assert batches.read == [["t001", "t002", "t003", "t005"]], "only those, together"
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_batch_whose_answer_got_lost(batches: Batches, readable: bool) -> None:
+    client = waiting(batches, 30)
+    batches.unanswered, batches.then_unreadable = True, not readable
+    found = list(client.cancel_many("2026-12-31#13:00"))
+    if readable:
+        assert {type(result) for result in found} == {Changed}, "the rows show it"
+    else:
+        assert {type(result) for result in found} == {Unchanged}
+        assert all("cannot read rows" in str(result.error) for result in found if isinstance(result, Unchanged))
+    assert (len(found), batches.single) == (30, [])
+
+
+def test_a_batch_that_was_not_applied(batches: Batches, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = waiting(batches, 30)
+
+    def fails(changes: Sequence[Change]) -> Sequence[Result]:
+        if any(change.task_id == "t007" for change in changes):
+            raise StoreError("throttled")
+        return MemoryStore.write_many(batches, changes)
+
+    monkeypatch.setattr(batches, "write_many", fails)
+    results = list(client.cancel_many("2026-12-31#13:00"))
+    unchanged = {result.task_id: str(result.error) for result in results if isinstance(result, Unchanged)}
+    assert unchanged["t007"] == "cannot change 't007': throttled"
+    assert 0 < len(unchanged) <= 25
+    assert {result.task_id for result in results if isinstance(result, Changed)}.isdisjoint(unchanged)
+    assert {task_id for task_id in unchanged if client.get(task_id).status != "scheduled"} == set()
 
 
 def test_what_cannot_be_meant_is_refused_before_anything_is_read(client: TaskClient) -> None:

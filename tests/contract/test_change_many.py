@@ -1,0 +1,66 @@
+"""Tasks of a bucket are called off and retried in batches, over every store, while others change them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from tests.builders import NOON, FakeClock
+
+from dynatick import TaskClient
+from dynatick.client import Changed, Left
+from dynatick.domain.buckets import Bucket, Grid
+from dynatick.domain.change import Change, Result
+from dynatick.domain.lifecycle import claim
+from dynatick.domain.normalise import Defaults
+from dynatick.engine.inforce import agree
+from dynatick.engine.ports import Store
+
+BUCKET = "2026-12-31#13:00"
+TASKS = 230
+
+
+def test_while_others_change_them(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    agree(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
+    clock, own = FakeClock(NOON + timedelta(minutes=1)), FakeClock()
+    client, another = TaskClient(store, clock=own), TaskClient(store, clock=clock)
+    assert {type(one).__name__ for one in client.insert_many(
+        {"taskId": f"t{n:03d}", "taskDateTime": BUCKET, "action": "log"} for n in range(TASKS)
+    )} == {"Inserted"}  # fmt: skip
+    store.create({"taskId": "raw", "taskDateTime": BUCKET, "lease": None})
+    write_many = store.write_many
+    seen: list[int] = []
+
+    def others_first(changes: Sequence[Change]) -> Sequence[Result]:
+        seen.append(len(changes))
+        if any(change.task_id == "t001" for change in changes):
+            lease_until = clock() + timedelta(minutes=2)
+            store.write(claim("t001", Bucket.parse(BUCKET), token="k", lease_until=lease_until, now=clock()))
+            store.delete("t002")
+            another.cancel("t003")
+            another.update("t004", payload={"n": 1})
+            store.write(Change(task_id="t005", set={"lease": "of an earlier run"}))
+        return write_many(changes)
+
+    monkeypatch.setattr(store, "write_many", others_first)
+    results = {one.task_id: one for one in client.cancel_many(BUCKET)}
+    assert list(results) == sorted(["raw", *(f"t{n:03d}" for n in range(TASKS))])
+    assert {task_id: one for task_id, one in results.items() if not isinstance(one, Changed)} == {
+        "t001": Left("t001", "it is running by now"),
+        "t002": Left("t002", "it was deleted"),
+        "t003": Left("t003", "it is cancelled by now"),
+    }
+    assert (sum(seen), max(seen)) == (TASKS + 1, 25)
+    assert store.get("t002") is None
+    assert client.get("t001").status == "running"
+    assert client.get("t004").payload == {"n": 1}
+    for task_id, result in results.items():
+        if isinstance(result, Changed):
+            assert (result.task.status, result.task) == ("cancelled", client.get(task_id))
+
+    own.forward(minutes=2)
+    again = list(client.retry_many(BUCKET, status="cancelled"))
+    assert {type(one) for one in again} == {Changed}
+    assert [one.task_id for one in again] == [task_id for task_id in results if task_id not in ("t001", "t002")]
+    assert {client.get(one.task_id).run for one in again} == {2}
