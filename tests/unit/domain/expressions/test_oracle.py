@@ -159,7 +159,7 @@ def weekdays_from_zero(spec: str) -> str:
 
 
 def croniters(text: str) -> str | None:
-    """The expression as croniter wants it; None where it means something else by it (docs/decisions/0040)."""
+    """The expression as croniter wants it; None where it means something else by it (docs/decisions/0014)."""
     minutes, hours, day_of_month, month, day_of_week, year_spec = others(text)
     if "LW" in day_of_month or (day_of_month.endswith("W") and int(day_of_month[:-1]) > 28):
         return None
