@@ -247,6 +247,7 @@ class NewSchedule(_Form):
     scheduleState: Literal["ENABLED", "DISABLED"] | None = Field(
         None, description="DISABLED: it begins paused.", examples=["ENABLED"]
     )
+    stateReason: str | None = Field(None, description="Why it begins paused.")
 
 
 class SchedulePatch(_Closed):

@@ -190,9 +190,11 @@ class ScheduleRoutes:
     def create(self, body: Annotated[models.NewSchedule, Body()]) -> Response[str]:
         row = given(body)
         how = {argument: row.pop(name) for name, argument in _ARGUMENTS.items() if name in row}
-        state = row.pop("scheduleState", None)
+        state, reason = row.pop("scheduleState", None), row.pop("stateReason", None)
         schedule_id, expression = row.pop("taskId", None), how.pop("expression", None)
-        made = self._schedules.insert(schedule_id, expression, **how, enabled=state != "DISABLED", attributes=row)
+        made = self._schedules.insert(
+            schedule_id, expression, **how, enabled=state != "DISABLED", reason=reason, attributes=row
+        )
         return _one(made, 201, Location=f"/v1/schedules/{to_path(made.schedule_id)}")
 
     def list(self, state: State = None, limit: Limit = 100, token: Token = None) -> Response[str]:

@@ -88,6 +88,7 @@ def add(
     catch_up: CatchUp = None,
     overlap: Overlap = None,
     paused: Annotated[bool, typer.Option("--paused", help="Do not run it before it is resumed.")] = False,
+    reason: Annotated[str | None, typer.Option(help="Why it begins paused; kept as stateReason.")] = None,
     attributes: Annotated[
         str | None, typer.Option(metavar="JSON|@FILE", help="More attributes, for your own use.")
     ] = None,
@@ -106,6 +107,7 @@ def add(
         catch_up=catch_up,
         overlap=overlap,
         enabled=not paused,
+        reason=reason,
         attributes=map_of(attributes, "attributes"),
     )
     _show(session, view)

@@ -89,13 +89,15 @@ class Schedules:
         catch_up: str | None = None,
         overlap: str | None = None,
         enabled: bool = True,
+        reason: str | None = None,
         attributes: Mapping[str, object] | None = None,
     ) -> ScheduleView:
         """Inserts a schedule, and returns it as it was written, with warnings about what may surprise.
 
         ``expression``: ``rate(…)``, ``cron(…)`` or ``at(…)``; ``timezone``: an IANA name, UTC by default.
         ``flexible_time_window``: minutes over which starts are spread. ``catch_up``: latest (default), all, none.
-        ``overlap``: skip (default), allow, bufferOne. Raises TaskExists if there is a row of this id.
+        ``overlap``: skip (default), allow, bufferOne. ``enabled`` False: it begins paused, for the ``reason`` that is
+        kept as ``stateReason``. Raises TaskExists if there is a row of this id.
         """
         if isinstance(attributes, Mapping):
             for name in attributes:
@@ -117,6 +119,7 @@ class Schedules:
             "catchUp": None if catch_up is None else str(catch_up),
             "overlap": None if overlap is None else str(overlap),
             "scheduleState": None if enabled else str(ScheduleState.DISABLED),
+            "stateReason": None if reason is None else text_of(reason, "stateReason"),
         }
         now = self._clock()
         row = self._composed(template, recurrence, now).row

@@ -33,7 +33,8 @@ def test_a_schedule_is_inserted_under_the_tables_names(caller: Caller) -> None:
 
 
 def test_it_may_begin_paused(caller: Caller) -> None:
-    assert caller.ask("POST", "/v1/schedules", ROW | {"scheduleState": "DISABLED"})["scheduleState"] == "DISABLED"
+    made = caller.ask("POST", "/v1/schedules", ROW | {"scheduleState": "DISABLED", "stateReason": "not yet"})
+    assert (made["scheduleState"], made["stateReason"]) == ("DISABLED", "not yet")
 
 
 def test_what_may_surprise_is_told(caller: Caller) -> None:

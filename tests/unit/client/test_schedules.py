@@ -111,12 +111,19 @@ def test_insert_takes_dates_and_zone(world: World) -> None:
 
 
 def test_insert_may_begin_paused(world: World) -> None:
-    made = world.schedules.insert("s", HOURLY, enabled=False)
+    made = world.schedules.insert("s", HOURLY, enabled=False, reason="not before the move")
+    assert made.state_reason == "not before the move"
     assert (made.state, made.next_run_at, world.row("s").get("taskDateTime")) == ("DISABLED", None, None)
     world.outage(120)
     assert world.actions.ran == []
     resumed = world.schedules.resume("s")
-    assert (resumed.state, resumed.next_run_at) == ("ENABLED", at(180))
+    assert (resumed.state, resumed.state_reason, resumed.next_run_at) == ("ENABLED", None, at(180))
+
+
+def test_insert_takes_no_reason_that_a_table_cannot_hold(world: World) -> None:
+    with pytest.raises(InvalidInput, match="stateReason"):
+        world.schedules.insert("s", HOURLY, enabled=False, reason="\ud800")
+    assert world.store.get("s") is None
 
 
 def test_before_the_first_tick_the_scheduler_completes_it() -> None:
