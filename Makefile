@@ -24,9 +24,9 @@ FUNCTIONS := $(wildcard functions/*/)
 TESTS := $(wildcard tests/unit tests/contract tests/costs tests/integration tests/model)
 # Each known fault, injected; each process has an emulator of its own.
 run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults $(ARGS)
-# Tests of the deployed system mostly wait for ticks. So each group of them (tests/e2e/conftest.py) gets a process, and
-# a stack, of its own; there are not more groups than processes here.
-run_e2e = $(BIN)/python -m pytest -q -n 20 --dist loadgroup tests/e2e $(ARGS)
+# Tests of the deployed system mostly wait for ticks. So there are more processes than CPUs, each with a stack for the
+# file whose tests it runs, and what waits longest goes first (tests/e2e/conftest.py).
+run_e2e = $(BIN)/python -m pytest -q -n 12 --dist loadfile --no-loadscope-reorder --timeout 1500 tests/e2e $(ARGS)
 run_bench = $(BIN)/python -m dynatick_stack.bench $(if $(ENDPOINT),--dynamodb-endpoint $(ENDPOINT))
 # Of tests that ARGS select, one of these runs may have none (pytest's exit code 5).
 or_none = $(if $(ARGS),|| [ $$? -eq 5 ])

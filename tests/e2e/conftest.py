@@ -10,6 +10,27 @@ from dynatick_stack import emulator, local
 from dynatick_stack.demo.receiver import Receiver
 from dynatick_stack.local import LocalStack
 
+# Files that wait for ticks more than others do, beginning with the one that lasts longest.
+LONGEST = [
+    "test_allowed",
+    "test_demo",
+    "test_scenarios",
+    "test_targets",
+    "test_import",
+    "test_failures",
+    "test_many_schedules",
+    "test_healing",
+    "test_large_bucket",
+    "test_handler_hangs",
+    "test_process_dies",
+    "test_while_running",
+    "test_cli",
+    "test_shard_count",
+    "test_tick_minutes",
+    "test_docs",
+    "test_how_tos",
+]
+
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
@@ -38,11 +59,8 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What xdist runs in one process: a file's tests, which share its stack. Documents share nothing."""
-    for item in items:
-        if item.path.parent == Path(__file__).parent:
-            alone = item.path.name == "test_docs.py"
-            item.add_marker(pytest.mark.xdist_group(item.name if alone else item.path.name))
+    """What lasts longest comes first, so that it isn't begun when there is nothing left for the other processes."""
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
