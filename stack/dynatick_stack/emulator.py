@@ -22,7 +22,7 @@ from dynatick_stack.venv import Say, emulator_python
 HOST = "127.0.0.1"
 PORT = 4566
 STATE = ROOT / ".dynatick" / "local"
-READY_SECONDS = 60.0
+READY_SECONDS = 120.0  # It takes some; on a busy machine many.
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,9 @@ request = AWSRequest(given.request or ("GET" if body is None else "POST"), given
 if given.aws_sigv4:
     _, _, region, service = given.aws_sigv4.split(":")
     SigV4Auth(Credentials(*given.user.split(":", 1)), service, region).add_auth(request)
-answer = urllib3.request(request.method, given.url, body=body, headers=dict(request.headers), retries=False)
+# curl waits as long as it takes; urllib3's function, without a timeout, three seconds.
+more = {"retries": False, "timeout": None}
+answer = urllib3.request(request.method, given.url, body=body, headers=dict(request.headers), **more)
 if given.include:
     for name, value in answer.headers.items():
         sys.stdout.write(f"{name}: {value}\r\n")

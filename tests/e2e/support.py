@@ -27,6 +27,8 @@ ENDED = ("completed", "failed", "cancelled")
 STREAM_SECONDS = 30.0
 # A task waits for the next minute at the most, and a pass takes a moment.
 TICK_SECONDS = 90.0
+# How many times as long as that a busy machine may take.
+PATIENCE = 4
 # Time enough to insert something before the tick that it is for.
 ROOM_SECONDS = 8
 
@@ -37,7 +39,11 @@ Row = dict[str, Any]
 
 
 def eventually(condition: Callable[[], object], *, within: float, what: object = "") -> None:
-    """Waits for a condition; fails if it doesn't come. ``what`` is said then; a function of it is asked."""
+    """Waits for a condition; fails if it doesn't come. ``what`` is said then; a function of it is asked.
+
+    ``within``: seconds that it should take at the most on a machine with nothing else to do.
+    """
+    within *= PATIENCE
     end = time.monotonic() + within
     while not condition():
         if time.monotonic() > end:

@@ -15,6 +15,7 @@ from dynatick_stack.errors import DeployError
 OPEN = {"ApiAuthorization": "NONE", "ApiOpenToEverybody": "yes-without-any-authorisation"}
 TOKENS = {"ApiAuthorization": "JWT", "ApiJwtIssuer": "https://id.example.com/", "ApiJwtAudience": "tasks,reports"}
 UNSIGNED: dict[str, str] = {}
+PATIENCE = 60.0  # the function behind it may have to start, on a machine that starts many
 A_TOKEN = {"Authorization": "Bearer e30.e30.e30"}
 
 
@@ -26,7 +27,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 def status(own: World, headers: dict[str, str]) -> int:
     url = f"{own.stack.outputs['ApiUrl']}/v1/ticks"
-    answer: Any = urllib3.request("GET", url, headers=headers, retries=False)
+    answer: Any = urllib3.request("GET", url, headers=headers, retries=False, timeout=PATIENCE)
     return int(answer.status)
 
 

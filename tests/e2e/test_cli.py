@@ -22,7 +22,7 @@ def run(world: World | None, *arguments: str, stdin: str | None = None) -> subpr
     if world is not None:
         environment["DYNATICK_STATE_DIR"] = str(world.stack.state_dir)
     return subprocess.run(
-        [COMMAND, *arguments], env=environment, input=stdin, capture_output=True, text=True, timeout=60, check=False
+        [COMMAND, *arguments], env=environment, input=stdin, capture_output=True, text=True, timeout=300, check=False
     )
 
 

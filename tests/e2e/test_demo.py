@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_it_ends_well_and_leaves_nothing(folder: Path) -> None:
     demo = start(folder, DEMO)
-    output, errors = demo.communicate(timeout=280)
+    output, errors = demo.communicate(timeout=900)
     assert demo.returncode == 0, f"{output}\n{errors}"
     assert errors == ""
     # Live: what the functions logged, and how the counts changed.
@@ -60,7 +60,7 @@ def test_what_was_not_as_expected_is_listed(folder: Path, tmp_path: Path) -> Non
     ]
     batch.write_text("".join(json.dumps(task) + "\n" for task in tasks))
     demo = start(folder, DEMO, "--batch", str(batch))
-    output, errors = demo.communicate(timeout=280)
+    output, errors = demo.communicate(timeout=900)
     assert demo.returncode == 1, f"{output}\n{errors}"
     assert errors.splitlines() == [
         "5 expectations are not met:",
@@ -76,7 +76,7 @@ def test_what_was_not_as_expected_is_listed(folder: Path, tmp_path: Path) -> Non
 def test_a_batch_that_cannot_be_read_starts_nothing(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "batch.jsonl").write_text('{"name": "a"}\n')
     demo = start(folder, DEMO, "--batch", str(tmp_path / "batch.jsonl"))
-    output, errors = demo.communicate(timeout=60)
+    output, errors = demo.communicate(timeout=300)
     assert (demo.returncode, output) == (1, "")
     assert errors.strip() == "Error: batch.jsonl, line 1: ends is missing"
     assert left(folder) == []
@@ -95,7 +95,7 @@ def test_an_interruption_leaves_nothing(folder: Path, number: signal.Signals, un
     demo.send_signal(number)
     # People are impatient.
     demo.send_signal(number)
-    _, errors = demo.communicate(timeout=30)
+    _, errors = demo.communicate(timeout=300)
     assert demo.returncode == 130
     assert errors == "Interrupted; nothing is left running\n"
     assert left(folder) == []

@@ -247,7 +247,7 @@ def test_it_is_served_from_the_checkout_too(world: World) -> None:
             answer = http.request("POST", f"{url}/v1/tasks", json=row, retries=False)
             assert answer.status == 201
             assert world.the(row["taskId"])["status"] == "scheduled"
-            busy = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            busy = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
             assert (busy.returncode != 0, f"Port {port} is in use" in busy.stderr) == (True, True)
         finally:
             server.send_signal(signal.SIGINT)

@@ -20,7 +20,7 @@ from dynatick_stack.venv import VENV
 COMMAND = (sys.executable, "-m", "dynatick_stack")
 
 
-def run(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=timeout, check=False)
 
 
@@ -134,7 +134,7 @@ def test_an_interrupted_start(own_state: Path, number: signal.Signals, until: st
     child.send_signal(number)
     # People are impatient.
     child.send_signal(number)
-    _, errors = child.communicate(timeout=30)
+    _, errors = child.communicate(timeout=300)
     if number == signal.SIGKILL:
         # Nobody could clean up: the next start does.
         assert local.up(port, state_dir=own_state).outputs
@@ -194,7 +194,7 @@ def test_two_starts_at_once(own_state: Path) -> None:
         subprocess.Popen([*COMMAND, "up", "--port", str(emulator.free_port())], stderr=subprocess.PIPE)
         for _ in range(2)
     ]
-    errors = [child.communicate(timeout=120)[1].decode() for child in children]
+    errors = [child.communicate(timeout=300)[1].decode() for child in children]
     codes = sorted(child.returncode for child in children)
     # The later one is told, or came late enough to start afresh.
     assert codes in ([0, 5], [0, 0]), errors

@@ -6,14 +6,16 @@ import json
 import re
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from tests.e2e.programs import left, start
 
 from dynatick.domain.task import is_own_row
-from dynatick_stack import deploy, processes
+from dynatick_stack import deploy
 from dynatick_stack.soak.history import history_of
 from dynatick_stack.soak.journal import read
 from dynatick_stack.soak.plan import Plan
@@ -21,8 +23,7 @@ from dynatick_stack.soak.rig import TABLE
 from dynatick_stack.soak.run import soak
 
 SOAK = "dynatick_stack.soak"
-PATIENCE = 200
-SOME = 5  # the inserters may replace one, or not know that it was in
+PATIENCE = 600
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_interrupted_it_leaves_nothing(folder: Path, name: str) -> None:
             break
     assert len(left(folder)) > 1
     running.send_signal(getattr(signal, name))
-    _, errors = running.communicate(timeout=60)
+    _, errors = running.communicate(timeout=300)
     assert running.returncode == 130
     assert "nothing is left running" in errors
     assert left(folder) == []
@@ -76,31 +77,30 @@ def test_interrupted_it_leaves_nothing(folder: Path, name: str) -> None:
 
 def test_rows_that_are_taken_away_behind_its_back_turn_it_red(tmp_path: Path) -> None:
     """So its verdict does look at the real table."""
-    taken: list[str] = []
+    taken: set[str] = set()
+    over = threading.Event()
 
     def take_away() -> None:
         state = tmp_path / "local" / "state.json"
-        processes.wait_until(state.exists, 60)
-        dynamodb = deploy.client("dynamodb", f"http://127.0.0.1:{json.loads(state.read_text())['port']}")
-
-        def try_it() -> bool:
-            if TABLE not in dynamodb.list_tables()["TableNames"]:
-                return False
-            for item in dynamodb.scan(TableName=TABLE)["Items"]:
-                task_id = item["taskId"]["S"]
-                if not is_own_row(task_id):
-                    dynamodb.delete_item(TableName=TABLE, Key={"taskId": item["taskId"]})
-                    taken.append(task_id)
-            return len(taken) >= SOME
-
-        processes.wait_until(try_it, 60)
+        while not over.wait(0.05):
+            # At first there is no emulator, or none with a table, and at the very end none any more.
+            with suppress(OSError, ValueError, ClientError, BotoCoreError):
+                dynamodb = deploy.client("dynamodb", f"http://127.0.0.1:{json.loads(state.read_text())['port']}")
+                for item in dynamodb.scan(TableName=TABLE)["Items"]:
+                    task_id = item["taskId"]["S"]
+                    if not is_own_row(task_id):
+                        taken.add(task_id)
+                        dynamodb.delete_item(TableName=TABLE, Key={"taskId": item["taskId"]})
 
     thief = threading.Thread(target=take_away)
     thief.start()
-    ended = soak(Console(quiet=True), Plan(seed=4, minutes=0.1, processors=2, inserters=1), tmp_path)
-    thief.join()
+    try:
+        ended = soak(Console(quiet=True), Plan(seed=4, minutes=0.25, processors=2, inserters=1), tmp_path)
+    finally:
+        over.set()
+        thief.join()
     missed = {problem.partition(":")[0] for problem in ended.verdict.problems if ": lost" in problem}
     assert missed
-    assert {life.partition("/")[0] for life in missed} <= set(taken)  # some had replaced another under its id
+    assert {life.partition("/")[0] for life in missed} <= taken  # some had replaced another under its id
     assert not ended.verdict.is_good
     assert ended.verdict.fates["lost"] == len(missed)
