@@ -115,9 +115,11 @@ def free_port() -> int:
 
 
 def check_port(port: int, *, state_dir: Path = STATE) -> None:
-    """Refuse a port that another program has. One that our own emulator has will be free."""
+    """Refuse a port that another program has. One that our own emulator has, or may have, will be free."""
     earlier = _recorded(state_dir)
-    if earlier is None or earlier.port != port or processes.emulator(state_dir) is None:
+    # One that runs and isn't recorded was begun by somebody who was killed; it may have any port.
+    is_ours = processes.emulator(state_dir) is not None and (earlier is None or earlier.port == port)
+    if not is_ours:
         refuse_busy_port(port)
 
 

@@ -145,6 +145,15 @@ def test_an_interrupted_start(own_state: Path, number: signal.Signals, until: st
         assert processes.running(own_state) == {}
 
 
+def test_a_start_that_was_killed_before_it_was_noted_is_not_in_the_way(own_state: Path) -> None:
+    """It has the port, and nobody knows that."""
+    port = emulator.free_port()
+    killed = emulator.start(port, state_dir=own_state, say=print)
+    (own_state / "state.json").unlink()
+    assert emulator.start(port, state_dir=own_state, say=print).pid != killed.pid
+    assert processes.emulator(own_state) == emulator.current(state_dir=own_state).pid
+
+
 @pytest.mark.parametrize("moment", ["in the midst of its start", "as soon as it runs"])
 def test_an_interruption_at_the_worst_moment(
     own_state: Path, moment: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
