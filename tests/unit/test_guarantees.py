@@ -62,8 +62,8 @@ def example(table: Any, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def world(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> InProcess:
-    """Its clock is today's: Powertools keeps the time by the machine's."""
-    world = InProcess(store=Lossy(), clock=FakeClock(datetime.now(UTC)))
+    """Its clock is today's, for Powertools keeps the time by the machine's; and a second later it's the same minute."""
+    world = InProcess(store=Lossy(), clock=FakeClock(datetime.now(UTC).replace(second=0)))
     monkeypatch.setattr(world, "actions", build_actions(handlers_module=example.__name__, clock=world.clock))
     world.tick()
     return world

@@ -42,9 +42,17 @@ class Life:
         return float(getattr(self.total, name)) / self.tasks
 
     def marginal(self, fewer: Life, name: str) -> float:
-        """What one task more adds to a figure of Count, from the same with fewer tasks."""
-        more = getattr(self.total, name) - getattr(fewer.total, name)
+        """What one task more adds to a figure of Count, from the same with fewer tasks.
+
+        Without what ticks do on their own rows: how many it takes until the bucket has left the window is a matter of
+        time, and one more or less is no task's doing.
+        """
+        more = getattr(self._of_tasks, name) - getattr(fewer._of_tasks, name)
         return float(more) / (self.tasks - fewer.tasks)
+
+    @property
+    def _of_tasks(self) -> Count:
+        return self.insert.total + self.scheduler.total + self.processor.by_operation["BatchExecuteStatement"]
 
     def fixed(self, fewer: Life, name: str) -> float:
         """What is left of a figure without its tasks: the cost of the bucket's ticks."""
