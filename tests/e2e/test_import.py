@@ -128,7 +128,7 @@ def test_schedules_are_dropped_too(importing: World) -> None:
 @pytest.mark.slow
 def test_a_large_file_takes_several_invocations(importing: World) -> None:
     """With a function that has little time. Every line has its answer, once."""
-    total, wrong = 40_000, 80
+    total, wrong = 60_000, 80
     lines = [json.dumps({"taskId": f"large-{n}", "dueAt": "2030-04-01T12:00:00Z"}) for n in range(total)]
     for n in range(0, total, total // wrong):
         lines[n] = f"no task {n}"
@@ -138,7 +138,7 @@ def test_a_large_file_takes_several_invocations(importing: World) -> None:
         if one["LogicalResourceId"] == "ImporterFunction"
     )
     client = importing.stack.client("lambda")
-    client.update_function_configuration(FunctionName=function, Timeout=4)
+    client.update_function_configuration(FunctionName=function, Timeout=10)
     try:
         report = drop(importing, "large.ndjson", "\n".join(lines), within=180)
     finally:
