@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # each function has the half of these; none is to load the ot
     from dynatick.engine.report import PassReport
 
 _PASS_COUNTS = (
-    "due", "claimed", "completed", "failed", "retried", "released", "recovered", "superseded", "unrecorded",
-    "unfinished", "moved", "rejected", "occurrences", "missed",
+    "due", "claimed", "completed", "failed", "retried", "released", "expired", "recovered", "deferred",
+    "superseded", "unrecorded", "unfinished", "moved", "rejected", "occurrences", "missed",
 )  # fmt: skip
 
 
@@ -53,6 +53,8 @@ def tell_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: dat
     _count(metrics, "NotStarted", len(invoked.not_started))
     if invoked.passed is not None:
         _tell_pass(invoked.passed, logger, metrics, now)
+    if invoked.recovered is not None:
+        _tell_recovery(invoked.recovered, logger, metrics)
     if invoked.reconciled is not None:
         _tell_reconciled(invoked.reconciled, logger, metrics)
 
@@ -125,15 +127,7 @@ def tell_request(answer: Answer, logger: Logger, metrics: Metrics) -> None:
 
 
 def _tell_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetime) -> None:
-    fields: dict[str, object] = {name: getattr(report, name) for name in _PASS_COUNTS}
-    fields |= {
-        "tick": str(Bucket(report.tick)),
-        "shard": report.shard,
-        "generation": report.generation,
-        "buckets": report.buckets,
-        "lateness_max_ms": report.lateness_max_ms,
-        "continued": report.continued,
-    }
+    fields = _fields(report) | {"tick": str(Bucket(report.tick)), "buckets": report.buckets}
     if report.held_elsewhere:
         logger.info(
             "another process holds the shard and serves this tick",
@@ -142,8 +136,7 @@ def _tell_pass(report: PassReport, logger: Logger, metrics: Metrics, now: dateti
         _count(metrics, "ShardHeld", 1)
         return
     logger.info("pass ended", extra={"action": "pass_ended", **fields})
-    for name in _PASS_COUNTS:
-        _count(metrics, name.capitalize(), getattr(report, name))
+    _count_all(report, metrics)
     age = max(0.0, (report.started_at - instant_of(report.tick)).total_seconds())
     metrics.add_metric(name="TickAge", unit=MetricUnit.Seconds, value=age)
     if report.lateness_count:
@@ -151,6 +144,27 @@ def _tell_pass(report: PassReport, logger: Logger, metrics: Metrics, now: dateti
     if report.drained_through is not None:
         backlog = max(0.0, (now - instant_of(report.drained_through)).total_seconds())
         metrics.add_metric(name="Undrained", unit=MetricUnit.Seconds, value=backlog)
+
+
+def _tell_recovery(report: PassReport, logger: Logger, metrics: Metrics) -> None:
+    fields = _fields(report) | {"bucket": str(Bucket(report.tick, report.shard))}
+    logger.info("recovery ended", extra={"action": "recovery_ended", **fields})
+    _count_all(report, metrics)
+
+
+def _fields(report: PassReport) -> dict[str, object]:
+    counts: dict[str, object] = {name: getattr(report, name) for name in _PASS_COUNTS}
+    return counts | {
+        "shard": report.shard,
+        "generation": report.generation,
+        "lateness_max_ms": report.lateness_max_ms,
+        "continued": report.continued,
+    }
+
+
+def _count_all(report: PassReport, metrics: Metrics) -> None:
+    for name in _PASS_COUNTS:
+        _count(metrics, name.capitalize(), getattr(report, name))
 
 
 def _tell_reconciled(found: Reconciled, logger: Logger, metrics: Metrics) -> None:

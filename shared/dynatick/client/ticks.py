@@ -42,7 +42,9 @@ class TickView:
     failed: int
     retried: int
     released: int
+    expired: int
     recovered: int
+    deferred: int
     superseded: int
     unrecorded: int
     unfinished: int
@@ -101,8 +103,8 @@ class MissedTicks:
 TickEntry = TickView | IdleTicks | MissedTicks
 
 _COUNTS = (
-    "buckets", "due", "claimed", "completed", "failed", "retried", "released", "recovered", "superseded", "unrecorded",
-    "unfinished", "moved", "occurrences", "missed",
+    "buckets", "due", "claimed", "completed", "failed", "retried", "released", "expired", "recovered", "deferred",
+    "superseded", "unrecorded", "unfinished", "moved", "occurrences", "missed",
 )  # fmt: skip
 
 

@@ -6,12 +6,14 @@ The numbers in brackets are the rules of the protocol (docs/protocol.md). Nothin
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.change import Absent, AtLeast, Change, Is, Plus, as_read
 from dynatick.domain.instants import EPOCH, format_instant
+from dynatick.domain.numbers import is_whole
 from dynatick.domain.task import TERMINAL, UNSCHEDULED, Row, Status, Task
 from dynatick.errors import shown
 
@@ -41,6 +43,7 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, str]]] = {
 
 MAX_ERROR_CHARACTERS = 300
 MAX_ATTEMPTS_KEPT = 10
+MAX_DEFERRALS = 10**6
 RELEASED: Final = format_instant(EPOCH)
 """The ``leaseUntil`` of a claim that was given back."""
 TIME_INPUTS: Final = ("taskDateTime", "dueAt", "delaySeconds")
@@ -215,6 +218,37 @@ def move(row: Row, bucket: Bucket) -> Change:
     )
 
 
+def defer(row: Row, bucket: Bucket) -> Change:
+    """A ``move`` of a row that nothing could be done with: it is counted, for each one goes further than the last."""
+    moved = move(row, bucket)
+    return replace(moved, set={**moved.set, "deferrals": deferrals_of(row) + 1})
+
+
+def defer_failure(row: Row, bucket: Bucket, *, now: datetime, error: str) -> Change:
+    """running → running in a later bucket: it has failed for good, but the dead-letter queue did not take its message.
+
+    Its lease ends now, and the error stays on the row: the tick that finds it there fails it without executing it. On
+    condition of the lease that the row shows (12); it may lie in another bucket by now (6).
+    """
+    return Change(
+        task_id=str(row["taskId"]),
+        set={
+            "taskDateTime": str(bucket),
+            "movedTo": str(bucket),
+            "deferrals": deferrals_of(row) + 1,
+            "leaseUntil": format_instant(now),
+            "error": short(error),
+        },
+        when=as_read(row, "outcome", "status", "lease", "leaseUntil"),
+    )
+
+
+def deferrals_of(row: Row) -> int:
+    """How often a row was put off because nothing could be done with it."""
+    number = row.get("deferrals")
+    return min(int(number), MAX_DEFERRALS) if is_whole(number) and number > 0 else 0
+
+
 def end_lease(row: Row, *, now: datetime) -> Change:
     """running → running: a lease that no process can hold ends now, so that the task is taken over (10)."""
     return Change(
@@ -290,6 +324,7 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Change:
                 "lease",
                 "leaseUntil",
                 "delaySeconds",
+                "deferrals",
                 *(() if counted else ("attempt",)),
             )
             if name in row

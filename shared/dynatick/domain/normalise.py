@@ -329,6 +329,7 @@ def past_attributes(row: Row) -> tuple[str, ...]:
         "result",
         "error",
         "movedTo",
+        "deferrals",
     )
     return tuple(name for name in past if name in row)
 

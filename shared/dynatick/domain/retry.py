@@ -82,6 +82,8 @@ class RetryPolicy:
 
 DEFAULT_POLICY = RetryPolicy()
 
+_FIRST_DEFERRAL, _LONGEST_DEFERRAL = timedelta(minutes=5), timedelta(hours=1)
+
 
 @dataclass(frozen=True, slots=True)
 class Retry:
@@ -126,3 +128,12 @@ def decide_retry(
         now + timedelta(seconds=wait),
         f"attempt {attempt} of {policy.maximum_attempts} failed; again in {wait:.0f} s or at the first tick after",
     )
+
+
+def deferral(earlier: int) -> timedelta:
+    """How long a row is put off that nothing could be done with, after so many ``earlier`` deferrals.
+
+    Twice as long each time, from five minutes up to an hour: a row that can't be finished must not make every tick
+    dearer.
+    """
+    return min(_FIRST_DEFERRAL * (1 << min(earlier, 8)), _LONGEST_DEFERRAL)

@@ -46,7 +46,7 @@ OWN_ATTRIBUTES = frozenset(
     {
         "taskId", "taskDateTime", "dueAt", "delaySeconds", "action", "payload", "status", "outcome", "attempt",
         "attempts", "retryPolicy", "lease", "leaseUntil", "run", "createdAt", "startedAt", "finishedAt", "result",
-        "error", "expiresAt", "scheduleId", "movedTo",
+        "error", "expiresAt", "scheduleId", "movedTo", "deferrals",
     }
 )  # fmt: skip
 """What means something to us. Whatever else a row holds is the user's and reaches the action untouched."""

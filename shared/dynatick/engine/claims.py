@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.change import Result, Unknown, Written
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import RELEASED, claim, is_terminal
+from dynatick.domain.normalise import is_count
+from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.task import Row, Status, Task
 from dynatick.engine.ports import Store
 from dynatick.engine.rules import SKEW_MARGIN
 from dynatick.engine.settle import Settler
 from dynatick.errors import DynatickError, InvalidInput
+
+LONGEST_LEASE = timedelta(hours=1)
+"""Four times as long as Lambda lets a function run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +45,21 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """Not ours and not ended: it holds the bucket back until a later look (3)."""
+    """Not ours and not ended: it holds the bucket back until a later look (3).
+
+    ``stuck``: nothing that is going on will end it, so that it is put off at the bucket's final look.
+    """
+
+    stuck: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """Running, its lease ran out: it may have killed its process. To be taken alone, at the end (10)."""
+    """Running, its lease ran out: it may have killed its process. To be reclaimed in a recovery (10)."""
 
     task_id: str
+    action: str = ""  # as it stands in the row
+    is_last: bool = False  # the attempt that it would begin now is its last
 
 
 Verdict = Won | Spoilt | Gone | Busy | Suspect
@@ -72,8 +84,42 @@ def judge(row: Row | None, bucket: Bucket, *, token: str, now: datetime) -> Verd
     if status != str(Status.RUNNING):
         return None
     if row.get("leaseUntil") == RELEASED:
+        attempt = row.get("attempt")
+        if not is_count(attempt, 0):  # it could never be claimed
+            return Spoilt(row, str(InvalidInput("attempt", attempt, "expected a whole number, 0 or more")))
         return _Again(released=True)
-    return Suspect(str(row["taskId"])) if lease_is_over(row, now) else Busy()
+    if not lease_is_over(row, now):
+        return Busy(stuck=not lease_is_over(row, now + LONGEST_LEASE))
+    return Suspect(str(row["taskId"]), str(row.get("action")), is_last_attempt(row))
+
+
+def is_last_attempt(row: Row) -> bool:
+    """Whether the attempt that would begin now is the last one."""
+    return attempts_of(row) + 1 == policy_of(row).maximum_attempts
+
+
+def is_stuck(row: Row, bucket: Bucket, settler: Settler, now: datetime) -> bool:
+    """Whether a row lies open in its bucket, and no tick can do anything with it: it can't be made a task nor marked
+    failed, or its lease is one that no process can hold."""
+    if is_terminal(row) or row.get("taskDateTime") != str(bucket):
+        return False
+    if row.get("status") != str(Status.RUNNING):
+        return settler.make_ready(row) is not None
+    return not lease_is_over(row, now + LONGEST_LEASE)
+
+
+def attempts_of(row: Row) -> int:
+    """How many attempts a row has had, as far as it can be read."""
+    attempt = row.get("attempt")
+    return int(attempt) if is_count(attempt, 0) else 0
+
+
+def policy_of(row: Row) -> RetryPolicy:
+    """Its retry policy; the default one if it can't be understood."""
+    try:
+        return RetryPolicy.from_row(row.get("retryPolicy"))
+    except InvalidInput:
+        return RetryPolicy()
 
 
 def lease_is_over(row: Row, now: datetime) -> bool:
@@ -174,7 +220,7 @@ class Claimer:
                     self.settler.settle(task_id, row)
                 return Gone()
         except DynatickError:
-            return Busy()
+            return Busy(stuck=True)
         return Busy()
 
     def _claim_one(

@@ -17,13 +17,12 @@ from dynatick.domain.lifecycle import RELEASED, is_terminal
 from dynatick.domain.normalise import needs_normalising
 from dynatick.domain.schedule import is_at_rest
 from dynatick.domain.task import TERMINAL, Row, Status, is_own_row
-from dynatick.engine.claims import lease_is_over
+from dynatick.engine.claims import LONGEST_LEASE, lease_is_over
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.settle import Settler
 from dynatick.errors import InvalidInput
 
 _STALE_AFTER = timedelta(hours=1)  # after its lease; ticks that come take a task over long before
-_LONGEST_LEASE = timedelta(hours=1)  # four times what Lambda lets a function run
 _TICKS_MISSED = 3
 _CLOSED_LATE = timedelta(minutes=5)  # on top of the ticks that were missed
 _CLOSED_EARLY = timedelta(minutes=5)  # by so much, the clock of whoever asks may be wrong
@@ -107,7 +106,7 @@ def what_is_wrong(row: Row, settler: Settler, drained: Mapping[int, int], now: d
         return None
     if lease_is_over(row, now):
         return _stale(row, bucket, settler.in_force.grid, now)
-    if lease_is_over(row, now + _LONGEST_LEASE):
+    if lease_is_over(row, now + LONGEST_LEASE):
         return None
     return _found(Kind.ENDLESS_LEASE, row, f"its lease ends at {row.get('leaseUntil')}, which is nobody's to hold")
 

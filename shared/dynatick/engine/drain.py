@@ -1,123 +1,45 @@
 """A pass: one invocation drains one shard through its tick (protocol 1 to 4 and 9 to 12).
 
-One thread, the coordinator, decides everything. Claims and records are written by a few I/O threads, tasks run in the
-workbench; both report to the coordinator by one queue of events. What is in hand is bounded, so memory does not grow
-with the bucket.
+One thread, the coordinator, decides everything. What it has claimed is run and recorded by an execution, the pages of
+buckets are read ahead of it, and tasks whose lease expired are handed to recoveries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from queue import Empty, SimpleQueue
 
-from dynatick.domain.buckets import Bucket, instant_of
-from dynatick.domain.change import AtLeast, Change, Plus, Result, Unknown, Written
-from dynatick.domain.lifecycle import release
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.change import AtLeast, Change, Plus, Written
+from dynatick.domain.lifecycle import defer, deferrals_of, is_terminal
+from dynatick.domain.retry import deferral
 from dynatick.domain.schedule import is_listed_as_schedule
-from dynatick.domain.task import is_own_row
+from dynatick.domain.task import Task, is_own_row
 from dynatick.engine.budget import Budget
-from dynatick.engine.claims import (
-    Busy,
-    Claimer,
-    Gone,
-    Spoilt,
-    Suspect,
-    Verdict,
-    Won,
-    understand,
-)
+from dynatick.engine.claims import Busy, Claimer, Gone, Spoilt, Suspect, Verdict, Won, is_stuck
 from dynatick.engine.cursor import Cursor, take
+from dynatick.engine.execution import BATCH, Execution, Place, World
 from dynatick.engine.held import HeldShard
-from dynatick.engine.inforce import InForce
-from dynatick.engine.lanes import Lanes
-from dynatick.engine.ports import Actions, Clock, DeadLetters, Page, Store
-from dynatick.engine.reading import read_ahead
-from dynatick.engine.record import Attempted, Fate, Postponed, Recorder
+from dynatick.engine.ports import Page
+from dynatick.engine.reading import PageReader
+from dynatick.engine.record import Fate
+from dynatick.engine.recovery import MAX_RECOVERIES, TOGETHER, Recovery, RecoveryOrder, orders_for
 from dynatick.engine.recurring import Recurring, Served
 from dynatick.engine.report import PassReport, Resume, tick_record_id
-from dynatick.engine.rules import Rules
-from dynatick.engine.settle import Settler
-from dynatick.engine.suspects import Exhausted, plan_recovery
-from dynatick.engine.window import Window
-from dynatick.engine.workbench import Workbench
+from dynatick.engine.rules import SKEW_MARGIN
+from dynatick.engine.window import Look, Window
 from dynatick.errors import DynatickError
 
-BATCH = 25
-LOOKS_AT_ONCE = 6
-LEAST_LANES, MOST_LANES = 2, 6  # claims and records at once
-LANE_PATIENCE = 0.02  # s that one of them waits before there is another lane: longer than most take
 CLAIMS_UNDER_WAY = 2
-MOST_HELD = 500  # tasks that wait for their turn beside those that are in hand otherwise: memory has its bound
-RECORD_DELAY = 0.05  # s that an outcome waits for others to share its batch
-LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: until then records that are under way are waited for
-ROUND_PATIENCE = timedelta(seconds=1)  # for what is in hand, before a bucket is looked at again
+MOST_HELD = 500  # tasks that wait for their turn beside those that are in flight otherwise: memory has its bound
+MAX_LEFT_BEHIND = 100  # entries that a continuation is told of; if there are more, it begins at the oldest bucket
+MAX_DEFERRED = 200  # rows that one pass puts off
+ROUND_PATIENCE = timedelta(seconds=1)  # for what is in flight, before a bucket is looked at again
 TICK_RECORD_DAYS = 7
-_FATES = tuple(Fate)
-_MILLISECOND = timedelta(milliseconds=1)
 
-
-@dataclass(frozen=True, slots=True)
-class _Claimed:
-    entries: Sequence[tuple[Bucket, str]]
-    position: Resume  # before the first of them
-    verdicts: Sequence[Verdict]
-    spoilt_fates: Sequence[Fate]
-    found: set[int]  # the minutes that had something, of the round that asked
-
-
-@dataclass(frozen=True, slots=True)
-class _Served:
-    entries: Sequence[tuple[Bucket, str]]
-    position: Resume
-    served: Sequence[Served]
-    found: set[int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    attempted: Attempted
-
-
-@dataclass(frozen=True, slots=True)
-class _Recorded:
-    attempts: Sequence[Attempted]
-    fates: Sequence[Fate]
-
-
-@dataclass(frozen=True, slots=True)
-class _Fault:
-    error: Exception
-    entries: Sequence[tuple[Bucket, str]]
-    of_schedules: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _InHand:
-    """A task that this pass has claimed and not seen recorded."""
-
-    minute: int
-    position: Resume  # from here on it would be found again
-
-
-_Event = _Claimed | _Served | _Ended | _Recorded | _Fault
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class World:
-    """What a pass works with."""
-
-    store: Store
-    actions: Actions
-    dead_letters: DeadLetters
-    rules: Rules
-    in_force: InForce
-    clock: Clock
-    new_token: Callable[[], str]
-    settler: Settler
+Entries = Sequence[tuple[Bucket, str]]
 
 
 def drain(
@@ -128,13 +50,16 @@ def drain(
     hard_end: datetime,
     generation: int = 0,
     resume: Resume | None = None,
-    go_on: Callable[[Resume], None] | None = None,
+    left_behind: Entries = (),
+    go_on: Callable[[Resume | None, Entries], None] | None = None,
+    hand_out: Callable[[RecoveryOrder], bool] = lambda order: False,
 ) -> PassReport:
     """Closes the shard's buckets through ``tick`` and runs what is due in them.
 
-    ``hard_end``: when the process will be killed. ``resume``: where an earlier generation of this pass stopped.
-    ``go_on`` is called once if this pass leaves something for want of time and had made progress: as soon as the shard
-    is free again if it was cut short, later if it finds out later.
+    ``hard_end``: when the process will be killed. ``resume``: where an earlier generation of this pass stopped, and
+    ``left_behind`` what it could not end before that place. ``go_on`` is called once, with the same two, if this pass
+    leaves something for want of time and had made progress: as soon as the shard is free again if it was cut short,
+    later if it finds out later. ``hand_out`` starts a recovery, and says whether it could.
     Raises StoreError if the table cannot be reached; whatever was claimed then comes back by its lease.
     """
     started = world.clock()
@@ -146,9 +71,9 @@ def drain(
         report.finished_at = world.clock()
         return report
     window = Window(cursor, world.rules, closed_at=world.clock())
-    running = _Pass(world, window, report, token, Budget.until(hard_end, started))
+    running = _Pass(world, window, report, token, Budget.until(hard_end, started), go_on, hand_out)
     try:
-        running.work(resume, go_on)
+        running.work(resume, left_behind)
     finally:
         running.close()
     report.finished_at = world.clock()
@@ -168,83 +93,91 @@ def _keep(world: World, report: PassReport) -> None:
 
 
 class _Pass:
-    def __init__(self, world: World, window: Window, report: PassReport, token: str, budget: Budget) -> None:
+    def __init__(
+        self,
+        world: World,
+        window: Window,
+        report: PassReport,
+        token: str,
+        budget: Budget,
+        go_on: Callable[[Resume | None, Entries], None] | None,
+        hand_out: Callable[[RecoveryOrder], bool],
+    ) -> None:
         self.world, self.window, self.report, self.budget = world, window, report, budget
-        self.store, self.clock = world.store, world.clock
+        self.store, self.clock, self.go_on, self.hand_out = world.store, world.clock, go_on, hand_out
         self.shard = HeldShard(world.store, world.clock, window, token)
         self.claimer = Claimer(world.store, world.settler, world.clock, world.new_token)
         self.recurring = Recurring(world.store, world.settler, self.claimer, world.clock, world.new_token)
-        self.recorder = Recorder(
-            world.store,
-            world.dead_letters,
-            world.rules,
-            world.in_force,
-            world.clock,
+        self.execution = Execution(
+            world,
+            report,
+            budget,
             closed_through=lambda: self.window.cursor.closed_through,
+            started=self._started,
+            recorded=self._recorded,
+            released=self._released,
+            between=self._between,
         )
-        self.events: SimpleQueue[_Event] = SimpleQueue()
-        self.looking = ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="dynatick-look")
-        self.lanes = Lanes(least=LEAST_LANES, most=MOST_LANES, patience=LANE_PATIENCE, name="dynatick-io")
-        self.bench = Workbench(
-            world.actions,
-            threads=world.rules.threads,
-            deadline=budget.hard_end,
-            clock=world.clock,
-            ended=lambda attempted: self.events.put(_Ended(attempted)),
-        )
-        self.most_in_hand = max(4 * BATCH, 4 * world.rules.threads)
-        self.in_hand: dict[str, _InHand] = {}
-        self.too_late: list[Won] = []  # in hand, and not to be begun any more
-        self.ended: list[Attempted] = []  # to be recorded
-        self.claiming = 0  # entries in claims under way
-        self.recording = 0  # attempts in records under way
-        self.suspects: list[tuple[Bucket, str]] = []
-        self.fault: Exception | None = None
+        self.reader = PageReader(self.execution, report.shard)
+        self.found: set[int] = set()  # the minutes in which there was something, in this round
+        self.left_behind: dict[tuple[Bucket, str], None] = {}  # entries that hold their buckets back
+        self.expired: list[tuple[Bucket, Suspect]] = []  # to be handed to recoveries
+        self.met_expired: set[tuple[Bucket, str]] = set()  # each is handed out once
+        self.not_handed_out: list[tuple[Bucket, str]] = []  # for which none could be started
+        self.recoveries = 0  # started
 
     # -- the order of a pass ---------------------------------------------------------------------------------------
 
-    def work(self, resume: Resume | None, go_on: Callable[[Resume], None] | None) -> None:
+    def work(self, resume: Resume | None, left_behind: Entries) -> None:
+        execution = self.execution
+        self._claim_left_behind(left_behind)
         covered = self.window.cursor.closed_through
-        minutes = [m for m in self.window.due(self.clock()) if resume is None or m >= resume.minute]
+        minutes: Iterable[int] = (m for m in self.window.due(self.clock()) if resume is None or m >= resume.minute)
         while True:
-            found = self._look_and_claim(minutes, resume)
+            self.found = set()
+            self._look_and_claim(minutes, resume)
             resume = None
+            self._hand_out()
             if self._must_stop():
                 break
-            if found:  # and round again in what had something, until nothing new is due
+            if self.found:  # and round again in what had something, until nothing new is due
                 patience = min(self.clock() + ROUND_PATIENCE, self.budget.stop_waiting)
-                self._wait(until=lambda: not self.in_hand, end=patience)
+                execution.wait(until=lambda: not execution.in_flight, end=patience)
             if self.clock() >= self.budget.stop_claiming:
                 break
             closed = self.window.cursor.closed_through
-            minutes = [*sorted(found), *range(covered + 1, closed + 1)]  # another tick may have come meanwhile
-            covered = closed
-            if not minutes and self._end():
+            again = [*sorted(self.found), *range(covered + 1, closed + 1)]  # another tick may have come meanwhile
+            minutes, covered = again, closed
+            if not again and self._end():
                 break
         if self.report.resume:
-            self._give_back()
+            execution.give_back()
         while self.shard.holding and not self._end():
             pass
         if self.window.cursor.closed_through > covered:  # that tick has left its buckets to this pass
             self._leave(Resume(covered + 1))
-        self._go_on(go_on)
-        self._wait(until=lambda: not self.in_hand, end=self.budget.stop_claiming)
-        self._give_back()  # what no thread has begun by now might be cut off in the middle
-        self._go_on(go_on)
-        self._wait(until=lambda: not self.in_hand)
-        self._take_suspects()
-        self._settle_up()
-        self._go_on(go_on)
-        self.report.unfinished = len(self.in_hand) + self.claiming
+        self._go_on()
+        execution.wait(until=lambda: not execution.in_flight, end=self.budget.stop_claiming)
+        execution.give_back()  # what no thread has begun by now might be cut off in the middle
+        self._go_on()
+        execution.wait(until=lambda: not execution.in_flight)
+        self._recover_here()
+        execution.settle_up()
+        self._go_on()
+        self.report.unfinished = len(execution.in_flight) + execution.claiming
         self.report.moved, self.report.rejected = self.world.settler.moved, self.world.settler.failed
-        if self.fault is not None:
-            raise self.fault
+        if execution.fault is not None:
+            raise execution.fault
 
-    def _go_on(self, go_on: Callable[[Resume], None] | None) -> None:
+    def _go_on(self) -> None:
         """Has what is left taken up at once, if this pass was cut short and another one would get further."""
-        worth_it = self.report.made_progress and not self.shard.lost and self.fault is None
-        if self.report.resume and worth_it and go_on is not None and not self.report.continued:
-            go_on(self.report.resume)
+        worth_it = self.report.made_progress and not self.shard.lost and self.execution.fault is None
+        if self.report.resume and worth_it and self.go_on is not None and not self.report.continued:
+            left = list(self.left_behind)
+            if len(left) > MAX_LEFT_BEHIND:
+                self.go_on(None, ())
+            else:
+                self.go_on(self.report.resume, left)
             self.report.continued = True
 
     def _leave(self, position: Resume) -> None:
@@ -252,88 +185,99 @@ class _Pass:
         self.report.resume = position if self.report.resume is None else min(position, self.report.resume)
 
     def close(self) -> None:
-        self.bench.close()
-        self.lanes.close()
-        self.looking.shutdown(wait=False, cancel_futures=True)
+        self.execution.close()
+        self.reader.close()
 
     def _must_stop(self) -> bool:
-        return self.report.resume is not None or not self.shard.holding or self.fault is not None
+        return self.report.resume is not None or not self.shard.holding or self.execution.fault is not None
 
     # -- looking and claiming --------------------------------------------------------------------------------------
 
-    def _look_and_claim(self, minutes: Iterable[int], resume: Resume | None) -> set[int]:
-        """Looks at buckets, oldest first, all pages, and claims what is due. Returns the minutes that had something.
+    def _look_and_claim(self, minutes: Iterable[int], resume: Resume | None) -> None:
+        """Looks at buckets, oldest first, all pages, and claims what is due; ``found`` gets the minutes that had
+        something.
 
         If there is no more time, ``report.resume`` says from where on nothing was claimed.
         """
-        found: set[int] = set()
         batch: list[tuple[Bucket, str]] = []
         position = resume
-        for minute, page in self._pages(minutes, resume):
-            bucket = Bucket(minute, self.report.shard)
+        for minute, page in self.reader.pages(minutes, resume, self._began):
             position = position or Resume(minute)
-            if self.clock() >= self.budget.stop_claiming:
-                return self._cut(position, batch, found)
-            schedules = [
-                (bucket, entry.task_id)
-                for entry in page.entries
-                if entry.schedule_id is not None and is_listed_as_schedule(entry.task_id, entry.schedule_id)
-            ]
-            while schedules:
-                if not self._serve(schedules[:BATCH], position, found):
-                    return self._cut(position, [*batch, *schedules], found)
-                del schedules[:BATCH]
-            for entry in page.entries:
-                task_id = entry.task_id
-                if task_id in self.in_hand or is_own_row(task_id):
-                    continue  # under such an id nobody can put a task
-                if entry.schedule_id is not None and is_listed_as_schedule(task_id, entry.schedule_id):
-                    continue
-                batch.append((bucket, task_id))
-                if len(batch) == BATCH:
-                    if not self._claim(batch, position, found):
-                        return self._cut(position, batch, found)
-                    position, batch = Resume(minute, task_id), []
+            if page is None:
+                return self._cut(position, batch)
+            schedules, tasks = self._sorted_out(Bucket(minute, self.report.shard), page)
             if page.after is None:
                 partly = resume is not None and minute == resume.minute and resume.after is not None
-                self.window.looks[minute].complete = not partly
+                self.window.hold(minute).complete = not partly
+            if not self._may_claim():
+                return self._cut(position, [*batch, *schedules, *tasks])
+            while schedules:
+                if not self._serve(schedules[:BATCH], position):
+                    return self._cut(position, [*batch, *schedules, *tasks])
+                del schedules[:BATCH]
+            for n, entry in enumerate(tasks):
+                batch.append(entry)
+                if len(batch) == BATCH:
+                    if not self._claim(batch, position):
+                        return self._cut(position, [*batch, *tasks[n + 1 :]])
+                    position, batch = Resume(minute, entry[1]), []
             if not batch:
                 position = Resume(minute, page.after) if page.after is not None else Resume(minute + 1)
-        if batch and position is not None and not self._claim(batch, position, found):
-            return self._cut(position, batch, found)
-        self._wait(until=lambda: not self.claiming)
-        return found
+        if batch and position is not None and not self._claim(batch, position):
+            return self._cut(position, batch)
+        return self.execution.wait(until=lambda: not self.execution.claiming)
 
-    def _cut(self, position: Resume, unclaimed: Sequence[tuple[Bucket, str]], found: set[int]) -> set[int]:
+    def _began(self, minute: int, now: datetime) -> None:
+        self.report.buckets += minute not in self.window.looks
+        self.window.begin(minute, now)
+
+    def _sorted_out(self, bucket: Bucket, page: Page) -> tuple[list[tuple[Bucket, str]], list[tuple[Bucket, str]]]:
+        """The schedules and the tasks of a page. Until it is known what each is, its bucket is not drained."""
+        schedules: list[tuple[Bucket, str]] = []
+        tasks: list[tuple[Bucket, str]] = []
+        for entry in page.entries:
+            task_id = entry.task_id
+            if entry.schedule_id is not None and is_listed_as_schedule(task_id, entry.schedule_id):
+                schedules.append((bucket, task_id))
+            # Under such an id nobody can put a task; and what is in flight holds its bucket already.
+            elif not is_own_row(task_id) and (task_id, bucket.minute) not in self.execution.ids:
+                tasks.append((bucket, task_id))
+        self.window.hold(bucket.minute).in_hand += len(schedules) + len(tasks)
+        return schedules, tasks
+
+    def _cut(self, position: Resume, unclaimed: Entries) -> None:
         for bucket, _ in unclaimed:
-            self.window.looks[bucket.minute].busy += 1
+            self._no_longer_in_hand(bucket.minute).busy += 1
         self._leave(position)
-        self._wait(until=lambda: not self.claiming)
-        return found
+        self.execution.wait(until=lambda: not self.execution.claiming)
 
-    def _pages(self, minutes: Iterable[int], resume: Resume | None) -> Iterator[tuple[int, Page]]:
-        """The pages of the buckets, in order; they end early at a fault, which is kept."""
+    def _no_longer_in_hand(self, minute: int) -> Look:
+        look = self.window.hold(minute)
+        look.in_hand -= 1
+        return look
 
-        def began(minute: int, now: datetime) -> None:
-            self.report.buckets += minute not in self.window.looks
-            self.window.begin(minute, now)
+    def _claim_left_behind(self, entries: Entries) -> None:
+        """What earlier generations could not end: another process had it then, or its lease had just expired."""
+        for start in range(0, len(entries), BATCH):
+            batch = entries[start : start + BATCH]
+            for bucket, _ in batch:
+                self.window.hold(bucket.minute).in_hand += 1
+            position = Resume(min(bucket.minute for bucket, _ in batch))
+            if not self._claim(batch, position):
+                return self._cut(position, batch)
+        return self.execution.wait(until=lambda: not self.execution.claiming)
 
-        try:
-            yield from read_ahead(self.store, self.clock, self.looking, self.report.shard, minutes, resume, began)
-        except Exception as error:
-            self.fault = self.fault or error
-
-    def _claim(self, batch: Sequence[tuple[Bucket, str]], position: Resume, found: set[int]) -> bool:
+    def _claim(self, batch: Entries, position: Resume) -> bool:
         """Starts a claim once there is room for it. False, and nothing is started, if there will be none."""
         if not self._wait_for_room(len(batch)):
             return False
         entries = self._each_once(batch)
-        self._under_way(entries, 1)
+        self.execution.claiming += len(entries)
         self.report.due += len(entries)
-        self.lanes.submit(lambda: self._claim_now(entries, position, found))
+        self.execution.submit(partial(self._claim_now, entries, position))
         return True
 
-    def _serve(self, batch: Sequence[tuple[Bucket, str]], position: Resume, found: set[int]) -> bool:
+    def _serve(self, batch: Entries, position: Resume) -> bool:
         """As ``_claim``, for schedules."""
         if not self._wait_for_room(len(batch)):
             return False
@@ -341,144 +285,112 @@ class _Pass:
             if not self.shard.open(self.budget.hard_end):
                 return False
         except DynatickError as error:
-            self.fault = self.fault or error
+            self.execution.fault = self.execution.fault or error
             return False
         entries = self._each_once(batch)
-        self._under_way(entries, 1)
+        self.execution.claiming += len(entries)
         self.window.writing += 1
-        closed_through = self.window.cursor.closed_through
-        self.lanes.submit(lambda: self._serve_now(entries, position, closed_through, found))
+        self.execution.submit(partial(self._serve_now, entries, position, self.window.cursor.closed_through))
         return True
-
-    def _under_way(self, entries: Sequence[tuple[Bucket, str]], change: int) -> None:
-        """Counts those that are being claimed: until it is known what became of them, their buckets are not drained."""
-        self.claiming += change * len(entries)
-        for bucket, _ in entries:
-            self.window.looks[bucket.minute].in_hand += change
 
     def _wait_for_room(self, more: int) -> bool:
         """False if there is no more time, or nothing must be claimed any more."""
         while not self._has_room(more):
             if not self._may_claim():
                 return False
-            self._handle_events()
+            self.execution.handle_events()
         return self._may_claim()
 
-    def _each_once(self, batch: Sequence[tuple[Bucket, str]]) -> Sequence[tuple[Bucket, str]]:
+    def _each_once(self, batch: Entries) -> Entries:
         entries = list({task_id: (bucket, task_id) for bucket, task_id in batch}.values())
         for bucket, _ in set(batch).difference(entries):  # shown in two buckets, as a lagging index does
-            self.window.looks[bucket.minute].busy += 1
+            self._no_longer_in_hand(bucket.minute).busy += 1
         return entries
 
     def _has_room(self, more: int) -> bool:
         # Those that wait for their turn hold no thread, so that a slow target does not keep others from being claimed.
-        under_way = self.claiming + len(self.in_hand) - min(self.bench.held, MOST_HELD)
-        return self.claiming < CLAIMS_UNDER_WAY * BATCH and under_way + more <= self.most_in_hand
+        execution = self.execution
+        under_way = execution.claiming + len(execution.in_flight) - min(execution.bench.held, MOST_HELD)
+        return execution.claiming < CLAIMS_UNDER_WAY * BATCH and under_way + more <= execution.most_in_flight
 
     def _may_claim(self) -> bool:
-        return self.shard.holding and self.fault is None and self.clock() < self.budget.stop_claiming
+        return self.shard.holding and self.execution.fault is None and self.execution.may_begin()
 
-    def _claim_now(self, entries: Sequence[tuple[Bucket, str]], position: Resume, found: set[int]) -> None:
+    def _claim_now(self, entries: Entries, position: Resume) -> Callable[[], None]:
         """In an I/O thread."""
         try:
             verdicts = list(self.claimer.claim(entries, lease_until=self.budget.hard_end))
-            spoilt_fates: list[Fate] = []
+            failed: list[Fate] = []
             for n, verdict in enumerate(verdicts):
                 if isinstance(verdict, Spoilt):
-                    fate = self.recorder.fail_spoilt(verdict)
-                    spoilt_fates.append(fate)
+                    fate = self.execution.recorder.fail_spoilt(verdict)
+                    failed.append(fate)
                     verdicts[n] = Busy() if fate is Fate.UNRECORDED else Gone()
-            self.events.put(_Claimed(entries, position, verdicts, spoilt_fates, found))
-        except Exception as error:  # to be raised by the coordinator, once what is in hand is recorded
-            self.events.put(_Fault(error, entries))
+        except Exception as error:  # to be raised by the coordinator, once what is in flight is recorded
+            return partial(self._take_fault, entries, error)
+        return partial(self._take_claimed, entries, position, verdicts, failed)
 
-    def _serve_now(
-        self, entries: Sequence[tuple[Bucket, str]], position: Resume, closed_through: int, found: set[int]
-    ) -> None:
+    def _serve_now(self, entries: Entries, position: Resume, closed_through: int) -> Callable[[], None]:
         """In an I/O thread."""
         try:
             served = self.recurring.serve(entries, closed_through=closed_through, lease_until=self.budget.hard_end)
-            self.events.put(_Served(entries, position, served, found))
         except Exception as error:
-            self.events.put(_Fault(error, entries, of_schedules=True))
+            return partial(self._take_fault, entries, error, of_schedules=True)
+        return partial(self._take_served, entries, position, served)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
-    def _wait(self, *, until: Callable[[], bool], end: datetime | None = None) -> None:
-        """Handles events until a condition holds or until ``end`` (the budget's, if none is given)."""
-        end = self.budget.stop_waiting if end is None else end
-        self._flush(everything=True)
-        while not until() and self.clock() < end:
-            self._handle_events()
-        self._flush(everything=True)
-
-    def _handle_events(self) -> None:
-        """Waits a moment for the next event, and handles what has come."""
-        came = 0
-        try:
-            self._handle(self.events.get(timeout=RECORD_DELAY))
-            came = 1
-            while True:
-                self._handle(self.events.get_nowait())
-        except Empty:
-            pass
-        nothing_else_runs = len(self.ended) + self.recording == len(self.in_hand) and not self.claiming
-        self._flush(everything=not came or nothing_else_runs)
-        self.lanes.widen()
-        self._keep_the_shard()
-
-    def _handle(self, event: _Event) -> None:
-        match event:
-            case _Claimed(entries, position, verdicts, spoilt_fates, found):
-                self._under_way(entries, -1)
-                self._count(*spoilt_fates)
-                may_begin = self._may_begin()
-                for (bucket, task_id), verdict in zip(entries, verdicts, strict=True):
-                    self._place(bucket, task_id, verdict, position, found, may_begin)
-            case _Served(entries, position, served, found):
-                self._under_way(entries, -1)
-                self.window.writing -= 1
-                may_begin = self._may_begin()
-                for (bucket, task_id), one in zip(entries, served, strict=True):
-                    self._place(bucket, task_id, one.verdict, position, found, may_begin)
-                    self._take_occurrences(bucket, one, found)
-            case _Ended(attempted):
-                self._note_start(attempted)
-                self.ended.append(attempted)
-                if len(self.ended) >= BATCH:
-                    self._flush(everything=False)
-            case _Recorded(attempts, fates):
-                self.recording -= len(attempts)
-                for attempted, fate in zip(attempts, fates, strict=True):
-                    look = self.window.looks[self.in_hand.pop(attempted.task.task_id).minute]
-                    look.in_hand -= 1
-                    look.busy += fate is Fate.UNRECORDED
-                self._count(*fates)
-            case _Fault(error, entries, of_schedules):
-                self._under_way(entries, -1)
-                self.window.writing -= of_schedules
-                for bucket, _ in entries:
-                    self.window.looks[bucket.minute].busy += 1
-                self.fault = self.fault or error
-
-    def _place(
-        self, bucket: Bucket, task_id: str, verdict: Verdict, position: Resume, found: set[int], may_begin: bool
+    def _take_claimed(
+        self, entries: Entries, position: Resume, verdicts: Sequence[Verdict], failed: Sequence[Fate]
     ) -> None:
-        look = self.window.looks[bucket.minute]
+        self.execution.claiming -= len(entries)
+        self.execution.count(*failed)
+        may_begin = self.execution.may_begin()
+        for (bucket, task_id), verdict in zip(entries, verdicts, strict=True):
+            self._place(bucket, task_id, verdict, position, may_begin)
+            if isinstance(verdict, Busy | Suspect):
+                self.left_behind[bucket, task_id] = None
+        if len(self.expired) >= TOGETHER:
+            self._hand_out()
+
+    def _take_served(self, entries: Entries, position: Resume, served: Sequence[Served]) -> None:
+        self.execution.claiming -= len(entries)
+        self.window.writing -= 1
+        may_begin = self.execution.may_begin()
+        for (bucket, task_id), one in zip(entries, served, strict=True):
+            self._place(bucket, task_id, one.verdict, position, may_begin)
+            self._take_occurrences(bucket, one)
+
+    def _take_fault(self, entries: Entries, error: Exception, *, of_schedules: bool = False) -> None:
+        self.execution.claiming -= len(entries)
+        self.window.writing -= of_schedules
+        for bucket, _ in entries:
+            self._no_longer_in_hand(bucket.minute).busy += 1
+        self.execution.fault = self.execution.fault or error
+
+    def _place(self, bucket: Bucket, task_id: str, verdict: Verdict, position: Resume, may_begin: bool) -> None:
+        look = self._no_longer_in_hand(bucket.minute)
         match verdict:
             case Won():
                 self.report.claimed += 1
-                found.add(bucket.minute)
-                self._start(bucket.minute, verdict, position, may_begin)
+                self.found.add(bucket.minute)
+                self.execution.start(verdict, Place(bucket.minute, position), may_begin=may_begin)
             case Suspect():
                 look.busy += 1
-                self.suspects.append((bucket, task_id))
-            case Busy() | Spoilt():
+                if (bucket, task_id) not in self.met_expired:
+                    self.met_expired.add((bucket, task_id))
+                    self.report.expired += 1
+                    self.expired.append((bucket, verdict))
+            case Busy(stuck):
+                look.busy += 1
+                if stuck:
+                    look.held.append(task_id)
+            case Spoilt():
                 look.busy += 1
             case Gone():
                 pass
 
-    def _take_occurrences(self, bucket: Bucket, served: Served, found: set[int]) -> None:
+    def _take_occurrences(self, bucket: Bucket, served: Served) -> None:
         """What a schedule's tasks are to this pass: some it runs, others are in other hands."""
         now = self.clock()
         for minute in served.written:
@@ -486,76 +398,47 @@ class _Pass:
         for minute in served.elsewhere:
             self.window.hold(minute).busy += 1
         if served.more:
-            found.add(bucket.minute)
+            self.found.add(bucket.minute)
         self.report.missed += served.missed
         for won in served.won:
             self.report.due += 1
             self.report.claimed += 1
             self.report.occurrences += 1
-            found.add(bucket.minute)
-            self._start(won.task.bucket.minute, won, Resume(bucket.minute), self._may_begin())
+            self.found.add(bucket.minute)
+            place = Place(won.task.bucket.minute, Resume(bucket.minute))
+            self.execution.start(won, place, may_begin=self.execution.may_begin())
 
-    def _may_begin(self) -> bool:
-        """Whether there is still time for a task to begin. Asked once for those that come together."""
-        return self.clock() < self.budget.stop_claiming
+    def _started(self, place: Place) -> None:
+        self.window.hold(place.minute).in_hand += 1
 
-    def _start(self, minute: int, won: Won, position: Resume, may_begin: bool) -> None:
-        self.in_hand[won.task.task_id] = _InHand(minute, position)
-        self.window.hold(minute).in_hand += 1
-        if may_begin:
-            self.bench.submit(won)
-        else:
-            self.too_late.append(won)
+    def _recorded(self, place: Place, task: Task, fate: Fate) -> None:
+        look = self._no_longer_in_hand(place.minute)
+        # Another row may lie under the id of a superseded one: it was passed over while this one was in flight.
+        if fate in (Fate.UNRECORDED, Fate.SUPERSEDED):
+            look.busy += 1
+            self.left_behind[Bucket(place.minute, self.report.shard), task.task_id] = None
 
-    def _note_start(self, attempted: Attempted) -> None:
-        if isinstance(attempted.outcome, Postponed):
-            return  # it was not begun
-        task = attempted.task
-        if self.report.first_start_ms is None:
-            self.report.first_start_ms = _milliseconds(attempted.started_at - self.report.started_at)
-        if task.attempt == 1:  # a task that came in after it was due can't be blamed on the ticks
-            due = max(task.due_at, task.created_at or task.due_at)
-            if task.schedule_id is not None:  # its own time it has from its bucket: a flexible window may spread it
-                due = task.bucket.instant
-            tick = instant_of(self.world.in_force.grid.tick_at_or_after(due))
-            self.report.late(max(0, _milliseconds(attempted.started_at - tick)))
+    def _released(self, place: Place) -> None:
+        self._no_longer_in_hand(place.minute).busy += 1
+        self._leave(place.position)
 
-    def _count(self, *fates: Fate) -> None:
-        for fate in _FATES:
-            if number := fates.count(fate):
-                name = fate.value
-                setattr(self.report, name, getattr(self.report, name) + number)
-
-    def _flush(self, *, everything: bool) -> None:
-        """Hands ended attempts to the recorder in full batches; ``everything``: the last, smaller one too."""
-        while len(self.ended) >= BATCH or (everything and self.ended):
-            attempts, self.ended = self.ended[:BATCH], self.ended[BATCH:]
-            self.recording += len(attempts)
-            self.lanes.submit(partial(self._record_now, attempts))
-
-    def _record_now(self, attempts: Sequence[Attempted]) -> None:
-        """In an I/O thread."""
-        try:
-            fates = self.recorder.record(attempts)
-        except Exception as error:
-            fates = [Fate.UNRECORDED] * len(attempts)
-            self.events.put(_Fault(error, ()))
-        self.events.put(_Recorded(attempts, fates))
-
-    # -- the shard -------------------------------------------------------------------------------------------------
-
-    def _keep_the_shard(self) -> None:
+    def _between(self) -> None:
+        if self.shard.is_to_be_renewed:
+            self._hand_out()
         try:
             self.shard.keep()
-        except DynatickError as error:  # what is in hand is still brought to its end
-            self.fault = self.fault or error
+        except DynatickError as error:  # what is in flight is still brought to its end
+            self.execution.fault = self.execution.fault or error
+
+    # -- the shard -------------------------------------------------------------------------------------------------
 
     def _end(self) -> bool:
         """The end write. False if another tick has closed buckets meanwhile, so that there is more to do."""
         try:
+            self._put_off()
             ended = self.shard.end(self._noted)
         except DynatickError as error:
-            self.fault = self.fault or error
+            self.execution.fault = self.execution.fault or error
             return True
         if ended and not self.shard.lost:
             self.report.closed_through = self.window.cursor.closed_through
@@ -565,7 +448,7 @@ class _Pass:
     def _noted(self, cursor: Cursor) -> Cursor:
         """With the count of idle ticks, which spares each of them a record of its own."""
         tick = str(Bucket(self.report.tick))
-        if self.report.is_idle and not self.suspects:
+        if self.report.is_idle:
             new_tick = cursor.last_tick != tick
             return replace(
                 cursor,
@@ -581,70 +464,56 @@ class _Pass:
             }
         return replace(cursor, idle_since=None, idle_ticks=0, last_tick=tick)
 
-    # -- the end of a pass -----------------------------------------------------------------------------------------
+    def _put_off(self) -> None:
+        """Moves rows that nothing can be done with out of buckets that had their final look, so that S passes (3)."""
+        left = MAX_DEFERRED
+        for minute, look in list(self.window.put_off()):
+            for task_id in look.held[:left]:
+                if self._is_put_off(Bucket(minute, self.report.shard), task_id):
+                    look.busy -= 1
+            left -= len(look.held[:left])
+            look.held = look.held if look.busy else []
 
-    def _give_back(self) -> None:
-        """Releases what was claimed and not begun (12); whoever goes on begins there."""
-        unbegun = [*self.bench.take_back(), *self.too_late]
-        self.too_late = []
-        results: Sequence[Result] = [Unknown("not written")] * len(unbegun)
-        try:
-            results = self.store.write_many([release(won.task) for won in unbegun]) if unbegun else ()
-        except Exception as error:  # what is running is still brought to its end
-            self.fault = self.fault or error
-        for won, result in zip(unbegun, results, strict=True):
-            held = self.in_hand.pop(won.task.task_id)
-            look = self.window.looks[held.minute]
-            look.in_hand -= 1
-            look.busy += 1
-            self.report.released += isinstance(result, Written)
-            self._leave(held.position)
+    def _is_put_off(self, bucket: Bucket, task_id: str) -> bool:
+        """Whether a row holds its bucket back no longer: moved to a tick after this process's end, later each time."""
+        settler, now = self.world.settler, self.clock()
+        row = self.store.get(task_id)
+        if row is None or is_terminal(row) or row.get("taskDateTime") != str(bucket):
+            return True
+        if not is_stuck(row, bucket, settler, now):
+            return False
+        at = max(now + deferral(deferrals_of(row)), self.budget.hard_end + SKEW_MARGIN)
+        result = self.store.write(defer(row, self.world.in_force.grid.bucket_of(task_id, at)))
+        if not isinstance(result, Written) or result.row is None:
+            return False
+        self.report.deferred += 1
+        if not settler.is_ahead(result.row):  # C is read after the move, for this process may have been frozen (7, 17)
+            settler.settle(task_id)
+        return True
 
-    def _settle_up(self) -> None:
-        """The last of the time: what has ended is recorded, what came too late is given back."""
-        spare = min(LAST_RECORDS, (self.budget.hard_end - self.budget.stop_waiting) / 4)
-        self._wait(
-            until=lambda: self.events.empty() and not (self.claiming or self.recording or self.ended),
-            end=self.budget.hard_end - spare,
-        )
-        self._give_back()
+    # -- expired leases --------------------------------------------------------------------------------------------
 
-    def _take_suspects(self) -> None:
-        """Tasks whose lease ran out: one at a time, with nothing else in hand, so that one that kills its process takes
-        no other with it (10). What there is no time for, a slow task being in hand, is left to an invocation that has
-        nothing in hand."""
-        for bucket, task_id in self.suspects:
-            if self.in_hand or self.recording or self.fault or self.clock() >= self.budget.stop_claiming:
+    def _hand_out(self) -> None:
+        """Starts recoveries for the tasks whose lease expired; those beyond a pass's share are the next tick's."""
+        for order in orders_for(self.expired):
+            if self.recoveries == MAX_RECOVERIES:
+                break
+            if not self.not_handed_out and self.hand_out(order):
+                self.recoveries += 1
+            else:
+                self.not_handed_out += [(order.bucket, task_id) for task_id in order.task_ids]
+        self.expired = []
+
+    def _recover_here(self) -> None:
+        """Runs the tasks that could not be handed out one at a time, with nothing else in flight (10). What there is no
+        time for, a slow task being in flight, is left to an invocation that has nothing in flight."""
+        execution = self.execution
+        for bucket, task_id in self.not_handed_out:
+            if execution.in_flight or execution.recording or execution.fault or not execution.may_begin():
                 self._leave(Resume(bucket.minute))
                 return
             try:
-                self._take_suspect(bucket, task_id)
+                Recovery(execution, bucket).reclaim([task_id], last_too=True)
             except Exception as error:
-                self.fault = self.fault or error
-            self._wait(until=lambda: not self.in_hand)
-
-    def _take_suspect(self, bucket: Bucket, task_id: str) -> None:
-        row = self.store.get(task_id)
-        plan = plan_recovery(
-            row, bucket, token=self.world.new_token(), lease_until=self.budget.hard_end, now=self.clock()
-        )
-        if row is None or plan is None:
-            return
-        if isinstance(plan, Exhausted):
-            self._count(self.recorder.fail_unexecuted(row, plan.error, attempt=plan.attempt))
-            return
-        result = self.store.write(plan)
-        if isinstance(result, Unknown) and result.too_large:
-            self._count(self.recorder.fail_spoilt(Spoilt(row, f"the row is too large to be claimed ({result.error})")))
-        if not isinstance(result, Written) or result.row is None:
-            return
-        self.report.recovered += 1
-        won = understand(result.row)
-        if isinstance(won, Spoilt):
-            self._count(self.recorder.fail_spoilt(won))
-        else:
-            self._start(bucket.minute, won, Resume(bucket.minute), self._may_begin())
-
-
-def _milliseconds(delta: timedelta) -> int:
-    return delta // _MILLISECOND
+                execution.fault = execution.fault or error
+            execution.wait(until=lambda: not execution.in_flight)

@@ -28,11 +28,17 @@ class HeldShard:
     def __post_init__(self) -> None:
         self.renew_at = self.clock() + SHARD_LEASE / 3
 
+    @property
+    def is_to_be_renewed(self) -> bool:
+        return self.holding and self.clock() >= self.renew_at
+
     def keep(self) -> None:
-        """Renews the lease when it is time to. Raises StoreError; the shard counts as given up then."""
-        if self.holding and self.clock() >= self.renew_at:
+        """Renews the lease when it is time to, and keeps how far the pass has come, so that polling the buckets of a
+        long pause is not for nothing if it is cut short. Raises StoreError; the shard counts as given up then."""
+        if self.is_to_be_renewed:
             self.renew_at = self.clock() + SHARD_LEASE / 3
-            self._save(lambda cursor: replace(cursor, lease_until=self.clock() + SHARD_LEASE))
+            if self._save(lambda _: replace(self.window.progress(), lease_until=self.clock() + SHARD_LEASE)):
+                self.window.forget()
 
     def open(self, until: datetime) -> bool:
         """Says that this process may write occurrences into closed buckets until then, so that they are not taken for

@@ -13,21 +13,32 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+Job = Callable[[], Callable[[], None]]
+
 
 class Lanes:
     """Does jobs in the order in which they come, in ``least`` threads; a job that has waited for ``patience`` seconds
-    makes one more, until there are ``most``. Jobs must not raise."""
+    makes one more, until there are ``most``. Jobs must not raise; ``report`` is called with what each returns."""
 
-    def __init__(self, *, least: int, most: int, patience: float, name: str) -> None:
+    def __init__(
+        self, *, least: int, most: int, patience: float, name: str, report: Callable[[Callable[[], None]], None]
+    ) -> None:
         self._pool = ThreadPoolExecutor(most, thread_name_prefix=name)
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[float, Callable[[], None]]] = deque()  # since when
+        self._report = report
+        self._running = 0
+        self._waiting: deque[tuple[float, Job]] = deque()  # since when
         self._lanes = least
         self._most = most
         self._busy = 0
         self._patience = patience
 
-    def submit(self, job: Callable[[], None]) -> None:
+    @property
+    def running(self) -> int:
+        """How many jobs threads are at just now."""
+        return self._running
+
+    def submit(self, job: Job) -> None:
         """Has a job done."""
         with self._lock:
             self._waiting.append((time.monotonic(), job))
@@ -60,4 +71,8 @@ class Lanes:
                     self._busy -= 1
                     return
                 _, job = self._waiting.popleft()
-            job()
+                self._running += 1
+            result = job()
+            with self._lock:
+                self._running -= 1  # before it is reported: the one who hears of it must not find it running
+            self._report(result)

@@ -2,8 +2,9 @@
 
 Events: a tick, as EventBridge sends it (``time``) or by hand (``{"dynatick": {"tick": "2026-12-31#12:00"}}``); one
 shard's pass, which a tick starts for every shard but the first, and a pass for its own continuation
-(``{"dynatick": {"tick": …, "shard": 3, "generation": 1, "resume": {…}}}``); the daily reconcile
-(``{"dynatick": {"reconcile": true}}``).
+(``{"dynatick": {"tick": …, "shard": 3, "generation": 1, "resume": {…}, "left": […]}}``); a recovery, which a pass
+starts for tasks whose lease expired (``{"dynatick": {"recover": {"bucket": …, "taskIds": […]}}}``); the daily
+reconcile (``{"dynatick": {"reconcile": true}}``).
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from datetime import datetime, timedelta
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.task import Row, check_count
-from dynatick.engine.drain import World, drain
+from dynatick.engine.drain import Entries, drain
+from dynatick.engine.execution import Execution, World
 from dynatick.engine.inforce import InForce, agree
 from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, Store
 from dynatick.engine.reconcile import Reconciled, reconcile
+from dynatick.engine.recovery import RecoveryOrder, recover
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import SKEW_MARGIN, Rules
 from dynatick.engine.settle import Settler, tell_dead_letters
@@ -37,6 +40,7 @@ class PassOrder:
     shard: int | None = None
     generation: int = 0
     resume: Resume | None = None
+    left: tuple[tuple[Bucket, str], ...] = ()  # entries before that place that could not be ended
 
     def to_event(self) -> dict[str, object]:
         inner: dict[str, object] = {
@@ -49,6 +53,8 @@ class PassOrder:
                 "bucket": str(Bucket(self.resume.minute)),
                 "after": self.resume.after,
             }
+        if self.left:
+            inner["left"] = [[str(bucket), task_id] for bucket, task_id in self.left]
         return {ENVELOPE: inner}
 
 
@@ -63,7 +69,10 @@ class ReconcileOrder:
         return {ENVELOPE: {"reconcile": True, "after": self.after, "generation": self.generation}}
 
 
-def parse_event(event: object, now: datetime) -> PassOrder | ReconcileOrder:
+Order = PassOrder | RecoveryOrder | ReconcileOrder
+
+
+def parse_event(event: object, now: datetime) -> Order:
     """What an event asks for. Raises InvalidInput; a tick that lies ahead is refused, for its tasks would run early."""
     if not isinstance(event, Mapping):
         raise InvalidInput("event", event, _EXPECTED)
@@ -78,6 +87,8 @@ def parse_event(event: object, now: datetime) -> PassOrder | ReconcileOrder:
     if inner.get("reconcile"):
         after = inner.get("after")
         return ReconcileOrder(after=None if after is None else str(after), generation=generation)
+    if "recover" in inner:
+        return RecoveryOrder.from_event(inner["recover"], generation)
     tick = Bucket.parse(inner.get("tick"), "event.dynatick.tick").minute
     shard = inner.get("shard")
     resume = inner.get("resume")
@@ -93,7 +104,16 @@ def parse_event(event: object, now: datetime) -> PassOrder | ReconcileOrder:
             Bucket.parse(resume.get("bucket"), "event.dynatick.resume.bucket").minute,
             None if resume.get("after") is None else str(resume["after"]),
         ),
+        left=_entries(inner.get("left")),
     )
+
+
+def _entries(value: object) -> tuple[tuple[Bucket, str], ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+        raise InvalidInput("event.dynatick.left", value, "expected a list of [bucket, taskId]")
+    return tuple((Bucket.parse(bucket, "event.dynatick.left"), str(task_id)) for bucket, task_id in value)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -101,6 +121,7 @@ class Invoked:
     """What an invocation has done."""
 
     passed: PassReport | None = None
+    recovered: PassReport | None = None
     reconciled: Reconciled | None = None
     shards: int = 1
     not_started: list[str] = field(default_factory=list)  # invocations that could not be started, with the reason
@@ -118,12 +139,25 @@ class Processor:
     clock: Clock
     new_token: Callable[[], str]
     pause: Callable[[float], None] = time.sleep
+    executions: list[Execution] = field(default_factory=list, init=False, compare=False)  # of the latest invocation
+
+    @property
+    def running(self) -> int:
+        """How many threads are still at a task, a claim or a record, after ``handle`` has returned or raised.
+
+        They would be frozen with this process and go on in a later invocation, after their lease: a process that has
+        any must end (protocol 11).
+        """
+        return sum(execution.running for execution in self.executions)
 
     def handle(self, event: object, *, hard_end: datetime) -> Invoked:
         """Does what the event asks for. ``hard_end``: when this process will be killed."""
+        self.executions.clear()
         order = parse_event(event, self.clock())
         if isinstance(order, ReconcileOrder):
             return self._reconcile(order, hard_end)
+        if isinstance(order, RecoveryOrder):
+            return self._recover(order, hard_end)
         return self._pass(order, hard_end)
 
     def _pass(self, order: PassOrder, hard_end: datetime) -> Invoked:
@@ -134,7 +168,39 @@ class Processor:
             shard = 0
             for other in range(1, in_force.shards_ever):
                 self._start(PassOrder(tick=order.tick, shard=other), done)
-        world = World(
+
+        def go_on(resume: Resume | None, left: Entries) -> None:
+            if order.generation < self.rules.generations:
+                following = PassOrder(
+                    tick=order.tick, shard=shard, generation=order.generation + 1, resume=resume, left=tuple(left)
+                )
+                self._start(following, done)
+
+        done.passed = drain(
+            self._world(in_force),
+            tick=order.tick,
+            shard=shard,
+            hard_end=hard_end,
+            generation=order.generation,
+            resume=order.resume,
+            left_behind=order.left,
+            go_on=go_on,
+            hand_out=lambda recovery: self._start(recovery, done),
+        )
+        return done
+
+    def _recover(self, order: RecoveryOrder, hard_end: datetime) -> Invoked:
+        done = Invoked()
+
+        def go_on(rest: RecoveryOrder) -> None:
+            if rest.generation <= self.rules.generations:
+                self._start(rest, done)
+
+        done.recovered = recover(self._world(self._agree()), order, hard_end=hard_end, go_on=go_on)
+        return done
+
+    def _world(self, in_force: InForce) -> World:
+        return World(
             store=self.store,
             actions=self.actions,
             dead_letters=self.dead_letters,
@@ -143,25 +209,8 @@ class Processor:
             clock=self.clock,
             new_token=self.new_token,
             settler=Settler(self.store, self.rules, in_force, self.clock, self._tell),
+            executions=self.executions,
         )
-
-        def go_on(resume: Resume) -> None:
-            if order.generation < self.rules.generations:
-                self._start(
-                    PassOrder(tick=order.tick, shard=shard, generation=order.generation + 1, resume=resume),
-                    done,
-                )
-
-        done.passed = drain(
-            world,
-            tick=order.tick,
-            shard=shard,
-            hard_end=hard_end,
-            generation=order.generation,
-            resume=order.resume,
-            go_on=go_on,
-        )
-        return done
 
     def _reconcile(self, order: ReconcileOrder, hard_end: datetime) -> Invoked:
         in_force = self._agree()
@@ -183,12 +232,14 @@ class Processor:
             defaults=self.rules.defaults,
         )
 
-    def _start(self, order: PassOrder | ReconcileOrder, done: Invoked) -> None:
+    def _start(self, order: Order, done: Invoked) -> bool:
         """Starts another invocation; one that cannot be started is left to the next tick, and reported."""
         try:
             self.invoker.invoke(order.to_event())
         except DynatickError as error:
             done.not_started.append(str(error))
+            return False
+        return True
 
     def _tell(self, row: Row, error: str) -> bool:
         return tell_dead_letters(self.dead_letters, row, error, self.clock())

@@ -1,54 +1,88 @@
-"""Reads the pages of buckets ahead of whoever works on them."""
+"""Reads the pages of buckets ahead of the one who works on them."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from dynatick.domain.buckets import Bucket
-from dynatick.engine.ports import Clock, Page, Store
+from dynatick.engine.execution import Execution
+from dynatick.engine.ports import Page
 from dynatick.engine.report import Resume
 
 PAGE = 2000  # entries: as many as fit into DynamoDB's 1 MB are four times that, twice over, and then as objects
-LOOKAHEAD = 6  # buckets whose first page is read ahead; what is read waits in memory
+LOOKAHEAD = 6  # buckets whose first page is read ahead, as many at once; what is read waits in memory
 
 
-def read_ahead(
-    store: Store,
-    clock: Clock,
-    executor: Executor,
-    shard: int,
-    minutes: Iterable[int],
-    resume: Resume | None,
-    began: Callable[[int, datetime], None],
-) -> Iterator[tuple[int, Page]]:
-    """(minute, page) of each bucket, in order, all pages.
+@dataclass(slots=True)
+class _Read:
+    """One page that was asked for."""
 
-    ``resume`` says where to begin in its bucket. ``began`` is told when the look at a bucket began, before its first
-    page comes. Raises what the store raises.
-    """
-    coming = iter(minutes)
-    ahead: deque[tuple[int, bool, Future[tuple[datetime, Page]]]] = deque()
+    minute: int
+    is_first: bool  # of its bucket
+    began: datetime | None = None
+    page: Page | None = None
+    error: Exception | None = None
 
-    def fetch(minute: int, after: str | None) -> Future[tuple[datetime, Page]]:
-        def read() -> tuple[datetime, Page]:
-            now = clock()
-            return now, store.look(Bucket(minute, shard), after=after, limit=PAGE)
+    def take(self, began: datetime, page: Page | None, error: Exception | None) -> None:
+        self.began, self.page, self.error = began, page, error
 
-        return executor.submit(read)
 
-    while True:
-        while len(ahead) < LOOKAHEAD and (minute := next(coming, None)) is not None:
-            after = resume.after if resume is not None and minute == resume.minute else None
-            ahead.append((minute, True, fetch(minute, after)))
-        if not ahead:
-            return
-        minute, is_first, future = ahead.popleft()
-        now, page = future.result()
-        if is_first:
-            began(minute, now)
-        if page.after is not None:
-            ahead.appendleft((minute, False, fetch(minute, page.after)))
-        yield minute, page
+class PageReader:
+    """The pages of one shard's buckets. While a page is waited for, the coordinator handles its events."""
+
+    def __init__(self, execution: Execution, shard: int) -> None:
+        self._execution, self._shard = execution, shard
+        self._pool = ThreadPoolExecutor(LOOKAHEAD, thread_name_prefix="dynatick-poll")
+
+    def pages(
+        self, minutes: Iterable[int], resume: Resume | None, began: Callable[[int, datetime], None]
+    ) -> Iterator[tuple[int, Page | None]]:
+        """(minute, page) of each bucket, in order, all pages; a page of None, and no more, once time is up.
+
+        ``resume`` says where to begin in its bucket. ``began`` is called with the time at which the poll of a bucket
+        began, before its first page comes. A page that cannot be read ends them, and is the execution's fault.
+        """
+        coming = iter(minutes)
+        ahead: deque[_Read] = deque()
+        while True:
+            while len(ahead) < LOOKAHEAD and (minute := next(coming, None)) is not None:
+                after = resume.after if resume is not None and minute == resume.minute else None
+                ahead.append(self._ask(_Read(minute, True), after))
+            if not ahead:
+                return
+            read = ahead.popleft()
+            while read.began is None:
+                if not self._execution.may_begin():
+                    yield read.minute, None
+                    return
+                self._execution.handle_events()
+            if read.is_first:
+                began(read.minute, read.began)
+            if read.page is None:
+                self._execution.fault = self._execution.fault or read.error
+                return
+            if read.page.after is not None:
+                ahead.appendleft(self._ask(_Read(read.minute, False), read.page.after))
+            yield read.minute, read.page
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, read: _Read, after: str | None) -> _Read:
+        self._pool.submit(self._poll, read, after)
+        return read
+
+    def _poll(self, read: _Read, after: str | None) -> None:
+        """In a thread of the pool."""
+        world = self._execution.world
+        began, page, error = world.clock(), None, None
+        try:
+            page = world.store.look(Bucket(read.minute, self._shard), after=after, limit=PAGE)
+        except Exception as raised:  # to be raised by the coordinator, once what is in flight is recorded
+            error = raised
+        self._execution.events.put(partial(read.take, began, page, error))

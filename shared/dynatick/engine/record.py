@@ -10,9 +10,18 @@ from enum import Enum
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.change import Change, Lost, Result, Unknown, Written
-from dynatick.domain.lifecycle import complete, fail, fail_unexecuted, is_terminal, postpone, retry
+from dynatick.domain.lifecycle import (
+    complete,
+    defer_failure,
+    deferrals_of,
+    fail,
+    fail_unexecuted,
+    is_terminal,
+    postpone,
+    retry,
+)
 from dynatick.domain.normalise import slimmer
-from dynatick.domain.retry import GiveUp, decide_retry
+from dynatick.domain.retry import GiveUp, decide_retry, deferral
 from dynatick.domain.task import Row, Status, Task
 from dynatick.engine.claims import Spoilt
 from dynatick.engine.inforce import InForce
@@ -60,11 +69,12 @@ class Fate(Enum):
     FAILED = "failed"
     RETRIED = "retried"
     RELEASED = "released"  # given back until a later bucket, without an attempt
+    DEFERRED = "deferred"  # it has failed, but the dead-letter queue refused its message: tried again at a later tick
     SUPERSEDED = "superseded"  # the row is gone, or has ended otherwise
     UNRECORDED = "unrecorded"  # not known: the lease runs out, and it is made again
 
 
-_MOVED = (Fate.RETRIED, Fate.RELEASED)
+MOVED = (Fate.RETRIED, Fate.RELEASED)
 
 
 @dataclass(slots=True)
@@ -81,18 +91,19 @@ class Recorder:
 
     def record(self, attempts: Sequence[Attempted]) -> Sequence[Fate]:
         """One fate an attempt, in order. The dead-letter message goes before the record of the final failure, so that
-        no failure goes unheard; what the queue refuses is not recorded, and so made again."""
+        no failure goes unheard; a failure whose message the queue refuses is deferred, and recorded at a later tick."""
         now = self.clock()
         planned = [self._plan(attempt, now) for attempt in attempts]
         unsent = self._send(
             [DeadLetter(row=a.row, attempt=a.task.attempt, error=str(c.set["error"]), failed_at=now)
              if fate is Fate.FAILED else None for a, (c, fate) in zip(attempts, planned, strict=True)]
         )  # fmt: skip
-        going = [n for n in range(len(attempts)) if n not in unsent]
-        results = self._write([(planned[n][0], attempts[n].row) for n in going])
+        for n in unsent:
+            planned[n] = self._deferral(attempts[n].row, str(planned[n][0].set["error"]), now), Fate.DEFERRED
+        results = self._write([(change, attempt.row) for (change, _), attempt in zip(planned, attempts, strict=True)])
         fates = [Fate.UNRECORDED] * len(attempts)
         unclear: list[int] = []
-        for n, result in zip(going, results, strict=True):
+        for n, result in enumerate(results):
             if isinstance(result, Written):
                 fates[n] = planned[n][1]
             else:
@@ -105,14 +116,26 @@ class Recorder:
 
     def fail_unexecuted(self, row: Row, error: str, *, attempt: int) -> Fate:
         """Ends a running row that is not to be executed, on the condition of the lease that it shows."""
-        now = self.clock()
-        if self._send([DeadLetter(row=row, attempt=attempt, error=error, failed_at=now)]):
-            return Fate.UNRECORDED
-        change = fail_unexecuted(row, now=now, retention_days=self.rules.retention_days, error=error)
-        (result,) = self._write([(change, row)])
-        if isinstance(result, Written):
-            return Fate.FAILED
-        return Fate.SUPERSEDED if isinstance(result, Lost) else Fate.UNRECORDED
+        (fate,) = self.fail_many([(row, attempt, error)])
+        return fate
+
+    def fail_many(self, failures: Sequence[tuple[Row, int, str]]) -> Sequence[Fate]:
+        """``fail_unexecuted`` for many (row, attempt, error), in batches; one fate each, in order."""
+        now, days = self.clock(), self.rules.retention_days
+        unsent = self._send(
+            [DeadLetter(row=row, attempt=attempt, error=error, failed_at=now) for row, attempt, error in failures]
+        )
+        planned = [
+            (self._deferral(row, error, now), Fate.DEFERRED)
+            if n in unsent
+            else (fail_unexecuted(row, now=now, retention_days=days, error=error), Fate.FAILED)
+            for n, (row, _, error) in enumerate(failures)
+        ]
+        results = self._write([(change, row) for (change, _), (row, _, _) in zip(planned, failures, strict=True)])
+        return [
+            fate if isinstance(result, Written) else Fate.SUPERSEDED if isinstance(result, Lost) else Fate.UNRECORDED
+            for result, (_, fate) in zip(results, planned, strict=True)
+        ]
 
     def fail_spoilt(self, spoilt: Spoilt) -> Fate:
         """Ends a row that was claimed and cannot be understood."""
@@ -146,6 +169,15 @@ class Recorder:
         bucket = grid.bucket_of(task.task_id, at)
         return bucket._replace(minute=max(bucket.minute, grid.tick_after(self.closed_through())))
 
+    def _deferral(self, row: Row, error: str, now: datetime) -> Change:
+        """Puts a failure off whose message the queue refused: a little longer each time, for it may refuse for days."""
+        grid = self.in_force.grid
+        at = now + deferral(deferrals_of(row))
+        bucket = Bucket(
+            max(grid.tick_at_or_after(at), grid.tick_after(self.closed_through())), grid.shard_of(str(row["taskId"]))
+        )
+        return defer_failure(row, bucket, now=now, error=error)
+
     def _send(self, letters: Sequence[DeadLetter | None]) -> set[int]:
         """Positions of the letters that the queue did not take."""
         wanted = [n for n, letter in enumerate(letters) if letter is not None]
@@ -172,7 +204,7 @@ class Recorder:
             return Fate.SUPERSEDED
         if is_terminal(row):  # ours, if the token is: only the answer was lost
             return wanted if row.get("lease") == task.lease else Fate.SUPERSEDED
-        if row.get("status") == str(Status.SCHEDULED) and row.get("lease") == task.lease and wanted in _MOVED:
+        if row.get("status") == str(Status.SCHEDULED) and row.get("lease") == task.lease and wanted in MOVED:
             return wanted
         return Fate.UNRECORDED
 

@@ -40,7 +40,9 @@ class PassReport:
     released: int = 0
     occurrences: int = 0  # of schedules, made by this pass
     missed: int = 0  # runs of schedules that were not made
-    recovered: int = 0  # taken over after their lease ran out
+    expired: int = 0  # found with a lease that has expired, and handed to recoveries
+    recovered: int = 0  # reclaimed after their lease expired
+    deferred: int = 0  # put off, for the dead-letter queue refused their message
     superseded: int = 0  # ended, deleted or replaced by somebody else while they ran
     unrecorded: int = 0  # ran, but the record could not be written: they run again
     unfinished: int = 0  # still running, or being claimed, when the pass had to end
@@ -60,12 +62,13 @@ class PassReport:
     def is_idle(self) -> bool:
         """Whether there was nothing to do, so that the cursor's count of idle ticks says it all."""
         return not (
-            self.due or self.claimed or self.missed or self.recovered or self.failed or self.rejected or self.resume
-        )
+            self.due or self.claimed or self.missed or self.expired or self.recovered or self.failed or self.rejected
+            or self.resume
+        )  # fmt: skip
 
     @property
     def made_progress(self) -> bool:
-        return self.claimed > self.released or self.buckets > 1
+        return self.claimed + self.recovered > self.released or self.buckets > 1
 
     def late(self, milliseconds: int) -> None:
         """Notes how late a first attempt began, after its tick."""
@@ -105,7 +108,9 @@ class PassReport:
             "released": self.released,
             "occurrences": self.occurrences,
             "missed": self.missed,
+            "expired": self.expired,
             "recovered": self.recovered,
+            "deferred": self.deferred,
             "superseded": self.superseded,
             "unrecorded": self.unrecorded,
             "unfinished": self.unfinished,

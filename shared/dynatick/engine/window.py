@@ -19,6 +19,7 @@ class Look:
     complete: bool = False  # whether that look read all pages
     busy: int = 0  # rows of that look that others hold, or that must wait
     in_hand: int = 0  # rows that this pass is claiming, or has claimed and not seen recorded
+    held: list[str] = field(default_factory=list)  # ids among the busy that may have to be put off
 
 
 @dataclass(slots=True)
@@ -74,7 +75,7 @@ class Window:
     def begin(self, minute: int, began: datetime) -> None:
         """A look at a bucket begins."""
         look = self.hold(minute)
-        look.began, look.complete, look.busy = began, False, 0
+        look.began, look.complete, look.busy, look.held = began, False, 0, []
 
     def reach(self) -> int:
         """The new S: through where every bucket had a final look that left nothing open (3)."""
@@ -82,7 +83,7 @@ class Window:
         reached = c.drained_through
         for minute in range(c.drained_through + 1, c.mark + 1):
             look = self.looks.get(minute)
-            if look is None or not look.complete or look.busy or look.in_hand or look.began < self.final_from:
+            if look is None or not look.complete or look.busy or look.in_hand or not self._is_final(look):
                 break
             reached = minute
         return reached
@@ -96,24 +97,48 @@ class Window:
             minute += 1
         return minute
 
-    def at_the_end(self) -> Cursor:
-        """The cursor as the end write sets it: S advanced, lease released, a new mark once S has met the old (4)."""
+    def put_off(self) -> Iterator[tuple[int, Look]]:
+        """The buckets that had a final look, and which nothing but rows holds back that may be put off (3)."""
+        for minute in range(self.cursor.drained_through + 1, self.cursor.mark + 1):
+            look = self.looks.get(minute)
+            if look is None or not look.complete or not self._is_final(look):
+                return
+            if look.held and not look.in_hand and len(look.held) == look.busy:
+                yield minute, look
+
+    def progress(self) -> Cursor:
+        """The cursor as far as the pass has come: S and the looks advanced, a new mark once S has met the old (4)."""
         c = self.cursor
         drained = self.reach()
-        end = replace(
-            c,
-            drained_through=drained,
-            looked_through=self.looked_through(),
-            lease=None,
-            lease_until=None,
-        )
+        now = replace(c, drained_through=drained, looked_through=self.looked_through())
         if drained >= c.mark:
-            end = replace(end, mark=c.closed_through, mark_at=self.closed_at)
-        if self.written_at is not None and self.written_from is not None and self.written_from <= end.mark:
-            end = replace(end, mark_at=max(end.mark_at, self.written_at))
+            now = replace(now, mark=c.closed_through, mark_at=self.closed_at)
+        if self.written_at is not None and self.written_from is not None and self.written_from <= now.mark:
+            now = replace(now, mark_at=max(now.mark_at, self.written_at))
+        return now
+
+    def at_the_end(self) -> Cursor:
+        """The cursor as the end write sets it: as far as the pass has come, the lease released."""
+        end = replace(self.progress(), lease=None, lease_until=None)
         if self.opened and not self.writing:
             end = replace(end, open_until=self.others_until)
         return end
+
+    def forget(self) -> None:
+        """Drops what the cursor says by now, so that memory does not grow with the window."""
+        c = self.cursor
+        self.looks = {
+            minute: look
+            for minute, look in self.looks.items()
+            if minute > c.looked_through
+            or not look.complete
+            or look.busy
+            or look.in_hand
+            or (minute > c.drained_through and self._is_final(look))
+        }
+
+    def _is_final(self, look: Look) -> bool:
+        return look.began >= self.final_from
 
     def wrote(self, minute: int, now: datetime) -> None:
         """An occurrence was written into a bucket."""

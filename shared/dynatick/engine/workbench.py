@@ -44,6 +44,7 @@ class Workbench:
         self._lock = threading.Lock()
         self._begun = 0
         self._idle = 0
+        self._running = 0
         self._turns = threading.Condition()
         self._held: list[tuple[float, int, Won]] = []  # a heap, by the time of their turn
         self._order = count()
@@ -54,6 +55,11 @@ class Workbench:
     def held(self) -> int:
         """How many wait for their turn."""
         return len(self._held)
+
+    @property
+    def running(self) -> int:
+        """How many threads are at a task just now. Once this is closed, it only falls."""
+        return self._running
 
     def submit(self, won: Won) -> None:
         """Queues a task."""
@@ -84,14 +90,20 @@ class Workbench:
             self._closed = True
             self._turns.notify()
         self.take_back()
-        with self._lock:
+        with self._lock:  # a thread that has just taken a task counts as running, or finds this closed
             begun = self._begun
         for _ in range(begun):
             self._queue.put(None)
 
     def _work(self) -> None:
         while (won := self._queue.get()) is not None:
+            with self._lock:
+                if self._closed:
+                    continue
+                self._running += 1
             attempted = self.run(won)
+            with self._lock:
+                self._running -= 1  # before it is reported: the one who hears of it must not find it running
             if attempted is not None:
                 self._ended(attempted)
             with self._lock:

@@ -270,4 +270,4 @@ def test_our_attributes_are_those_of_the_design() -> None:
         "taskId taskDateTime dueAt delaySeconds action payload status outcome attempt attempts retryPolicy lease "
         "leaseUntil run createdAt startedAt finishedAt result error expiresAt scheduleId"
     )
-    assert {*designed.split(), "movedTo"} == OWN_ATTRIBUTES
+    assert {*designed.split(), "movedTo", "deferrals"} == OWN_ATTRIBUTES

@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from tests.builders import NOON, FakeClock, scheduled_row
 from tests.unit.engine.support import (
     NOON_MINUTE,
     Once,
+    RiggedStore,
     World,
     bucket_at,
     cannot,
@@ -30,10 +33,12 @@ from tests.unit.engine.support import (
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.change import Change, Result
+from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
-from dynatick.engine import drain as drain_module
+from dynatick.engine import execution as execution_module
 from dynatick.engine.budget import Budget
 from dynatick.engine.cursor import save
+from dynatick.engine.held import HeldShard
 from dynatick.engine.ports import ActionContext, Entry, Page
 from dynatick.engine.processor import Invoked
 from dynatick.engine.report import PassReport, Resume
@@ -87,7 +92,7 @@ def takes(w: World, **delta: float) -> object:
 
 @pytest.fixture(autouse=True)
 def _coordinators_are_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain_module, "RECORD_DELAY", 0.002)
+    monkeypatch.setattr(execution_module, "RECORD_DELAY", 0.002)
 
 
 def all_once(w: World, expected: Sequence[str]) -> None:
@@ -321,7 +326,7 @@ def test_what_has_ended_when_the_time_is_up_is_recorded(number: int) -> None:
 
     def answers_late(change: Change) -> None:
         if slow(change):
-            w.clock.to(NOON + timedelta(minutes=1, seconds=118))
+            w.clock.to(NOON + timedelta(minutes=1, seconds=117.2))
 
     w.rigged.before_write = answers_late
     first = reports(w.next_tick())[0]
@@ -597,10 +602,13 @@ def test_the_figures_of_a_pass() -> None:
     w.rigged.put({**w.row("failed"), "retryPolicy": {"maximumRetryAttempts": Decimal(0)}})
     w.actions.behaviour["failed"] = fails
     w.clock.to(NOON + timedelta(minutes=1, seconds=7))
-    report = passed(w.tick())
+    report, recovery = (invoked.passed or invoked.recovered for invoked in w.tick())
+    assert report is not None
+    assert recovery is not None
     assert (report.tick, report.shard, report.generation) == (NOON_MINUTE + 1, 0, 0)
-    assert (report.claimed, report.completed, report.retried, report.failed) == (3, 2, 1, 1)
-    assert (report.recovered, report.rejected, report.unfinished) == (1, 1, 0)
+    assert (report.claimed, report.completed, report.retried, report.failed) == (3, 1, 1, 1)
+    assert (report.expired, report.rejected, report.unfinished) == (1, 1, 0)
+    assert (recovery.recovered, recovery.completed, recovery.tick) == (1, 1, NOON_MINUTE + 1)
     assert report.due >= 5
     assert report.lateness_count == 3, "of first attempts"
     assert 7000 <= report.lateness_max_ms < 8000
@@ -608,7 +616,7 @@ def test_the_figures_of_a_pass() -> None:
     assert report.finished_at is not None
     assert report.finished_at >= report.started_at
     row = w.row("_dynatick#tick#2026-12-31#12:01#0#0")
-    assert (row["completed"], row["failed"], row["retried"], row["recovered"]) == (2, 2, 1, 1)
+    assert (row["completed"], row["failed"], row["retried"], row["expired"]) == (1, 2, 1, 1)
     assert (row["status"], row["outcome"], row["tick"]) == ("tick", "none", "2026-12-31#12:01")
     assert row["expiresAt"] == int((report.finished_at + timedelta(days=7)).timestamp())
 
@@ -810,11 +818,13 @@ def test_a_refused_dead_letter_holds_up_its_own_task_only() -> None:
 
     w.actions.behaviour = dict.fromkeys(ids(30), fails)
     report = passed(w.next_tick())
-    assert (report.failed, report.unrecorded) == (29, 1)
+    assert (report.failed, report.deferred) == (29, 1)
+    w.until_drained()
+    assert w.outcome("t0003") is None
     w.dead_letters = MemoryDeadLetters()
     w.ticks(6)
-    assert w.outcome("t0003") == "failed"
-    assert w.actions.times("t0003") == 1, "its attempts are used up"
+    assert (w.outcome("t0003"), w.row("t0003")["error"]) == ("failed", "ValueError: no")
+    assert w.actions.times("t0003") == 1, "that it fails was decided"
     w.until_drained()
 
 
@@ -829,3 +839,148 @@ def test_the_lost_answer_of_an_end_write_leaves_no_shard_held() -> None:
     w.ticks(2)
     all_once(w, ["t"])
     assert of(w.rigged.peek("t"))["outcome"] == "completed"
+
+
+# -- tasks that change while they are in flight ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("same_bucket", [True, False])
+@pytest.mark.parametrize("how", ["replaced", "deleted", "deleted and inserted again"])
+def test_a_task_that_changes_while_it_is_in_flight_harms_no_other(how: str, same_bucket: bool) -> None:
+    """In flight are claims, not ids: another row under the id may be claimed in the same pass."""
+    w = world()
+    w.insert(*ids(25), at=bucket_at(1))
+    w.insert("other", at=bucket_at(9))
+    begun, may_end = threading.Event(), threading.Event()
+    first = w.row("t0007")["createdAt"]
+
+    def waits(task: Task, context: ActionContext) -> None:
+        if task.created_at is not None and format_instant(task.created_at) == first:
+            begun.set()
+            assert may_end.wait(30)
+
+    def changes(bucket: Bucket) -> None:
+        if bucket == bucket_at(9) and not may_end.is_set():
+            assert begun.wait(30)
+            if how != "replaced":
+                w.rigged.delete("t0007")
+            if how != "deleted":
+                at = bucket_at(1 if same_bucket else 9)
+                w.rigged.put(scheduled_row("t0007", at, run=2, createdAt="2026-12-31T12:05:00Z"))
+            threading.Timer(0.05, may_end.set).start()
+
+    w.actions.behaviour["t0007"] = waits
+    w.rigged.before_look = changes
+    w.clock.forward(minutes=9, seconds=1)
+    w.tick()
+    w.rigged.before_look = None
+    w.ticks(6)
+    for task_id in {*ids(25), "other"} - {"t0007"}:
+        assert (w.outcome(task_id), w.actions.times(task_id)) == ("completed", 1)
+    if how == "deleted":
+        assert w.rigged.peek("t0007") is None
+    else:
+        assert w.outcome("t0007") == "completed"
+        assert w.actions.times("t0007") == 2, "the new task has run too"
+    w.until_drained()
+
+
+# -- long gaps -------------------------------------------------------------------------------------------------------
+
+
+class SlowTable(RiggedStore):
+    """Each poll takes a while by the clock."""
+
+    def __init__(self, clock: FakeClock, seconds: float) -> None:
+        super().__init__()
+        self._clock, self._seconds = clock, seconds
+
+    def look(self, bucket: Bucket, **rest: Any) -> Page:  # type: ignore[override]
+        self._clock.forward(seconds=self._seconds)
+        return super().look(bucket, **rest)
+
+
+def test_polling_empty_buckets_keeps_the_shard_and_what_it_has_come_through() -> None:
+    """Three days without a tick, at a tenth of a second a poll: seven minutes of polling, with a tick each minute."""
+    clock = FakeClock()
+    store = SlowTable(clock, 0.1)
+    w = world(clock=clock, store=store)
+    w.insert("due", at=bucket_at(3 * 1440 - 1))
+    clock.to(NOON + timedelta(days=3))
+    met: list[datetime] = []
+
+    def other_ticks(change: Change) -> None:
+        """The rule fires on; whoever holds the shard must not lose it."""
+        if is_cursor(change):
+            met.append(clock())
+
+    store.before_write = other_ticks
+    done = reports(w.tick())
+    assert w.outcome("due") == "completed"
+    assert len(done) > 3, "in several invocations"
+    assert len(store.looks) < 3 * 1440 + 20 * len(done), "none of them begins anew"
+    gaps = [later - earlier for earlier, later in pairwise(met)]
+    assert max(gaps) < timedelta(seconds=30), "the lease is renewed before it expires"
+
+
+def test_what_was_polled_is_kept_when_the_process_dies() -> None:
+    clock = FakeClock()
+    store = SlowTable(clock, 0.1)
+    w = world(clock=clock, store=store)
+    clock.to(NOON + timedelta(days=1))
+
+    class Dies(BaseException):
+        pass
+
+    keep = HeldShard.keep
+
+    def dies(self: HeldShard) -> None:
+        keep(self)
+        if len(store.looks) > 600:
+            raise Dies
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Dies):
+        patch.setattr(HeldShard, "keep", dies)
+        w.handle({"time": clock().strftime("%Y-%m-%dT%H:%M:00Z")})
+    cursor = w.cursor()
+    assert cursor.looked_through > NOON_MINUTE + 300
+    store.forget()
+    clock.forward(minutes=1)
+    w.tick()
+    assert min(bucket.minute for bucket in store.looks) > cursor.looked_through - 1
+
+
+def test_a_pass_that_has_lost_its_shard_stops_polling() -> None:
+    clock = FakeClock()
+    store = SlowTable(clock, 1.0)
+    w = world(clock=clock, store=store)
+    clock.to(NOON + timedelta(hours=12))
+
+    def taken(bucket: Bucket) -> None:
+        if len(store.looks) == 20:
+            cursor = w.cursor()
+            assert save(store, cursor, replace(cursor, lease="another's", lease_until=clock() + timedelta(hours=1)))
+
+    store.before_look = taken
+    report = passed(w.tick())
+    assert len(store.looks) < 60
+    assert not report.continued
+    assert w.cursor().lease == "another's"
+
+
+def test_a_gap_of_a_year_takes_no_memory_for_each_minute() -> None:
+    w = world()
+    w.clock.to(NOON + timedelta(days=20))
+    pass_windows: list[int] = []
+    keep = HeldShard.keep
+
+    def noted(self: HeldShard) -> None:
+        self.renew_at = min(self.renew_at, self.clock())  # each time
+        keep(self)
+        pass_windows.append(len(self.window.looks))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(HeldShard, "keep", noted)
+        w.tick()
+    assert max(pass_windows) < 1000
+    assert w.cursor().looked_through >= NOON_MINUTE + 20 * 1440

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -19,10 +19,10 @@ class Job:
     def __init__(self) -> None:
         self.begun, self.may_end, self.ended = threading.Event(), threading.Event(), threading.Event()
 
-    def __call__(self) -> None:
+    def __call__(self) -> Callable[[], None]:
         self.begun.set()
         assert self.may_end.wait(LONG)
-        self.ended.set()
+        return self.ended.set
 
 
 class Clock:
@@ -42,7 +42,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def lanes(clock: Clock) -> Iterator[Lanes]:
-    made = Lanes(least=2, most=3, patience=1, name="test")
+    made = Lanes(least=2, most=3, patience=1, name="test", report=lambda ended: ended())
     yield made
     made.close()
 
@@ -89,7 +89,7 @@ def test_what_waits_too_long_gets_a_lane_of_its_own(lanes: Lanes, clock: Clock, 
 def test_lanes_that_are_free_are_enough(lanes: Lanes, clock: Clock) -> None:
     for _ in range(10):
         done = threading.Event()
-        lanes.submit(done.set)
+        lanes.submit(lambda done=done: done.set)
         assert done.wait(LONG)
         clock.now += 5
         lanes.widen()

@@ -11,7 +11,7 @@ from tests.builders import NOON, scheduled_row
 from tests.unit.engine.support import NOON_MINUTE, Once, World, bucket_at, cannot, is_record, rules, world
 
 from dynatick.actions.testing import MemoryDeadLetters
-from dynatick.domain.buckets import Grid
+from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.change import Change, Written
 from dynatick.domain.lifecycle import take_over
 from dynatick.domain.task import Task
@@ -144,12 +144,15 @@ def test_only_failures_for_good_are_told() -> None:
     assert w.dead_letters.letters == []
 
 
-def test_what_the_queue_refuses_is_not_recorded_and_the_others_are() -> None:
+def test_a_failure_whose_message_the_queue_refuses_is_deferred_and_the_others_are_recorded() -> None:
     w = world()
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: letter.row["taskId"] == "unheard")
     attempts = [attempt(w, "heard", PERMANENT), attempt(w, "unheard", PERMANENT), attempt(w, "done", Done())]
-    assert list(recorder(w).record(attempts)) == [Fate.FAILED, Fate.UNRECORDED, Fate.COMPLETED]
+    assert list(recorder(w).record(attempts)) == [Fate.FAILED, Fate.DEFERRED, Fate.COMPLETED]
     assert [w.outcome(i) for i in ("heard", "unheard", "done")] == ["failed", None, "completed"]
+    row = w.row("unheard")
+    assert Bucket.parse(row["taskDateTime"]).instant >= w.clock() + timedelta(minutes=4), "it is tried again later"
+    assert (row["status"], row["deferrals"]) == ("running", 1)
 
 
 # -- somebody else was first -----------------------------------------------------------------------------------------
@@ -325,8 +328,8 @@ def test_a_row_that_cannot_be_failed_now_is_not_taken_for_failed() -> None:
     assert recorder(w).fail_unexecuted(row, "x", attempt=1) is Fate.UNRECORDED
     w.rigged.throttled = lambda change: False
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
-    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is Fate.UNRECORDED
-    assert w.outcome("t") is None
+    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is Fate.DEFERRED
+    assert (w.outcome("t"), w.row("t")["error"]) == (None, "x")
 
 
 def test_a_full_row_that_is_not_executed_ends_all_the_same() -> None:

@@ -210,7 +210,7 @@ def test_claims_that_are_throttled_are_made_at_the_next_tick() -> None:
 
 
 def test_a_long_outage_is_caught_up_with() -> None:
-    w = world()
+    w = world(rules=rules(threads=1))
     for hour in range(1, 25):
         w.insert(f"t{hour:02d}", at=Bucket(NOON_MINUTE + 60 * hour))
     w.next_tick(1441)

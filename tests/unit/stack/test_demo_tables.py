@@ -66,7 +66,9 @@ def test_ticks_and_idle_ticks() -> None:
         (
             "buckets",
             "released",
+            "expired",
             "recovered",
+            "deferred",
             "superseded",
             "unrecorded",
             "unfinished",

@@ -48,8 +48,9 @@ def call(task_id: str, attempt: int) -> Call:
 
 def tick(completed: int) -> TickView:
     counts = dict.fromkeys(
-        ("buckets", "due", "claimed", "failed", "retried", "released", "recovered", "superseded", "unrecorded",
-         "unfinished", "moved", "occurrences", "missed", "lateness_max_ms", "lateness_mean_ms"), 0,
+        ("buckets", "due", "claimed", "failed", "retried", "released", "expired", "recovered", "deferred",
+         "superseded", "unrecorded", "unfinished", "moved", "occurrences", "missed", "lateness_max_ms",
+         "lateness_mean_ms"), 0,
     )  # fmt: skip
     return TickView(
         tick="2026-12-31#12:01", shard=0, generation=0, started_at=NOON, finished_at=NOON + timedelta(seconds=1),

@@ -1,0 +1,252 @@
+"""Tasks that this process has claimed: threads run them, and their outcomes are recorded in batches (protocol 11, 12).
+
+One thread, the coordinator, calls everything here. Claims and records are written by a few I/O threads, tasks run in
+the workbench; each of them reports back with a function, which the coordinator calls. What is in flight is bounded, so
+memory does not grow with the bucket.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from queue import Empty, SimpleQueue
+
+from dynatick.domain.buckets import instant_of
+from dynatick.domain.change import Result, Unknown, Written
+from dynatick.domain.lifecycle import release
+from dynatick.domain.task import Task
+from dynatick.engine.budget import Budget
+from dynatick.engine.claims import Won
+from dynatick.engine.inforce import InForce
+from dynatick.engine.lanes import Job, Lanes
+from dynatick.engine.ports import Actions, Clock, DeadLetters, Store
+from dynatick.engine.record import MOVED, Attempted, Fate, Postponed, Recorder
+from dynatick.engine.report import PassReport, Resume
+from dynatick.engine.rules import Rules
+from dynatick.engine.settle import Settler
+from dynatick.engine.workbench import Workbench
+
+BATCH = 25
+LEAST_LANES, MOST_LANES = 2, 6  # claims and records at once
+LANE_PATIENCE = 0.02  # s that one of them waits before there is another lane: longer than most take
+RECORD_DELAY = 0.05  # s that an outcome waits for others to share its batch
+LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: until then records that are under way are waited for
+_FATES = tuple(Fate)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class World:
+    """What an invocation works with."""
+
+    store: Store
+    actions: Actions
+    dead_letters: DeadLetters
+    rules: Rules
+    in_force: InForce
+    clock: Clock
+    new_token: Callable[[], str]
+    settler: Settler
+    executions: list[Execution] = field(default_factory=list)  # of this process; each enters itself
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a task in flight was found."""
+
+    minute: int  # of its bucket
+    position: Resume  # from here on it would be found again
+
+
+class Execution:
+    """The tasks in flight of one invocation.
+
+    ``closed_through``: C, for what goes to a later bucket; ``moved`` is called with the id of what went there, in an
+    I/O thread. The other functions are called by the coordinator: ``started`` and ``released`` with each task that is
+    begun or given back, ``recorded`` with each that has ended and what the table says of it, ``between`` after each
+    round of events.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        report: PassReport,
+        budget: Budget,
+        *,
+        closed_through: Callable[[], int],
+        moved: Callable[[str], object] | None = None,
+        started: Callable[[Place], None] = lambda place: None,
+        recorded: Callable[[Place, Task, Fate], None] = lambda place, task, fate: None,
+        released: Callable[[Place], None] = lambda place: None,
+        between: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.world, self.report, self.budget = world, report, budget
+        self.started, self.recorded, self.released, self.between = started, recorded, released, between
+        self.moved = moved
+        self.recorder = Recorder(
+            world.store, world.dead_letters, world.rules, world.in_force, world.clock, closed_through=closed_through
+        )
+        self.events: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.io = Lanes(
+            least=LEAST_LANES, most=MOST_LANES, patience=LANE_PATIENCE, name="dynatick-io", report=self.events.put
+        )
+        self.bench = Workbench(
+            world.actions,
+            threads=world.rules.threads,
+            deadline=budget.hard_end,
+            clock=world.clock,
+            ended=lambda attempted: self.events.put(partial(self._take_ended, attempted)),
+        )
+        self.most_in_flight = max(4 * BATCH, 4 * world.rules.threads)
+        self.in_flight: dict[str, Place] = {}  # by the token of the claim
+        self.ids: set[tuple[str, int]] = set()  # of the same tasks, with the minutes of their buckets
+        self.claiming = 0  # entries in claims under way
+        self.recording = 0  # attempts in records under way
+        self.too_late: list[Won] = []  # in flight, and not to be begun any more
+        self.ended: list[Attempted] = []  # to be recorded
+        self.ended_since = 0.0  # by time.monotonic(), the first of them
+        self.fault: Exception | None = None
+        world.executions.append(self)
+
+    @property
+    def running(self) -> int:
+        """How many threads are at a task, a claim or a record just now."""
+        return self.bench.running + self.io.running
+
+    def start(self, won: Won, place: Place, *, may_begin: bool) -> None:
+        """Has a claimed task run; ``may_begin`` False: there is no time for it any more."""
+        self.in_flight[str(won.task.lease)] = place
+        self.ids.add((won.task.task_id, place.minute))
+        self.started(place)
+        if may_begin:
+            self.bench.submit(won)
+        else:
+            self.too_late.append(won)
+
+    def may_begin(self) -> bool:
+        """Whether there is still time for a task to begin. Asked once for those that come together."""
+        return self.world.clock() < self.budget.stop_claiming
+
+    def submit(self, work: Job) -> None:
+        """Does work in an I/O thread, in the order of submission. It must not raise; the coordinator calls what it
+        returns."""
+        self.io.submit(work)
+
+    def wait(self, *, until: Callable[[], bool], end: datetime | None = None) -> None:
+        """Handles events until a condition holds or until ``end`` (the budget's, if none is given)."""
+        end = self.budget.stop_waiting if end is None else end
+        self._flush(everything=True)
+        while not until() and self.world.clock() < end:
+            self.handle_events()
+        self._flush(everything=True)
+
+    def handle_events(self) -> None:
+        """Waits a moment for the next event, and handles what has come."""
+        came = False
+        try:
+            event = self.events.get(timeout=RECORD_DELAY)
+            while True:
+                came = True
+                event()
+                event = self.events.get_nowait()
+        except Empty:
+            pass
+        nothing_else_runs = len(self.ended) + self.recording == len(self.in_flight) and not self.claiming
+        waited = not came or time.monotonic() - self.ended_since >= RECORD_DELAY
+        self._flush(everything=waited or nothing_else_runs)
+        self.io.widen()
+        self.between()
+
+    def give_back(self) -> Sequence[str]:
+        """Releases what was claimed and not begun (12), and returns the ids: the one who goes on begins there."""
+        unbegun = [*self.bench.take_back(), *self.too_late]
+        self.too_late = []
+        results: Sequence[Result] = [Unknown("not written")] * len(unbegun)
+        try:
+            results = self.world.store.write_many([release(won.task) for won in unbegun]) if unbegun else ()
+        except Exception as error:  # what is running is still brought to its end
+            self.fault = self.fault or error
+        for won, result in zip(unbegun, results, strict=True):
+            self.report.released += isinstance(result, Written)
+            self.released(self._no_longer(won.task))
+        return [won.task.task_id for won in unbegun]
+
+    def settle_up(self) -> None:
+        """The last of the time: what has ended is recorded, what came too late is given back."""
+        spare = min(LAST_RECORDS, (self.budget.hard_end - self.budget.stop_waiting) / 4)
+        self.wait(
+            until=lambda: self.events.empty() and not (self.claiming or self.recording or self.ended),
+            end=self.budget.hard_end - spare,
+        )
+        self.give_back()
+
+    def count(self, *fates: Fate) -> None:
+        """Counts in the report what the table says of attempts."""
+        for fate in _FATES:
+            if number := fates.count(fate):
+                setattr(self.report, fate.value, getattr(self.report, fate.value) + number)
+
+    def close(self) -> None:
+        self.bench.close()
+        self.io.close()
+
+    def _no_longer(self, task: Task) -> Place:
+        place = self.in_flight.pop(str(task.lease))
+        self.ids.discard((task.task_id, place.minute))
+        return place
+
+    def _take_ended(self, attempted: Attempted) -> None:
+        self._note_start(attempted)
+        if not self.ended:
+            self.ended_since = time.monotonic()
+        self.ended.append(attempted)
+        if len(self.ended) >= BATCH:
+            self._flush(everything=False)
+
+    def _note_start(self, attempted: Attempted) -> None:
+        if isinstance(attempted.outcome, Postponed):
+            return  # it was not begun
+        task = attempted.task
+        if self.report.first_start_ms is None:
+            self.report.first_start_ms = _milliseconds(attempted.started_at - self.report.started_at)
+        if task.attempt == 1:  # a task that came in after it was due can't be blamed on the ticks
+            due = max(task.due_at, task.created_at or task.due_at)
+            if task.schedule_id is not None:  # its own time it has from its bucket: a flexible window may spread it
+                due = task.bucket.instant
+            tick = instant_of(self.world.in_force.grid.tick_at_or_after(due))
+            self.report.late(max(0, _milliseconds(attempted.started_at - tick)))
+
+    def _flush(self, *, everything: bool) -> None:
+        """Hands ended attempts to the recorder in full batches; ``everything``: the last, smaller one too."""
+        while len(self.ended) >= BATCH or (everything and self.ended):
+            attempts, self.ended = self.ended[:BATCH], self.ended[BATCH:]
+            self.recording += len(attempts)
+            self.submit(partial(self._record, attempts))
+
+    def _record(self, attempts: Sequence[Attempted]) -> Callable[[], None]:
+        """In an I/O thread."""
+        fates: Sequence[Fate] = [Fate.UNRECORDED] * len(attempts)
+        fault: Exception | None = None
+        try:
+            fates = self.recorder.record(attempts)
+            if self.moved is not None:
+                for attempted, fate in zip(attempts, fates, strict=True):
+                    if fate in MOVED:
+                        self.moved(attempted.task.task_id)
+        except Exception as error:  # to be raised by the coordinator, once what is in flight is recorded
+            fault = error
+        return partial(self._take_recorded, attempts, fates, fault)
+
+    def _take_recorded(self, attempts: Sequence[Attempted], fates: Sequence[Fate], fault: Exception | None) -> None:
+        self.fault = self.fault or fault
+        self.recording -= len(attempts)
+        for attempted, fate in zip(attempts, fates, strict=True):
+            self.recorded(self._no_longer(attempted.task), attempted.task, fate)
+        self.count(*fates)
+
+
+def _milliseconds(delta: timedelta) -> int:
+    return delta // _MILLISECOND

@@ -1,0 +1,238 @@
+"""Recovery: tasks whose lease expired are reclaimed in invocations of their own (protocol 10, 17).
+
+A lease expires because its process died, and the task may be what killed it. So a pass does not run such a task among
+its own: it hands it to a recovery, which touches no cursor. What a recovery leaves undone, the next tick finds again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import groupby
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.change import Change, Lost, Unknown, Written
+from dynatick.domain.lifecycle import RELEASED, claim, defer, deferrals_of, is_terminal, take_over
+from dynatick.domain.retry import deferral
+from dynatick.domain.task import Row, Status
+from dynatick.engine.budget import Budget
+from dynatick.engine.claims import (
+    Spoilt,
+    Suspect,
+    attempts_of,
+    is_last_attempt,
+    lease_is_over,
+    policy_of,
+    understand,
+)
+from dynatick.engine.cursor import read_cursor
+from dynatick.engine.execution import BATCH, Execution, Place, World
+from dynatick.engine.ports import ENVELOPE
+from dynatick.engine.report import PassReport, Resume
+from dynatick.errors import InvalidInput
+
+TOGETHER = 100  # tasks that one recovery reclaims, while they have attempts left
+ALONE = 10  # tasks at their last attempt, which one recovery runs one after another
+MAX_RECOVERIES = 20  # that one pass starts
+MAX_ORDER_BYTES = 100_000  # of ids: an asynchronous invocation takes 256 KB
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecoveryOrder:
+    """What a recovery is to do: reclaim these tasks of one bucket."""
+
+    bucket: Bucket
+    task_ids: tuple[str, ...]
+    generation: int = 0
+
+    def to_event(self) -> dict[str, object]:
+        recover = {"bucket": str(self.bucket), "taskIds": list(self.task_ids)}
+        return {ENVELOPE: {"recover": recover, "generation": self.generation}}
+
+    @classmethod
+    def from_event(cls, inner: object, generation: int) -> RecoveryOrder:
+        """Raises InvalidInput. ``inner``: the value of ``recover``."""
+        if not isinstance(inner, Mapping):
+            raise InvalidInput("event.dynatick.recover", inner, "expected a map of bucket and taskIds")
+        ids = inner.get("taskIds")
+        if not isinstance(ids, list) or not all(isinstance(task_id, str) and task_id for task_id in ids):
+            raise InvalidInput("event.dynatick.recover.taskIds", ids, "expected a list of ids")
+        return cls(
+            bucket=Bucket.parse(inner.get("bucket"), "event.dynatick.recover.bucket"),
+            task_ids=tuple(dict.fromkeys(ids)),
+            generation=generation,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Exhausted:
+    """It fails without being executed: its attempts are used up, or its failure was decided before."""
+
+    attempt: int
+    error: str
+
+
+def plan_recovery(
+    row: Row | None, bucket: Bucket, *, token: str, lease_until: datetime, now: datetime
+) -> Change | Exhausted | None:
+    """How to go on with a task of ``bucket`` whose lease expired; None if that is no longer so. Pure."""
+    if (
+        row is None
+        or is_terminal(row)
+        or row.get("status") != str(Status.RUNNING)
+        or row.get("taskDateTime") != str(bucket)
+        or not lease_is_over(row, now)
+    ):
+        return None
+    attempt = attempts_of(row)
+    if isinstance(error := row.get("error"), str):  # decided, but the dead-letter queue refused the message
+        return Exhausted(attempt, error)
+    if attempt >= policy_of(row).maximum_attempts:
+        return Exhausted(attempt, f"its process died, or did not finish in time, at the last of {attempt} attempts")
+    if row.get("leaseUntil") == RELEASED:
+        return claim(str(row["taskId"]), bucket, token=token, lease_until=lease_until, now=now, released=True)
+    return take_over(row, attempt=attempt + 1, token=token, lease_until=lease_until, now=now)
+
+
+def orders_for(expired: Sequence[tuple[Bucket, Suspect]]) -> Iterator[RecoveryOrder]:
+    """The recoveries for these tasks, the most promising first.
+
+    Several tasks together while they have attempts left, of one action, for mostly one action's code is to blame when
+    processes die; those at their last attempt apart from them (10).
+    """
+    for is_last, most in ((False, TOGETHER), (True, ALONE)):
+        of_kind = sorted(
+            (task for task in expired if task[1].is_last is is_last), key=lambda task: (task[0], task[1].action)
+        )
+        for (bucket, _), group in groupby(of_kind, key=lambda task: (task[0], None if is_last else task[1].action)):
+            for ids in _parts([suspect.task_id for _, suspect in group], most):
+                yield RecoveryOrder(bucket=bucket, task_ids=ids)
+
+
+def _parts(task_ids: Sequence[str], most: int) -> Iterator[tuple[str, ...]]:
+    part: list[str] = []
+    size = 0
+    for task_id in task_ids:
+        size += len(task_id.encode("utf-8", "replace"))
+        if part and (len(part) == most or size > MAX_ORDER_BYTES):
+            yield tuple(part)
+            part, size = [], len(task_id)
+        part.append(task_id)
+    if part:
+        yield tuple(part)
+
+
+def recover(
+    world: World,
+    order: RecoveryOrder,
+    *,
+    hard_end: datetime,
+    go_on: Callable[[RecoveryOrder], object] = lambda order: None,
+) -> PassReport:
+    """Reclaims the tasks of an order and runs them: those with attempts left together, then each at its last one with
+    nothing else in flight. ``hard_end``: when the process will be killed. ``go_on`` is called with what time was too
+    short for, if this had made progress.
+
+    The report is of the tick and the shard of the order's bucket. Raises StoreError if the table can't be reached.
+    """
+    started = world.clock()
+    report = PassReport(
+        tick=order.bucket.minute, shard=order.bucket.shard, generation=order.generation, started_at=started
+    )
+    execution = Execution(
+        world,
+        report,
+        Budget.until(hard_end, started),
+        closed_through=lambda: read_cursor(world.store, order.bucket.shard, world.clock()).closed_through,
+        moved=world.settler.settle,
+    )
+    try:
+        left = Recovery(execution, order.bucket).work(order.task_ids)
+        report.unfinished = len(execution.in_flight)
+        report.moved, report.rejected = world.settler.moved, world.settler.failed
+        if execution.fault is not None:
+            raise execution.fault
+        if left and report.made_progress:
+            go_on(replace(order, task_ids=tuple(left), generation=order.generation + 1))
+            report.continued = True
+    finally:
+        execution.close()
+    report.finished_at = world.clock()
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Reclaims tasks of one bucket into an execution."""
+
+    execution: Execution
+    bucket: Bucket
+
+    def work(self, task_ids: Sequence[str]) -> Sequence[str]:
+        """Reclaims these tasks, and runs them. Returns the ids that there was no time for."""
+        execution = self.execution
+        end = execution.budget.stop_claiming
+        left, alone = list(task_ids), list[str]()
+        while left and self._may_go_on():
+            alone += self.reclaim(left[:BATCH], last_too=False)
+            left = left[BATCH:]
+            execution.wait(until=lambda: len(execution.in_flight) + BATCH <= execution.most_in_flight, end=end)
+        execution.wait(until=lambda: not execution.in_flight, end=end)
+        unbegun = execution.give_back()
+        execution.wait(until=lambda: not execution.in_flight)
+        while alone and self._may_go_on() and not execution.in_flight:
+            self.reclaim([alone.pop(0)], last_too=True)
+            execution.wait(until=lambda: not execution.in_flight)
+        execution.settle_up()
+        return [*unbegun, *left, *alone]
+
+    def reclaim(self, task_ids: Sequence[str], *, last_too: bool) -> list[str]:
+        """Reclaims those whose lease expired, and starts them. Returns the ids whose next attempt is the last one,
+        which it leaves alone unless ``last_too``."""
+        world, now = self.execution.world, self.execution.world.clock()
+        rows = world.store.get_many(task_ids)
+        last: list[str] = []
+        changes: list[tuple[Row, Change]] = []
+        exhausted: list[tuple[Row, int, str]] = []
+        for row in filter(None, map(rows.get, task_ids)):
+            lease_until = self.execution.budget.hard_end
+            plan = plan_recovery(row, self.bucket, token=world.new_token(), lease_until=lease_until, now=now)
+            if isinstance(plan, Exhausted):
+                exhausted.append((row, plan.attempt, plan.error))
+            elif plan is not None and not last_too and is_last_attempt(row):
+                last.append(plan.task_id)
+            elif plan is not None:
+                changes.append((row, plan))
+        if exhausted:
+            self.execution.count(*self.execution.recorder.fail_many(exhausted))
+        results = world.store.write_many([change for _, change in changes]) if changes else ()
+        for (row, _), result in zip(changes, results, strict=True):
+            if isinstance(result, Unknown) and result.too_large:
+                self._fail(row, f"the row is too large to be claimed ({result.error})")
+            elif isinstance(result, Written) and result.row is not None:
+                self._start(result.row)
+            elif isinstance(result, Lost) and world.store.get(str(row["taskId"])) == row:
+                self._defer(row)  # what it holds can't be compared
+        return last
+
+    def _may_go_on(self) -> bool:
+        return self.execution.fault is None and self.execution.may_begin()
+
+    def _start(self, row: Row) -> None:
+        self.execution.report.recovered += 1
+        won = understand(row)
+        if isinstance(won, Spoilt):
+            self._fail(won.row, won.reason)
+        else:
+            place = Place(self.bucket.minute, Resume(self.bucket.minute))
+            self.execution.start(won, place, may_begin=self.execution.may_begin())
+
+    def _defer(self, row: Row) -> None:
+        world = self.execution.world
+        at = world.clock() + deferral(deferrals_of(row))
+        later = defer(row, world.in_force.grid.bucket_of(str(row["taskId"]), at))
+        self.execution.report.deferred += isinstance(world.store.write(later), Written)
+
+    def _fail(self, row: Row, reason: str) -> None:
+        self.execution.count(self.execution.recorder.fail_unexecuted(row, reason, attempt=0))

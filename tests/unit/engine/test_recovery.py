@@ -1,0 +1,343 @@
+"""Expired leases: handed to recoveries, reclaimed apart from other tasks, whatever the backlog (protocol 10, 17)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from tests.builders import NOON
+from tests.unit.engine.support import (
+    NOON_MINUTE,
+    World,
+    bucket_at,
+    cannot,
+    is_record,
+    passed,
+    rules,
+    world,
+)
+from tests.unit.engine.test_drain import PacedClock, ids, takes
+
+from dynatick.actions.testing import MemoryDeadLetters
+from dynatick.domain.buckets import Grid
+from dynatick.domain.lifecycle import RELEASED
+from dynatick.domain.task import Task
+from dynatick.engine.claims import Suspect
+from dynatick.engine.ports import ActionContext
+from dynatick.engine.processor import parse_event
+from dynatick.engine.recovery import ALONE, MAX_RECOVERIES, TOGETHER, RecoveryOrder, orders_for
+from dynatick.errors import InvalidInput
+
+
+class Killed(BaseException):
+    """The process dies."""
+
+
+def crashed(w: World, *task_ids: str, minute: int = 1, **more: object) -> None:
+    """Tasks whose process died: their lease has expired by the next tick."""
+    w.insert(*task_ids, at=bucket_at(minute), **more)
+    w.claim(*task_ids, until=NOON + timedelta(seconds=10))
+
+
+def recoveries(w: World) -> list[RecoveryOrder]:
+    orders = [parse_event(event, w.clock()) for event in w.started]
+    return [order for order in orders if isinstance(order, RecoveryOrder)]
+
+
+# -- orders ----------------------------------------------------------------------------------------------------------
+
+
+def suspects(number: int, action: str = "a", *, is_last: bool = False) -> list[tuple[object, Suspect]]:
+    return [(bucket_at(1), Suspect(task_id, action, is_last)) for task_id in ids(number, action)]
+
+
+def test_those_with_attempts_left_go_together_by_action_and_last_attempts_apart() -> None:
+    mixed = [*suspects(3), *suspects(2, "b"), *suspects(4, "a-last", is_last=True)]
+    orders = list(orders_for(mixed[::-1]))  # type: ignore[arg-type]
+    assert [sorted(order.task_ids) for order in orders] == [ids(3, "a"), ids(2, "b"), ids(4, "a-last")]
+    assert {order.bucket for order in orders} == {bucket_at(1)}
+
+
+def test_orders_are_bounded_in_number_and_in_bytes() -> None:
+    assert [len(order.task_ids) for order in orders_for(suspects(TOGETHER + 1))] == [TOGETHER, 1]  # type: ignore[arg-type]
+    last = suspects(ALONE + 1, is_last=True)
+    assert [len(order.task_ids) for order in orders_for(last)] == [ALONE, 1]  # type: ignore[arg-type]
+    long = [(bucket_at(1), Suspect(f"{n:04d}" * 256, "a")) for n in range(100)]
+    parts = list(orders_for(long))
+    assert [len(order.task_ids) for order in parts] == [97, 3]
+    assert sum((order.task_ids for order in parts), ()) == tuple(suspect.task_id for _, suspect in long)
+
+
+def test_an_order_is_read_from_its_event_as_it_was_written() -> None:
+    order = RecoveryOrder(bucket=bucket_at(1, 3), task_ids=("a", "b"), generation=2)
+    assert parse_event(order.to_event(), NOON) == order
+
+
+@pytest.mark.parametrize(
+    ("inner", "field"),
+    [
+        ("x", "event.dynatick.recover"),
+        ({"bucket": "2026-12-31#12:00"}, "event.dynatick.recover.taskIds"),
+        ({"bucket": "2026-12-31#12:00", "taskIds": [7]}, "event.dynatick.recover.taskIds"),
+        ({"bucket": "noon", "taskIds": ["a"]}, "event.dynatick.recover.bucket"),
+    ],
+)
+def test_what_no_order_is(inner: object, field: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        parse_event({"dynatick": {"recover": inner}}, NOON)
+    assert refused.value.field == field
+
+
+# -- handing out -----------------------------------------------------------------------------------------------------
+
+
+def test_expired_leases_do_not_wait_behind_a_backlog() -> None:
+    """The pass has work for longer than its time; the recovery starts while it is at it."""
+    w = world(clock=PacedClock(), rules=rules(threads=1))
+    crashed(w, "a-crashed")
+    w.insert(*ids(60), at=bucket_at(1))
+    w.actions.behaviour = dict.fromkeys(ids(60), takes(w, seconds=4))
+    w.clock.to(NOON + timedelta(minutes=1, seconds=1))
+    event = {"time": "2026-12-31T12:01:00Z"}
+    report = w.handle(event).passed
+    assert report is not None
+    assert report.resume is not None, "there is more than one invocation can do"
+    (order,) = recoveries(w)
+    w.handle(order.to_event())
+    assert w.outcome("a-crashed") == "completed"
+    assert w.row("a-crashed")["attempt"] == 2
+
+
+def test_what_a_pass_leaves_behind_is_tried_again_by_its_continuation() -> None:
+    """A continuation goes on where the last one stopped: what had a lease then would wait for the end of the chain."""
+    w = world(clock=PacedClock(), rules=rules(threads=1))
+    w.insert("a-slow", *ids(60), at=bucket_at(1))
+    w.claim("a-slow", until=NOON + timedelta(minutes=2))  # its process dies
+    w.actions.behaviour = dict.fromkeys(ids(60), takes(w, seconds=4))
+    w.clock.to(NOON + timedelta(minutes=1, seconds=1))
+    w.handle({"time": "2026-12-31T12:01:00Z"})
+    w.clock.to(NOON + timedelta(minutes=2, seconds=10))
+    (continuation,) = w.started
+    w.started.clear()
+    w.handle(continuation)
+    assert [order.task_ids for order in recoveries(w)] == [("a-slow",)]
+
+
+def test_a_pass_starts_a_bounded_number_of_recoveries_and_the_next_tick_goes_on() -> None:
+    w = world()
+    number = TOGETHER * MAX_RECOVERIES + 30
+    crashed(w, *ids(number))
+    w.next_tick()
+    assert len(w.actions.ran) == TOGETHER * MAX_RECOVERIES
+    w.next_tick()
+    assert sorted(w.actions.ran) == [(task_id, 1, 2) for task_id in ids(number)]
+
+
+def test_if_no_recovery_can_be_started_they_run_at_the_end_of_the_pass_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    w = world()
+    crashed(w, *ids(4, "s"))
+    w.insert(*ids(30), at=bucket_at(1))
+
+    def refuses(event: object) -> None:
+        raise cannot("invoke the processor")
+
+    monkeypatch.setattr(w, "invoke", refuses)
+    (done,) = w.next_tick()
+    assert done.passed is not None
+    assert (done.passed.recovered, done.passed.completed) == (4, 34)
+    assert [task_id for task_id, _, _ in w.actions.ran][-4:] == ids(4, "s")
+    assert len(done.not_started) == 1, "it is tried once"
+
+
+# -- a recovery ------------------------------------------------------------------------------------------------------
+
+
+def test_a_recovery_that_runs_out_of_time_goes_on_at_once() -> None:
+    """The next tick may be an hour away."""
+    w = World(clock=PacedClock(), rules=rules(grid=Grid(tick_minutes=60), threads=1))
+    w.tick()
+    crashed(w, *ids(30), minute=60)
+    w.actions.behaviour = dict.fromkeys(ids(30), takes(w, seconds=10))
+    w.clock.to(NOON + timedelta(minutes=60, seconds=1))
+    w.tick()
+    assert {w.outcome(task_id) for task_id in ids(30)} == {"completed"}
+    assert sorted(w.actions.ran) == [(task_id, 1, 2) for task_id in ids(30)]
+
+
+def test_reclaimed_tasks_are_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass that could only reclaim, for no recovery could be started, goes on in a new invocation."""
+    w = World(clock=PacedClock(), rules=rules(grid=Grid(tick_minutes=60), threads=1))
+    w.tick()
+    crashed(w, *ids(12), minute=60)
+    w.actions.behaviour = dict.fromkeys(ids(12), takes(w, seconds=20))
+    invoke = w.invoke
+
+    def starts_passes_only(event: dict[str, dict[str, object]]) -> None:
+        if "recover" in event["dynatick"]:
+            raise cannot("invoke the processor")
+        invoke(event)
+
+    monkeypatch.setattr(w, "invoke", starts_passes_only)
+    w.clock.to(NOON + timedelta(minutes=60, seconds=1))
+    w.tick()
+    assert {w.outcome(task_id) for task_id in ids(12)} == {"completed"}
+
+
+def test_a_task_that_kills_its_process_costs_those_reclaimed_beside_it_no_last_attempt() -> None:
+    w = world()
+    crashed(w, "killer", *ids(5), retryPolicy={"maximumRetryAttempts": Decimal(2)})
+
+    def kills(task: Task, context: ActionContext) -> None:
+        raise AssertionError("it must not run with others at its last attempt")
+
+    w.clock.to(NOON + timedelta(minutes=1, seconds=1))
+    w.handle({"time": "2026-12-31T12:01:00Z"})
+    (together,) = recoveries(w)
+    w.started.clear()
+    for task_id in together.task_ids:  # the recovery claims them all, and dies
+        row = w.row(task_id)
+        w.rigged.put({**row, "attempt": Decimal(2), "lease": "dead", "leaseUntil": "2026-12-31T12:01:30Z"})
+    w.actions.behaviour["killer"] = kills
+    w.clock.to(NOON + timedelta(minutes=2, seconds=1))
+    w.handle({"time": "2026-12-31T12:02:00Z"})
+    orders = recoveries(w)
+    assert sorted(sum((order.task_ids for order in orders), ())) == sorted(["killer", *ids(5)])
+    running: list[int] = []
+
+    def note(task: Task, context: ActionContext) -> None:
+        running.append(sum(str(row["leaseUntil"]) > "2026-12-31T12:02" for row in w.open_rows().values()))
+
+    w.actions.behaviour = dict.fromkeys(["killer", *ids(5)], note)
+    w.run_started()
+    assert running == [1] * 6
+
+
+def test_a_recovery_that_comes_twice_or_late_does_nothing_twice() -> None:
+    w = world()
+    crashed(w, *ids(3))
+    w.clock.to(NOON + timedelta(minutes=1, seconds=1))
+    w.handle({"time": "2026-12-31T12:01:00Z"})
+    (order,) = recoveries(w)
+    for _ in range(3):
+        w.handle(order.to_event())
+    assert sorted(w.actions.ran) == [(task_id, 1, 2) for task_id in ids(3)]
+
+
+def test_a_recovery_moves_a_retry_into_a_bucket_that_is_still_open() -> None:
+    """It holds no cursor: a tick may have closed the bucket before the write."""
+    w = world(life=timedelta(minutes=14))
+    crashed(w, "t")
+    w.clock.to(NOON + timedelta(minutes=1, seconds=1))
+    w.handle({"time": "2026-12-31T12:01:00Z"})
+    (order,) = recoveries(w)
+    w.started.clear()
+
+    def fails(task: Task, context: ActionContext) -> None:
+        raise ValueError("no")
+
+    def closes(change: object) -> None:
+        if is_record(change) and change.set["status"] == "scheduled":  # type: ignore[attr-defined, arg-type]
+            w.rigged.before_write = None
+            w.clock.to(NOON + timedelta(minutes=7, seconds=1))
+            w.handle({"time": "2026-12-31T12:07:00Z"})
+
+    w.actions.behaviour["t"] = fails
+    w.rigged.before_write = closes  # type: ignore[assignment]
+    w.handle(order.to_event())
+    assert str(w.row("t")["taskDateTime"]) > "2026-12-31#12:07"
+    w.actions.behaviour.clear()
+    w.ticks(2)
+    assert w.outcome("t") == "completed"
+
+
+def test_what_a_recovery_gives_back_is_no_expired_lease() -> None:
+    w = world()
+    w.insert("t", at=bucket_at(1))
+    w.rigged.put({**w.row("t"), "status": "running", "lease": "x", "leaseUntil": RELEASED, "attempt": Decimal(1)})
+    order = RecoveryOrder(bucket=bucket_at(1), task_ids=("t",))
+    w.clock.to(NOON + timedelta(minutes=1, seconds=1))
+    w.handle(order.to_event())
+    assert w.outcome("t") == "completed"
+    assert "attempts" not in w.row("t"), "no lease was lost"
+
+
+# -- rows that can't be finished -------------------------------------------------------------------------------------
+
+
+def test_a_released_row_whose_attempt_is_malformed_ends_as_failed() -> None:
+    w = world()
+    w.insert("t", at=bucket_at(1))
+    w.rigged.put({**w.row("t"), "status": "running", "lease": "x", "leaseUntil": RELEASED, "attempt": "2"})
+    w.next_tick()
+    assert (w.outcome("t"), w.row("t")["error"]) == (
+        "failed",
+        "attempt: '2' is not accepted; expected a whole number, 0 or more",
+    )
+    w.until_drained()
+
+
+@pytest.mark.parametrize("kind", ["permanent error", "attempts used up", "malformed"])
+def test_a_row_that_cannot_be_finished_costs_later_ticks_nothing(kind: str) -> None:
+    """The dead-letter queue refuses for three hours: each tick polls as many buckets as before."""
+    w = world(dead_letters=MemoryDeadLetters(refuse=lambda letter: True))
+    if kind == "malformed":
+        w.rigged.put({"taskId": "t", "taskDateTime": str(bucket_at(1)), "action": 7})
+    else:
+        w.insert("t", at=bucket_at(1), retryPolicy={"maximumRetryAttempts": Decimal(0)})
+
+        def fails(task: Task, context: ActionContext) -> None:
+            raise ValueError("no")
+
+        w.actions.behaviour["t"] = fails
+        if kind == "attempts used up":
+            w.claim("t", until=NOON + timedelta(seconds=10))
+    looks: list[int] = []
+    for _ in range(180):
+        w.rigged.forget()
+        w.next_tick()
+        looks.append(len(w.rigged.looks))
+    assert w.outcome("t") is None
+    assert max(looks[30:]) <= max(looks[:10]) <= 8
+    assert sum(looks[-60:]) <= 60 * 4
+    assert w.actions.times("t") == (kind == "permanent error"), "what was decided is not executed again"
+    w.dead_letters = MemoryDeadLetters()
+    w.ticks(70)
+    assert w.outcome("t") == "failed"
+    assert len(w.dead_letters.letters) == 1
+
+
+def test_a_row_with_a_lease_that_no_process_can_hold_is_put_off_later_each_time() -> None:
+    w = world()
+    w.insert("t", at=bucket_at(1))
+    w.claim("t", until=NOON + timedelta(days=400))
+    buckets: list[object] = []
+    for _ in range(150):
+        w.next_tick()
+        bucket = w.row("t")["taskDateTime"]
+        if buckets[-1:] != [bucket]:
+            buckets.append(bucket)
+    assert w.cursor().drained_through >= NOON_MINUTE + 140
+    assert 4 <= len(buckets) <= 8, buckets
+
+
+def test_a_queue_that_refuses_everything_with_many_failures_waiting_stops_nothing() -> None:
+    number = 1000
+    w = world(dead_letters=MemoryDeadLetters(refuse=lambda letter: True))
+
+    def fails(task: Task, context: ActionContext) -> None:
+        raise ValueError("no")
+
+    w.insert(*ids(number), at=bucket_at(1), retryPolicy={"maximumRetryAttempts": Decimal(0)})
+    w.actions.behaviour = dict.fromkeys(ids(number), fails)
+    assert passed(w.next_tick()).deferred == number
+    w.insert("healthy", at=bucket_at(20))
+    w.ticks(20)
+    assert w.outcome("healthy") == "completed"
+    assert w.cursor().drained_through >= NOON_MINUTE + 14
+    w.dead_letters = MemoryDeadLetters()
+    w.ticks(60)
+    assert {w.outcome(task_id) for task_id in ids(number)} == {"failed"}
+    assert len(w.actions.ran) == number + 1

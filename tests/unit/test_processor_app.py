@@ -1,0 +1,154 @@
+"""The processor's entry point: a process with a task in flight ends, however the invocation ended (protocol 11)."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tests.unit.engine.support import World, bucket_at, cannot, is_cursor, world
+
+from dynatick import observability, wiring
+from dynatick.domain.change import Change
+from dynatick.domain.task import Row, Task
+from dynatick.engine.ports import ActionContext
+
+APP = Path(__file__).parents[2] / "functions" / "processor" / "app.py"
+
+
+class Ended(BaseException):
+    """In place of the process's end."""
+
+
+class Context:
+    """Lambda's, as far as it is used. Time is up after ``seconds`` of the world's clock."""
+
+    function_name, memory_limit_in_mb, invoked_function_arn, aws_request_id = "processor", 128, "arn", "1"
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int(self._seconds * 1000)
+
+
+@pytest.fixture
+def w() -> World:
+    return world()
+
+
+@pytest.fixture
+def app(w: World, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The entry point over a table in memory."""
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Dynatick")
+    monkeypatch.setattr(wiring, "load_settings", lambda: None)
+    monkeypatch.setattr(wiring, "build_processor", lambda settings, processor=w.processor: processor)
+    monkeypatch.setattr(wiring, "utc_now", w.clock)
+    spec = importlib.util.spec_from_file_location("processor_app", APP)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    def exit_process(code: int) -> None:
+        raise Ended(code)
+
+    monkeypatch.setattr(module.os, "_exit", exit_process)
+    monkeypatch.setattr(logging, "shutdown", lambda: None)
+    return module
+
+
+@pytest.fixture
+def hung(w: World) -> Iterator[threading.Event]:
+    """A task that is due and hangs until it is told to end; set once it runs."""
+    may_end, runs = threading.Event(), threading.Event()
+    w.insert("hang", at=bucket_at(1))
+    w.clock.forward(minutes=1, seconds=1)
+
+    def hang(task: Task, context: ActionContext) -> None:
+        runs.set()
+        assert may_end.wait(30)
+
+    w.actions.behaviour["hang"] = hang
+    yield runs
+    may_end.set()
+
+
+def refuses(*_: object, **__: object) -> None:
+    raise cannot("do that")
+
+
+def tick_record(w: World, patch: pytest.MonkeyPatch) -> None:
+    create = w.rigged.create
+
+    def refused(row: Row) -> bool:
+        return refuses() if str(row["taskId"]).startswith("_dynatick#tick") else create(row)  # type: ignore[return-value]
+
+    patch.setattr(w.rigged, "create", refused)
+
+
+def end_write(w: World, patch: pytest.MonkeyPatch) -> None:
+    def is_end(change: Change) -> bool:
+        return is_cursor(change) and change.set["lease"] is None
+
+    w.rigged.throttled = is_end
+
+
+def page(w: World, patch: pytest.MonkeyPatch) -> None:
+    w.rigged.before_look = lambda bucket: refuses() if w.actions.times("hang") else None
+
+
+def metrics(w: World, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(observability, "tell_invocation", refuses)
+
+
+def coordinator(w: World, patch: pytest.MonkeyPatch) -> None:
+    """A fault of our own, in the middle of a pass."""
+    patch.setattr("dynatick.engine.execution.Execution.settle_up", refuses)
+
+
+FAULTS: list[Callable[[World, pytest.MonkeyPatch], None]] = [tick_record, end_write, page, metrics, coordinator]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_process_with_a_task_in_flight_ends_whatever_raised(
+    fault: Callable[[World, pytest.MonkeyPatch], None],
+    w: World, app: ModuleType, hung: threading.Event, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    fault(w, monkeypatch)
+    with pytest.raises(Ended):
+        app.handler({"time": "2026-12-31T12:01:00Z"}, Context(1))
+    assert hung.is_set()
+    assert w.outcome("hang") is None
+
+
+def test_it_ends_even_if_that_cannot_be_logged(
+    w: World, app: ModuleType, hung: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app.logger, "error", refuses)
+    with pytest.raises(Ended):
+        app.handler({"time": "2026-12-31T12:01:00Z"}, Context(1))
+    assert hung.is_set()
+
+
+@pytest.mark.parametrize("fault", [*FAULTS[:2], metrics], ids=lambda fault: fault.__name__)
+def test_a_process_without_one_is_kept_and_the_error_is_raised(
+    fault: Callable[[World, pytest.MonkeyPatch], None], w: World, app: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w.insert("t", at=bucket_at(1))
+    w.clock.forward(minutes=1, seconds=1)
+    fault(w, monkeypatch)
+    with pytest.raises(Exception, match="cannot"):
+        app.handler({"time": "2026-12-31T12:01:00Z"}, Context(60))
+    assert w.outcome("t") == "completed"
+
+
+def test_a_pass_that_ended_in_time_keeps_its_process(w: World, app: ModuleType) -> None:
+    w.insert(*(f"t{n}" for n in range(60)), at=bucket_at(1))
+    w.clock.forward(minutes=1, seconds=1)
+    app.handler({"time": "2026-12-31T12:01:00Z"}, Context(60))
+    assert w.outcome("t59") == "completed"
