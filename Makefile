@@ -22,6 +22,7 @@ BIN := $(VENV)/bin
 FUNCTIONS := $(wildcard functions/*/)
 # From the fastest layer of tests to the slowest, so that a failure shows early.
 TESTS := $(wildcard tests/unit tests/contract tests/costs tests/integration tests/model)
+run_tests = $(BIN)/python -m pytest -q -n auto $(TESTS) $(ARGS)
 # Each known fault, injected; each process has an emulator of its own.
 run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults $(ARGS)
 # Tests of the deployed system mostly wait for ticks. So there are more processes than CPUs, each with a stack for the
@@ -29,7 +30,7 @@ run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults $(ARGS)
 run_e2e = $(BIN)/python -m pytest -q -n 12 --dist loadfile --no-loadscope-reorder --timeout 1500 tests/e2e $(ARGS)
 run_bench = $(BIN)/python -m dynatick_stack.bench $(if $(ENDPOINT),--dynamodb-endpoint $(ENDPOINT))
 # Of tests that ARGS select, one of these runs may have none (pytest's exit code 5).
-or_none = $(if $(ARGS),|| [ $$? -eq 5 ])
+or_none = $(if $(ARGS),[ $$? -eq 5 ] ||)
 
 # The first interpreter that really runs: a version manager's shim may exist and still fail.
 find_python = for p in python3.13 python3.12 python3.11 python3; do \
@@ -52,10 +53,12 @@ setup: $(VENV)/.ready ## Set up .venv (the other targets do so by themselves)
 demo: $(VENV)/.ready ## Deploy locally, run a mixed batch through real ticks, print what became of it
 	@$(BIN)/python -m dynatick_stack.demo
 
-test: $(VENV)/.ready ## Run all tests
-	$(BIN)/python -m pytest -q -n auto $(TESTS) $(ARGS) $(or_none)
-	$(run_faults) $(or_none)
-	$(run_e2e) $(or_none)
+test: $(VENV)/.ready ## Run all tests, every part of them even when one fails
+	@trap 'exit 130' INT; failed=0; set -x; \
+	$(run_tests) || $(or_none) failed=1; \
+	$(run_faults) || $(or_none) failed=1; \
+	$(run_e2e) || $(or_none) failed=1; \
+	exit $$failed
 
 faults: $(VENV)/.ready ## Inject every known fault and print what became of it; WRITE=1: into docs/guarantees.md too
 	@$(run_faults) -p tests.faults.table $(if $(WRITE),--write-table)

@@ -1,7 +1,7 @@
 """Deploys template.yaml to the emulator, as `sam deploy` would to AWS.
 
 Only the paths of code and layer are replaced by where they were uploaded; nothing else of the
-template is touched.
+template is touched. What the emulator's CloudFormation leaves out is set afterwards.
 """
 
 import json
@@ -93,7 +93,19 @@ def deploy(
             raise DeployError(f"The stack was refused: {error}") from error
     except WaiterError as error:
         raise DeployError(_why(cloudformation, since)) from error
+    _allow_loops(endpoint, body)
     return outputs(endpoint)
+
+
+def _allow_loops(endpoint: str, body: Mapping[str, Any]) -> None:
+    """Set RecursiveLoop, which the emulator's CloudFormation ignores: else it ends a chain after 16 invocations."""
+    resources = client("cloudformation", endpoint).describe_stack_resources(StackName=STACK)["StackResources"]
+    for one in resources:
+        properties = body["Resources"].get(one["LogicalResourceId"], {}).get("Properties", {})
+        if "RecursiveLoop" in properties:
+            client("lambda", endpoint).put_function_recursion_config(
+                FunctionName=one["PhysicalResourceId"], RecursiveLoop=properties["RecursiveLoop"]
+            )
 
 
 def outputs(endpoint: str) -> dict[str, str]:

@@ -250,6 +250,12 @@ def test_the_stream_filter_takes_the_emulators_form(stack: LocalStack) -> None:
     assert '"status":[{"exists":false}]' in absence["Pattern"]
 
 
+def test_a_chain_of_invocations_is_as_long_as_the_template_allows(stack: LocalStack) -> None:
+    function = stack.outputs["ProcessorFunctionName"]
+    held = stack.client("lambda").get_function_recursion_config(FunctionName=function)
+    assert held["RecursiveLoop"] == "Allow"
+
+
 def test_functions_run_on_the_layers_libraries(stack: LocalStack) -> None:
     """The emulator has boto3 and pydantic of its own, in other versions, on the functions' path."""
     locked = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", Path("requirements/layer.txt").read_text(), re.MULTILINE))

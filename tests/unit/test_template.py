@@ -216,8 +216,9 @@ def test_functions_run_on_the_layer_and_log_where_logs_expire(name: str) -> None
     assert RESOURCES[name]["Metadata"] == {"SkipBuild": True}
 
 
-def test_the_processor_may_go_on_for_as_long_as_it_bounds_itself() -> None:
-    assert properties("ProcessorFunction")["RecursiveLoop"] == "Allow"
+@pytest.mark.parametrize("name", ["ProcessorFunction", "ImporterFunction"])
+def test_a_function_that_continues_itself_may_do_so_for_as_long_as_it_needs(name: str) -> None:
+    assert properties(name)["RecursiveLoop"] == "Allow"
 
 
 # --- Rights -------------------------------------------------------------------
