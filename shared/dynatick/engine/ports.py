@@ -47,7 +47,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ScanPage:
-    """One page of a scan over the table, or over a segment of it. ``after``: the id to go on after, None on the last page."""
+    """One page of a scan over the table or a segment of it. ``after``: the id to go on after, None on the last page."""
 
     rows: Sequence[Row]
     after: str | None
