@@ -11,6 +11,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from dynatick.domain.buckets import Bucket, instant_of
+from dynatick.domain.instants import format_instant
 
 if TYPE_CHECKING:  # each function has the half of these; none is to load the others'
     from dynatick.api import Answer
@@ -18,6 +19,7 @@ if TYPE_CHECKING:  # each function has the half of these; none is to load the ot
     from dynatick.engine.assign import Assigned
     from dynatick.engine.processor import Invoked
     from dynatick.engine.reconcile import Reconciled
+    from dynatick.engine.reconcile_round import Round
     from dynatick.engine.report import PassReport
 
 _PASS_COUNTS = (
@@ -47,7 +49,7 @@ def tell_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: dat
     """One line and the metrics of an invocation of the processor."""
     for problem in invoked.not_started:
         logger.error(
-            "an invocation could not be started; the next tick makes up for it",
+            "an invocation could not be started; the next tick, or the next reconcile, makes up for it",
             extra={"action": "start_failed", "problem": problem},
         )
     _count(metrics, "NotStarted", len(invoked.not_started))
@@ -56,7 +58,7 @@ def tell_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: dat
     if invoked.recovered is not None:
         _tell_recovery(invoked.recovered, logger, metrics)
     if invoked.reconciled is not None:
-        _tell_reconciled(invoked.reconciled, logger, metrics)
+        _tell_reconciled(invoked.reconciled, logger, metrics, now)
 
 
 def tell_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
@@ -167,8 +169,16 @@ def _count_all(report: PassReport, metrics: Metrics) -> None:
         _count(metrics, name.capitalize(), getattr(report, name))
 
 
-def _tell_reconciled(found: Reconciled, logger: Logger, metrics: Metrics) -> None:
-    write = logger.warning if found.found else logger.info
+def _tell_reconciled(found: Reconciled, logger: Logger, metrics: Metrics, now: datetime) -> None:
+    if found.held:
+        logger.info(
+            "another invocation is at work on the reconcile, or has ended the round that this one was to continue",
+            extra={"action": "reconcile_held"},
+        )
+        return
+    kept = found.round
+    is_overdue = kept is not None and kept.is_overdue(now)
+    write = logger.error if found.problem else logger.warning if found.found or is_overdue else logger.info
     write(
         "reconcile ended",
         extra={
@@ -179,11 +189,25 @@ def _tell_reconciled(found: Reconciled, logger: Logger, metrics: Metrics) -> Non
             "failed": found.failed,
             "kinds": dict(found.kinds),
             "examples": [f"{task_id}: {wrong}" for task_id, wrong in found.examples],
-            "complete": found.after is None,
+            "complete": found.complete,
+            "continued": found.continued,
+            "overdue": is_overdue,
+            "problem": found.problem,
+            "round": None if kept is None else _round_fields(kept),
         },
     )
     _count(metrics, "Reconciled", found.found)
     _count(metrics, "ReconcileFailed", found.failed)
+
+
+def _round_fields(kept: Round) -> dict[str, object]:
+    return {
+        "began_at": format_instant(kept.began_at),
+        "scanned": kept.scanned,
+        "found": kept.found,
+        "repaired": kept.repaired,
+        "failed": kept.failed,
+    }
 
 
 def _count(metrics: Metrics, name: str, number: int) -> None:

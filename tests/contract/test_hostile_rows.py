@@ -152,7 +152,7 @@ def test_a_row_in_our_name_never_runs_and_holds_nothing_back(world: InProcess, n
     assert world.row(str(row["taskId"])) == row, "it is nobody's to change"
 
 
-@pytest.mark.parametrize("status", ["cursor", "settings", "tick"])
+@pytest.mark.parametrize("status", ["cursor", "reconcile", "settings", "tick"])
 def test_a_task_that_claims_the_status_of_our_rows_fails_and_says_why(world: InProcess, status: str) -> None:
     """The stream's filter passes it by, so it is the tick or the reconcile that meets it."""
     bucket = Bucket(minute_of(world.clock()) + 1)

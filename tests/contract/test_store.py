@@ -381,6 +381,39 @@ def test_scan_reads_everything(store: Store) -> None:
     assert any(row["taskId"] == "done" for row in store.scan(open_only=False).rows)
 
 
+def test_the_segments_of_a_scan_are_the_whole_table_each_row_once(store: Store) -> None:
+    rows = [scheduled_row(f"t{n:03d}", BUCKET, payload="x" * 8000) for n in range(600)]  # pages for each segment
+    assert all(answer is True for answer in store.create_many(rows))
+    for segments in (1, 4):
+        pages = [scan_all(store, segment=segment, segments=segments) for segment in range(segments)]
+        found = [task_id for page in pages for task_id in page]
+        assert sorted(found) == [row["taskId"] for row in rows]
+        assert all(pages), "each has its part"
+
+
+def test_a_scan_goes_on_after_any_row_of_its_segment(store: Store) -> None:
+    """Not only after the last one of a page: the reconcile may have judged half of one when its time was up."""
+    store.create_many([scheduled_row(f"t{n}", BUCKET) for n in range(40)])
+    for segment in range(2):
+        ids = scan_all(store, segment=segment, segments=2)
+        middle = ids[len(ids) // 2]
+        rest = ids[ids.index(middle) + 1 :]
+        assert scan_all(store, after=middle, segment=segment, segments=2) == rest
+        assert store.delete(middle)
+        assert scan_all(store, after=middle, segment=segment, segments=2) == rest
+
+
+def scan_all(store: Store, *, after: str | None = None, **of: int) -> list[str]:
+    """The id of each row that a scan returns, over all pages, in its order."""
+    found: list[str] = []
+    while True:
+        page = store.scan(after=after, **of)
+        found += [str(row["taskId"]) for row in page.rows]
+        after = page.after
+        if after is None:
+            return found
+
+
 def test_delete_on_a_condition(store: Store) -> None:
     assert store.create({"taskId": "a", "status": "recurring", "scheduleExpression": "rate(1 hour)"})
     as_it_was = as_read({"status": "recurring"}, "outcome", "status")

@@ -12,6 +12,7 @@ from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import is_terminal, state_of
 from dynatick.domain.task import Row
+from dynatick.engine.reconcile_round import LEASE
 
 MOST_TICKS = 60
 LAST_TICKS = 8
@@ -73,6 +74,7 @@ def _calm(world: Installation) -> None:
     world.table.lag = 0.0
     world.stream.set(Mode())
     world.rest()
+    world.pass_time(2 * LEASE.total_seconds())  # of a reconcile that was killed: until then no other one works
 
 
 def _serve(world: Installation) -> None:

@@ -190,7 +190,7 @@ class Installation:
                 if left > plan.life / 20 + MARGIN:
                     self.book.say(f"a pass ends {left:.0f} s before its time, with {invoked.passed.unfinished} in hand")
                 actor.kill()
-            if invoked.reconciled is not None:
+            if invoked.reconciled is not None and not invoked.reconciled.held:
                 self.reconciled.append((invoked.reconciled.found, invoked.reconciled.failed))
 
         self._spawn(actor, work, delay=delay)

@@ -145,8 +145,10 @@ class Seam:
             lambda: self.table.look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
         )
 
-    def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
-        return self._read(lambda: self.table.scan(after=after, open_only=open_only))
+    def scan(
+        self, *, after: str | None = None, open_only: bool = True, segment: int = 0, segments: int = 1
+    ) -> ScanPage:
+        return self._read(lambda: self.table.scan(after=after, open_only=open_only, segment=segment, segments=segments))
 
     def create(self, row: Row) -> bool:
         return self.call(lambda by: self.table.create(by, row), _no_answer, lambda _: _no_answer())

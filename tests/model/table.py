@@ -95,8 +95,8 @@ class Table:
     def rows(self, task_ids: Iterable[str]) -> dict[str, Row]:
         return dict(self.inner.get_many(task_ids))
 
-    def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
-        return self.inner.scan(after=after, open_only=open_only)
+    def scan(self, *, after: str | None, open_only: bool, segment: int, segments: int) -> ScanPage:
+        return self.inner.scan(after=after, open_only=open_only, segment=segment, segments=segments)
 
     def everything(self, *, open_only: bool = False) -> list[Row]:
         rows: list[Row] = []

@@ -70,3 +70,59 @@ def test_a_file_with_nothing_in_it_is_no_reason_for_a_warning() -> None:
     assert [one["action"] for one in records if "action" in one] == ["import_ended", "import_left"]
     assert [one["Imported"] for one in records if "_aws" in one] == [[0.0], [0.0]]
     assert ran.stderr == ""
+
+
+RECONCILED = """
+import types
+from datetime import UTC, datetime, timedelta
+from dynatick import observability
+from dynatick.engine.processor import Invoked
+from dynatick.engine.reconcile import Reconciled
+from dynatick.engine.reconcile_round import Round, Segment
+
+logger, metrics = observability.create()
+BEGAN = datetime(2026, 12, 31, 3, 37, tzinfo=UTC)
+counts = {"scanned": 9, "found": 2, "repaired": 1, "failed": 1}
+kept = Round(began_at=BEGAN, segments=(Segment("a"),), **counts, lease="x", lease_until=None)
+
+@metrics.log_metrics(raise_on_empty_metrics=False)
+def handler(event, context):
+    days, found = event
+    observability.tell_invocation(Invoked(reconciled=found), logger, metrics, BEGAN + timedelta(days=days))
+
+for event in [
+    (0, Reconciled(held=True)),
+    (3, Reconciled(round=kept, continued=True)),
+    (3.01, Reconciled(round=kept, continued=True)),
+    (9, Reconciled(round=kept, found=2, mended=1, failed=1, problem="throttled")),
+]:
+    handler(event, types.SimpleNamespace(function_name="processor"))
+"""
+
+
+def test_the_reconcile_says_how_far_it_is_and_whether_it_is_overdue() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", RECONCILED],
+        env={
+            "POWERTOOLS_SERVICE_NAME": "p",
+            "POWERTOOLS_METRICS_NAMESPACE": "Dynatick",
+            "AWS_LAMBDA_FUNCTION_NAME": "p",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [json.loads(line) for line in ran.stdout.splitlines() if line]
+    held, *ended = [line for line in lines if "action" in line]
+    assert (held["level"], held["action"]) == ("INFO", "reconcile_held")
+    assert [(one["action"], one["level"], one["overdue"], one["continued"], one.get("problem")) for one in ended] == [
+        ("reconcile_ended", "INFO", False, True, None),
+        ("reconcile_ended", "WARNING", True, True, None),
+        ("reconcile_ended", "ERROR", True, False, "throttled"),
+    ]
+    assert [one["complete"] for one in ended] == [False] * 3
+    assert ended[0]["round"] == {
+        "began_at": "2026-12-31T03:37:00Z", "scanned": 9, "found": 2, "repaired": 1, "failed": 1
+    }  # fmt: skip
+    (metric,) = [line for line in lines if "Reconciled" in line]
+    assert (metric["Reconciled"], metric["ReconcileFailed"]) == ([2.0], [1.0])

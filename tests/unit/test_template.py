@@ -157,6 +157,7 @@ def test_the_definition_that_tests_create_their_tables_from() -> None:
         ("INSERT", "a", "scheduled", True),
         ("INSERT", "a", "no status of ours", True),
         ("INSERT", "_dynatick#cursor#0", "cursor", False),
+        ("INSERT", "_dynatick#reconcile", "reconcile", False),
         ("INSERT", "_dynatick#settings", "settings", False),
         ("INSERT", "_dynatick#tick#0", "tick", False),
         ("MODIFY", "a", "scheduled", True),
@@ -164,6 +165,7 @@ def test_the_definition_that_tests_create_their_tables_from() -> None:
         ("MODIFY", "a", "running", False),
         ("MODIFY", "a", "completed", False),
         ("MODIFY", "_dynatick#cursor#0", "cursor", False),
+        ("MODIFY", "_dynatick#reconcile", "reconcile", False),
         ("REMOVE", "a", "scheduled", False),
     ],
 )

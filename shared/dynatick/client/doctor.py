@@ -93,7 +93,6 @@ def examine(
 
     report = reconcile(
         Settler(store, _rules(known), known, clock, _cannot_tell),
-        stop_at=None,
         clock=clock,
         mend=mend,
         pause=pause,

@@ -47,7 +47,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ScanPage:
-    """One page of a scan over the whole table. ``after``: the id to go on after, None on the last page."""
+    """One page of a scan over the table or a segment of it. ``after``: the id to go on after, None on the last page."""
 
     rows: Sequence[Row]
     after: str | None
@@ -83,8 +83,13 @@ class Store(Protocol):
     def schedules(self, state: str, *, after: str | None = None, limit: int | None = None) -> Listing:
         """A page of the ids of schedules in one ``scheduleState``, in order, eventually consistent."""
 
-    def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
-        """A page of the whole table, read consistently: rows without an outcome (or with NULL for one), or all."""
+    def scan(
+        self, *, after: str | None = None, open_only: bool = True, segment: int = 0, segments: int = 1
+    ) -> ScanPage:
+        """A page of the table, read consistently: rows without an outcome (or with NULL for one), or all.
+
+        ``segment``: of so many ``segments``, which together are the whole table. ``after``: any id of the same segment
+        among as many, whether or not the row is still there."""
 
     def delete(self, task_id: str, when: Sequence[Condition] = ()) -> bool:
         """Removes a row, if it is there. False, and it stays, if it is not as ``when`` says."""

@@ -12,16 +12,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.instants import parse_instant
+from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import Row, check_count
 from dynatick.engine.drain import Entries, drain
 from dynatick.engine.execution import Execution, World
 from dynatick.engine.inforce import InForce, agree
 from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, Store
-from dynatick.engine.reconcile import Reconciled, reconcile
+from dynatick.engine.reconcile import Reconciled, reconcile_round
+from dynatick.engine.reconcile_round import acquire
 from dynatick.engine.recovery import RecoveryOrder, recover
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import SKEW_MARGIN, Rules
@@ -29,7 +30,6 @@ from dynatick.engine.settle import Settler, tell_dead_letters
 from dynatick.errors import DynatickError, InvalidInput
 
 _EXPECTED = 'expected a scheduled event with its "time", or {"dynatick": {"tick": "2026-12-31#12:00"}}'
-_RECONCILE_RESERVE = timedelta(seconds=15)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,15 +58,18 @@ class PassOrder:
         return {ENVELOPE: inner}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ReconcileOrder:
-    """What an invocation is to do: scan the table, from after an id."""
+    """What an invocation is to do: read on in the reconcile's unfinished round, or begin one if there is none.
 
-    after: str | None = None
-    generation: int = 0
+    ``continuing``: only in the round that began then, for another invocation of the same chain.
+    """
+
+    continuing: datetime | None = None
 
     def to_event(self) -> dict[str, object]:
-        return {ENVELOPE: {"reconcile": True, "after": self.after, "generation": self.generation}}
+        continuing = None if self.continuing is None else format_instant(self.continuing)
+        return {ENVELOPE: {"reconcile": True, "continuing": continuing}}
 
 
 Order = PassOrder | RecoveryOrder | ReconcileOrder
@@ -83,10 +86,10 @@ def parse_event(event: object, now: datetime) -> Order:
         return PassOrder(tick=_not_ahead(minute_of(parse_instant(event["time"], "event.time")), event["time"], now))
     if not isinstance(inner, Mapping):
         raise InvalidInput("event.dynatick", inner, _EXPECTED)
-    generation = check_count(inner.get("generation", 0), "event.dynatick.generation")
     if inner.get("reconcile"):
-        after = inner.get("after")
-        return ReconcileOrder(after=None if after is None else str(after), generation=generation)
+        began_at = inner.get("continuing")
+        return ReconcileOrder(None if began_at is None else parse_instant(began_at, "event.dynatick.continuing"))
+    generation = check_count(inner.get("generation", 0), "event.dynatick.generation")
     if "recover" in inner:
         return RecoveryOrder.from_event(inner["recover"], generation)
     tick = Bucket.parse(inner.get("tick"), "event.dynatick.tick").minute
@@ -215,12 +218,20 @@ class Processor:
     def _reconcile(self, order: ReconcileOrder, hard_end: datetime) -> Invoked:
         in_force = self._agree()
         settler = Settler(self.store, self.rules, in_force, self.clock, self._tell)
-        now = self.clock()
-        stop_at = hard_end - min(_RECONCILE_RESERVE, (hard_end - now) / 4)
-        found = reconcile(settler, stop_at=stop_at, clock=self.clock, after=order.after, pause=self.pause)
+        acquired = acquire(self.store, token=self.new_token(), now=self.clock(), continuing=order.continuing)
+        if acquired is None:
+            return Invoked(reconciled=Reconciled(held=True))
+        found = reconcile_round(
+            settler,
+            acquired,
+            is_first=order.continuing is None,
+            hard_end=hard_end,
+            clock=self.clock,
+            pause=self.pause,
+        )
         done = Invoked(reconciled=found)
-        if found.after is not None:
-            self._start(ReconcileOrder(after=found.after, generation=order.generation + 1), done)
+        if found.continued:
+            self._start(ReconcileOrder(acquired.began_at), done)
         return done
 
     def _agree(self) -> InForce:

@@ -252,7 +252,9 @@ class DynamoStore:
         last = answer.get("LastEvaluatedKey")
         return Listing([item["taskId"]["S"] for item in answer["Items"]], last["taskId"]["S"] if last else None)
 
-    def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
+    def scan(
+        self, *, after: str | None = None, open_only: bool = True, segment: int = 0, segments: int = 1
+    ) -> ScanPage:
         # An outcome that is NULL is none: somebody put it there.
         is_open = Path("outcome").does_not_exist() | Path("outcome").is_type("NULL")
         with translated("scan the table"):
@@ -260,6 +262,8 @@ class DynamoStore:
                 filter_condition=is_open if open_only else None,
                 exclusive_start_key=after,
                 consistent_read=True,
+                segment=segment if segments > 1 else None,
+                total_segments=segments if segments > 1 else None,
             )
         last = answer.get("LastEvaluatedKey")
         return ScanPage([decode(item) for item in answer["Items"]], last["taskId"]["S"] if last else None)

@@ -295,10 +295,19 @@ class Database:
 
     def scan(self, request: Request) -> Answer:
         table = self.table(request["TableName"])
-        if "IndexName" in request or "Segment" in request:
-            raise Refused("this endpoint knows plain scans of a table only")
+        if "IndexName" in request:
+            raise Refused("this endpoint knows scans of a table only")
+        segment, segments = request.get("Segment", 0), request.get("TotalSegments", 1)
+        if ("Segment" in request) != ("TotalSegments" in request) or not 0 <= segment < segments:
+            raise Refused("Segment is zero-based and must be less than TotalSegments, which goes with it")
         keep = _condition(request, "FilterExpression")
-        read = table.scan(keep=keep, consistent=request.get("ConsistentRead", False), **_from(request, table))
+        read = table.scan(
+            keep=keep,
+            consistent=request.get("ConsistentRead", False),
+            segment=segment,
+            segments=segments,
+            **_from(request, table),
+        )
         return _page(read, request, table)
 
     # -- streams ---------------------------------------------------------------------------------------------------

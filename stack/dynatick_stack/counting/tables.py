@@ -8,6 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
 from dynatick_stack.counting.errors import Refused
 from dynatick_stack.counting.rules import (
@@ -190,13 +191,22 @@ class Table:
         return Read(items, scanned, key, Cost(0, {index.name: units}))
 
     def scan(
-        self, *, after: str | None, limit: int | None, keep: Callable[[Item], bool] | None, consistent: bool
+        self,
+        *,
+        after: str | None,
+        limit: int | None,
+        keep: Callable[[Item], bool] | None,
+        consistent: bool,
+        segment: int = 0,
+        segments: int = 1,
     ) -> Read:
-        """A page of the table, in order of its key (a real one has an order of its own)."""
+        """A page of the table or of a segment, in order of its key (a real one has an order of its own)."""
         if after is None or not self.ids:
             self.ids = sorted(self.items)
         start = 0 if after is None else bisect_right(self.ids, after)
         coming = (self.ids[n] for n in range(start, len(self.ids)))
+        if segments > 1:
+            coming = (key for key in coming if crc32(key.encode()) % segments == segment)
         there = ((key, *self.items[key]) for key in coming if key in self.items)
         items, scanned, size, last = self._page(there, limit, keep)
         key = None if last is None else {self.key: {"S": last}}

@@ -109,7 +109,7 @@ def put(world: InProcess, row: Row, task_id: str = "x") -> None:
 
 def scan(world: InProcess, **options: object) -> tuple[Reconciled, list[Finding]]:
     told: list[Finding] = []
-    report = reconcile(world.settler(), stop_at=None, clock=world.clock, tell=told.append, **options)  # type: ignore[arg-type]
+    report = reconcile(world.settler(), clock=world.clock, tell=told.append, **options)  # type: ignore[arg-type]
     return report, told
 
 
@@ -121,7 +121,7 @@ def test_what_is_wrong_is_found_and_nothing_is_written(world: InProcess, name: s
     assert isinstance(world.store, Counting)
     before = world.store.writes, world.row("x")
     told: list[Finding] = []
-    report = reconcile(settler, stop_at=None, clock=world.clock, mend=False, tell=told.append)
+    report = reconcile(settler, clock=world.clock, mend=False, tell=told.append)
     (finding,) = told
     assert (finding.kind, finding.task_id, finding.mended, finding.left) == (kind, "x", False, None)
     assert finding.remedy == REMEDIES[kind]
@@ -209,17 +209,6 @@ def test_one_that_cannot_be_mended_does_not_keep_the_others_from_it(world: InPro
     assert {finding.task_id: finding.left for finding in told} == {"a": None, "b": "throttled", "c": None}
 
 
-def test_a_scan_that_runs_out_of_time_says_where_it_goes_on(world: InProcess) -> None:
-    for n in range(1500):
-        put(world, {}, f"lost-{n:04d}")
-    settler = world.settler()
-    first = reconcile(settler, stop_at=world.clock(), clock=world.clock)
-    assert (first.found, first.after) == (1000 - 3 - 1, "lost-0995")  # cursors and settings are on the page too
-    second = reconcile(settler, stop_at=world.clock(), clock=world.clock, after=first.after)
-    assert first.mended + second.mended == 1500
-    assert second.after is None
-
-
 def test_tasks_in_a_retired_shard_are_told_and_are_no_fault(world: InProcess) -> None:
     for n in range(3):
         put(world, scheduled_row("", AHEAD._replace(shard=n)), f"in-{n}")
@@ -243,7 +232,7 @@ def test_a_page_without_open_rows_is_read_on(world: InProcess) -> None:
     pages = [ScanPage((), "a"), ScanPage((), "b"), ScanPage([world.row("x")], None)]
     world.store.scan = lambda **given: pages.pop(0)  # type: ignore[method-assign, assignment]
     report, _ = scan(world)
-    assert (report.pages, report.found, report.after) == (3, 1, None)
+    assert (report.pages, report.found) == (3, 1)
 
 
 # -- cursors -----------------------------------------------------------------------------------------------------------

@@ -41,7 +41,10 @@ EVENTS = [
     ),
     # reconcile
     ({"dynatick": {"reconcile": True}}, ReconcileOrder()),
-    ({"dynatick": {"reconcile": True, "after": "t7", "generation": 2}}, ReconcileOrder(after="t7", generation=2)),
+    (
+        {"dynatick": {"reconcile": True, "continuing": "2026-12-31T03:37:00Z"}},
+        ReconcileOrder(continuing=NOON - timedelta(hours=8, minutes=23)),
+    ),
 ]  # fmt: skip
 
 
@@ -64,6 +67,7 @@ REFUSED = [
     ({"dynatick": "tick"}, "event.dynatick", EXPECTED),
     ({"dynatick": {}}, "event.dynatick.tick", "expected a bucket such as 2026-12-31#12:00"),
     ({"dynatick": {"tick": "2026-12-31T12:00:00Z"}}, "event.dynatick.tick", "expected a bucket such as"),
+    ({"dynatick": {"reconcile": True, "continuing": "yesterday"}}, "event.dynatick.continuing", "expected an instant"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shard": -1}}, "event.dynatick.shard", "expected a whole number"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shard": "1"}}, "event.dynatick.shard", "expected a whole number"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "generation": 0.5}}, "event.dynatick.generation", "expected a whole"),

@@ -440,8 +440,9 @@ def test_rule_08_our_own_rows_have_a_status_of_their_own_and_are_left_alone() ->
     w = world()
     w.insert("t")
     w.next_tick()
+    w.handle({"dynatick": {"reconcile": True}})
     own = {task_id: row for task_id in w.store._items if task_id.startswith("_dynatick#") if (row := w.row(task_id))}
-    assert {row["status"] for row in own.values()} == {"cursor", "settings", "tick"}
+    assert {row["status"] for row in own.values()} == {"cursor", "reconcile", "settings", "tick"}
     assert all(row["outcome"] == "none" for row in own.values()), "no scan for open tasks stops at them"
     assert all("taskDateTime" not in row for row in own.values()), "no bucket lists them"
     done = assign([Arrival("1", row, None) for row in own.values()], w.settler())
@@ -821,7 +822,7 @@ def test_rule_15_reconcile_settles_what_the_stream_lost() -> None:
                  "action": "log"})  # fmt: skip
     w.ticks(5)
     assert w.actions.ran == []
-    found = reconcile(w.settler(), stop_at=w.clock() + timedelta(minutes=1), clock=w.clock)
+    found = reconcile(w.settler(), clock=w.clock)
     assert (found.found, found.mended, found.failed) == (4, 4, 0)
     assert w.row("unserved")["taskDateTime"] == str(bucket_at(30)), "in a shard that is served, at its own tick"
     w.next_tick(30)

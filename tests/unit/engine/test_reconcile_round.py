@@ -1,0 +1,594 @@
+"""The daily reconcile keeps its place: what an invocation leaves, the next one continues, and no two work at once."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+
+import pytest
+from tests.unit.engine.support import NOON_MINUTE, THROTTLED, RiggedStore, World, bucket_at
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.change import Change, Is, Result
+from dynatick.domain.task import Row
+from dynatick.engine import reconcile_round
+from dynatick.engine.ports import ScanPage
+from dynatick.engine.processor import Invoked
+from dynatick.engine.reconcile import Reconciled
+from dynatick.engine.reconcile_round import LEASE, RECONCILE_ID, SEGMENTS, acquire, read_round
+from dynatick.errors import StoreError
+from dynatick.store import memory
+
+RECONCILE: Mapping[str, object] = {"dynatick": {"reconcile": True}}
+LOST = Bucket(NOON_MINUTE - 600)  # drained long ago: no tick sees what lies there
+
+
+class Killed(BaseException):
+    """The process is gone: no handler of errors catches it."""
+
+
+class ScannedStore(RiggedStore):
+    """Notes which pages are read. ``before_scan`` is called with (segment, after) and may raise; ``dead``: nothing that
+    the process does has an effect any more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scans: list[tuple[int, int, str | None]] = []  # (segment, of so many, after)
+        self.before_scan: Callable[[int, str | None], None] | None = None
+        self.dead = False
+
+    def scan(
+        self, *, after: str | None = None, open_only: bool = True, segment: int = 0, segments: int = 1
+    ) -> ScanPage:
+        self._check_alive()
+        self.scans.append((segment, segments, after))
+        if self.before_scan is not None:
+            self.before_scan(segment, after)
+        return super().scan(after=after, open_only=open_only, segment=segment, segments=segments)
+
+    def get(self, task_id: str) -> Row | None:
+        self._check_alive()
+        return super().get(task_id)
+
+    def write(self, change: Change) -> Result:
+        self._check_alive()
+        return super().write(change)
+
+    def _check_alive(self) -> None:
+        if self.dead:
+            raise Killed
+
+
+class ReconcileWorld(World):
+    """A world whose table is read in pages of three rows."""
+
+    @property
+    def scanned(self) -> ScannedStore:
+        assert isinstance(self.store, ScannedStore)
+        return self.store
+
+    def lose(self, number: int) -> None:
+        """Rows that only a reconcile finds."""
+        for n in range(number):
+            self.rigged.put(
+                {"taskId": f"t{n:03d}", "taskDateTime": str(LOST), "status": "scheduled", "attempt": 0, "run": 1,
+                 "action": "log", "dueAt": "2026-12-31T02:00:00Z"}
+            )  # fmt: skip
+
+    def lost(self) -> list[str]:
+        return [task_id for task_id, row in self.open_rows().items() if row.get("taskDateTime") == str(LOST)]
+
+    def reconcile(self, event: Mapping[str, object] = RECONCILE) -> Reconciled:
+        """One invocation."""
+        return reconciled(self.handle(event))
+
+    def one_page_a_segment(self, event: Mapping[str, object] = RECONCILE) -> Reconciled:
+        """One invocation whose time is over as it begins."""
+        return reconciled(self.processor.handle(event, hard_end=self.clock()))
+
+    def chain(self, event: Mapping[str, object] = RECONCILE) -> list[Reconciled]:
+        """Invocations of one page a segment each, until there is nothing to continue."""
+        done = [self.one_page_a_segment(event)]
+        while self.started:
+            done.append(self.one_page_a_segment(self.continuation()))
+        return done
+
+    def continuation(self) -> Mapping[str, object]:
+        """The one invocation that was asked for, which is forgotten now."""
+        (event,) = self.started
+        self.started.clear()
+        return event
+
+    def killed(self) -> None:
+        """An invocation that does not come back."""
+        with pytest.raises(Killed):
+            self.handle(RECONCILE)
+        self.scanned.dead, self.scanned.before_scan = False, None
+
+    def next_day(self) -> None:
+        self.clock.forward(hours=24)
+
+
+def reconciled(done: Invoked) -> Reconciled:
+    assert done.reconciled is not None
+    return done.reconciled
+
+
+@pytest.fixture
+def w(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReconcileWorld]:
+    monkeypatch.setattr(memory, "PAGE", 3)
+    world = ReconcileWorld(store=ScannedStore())
+    world.tick()
+    world.rigged.forget()
+    yield world
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("dynatick-scan")]
+    assert threads == [], "Lambda would freeze them, and let them go on in another invocation"
+
+
+@pytest.fixture
+def one_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what is said page by page: nothing happens beside."""
+    monkeypatch.setattr(reconcile_round, "SEGMENTS", 1)
+
+
+# -- segments ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_round_reads_each_page_of_each_segment_once(w: ReconcileWorld) -> None:
+    w.lose(30)
+    found = w.reconcile()
+    assert (found.found, found.mended, found.scanned, found.failed) == (30, 30, 30, 0)
+    assert (found.complete, found.continued, found.held, w.started) == (True, False, False, [])
+    assert w.lost() == []
+    assert {(segment, of) for segment, of, _ in w.scanned.scans} == {(n, SEGMENTS) for n in range(SEGMENTS)}
+    assert max(Counter(w.scanned.scans).values()) == 1
+    assert len(w.scanned.scans) == found.pages
+
+
+def test_segments_are_read_side_by_side(w: ReconcileWorld) -> None:
+    w.lose(30)
+    together = threading.Barrier(SEGMENTS)
+
+    def meet(segment: int, after: str | None) -> None:
+        if after is None:
+            together.wait(timeout=60)  # raises if the others don't come
+
+    w.scanned.before_scan = meet
+    assert w.reconcile().complete
+    assert not together.broken
+
+
+def test_the_row_says_how_many_segments_its_round_has(w: ReconcileWorld) -> None:
+    """A later version may have another number; the places that one has reached mean nothing among another."""
+    w.lose(30)
+    w.one_page_a_segment()
+    w.started.clear()
+    w.rigged.put({**w.row(RECONCILE_ID), "segments": [{"after": None, "done": False}] * 2})
+    w.scanned.scans.clear()
+    w.chain()
+    assert {of for _, of, _ in w.scanned.scans} == {2}
+    assert w.lost() == []
+    w.scanned.scans.clear()
+    w.reconcile()
+    assert {of for _, of, _ in w.scanned.scans} == {SEGMENTS}
+
+
+def test_one_row_that_cannot_be_repaired_does_not_keep_others_from_it(w: ReconcileWorld) -> None:
+    w.lose(12)
+    w.rigged.throttled = lambda change: change.task_id == "t005"
+    found = w.reconcile()
+    assert (found.found, found.mended, found.failed, found.complete) == (12, 11, 1, True)
+    assert w.lost() == ["t005"]
+    w.rigged.throttled = lambda change: False
+    assert w.reconcile().mended == 1
+
+
+# -- the place that is kept --------------------------------------------------------------------------------------------
+
+
+def test_a_table_larger_than_one_invocation_is_continued_where_the_last_one_stopped(w: ReconcileWorld) -> None:
+    w.lose(40)
+    chain = w.chain()
+    assert len(chain) >= 3
+    assert [(one.complete, one.continued) for one in chain] == [(False, True)] * (len(chain) - 1) + [(True, False)]
+    assert w.lost() == []
+    assert max(Counter(w.scanned.scans).values()) == 1, "no page is paid for twice"
+    assert sum(one.found for one in chain) == 40
+
+
+def test_what_was_found_is_summed_over_the_round(w: ReconcileWorld) -> None:
+    w.lose(40)
+    w.rigged.throttled = lambda change: change.task_id == "t005"
+    last = w.chain()[-1].round
+    assert last is not None
+    assert (last.scanned, last.found, last.repaired, last.failed) == (40, 40, 39, 1)
+    w.rigged.throttled = lambda change: False
+    again = w.reconcile().round
+    assert again is not None
+    assert (again.found, again.repaired, again.failed) == (1, 1, 0), "a new round counts anew"
+
+
+def test_the_next_day_goes_on_with_an_unfinished_round(w: ReconcileWorld) -> None:
+    w.lose(40)
+    w.one_page_a_segment()
+    w.started.clear()  # the chain is broken off
+    first, pages = read_round(w.store), list(w.scanned.scans)
+    w.next_day()
+    assert w.reconcile().complete
+    second = read_round(w.store)
+    assert first is not None
+    assert second is not None
+    assert second.began_at == first.began_at
+    assert w.lost() == []
+    assert len(pages) == SEGMENTS
+    assert max(Counter(w.scanned.scans).values()) == 1
+
+
+def test_a_round_that_never_gets_further_than_a_few_pages_a_day_reads_the_whole_table(w: ReconcileWorld) -> None:
+    """The table takes longer than a day, and each day's chain dies."""
+    w.lose(60)
+    days = [w.one_page_a_segment()]
+    while not days[-1].complete:
+        assert len(days) < 40
+        w.started.clear()
+        w.next_day()
+        days.append(w.one_page_a_segment())
+    assert len(days) > 3
+    assert w.lost() == []
+    kept = days[-1].round
+    assert kept is not None
+    assert (kept.repaired, kept.scanned) == (60, 60)
+
+
+def test_a_finished_round_begins_a_new_one(w: ReconcileWorld) -> None:
+    w.reconcile()
+    first = read_round(w.store)
+    w.next_day()
+    w.lose(12)
+    assert w.reconcile().mended == 12
+    second = read_round(w.store)
+    assert first is not None
+    assert second is not None
+    assert second.began_at > first.began_at
+
+
+@pytest.mark.usefixtures("one_segment")
+def test_a_killed_invocation_loses_little(w: ReconcileWorld) -> None:
+    """Killed in the middle of a long one: its place of some seconds ago was saved."""
+    w.lose(120)
+    read: list[str | None] = []
+
+    def four_seconds_a_page(segment: int, after: str | None) -> None:
+        w.clock.forward(seconds=4)
+        if len(read) == 20:
+            w.scanned.dead = True
+            raise Killed
+        read.append(after)
+
+    w.life = timedelta(minutes=15)
+    w.scanned.before_scan = four_seconds_a_page
+    w.killed()
+    w.scanned.scans.clear()
+    w.next_day()
+    assert w.reconcile().complete
+    again = {after for _, _, after in w.scanned.scans} & set(read)
+    assert len(again) <= 4, "the pages of 10 s, and one whose rows were not judged"
+    assert w.lost() == []
+
+
+def test_a_row_that_was_read_and_not_yet_judged_is_not_passed_by(w: ReconcileWorld) -> None:
+    """Rows that look wrong wait a moment before they are judged; the place that is saved meanwhile lies before them."""
+    w.lose(60)
+    real = w.rigged.get_many
+    frozen = threading.Event()
+
+    def killed_before_judging(task_ids: object, **options: object) -> Mapping[str, Row]:
+        ids = list(task_ids)  # type: ignore[call-overload]
+        if any(not task_id.startswith("_") for task_id in ids):
+            frozen.set()
+            w.scanned.dead = True
+            raise Killed
+        return real(ids, **options)  # type: ignore[arg-type]
+
+    def eleven_seconds_a_page(segment: int, after: str | None) -> None:
+        w.clock.forward(seconds=11)
+
+    w.life = timedelta(hours=1)
+    w.scanned.before_scan = eleven_seconds_a_page
+    w.rigged.get_many = killed_before_judging  # type: ignore[method-assign]
+    w.killed()
+    assert frozen.is_set()
+    w.rigged.get_many = real  # type: ignore[method-assign]
+    w.next_day()
+    assert w.reconcile().mended == 60
+    assert w.lost() == []
+
+
+def test_a_page_that_is_half_judged_as_time_ends_is_continued_in_the_middle(
+    w: ReconcileWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a page with more to repair than an invocation has time for would never be passed."""
+    monkeypatch.setattr(memory, "PAGE", 1000)
+    w.lose(600)
+    w.rigged.before_write = lambda change: w.clock.forward(seconds=1) and None
+    judged = []
+    while not judged or not judged[-1].complete:
+        judged.append(w.reconcile())
+        w.started.clear()
+        assert len(judged) < 60
+    assert len(judged) > 3
+    assert sum(one.mended for one in judged) == 600, "none is judged twice"
+    assert w.lost() == []
+
+
+def test_a_row_that_cannot_be_understood_begins_a_new_round(w: ReconcileWorld) -> None:
+    w.reconcile()
+    w.lose(12)
+    for spoiled in ({"segments": "all"}, {"beganAt": None}, {"segments": []}, {"version": "x"}, {"leaseUntil": "soon"}):
+        w.rigged.put({**w.row(RECONCILE_ID), **spoiled})
+        assert w.reconcile().complete
+    assert w.lost() == []
+
+
+def test_the_doctor_leaves_the_kept_place_alone(w: ReconcileWorld) -> None:
+    from dynatick.client.doctor import examine
+    from dynatick.engine.inforce import read_in_force
+
+    w.lose(40)
+    w.one_page_a_segment()
+    before = w.row(RECONCILE_ID)
+    w.scanned.scans.clear()
+    found = examine(w.store, read_in_force(w.store), clock=w.clock, mend=True, pause=lambda seconds: None)
+    assert found.mended + int(str(before["found"])) == 40
+    assert w.row(RECONCILE_ID) == before
+
+
+# -- one chain at a time -----------------------------------------------------------------------------------------------
+
+
+def test_of_two_events_at_once_one_works(w: ReconcileWorld) -> None:
+    w.lose(30)
+    others: list[Reconciled] = []
+
+    def another(segment: int, after: str | None) -> None:
+        if segment == 0 and after is None:
+            others.append(w.reconcile())
+
+    w.scanned.before_scan = another
+    first = w.reconcile()
+    assert (first.found, first.held, first.complete) == (30, False, True)
+    (other,) = others
+    assert (other.held, other.found, other.pages, other.complete) == (True, 0, 0, False)
+    assert w.started == []
+    assert max(Counter(w.scanned.scans).values()) == 1
+
+
+def test_of_two_that_acquire_in_the_same_moment_one_does(w: ReconcileWorld) -> None:
+    w.reconcile()
+    got = []
+
+    def other_first(change: Change) -> None:
+        w.rigged.before_write = None
+        got.append(acquire(w.store, token="other", now=w.clock()))
+
+    w.rigged.before_write = other_first
+    got.append(acquire(w.store, token="one", now=w.clock()))
+    assert [one is not None for one in got] == [True, False]
+
+
+def test_the_first_of_all_is_acquired_by_one(w: ReconcileWorld) -> None:
+    assert w.store.get(RECONCILE_ID) is None
+    create, got = w.rigged.create, []
+
+    def other_first(row: Row) -> bool:
+        w.rigged.create = create  # type: ignore[method-assign]
+        got.append(acquire(w.store, token="other", now=w.clock()))
+        return create(row)
+
+    w.rigged.create = other_first  # type: ignore[method-assign]
+    got.append(acquire(w.store, token="one", now=w.clock()))
+    assert [one is not None for one in got] == [True, False]
+
+
+def test_a_chain_that_died_is_taken_up_once_its_lease_has_expired(w: ReconcileWorld) -> None:
+    w.lose(30)
+
+    def dies(segment: int, after: str | None) -> None:
+        if after is not None:
+            w.scanned.dead = True
+            raise Killed
+
+    w.scanned.before_scan = dies
+    w.killed()
+    assert w.reconcile().held, "nobody knows yet that it is dead"
+    w.clock.forward(seconds=LEASE.total_seconds())
+    assert w.reconcile().held, "clocks may differ"
+    w.clock.forward(seconds=10)
+    assert w.reconcile().complete
+    assert w.lost() == []
+
+
+@pytest.mark.usefixtures("one_segment")
+def test_a_chain_at_work_keeps_its_lease(w: ReconcileWorld) -> None:
+    w.lose(120)
+    answers: list[bool] = []
+
+    def slow(segment: int, after: str | None) -> None:
+        w.clock.forward(seconds=4)
+        answers.append(acquire(w.store, token="other", now=w.clock()) is None)
+
+    w.life = timedelta(hours=1)
+    w.scanned.before_scan = slow
+    found = w.reconcile()
+    assert found.complete
+    assert len(answers) > 20
+    assert all(answers)
+
+
+@pytest.mark.usefixtures("one_segment")
+def test_one_whose_lease_was_taken_stops_and_leaves_the_place_to_the_other(w: ReconcileWorld) -> None:
+    w.lose(120)
+    taken: list[Row] = []
+
+    def frozen(segment: int, after: str | None) -> None:
+        if len(w.scanned.scans) == 6:
+            w.clock.forward(minutes=5)
+            assert acquire(w.store, token="other", now=w.clock()) is not None
+            taken.append(w.row(RECONCILE_ID))
+
+    w.life = timedelta(hours=1)
+    w.scanned.before_scan = frozen
+    found = w.reconcile()
+    assert (found.complete, found.continued, w.started) == (False, False, [])
+    assert w.row(RECONCILE_ID) == taken[0]
+    assert len(w.scanned.scans) == 7, "it reads no further than the page after the one in hand"
+
+
+def test_a_released_round_can_be_continued_at_once(w: ReconcileWorld) -> None:
+    w.lose(30)
+    w.one_page_a_segment()
+    assert not w.reconcile(w.continuation()).held
+
+
+def test_a_continuation_that_comes_twice_begins_no_round(w: ReconcileWorld) -> None:
+    w.lose(30)
+    w.one_page_a_segment()
+    event = w.continuation()
+    assert w.reconcile(event).complete
+    before = w.row(RECONCILE_ID)
+    again = w.reconcile(event)
+    assert (again.held, again.pages) == (True, 0)
+    w.next_day()
+    w.reconcile()
+    assert w.row(RECONCILE_ID)["beganAt"] != before["beganAt"]
+    assert w.reconcile(event).held, "the round that it belongs to is over"
+
+
+def test_a_continuation_of_the_version_before_goes_on_with_the_round(w: ReconcileWorld) -> None:
+    """One that was under way as the functions were deployed."""
+    w.lose(12)
+    assert w.reconcile({"dynatick": {"reconcile": True, "after": "t003", "generation": 7}}).mended == 12
+
+
+# -- what can go wrong -------------------------------------------------------------------------------------------------
+
+
+def test_a_page_that_cannot_be_read_stops_no_other_segment(w: ReconcileWorld) -> None:
+    w.lose(40)
+
+    def unreadable(segment: int, after: str | None) -> None:
+        if segment == 2:
+            raise StoreError("cannot scan the table: throttled")
+
+    w.scanned.before_scan = unreadable
+    found = w.reconcile()
+    assert (found.complete, found.continued, found.problem) == (False, True, "cannot scan the table: throttled")
+    kept = read_round(w.store)
+    assert kept is not None
+    assert [segment.is_done for segment in kept.segments] == [True, True, False, True]
+    left = w.lost()
+    assert len(left) == 40 - found.mended
+    event = w.continuation()
+    with pytest.raises(StoreError, match="throttled"):  # so that Lambda tries again, later
+        w.reconcile(event)
+    assert w.started == [], "nor is it tried again at once, for ever"
+    w.scanned.before_scan = None
+    w.scanned.scans.clear()
+    assert w.reconcile(event).mended == len(left)
+    assert {segment for segment, _, _ in w.scanned.scans} == {2}
+
+
+def test_rows_that_cannot_be_read_again_are_judged_by_the_next_invocation(w: ReconcileWorld) -> None:
+    w.lose(40)
+    real, failed = w.rigged.get_many, []
+
+    def fails_once(task_ids: object, **options: object) -> Mapping[str, Row]:
+        ids = list(task_ids)  # type: ignore[call-overload]
+        if not failed and "t007" in ids:
+            failed.append("t007")
+            raise StoreError("cannot read rows")
+        return real(ids, **options)  # type: ignore[arg-type]
+
+    w.rigged.get_many = fails_once  # type: ignore[method-assign]
+    found = w.reconcile()
+    assert (found.complete, found.problem) == (False, "cannot read rows")
+    w.run_started()
+    assert w.lost() == []
+
+
+@pytest.mark.usefixtures("one_segment")
+def test_a_save_that_fails_on_the_way_is_made_up_for_at_the_end(w: ReconcileWorld) -> None:
+    w.lose(60)
+    failures = iter([True] * 3)
+    w.rigged.throttled = lambda change: change.task_id == RECONCILE_ID and next(failures, False)
+    w.life = timedelta(hours=1)
+    w.scanned.before_scan = lambda segment, after: w.clock.forward(seconds=3) and None
+    assert w.reconcile().complete
+    assert not next(failures, False), "all of them have happened"
+    kept = read_round(w.store)
+    assert kept is not None
+    assert kept.is_done
+
+
+def test_a_last_save_that_fails_raises_and_the_next_event_goes_on(w: ReconcileWorld) -> None:
+    w.lose(12)
+    w.rigged.throttled = lambda change: change.task_id == RECONCILE_ID
+    with pytest.raises(StoreError, match=THROTTLED.error):
+        w.reconcile()
+    w.rigged.throttled = lambda change: False
+    w.clock.forward(minutes=1)  # Lambda tries again
+    assert w.reconcile().complete
+
+
+def test_a_save_whose_answer_was_lost_counts(w: ReconcileWorld) -> None:
+    w.lose(30)
+    w.rigged.unanswered = lambda change: Is("lease", change.set.get("lease")) in change.when
+    chain = w.chain()
+    assert len(chain) > 1
+    assert chain[-1].complete
+    assert w.lost() == []
+
+
+def test_no_cursor_is_told_twice_in_a_chain(w: ReconcileWorld) -> None:
+    w.lose(40)
+    w.clock.forward(hours=2)  # no tick has come
+    kinds = sum((one.kinds for one in w.chain()), Counter[str]())
+    assert kinds["cursor-behind"] == 1
+
+
+def test_a_round_that_takes_more_than_three_days_is_overdue(w: ReconcileWorld) -> None:
+    w.lose(60)
+    overdue = []
+    for _ in range(5):
+        kept = w.one_page_a_segment().round
+        assert kept is not None
+        overdue.append(kept.is_overdue(w.clock()))
+        w.next_day()
+    assert overdue == [False, False, False, True, True]
+    kept = w.reconcile().round
+    assert kept is not None
+    assert not kept.is_overdue(w.clock()), "it is complete"
+
+
+def test_a_task_that_waits_is_no_finding_and_is_counted(w: ReconcileWorld) -> None:
+    w.insert(*(f"w{n}" for n in range(20)), at=bucket_at(90))
+    found = w.reconcile()
+    assert (found.scanned, found.found) == (20, 0)
+
+
+def test_the_row_is_one_of_our_own(w: ReconcileWorld) -> None:
+    w.reconcile()
+    row = w.row(RECONCILE_ID)
+    assert (row["status"], row["outcome"], "taskDateTime" in row) == ("reconcile", "none", False)
+    assert w.stream(row).seen == 0
+
+
+def test_the_row_is_read_as_it_was_written(w: ReconcileWorld) -> None:
+    w.lose(40)
+    w.one_page_a_segment()
+    kept = read_round(w.store)
+    assert kept is not None
+    assert {"taskId": RECONCILE_ID, **kept.to_row()} == w.row(RECONCILE_ID)
+    assert kept.lease_until is None, "it was released"
