@@ -7,6 +7,7 @@ with the bucket.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -36,7 +37,7 @@ from dynatick.engine.inforce import InForce
 from dynatick.engine.lanes import Lanes
 from dynatick.engine.ports import Actions, Clock, DeadLetters, Page, Store
 from dynatick.engine.reading import read_ahead
-from dynatick.engine.record import Attempted, Fate, Postponed, Recorder
+from dynatick.engine.record import Attempted, Fate, Overrun, Postponed, Recorder
 from dynatick.engine.recurring import Recurring, Served
 from dynatick.engine.report import PassReport, Resume, tick_record_id
 from dynatick.engine.rules import Rules
@@ -57,6 +58,7 @@ LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: until then records
 ROUND_PATIENCE = timedelta(seconds=1)  # for what is in hand, before a bucket is looked at again
 TICK_RECORD_DAYS = 7
 _FATES = tuple(Fate)
+_logger = logging.getLogger("dynatick.engine")
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -83,6 +85,11 @@ class _Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class _Unbegun:
+    won: Won  # there is too little time left for it
+
+
+@dataclass(frozen=True, slots=True)
 class _Recorded:
     attempts: Sequence[Attempted]
     fates: Sequence[Fate]
@@ -103,7 +110,7 @@ class _InHand:
     position: Resume  # from here on it would be found again
 
 
-_Event = _Claimed | _Served | _Ended | _Recorded | _Fault
+_Event = _Claimed | _Served | _Ended | _Unbegun | _Recorded | _Fault
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -189,8 +196,11 @@ class _Pass:
             world.actions,
             threads=world.rules.threads,
             deadline=budget.hard_end,
+            recorded_from=budget.stop_waiting,
             clock=world.clock,
             ended=lambda attempted: self.events.put(_Ended(attempted)),
+            unbegun=lambda won: self.events.put(_Unbegun(won)),
+            max_timeout_seconds=world.rules.max_timeout_seconds,
         )
         self.most_in_hand = max(4 * BATCH, 4 * world.rules.threads)
         self.in_hand: dict[str, _InHand] = {}
@@ -213,7 +223,7 @@ class _Pass:
                 break
             if found:  # and round again in what had something, until nothing new is due
                 patience = min(self.clock() + ROUND_PATIENCE, self.budget.stop_waiting)
-                self._wait(until=lambda: not self.in_hand, end=patience)
+                self._wait(until=self._nothing_runs, end=patience)
             if self.clock() >= self.budget.stop_claiming:
                 break
             closed = self.window.cursor.closed_through
@@ -221,20 +231,23 @@ class _Pass:
             covered = closed
             if not minutes and self._end():
                 break
-        if self.report.resume:
+        if self.report.resume or self.too_late:
             self._give_back()
         while self.shard.holding and not self._end():
             pass
         if self.window.cursor.closed_through > covered:  # that tick has left its buckets to this pass
             self._leave(Resume(covered + 1))
         self._go_on(go_on)
-        self._wait(until=lambda: not self.in_hand, end=self.budget.stop_claiming)
+        # What takes longer than is left goes on in a new invocation at once, and all that is not begun with it.
+        self._wait(until=lambda: not self.in_hand or bool(self.too_late), end=self.budget.stop_claiming)
         self._give_back()  # what no thread has begun by now might be cut off in the middle
         self._go_on(go_on)
-        self._wait(until=lambda: not self.in_hand)
+        self._wait(until=self._nothing_runs)
         self._take_suspects()
         self._settle_up()
         self._go_on(go_on)
+        for overrun in self.bench.overrunning():
+            self._note_overrun(overrun)
         self.report.unfinished = len(self.in_hand) + self.claiming
         self.report.moved, self.report.rejected = self.world.settler.moved, self.world.settler.failed
         if self.fault is not None:
@@ -255,6 +268,10 @@ class _Pass:
         self.bench.close()
         self.lanes.close()
         self.looking.shutdown(wait=False, cancel_futures=True)
+
+    def _nothing_runs(self) -> bool:
+        """Whether all that is in hand is what is not to be begun any more."""
+        return len(self.in_hand) == len(self.too_late)
 
     def _must_stop(self) -> bool:
         return self.report.resume is not None or not self.shard.holding or self.fault is not None
@@ -316,6 +333,7 @@ class _Pass:
 
         def began(minute: int, now: datetime) -> None:
             self.report.buckets += minute not in self.window.looks
+            self.report.first_minute = minute if self.report.first_minute is None else self.report.first_minute
             self.window.begin(minute, now)
 
         try:
@@ -376,7 +394,9 @@ class _Pass:
         return self.claiming < CLAIMS_UNDER_WAY * BATCH and under_way + more <= self.most_in_hand
 
     def _may_claim(self) -> bool:
-        return self.shard.holding and self.fault is None and self.clock() < self.budget.stop_claiming
+        # Of tasks that take longer than is left a few are stepped over; more of them are better off elsewhere.
+        left_out = len(self.too_late) >= BATCH
+        return self.shard.holding and self.fault is None and not left_out and self.clock() < self.budget.stop_claiming
 
     def _claim_now(self, entries: Sequence[tuple[Bucket, str]], position: Resume, found: set[int]) -> None:
         """In an I/O thread."""
@@ -444,9 +464,13 @@ class _Pass:
                     self._take_occurrences(bucket, one, found)
             case _Ended(attempted):
                 self._note_start(attempted)
+                if attempted.overrun is not None:
+                    self._note_overrun(attempted.overrun)
                 self.ended.append(attempted)
                 if len(self.ended) >= BATCH:
                     self._flush(everything=False)
+            case _Unbegun(won):
+                self.too_late.append(won)
             case _Recorded(attempts, fates):
                 self.recording -= len(attempts)
                 for attempted, fate in zip(attempts, fates, strict=True):
@@ -519,6 +543,21 @@ class _Pass:
                 due = task.bucket.instant
             tick = instant_of(self.world.in_force.grid.tick_at_or_after(due))
             self.report.late(max(0, _milliseconds(attempted.started_at - tick)))
+
+    def _note_overrun(self, overrun: Overrun) -> None:
+        self.report.overran += 1
+        _logger.warning(
+            "an attempt takes longer than its timeoutSeconds",
+            extra={
+                "action": "attempt_overran",
+                "task_id": overrun.task.task_id,
+                "attempt": overrun.task.attempt,
+                "run": overrun.task.run,
+                "handler": overrun.task.action,
+                "timeout_seconds": overrun.timeout_seconds,
+                "seconds": round(overrun.seconds, 3),
+            },
+        )
 
     def _count(self, *fates: Fate) -> None:
         for fate in _FATES:
@@ -621,7 +660,7 @@ class _Pass:
                 self._take_suspect(bucket, task_id)
             except Exception as error:
                 self.fault = self.fault or error
-            self._wait(until=lambda: not self.in_hand)
+            self._wait(until=self._nothing_runs)
 
     def _take_suspect(self, bucket: Bucket, task_id: str) -> None:
         row = self.store.get(task_id)
@@ -632,6 +671,12 @@ class _Pass:
             return
         if isinstance(plan, Exhausted):
             self._count(self.recorder.fail_unexecuted(row, plan.error, attempt=plan.attempt))
+            return
+        if isinstance(known := understand(row), Won) and not self.bench.has_time_for(known.task):
+            if (
+                self.report.claimed or self.report.recovered
+            ):  # otherwise a new invocation had no more time for it either
+                self._leave(Resume(bucket.minute))
             return
         result = self.store.write(plan)
         if isinstance(result, Unknown) and result.too_large:
