@@ -50,6 +50,7 @@ class FakeActions:
         self.ran: list[tuple[str, int, int]] = []  # (task id, run, attempt)
         self.keys: list[str] = []
         self.behaviour: dict[str, Callable[[Task, ActionContext], object]] = {}
+        self.timeouts: dict[str, int] = {}  # by task id, as if their handlers had declared them
         self._lock = threading.Lock()
 
     def run(self, task: Task, context: ActionContext) -> object:
@@ -61,6 +62,9 @@ class FakeActions:
 
     def names(self) -> Sequence[str]:
         return ["log"]
+
+    def timeout_seconds(self, task: Task) -> int | None:
+        return self.timeouts.get(task.task_id) if task.timeout_seconds is None else task.timeout_seconds
 
     def times(self, task_id: str) -> int:
         return sum(1 for ran, _, _ in self.ran if ran == task_id)

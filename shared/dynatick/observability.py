@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # each function has the half of these; none is to load the ot
 
 _PASS_COUNTS = (
     "due", "claimed", "completed", "failed", "retried", "released", "expired", "recovered", "deferred",
-    "superseded", "unrecorded", "unfinished", "moved", "rejected", "occurrences", "missed",
+    "superseded", "unrecorded", "unfinished", "overran", "moved", "rejected", "occurrences", "missed",
 )  # fmt: skip
 
 

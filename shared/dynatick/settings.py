@@ -23,6 +23,7 @@ class Settings:
     index_lag: timedelta
     handlers_module: str | None
     worker_threads: int
+    processor_timeout: timedelta | None  # the longest run of the processor; None: the function is another
     reach: Reach
     assignment_policy: str | None
     function_name: str | None  # this function's own, set by Lambda
@@ -47,6 +48,7 @@ class Settings:
             index_lag=timedelta(seconds=_number(environ, "DYNATICK_INDEX_LAG_SECONDS", 120, 0, 86_400)),
             handlers_module=environ.get("DYNATICK_HANDLERS_MODULE") or None,
             worker_threads=_number(environ, "DYNATICK_WORKER_THREADS", 16, 1, 256),
+            processor_timeout=timedelta(seconds=_number(environ, "DYNATICK_TIMEOUT_SECONDS", 0, 0, 900)) or None,
             reach=Reach(
                 rate_limits=_names(environ, "DYNATICK_ACTION_RATE_LIMITS"),
                 actions=_names(environ, "DYNATICK_ALLOWED_ACTIONS"),

@@ -21,6 +21,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from dynatick.actions.deadletters import NoDeadLetters, QueueDeadLetters
 from dynatick.domain.normalise import Assign, Defaults, next_tick
 from dynatick.engine.assign import Arrival, Assigned, assign
+from dynatick.engine.budget import max_timeout_seconds
 from dynatick.engine.inforce import InForce, agree
 from dynatick.engine.ports import DeadLetters
 from dynatick.engine.rules import Rules
@@ -83,6 +84,7 @@ def build_processor(settings: Settings) -> Processor:
             horizon=60.0 * settings.grid.tick_minutes,
             threads=settings.worker_threads,
             clock=utc_now,
+            max_timeout_seconds=_longest(settings),
         ),
         dead_letters=_dead_letters(settings),
         invoker=LambdaInvoker(settings.function_name),
@@ -154,7 +156,12 @@ def build_rules(settings: Settings) -> Rules:
         ),
         index_lag=settings.index_lag,
         threads=settings.worker_threads,
+        max_timeout_seconds=_longest(settings),
     )
+
+
+def _longest(settings: Settings) -> int | None:
+    return None if settings.processor_timeout is None else max_timeout_seconds(settings.processor_timeout)
 
 
 def load_policy(name: str | None) -> Assign:

@@ -255,6 +255,9 @@ class Installation:
     def names(self) -> Sequence[str]:
         return ["log"]
 
+    def timeout_seconds(self, task: Task) -> int | None:
+        return task.timeout_seconds
+
     def run(self, task: Task, context: ActionContext) -> object:
         """An action does what its life's script says."""
         actor = self.seam.actor

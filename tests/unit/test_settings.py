@@ -24,6 +24,7 @@ def test_only_the_table_must_be_named() -> None:
         index_lag=timedelta(seconds=120),
         handlers_module=None,
         worker_threads=16,
+        processor_timeout=None,
         reach=Reach(),
         assignment_policy=None,
         function_name=None,
@@ -43,6 +44,7 @@ def test_everything_can_be_set() -> None:
             "DYNATICK_INDEX_LAG_SECONDS": "300",
             "DYNATICK_HANDLERS_MODULE": "mine",
             "DYNATICK_WORKER_THREADS": "2",
+            "DYNATICK_TIMEOUT_SECONDS": "300",
             "DYNATICK_WEBHOOK_PRIVATE_HOSTS": " 127.0.0.1, localhost ,,",
             "DYNATICK_ALLOWED_WEBHOOK_HOSTS": "*.example.com,hooks.internal",
             "DYNATICK_ACTION_RATE_LIMITS": "sns=1/s",
@@ -68,6 +70,7 @@ def test_everything_can_be_set() -> None:
         index_lag=timedelta(seconds=300),
         handlers_module="mine",
         worker_threads=2,
+        processor_timeout=timedelta(seconds=300),
         reach=Reach(
             rate_limits=("sns=1/s",),
             actions=("log", "sns"),
@@ -92,6 +95,7 @@ def test_everything_can_be_set() -> None:
         "DYNATICK_TICK_MINUTES", "DYNATICK_SHARD_COUNT", "DYNATICK_RETENTION_DAYS", "DYNATICK_DEFAULT_ACTION",
         "DYNATICK_DEAD_LETTER_QUEUE_URL", "DYNATICK_INDEX_LAG_SECONDS", "DYNATICK_HANDLERS_MODULE",
         "DYNATICK_WORKER_THREADS", "DYNATICK_WEBHOOK_PRIVATE_HOSTS", "DYNATICK_ASSIGNMENT_POLICY",
+        "DYNATICK_TIMEOUT_SECONDS",
     ],
 )  # fmt: skip
 def test_what_is_empty_is_as_if_it_were_missing(name: str) -> None:

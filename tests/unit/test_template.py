@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +10,9 @@ import yaml
 
 from dynatick import observability
 from dynatick.bulk import dropped
+from dynatick.engine.budget import max_timeout_seconds
+from dynatick.settings import Settings
+from dynatick.wiring import build_rules
 from dynatick_stack import template
 from dynatick_stack.sandbox.stream import matches, patterns
 
@@ -221,6 +225,20 @@ def test_functions_run_on_the_layer_and_log_where_logs_expire(name: str) -> None
 @pytest.mark.parametrize("name", ["ProcessorFunction", "ImporterFunction"])
 def test_a_function_that_continues_itself_may_do_so_for_as_long_as_it_needs(name: str) -> None:
     assert properties(name)["RecursiveLoop"] == "Allow"
+
+
+def test_the_processor_knows_how_long_it_may_run() -> None:
+    function = properties("ProcessorFunction")
+    assert function["Timeout"] == {"Ref": "ProcessorTimeoutSeconds"}
+    assert function["Environment"]["Variables"]["DYNATICK_TIMEOUT_SECONDS"] == function["Timeout"]
+
+
+@pytest.mark.parametrize("bound", ["MinValue", "MaxValue", "Default"])
+def test_what_a_task_may_reserve_follows_from_how_long_the_processor_may_run(bound: str) -> None:
+    seconds = TEMPLATE["Parameters"]["ProcessorTimeoutSeconds"][bound]
+    settings = Settings.from_env({"DYNATICK_TABLE": "tasks", "DYNATICK_TIMEOUT_SECONDS": str(seconds)})
+    assert build_rules(settings).max_timeout_seconds == max_timeout_seconds(timedelta(seconds=seconds))
+    assert build_rules(Settings.from_env({"DYNATICK_TABLE": "tasks"})).max_timeout_seconds is None
 
 
 # --- Rights -------------------------------------------------------------------

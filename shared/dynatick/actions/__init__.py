@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dynatick.actions.aws import MakeClient, Service
     from dynatick.actions.limits import Limits
-    from dynatick.actions.registry import Action, Registry
+    from dynatick.actions.registry import Action, Registry, Timeout
     from dynatick.actions.targets import Allowed, Reach
+    from dynatick.domain.task import Task
     from dynatick.engine.ports import Clock
 
 
@@ -23,13 +24,15 @@ def build_actions(
     clients: MakeClient | None = None,
     threads: int = 32,
     horizon: float = 60.0,
+    max_timeout_seconds: int | None = None,
 ) -> Registry:
     """All actions of a processor: the built-in kinds, and the handlers of the module, if one is named.
 
     ``reach``: what tasks may do and reach; a kind that may reach nothing is left out. ``clients``: where boto3 clients
     come from. ``threads``: how many tasks run at a time. ``horizon``: seconds from one tick to the next.
+    ``max_timeout_seconds``: the longest that an attempt can take here; None: not known.
     Raises ConfigurationError for a setting, or a module, that cannot be used, and for a handler that has a built-in's
-    name.
+    name, or takes too long.
     """
     # Imported here, for this package is also on the way to single modules of it.
     from dynatick.actions.addresses import Hosts
@@ -54,13 +57,19 @@ def build_actions(
 
         return Webhook(clock=clock, hosts=hosts, secrets=secrets, limits=limits, connections_per_host=threads)
 
+    def webhook_seconds(task: Task) -> int:
+        from dynatick.actions.webhookpayload import reserved_seconds
+
+        seconds = reserved_seconds(task.payload)  # in a shorter invocation it makes do with what there is
+        return seconds if max_timeout_seconds is None else min(seconds, max_timeout_seconds)
+
     registry = Registry()
 
-    def add(name: str, action: Action) -> None:
-        registry.add(name, Limited(name, action, limits) if name in limits.actions() else action)
+    def add(name: str, action: Action, timeout: Timeout | None = None) -> None:
+        registry.add(name, Limited(name, action, limits) if name in limits.actions() else action, timeout)
 
     add("log", Log())
-    registry.add("webhook", Later(webhook))  # it keeps to its limits itself: they may name a host
+    registry.add("webhook", Later(webhook), webhook_seconds)  # it keeps to its limits itself: they may name a host
     for name, (aws_name, parameter, arns, home) in {
         "sns": ("sns", "AllowedTopicArns", may.topics, "sns:Sns"),
         "sqs": ("sqs", "AllowedQueueArns", may.queues, "sqs:Sqs"),
@@ -76,10 +85,10 @@ def build_actions(
         if arns:
             service = partial(_service, name, aws_name, Allowed(parameter, arns), made, clock, limits)
             registry.add(name, Later(partial(_on_aws, home, service)))  # these too, to take no turn in vain
-    for found in load_handlers(handlers_module) if handlers_module is not None else ():
+    for found in load_handlers(handlers_module, max_timeout_seconds) if handlers_module is not None else ():
         if found.name in BUILT_IN and found.name not in registry.names():
             raise ConfigurationError("action", f"{shown(found.name)} is a built-in's name; give the handler another")
-        add(found.name, found)
+        add(found.name, found, found.reserved_seconds)
     if may.actions:
         registry.keep(may.actions)
     if unknown := sorted(limits.actions() - set(registry.names())):

@@ -27,8 +27,9 @@ from dynatick.actions.payloads import field_problems
 from dynatick.actions.registry import check_name
 from dynatick.actions.values import plain
 from dynatick.domain.task import Task
+from dynatick.domain.timeout import check_timeout
 from dynatick.engine.ports import ActionContext
-from dynatick.errors import ActionError, ConfigurationError, PermanentError, shown
+from dynatick.errors import ActionError, ConfigurationError, InvalidInput, PermanentError, shown
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -59,19 +60,21 @@ class _Mark:
 
     name: str
     permanent: tuple[type[Exception], ...]
+    timeout_seconds: int | None
 
 
 def handler(
-    name: str, *, permanent: type[Exception] | tuple[type[Exception], ...] = ()
+    name: str, *, permanent: type[Exception] | tuple[type[Exception], ...] = (), timeout_seconds: int | None = None
 ) -> Callable[[Function], Function]:
     """Declares a function to be the action ``name``.
 
     The function takes the payload, and the context if it wants it; it stays an ordinary function
     that tests can call. An ``async def`` is run to its end in an event loop of its own. Exceptions
     of the types in ``permanent`` fail the task at once; any other is tried again by the task's
-    retry policy. Raises ConfigurationError for what cannot be a handler.
+    retry policy. ``timeout_seconds``: how long a call takes at the most; it is not begun with less
+    time left. Raises ConfigurationError for what cannot be a handler.
     """
-    mark = _Mark(check_name(name), _exception_types(name, permanent))
+    mark = _Mark(check_name(name), _exception_types(name, permanent), _seconds(name, timeout_seconds))
 
     def declare(function: Function) -> Function:
         if not inspect.isfunction(function):
@@ -88,8 +91,9 @@ class Handler:
     """A declared function as an action. Made by ``load_handlers``."""
 
     def __init__(self, name: str, function: Callable[..., object],
-                 permanent: tuple[type[Exception], ...] = ()) -> None:  # fmt: skip
+                 permanent: tuple[type[Exception], ...] = (), timeout_seconds: int | None = None) -> None:  # fmt: skip
         self.name = name
+        self._timeout_seconds = timeout_seconds
         self._function = function
         self._permanent = permanent
         parameters = _check_shape(name, function)
@@ -97,6 +101,10 @@ class Handler:
         self._payload_type: Any = _annotation(name, function, parameters[0])
         if self._payload_type is HandlerContext:
             raise _unfit(name, "takes the payload first and the context second")
+
+    def reserved_seconds(self, task: Task) -> int | None:
+        """How long a call takes at the most, as was declared; None: nothing was."""
+        return self._timeout_seconds
 
     def run(self, task: Task, context: ActionContext) -> object:
         """Calls the function. Raises what it raises; PermanentError where that was declared."""
@@ -142,10 +150,11 @@ class Handler:
             raise _unfit(self.name, f"has a payload that cannot be checked, {kind}: {reason}") from error
 
 
-def load_handlers(module_name: str) -> Sequence[Handler]:
+def load_handlers(module_name: str, max_timeout_seconds: int | None = None) -> Sequence[Handler]:
     """The handlers of a module: those that it declares and those that it imports by name.
 
-    Raises ConfigurationError if the module cannot be imported, with the cause.
+    Raises ConfigurationError if the module cannot be imported, with the cause, and for a handler that takes longer than
+    ``max_timeout_seconds`` (None: not known), which could never run.
     """
     try:
         module = import_module(module_name)
@@ -159,7 +168,8 @@ def load_handlers(module_name: str) -> Sequence[Handler]:
         # hand the mark on.
         mark = getattr(function, _MARK, None) if callable(function) else None
         if isinstance(mark, _Mark) and id(function) not in found:
-            found[id(function)] = Handler(mark.name, function, mark.permanent)
+            _seconds(mark.name, mark.timeout_seconds, max_timeout_seconds)
+            found[id(function)] = Handler(mark.name, function, mark.permanent, mark.timeout_seconds)
     return tuple(found.values())
 
 
@@ -168,6 +178,13 @@ def _exception_types(name: str, permanent: object) -> tuple[type[Exception], ...
     if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
         raise _unfit(name, "has permanent errors that are no exception types, such as ValueError")
     return kinds
+
+
+def _seconds(name: str, timeout: object, most: int | None = None) -> int | None:
+    try:
+        return None if timeout is None else check_timeout(timeout, most)
+    except InvalidInput as error:
+        raise _unfit(name, f"has a timeout_seconds of {shown(timeout)}; {error.expected}") from None
 
 
 def _check_shape(name: str, function: Callable[..., object]) -> list[inspect.Parameter]:

@@ -12,6 +12,9 @@ from dynatick.domain.task import MAX_ACTION_CHARACTERS, Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import ConfigurationError, PermanentError, RetryableError, shown
 
+Timeout = Callable[[Task], int | None]
+"""How many seconds an attempt of a task takes at the most, as its action says."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*", re.ASCII)
 _LISTED = 20
 
@@ -61,15 +64,18 @@ class Registry:
 
     def __init__(self, actions: Mapping[str, Action] | Iterable[tuple[str, Action]] = ()) -> None:
         self._actions: dict[str, Action] = {}
+        self._timeouts: dict[str, Timeout] = {}
         for name, action in actions.items() if isinstance(actions, Mapping) else actions:
             self.add(name, action)
 
-    def add(self, name: str, action: Action) -> None:
+    def add(self, name: str, action: Action, timeout: Timeout | None = None) -> None:
         """Takes in one more. Raises ConfigurationError for a wrong name and for one in use."""
         if check_name(name) in self._actions:
             problem = f"{shown(name)} is there twice; give one of them another name"
             raise ConfigurationError("action", problem)
         self._actions[name] = action
+        if timeout is not None:
+            self._timeouts[name] = timeout
 
     def keep(self, names: Iterable[str]) -> None:
         """Leaves out all others. Raises ConfigurationError for a name that there is not."""
@@ -82,6 +88,13 @@ class Registry:
     def names(self) -> Sequence[str]:
         """The actions that can be run, sorted."""
         return sorted(self._actions)
+
+    def timeout_seconds(self, task: Task) -> int | None:
+        """The task's own ``timeoutSeconds``, else its action's; None: neither says."""
+        if task.timeout_seconds is not None:
+            return task.timeout_seconds
+        timeout = self._timeouts.get(task.action)
+        return None if timeout is None else timeout(task)
 
     def run(self, task: Task, context: ActionContext) -> object:
         """Runs the task's action; its result is bounded (see ``kept_result``).

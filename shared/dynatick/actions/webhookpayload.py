@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -78,6 +79,15 @@ def _checked_size(headers: dict[str, str | SecretText]) -> dict[str, str | Secre
     if too_many({name: text if isinstance(text, str) else text.prefix for name, text in headers.items()}):
         raise wrong(f"expected at most {MAX_HEADER_CHARACTERS} characters in all")
     return headers
+
+
+def reserved_seconds(payload: Mapping[str, object]) -> int:
+    """How long a call takes at the most: its timeout, and a second in which it ends. The payload may be anything."""
+    try:
+        seconds = math.ceil(payload.get("timeoutSeconds", DEFAULT_TIMEOUT_SECONDS))  # type: ignore[call-overload]
+    except (TypeError, ValueError, ArithmeticError):  # it is refused when it runs, at once
+        return 1
+    return int(min(max(seconds, 0), MAX_TIMEOUT_SECONDS)) + 1
 
 
 def _checked_seconds(value: object) -> object:

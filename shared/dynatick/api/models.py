@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from dynatick.domain.task import MAX_ACTION_CHARACTERS, MAX_TASK_ID_BYTES
+from dynatick.domain.timeout import MAX_TIMEOUT_SECONDS
 
 MOST_TASKS = 1000
 """Tasks in one request."""
@@ -84,6 +85,14 @@ RetryPolicy = Annotated[
         },
     ),
 ]
+TimeoutSeconds = Annotated[
+    Any,
+    _value(
+        "How long an attempt takes at the most: it is not begun with less time left. Left out: what the handler says.",
+        60,
+        {"type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_SECONDS},
+    ),
+]
 
 
 class _Form(BaseModel):
@@ -105,6 +114,7 @@ class NewTask(_Form):
     action: Action = None
     payload: Payload = None
     retryPolicy: RetryPolicy = None
+    timeoutSeconds: TimeoutSeconds = None
 
 
 class _Closed(_Form):
@@ -242,6 +252,7 @@ class NewSchedule(_Form):
     action: Action = None
     payload: Payload = None
     retryPolicy: RetryPolicy = None
+    timeoutSeconds: TimeoutSeconds = None
     catchUp: CatchUp = None
     overlap: Overlap = None
     scheduleState: Literal["ENABLED", "DISABLED"] | None = Field(
@@ -263,6 +274,7 @@ class SchedulePatch(_Closed):
     action: Action = None
     payload: Payload = None
     retryPolicy: RetryPolicy = None
+    timeoutSeconds: TimeoutSeconds = None
     catchUp: CatchUp = None
     overlap: Overlap = None
 

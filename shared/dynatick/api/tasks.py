@@ -205,6 +205,7 @@ def insert(client: TaskClient, row: dict[str, Any], key: str | None) -> Response
             action=task.action,
             payload=task.payload,
             retry_policy=task.retry_policy,
+            timeout_seconds=task.timeout_seconds,
             attributes=task.attributes,
         )
     except TaskExists as error:

@@ -9,7 +9,7 @@ from dynatick.domain.schedule import RECURRENCE, SCHEDULE_ATTRIBUTES, ScheduleSt
 from dynatick.domain.task import OWN_ATTRIBUTES
 
 TIMES = ("taskDateTime", "dueAt", "delaySeconds")
-_WHAT = ("action", "payload", "retryPolicy")
+_WHAT = ("action", "payload", "retryPolicy", "timeoutSeconds")
 DEFINITION = ("taskId", *TIMES, *_WHAT)
 STATE = tuple(sorted(OWN_ATTRIBUTES - set(DEFINITION)))
 """What Dynatick has noted of a task. No door takes it."""

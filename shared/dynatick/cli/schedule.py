@@ -11,7 +11,7 @@ from dynatick.bulk.formats import FileFormat
 from dynatick.cli.exporting import chosen_format, export_schedules
 from dynatick.cli.output import Column, Output, say, show_many, show_one, show_table
 from dynatick.cli.session import Session, on_table
-from dynatick.cli.task import import_file
+from dynatick.cli.task import Timeout, import_file
 from dynatick.cli.values import map_of, time_of
 from dynatick.domain.instants import format_instant
 from dynatick.errors import InvalidInput
@@ -41,8 +41,9 @@ Limit = Annotated[int, typer.Option(help="Most to list, up to 1,000.")]
 
 _SHOWN = (
     "taskId", "scheduleExpression", "cronExpression", "scheduleExpressionTimezone", "startDate", "endDate",
-    "flexibleTimeWindow", "catchUp", "overlap", "action", "payload", "retryPolicy", "scheduleState", "stateReason",
-    "error", "nextRunAt", "taskDateTime", "bufferedRunAt", "lastRunAt", "lastTaskId", "missedRuns", "createdAt",
+    "flexibleTimeWindow", "catchUp", "overlap", "action", "payload", "retryPolicy", "timeoutSeconds",
+    "scheduleState", "stateReason", "error", "nextRunAt", "taskDateTime", "bufferedRunAt", "lastRunAt", "lastTaskId",
+    "missedRuns", "createdAt",
 )  # fmt: skip
 """What people see of a schedule, in this order, and its own attributes. Programs get it all."""
 
@@ -85,6 +86,7 @@ def add(
     action: ActionName = None,
     payload: Payload = None,
     retry_policy: Policy = None,
+    timeout_seconds: Timeout = None,
     catch_up: CatchUp = None,
     overlap: Overlap = None,
     paused: Annotated[bool, typer.Option("--paused", help="Do not run it before it is resumed.")] = False,
@@ -104,6 +106,7 @@ def add(
         action=action,
         payload=map_of(payload, "payload"),
         retry_policy=map_of(retry_policy, "retryPolicy"),
+        timeout_seconds=timeout_seconds,
         catch_up=catch_up,
         overlap=overlap,
         enabled=not paused,
@@ -185,6 +188,7 @@ def update(
     action: ActionName = None,
     payload: Payload = None,
     retry_policy: Policy = None,
+    timeout_seconds: Timeout = None,
     catch_up: CatchUp = None,
     overlap: Overlap = None,
     remove: Annotated[
@@ -202,6 +206,7 @@ def update(
         "action": action,
         "payload": map_of(payload, "payload"),
         "retry_policy": map_of(retry_policy, "retryPolicy"),
+        "timeout_seconds": timeout_seconds,
         "catch_up": catch_up,
         "overlap": overlap,
     }

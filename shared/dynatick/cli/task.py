@@ -36,6 +36,10 @@ Bucket = Annotated[str | None, typer.Option(metavar="BUCKET", help="Such as 2026
 From = Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")]
 To = Annotated[str | None, typer.Option(metavar="TIME", help="End of the range, not itself part of it.")]
 Payload = Annotated[str | None, typer.Option(metavar="JSON|@FILE", help="The action's arguments, a JSON object.")]
+Timeout = Annotated[
+    int | None,
+    typer.Option(metavar="SECONDS", help="How long an attempt takes at the most; it is not begun with less time left."),
+]
 OfAction = Annotated[str | None, typer.Option(help="Only those of this action.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say which tasks are meant, and change none.")]
 Limit = Annotated[int, typer.Option(help="Most tasks to list.")]
@@ -68,6 +72,7 @@ def add(
     retry_policy: Annotated[
         str | None, typer.Option(metavar="JSON|@FILE", help='Such as {"maximumRetryAttempts": 5}.')
     ] = None,
+    timeout_seconds: Timeout = None,
     attributes: Annotated[
         str | None, typer.Option(metavar="JSON|@FILE", help="More attributes of the row, for your own use.")
     ] = None,
@@ -80,6 +85,7 @@ def add(
         action=action,
         payload=map_of(payload, "payload"),
         retry_policy=map_of(retry_policy, "retryPolicy"),
+        timeout_seconds=timeout_seconds,
         attributes=map_of(attributes, "attributes"),
     )
     show_one(view.to_row(), session.output)

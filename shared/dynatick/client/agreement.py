@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from dynatick.domain.timeout import check_timeout
 from dynatick.engine.inforce import InForce, read_in_force
 from dynatick.engine.ports import Clock, Store
 from dynatick.errors import InvalidInput, StoreError, shown
@@ -44,14 +45,26 @@ class Agreement:
         known = self.current()
         if known is None or not known.actions or action in known.actions:
             return
-        now = self._clock()  # it may be new; but many unknown ones in a row are not worth a read each
-        if self._doubted_at is None or now - self._doubted_at >= _MISSING_FOR:
-            self._doubted_at = now
-            known = self.refresh()
+        known = self._doubted()
         if known is not None and known.actions and action not in known.actions:
             more = f" and {len(known.actions) - _LISTED} more" if len(known.actions) > _LISTED else ""
             names = ", ".join(shown(name)[1:-1] for name in known.actions[:_LISTED])
             raise InvalidInput("action", action, f"expected one of {names}{more}")
+
+    def check_timeout(self, seconds: object) -> None:
+        """Refuses a ``timeoutSeconds`` that no invocation of the processor can serve. Raises InvalidInput."""
+        try:
+            check_timeout(seconds, _longest(self.current()))
+        except InvalidInput:
+            check_timeout(seconds, _longest(self._doubted()))
+
+    def _doubted(self) -> InForce | None:
+        """What is in force, read again: something may be new. But many doubts in a row are not worth a read each."""
+        now = self._clock()
+        if self._doubted_at is not None and now - self._doubted_at < _MISSING_FOR:
+            return self.current()
+        self._doubted_at = now
+        return self.refresh()
 
     def check_shard(self, shard: int) -> None:
         """Refuses a shard that no tick serves. Raises InvalidInput."""
@@ -64,3 +77,7 @@ class Agreement:
         if shard >= served:
             expected = f"a shard from 1 to {served - 1}, or none" if served > 1 else "a bucket without a shard"
             raise InvalidInput("taskDateTime", f"#{shard}", f"there is no such shard; expected {expected}")
+
+
+def _longest(known: InForce | None) -> int | None:
+    return None if known is None else known.max_timeout_seconds

@@ -16,6 +16,7 @@ from dynatick.domain.normalise import Defaults, When, normalise, when_due
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import RECURRENCE
 from dynatick.domain.task import OWN_ATTRIBUTES, Row, check_action, check_payload, check_task_id
+from dynatick.domain.timeout import check_timeout
 from dynatick.errors import InvalidInput
 from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, check_size
 
@@ -24,7 +25,8 @@ Time = str | int | float | Decimal | datetime | Bucket
 
 _TIMES = {"taskDateTime": "task_date_time", "dueAt": "due_at", "delaySeconds": "delay_seconds"}
 _ARGUMENTS = {
-    "taskId": "task_id", **_TIMES, "action": "action", "payload": "payload", "retryPolicy": "retry_policy"
+    "taskId": "task_id", **_TIMES, "action": "action", "payload": "payload", "retryPolicy": "retry_policy",
+    "timeoutSeconds": "timeout_seconds",
 }  # fmt: skip
 _OF_SCHEDULES = frozenset({*RECURRENCE, "scheduleExpressionTimezone", "scheduleState"})
 _NO_SCHEDULES = "a task runs once: leave it out, or insert it as a schedule"
@@ -42,6 +44,7 @@ class NewTask:
     action: str | None = None  # None: the installation's default
     payload: Mapping[str, object] | None = None
     retry_policy: RetryPolicy | Mapping[str, object] | None = None
+    timeout_seconds: int | Decimal | None = None  # None: as the handler declares, if it does
     attributes: Mapping[str, object] = field(default_factory=dict)  # more attributes of the row, the caller's own
 
     @classmethod
@@ -67,6 +70,8 @@ def compose(task: NewTask, agreement: Agreement, *, now: datetime, check_actions
     row = row_of(task)
     if check_actions and isinstance(row.get("action"), str):
         agreement.check_action(str(row["action"]))
+    if "timeoutSeconds" in row:
+        agreement.check_timeout(row["timeoutSeconds"])
     timed = any(name in row for name in _TIMES)
     in_force = agreement.current() if timed or "action" not in row else None
     action = row.get("action") or (in_force.default_action if in_force else None)
@@ -132,6 +137,8 @@ def row_of(task: NewTask) -> dict[str, object]:
     if task.retry_policy is not None:
         policy = task.retry_policy
         row["retryPolicy"] = policy.to_row() if isinstance(policy, RetryPolicy) else _policy(policy)
+    if task.timeout_seconds is not None:
+        row["timeoutSeconds"] = check_timeout(task.timeout_seconds)
     if not isinstance(task.attributes, Mapping):
         raise InvalidInput("attributes", task.attributes, "expected a map of names to values")
     for name, value in task.attributes.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 
 from dynatick.actions.payloads import check_payload
 from dynatick.client import changes
@@ -32,6 +33,7 @@ from dynatick.domain.schedule import (
     is_or_was_schedule,
 )
 from dynatick.domain.task import Row, check_action
+from dynatick.domain.timeout import check_timeout
 from dynatick.engine.ports import Clock, Store, StoreFailure
 from dynatick.errors import (
     InvalidInput,
@@ -58,6 +60,7 @@ UPDATABLE = {
     "action": "action",
     "payload": "payload",
     "retry_policy": "retryPolicy",
+    "timeout_seconds": "timeoutSeconds",
     "catch_up": "catchUp",
     "overlap": "overlap",
 }
@@ -86,6 +89,7 @@ class Schedules:
         action: str | None = None,
         payload: Mapping[str, object] | None = None,
         retry_policy: RetryPolicy | Mapping[str, object] | None = None,
+        timeout_seconds: int | Decimal | None = None,
         catch_up: str | None = None,
         overlap: str | None = None,
         enabled: bool = True,
@@ -108,6 +112,7 @@ class Schedules:
             action=action,
             payload=payload,
             retry_policy=retry_policy,
+            timeout_seconds=timeout_seconds,
             attributes={} if attributes is None else attributes,
         )
         recurrence: dict[str, object] = {
@@ -147,6 +152,8 @@ class Schedules:
             if value is not None
         }
         self._check_action(row)
+        if row.get("timeoutSeconds") is not None:
+            self._agreement.check_timeout(row["timeoutSeconds"])
         change = edited(row, {}, now=now, grid=self._grid(), defaults=self._defaults())
         whole = {name: value for name, value in {**row, **change.set}.items() if name not in change.remove}
         check_size(whole)
@@ -200,6 +207,8 @@ class Schedules:
         wanted = {UPDATABLE[name]: _as_stored(name, value) for name, value in edits.items()}
         if wanted.get("scheduleExpression", "") is None:
             raise InvalidInput("scheduleExpression", None, "a schedule has one; delete the schedule to end it")
+        if wanted.get("timeoutSeconds") is not None:
+            self._agreement.check_timeout(wanted["timeoutSeconds"])
         return self._edit(schedule_id, "update", lambda row: wanted, version)
 
     def pause(self, schedule_id: str, reason: str | None = None) -> ScheduleView:
@@ -450,6 +459,8 @@ def _as_stored(name: str, value: object) -> object:
                 return value.to_row()
             RetryPolicy.from_row(value)
             return value
+        case "timeout_seconds":
+            return check_timeout(value)
         case "action":
             return text_of(value, "action")
         case "catch_up" | "overlap":

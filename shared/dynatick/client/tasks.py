@@ -95,13 +95,15 @@ class TaskClient:
         action: str | None = None,
         payload: Mapping[str, object] | None = None,
         retry_policy: RetryPolicy | Mapping[str, object] | None = None,
+        timeout_seconds: int | Decimal | None = None,
         attributes: Mapping[str, object] | None = None,
     ) -> TaskView:
         """Inserts a task, and returns it as it was written.
 
         At most one time. A bucket is rounded up to the ticks in force; a time that has passed means the next tick;
         without a time the installation's policy decides (status ``unscheduled`` until it has). ``payload``: the
-        action's arguments. ``attributes``: more attributes of the row, for one's own use.
+        action's arguments. ``timeout_seconds``: how long an attempt takes at the most; it is not begun with less time
+        left. ``attributes``: more attributes of the row, for one's own use.
         Raises TaskExists if there is a task of this id: nothing is written then.
         """
         composed = self._compose(
@@ -113,6 +115,7 @@ class TaskClient:
                 action=action,
                 payload=payload,
                 retry_policy=retry_policy,
+                timeout_seconds=timeout_seconds,
                 attributes={} if attributes is None else attributes,
             )
         )

@@ -27,6 +27,7 @@ from dynatick.domain.task import (
     check_payload,
     check_task_id,
 )
+from dynatick.domain.timeout import check_timeout
 from dynatick.errors import InvalidInput
 
 MAX_DELAY_SECONDS = 10 * 366 * 86_400
@@ -213,6 +214,8 @@ def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults, run: int) -
     check_payload(row.get("payload"))
     if row.get("retryPolicy") is not None:
         RetryPolicy.from_row(row["retryPolicy"])
+    if row.get("timeoutSeconds") is not None:
+        check_timeout(row["timeoutSeconds"])
     if row.get("scheduleId") is not None and not isinstance(row["scheduleId"], str):
         raise InvalidInput("scheduleId", row["scheduleId"], "expected text")
     when = when_due(row, now=now, grid=grid, defaults=defaults)

@@ -34,6 +34,7 @@ from dynatick.domain.schedule import (
     handed_on,
 )
 from dynatick.domain.task import Row, Status, check_payload
+from dynatick.domain.timeout import check_timeout
 from dynatick.errors import InvalidInput
 
 MISSED_KEPT = 10
@@ -80,6 +81,8 @@ def edited(
     check_payload(wanted.get("payload"))
     if wanted.get("retryPolicy") is not None:
         RetryPolicy.from_row(wanted["retryPolicy"])
+    if wanted.get("timeoutSeconds") is not None:
+        check_timeout(wanted["timeoutSeconds"])
     if row.get("status") == RECURRING:
         values, remove = _mended(wanted, schedule, now, grid)
         values["action"] = action
@@ -470,7 +473,7 @@ def occurrence(
         "run": 1,
         "createdAt": format_instant(now),
     }
-    for name in ("payload", "retryPolicy"):
+    for name in ("payload", "retryPolicy", "timeoutSeconds"):
         if row.get(name) is not None:
             values[name] = row[name]
     return values

@@ -15,6 +15,7 @@ from dynatick.domain.buckets import Bucket, parse_time
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.numbers import is_whole
 from dynatick.domain.retry import DEFAULT_POLICY, RetryPolicy
+from dynatick.domain.timeout import check_timeout
 from dynatick.errors import InvalidInput
 
 Row = Mapping[str, object]
@@ -45,8 +46,8 @@ UNSCHEDULED = "unscheduled"
 OWN_ATTRIBUTES = frozenset(
     {
         "taskId", "taskDateTime", "dueAt", "delaySeconds", "action", "payload", "status", "outcome", "attempt",
-        "attempts", "retryPolicy", "lease", "leaseUntil", "run", "createdAt", "startedAt", "finishedAt", "result",
-        "error", "expiresAt", "scheduleId", "movedTo", "deferrals",
+        "attempts", "retryPolicy", "timeoutSeconds", "lease", "leaseUntil", "run", "createdAt", "startedAt",
+        "finishedAt", "result", "error", "expiresAt", "scheduleId", "movedTo", "deferrals",
     }
 )  # fmt: skip
 """What means something to us. Whatever else a row holds is the user's and reaches the action untouched."""
@@ -65,6 +66,9 @@ class Task:
     attempt: int = 0  # counted at the claim; 0 until the first
     run: int = 1  # goes up at each redrive or run-now, not at a retry
     retry_policy: RetryPolicy = DEFAULT_POLICY
+    timeout_seconds: int | None = (
+        None  # how long an attempt takes at the most; None: as its action declares, if it does
+    )
     attempts: tuple[Mapping[str, object], ...] = ()  # earlier ones: run, attempt, startedAt, finishedAt, error
     lease: str | None = None  # the claim's token
     lease_until: datetime | None = None
@@ -103,6 +107,7 @@ class Task:
             attempt=check_count(row.get("attempt", 0), "attempt"),
             run=check_count(row.get("run", 1), "run"),
             retry_policy=RetryPolicy.from_row(row.get("retryPolicy")),
+            timeout_seconds=None if row.get("timeoutSeconds") is None else check_timeout(row["timeoutSeconds"]),
             attempts=_attempts(row.get("attempts")),
             lease=_text_or_none(row.get("lease"), "lease"),
             lease_until=_instant_or_none(row.get("leaseUntil"), "leaseUntil"),

@@ -142,7 +142,7 @@ class _Pass:
                 break
             if self.found:  # and round again in what had something, until nothing new is due
                 patience = min(self.clock() + ROUND_PATIENCE, self.budget.stop_waiting)
-                execution.wait(until=lambda: not execution.in_flight, end=patience)
+                execution.wait(until=execution.nothing_runs, end=patience)
             if self.clock() >= self.budget.stop_claiming:
                 break
             closed = self.window.cursor.closed_through
@@ -150,17 +150,18 @@ class _Pass:
             minutes, covered = again, closed
             if not again and self._end():
                 break
-        if self.report.resume:
+        if self.report.resume or execution.too_late:
             execution.give_back()
         while self.shard.holding and not self._end():
             pass
         if self.window.cursor.closed_through > covered:  # that tick has left its buckets to this pass
             self._leave(Resume(covered + 1))
         self._go_on()
-        execution.wait(until=lambda: not execution.in_flight, end=self.budget.stop_claiming)
+        # What takes longer than is left goes on in a new invocation at once, and all that is not begun with it.
+        execution.wait(until=lambda: not execution.in_flight or bool(execution.too_late), end=self.budget.stop_claiming)
         execution.give_back()  # what no thread has begun by now might be cut off in the middle
         self._go_on()
-        execution.wait(until=lambda: not execution.in_flight)
+        execution.wait(until=execution.nothing_runs)
         self._recover_here()
         execution.settle_up()
         self._go_on()
@@ -229,6 +230,7 @@ class _Pass:
 
     def _began(self, minute: int, now: datetime) -> None:
         self.report.buckets += minute not in self.window.looks
+        self.report.first_minute = minute if self.report.first_minute is None else self.report.first_minute
         self.window.begin(minute, now)
 
     def _sorted_out(self, bucket: Bucket, page: Page) -> tuple[list[tuple[Bucket, str]], list[tuple[Bucket, str]]]:
@@ -314,7 +316,9 @@ class _Pass:
         return execution.claiming < CLAIMS_UNDER_WAY * BATCH and under_way + more <= execution.most_in_flight
 
     def _may_claim(self) -> bool:
-        return self.shard.holding and self.execution.fault is None and self.execution.may_begin()
+        # Of tasks that take longer than is left a few are stepped over; more of them are better off elsewhere.
+        left_out = len(self.execution.too_late) >= BATCH
+        return self.shard.holding and self.execution.fault is None and not left_out and self.execution.may_begin()
 
     def _claim_now(self, entries: Entries, position: Resume) -> Callable[[], None]:
         """In an I/O thread."""
@@ -513,7 +517,10 @@ class _Pass:
                 self._leave(Resume(bucket.minute))
                 return
             try:
-                Recovery(execution, bucket).reclaim([task_id], last_too=True)
+                postponed = Recovery(execution, bucket).reclaim([task_id], last_too=True)
             except Exception as error:
                 execution.fault = execution.fault or error
-            execution.wait(until=lambda: not execution.in_flight)
+                return
+            if postponed and (self.report.claimed or self.report.recovered):
+                self._leave(Resume(bucket.minute))  # otherwise a new invocation had no more time for it either
+            execution.wait(until=execution.nothing_runs)

@@ -7,6 +7,7 @@ memory does not grow with the bucket.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from dynatick.engine.claims import Won
 from dynatick.engine.inforce import InForce
 from dynatick.engine.lanes import Job, Lanes
 from dynatick.engine.ports import Actions, Clock, DeadLetters, Store
-from dynatick.engine.record import MOVED, Attempted, Fate, Postponed, Recorder
+from dynatick.engine.record import MOVED, Attempted, Fate, Overrun, Postponed, Recorder
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import Rules
 from dynatick.engine.settle import Settler
@@ -35,6 +36,7 @@ LANE_PATIENCE = 0.02  # s that one of them waits before there is another lane: l
 RECORD_DELAY = 0.05  # s that an outcome waits for others to share its batch
 LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: until then records that are under way are waited for
 _FATES = tuple(Fate)
+_logger = logging.getLogger("dynatick.engine")
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -89,6 +91,7 @@ class Execution:
         self.recorder = Recorder(
             world.store, world.dead_letters, world.rules, world.in_force, world.clock, closed_through=closed_through
         )
+        self.too_late: list[Won] = []  # in flight, and not to be begun any more
         self.events: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.io = Lanes(
             least=LEAST_LANES, most=MOST_LANES, patience=LANE_PATIENCE, name="dynatick-io", report=self.events.put
@@ -97,15 +100,17 @@ class Execution:
             world.actions,
             threads=world.rules.threads,
             deadline=budget.hard_end,
+            recorded_from=budget.stop_waiting,
             clock=world.clock,
             ended=lambda attempted: self.events.put(partial(self._take_ended, attempted)),
+            unbegun=lambda won: self.events.put(partial(self.too_late.append, won)),
+            max_timeout_seconds=world.rules.max_timeout_seconds,
         )
         self.most_in_flight = max(4 * BATCH, 4 * world.rules.threads)
         self.in_flight: dict[str, Place] = {}  # by the token of the claim
         self.ids: set[tuple[str, int]] = set()  # of the same tasks, with the minutes of their buckets
         self.claiming = 0  # entries in claims under way
         self.recording = 0  # attempts in records under way
-        self.too_late: list[Won] = []  # in flight, and not to be begun any more
         self.ended: list[Attempted] = []  # to be recorded
         self.ended_since = 0.0  # by time.monotonic(), the first of them
         self.fault: Exception | None = None
@@ -115,6 +120,10 @@ class Execution:
     def running(self) -> int:
         """How many threads are at a task, a claim or a record just now."""
         return self.bench.running + self.io.running
+
+    def nothing_runs(self) -> bool:
+        """Whether all that is in flight is what is not to be begun any more."""
+        return len(self.in_flight) == len(self.too_late)
 
     def start(self, won: Won, place: Place, *, may_begin: bool) -> None:
         """Has a claimed task run; ``may_begin`` False: there is no time for it any more."""
@@ -163,7 +172,7 @@ class Execution:
     def give_back(self) -> Sequence[str]:
         """Releases what was claimed and not begun (12), and returns the ids: the one who goes on begins there."""
         unbegun = [*self.bench.take_back(), *self.too_late]
-        self.too_late = []
+        self.too_late.clear()
         results: Sequence[Result] = [Unknown("not written")] * len(unbegun)
         try:
             results = self.world.store.write_many([release(won.task) for won in unbegun]) if unbegun else ()
@@ -182,6 +191,8 @@ class Execution:
             end=self.budget.hard_end - spare,
         )
         self.give_back()
+        for overrun in self.bench.overrunning():
+            self._note_overrun(overrun)
 
     def count(self, *fates: Fate) -> None:
         """Counts in the report what the table says of attempts."""
@@ -200,6 +211,8 @@ class Execution:
 
     def _take_ended(self, attempted: Attempted) -> None:
         self._note_start(attempted)
+        if attempted.overrun is not None:
+            self._note_overrun(attempted.overrun)
         if not self.ended:
             self.ended_since = time.monotonic()
         self.ended.append(attempted)
@@ -218,6 +231,21 @@ class Execution:
                 due = task.bucket.instant
             tick = instant_of(self.world.in_force.grid.tick_at_or_after(due))
             self.report.late(max(0, _milliseconds(attempted.started_at - tick)))
+
+    def _note_overrun(self, overrun: Overrun) -> None:
+        self.report.overran += 1
+        _logger.warning(
+            "an attempt takes longer than its timeoutSeconds",
+            extra={
+                "action": "attempt_overran",
+                "task_id": overrun.task.task_id,
+                "attempt": overrun.task.attempt,
+                "run": overrun.task.run,
+                "handler": overrun.task.action,
+                "timeout_seconds": overrun.timeout_seconds,
+                "seconds": round(overrun.seconds, 3),
+            },
+        )
 
     def _flush(self, *, everything: bool) -> None:
         """Hands ended attempts to the recorder in full batches; ``everything``: the last, smaller one too."""

@@ -19,7 +19,9 @@ from dynatick.errors import StoreError
 
 SETTINGS_ID = f"{SYSTEM_PREFIX}settings"
 _TRIES = 10
-_AGREED = ("tickMinutes", "shardCount", "shardsEver", "actions", "defaultAction", "retentionDays")
+_AGREED = (
+    "tickMinutes", "shardCount", "shardsEver", "actions", "defaultAction", "retentionDays", "maxTimeoutSeconds"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +33,7 @@ class InForce:
     actions: tuple[str, ...] = ()  # that the processor can run; empty: not known yet
     default_action: str | None = None  # of a task that names none; None: not known yet
     retention_days: int | None = None  # how long an ended task stays; None: not known yet
+    max_timeout_seconds: int | None = None  # the longest timeoutSeconds that the processor can serve; None: not known
 
     def to_row(self) -> dict[str, object]:
         """Under the table's names."""
@@ -44,6 +47,8 @@ class InForce:
             values["defaultAction"] = self.default_action
         if self.retention_days is not None:
             values["retentionDays"] = self.retention_days
+        if self.max_timeout_seconds is not None:
+            values["maxTimeoutSeconds"] = self.max_timeout_seconds
         return values
 
 
@@ -60,10 +65,12 @@ def agree(
     now: datetime,
     actions: Sequence[str] | None = None,
     defaults: Defaults | None = None,
+    max_timeout_seconds: int | None = None,
 ) -> InForce:
     """Makes the deployed grid the one in force, and returns the agreement. Writes only what differs.
 
-    ``actions`` None: leave those that are listed (the scheduler does not know them). ``defaults`` None likewise.
+    ``actions`` None: leave those that are listed (the scheduler does not know them). ``defaults`` and
+    ``max_timeout_seconds`` None likewise.
     """
     for _ in range(_TRIES):
         row = store.get(SETTINGS_ID)
@@ -74,6 +81,7 @@ def agree(
             actions=tuple(actions) if actions is not None else known.actions if known else (),
             default_action=defaults.action if defaults else known.default_action if known else None,
             retention_days=defaults.retention_days if defaults else known.retention_days if known else None,
+            max_timeout_seconds=max_timeout_seconds or (known.max_timeout_seconds if known else None),
         )
         if wanted == known:
             return wanted
@@ -99,6 +107,7 @@ def _row(wanted: InForce, now: datetime) -> dict[str, object]:
 
 def _understood(row: Row) -> InForce:
     actions, default_action, days = (row.get(name) for name in ("actions", "defaultAction", "retentionDays"))
+    longest = row.get("maxTimeoutSeconds")
     return InForce(
         grid=Grid(
             tick_minutes=check_count(row.get("tickMinutes"), "tickMinutes"),
@@ -108,4 +117,5 @@ def _understood(row: Row) -> InForce:
         actions=tuple(str(name) for name in actions) if isinstance(actions, list) else (),
         default_action=None if default_action is None else str(default_action),
         retention_days=None if days is None else check_count(days, "retentionDays"),
+        max_timeout_seconds=None if longest is None else check_count(longest, "maxTimeoutSeconds"),
     )

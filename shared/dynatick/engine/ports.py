@@ -127,6 +127,9 @@ class Actions(Protocol):
     def names(self) -> Sequence[str]:
         """The actions that can be run."""
 
+    def timeout_seconds(self, task: Task) -> int | None:
+        """How long an attempt of the task takes at the most, as the task says, else its action; None: neither does."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeadLetter:

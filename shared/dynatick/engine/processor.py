@@ -241,6 +241,7 @@ class Processor:
             now=self.clock(),
             actions=sorted(self.actions.names()),
             defaults=self.rules.defaults,
+            max_timeout_seconds=self.rules.max_timeout_seconds,
         )
 
     def _start(self, order: Order, done: Invoked) -> bool:

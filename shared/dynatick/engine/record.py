@@ -53,6 +53,15 @@ class Postponed:
 
 
 @dataclass(frozen=True, slots=True)
+class Overrun:
+    """An attempt that took longer than its ``timeoutSeconds``, or that still runs although it should have ended."""
+
+    task: Task
+    timeout_seconds: int
+    seconds: float  # since it began
+
+
+@dataclass(frozen=True, slots=True)
 class Attempted:
     """One attempt that has ended."""
 
@@ -60,6 +69,7 @@ class Attempted:
     row: Row  # as it was claimed
     outcome: Done | Error | Postponed
     started_at: datetime
+    overrun: Overrun | None = None
 
 
 class Fate(Enum):

@@ -173,26 +173,26 @@ class Recovery:
         """Reclaims these tasks, and runs them. Returns the ids that there was no time for."""
         execution = self.execution
         end = execution.budget.stop_claiming
-        left, alone = list(task_ids), list[str]()
+        left, alone, postponed = list(task_ids), list[str](), list[str]()
         while left and self._may_go_on():
             alone += self.reclaim(left[:BATCH], last_too=False)
             left = left[BATCH:]
             execution.wait(until=lambda: len(execution.in_flight) + BATCH <= execution.most_in_flight, end=end)
-        execution.wait(until=lambda: not execution.in_flight, end=end)
+        execution.wait(until=execution.nothing_runs, end=end)
         unbegun = execution.give_back()
-        execution.wait(until=lambda: not execution.in_flight)
+        execution.wait(until=execution.nothing_runs)
         while alone and self._may_go_on() and not execution.in_flight:
-            self.reclaim([alone.pop(0)], last_too=True)
-            execution.wait(until=lambda: not execution.in_flight)
+            postponed += self.reclaim([alone.pop(0)], last_too=True)
+            execution.wait(until=execution.nothing_runs)
         execution.settle_up()
-        return [*unbegun, *left, *alone]
+        return [*unbegun, *left, *alone, *postponed]
 
     def reclaim(self, task_ids: Sequence[str], *, last_too: bool) -> list[str]:
-        """Reclaims those whose lease expired, and starts them. Returns the ids whose next attempt is the last one,
-        which it leaves alone unless ``last_too``."""
+        """Reclaims those whose lease expired, and starts them. Returns the ids that it left: those that take longer
+        than there is time, and those whose next attempt is the last one, unless ``last_too``."""
         world, now = self.execution.world, self.execution.world.clock()
         rows = world.store.get_many(task_ids)
-        last: list[str] = []
+        left: list[str] = []
         changes: list[tuple[Row, Change]] = []
         exhausted: list[tuple[Row, int, str]] = []
         for row in filter(None, map(rows.get, task_ids)):
@@ -200,8 +200,8 @@ class Recovery:
             plan = plan_recovery(row, self.bucket, token=world.new_token(), lease_until=lease_until, now=now)
             if isinstance(plan, Exhausted):
                 exhausted.append((row, plan.attempt, plan.error))
-            elif plan is not None and not last_too and is_last_attempt(row):
-                last.append(plan.task_id)
+            elif plan is not None and ((is_last_attempt(row) and not last_too) or not self._has_time_for(row)):
+                left.append(plan.task_id)
             elif plan is not None:
                 changes.append((row, plan))
         if exhausted:
@@ -214,7 +214,11 @@ class Recovery:
                 self._start(result.row)
             elif isinstance(result, Lost) and world.store.get(str(row["taskId"])) == row:
                 self._defer(row)  # what it holds can't be compared
-        return last
+        return left
+
+    def _has_time_for(self, row: Row) -> bool:
+        known = understand(row)
+        return isinstance(known, Spoilt) or self.execution.bench.has_time_for(known.task)
 
     def _may_go_on(self) -> bool:
         return self.execution.fault is None and self.execution.may_begin()

@@ -32,6 +32,7 @@ class PassReport:
     finished_at: datetime | None = None
     held_elsewhere: bool = False  # another process holds the shard and serves this tick too
     buckets: int = 0  # looked at, each once
+    first_minute: int | None = None  # the first of them
     due: int = 0  # found waiting
     claimed: int = 0
     completed: int = 0
@@ -45,6 +46,7 @@ class PassReport:
     deferred: int = 0  # put off, for the dead-letter queue refused their message
     superseded: int = 0  # ended, deleted or replaced by somebody else while they ran
     unrecorded: int = 0  # ran, but the record could not be written: they run again
+    overran: int = 0  # attempts that took longer than their timeoutSeconds
     unfinished: int = 0  # still running, or being claimed, when the pass had to end
     moved: int = 0
     rejected: int = 0
@@ -68,7 +70,11 @@ class PassReport:
 
     @property
     def made_progress(self) -> bool:
-        return self.claimed + self.recovered > self.released or self.buckets > 1
+        """Whether something was done, or found to be done with. To go on without that would be to go on for ever."""
+        if self.claimed + self.recovered > self.released:
+            return True
+        further = self.resume is not None and self.first_minute is not None and self.resume.minute > self.first_minute
+        return self.buckets > 1 and (further or not self.released)
 
     def late(self, milliseconds: int) -> None:
         """Notes how late a first attempt began, after its tick."""

@@ -23,6 +23,7 @@ class Rules:
     defaults: Defaults = field(default_factory=Defaults)
     index_lag: timedelta = timedelta(seconds=120)  # L: how far the index may lag behind the table
     threads: int = 16
+    max_timeout_seconds: int | None = None  # what a task may reserve at the most; None: not known
     generations: int = 50  # how often a pass may continue itself before it waits for the next tick
 
     @property

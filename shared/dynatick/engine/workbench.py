@@ -1,6 +1,7 @@
 """Threads that run actions. What ends is put on a queue of events; nobody waits for a slow one.
 
-A task whose turn has not come (an action's rate limit) is held without a thread until then.
+A task whose turn has not come (an action's rate limit) is held without a thread until then. One that has declared how
+long it takes is not begun with less time left; one that takes longer is not interrupted.
 """
 
 from __future__ import annotations
@@ -9,14 +10,31 @@ import heapq
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import count
 from queue import Empty, SimpleQueue
 
+from dynatick.domain.task import Task
+from dynatick.domain.timeout import check_timeout
 from dynatick.engine.claims import Won
 from dynatick.engine.ports import ActionContext, Actions
-from dynatick.engine.record import Attempted, Done, Error, Postponed
-from dynatick.errors import ActionError, NotYet, RetryableError
+from dynatick.engine.record import Attempted, Done, Error, Overrun, Postponed
+from dynatick.errors import ActionError, InvalidInput, NotYet, RetryableError
+
+
+@dataclass(frozen=True, slots=True)
+class _Reserved:
+    """An attempt under way that has declared how long it takes."""
+
+    task: Task
+    timeout_seconds: int
+    started_at: datetime
+
+    def overrun(self, now: datetime) -> Overrun | None:
+        """None while it has time left."""
+        seconds = (now - self.started_at).total_seconds()
+        return Overrun(self.task, self.timeout_seconds, seconds) if seconds > self.timeout_seconds else None
 
 
 class Workbench:
@@ -32,14 +50,24 @@ class Workbench:
         *,
         threads: int,
         deadline: datetime,
+        recorded_from: datetime,
         clock: Callable[[], datetime],
         ended: Callable[[Attempted], None],
+        unbegun: Callable[[Won], None],
+        max_timeout_seconds: int | None = None,
     ) -> None:
+        """``recorded_from``: what has not ended by then may not be recorded any more. ``unbegun`` is called with a task
+        that takes longer than until then. ``max_timeout_seconds``: what takes longer than that fails; None: no matter.
+        """
         self._actions = actions
         self._threads = threads
         self._deadline = deadline
+        self._recorded_from = recorded_from
         self._clock = clock
         self._ended = ended
+        self._unbegun = unbegun
+        self._max_timeout_seconds = max_timeout_seconds
+        self._reserved: dict[int, _Reserved] = {}  # by their own ids
         self._queue: SimpleQueue[Won | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._begun = 0
@@ -70,6 +98,21 @@ class Workbench:
                 self._begun += 1
                 threading.Thread(target=self._work, name=f"dynatick-{self._begun}", daemon=True).start()
         self._queue.put(won)
+
+    def has_time_for(self, task: Task) -> bool:
+        """Whether the task can end in time if it begins now. One that never can is to be begun: that is its failure."""
+        timeout = self._actions.timeout_seconds(task)
+        never = timeout is not None and self._max_timeout_seconds is not None and timeout > self._max_timeout_seconds
+        return timeout is None or never or self._fits(timeout, self._clock())
+
+    def overrunning(self) -> list[Overrun]:
+        """The attempts that should have ended by now, each once: when it ends it is not reported again."""
+        now, found = self._clock(), []
+        for key, reserved in self._reserved.copy().items():
+            overrun = reserved.overrun(now)
+            if overrun is not None and self._reserved.pop(key, None) is not None:
+                found.append(overrun)
+        return found
 
     def take_back(self) -> list[Won]:
         """The tasks that no thread has begun."""
@@ -132,8 +175,32 @@ class Workbench:
 
     def run(self, won: Won) -> Attempted | None:
         """One attempt, in the calling thread. Never raises: whatever an action does is the outcome of its attempt.
-        None: it is held until its turn comes."""
+        None: it is held until its turn comes, or there is too little time for it."""
         task, started = won.task, self._clock()
+        timeout = self._actions.timeout_seconds(task)
+        if timeout is None:
+            outcome = self._outcome(won)
+            return None if outcome is None else Attempted(task, won.row, outcome, started)
+        try:
+            check_timeout(timeout, self._max_timeout_seconds)
+        except InvalidInput as error:
+            return Attempted(task, won.row, Error(str(error), permanent=True), started)
+        if not self._fits(timeout, started):
+            self._unbegun(won)
+            return None
+        reserved = _Reserved(task, timeout, started)
+        self._reserved[id(reserved)] = reserved
+        outcome = self._outcome(won)
+        is_news = self._reserved.pop(id(reserved), None) is not None
+        overrun = reserved.overrun(self._clock()) if is_news else None
+        return None if outcome is None else Attempted(task, won.row, outcome, started, overrun)
+
+    def _fits(self, timeout: int, now: datetime) -> bool:
+        return now + timedelta(seconds=timeout) <= self._recorded_from
+
+    def _outcome(self, won: Won) -> Done | Error | Postponed | None:
+        """What the action does. None: it is held until its turn comes."""
+        task = won.task
         context = ActionContext(
             attempt=task.attempt,
             run=task.run,
@@ -143,19 +210,18 @@ class Workbench:
             schedule_id=task.schedule_id,
         )
         try:
-            outcome: Done | Error | Postponed = Done(self._actions.run(task, context))
+            return Done(self._actions.run(task, context))
         except NotYet as early:
             if not early.until_later:
                 self._hold(won, early.seconds)
                 return None
-            outcome = Postponed(early.seconds)
+            return Postponed(early.seconds)
         except RetryableError as error:
-            outcome = Error(_words_of(error), retry_after=_seconds(error.retry_after))
+            return Error(_words_of(error), retry_after=_seconds(error.retry_after))
         except ActionError as error:
-            outcome = Error(_words_of(error), permanent=error.permanent)
+            return Error(_words_of(error), permanent=error.permanent)
         except BaseException as error:  # a user's code may raise anything, call sys.exit, or be a cancelled coroutine
-            outcome = Error(f"{type(error).__name__}: {_words_of(error)}")
-        return Attempted(task, won.row, outcome, started)
+            return Error(f"{type(error).__name__}: {_words_of(error)}")
 
 
 def _words_of(error: BaseException) -> str:

@@ -22,6 +22,8 @@ action | text | you, or Dynatick | What to run: a [built-in action](actions.md),
 payload | map | you | The action's arguments
 retryPolicy | map | you | `maximumRetryAttempts` (3), `maximumEventAgeInSeconds` (86400), `minBackoffSeconds` (5),
     `maxBackoffSeconds` (3600)
+timeoutSeconds | number | you | How long an attempt takes at the most, in whole seconds from 1 to 900: none is begun
+    with less time left ([what it means](../how-to/handlers.md#how-long-it-takes)). Default: what its handler declares
 scheduleId | text | Dynatick | The schedule that made this task
 status | text | Dynatick | `scheduled`, `running`, `completed`, `failed` or `cancelled`; none: nobody has looked at it
     yet
@@ -96,7 +98,8 @@ def page() -> str:
             [(f"`{name}`", *said) for name, said in _ATTRIBUTES.items()],
         ),
         "## Of a schedule",
-        "Beside `taskId` and the attributes of the tasks that it makes: `action`, `payload`, `retryPolicy`, your own.",
+        "Beside `taskId` and the attributes of the tasks that it makes: `action`, `payload`, `retryPolicy`,\n"
+        "`timeoutSeconds`, your own.",
         markdown.table(
             ["Attribute", "Type", "Set by", "What it is"],
             [(f"`{name}`", *said) for name, said in _OF_SCHEDULES.items()],

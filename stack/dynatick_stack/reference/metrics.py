@@ -24,6 +24,7 @@ Recovered | Count | Tasks taken over from a process that died
 Superseded | Count | Outcomes not written, because somebody else had ended or deleted the task
 Unrecorded | Count | Tasks that ran and whose outcome could not be written: they run again
 Unfinished | Count | Tasks that still ran when time was up
+Overran | Count | Attempts that took longer than their `timeoutSeconds`; the log names each
 Moved | Count | Tasks found in a bucket that was closed, and moved to the next tick
 Rejected | Count | Rows that can't be understood, marked failed
 Occurrences | Count | Tasks that were made of schedules

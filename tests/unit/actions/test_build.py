@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from tests.unit.actions.support import NOW, a_context, a_task
 from dynatick.actions import build_actions
 from dynatick.actions.targets import Reach
 from dynatick.errors import ConfigurationError, PermanentError, RetryableError
+from dynatick.settings import Settings
+from dynatick.wiring import build_processor
 
 PROCESSOR = Path(__file__).parents[3] / "functions" / "processor"
 
@@ -41,6 +44,76 @@ def test_a_handler_cannot_take_a_built_in_kinds_name(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigurationError, match="'log' is there twice"):
         build_actions(handlers_module="handlers_called_log", clock=lambda: NOW)
+
+
+HANDLERS = """
+from dynatick import handler
+@handler("slow", timeout_seconds=60)
+def slow(payload): ...
+@handler("quick")
+def quick(payload): ...
+"""
+
+
+def test_an_attempt_takes_as_long_as_the_task_says_or_else_its_handler(tmp_path, monkeypatch):
+    (tmp_path / "handlers_with_timeouts.py").write_text(HANDLERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    actions = build_actions(
+        handlers_module="handlers_with_timeouts", clock=lambda: NOW, reach=Reach(rate_limits=("slow=1/s",))
+    )
+    assert actions.timeout_seconds(a_task({}, action="slow")) == 60
+    assert actions.timeout_seconds(a_task({}, action="slow", timeout_seconds=5)) == 5
+    assert actions.timeout_seconds(a_task({}, action="quick", timeout_seconds=5)) == 5
+    for action in ("quick", "log", "nope"):
+        assert actions.timeout_seconds(a_task({}, action=action)) is None
+
+
+def test_a_handler_that_takes_longer_than_the_processor_may_run_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "handlers_too_slow.py").write_text(HANDLERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigurationError) as refused:
+        build_actions(handlers_module="handlers_too_slow", clock=lambda: NOW, max_timeout_seconds=52)
+    assert str(refused.value) == (
+        "handler slow: has a timeout_seconds of 60; expected at most 52, as long as an attempt can take here "
+        "(the parameter ProcessorTimeoutSeconds)"
+    )
+    actions = build_actions(handlers_module="handlers_too_slow", clock=lambda: NOW, max_timeout_seconds=60)
+    assert "slow" in actions.names()
+
+
+def test_the_processor_refuses_it_when_it_starts(tmp_path, monkeypatch):
+    (tmp_path / "handlers_of_a_processor.py").write_text(HANDLERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    environment = {
+        "DYNATICK_TABLE": "tasks",
+        "DYNATICK_HANDLERS_MODULE": "handlers_of_a_processor",
+        "AWS_LAMBDA_FUNCTION_NAME": "processor",
+    }
+    with pytest.raises(ConfigurationError, match="handler slow: has a timeout_seconds of 60; expected at most 52"):
+        build_processor(Settings.from_env({**environment, "DYNATICK_TIMEOUT_SECONDS": "60"}))
+    built = build_processor(Settings.from_env({**environment, "DYNATICK_TIMEOUT_SECONDS": "120"}))
+    assert built.rules.max_timeout_seconds == 112
+
+
+@pytest.mark.parametrize(
+    ("payload", "seconds"),
+    [
+        ({}, 11),
+        ({"timeoutSeconds": Decimal(30)}, 31),
+        ({"timeoutSeconds": Decimal("2.5")}, 4),
+        ({"timeoutSeconds": 60}, 53),  # it makes do with what the invocation has
+        ({"timeoutSeconds": 10**400}, 53),
+        ({"timeoutSeconds": -5}, 1),
+        ({"timeoutSeconds": "x"}, 1),
+        ({"timeoutSeconds": Decimal("NaN")}, 1),
+        ({"timeoutSeconds": Decimal("Infinity")}, 1),
+    ],
+)
+def test_a_webhook_takes_as_long_as_its_request_may(payload, seconds):
+    actions = build_actions(handlers_module=None, clock=lambda: NOW, max_timeout_seconds=53)
+    assert actions.timeout_seconds(a_task(payload, action="webhook")) == seconds
+    assert actions.timeout_seconds(a_task(payload, action="webhook", timeout_seconds=7)) == 7
 
 
 def test_a_webhook_goes_to_listed_private_hosts_only():

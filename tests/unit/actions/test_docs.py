@@ -47,11 +47,12 @@ def task_of(row):
 
 
 def test_handlers(monkeypatch, capsys):
-    (_, first), (_, put), (_, failing), (_, testing), (_, elsewhere) = blocks("handlers.md")
+    (_, first), (_, put), (_, failing), (_, timed), (_, testing), (_, elsewhere) = blocks("handlers.md")
     assert {language for language, _ in blocks("handlers.md")} == {"python"}
-    module = a_module("handlers_of_docs", monkeypatch, first + failing + testing)
+    module = a_module("handlers_of_docs", monkeypatch, first + failing + timed + testing)
     actions = build_actions(handlers_module="handlers_of_docs", clock=lambda: NOW)
-    assert actions.names() == ["log", "reserve", "send-reminder", "webhook"]
+    assert actions.names() == ["log", "make-report", "reserve", "send-reminder", "webhook"]
+    assert actions.timeout_seconds(a_task({}, action="make-report")) == 60
 
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     with mock_aws():

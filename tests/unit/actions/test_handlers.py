@@ -420,6 +420,37 @@ _mark = 5
     assert found == {"mine": "mine", "other": "other"}
 
 
+@pytest.mark.parametrize("seconds", [0, -1, 901, 0.5, 60.0, True, "60"])
+def test_a_handler_takes_a_whole_number_of_seconds(seconds):
+    with pytest.raises(ConfigurationError) as refused:
+        handler("slow", timeout_seconds=seconds)
+    assert str(refused.value) == (
+        f"handler slow: has a timeout_seconds of {seconds!r}; expected a whole number of seconds from 1 to 900"
+    )
+
+
+def test_a_handler_keeps_the_time_that_it_declares_through_further_decorators(a_module):
+    name = a_module(
+        """
+from functools import wraps
+from dynatick import handler
+def plainly(function):
+    @wraps(function)
+    def call(payload): return function(payload)
+    return call
+@plainly
+@handler("outside", timeout_seconds=60)
+def outside(payload: dict): ...
+@handler("none")
+def none(payload: dict): ...
+"""
+    )
+    found = {one.name: one.reserved_seconds(a_task()) for one in load_handlers(name, 60)}
+    assert found == {"outside": 60, "none": None}
+    with pytest.raises(ConfigurationError, match="handler outside: has a timeout_seconds of 60; expected at most 59"):
+        load_handlers(name, 59)
+
+
 def test_further_decorators_count(a_module):
     name = a_module(
         """

@@ -107,6 +107,7 @@ def test_edited_paused_resumed_deleted(caller: Caller) -> None:
         ({"scheduleExpression": "rate(0 minutes)"}, "#/scheduleExpression"),
         ({"scheduleState": "ENABLED"}, "#/scheduleState"),
         ({"retryPolicy": {"maximumRetryAttempts": -1}}, "#/retryPolicy/maximumRetryAttempts"),
+        ({"timeoutSeconds": 0}, "#/timeoutSeconds"),
         ({"payload": [1]}, "#/payload"),
         ({"taskId": "other"}, "#/taskId"),
         ({}, "#"),

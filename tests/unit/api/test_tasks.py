@@ -31,6 +31,7 @@ def test_a_task_is_inserted_under_the_tables_names(caller: Caller) -> None:
         "action": "webhook",
         "payload": {"url": "https://example.com/hook", "data": {"price": 0.1, "many": 10**30}},
         "retryPolicy": {"maximumRetryAttempts": 5},
+        "timeoutSeconds": 60,
         "team": "blue",
     }
     answer = caller.send("POST", "/v1/tasks", row)
@@ -127,6 +128,8 @@ def test_a_repeated_request_finds_its_task_whatever_became_of_it(caller: Caller)
         ({"payload": {"a": [{"": 1}]}}, "#/payload/a/0"),
         ({"payload": {"a/b": {"c~d": "\udfff"}}}, "#/payload/a~1b/c~0d"),
         ({"retryPolicy": {"maximumRetryAttempts": -1}}, "#/retryPolicy/maximumRetryAttempts"),
+        ({"timeoutSeconds": 0}, "#/timeoutSeconds"),
+        ({"timeoutSeconds": "60"}, "#/timeoutSeconds"),
         ({"status": "completed"}, "#/status"),
         ({"outcome": "completed"}, "#/outcome"),
         ({"idempotencyDigest": "x"}, "#/idempotencyDigest"),

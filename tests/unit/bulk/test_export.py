@@ -40,6 +40,7 @@ rows_of_users = st.fixed_dictionaries(
         "action": st.sampled_from(["log", "mail"]),
         "payload": st.dictionaries(texts, values, max_size=3),
         "retryPolicy": st.fixed_dictionaries({"maximumRetryAttempts": st.integers(0, 9)}),
+        "timeoutSeconds": st.integers(1, 900),
         "tenant": texts.filter(bool),
         'odd, "name"\r\n': values.filter(lambda value: value is not None),
     },

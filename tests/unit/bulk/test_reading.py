@@ -197,6 +197,15 @@ def test_csv_and_what_its_cells_mean() -> None:
         assert records(text, FileFormat.CSV, offset=record.end, number=record.next_line) == found[n + 1 :]
 
 
+def test_a_timeout_in_csv_is_a_number() -> None:
+    assert rows("taskId,timeoutSeconds\na,60\nb,\n", FileFormat.CSV) == [
+        {"taskId": "a", "timeoutSeconds": Decimal(60)},
+        {"taskId": "b"},
+    ]
+    (record,) = records("taskId,timeoutSeconds\na,long\n", FileFormat.CSV)
+    assert "timeoutSeconds: 'long' is not accepted; expected a number of seconds" in str(record.error)
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [

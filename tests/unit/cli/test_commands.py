@@ -62,9 +62,10 @@ def test_arguments_from_files(shell: Shell, world: InProcess, tmp_path: Path) ->
     (tmp_path / "retries.json").write_text('{"maximumRetryAttempts": 1}')
     ended = shell(
         "task", "add", "x", "--payload", f"@{tmp_path}/payload.json", "--retry-policy", f"@{tmp_path}/retries.json",
-        "--attributes", '{"tenant": "t1"}', "-o", "json",
+        "--attributes", '{"tenant": "t1"}', "--timeout-seconds", "60", "-o", "json",
     )  # fmt: skip
     assert ended.json == {
+        "timeoutSeconds": 60,
         "taskId": "x",
         "payload": {"text": "grüße"},
         "retryPolicy": {"maximumRetryAttempts": 1},

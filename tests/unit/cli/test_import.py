@@ -43,6 +43,17 @@ def written(tmp_path: Path, text: str | bytes = FILE) -> str:
     return str(file)
 
 
+def test_a_timeout_is_imported_and_a_wrong_one_is_refused_by_line(
+    shell: Shell, world: InProcess, tmp_path: Path
+) -> None:
+    text = '{"taskId": "a", "delaySeconds": 60, "timeoutSeconds": 60}\n{"taskId": "b", "timeoutSeconds": 0}\n'
+    ended = shell("task", "import", written(tmp_path, text), "-o", "json")
+    assert ended.json == {"inserted": 1, "exists": 0, "refused": 1, "failed": 0}
+    said = "line 2: timeoutSeconds: 0 is not accepted; expected a whole number of seconds from 1 to 900"
+    assert said in ended.err.splitlines()
+    assert world.row("a")["timeoutSeconds"] == 60
+
+
 def test_each_line_has_its_fate(shell: Shell, world: InProcess, tmp_path: Path) -> None:
     ended = shell("task", "import", written(tmp_path), "-o", "json")
     assert ended.json == {"inserted": 3, "exists": 1, "refused": 5, "failed": 0}

@@ -98,6 +98,16 @@ REFUSALS: list[tuple[list[str], int, str]] = [
         "retryPolicy.maximumRetryAttempts: 999 is not accepted; expected a whole number from 0 to 185",
     ),
     (
+        ["task", "add", "x", "--timeout-seconds", "0"],
+        3,
+        "timeoutSeconds: 0 is not accepted; expected a whole number of seconds from 1 to 900",
+    ),
+    (
+        ["schedule", "add", "x", "rate(1 hour)", "--timeout-seconds", "901"],
+        3,
+        "timeoutSeconds: 901 is not accepted; expected a whole number of seconds from 1 to 900",
+    ),
+    (
         ["task", "add", "x", "--attributes", '{"status": "completed"}'],
         3,
         "status: 'completed' is not accepted; leave it out: it is set by Dynatick",

@@ -80,8 +80,11 @@ def test_add_with_all_that_a_schedule_has(shell: Shell, world: InProcess, tmp_pa
     made = shell(
         "schedule", "add", "s", "rate(1 hour)", "--start-date", "2027-01-01T00:30:00+01:00", "--end-date", "1830297600",
         "--flexible-time-window", "15", "--retry-policy", f"@{tmp_path}/retries.json", "--paused", "--action", "log",
-        "--reason", "not yet", "-o", "json",
+        "--reason", "not yet", "--timeout-seconds", "60", "-o", "json",
     ).json  # fmt: skip
+    assert made["timeoutSeconds"] == 60
+    assert shell("schedule", "update", "s", "--timeout-seconds", "90", "-o", "json").json["timeoutSeconds"] == 90
+    assert "timeoutSeconds" not in shell("schedule", "update", "s", "--remove", "timeoutSeconds", "-o", "json").json
     assert (made["startDate"], made["endDate"]) == ("2026-12-31T23:30:00Z", "2028-01-01T00:00:00Z")
     assert (made["flexibleTimeWindow"], made["retryPolicy"]) == (15, {"maximumRetryAttempts": 1})
     assert (made["scheduleState"], made["stateReason"], "nextRunAt" in made) == ("DISABLED", "not yet", False)

@@ -158,6 +158,23 @@ INSERTS: list[tuple[dict[str, object], str, str]] = [
         "1 is not accepted; there is no such setting; expected any of maximumRetryAttempts, "
         "maximumEventAgeInSeconds, minBackoffSeconds, maxBackoffSeconds",
     ),
+    # how long it takes
+    ({"timeoutSeconds": 0}, "timeoutSeconds", "0 is not accepted; expected a whole number of seconds from 1 to 900"),
+    (
+        {"timeoutSeconds": 901},
+        "timeoutSeconds",
+        "901 is not accepted; expected a whole number of seconds from 1 to 900",
+    ),
+    (
+        {"timeoutSeconds": "60"},
+        "timeoutSeconds",
+        "'60' is not accepted; expected a whole number of seconds from 1 to 900",
+    ),
+    (
+        {"timeoutSeconds": 0.5},
+        "timeoutSeconds",
+        "0.5 is not accepted; expected a whole number of seconds from 1 to 900",
+    ),
     # other attributes
     ({"status": "scheduled"}, "status", "'scheduled' is not accepted; leave it out: it is set by Dynatick"),
     ({"outcome": "completed"}, "outcome", "'completed' is not accepted; leave it out: it is set by Dynatick"),

@@ -267,7 +267,7 @@ def test_a_spoilt_note_of_an_attempt_costs_nothing(started: object) -> None:
 
 def test_our_attributes_are_those_of_the_design() -> None:
     designed = (
-        "taskId taskDateTime dueAt delaySeconds action payload status outcome attempt attempts retryPolicy lease "
-        "leaseUntil run createdAt startedAt finishedAt result error expiresAt scheduleId"
+        "taskId taskDateTime dueAt delaySeconds action payload status outcome attempt attempts retryPolicy "
+        "timeoutSeconds lease leaseUntil run createdAt startedAt finishedAt result error expiresAt scheduleId"
     )
     assert {*designed.split(), "movedTo", "deferrals"} == OWN_ATTRIBUTES

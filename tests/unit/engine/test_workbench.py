@@ -17,7 +17,7 @@ from dynatick.engine.claims import Won
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.record import Attempted, Done, Error
 from dynatick.engine.workbench import Workbench
-from dynatick.errors import ActionError, PermanentError, RetryableError
+from dynatick.errors import ActionError, NotYet, PermanentError, RetryableError
 
 
 def won(task_id: str, **more: object) -> Won:
@@ -30,13 +30,18 @@ class Bench:
 
     def __init__(self, threads: int = 4) -> None:
         self.actions = FakeActions()
+        self.clock = FakeClock()
         self.ended: SimpleQueue[Attempted] = SimpleQueue()
+        self.unbegun: SimpleQueue[Won] = SimpleQueue()
         self.bench = Workbench(
             self.actions,
             threads=threads,
             deadline=NOON + timedelta(minutes=2),
-            clock=FakeClock(),
+            recorded_from=NOON + timedelta(seconds=117),
+            clock=self.clock,
             ended=self.ended.put,
+            unbegun=self.unbegun.put,
+            max_timeout_seconds=112,
         )
 
     def outcome(self, does: Callable[[Task, ActionContext], object]) -> Attempted:
@@ -96,6 +101,85 @@ def test_an_action_is_told_what_it_needs() -> None:
     assert context == ActionContext(
         attempt=2, run=3, due_at=bucket_at(0).instant, idempotency_key="t#3", deadline=NOON + timedelta(minutes=2)
     )
+
+
+@pytest.mark.parametrize("seconds", [100, 57, 50])
+def test_a_task_begins_if_it_can_end_before_outcomes_are_recorded_no_more(seconds: int) -> None:
+    made = Bench()
+    made.clock.to(NOON + timedelta(seconds=117 - seconds - 10))
+    given = won("t", timeoutSeconds=seconds)
+    assert made.bench.has_time_for(given.task)
+    attempted = made.bench.run(given)
+    assert attempted is not None
+    assert attempted.outcome == Done(None)
+    assert made.unbegun.empty()
+
+
+@pytest.mark.parametrize("seconds", [100, 57, 1])
+def test_a_task_that_could_not_end_before_is_handed_back_and_not_begun(seconds: int) -> None:
+    made = Bench()
+    made.clock.to(NOON + timedelta(seconds=117 - seconds + 0.1))
+    given = won("t", timeoutSeconds=seconds)
+    assert not made.bench.has_time_for(given.task)
+    made.bench.submit(given)
+    assert made.unbegun.get(timeout=10) is given
+    made.bench.submit(won("next"))
+    assert made.ended.get(timeout=10).task.task_id == "next", "its thread goes on with others"
+    assert made.actions.times("t") == 0
+
+
+def test_a_task_that_can_never_end_in_time_fails_for_good_and_is_not_begun() -> None:
+    made = Bench()
+    given = won("t", timeoutSeconds=113)
+    assert made.bench.has_time_for(given.task), "that it fails takes no time"
+    attempted = made.bench.run(given)
+    assert attempted is not None
+    assert isinstance(attempted.outcome, Error)
+    assert attempted.outcome.permanent
+    assert "timeoutSeconds: 113 is not accepted; expected at most 112" in attempted.outcome.text
+    assert made.actions.times("t") == 0
+
+
+def test_a_task_whose_turn_comes_when_its_time_is_short_is_handed_back() -> None:
+    made = Bench()
+    given = won("t", timeoutSeconds=60)
+
+    def too_early(task: Task, context: ActionContext) -> None:
+        made.clock.forward(seconds=100)
+        raise NotYet(0.01)
+
+    made.actions.behaviour["t"] = too_early
+    made.bench.submit(given)
+    assert made.unbegun.get(timeout=10) is given
+    assert made.actions.times("t") == 1
+    assert made.bench.overrunning() == [], "it waited, and did not run"
+
+
+def test_an_attempt_that_overran_says_so_once() -> None:
+    made = Bench()
+    going, go = threading.Event(), threading.Event()
+
+    def slow(task: Task, context: ActionContext) -> None:
+        made.clock.forward(seconds=31)
+        going.set()
+        assert go.wait(10)
+
+    for task_id in ("found", "ended"):
+        made.actions.behaviour[task_id] = slow
+    assert made.bench.overrunning() == []
+    made.bench.submit(won("found", timeoutSeconds=30))
+    assert going.wait(10)
+    (overrun,) = made.bench.overrunning()
+    assert (overrun.task.task_id, overrun.timeout_seconds) == ("found", 30)
+    assert 31 <= overrun.seconds < 60
+    assert made.bench.overrunning() == []
+    go.set()
+    assert made.ended.get(timeout=10).overrun is None, "it was reported already"
+    made.bench.submit(won("ended", timeoutSeconds=30))
+    attempted = made.ended.get(timeout=10)
+    assert attempted.outcome == Done(None)
+    assert attempted.overrun is not None
+    assert (attempted.overrun.task.task_id, attempted.overrun.timeout_seconds) == ("ended", 30)
 
 
 def test_threads_are_begun_as_they_are_needed_and_no_more_than_allowed() -> None:

@@ -1,0 +1,89 @@
+"""``timeoutSeconds``: what it may be, and that whatever is made of a row keeps it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from tests.builders import NOON, scheduled_row
+
+from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.lifecycle import redrive
+from dynatick.domain.normalise import Defaults, normalise
+from dynatick.domain.recurrence import edited, occurrence
+from dynatick.domain.schedule import Schedule
+from dynatick.domain.task import Task
+from dynatick.domain.timeout import check_timeout
+from dynatick.errors import InvalidInput
+
+BUCKET = Bucket(minute_of(NOON))
+MALFORMED = [
+    0, -1, 901, Decimal("0"), Decimal("0.5"), Decimal("901"), Decimal("NaN"), Decimal("Infinity"), 60.0, True, False,
+    "60", "", [60], {"seconds": 60},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "seconds"), [(1, 1), (900, 900), (Decimal("60"), 60), (Decimal("6E+1"), 60)])
+def test_a_timeout_is_a_whole_number_of_seconds_up_to_the_longest_that_a_function_runs(
+    value: object, seconds: int
+) -> None:
+    checked = check_timeout(value)
+    assert checked == seconds
+    assert type(checked) is int
+
+
+@pytest.mark.parametrize("value", MALFORMED)
+def test_any_other_timeout_is_refused_by_field_value_and_what_would_be_right(value: object) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        check_timeout(value)
+    assert refused.value.field == "timeoutSeconds"
+    assert refused.value.value is value
+    assert "expected a whole number of seconds from 1 to 900" in str(refused.value)
+
+
+def test_a_task_has_the_timeout_of_its_row_and_none_without() -> None:
+    row = scheduled_row("t", BUCKET, timeoutSeconds=Decimal("60"))
+    task = Task.from_row(row)
+    assert task.timeout_seconds == 60
+    assert task.attributes == {}, "it is no attribute of the user's own"
+    assert Task.from_row(scheduled_row("t", BUCKET)).timeout_seconds is None
+    assert Task.from_row(scheduled_row("t", BUCKET, timeoutSeconds=None)).timeout_seconds is None
+
+
+@pytest.mark.parametrize("value", MALFORMED)
+def test_a_row_with_a_malformed_timeout_is_marked_failed_with_the_reason(value: object) -> None:
+    row = {"taskId": "t", "timeoutSeconds": value}
+    change = normalise(row, now=NOON, grid=Grid(), defaults=Defaults())
+    assert change.set["outcome"] == "failed"
+    assert "timeoutSeconds" in str(change.set["error"])
+    assert "expected a whole number of seconds from 1 to 900" in str(change.set["error"])
+    assert any(condition.attribute == "timeoutSeconds" for condition in change.when), "unless it was put right since"
+
+
+def test_a_row_with_a_timeout_becomes_a_task_that_keeps_it() -> None:
+    row = {"taskId": "t", "timeoutSeconds": Decimal("60")}
+    change = normalise(row, now=NOON, grid=Grid(), defaults=Defaults())
+    assert "outcome" not in change.set
+    assert Task.from_row({**row, **change.set}).timeout_seconds == 60
+
+
+def test_a_schedule_hands_its_timeout_on_to_its_occurrences() -> None:
+    row = {"taskId": "s", "scheduleExpression": "rate(5 minutes)", "action": "log", "timeoutSeconds": Decimal("60")}
+    nominal = NOON + timedelta(minutes=5)
+    task = Task.from_row(occurrence(row, Schedule.from_row(row), nominal, BUCKET, now=NOON))
+    assert task.timeout_seconds == 60
+    assert "timeoutSeconds" not in task.attributes
+
+
+@pytest.mark.parametrize("value", MALFORMED)
+def test_a_schedule_with_a_malformed_timeout_is_refused(value: object) -> None:
+    row = {"taskId": "s", "scheduleExpression": "rate(5 minutes)", "action": "log", "timeoutSeconds": value}
+    with pytest.raises(InvalidInput, match="timeoutSeconds"):
+        edited(row, {}, now=NOON, grid=Grid(), defaults=Defaults())
+
+
+def test_a_redriven_task_keeps_its_timeout() -> None:
+    row = scheduled_row("t", BUCKET, timeoutSeconds=Decimal("60"), status="failed", outcome="failed")
+    change = redrive(row, bucket=Bucket(BUCKET.minute + 1), due_at=NOON, run=2)
+    assert "timeoutSeconds" not in {*change.set, *change.remove}

@@ -1,0 +1,344 @@
+"""Tasks that declare how long they take: none is begun with less time left, and none waits for ever for it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from tests.builders import NOON, FakeClock
+from tests.unit.engine.support import World, bucket_at, passed, rules, world
+
+from dynatick.domain.task import Task
+from dynatick.engine import drain as drain_module
+from dynatick.engine.budget import Budget, max_timeout_seconds
+from dynatick.engine.inforce import agree, read_in_force
+from dynatick.engine.ports import ActionContext
+from dynatick.engine.processor import Invoked
+from dynatick.engine.report import PassReport
+
+
+class PacedClock(FakeClock):
+    """A clock that knows how often the coordinator (the thread that made it) has read it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._coordinator = threading.get_ident()
+        self.reads = 0
+
+    def __call__(self) -> datetime:
+        self.reads += threading.get_ident() == self._coordinator
+        return super().__call__()
+
+
+class Worked:
+    """A world with one thread whose tasks take their time by the clock; notes how much was left when each began."""
+
+    def __init__(self, *, life: float = 120, known: bool = True, **settings: object) -> None:
+        most = max_timeout_seconds(timedelta(seconds=life)) if known else None
+        self.clock = PacedClock()
+        self.w: World = world(
+            clock=self.clock,
+            rules=rules(threads=1, max_timeout_seconds=most, **settings),
+            life=timedelta(seconds=life),
+        )
+        self.left: list[tuple[str, float]] = []  # in the order in which they began
+
+    def insert(self, *ids: str, seconds: float, at: int = 1, **more: object) -> None:
+        self.w.insert(*ids, at=bucket_at(at), **more)
+        for task_id in ids:
+            self.w.actions.behaviour[task_id] = self.takes(seconds)
+
+    def takes(self, seconds: float) -> Callable[[Task, ActionContext], object]:
+        def run(task: Task, context: ActionContext) -> None:
+            self.left.append((task.task_id, (context.deadline - self.clock()).total_seconds()))
+            self.clock.forward(seconds=seconds)
+            seen, patience = self.clock.reads, time.monotonic() + 5
+            while self.clock.reads < seen + 4 and time.monotonic() < patience:
+                time.sleep(0.0005)
+
+        return run
+
+    @property
+    def begun(self) -> list[str]:
+        return [task_id for task_id, _ in self.left]
+
+    def assert_each_ran_once(self, *ids: str) -> None:
+        assert Counter(self.w.actions.ran) == {(task_id, 1, 1): 1 for task_id in ids}
+        assert {self.w.outcome(task_id) for task_id in ids} == {"completed"}
+
+
+def ids(number: int, prefix: str) -> list[str]:
+    return [f"{prefix}{n:04d}" for n in range(number)]
+
+
+def reports(done: Sequence[Invoked]) -> list[PassReport]:
+    return [invoked.passed for invoked in done if invoked.passed is not None]
+
+
+@pytest.fixture(autouse=True)
+def _coordinators_are_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain_module, "RECORD_DELAY", 0.002)
+
+
+@pytest.fixture
+def logged() -> Iterator[list[logging.LogRecord]]:
+    """What the engine logs, wherever it goes otherwise."""
+    records: list[logging.LogRecord] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
+    logger, kept = logging.getLogger("dynatick.engine"), Kept()
+    logger.addHandler(kept)
+    yield records
+    logger.removeHandler(kept)
+
+
+# -- what can be served ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("life", "longest"), [(900, 892), (120, 112), (60, 52), (30, 25), (1, 0)])
+def test_the_longest_timeout_leaves_time_to_begin_and_to_record(life: int, longest: int) -> None:
+    assert max_timeout_seconds(timedelta(seconds=life)) == longest
+
+
+@pytest.mark.parametrize("life", [30, 45, 60, 120, 300, 900])
+def test_a_task_of_the_longest_timeout_fits_an_invocation_that_begins_it_first(life: int) -> None:
+    budget = Budget.until(NOON + timedelta(seconds=life), NOON)
+    begun_by = budget.stop_waiting - timedelta(seconds=max_timeout_seconds(timedelta(seconds=life)))
+    assert begun_by - NOON >= timedelta(seconds=3)
+    assert begun_by < budget.stop_claiming, "so the claim of such a task comes early enough, too"
+
+
+def test_the_processor_tells_clients_the_longest_timeout_and_the_scheduler_leaves_it() -> None:
+    w = world(rules=rules(max_timeout_seconds=112))
+    known = read_in_force(w.store)
+    assert known is not None
+    assert known.max_timeout_seconds == 112
+    assert agree(w.store, w.rules.grid, now=w.clock(), defaults=w.rules.defaults) == known
+    assert w.row("_dynatick#settings")["maxTimeoutSeconds"] == 112
+
+
+def test_a_task_whose_timeout_can_never_fit_fails_at_once_and_has_its_dead_letter() -> None:
+    w = world(rules=rules(max_timeout_seconds=112))
+    w.insert("t", "other", timeoutSeconds=Decimal(113))
+    w.insert("fits", timeoutSeconds=Decimal(112))
+    report = passed(w.next_tick())
+    assert (report.failed, report.released, report.completed) == (2, 0, 1)
+    assert w.actions.times("t") == 0
+    row = w.row("t")
+    assert (row["outcome"], row["attempt"]) == ("failed", 1)
+    assert row["error"] == (
+        "timeoutSeconds: 113 is not accepted; expected at most 112, as long as an attempt can take here "
+        "(the parameter ProcessorTimeoutSeconds)"
+    )
+    assert sorted(str(letter.row["taskId"]) for letter in w.dead_letters.letters) == ["other", "t"]
+
+
+def test_a_task_whose_timeout_was_made_malformed_by_hand_fails_and_says_so() -> None:
+    w = world()
+    w.insert("t")
+    w.rigged.put({**w.row("t"), "timeoutSeconds": "a minute"})
+    w.next_tick()
+    assert w.outcome("t") == "failed"
+    assert "timeoutSeconds: 'a minute' is not accepted; expected a whole number of seconds" in str(w.row("t")["error"])
+    assert w.actions.times("t") == 0
+
+
+# -- not begun with less time left -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("declared_by", ["task", "handler"])
+def test_a_task_is_not_begun_with_less_time_left_than_it_takes(declared_by: str) -> None:
+    made = Worked()
+    made.insert(*ids(7, "a"), seconds=10)
+    more = {"timeoutSeconds": Decimal(60)} if declared_by == "task" else {}
+    made.insert("long", seconds=60, **more)
+    if declared_by == "handler":
+        made.w.actions.timeouts["long"] = 60
+    first, second = reports(made.w.next_tick())
+    assert (first.completed, first.released, first.continued) == (7, 1, True)
+    assert (second.completed, second.generation) == (1, 1)
+    assert dict(made.left)["long"] > 110, "it was the first of a new invocation"
+    made.assert_each_ran_once(*ids(7, "a"), "long")
+
+
+def test_a_task_that_declares_nothing_is_begun_as_long_as_tasks_are() -> None:
+    made = Worked()
+    made.insert(*ids(7, "a"), "last", seconds=10)
+    (report,) = reports(made.w.next_tick())
+    assert (report.completed, report.released) == (8, 0)
+
+
+def test_a_tasks_own_timeout_counts_and_not_its_handlers() -> None:
+    made = Worked()
+    made.insert(*ids(7, "a"), seconds=10)
+    made.insert("short", seconds=1, timeoutSeconds=Decimal(1))
+    made.w.actions.timeouts["short"] = 100
+    (report,) = reports(made.w.next_tick())
+    assert (report.completed, report.released) == (8, 0)
+
+
+def test_tasks_behind_one_that_takes_too_long_run_in_the_time_that_is_left() -> None:
+    made = Worked()
+    made.insert(*ids(6, "a"), seconds=10)
+    made.insert("long", seconds=60, timeoutSeconds=Decimal(60))
+    made.insert(*ids(300, "z"), seconds=0.001)
+    made.w.next_tick()
+    made.assert_each_ran_once(*ids(6, "a"), "long", *ids(300, "z"))
+    assert dict(made.left)["long"] > 110
+    assert made.begun.index("long") > 6 + 150, "most of those behind it did not wait for it"
+
+
+def test_many_long_tasks_run_one_after_another_and_nothing_is_claimed_in_vain_for_ever() -> None:
+    made = Worked(generations=100)
+    made.insert(*ids(40, "long"), seconds=60, timeoutSeconds=Decimal(60))
+    done = reports(made.w.next_tick())
+    made.assert_each_ran_once(*ids(40, "long"))
+    assert len(done) == 40
+    assert all(left > 63 for _, left in made.left)
+    assert max(report.claimed for report in done) <= 100
+
+
+def test_a_pass_that_meets_many_long_tasks_leaves_those_behind_unclaimed() -> None:
+    made = Worked(generations=0)
+    made.insert("first", seconds=60)
+    made.insert(*ids(1000, "long"), seconds=60, timeoutSeconds=Decimal(60))
+    (report,) = reports(made.w.next_tick())
+    assert (report.completed, report.claimed - report.released) == (1, 1)
+    assert report.claimed < 300, "not a claim and a release for each of the thousand"
+
+
+def test_a_long_task_gets_its_turn_although_every_tick_brings_more_than_half_of_its_time_in_others() -> None:
+    made = Worked()
+    for minute in range(1, 12, 2):
+        made.insert(*(f"a{minute:02d}-{n}" for n in range(9)), seconds=10, at=minute)
+    made.insert("zslow", seconds=60, at=1, timeoutSeconds=Decimal(60))
+    for _ in range(3):
+        made.w.next_tick(2)
+    assert dict(made.left)["zslow"] > 110
+    assert made.w.row("zslow")["attempt"] == 1
+    assert made.w.outcome("zslow") == "completed"
+
+
+def test_a_long_task_that_does_not_fit_makes_no_chain_of_invocations() -> None:
+    """Invocations are shorter than anybody knows: then it waits, a try each tick, and holds up nobody."""
+    made = Worked(life=60, known=False)
+    made.insert("long", seconds=100, at=1, timeoutSeconds=Decimal(100))
+    made.insert("a", seconds=1, at=2)
+    made.insert("b", seconds=1, at=3)
+    done = reports(made.w.next_tick(3))
+    assert {made.w.outcome("a"), made.w.outcome("b")} == {"completed"}
+    assert all(report.completed for report in done[:-1]), "none went on that had done nothing"
+    assert not done[-1].continued
+    for _ in range(3):
+        assert len(reports(made.w.next_tick())) == 1
+    assert made.w.actions.times("long") == 0
+    assert made.w.row("long")["attempt"] == 0
+    assert made.w.cursor().drained_through < bucket_at(1).minute, "its bucket is not passed"
+
+
+def test_the_bucket_of_a_long_task_is_not_drained_before_it_ran() -> None:
+    made = Worked(generations=0)
+    made.insert(*ids(7, "a"), seconds=10)
+    made.insert("long", seconds=60, timeoutSeconds=Decimal(60))
+    made.w.next_tick()
+    assert made.w.row("long")["status"] == "running"
+    made.w.clock.forward(minutes=10)
+    made.w.actions.behaviour.pop("long")
+    made.w.next_tick()
+    assert made.w.outcome("long") == "completed"
+    made.w.until_drained()
+
+
+def test_a_task_whose_process_died_is_not_taken_up_with_too_little_time_left() -> None:
+    made = Worked()
+    made.insert(*ids(7, "a"), seconds=10, at=3)
+    made.insert("long", seconds=60, at=1, timeoutSeconds=Decimal(60))
+    made.w.claim("long", until=NOON + timedelta(seconds=30))
+    done = reports(made.w.next_tick(3))
+    assert [report.recovered for report in done] == [0, 1]
+    assert dict(made.left)["long"] > 110
+    assert (made.w.row("long")["attempt"], made.w.outcome("long")) == (2, "completed")
+
+
+def test_a_task_whose_process_died_and_that_does_not_fit_makes_no_chain_of_invocations() -> None:
+    made = Worked(life=60, known=False)
+    made.insert("long", seconds=100, at=1, timeoutSeconds=Decimal(100))
+    made.insert("a", seconds=1, at=2)
+    made.w.claim("long", until=NOON + timedelta(seconds=30))
+    assert len(reports(made.w.next_tick(3))) == 2, "once, for want of time it may have been"
+    for _ in range(3):
+        assert len(reports(made.w.next_tick())) == 1
+    assert (made.w.row("long")["attempt"], made.w.actions.times("long")) == (1, 0)
+    assert made.w.cursor().drained_through < bucket_at(1).minute
+
+
+def test_a_task_whose_process_died_and_that_can_never_fit_fails() -> None:
+    made = Worked()
+    made.insert("long", seconds=60, timeoutSeconds=Decimal(600))
+    made.w.claim("long", until=NOON + timedelta(seconds=30))
+    (report,) = reports(made.w.next_tick(3))
+    assert (report.recovered, report.failed, made.w.outcome("long")) == (1, 1, "failed")
+    assert made.w.actions.times("long") == 0
+
+
+# -- longer than declared --------------------------------------------------------------------------------------------
+
+
+def test_an_attempt_that_takes_longer_than_its_timeout_is_logged_and_counted_and_not_interrupted(
+    logged: list[logging.LogRecord],
+) -> None:
+    made = Worked()
+    made.insert("long", seconds=31, timeoutSeconds=Decimal(30), payload={"secret": "xyzzy"})
+    made.insert("quick", seconds=1, timeoutSeconds=Decimal(30))
+    report = passed(made.w.next_tick())
+    assert (report.completed, report.overran) == (2, 1)
+    made.assert_each_ran_once("long", "quick")
+    (record,) = logged
+    said = vars(record)
+    assert (said["action"], said["task_id"], said["attempt"], said["run"]) == ("attempt_overran", "long", 1, 1)
+    assert (said["handler"], said["timeout_seconds"]) == ("log", 30)
+    assert 31 <= said["seconds"] < 60
+    assert "xyzzy" not in str(said)
+
+
+def test_an_attempt_that_still_runs_at_the_end_is_logged_and_counted_once(logged: list[logging.LogRecord]) -> None:
+    made = Worked()
+    go, ended = threading.Event(), threading.Event()
+
+    def hangs(task: Task, context: ActionContext) -> None:
+        made.clock.forward(seconds=118)
+        assert go.wait(30)
+        ended.set()
+
+    made.w.insert("hangs", timeoutSeconds=Decimal(30))
+    made.w.actions.behaviour["hangs"] = hangs
+    report = passed(made.w.next_tick())
+    assert (report.unfinished, report.overran) == (1, 1)
+    assert [vars(record)["task_id"] for record in logged] == ["hangs"]
+    go.set()
+    assert ended.wait(10)
+
+
+def test_an_attempt_that_still_runs_at_the_end_within_its_time_is_not_logged(logged: list[logging.LogRecord]) -> None:
+    """It declared nothing, or its invocation was cut short."""
+    made = Worked()
+    go = threading.Event()
+
+    def hangs(task: Task, context: ActionContext) -> None:
+        made.clock.forward(seconds=118)
+        assert go.wait(30)
+
+    made.w.insert("hangs")
+    made.w.actions.behaviour["hangs"] = hangs
+    report = passed(made.w.next_tick())
+    assert (report.unfinished, report.overran, logged) == (1, 0, [])
+    go.set()
