@@ -15,7 +15,7 @@ from tests.builders import NOON, FakeClock
 from tests.unit.engine.support import World, bucket_at, passed, rules, world
 
 from dynatick.domain.task import Task
-from dynatick.engine import drain as drain_module
+from dynatick.engine import execution as execution_module
 from dynatick.engine.budget import Budget, max_timeout_seconds
 from dynatick.engine.inforce import agree, read_in_force
 from dynatick.engine.ports import ActionContext
@@ -83,7 +83,7 @@ def reports(done: Sequence[Invoked]) -> list[PassReport]:
 
 @pytest.fixture(autouse=True)
 def _coordinators_are_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain_module, "RECORD_DELAY", 0.002)
+    monkeypatch.setattr(execution_module, "RECORD_DELAY", 0.002)
 
 
 @pytest.fixture
