@@ -12,7 +12,7 @@ from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import is_terminal, state_of
 from dynatick.domain.task import Row
-from dynatick.engine.reconcile_round import LEASE
+from dynatick.engine.reconcile_round import LEASE, read_round
 
 MOST_TICKS = 60
 LAST_TICKS = 8
@@ -22,15 +22,13 @@ SCHEDULES_TICKS = 5
 def close_the_schedules(world: Installation) -> None:
     """Faults stop, and a few ticks pass: by then every run that was due has been dealt with. Then they are deleted."""
     _calm(world)
-    world.reconcile()  # finds those that the stream has not told of
-    world.rest()
+    _reconcile(world)  # finds those that the stream has not told of
     now = format_instant(world.simulation.instant)
     due = [row for row in world.open_rows() if str(row.get("nextRunAt", "~")) <= now]
     _tick(world, at_least=max(map(_bucket_minute, due), default=-math.inf))  # where the grid was coarser, later
     for _ in range(SCHEDULES_TICKS):
         _tick(world)
-    world.reconcile()
-    world.rest()
+    _reconcile(world)
     if world.reconciled[-1] != (0, 0):
         world.book.say(f"reconcile found and could not mend {world.reconciled[-1]} although the schedules are well")
     last = world.book.seconds(instant_of(world.rules.grid.tick_after(minute_of(world.simulation.instant) - 1)))
@@ -50,16 +48,14 @@ def come_to_an_end(world: Installation) -> None:
     for row in world.open_rows():
         if not book.life_of(row).unseen:
             book.say(f"{row['taskId']}: waits for ever, {state_of(row)} in {row.get('taskDateTime')}")
-    world.reconcile()
-    world.rest()
+    _reconcile(world)
     _serve(world)
     for row in world.open_rows():
         book.say(f"{row['taskId']}: not even reconcile has found it, {state_of(row)} in {row.get('taskDateTime')}")
     for _ in range(LAST_TICKS):
         _tick(world)
     _check_cursors(world)
-    world.reconcile()
-    world.rest()
+    _reconcile(world)
     if world.reconciled[-1] != (0, 0):
         book.say(f"reconcile found and could not mend {world.reconciled[-1]} at the end")
     rows = {book.life_of(row).number: row for row in world.table.everything() if "life" in row}
@@ -74,7 +70,14 @@ def _calm(world: Installation) -> None:
     world.table.lag = 0.0
     world.stream.set(Mode())
     world.rest()
-    world.pass_time(2 * LEASE.total_seconds())  # of a reconcile that was killed: until then no other one works
+
+
+def _reconcile(world: Installation) -> None:
+    kept = read_round(world.table.inner)
+    if kept is not None and kept.is_held(world.simulation.instant):
+        world.pass_time(2 * LEASE.total_seconds())  # one was killed, and until its lease has expired no other works
+    world.reconcile()
+    world.rest()
 
 
 def _serve(world: Installation) -> None:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from tests.unit.engine.support import NOON_MINUTE, THROTTLED, RiggedStore, World, bucket_at
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Is, Result
+from dynatick.domain.change import Change, Is, Result, Written
 from dynatick.domain.task import Row
 from dynatick.engine import reconcile_round
 from dynatick.engine.ports import ScanPage
 from dynatick.engine.processor import Invoked
 from dynatick.engine.reconcile import Reconciled
-from dynatick.engine.reconcile_round import LEASE, RECONCILE_ID, SEGMENTS, acquire, read_round
+from dynatick.engine.reconcile_round import LEASE, RECONCILE_ID, SEGMENTS, acquire, read_round, save
 from dynatick.errors import StoreError
 from dynatick.store import memory
+from dynatick.store.memory import MemoryStore
 
 RECONCILE: Mapping[str, object] = {"dynatick": {"reconcile": True}}
 LOST = Bucket(NOON_MINUTE - 600)  # drained long ago: no tick sees what lies there
@@ -549,6 +551,21 @@ def test_a_save_whose_answer_was_lost_counts(w: ReconcileWorld) -> None:
     assert len(chain) > 1
     assert chain[-1].complete
     assert w.lost() == []
+
+
+def test_a_save_that_takes_effect_late_is_overwritten_by_the_next(w: ReconcileWorld) -> None:
+    first = acquire(w.store, token="one", now=w.clock())
+    assert first is not None
+    under_way: list[Change] = []
+    w.rigged.before_write, w.rigged.throttled = under_way.append, lambda change: True
+    with pytest.raises(StoreError):
+        save(w.store, replace(first, found=1))
+    w.rigged.throttled = lambda change: False
+    assert isinstance(MemoryStore.write(w.rigged, under_way[0]), Written)
+    assert save(w.store, replace(first, found=2)) is not None
+    kept = read_round(w.store)
+    assert kept is not None
+    assert kept.found == 2
 
 
 def test_no_cursor_is_told_twice_in_a_chain(w: ReconcileWorld) -> None:
