@@ -181,5 +181,13 @@ def scheduled_row(task_id: str, bucket: Bucket, **more: object) -> dict[str, obj
     } | more
 
 
+def key_of(row: Row, run: int = 1) -> str:
+    """The idempotency key of a task in one of its runs."""
+    if "createdAt" not in row:
+        return f"{row['taskId']}#{run}"
+    created = datetime.fromisoformat(str(row["createdAt"]))
+    return f"{row['taskId']}#{round(created.timestamp() * 1000)}-{run}"
+
+
 def defaults() -> Defaults:
     return Defaults()

@@ -76,6 +76,7 @@ def tell_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
             "normalised": assigned.normalised,
             "moved": assigned.moved,
             "rejected": assigned.rejected,
+            "undelivered": assigned.undelivered,
             "failed_records": len(assigned.failed),
         },
     )
@@ -84,6 +85,7 @@ def tell_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
         ("Normalised", assigned.normalised),
         ("Moved", assigned.moved),
         ("Rejected", assigned.rejected),
+        ("Undelivered", assigned.undelivered),
         ("FailedRecords", len(assigned.failed)),
     ):
         _count(metrics, name, number)

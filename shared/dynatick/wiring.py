@@ -25,7 +25,7 @@ from dynatick.engine.budget import max_timeout_seconds
 from dynatick.engine.inforce import InForce, agree
 from dynatick.engine.ports import DeadLetters
 from dynatick.engine.rules import Rules
-from dynatick.engine.settle import Settler, tell_dead_letters
+from dynatick.engine.settle import Settler, until_refused
 from dynatick.errors import ConfigurationError, StoreError
 from dynatick.settings import Settings
 from dynatick.store.codec import decode
@@ -124,7 +124,7 @@ class Scheduler:
 
     def __init__(self, settings: Settings) -> None:
         self._store = DynamoStore(settings.table, batched=settings.batched)
-        self._dead_letters = _dead_letters(settings)
+        self._dead_letters = _dead_letters(settings, tries=2)
         self._rules = build_rules(settings)
         self._in_force: InForce | None = None
         self._agreed_at = utc_now()
@@ -135,13 +135,7 @@ class Scheduler:
         if self._in_force is None or now - self._agreed_at > _AGREED_FOR:
             self._in_force = agree(self._store, self._rules.grid, now=now, defaults=self._rules.defaults)
             self._agreed_at = now
-        settler = Settler(
-            self._store,
-            self._rules,
-            self._in_force,
-            utc_now,
-            lambda row, error: tell_dead_letters(self._dead_letters, row, error, utc_now()),
-        )
+        settler = Settler(self._store, self._rules, self._in_force, utc_now, until_refused(self._dead_letters, utc_now))
         return assign([_arrival(record) for record in event["Records"]], settler)
 
 
@@ -181,11 +175,12 @@ def load_policy(name: str | None) -> Assign:
     return policy
 
 
-def _dead_letters(settings: Settings) -> DeadLetters:
+def _dead_letters(settings: Settings, *, tries: int = 5) -> DeadLetters:
+    """``tries`` of 10 s each: with five, a queue that does not answer outlasts the scheduler's invocation."""
     if settings.dead_letter_queue_url is None:
         return NoDeadLetters()
     return QueueDeadLetters(
-        boto3.client("sqs", config=Config(connect_timeout=3, read_timeout=10)),
+        boto3.client("sqs", config=Config(connect_timeout=3, read_timeout=10, retries={"total_max_attempts": tries})),
         settings.dead_letter_queue_url,
     )
 

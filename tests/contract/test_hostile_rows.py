@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 import pytest
-from tests.builders import FakeActions, InProcess, scheduled_row
+from tests.builders import FakeActions, InProcess, key_of, scheduled_row
 
+from dynatick.client import TaskClient
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.change import Change, Written
+from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Row, Task
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.ports import ActionContext, Store
@@ -116,7 +118,7 @@ def test_payloads_of_any_shape_arrive_as_they_were_put(world: InProcess, name: s
 
 @pytest.mark.parametrize("name", IDS)
 def test_ids_of_any_kind(world: InProcess, name: str) -> None:
-    assert run(world, {"taskId": IDS[name]}).idempotency_key == f"{IDS[name]}#1"
+    assert run(world, {"taskId": IDS[name]}).idempotency_key == key_of(world.row(IDS[name]))
 
 
 def test_a_batch_holds_rows_whose_names_are_longer_than_a_statement(world: InProcess) -> None:
@@ -165,6 +167,68 @@ def test_a_task_that_claims_the_status_of_our_rows_fails_and_says_why(world: InP
         assert row["outcome"] == "failed"
         assert row["error"] == f"status: '{status}' is not accepted; leave it out: it is set by Dynatick"
     assert sorted(str(letter.row["taskId"]) for letter in world.dead_letters.letters) == ["timed", "untimed"]
+
+
+NULLS: Mapping[str, dict[str, object]] = {
+    "one that nobody has looked at": {"outcome": None},
+    "one that waits": {"outcome": None, "status": "scheduled", "attempt": 0},
+    "one that waits, and may expire": {"outcome": None, "status": "scheduled", "attempt": 0, "expiresAt": 4102444800},
+    "one whose lease is over": {
+        "outcome": None,
+        "status": "running",
+        "attempt": 1,
+        "leaseUntil": "2020-01-01T00:00:00Z",
+    },
+    "one that runs, and may expire": {"outcome": None, "status": "running", "attempt": 1, "expiresAt": 4102444800},
+    "one that was given back": {
+        "outcome": None,
+        "status": "running",
+        "attempt": 0,
+        "leaseUntil": RELEASED,
+        "lease": "x",
+    },
+    "one that is in no bucket": {
+        "outcome": None,
+        "status": "scheduled",
+        "attempt": 0,
+        "taskDateTime": "2026-12-31T12:00:00Z",
+    },
+}
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["the scheduler sees it", "a tick sees it first"])
+@pytest.mark.parametrize("name", NULLS)
+def test_an_outcome_that_is_null_is_none(world: InProcess, name: str, seen: bool) -> None:
+    bucket = Bucket(minute_of(world.clock()) + 1)
+    row = {"taskId": "x", "action": "log", "taskDateTime": str(bucket), **NULLS[name]}
+    assert world.store.create(row)
+    if seen:
+        assert world.stream(world.row("x")).failed == []
+    world.ticks(2)
+    world.handle({"dynatick": {"reconcile": True}})
+    world.ticks(2)
+    assert world.outcome("x") == "completed"
+    assert world.actions.times("x") == 1
+
+
+def test_what_waits_with_a_null_for_an_outcome_can_be_called_off_and_put_off(world: InProcess) -> None:
+    client = TaskClient(world.store, clock=world.clock)
+    bucket = Bucket(minute_of(world.clock()) + 5)
+    for task_id in ("off", "later"):
+        assert world.store.create(scheduled_row(task_id, bucket, outcome=None))
+    assert client.cancel("off").status == "cancelled"
+    client.reschedule("later", task_date_time=Bucket(bucket.minute + 1))
+    assert "outcome" not in world.row("later")
+    assert [view.task_id for view in client.history(Bucket(bucket.minute + 1)).entries] == ["later"]
+
+
+def test_a_retry_of_a_row_whose_outcome_is_null_counts_on(world: InProcess) -> None:
+    """Were the attempts counted anew, a task that kills its process would have as many again."""
+    bucket = Bucket(minute_of(world.clock()) + 5)
+    assert world.store.create(scheduled_row("x", bucket, outcome=None, attempt=2))
+    assert world.stream(world.row("x")).failed == []
+    row = world.row("x")
+    assert (row["attempt"], "outcome" in row) == (2, False)
 
 
 def test_a_task_that_was_put_as_running_for_ever_holds_up_no_other(world: InProcess) -> None:

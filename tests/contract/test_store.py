@@ -355,6 +355,15 @@ def test_look_filters_and_pages(store: Store) -> None:
     )  # fmt: skip
 
 
+def test_an_entry_whose_outcome_is_null_is_open(store: Store) -> None:
+    for task_id, more in {"ended": {"outcome": "failed"}, "null": {"outcome": None}, "open": {}}.items():
+        store.create({"taskId": task_id, "taskDateTime": str(BUCKET), **more})
+    assert ids_in(store, BUCKET) == ["null", "open"]
+    page = store.look(BUCKET, open_only=False)
+    assert {entry.task_id: entry.outcome for entry in page.entries} == {"ended": "failed", "null": None, "open": None}
+    assert ids_in(store, BUCKET, outcome="failed") == ["ended"]
+
+
 def test_look_reads_past_a_page_of_a_megabyte(store: Store) -> None:
     """Failure mode 4: every page is read. Entries of about 1 KB make two pages or more."""
     rows = [scheduled_row(f"{n:04d}-{'x' * 1000}", BUCKET) for n in range(2100)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders import key_of
 from tests.e2e.support import World, bucket, iso
 
 COMMAND = Path(sys.executable).with_name("dynatick")
@@ -57,7 +58,7 @@ def test_a_task_from_its_insert_to_its_history(world: World, tmp_path: Path) -> 
     world.run_to_end(["cli-hook", *many])
     done = ask(world, "task", "get", "cli-hook")
     assert (done["status"], done["attempt"], done["result"]) == ("completed", 1, {"status": 204})
-    assert world.runs("cli-hook") == [("/cli", "cli-hook#1")]
+    assert world.runs("cli-hook") == [("/cli", key_of(world.the("cli-hook")))]
 
     held = done["taskDateTime"]
     shown = ask(world, "bucket", "show", held)

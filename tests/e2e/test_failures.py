@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.builders import key_of
 from tests.e2e.support import STREAM_SECONDS, TICK_SECONDS, World, deployed, eventually, instant
 
 from dynatick_stack.demo.receiver import Call
@@ -32,7 +33,7 @@ def test_a_target_that_is_down_and_comes_back(world: World, mended: set[str]) ->
     world.put_webhook("down", "/down", retryPolicy=ONCE, note="mine")
     ended = world.run_to_end(["down"], within=2 * TICK_SECONDS)["down"]
     assert (ended["status"], ended["attempt"], ended["error"]) == ("failed", 2, "the target answered 500")
-    assert world.runs("down") == [("/down", "down#1")] * 2
+    assert world.runs("down") == [("/down", key_of(ended))] * 2
     assert [call.attempt for call in world.receiver.of("down")] == ["1", "2"]
     first, second = ended["attempts"]
     assert instant(first["startedAt"]) < instant(first["finishedAt"]) < instant(second["startedAt"])
@@ -55,7 +56,7 @@ def test_a_target_that_is_down_and_comes_back(world: World, mended: set[str]) ->
     assert (again["status"], again["run"], again["attempt"]) == ("completed", 2, 1)
     assert "error" not in again
     assert again["note"] == "mine"
-    assert world.runs("down")[2:] == [("/down", "down#2")]
+    assert world.runs("down")[2:] == [("/down", key_of(ended, 2))]
     assert world.letters_of("down") == [letter]
 
 

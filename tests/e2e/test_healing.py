@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.builders import key_of
 from tests.e2e.support import STREAM_SECONDS, Row, World, bucket, eventually, now
 
 from dynatick.domain.buckets import Bucket, minute_of
@@ -77,7 +78,7 @@ def test_records_that_come_again_change_nothing(world: World) -> None:
         assert tasks(world, "again-") == before
     assert world.row("again-deleted") is None
     assert len(world.letters_of("again-failed")) == 1
-    assert world.runs("again-done") == [("/", "again-done#1")]
+    assert world.runs("again-done") == [("/", key_of(world.the("again-done")))]
     assert world.runs("again-deleted") == []
 
 

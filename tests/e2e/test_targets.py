@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from standardwebhooks import Webhook as Verifier
+from tests.builders import key_of
 from tests.e2e.support import World, eventually, iso, now
 
 from dynatick import InvalidInput
@@ -182,7 +183,7 @@ def test_sqs_sends_a_bucket_of_messages(targets: Targets, rows: Rows) -> None:
         assert json.loads(message["Body"]) == {"hello": "é"}
         assert {name: value["StringValue"] for name, value in message["MessageAttributes"].items()} == {
             "dynatickTaskId": task_id,
-            "dynatickIdempotencyKey": f"{task_id}#1",
+            "dynatickIdempotencyKey": key_of(row),
             "dynatickAttempt": "1",
             "dynatickDueAt": row["dueAt"],
         }
@@ -208,7 +209,7 @@ def test_lambda_is_asked_and_answers(rows: Rows) -> None:
     row, failed = rows["lambda-1"], rows["lambda-2"]
     assert row["outcome"] == "completed", row
     assert row["result"]["got"] == {
-        "taskId": "lambda-1", "dueAt": row["dueAt"], "attempt": 1, "idempotencyKey": "lambda-1#1"
+        "taskId": "lambda-1", "dueAt": row["dueAt"], "attempt": 1, "idempotencyKey": key_of(row)
     }  # fmt: skip
     assert (rows["lambda-4"]["outcome"], rows["lambda-5"]["outcome"]) == ("failed", "completed")
     assert rows["lambda-4"]["error"] == "the target could not be reached, or did not answer (ReadTimeoutError)"
@@ -262,7 +263,7 @@ def test_the_runs_of_schedules_tell_their_targets_the_same(
             "taskId": row["taskId"],
             "dueAt": row["dueAt"],
             "attempt": "1",
-            "idempotencyKey": f"{row['taskId']}#1",
+            "idempotencyKey": key_of(row),
             "scheduleId": f"of-{kind}",
         }
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from tests.builders import key_of
 from tests.e2e.support import STREAM_SECONDS, World, deployed, eventually, room
 
 from dynatick_stack.demo.receiver import Call
@@ -43,12 +44,14 @@ def test_rows_that_run(world: World, held: threading.Event) -> None:
     world.run_to_end(["running-beside"])
 
     world.delete("running-deleted")
+    old = world.the("running-replaced")
     world.put_webhook("running-replaced", "/new")
-    eventually(lambda: world.the("running-replaced").get("run") == 2, within=STREAM_SECONDS)
+    eventually(lambda: world.the("running-replaced").get("status") == "scheduled", within=STREAM_SECONDS)
     held.set()
     replaced = world.run_to_end(["running-replaced"])["running-replaced"]
     # The old task's outcome was recorded neither over the new one nor in place of what was deleted.
-    assert world.runs("running-replaced") == [("/held", "running-replaced#1"), ("/new", "running-replaced#2")]
-    assert (replaced["status"], replaced["run"], replaced["attempt"]) == ("completed", 2, 1)
+    assert world.runs("running-replaced") == [("/held", key_of(old)), ("/new", key_of(replaced))]
+    assert key_of(old) != key_of(replaced)
+    assert (replaced["status"], replaced["run"], replaced["attempt"]) == ("completed", 1, 1)
     assert world.row("running-deleted") is None
     assert [path for path, _ in world.runs("running-deleted")] == ["/held"]

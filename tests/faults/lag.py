@@ -69,7 +69,7 @@ class LaggingIndex:
 
     def _query(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The bucket as the index shows it now, on one page."""
-        (bucket,) = (value["S"] for value in body["ExpressionAttributeValues"].values())
+        bucket = body["ExpressionAttributeValues"][":bucket"]["S"]
         now = (self._clock() - EPOCH).total_seconds()
         shown: dict[str, dict[str, Any]] = {}
         with self._journal.open() as file:
@@ -83,6 +83,6 @@ class LaggingIndex:
         items = [
             entry
             for _, entry in sorted(shown.items())
-            if entry.get("taskDateTime") == {"S": bucket} and not (only_open and "outcome" in entry)
+            if entry.get("taskDateTime") == {"S": bucket} and not (only_open and "S" in entry.get("outcome", {}))
         ]
         return {"Items": items, "Count": len(items), "ScannedCount": len(items)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.builders import key_of
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.targets import Targets
@@ -108,7 +109,7 @@ def test_fault_05_a_target_takes_part_of_a_batch(
         )
     world.finish()
     come += targets.come(kind)
-    assert come == {(f"t{n:03d}", f"t{n:03d}#1"): 1 for n in range(TASKS)}
+    assert come == {(task_id, key_of(row)): 1 for task_id, row in world.rows().items()}
     figures = tell(count(world, elsewhere=frozenset(task_id for task_id, _ in come)))
     assert figures.executed == TASKS
 
@@ -129,6 +130,7 @@ def test_fault_05_the_answer_to_a_batch_is_lost(
     world.finish()
     come = targets.come(kind)
     assert {task_id for task_id, _ in come} == world.inserted
-    assert all(key == f"{task_id}#1" for task_id, key in come)
+    rows = world.rows()
+    assert all(key == key_of(rows[task_id]) for task_id, key in come)
     assert sum(come.values()) > 40
     assert tell(count(world, elsewhere=frozenset(world.inserted))).executed == 40

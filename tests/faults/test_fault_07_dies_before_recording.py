@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from tests.builders import key_of
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, LIFE, World
@@ -24,7 +25,7 @@ def test_fault_07_dies_between_executing_and_recording(world: World, tell: Tell)
     world.finish()
     again = [execution for execution in world.ledger.done() if execution.attempt == 2]
     assert {execution.task_id for execution in again} == world.inserted
-    assert {execution.key for execution in world.ledger.done()} == {f"{task_id}#1" for task_id in world.inserted}
+    assert {execution.key for execution in world.ledger.done()} == {key_of(row) for row in world.rows().values()}
     figures = tell(count(world))
     assert figures.executed == FEW
     assert figures.repeated == len(unrecorded)

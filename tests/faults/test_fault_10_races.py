@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.builders import key_of
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.world import LIFE, World
@@ -96,5 +97,5 @@ def test_fault_10_two_redrives_make_one_run(world: World, tell: Tell) -> None:
     assert min(granted.values()) >= 1
     world.finish()
     runs = [(execution.task_id, execution.run, execution.key) for execution in world.ledger.done()]
-    assert sorted(runs) == [(task_id, 2, f"{task_id}#2") for task_id in ids]
+    assert sorted(runs) == [(task_id, 2, key_of(world.row(task_id), 2)) for task_id in ids]
     tell(count(world))

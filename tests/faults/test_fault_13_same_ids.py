@@ -6,6 +6,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.builders import key_of
 from tests.faults.conftest import Tell
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, LIFE, World
@@ -68,17 +69,20 @@ def test_fault_13_ids_that_are_nearly_the_same(world: World, tell: Tell) -> None
 
 
 def test_fault_13_a_plain_put_replaces_what_waits(world: World, tell: Tell) -> None:
-    """Whatever time the old one had. It never runs; the new one runs once, as another run."""
+    """Whatever time the old one had. It never runs; the new one runs once, with another key."""
     for number in range(20):
         world.client.insert(f"t{number:02d}", delay_seconds=[30, 90, 3600][number % 3], payload={"permanent": True})
     world.deliver(world.stream.new())
+    replaced = {key_of(row) for row in world.rows().values()}
     for number in range(20):
         world.put(taskId=f"t{number:02d}", delaySeconds=100)
     world.deliver(world.stream.new())
     world.next_tick()
     world.finish()
     runs = [(execution.task_id, execution.key) for execution in world.ledger.all()]
-    assert sorted(runs) == [(f"t{n:02d}", f"t{n:02d}#2") for n in range(20)]
+    rows = world.rows()
+    assert sorted(runs) == [(f"t{n:02d}", key_of(rows[f"t{n:02d}"])) for n in range(20)]
+    assert not replaced & {key for _, key in runs}
     assert tell(count(world)).executed == 20
 
 
@@ -91,6 +95,7 @@ def test_fault_13_a_plain_put_replaces_what_runs(world: World, dies: bool, tell:
     sandbox = world.sandbox()
     sandbox.begin(world.event(), life=LIFE, faults=[Fault(at="record", do="freeze before")])
     assert world.end(sandbox).what == "frozen"
+    replaced = {task_id: key_of(row) for task_id, row in world.rows().items()}
     for task_id in ids:
         world.put(taskId=task_id)
     world.deliver(world.stream.new())
@@ -102,10 +107,11 @@ def test_fault_13_a_plain_put_replaces_what_runs(world: World, dies: bool, tell:
     begun = [execution.task_id for execution in world.ledger.done()]
     assert dies or sorted(begun) == ids
     rows = world.rows()
-    assert {(row["status"], row["attempt"], row["run"]) for row in rows.values()} == {("scheduled", 0, 2)}
+    assert {(row["status"], row["attempt"], row["run"]) for row in rows.values()} == {("scheduled", 0, 1)}
     world.next_tick()
     world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
     runs = Counter(execution.key for execution in world.ledger.done())
-    assert runs == Counter([f"{task_id}#2" for task_id in ids] + [f"{task_id}#1" for task_id in begun])
+    assert runs == Counter([*(key_of(row) for row in rows.values()), *(replaced[task_id] for task_id in begun)])
+    assert len(runs) == len(ids) + len(begun), "each has a key of its own"
     assert tell(count(world)).executed == 10

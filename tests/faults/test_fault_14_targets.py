@@ -6,6 +6,7 @@ import socket
 import time
 from collections import Counter
 
+from tests.builders import key_of
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.unit.actions.support import a_rude_server
@@ -72,7 +73,7 @@ def test_fault_14_targets_that_fail(new_world: NewWorld, tell: Tell) -> None:
             assert row["attempt"] == (len(ANSWERS[name]) if succeeds else TRIES.get(name, 3)), row
             assert attempts[task_id] == (row["attempt"] if name in ANSWERS else 0)
             assert succeeds or row["error"]
-    assert all(key == f"{task_id}#1" for task_id, key, _, _ in answered)
+    assert all(key == key_of(rows[task_id]) for task_id, key, _, _ in answered)
     assert {(task_id, attempt) for task_id, _, attempt, _ in answered} == {
         (task_id, str(number)) for task_id, times in attempts.items() for number in range(1, times + 1)
     }

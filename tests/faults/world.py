@@ -53,6 +53,7 @@ class World:
         self.store = DynamoStore(self.table, endpoint_url=endpoint)
         self.client = TaskClient(self.store, clock=self.clock)
         self.inserted: set[str] = set()
+        self.put_over: set[str] = set()  # of those, where one task has replaced another
         self.deleted: set[str] = set()  # by hand
         self.killed: set[int] = set()  # processes that died during an invocation, or were cut off from the table
         self._sandboxes: dict[str, Sandbox] = {}  # the warm one of each function
@@ -189,7 +190,8 @@ class World:
 
     def put(self, **row: object) -> None:
         """put-item, as anybody may do it."""
-        self.inserted.add(str(row["taskId"]))
+        task_id = str(row["taskId"])
+        (self.put_over if task_id in self.inserted else self.inserted).add(task_id)
         self.dynamodb.put_item(TableName=self.table, Item=encode(row))
 
     def insert_many(self, tasks: Sequence[Mapping[str, object]]) -> None:

@@ -335,6 +335,8 @@ class Book:
             self.say(f"{name}: attempt {ran.attempt} of run {ran.run} was made before")
         if any(e.key != ran.key for e in of_run):
             self.say(f"{name}: another idempotency key, {ran.key}")
+        if any(e.key == ran.key for e in self.executions.values() if e not in of_run):
+            self.say(f"{name}: the idempotency key of another run or task, {ran.key}")
         if len(of_run) >= life.maximum:
             self.say(f"{name}: execution {len(of_run) + 1} of run {ran.run}, at most {life.maximum}")
         if any(e.runs for e in of_run):

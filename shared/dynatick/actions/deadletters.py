@@ -1,7 +1,7 @@
 """The dead-letter queue: a message for each task that failed for good.
 
-    {"version": 1, "taskId": …, "run": …, "attempt": …, "action": …, "dueAt": …, "taskDateTime": …,
-     "scheduleId": …, "error": …, "failedAt": …, "attempts": […], "payload": {…}}
+    {"version": 1, "taskId": …, "createdAt": …, "run": …, "attempt": …, "action": …, "dueAt": …,
+     "taskDateTime": …, "scheduleId": …, "error": …, "failedAt": …, "attempts": […], "payload": {…}}
 
 What the row does not have is left out. A payload that is too large for a message is left out too,
 and ``payloadOmitted`` says so; the row in the table has it.
@@ -33,7 +33,7 @@ MAX_BATCH_BYTES = 262_144
 
 MAX_BODY_BYTES = 250_000  # leaves room in a call for the attributes
 MAX_TEXT_CHARACTERS = 4096
-_FROM_ROW = ("taskId", "run", "action", "dueAt", "taskDateTime", "scheduleId")
+_FROM_ROW = ("taskId", "createdAt", "run", "action", "dueAt", "taskDateTime", "scheduleId")
 
 _logger = logging.getLogger("dynatick.actions")
 

@@ -49,7 +49,7 @@ def ordering(arn: str, group: str | None, task: Task, context: ActionContext) ->
     if not arn.endswith(".fifo"):
         return {} if group is None else {"MessageGroupId": group}
     own = hashlib.sha256(task.task_id.encode()).hexdigest()
-    return {"MessageGroupId": group or own, "MessageDeduplicationId": repeat_id(task, context)}
+    return {"MessageGroupId": group or own, "MessageDeduplicationId": repeat_id(context)}
 
 
 def size_of(text: str, attributes: Mapping[str, Mapping[str, str]]) -> int:

@@ -70,7 +70,7 @@ class StepFunctions:
 
 def execution_name(task: Task, context: ActionContext) -> str:
     """The task's id, as far as a name can hold it, and what is the same at each attempt of one run of it only."""
-    unique = repeat_id(task, context)[:32]
+    unique = repeat_id(context)[:32]
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", task.task_id)[: _MAX_NAME - len(unique) - 1].strip("-")
     return f"{readable}-{unique}" if readable else unique
 

@@ -29,8 +29,7 @@ def escaped(text: object) -> str:
     return quote(str(text), safe=_SAFE)
 
 
-def repeat_id(task: Task, context: ActionContext) -> str:
+def repeat_id(context: ActionContext) -> str:
     """64 characters that are the same whenever a target is called for this run of this task, for services that drop
-    repeats. An id that is used again for another task is told apart by when that was created."""
-    created = "" if task.created_at is None else format_instant(task.created_at)
-    return hashlib.sha256(f"{context.idempotency_key}\n{created}".encode("utf-8", "surrogatepass")).hexdigest()
+    repeats."""
+    return hashlib.sha256(context.idempotency_key.encode("utf-8", "surrogatepass")).hexdigest()

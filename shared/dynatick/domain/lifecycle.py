@@ -281,7 +281,7 @@ def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> Change:
             "taskDateTime": str(bucket),
             "dueAt": format_instant(due_at),
         },
-        remove=tuple(name for name in ("delaySeconds", *by_hand) if name in row),
+        remove=tuple(name for name in ("delaySeconds", "outcome", *by_hand) if name in row),
         when=as_read(row, "outcome", "status", "lease", *TIME_INPUTS),
         returning=True,
     )

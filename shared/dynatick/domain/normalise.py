@@ -13,13 +13,14 @@ from decimal import Decimal
 from typing import TypeGuard
 
 from dynatick.domain.buckets import Bucket, Grid, minute_of, parse_time
-from dynatick.domain.change import Absent, Change, Condition, as_read
+from dynatick.domain.change import Change, Condition, as_read
 from dynatick.domain.instants import format_instant, in_range, parse_instant
 from dynatick.domain.lifecycle import TIME_INPUTS, is_terminal, terminal
 from dynatick.domain.numbers import is_whole
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import RECURRENCE
 from dynatick.domain.task import (
+    MALFORMED_REASON,
     MAX_TASK_ID_BYTES,
     Row,
     Status,
@@ -96,24 +97,21 @@ def when_due(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> When
 
 
 def needs_normalising(row: Row) -> bool:
-    """Whether nobody has made a task of the row yet: it has no status, or one from hand without what a claim needs.
-
-    An ``outcome`` that is NULL is none to us, but the index and a claim's condition would take it for one.
-    """
+    """Whether nobody has made a task of the row yet: it has no status, or one from hand without what a claim needs."""
     status = row.get("status")
     if is_terminal(row) or status not in (None, str(Status.SCHEDULED)):
         return False
-    return status is None or "outcome" in row or not is_count(row.get("attempt"), 0)
+    return status is None or not is_count(row.get("attempt"), 0)
 
 
-def normalise(row: Row, *, now: datetime, grid: Grid, defaults: Defaults, run: int = 1) -> Change:
+def normalise(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Change:
     """The write that makes a row without a status a scheduled task, or a failed one with the reason.
 
     On condition that its status, its time inputs and its action are as in ``row``. A task that was due already is
     left in its past bucket: settling moves it (protocol 5). Any status but *scheduled* in ``row`` is refused.
     """
     try:
-        values = _values(row, now, grid, defaults, run)
+        values = _values(row, now, grid, defaults)
     except InvalidInput as error:
         return reject(row, error, now=now, grid=grid, retention_days=defaults.retention_days)
     return Change(
@@ -132,7 +130,7 @@ def place(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Change:
     except InvalidInput as error:
         return reject(row, error, now=now, grid=grid, retention_days=defaults.retention_days)
     values = {"taskDateTime": str(when.bucket), "dueAt": format_instant(when.due_at)}
-    return Change(task_id=str(row["taskId"]), set=values, when=as_met(row), returning=True)
+    return Change(task_id=str(row["taskId"]), set=values, remove=stray_of_live(row), when=as_met(row), returning=True)
 
 
 def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Change | None:
@@ -144,7 +142,7 @@ def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Default
     waiting = str(Status.SCHEDULED)
     if old.get("status") != waiting or new.get("status") != waiting or is_terminal(new):
         return None
-    stray = ("expiresAt",) if "expiresAt" in new else ()
+    stray = stray_of_live(new)
     changed = next((n for n in TIME_INPUTS if new.get(n) is not None and new[n] != old.get(n)), None)
     if (
         changed is None
@@ -152,7 +150,7 @@ def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Default
         or (changed != "delaySeconds" and _agree(new, grid))
     ):
         return (
-            Change(task_id=str(new["taskId"]), remove=stray, when=(Absent("outcome"),), returning=True)
+            Change(task_id=str(new["taskId"]), remove=stray, when=as_read(new, "outcome"), returning=True)
             if stray
             else None
         )
@@ -180,7 +178,29 @@ def reject(row: Row, reason: InvalidInput | str, *, now: datetime, grid: Grid, r
     blamed = reason.field.partition(".")[0] if isinstance(reason, InvalidInput) else ""
     if blamed in row and blamed != "taskId" and all(condition.attribute != blamed for condition in met):
         met = (*met, *as_read(row, blamed))
+    if MALFORMED_REASON in row:
+        met = (*met, *as_read(row, MALFORMED_REASON))
     return Change(task_id=task_id, set=values, remove=remove, when=met, returning=True)
+
+
+def keep_open(row: Row, rejection: Change, bucket: Bucket) -> Change:
+    """Instead of a rejection of which the dead-letter queue took no message: into a bucket whose tick tries again.
+
+    The reason is kept, since the bucket is written over the row's own time; and it can't be claimed without
+    ``attempt``. On the rejection's conditions.
+    """
+    values = {"taskDateTime": str(bucket), "movedTo": str(bucket)}
+    if "error" in rejection.set:
+        values[MALFORMED_REASON] = str(rejection.set["error"])
+    remove = ("attempt",) if "attempt" in row else ()
+    return Change(task_id=rejection.task_id, set=values, remove=remove, when=rejection.when, returning=True)
+
+
+def kept_reason(row: Row) -> str | None:
+    """Why ``keep_open`` has put a row into the bucket in which it lies; None for all others."""
+    reason = row.get(MALFORMED_REASON)
+    waits = "attempt" not in row and row.get("movedTo") is not None and row["movedTo"] == row.get("taskDateTime")
+    return reason if waits and isinstance(reason, str) and row.get("status") != str(Status.RUNNING) else None
 
 
 def slimmer(change: Change, row: Row) -> Change:
@@ -200,7 +220,7 @@ def slimmer(change: Change, row: Row) -> Change:
     return Change(task_id=change.task_id, set=kept, remove=remove, when=change.when, returning=change.returning)
 
 
-def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults, run: int) -> dict[str, object]:
+def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults) -> dict[str, object]:
     for name in RECURRENCE:
         if row.get(name) is not None:
             raise InvalidInput(
@@ -225,8 +245,9 @@ def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults, run: int) -
         "action": action,
         "status": str(Status.SCHEDULED),
         "attempt": 0,
-        "run": _run(row, run),
-        "createdAt": created_at(row, now),
+        "run": _run(row),
+        # Whatever a row from hand says: an idempotency key is made of it.
+        "createdAt": format_instant(now) if needs_normalising(row) else created_at(row, now),
     }
 
 
@@ -279,17 +300,10 @@ def created_at(row: Row, now: datetime) -> str:
         return format_instant(now)
 
 
-def unseen_run(now: datetime) -> int:
-    """With which run a row begins of which nobody knows whose place it took: the milliseconds since 1970, for runs of
-    one id only go up. The stream tells the scheduler what a put has replaced; the table tells a tick nothing of it, and
-    with an idempotency key that has been used the new task's work could be dropped."""
-    return int(now.timestamp() * 1000)
-
-
-def _run(row: Row, run: int) -> int:
-    """A row that is a task already keeps its run; one from hand begins at ``run``."""
+def _run(row: Row) -> int:
+    """A row that is a task already keeps its run; one from hand begins at 1."""
     own = row.get("run")
-    return int(own) if row.get("status") is not None and is_count(own, 1) else run
+    return int(own) if row.get("status") is not None and is_count(own, 1) else 1
 
 
 def is_count(value: object, least: int) -> TypeGuard[int | Decimal]:
@@ -333,8 +347,15 @@ def past_attributes(row: Row) -> tuple[str, ...]:
         "error",
         "movedTo",
         "deferrals",
+        MALFORMED_REASON,
     )
     return tuple(name for name in past if name in row)
+
+
+def stray_of_live(row: Row) -> tuple[str, ...]:
+    """What a task that has not ended must not carry: an expiry, with which it would vanish before its time, and an
+    ``outcome`` that is NULL, which is none to us, but one to a claim's condition."""
+    return tuple(name for name in ("outcome", "expiresAt") if name in row)
 
 
 def _stray(row: Row, values: Mapping[str, object]) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from dynatick.domain.schedule import (
     ScheduleState,
     handed_on,
 )
-from dynatick.domain.task import Row, Status, check_payload
+from dynatick.domain.task import MALFORMED_REASON, Row, Status, check_payload
 from dynatick.domain.timeout import check_timeout
 from dynatick.errors import InvalidInput
 
@@ -133,7 +133,7 @@ def _begun(
 def _mended(row: Row, schedule: Schedule, now: datetime, grid: Grid) -> tuple[dict[str, object], tuple[str, ...]]:
     """A schedule that somebody may have changed: its definition, its place, or what it must not carry."""
     values: dict[str, object] = {"scheduleId": schedule.schedule_id}
-    remove: tuple[str, ...] = ("outcome", "expiresAt", "cronExpression")
+    remove: tuple[str, ...] = ("outcome", "expiresAt", "cronExpression", MALFORMED_REASON)
     paused = schedule.state is ScheduleState.DISABLED
     pending = is_pending(schedule, now)
     if schedule.defined != schedule.definition:
@@ -471,8 +471,7 @@ def occurrence(
         "status": str(Status.SCHEDULED),
         "attempt": 0,
         "run": 1,
-        "createdAt": format_instant(now),
-    }
+    }  # no createdAt: its idempotency key must not tell who has made it
     for name in ("payload", "retryPolicy", "timeoutSeconds"):
         if row.get(name) is not None:
             values[name] = row[name]

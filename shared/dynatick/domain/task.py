@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from dynatick.domain.buckets import Bucket, parse_time
-from dynatick.domain.instants import parse_instant
+from dynatick.domain.instants import EPOCH, parse_instant
 from dynatick.domain.numbers import is_whole
 from dynatick.domain.retry import DEFAULT_POLICY, RetryPolicy
 from dynatick.domain.timeout import check_timeout
@@ -27,6 +28,7 @@ MAX_TASK_ID_BYTES = 1024
 """An index sort key ends there (DynamoDB quotas)."""
 
 MAX_ACTION_CHARACTERS = 128
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 class Status(StrEnum):
@@ -39,6 +41,9 @@ class Status(StrEnum):
     CANCELLED = "cancelled"  # somebody called it off before it was claimed
 
 
+MALFORMED_REASON: Final = "malformedReason"
+"""The attribute of a row that can't be understood, for as long as the dead-letter queue does not take its message."""
+
 _STATUSES = {str(status): status for status in Status}
 TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 UNSCHEDULED = "unscheduled"
@@ -47,7 +52,7 @@ OWN_ATTRIBUTES = frozenset(
     {
         "taskId", "taskDateTime", "dueAt", "delaySeconds", "action", "payload", "status", "outcome", "attempt",
         "attempts", "retryPolicy", "timeoutSeconds", "lease", "leaseUntil", "run", "createdAt", "startedAt",
-        "finishedAt", "result", "error", "expiresAt", "scheduleId", "movedTo", "deferrals",
+        "finishedAt", "result", "error", "expiresAt", "scheduleId", "movedTo", "deferrals", MALFORMED_REASON,
     }
 )  # fmt: skip
 """What means something to us. Whatever else a row holds is the user's and reaches the action untouched."""
@@ -72,15 +77,20 @@ class Task:
     attempts: tuple[Mapping[str, object], ...] = ()  # earlier ones: run, attempt, startedAt, finishedAt, error
     lease: str | None = None  # the claim's token
     lease_until: datetime | None = None
-    created_at: datetime | None = None
+    created_at: datetime | None = None  # None: the occurrence of a schedule
     started_at: datetime | None = None  # of the present attempt
     schedule_id: str | None = None
     attributes: Mapping[str, object] = field(default_factory=dict)  # the row's other attributes, the user's own
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt of one run."""
-        return f"{self.task_id}#{self.run}"
+        """The same for every attempt of one run, and for no other: not of a task that had the same id before.
+
+        Of an occurrence, which has no ``created_at``, it follows from schedule and nominal instant, whoever makes it.
+        """
+        if self.created_at is None:
+            return f"{self.task_id}#{self.run}"
+        return f"{self.task_id}#{(self.created_at - EPOCH) // _MILLISECOND}-{self.run}"
 
     @property
     def first_started_at(self) -> datetime | None:

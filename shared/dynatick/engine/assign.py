@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
+from dynatick.domain.buckets import minute_of
 from dynatick.domain.change import Change, Lost, Result, Written
 from dynatick.domain.normalise import as_met, is_count, rederive
-from dynatick.domain.schedule import RECURRING
+from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import Row, Status, is_own_row
-from dynatick.engine.settle import Settler
+from dynatick.engine.settle import Settler, Undelivered
 from dynatick.errors import DynatickError
 
 
@@ -30,6 +32,7 @@ class Assigned:
     normalised: int
     moved: int
     rejected: int
+    undelivered: int  # malformed rows that stay open, for the dead-letter queue did not take their messages
     failed: Sequence[tuple[str, str]]
 
 
@@ -37,28 +40,36 @@ def assign(arrivals: Sequence[Arrival], settler: Settler) -> Assigned:
     """Settles every row of a batch. Idempotent; no row can hold up another.
 
     What must be written is decided first and written in batches; then each row is settled, which reads the cursor
-    after the write and so checks the move again (protocol 7). Only faults of the infrastructure are reported as failed.
+    after the write and so checks the move again (protocol 7). Only faults of the infrastructure are reported as failed;
+    a dead-letter queue that refuses is none, or it would hold up the stream: what it refuses, a tick tries again.
     """
     latest: dict[str, _Latest] = {}
     for arrival in arrivals:
         if arrival.new is not None and not is_own_row(arrival.new.get("taskId")):
             task_id = str(arrival.new.get("taskId"))
             latest[task_id] = _after(latest.get(task_id), arrival, arrival.new, settler)
-    images, failed = _write_at_once(latest, settler)
+    images, rejections = _write_at_once(latest, settler)
+    failed: list[tuple[str, str]] = []
+    undelivered = 0
     closed: dict[int, int] = {}  # read after every image was taken, which is all that rule 5 asks
     for task_id, image in images.items():
-        if latest[task_id].is_in_hand:
+        record, rejection = latest[task_id], rejections.get(task_id)
+        if record.is_in_hand:
             continue
         try:
-            if image is None or settler.make_ready(image) is not None or not settler.is_ahead(image, closed):
-                settler.settle(task_id, image, run_of=latest[task_id].run_of)
+            ready = image is not None and rejection is None and settler.make_ready(image) is None
+            if image is None or not ready or not settler.is_ahead(image, closed):
+                settler.settle(task_id, image, first=rejection, revision_of=record.revision_of)
+        except Undelivered:
+            undelivered += 1
         except DynatickError as error:
-            failed.append((latest[task_id].key, str(error)))
+            failed.append((record.key, str(error)))
     return Assigned(
         seen=len(latest),
         normalised=settler.normalised,
         moved=settler.moved,
         rejected=settler.failed,
+        undelivered=undelivered,
         failed=failed,
     )
 
@@ -69,65 +80,61 @@ class _Latest:
 
     key: str  # of the last record
     new: Row  # as the last record shows it
-    run: int | None  # with which a new task begins; None if the records don't tell what it has replaced
+    revision: int  # with which a new schedule begins
     edit: Change | None  # what a change by hand asks for
     is_in_hand: bool  # an occurrence that a tick has written into a bucket of its own, which it keeps from closing
 
-    def run_of(self, row: Row) -> int | None:
+    def revision_of(self, row: Row) -> int:
         """Of a row that has been read since: it may be another one, of which a record is still to come."""
-        return self.run if row == self.new else None
+        return self.revision if row == self.new else 1
 
 
 def _after(before: _Latest | None, arrival: Arrival, new: Row, settler: Settler) -> _Latest:
     """With one more record. What an earlier one showed is kept: a change of the time by hand, as long as it stands, and
-    the run that a plain put has replaced."""
-    edit = None
+    the revision of a schedule that a plain put has replaced."""
+    edit, now = None, settler.clock()
     if arrival.old is not None:
-        now, grid, defaults = settler.clock(), settler.in_force.grid, settler.rules.defaults
+        grid, defaults = settler.in_force.grid, settler.rules.defaults
         edit = rederive(arrival.old, new, now=now, grid=grid, defaults=defaults)
     in_hand = arrival.old is None and new.get("status") == str(Status.RUNNING) and new.get("scheduleId") is not None
     if edit is None and before is not None and before.edit is not None and before.edit.when == as_met(new):
         edit = before.edit
-    known = (_next_run(arrival.old), None if before is None else before.run)
-    runs = [run for run in known if run is not None]
-    return _Latest(arrival.key, new, max(runs, default=None), edit, in_hand)
+    revision = max(_next_revision(arrival.old, now), 1 if before is None else before.revision)
+    return _Latest(arrival.key, new, revision, edit, in_hand)
 
 
 def _write_at_once(
     latest: Mapping[str, _Latest], settler: Settler
-) -> tuple[dict[str, Row | None], list[tuple[str, str]]]:
-    """Carries out what the images alone decide. Returns the rows as they are then (None: to be read), and failures."""
+) -> tuple[dict[str, Row | None], Mapping[str, Change]]:
+    """Carries out what the images alone decide. Returns the rows as they are then (None: to be read), and rejections,
+    which are left: they need a dead letter first."""
     images: dict[str, Row | None] = {}
-    failed: list[tuple[str, str]] = []
+    rejections: dict[str, Change] = {}
     due: list[Change] = []
     for task_id, record in latest.items():
         images[task_id] = record.new
-        change = record.edit or settler.make_ready(record.new, run=record.run)
+        change = record.edit or settler.make_ready(record.new, revision=record.revision)
         if change is None:
             continue
-        if not settler.is_rejection(change):
+        if settler.is_rejection(change):
+            rejections[task_id] = change
+        else:
             due.append(change)
-            continue
-        try:
-            settler.carry_out(record.new, change)
-            images[task_id] = None
-        except DynatickError as error:
-            del images[task_id]
-            failed.append((record.key, str(error)))
     results: Sequence[Result] = settler.store.write_many(due) if due else ()
     for change, result in zip(due, results, strict=True):
         settler.count(change, result)
         images[change.task_id] = (
             result.row if isinstance(result, Written) else result.present if isinstance(result, Lost) else None
         )
-    return images, failed
+    return images, rejections
 
 
-def _next_run(old: Row | None) -> int | None:
-    """A plain put over an existing id is a new task: its idempotency key must not be the old one's. Nor may a new
-    schedule's occurrences bear the ids of the old one's. A row that nobody had looked at yet does not tell whose place
-    it took; the record before this one does, if it came in the same batch."""
-    if old is None:
+def _next_revision(old: Row | None, now: datetime) -> int:
+    """With which a schedule begins that took the place of ``old``: its occurrences must not bear the ids of an earlier
+    one's. A task does not tell whose place it had: then it is the minute, which is ahead of what was counted."""
+    if old is None or old.get("status") is None:
         return 1
-    number = old.get("revision" if old.get("status") == RECURRING else "run")
-    return int(number) + 1 if is_count(number, 1) else None
+    if not is_or_was_schedule(old):
+        return minute_of(now)
+    revision = old.get("revision")
+    return int(revision) + 1 if is_count(revision, 1) else 1

@@ -246,4 +246,6 @@ class Claimer:
             return understand(result.row)
         row = self.store.get(task_id)
         verdict = judge(row, bucket, token=token, now=self.clock())
-        return Busy() if verdict is None or isinstance(verdict, _Again) else verdict
+        if isinstance(verdict, _Again):  # given back, and somebody has spoilt what a claim needs: taken over instead
+            return Suspect(task_id)
+        return verdict or Busy()

@@ -38,6 +38,7 @@ class Kind(StrEnum):
     UNSERVED_SHARD = "unserved-shard"  # it lies in a shard that was never in use
     BEHIND_CURSOR = "behind-cursor"  # its bucket was drained for good without it
     NO_OUTCOME = "no-outcome"  # its status says that it has ended, and nothing else does
+    NULL_OUTCOME = "null-outcome"  # it has not ended, and carries an outcome that is NULL
     MAY_EXPIRE = "may-expire"  # it has not ended and carries an expiry
     STALE_LEASE = "stale-lease"  # running, and nobody has come for it since its lease ended
     ENDLESS_LEASE = "endless-lease"  # running for longer than any process can
@@ -55,6 +56,7 @@ REMEDIES: Mapping[Kind, str] = {
     Kind.UNSERVED_SHARD: "it goes to a shard that is served",
     Kind.BEHIND_CURSOR: "it goes to the next tick",
     Kind.NO_OUTCOME: "its outcome is set to its status",
+    Kind.NULL_OUTCOME: "the attribute is removed",
     Kind.MAY_EXPIRE: "its expiry is removed",
     Kind.STALE_LEASE: "the next tick takes it over",
     Kind.ENDLESS_LEASE: "somebody has written it by hand: its lease is ended, and the next tick takes it over",
@@ -141,6 +143,8 @@ def _unready(row: Row, change: Change) -> Finding:
         return _found(Kind.NEVER_NORMALISED, row, "it was never normalised")
     if Bucket.canonical(row.get("taskDateTime")) is None:
         return _found(Kind.NO_BUCKET, row, "its taskDateTime names no bucket")
+    if "outcome" in row:
+        return _found(Kind.NULL_OUTCOME, row, "it has not ended, and its outcome is NULL")
     return _found(Kind.MAY_EXPIRE, row, "it has not ended, and carries expiresAt")
 
 

@@ -210,13 +210,13 @@ class Recorder:
         return results
 
     def _fate_of(self, row: Row | None, task: Task, wanted: Fate) -> Fate:
-        if row is None or row.get("run", 1) != task.run:
+        if row is None:
             return Fate.SUPERSEDED
-        if is_terminal(row):  # ours, if the token is: only the answer was lost
-            return wanted if row.get("lease") == task.lease else Fate.SUPERSEDED
-        if row.get("status") == str(Status.SCHEDULED) and row.get("lease") == task.lease and wanted in MOVED:
-            return wanted
-        return Fate.UNRECORDED
+        is_ours = row.get("lease") == task.lease
+        if is_terminal(row) or (row.get("status") == str(Status.SCHEDULED) and wanted in MOVED):
+            return wanted if is_ours else Fate.SUPERSEDED  # ours: it was only the answer that got lost
+        # In other hands it has not ended either, and S must wait for it; what waits there now took its place.
+        return Fate.UNRECORDED if is_ours or row.get("status") == str(Status.RUNNING) else Fate.SUPERSEDED
 
 
 def _shrunk(change: Change) -> Change:

@@ -90,7 +90,7 @@ def plan_recovery(
         return Exhausted(attempt, error)
     if attempt >= policy_of(row).maximum_attempts:
         return Exhausted(attempt, f"its process died, or did not finish in time, at the last of {attempt} attempts")
-    if row.get("leaseUntil") == RELEASED:
+    if row.get("leaseUntil") == RELEASED and "outcome" not in row:
         return claim(str(row["taskId"]), bucket, token=token, lease_until=lease_until, now=now, released=True)
     return take_over(row, attempt=attempt + 1, token=token, lease_until=lease_until, now=now)
 

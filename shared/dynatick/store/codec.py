@@ -96,8 +96,8 @@ def check_size(row: Row) -> None:
 
 
 def _shown(value: Mapping[str, Any] | None) -> Any:
-    """As text; None for what there is not."""
-    if value is None:
+    """As text; None for what there is not, and for NULL."""
+    if value is None or "NULL" in value:
         return None
     text = value.get("S")
     return text if text is not None else str(next(iter(value.values())))

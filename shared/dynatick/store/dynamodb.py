@@ -224,8 +224,10 @@ class DynamoStore:
             query["ExpressionAttributeNames"]["#outcome"] = "outcome"
             query["ExpressionAttributeValues"][":outcome"] = {"S": outcome}
         elif open_only:
-            query["FilterExpression"] = "attribute_not_exists(#outcome)"
+            # An outcome that is NULL is none: somebody put it there.
+            query["FilterExpression"] = "attribute_not_exists(#outcome) OR attribute_type(#outcome, :null)"
             query["ExpressionAttributeNames"]["#outcome"] = "outcome"
+            query["ExpressionAttributeValues"][":null"] = {"S": "NULL"}
         if after is not None:
             query["ExclusiveStartKey"] = {"taskDateTime": name, "taskId": {"S": after}}
         if limit is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from dynatick_stack.emulator import HOST
 
 # What may stand in a header as it is. The sender quotes the rest.
 _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
+_RUN = re.compile(r"(\d+-)?\d+", re.ASCII)  # after the id: when the task was created, and its run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +49,8 @@ class Call:
         if not self.task_id:
             found.append("there is no X-Dynatick-Task-Id")
         beginning = quote(f"{self.task_id}#", safe=_SAFE)
-        if not self.key.startswith(beginning) or not self.key.removeprefix(beginning).isdigit():
-            found.append(f"the Idempotency-Key is {self.key!r}, not the task's id with its run")
+        if not self.key.startswith(beginning) or not _RUN.fullmatch(self.key.removeprefix(beginning)):
+            found.append(f"the Idempotency-Key is {self.key!r}, not the task's id with its creation and run")
         if not self.attempt.isdigit() or int(self.attempt) < 1:
             found.append(f"X-Dynatick-Attempt is {self.attempt!r}")
         try:

@@ -31,11 +31,12 @@ outcome | text | Dynatick | The status of a task that has ended, and only of suc
 attempt | number | Dynatick | Which attempt of this run it is; counted at the claim, 0 until the first
 attempts | list of maps | Dynatick | Earlier attempts: `run`, `attempt`, `startedAt`, `finishedAt`, `error`. The
     latest of them, where there are many
-run | number | Dynatick | 1, and one more with each retry by hand, each run-now and each `put-item` over the row; in
-    milliseconds since 1970 where that cannot be told. `taskId` and `run` are the idempotency key
+run | number | Dynatick | 1, and one more with each retry by hand and each run-now. The idempotency key is made of
+    `taskId`, `createdAt` and `run`
 lease | text | Dynatick | The claim's token, while the task runs
 leaseUntil | text | Dynatick | The instant after which another process may take the task over
-createdAt | text | Dynatick | When it was first looked at
+createdAt | text | Dynatick | When it was inserted, or first looked at; whatever a raw row says. Occurrences of
+    schedules have none
 startedAt | text | Dynatick | When the latest attempt began
 finishedAt | text | Dynatick | When it ended
 result | anything | Dynatick | What the action returned, up to 4 KB
@@ -44,6 +45,8 @@ expiresAt | number | Dynatick | Epoch seconds after which the table forgets an e
     end
 movedTo | text | Dynatick | The bucket that a retry has moved it to, by which the scheduler tells that from an edit by
     hand
+malformedReason | text | Dynatick | Why it cannot be understood, for as long as the dead-letter queue does not take its
+    message: then it fails
 """)
 
 # The same of schedules.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from tests.builders import NOON, InProcess
+from tests.builders import NOON, InProcess, key_of
 
 from dynatick import MemoryStore, PermanentError, TaskClient, TransitionRefused
 from dynatick.client import TaskView
@@ -138,7 +138,7 @@ def test_a_retried_task_is_another_run(world: InProcess) -> None:
     assert (view.bucket, view.expires_at) == ("2026-12-31#12:02", None)
     world.next_tick()
     assert client.get("failed").status == "completed"
-    assert world.actions.keys[-1] == "failed#2"
+    assert world.actions.keys[-1] == key_of(world.row("failed"), 2)
 
 
 def test_a_malformed_row_can_be_retried_once_it_is_mended_by_its_new_time(world: InProcess) -> None:

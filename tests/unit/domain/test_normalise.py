@@ -36,13 +36,13 @@ NOW = datetime(2026, 12, 31, 12, 0, 30, tzinfo=UTC)
 MINUTE, FIVE = Grid(), Grid(tick_minutes=5)
 
 
-def after(row: Row, *, grid: Grid = MINUTE, defaults: Defaults | None = None, run: int = 1) -> Row:
+def after(row: Row, *, grid: Grid = MINUTE, defaults: Defaults | None = None) -> Row:
     """What the row is once it was put and normalised."""
     store = MemoryStore()
     store.put(row)
     put = store.get(str(row["taskId"]))
     assert put is not None
-    result = store.write(normalise(put, now=NOW, grid=grid, defaults=defaults or Defaults(), run=run))
+    result = store.write(normalise(put, now=NOW, grid=grid, defaults=defaults or Defaults()))
     assert isinstance(result, Written)
     assert result.row is not None
     return result.row
@@ -442,36 +442,30 @@ def test_what_is_right_already_is_not_written_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "given_run", "run"),
+    ("row", "run"),
     [
-        ({}, 1, 1),
-        ({}, 4, 4),  # a plain put over a task whose run was 3
-        ({"run": Decimal(9)}, 4, 4),  # a copy of some row: whatever it says, its key must be a new one
-        ({"status": "scheduled", "run": Decimal(9)}, 1, 9),  # a task that is a task already keeps its run
-        ({"status": "scheduled", "run": Decimal(0)}, 1, 1),
-        ({"status": "scheduled", "run": Decimal("1.5")}, 1, 1),
-        ({"status": "scheduled", "run": Decimal("1E+125")}, 1, 1),
-        ({"status": "scheduled", "run": True}, 1, 1),
-        ({"status": "scheduled", "run": "9"}, 1, 1),
+        ({}, 1),
+        ({"run": Decimal(9)}, 1),  # a copy of some row
+        ({"status": "scheduled", "run": Decimal(9)}, 9),  # a task that is a task already keeps its run
+        ({"status": "scheduled", "run": Decimal(0)}, 1),
+        ({"status": "scheduled", "run": Decimal("1.5")}, 1),
+        ({"status": "scheduled", "run": Decimal("1E+125")}, 1),
+        ({"status": "scheduled", "run": True}, 1),
+        ({"status": "scheduled", "run": "9"}, 1),
     ],
 )
-def test_the_run_is_kept_or_begun(row: dict[str, object], given_run: int, run: int) -> None:
-    done = after({"taskId": "raw", **row}, run=given_run)
+def test_the_run_is_kept_or_begun(row: dict[str, object], run: int) -> None:
+    done = after({"taskId": "raw", **row})
     assert Task.from_row(done).run == run
 
 
-@pytest.mark.parametrize(
-    ("value", "created"),
-    [
-        ("2026-12-30T00:00:00+01:00", "2026-12-29T23:00:00Z"),
-        (Decimal(1_798_718_475), "2026-12-31T12:01:15Z"),
-        ("yesterday", "2026-12-31T12:00:30Z"),  # a note, not an input: it must not cost the task
-        (None, "2026-12-31T12:00:30Z"),
-        ({"a": "b"}, "2026-12-31T12:00:30Z"),
-    ],
-)
-def test_created_at_is_kept_if_it_is_one(value: object, created: str) -> None:
-    assert after({"taskId": "raw", "createdAt": value})["createdAt"] == created
+@pytest.mark.parametrize("status", [{}, {"status": "scheduled"}])
+@pytest.mark.parametrize("value", ["2026-12-30T00:00:00+01:00", Decimal(1_798_718_475), "yesterday", None, {"a": "b"}])
+def test_created_at_is_when_the_task_was_made_whatever_the_row_says(value: object, status: dict[str, object]) -> None:
+    """The idempotency key is made of it: a copy of an earlier row must not repeat that one's."""
+    done = after({"taskId": "raw", "createdAt": value, **status})
+    assert done["createdAt"] == "2026-12-31T12:00:30Z"
+    assert Task.from_row(done).idempotency_key == "raw#1798718430000-1"
 
 
 # -- which rows need it ----------------------------------------------------------------------------------------------
@@ -494,7 +488,7 @@ def test_created_at_is_kept_if_it_is_one(value: object, created: str) -> None:
         ({"status": "scheduled", "attempt": Decimal("1E+125")}, True),  # which could not be counted up
         # an outcome that says nothing; the index, and the condition of a claim, take it for an end
         ({"outcome": None}, True),
-        ({"status": "scheduled", "attempt": Decimal(0), "outcome": None}, True),
+        ({"status": "scheduled", "attempt": Decimal(0), "outcome": None}, False),
         ({"outcome": "failed"}, False),
         ({"status": "running"}, False),
         ({"status": "failed"}, False),

@@ -159,7 +159,7 @@ def test_a_plain_row_as_a_task() -> None:
         due_at=BUCKET.instant,
         created_at=datetime(2026, 12, 31, 11, 0, tzinfo=UTC),
     )
-    assert task.idempotency_key == "a#1"
+    assert task.idempotency_key == "a#1798714800000-1"
     assert task.first_started_at is None
 
 
@@ -191,7 +191,7 @@ def test_a_full_row_as_a_task() -> None:
     assert task.lease_until == datetime(2026, 12, 31, 12, 2, tzinfo=UTC)
     assert task.schedule_id == "nightly"
     assert task.attributes == {"colour": "blue"}, "what means nothing to us reaches the action, what is ours does not"
-    assert task.idempotency_key == "a#3"
+    assert task.idempotency_key == "a#1798714800000-3"
     assert task.first_started_at == datetime(2026, 12, 31, 11, 0, tzinfo=UTC)
 
 
@@ -270,4 +270,4 @@ def test_our_attributes_are_those_of_the_design() -> None:
         "taskId taskDateTime dueAt delaySeconds action payload status outcome attempt attempts retryPolicy "
         "timeoutSeconds lease leaseUntil run createdAt startedAt finishedAt result error expiresAt scheduleId"
     )
-    assert {*designed.split(), "movedTo", "deferrals"} == OWN_ATTRIBUTES
+    assert {*designed.split(), "movedTo", "deferrals", "malformedReason"} == OWN_ATTRIBUTES

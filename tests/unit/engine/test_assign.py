@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
-from tests.builders import NOON, scheduled_row
+from tests.builders import key_of, scheduled_row
 from tests.unit.engine.support import Once, World, bucket_at, cannot, is_move, rules, world
 
 from dynatick.actions.testing import MemoryDeadLetters
-from dynatick.domain.buckets import Bucket, Grid
+from dynatick.client import TaskClient
+from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.change import Change, Written
 from dynatick.domain.lifecycle import redrive
-from dynatick.domain.normalise import Defaults, unseen_run
+from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row
 from dynatick.engine.assign import Arrival, Assigned, assign
+from dynatick.engine.settle import until_refused
 from dynatick.errors import StoreError
 from dynatick.store.memory import MemoryStore
 
@@ -33,11 +36,6 @@ def put(w: World, row: Row) -> tuple[Row, Row | None]:
     old = w.rigged.peek(str(row["taskId"]))
     w.rigged.put(row)
     return w.row(str(row["taskId"])), old
-
-
-def is_unseen(run: object) -> bool:
-    """Whether a run is one that nobody can have used before."""
-    return int(str(run)) >= unseen_run(NOON)
 
 
 def edit(w: World, task_id: str, **values: object) -> tuple[Row, Row]:
@@ -133,63 +131,110 @@ def test_a_retrys_own_move_is_left_alone() -> None:
 # -- put over an existing id -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("old_run", "run"),
-    [
-        (Decimal(1), 2),
-        (Decimal(7), 8),
-        *((spoilt, None) for spoilt in (None, "7", True, Decimal("1E+125"), Decimal("1.5"))),
-    ],
-)
-def test_a_plain_put_over_a_task_is_another_task_with_the_next_run(old_run: object, run: int | None) -> None:
+def ran(w: World, task_id: str) -> str:
+    """Ticks until the task has ended. Returns the idempotency key that it ran with."""
+    w.until_drained()
+    assert w.outcome(task_id) == "completed"
+    return w.actions.keys[-1]
+
+
+@pytest.mark.parametrize("first", [{}, {"taskDateTime": str(NEXT)}, {"createdAt": "2026-12-31T11:00:00Z"}])
+@pytest.mark.parametrize("again", ["deleted", "put over", "put over unseen"])
+def test_a_task_under_an_id_that_was_used_before_has_a_key_of_its_own(first: dict[str, object], again: str) -> None:
     """Its idempotency key must not be the old one's, or the target would take it for done."""
     w = world()
-    w.rigged.put({**scheduled_row("t", AHEAD), "run": old_run, "status": "completed", "outcome": "completed"})
-    done = arrive(w, put(w, {"taskId": "t", "payload": {"new": True}}))
-    assert list(done.failed) == []
-    assert w.row("t")["attempt"] == 0
-    assert w.row("t")["run"] == run if run else is_unseen(w.row("t")["run"])
-    assert w.row("t")["payload"] == {"new": True}
+    arrive(w, put(w, {"taskId": "t", **first}))
+    before = ran(w, "t")
+    if again == "deleted":
+        w.rigged.delete("t")
+    row = {"taskId": "t", **first, "payload": {"new": True}, "taskDateTime": str(Bucket(minute_of(w.clock()) + 1))}
+    record = put(w, row)
+    if again != "put over unseen":  # else it is the tick that meets it first
+        arrive(w, record)
+    assert ran(w, "t") == key_of(w.row("t")) != before
+    assert (w.row("t")["run"], w.row("t")["payload"]) == (1, {"new": True})
 
 
-def test_two_puts_in_one_batch_do_not_forget_the_run() -> None:
+def test_a_task_that_a_client_inserts_again_has_a_key_of_its_own() -> None:
     w = world()
-    w.rigged.put({**scheduled_row("t", AHEAD), "run": Decimal(3)})
-    first = put(w, {"taskId": "t", "payload": {"n": Decimal(1)}})
-    second = put(w, {"taskId": "t", "payload": {"n": Decimal(2)}})
-    arrive(w, first, second)
-    assert (w.row("t")["run"], w.row("t")["payload"]) == (4, {"n": 2})
+    client = TaskClient(w.store, clock=w.clock)
+    keys = []
+    for _ in range(2):
+        client.insert("t", delay_seconds=30)
+        keys.append(ran(w, "t"))
+        w.rigged.delete("t")
+    assert keys[0] != keys[1]
 
 
-def test_two_puts_in_two_batches_do_not_forget_the_run() -> None:
-    """The first record is met when the second put has been made already."""
+def test_two_puts_are_two_tasks_and_the_later_one_runs() -> None:
     w = world()
-    w.rigged.put({**scheduled_row("t", AHEAD), "run": Decimal(3)})
     first = put(w, {"taskId": "t", "taskDateTime": str(AHEAD)})
     second = put(w, {"taskId": "t", "taskDateTime": str(bucket_at(9))})
     arrive(w, first)
     arrive(w, second)
-    assert w.row("t")["taskDateTime"] == str(bucket_at(9))
-    assert is_unseen(w.row("t")["run"])
+    assert (w.row("t")["taskDateTime"], w.row("t")["run"]) == (str(bucket_at(9)), 1)
 
 
-def test_a_late_record_of_the_old_task_gives_the_new_one_no_run_that_was_used() -> None:
+def test_every_attempt_of_a_run_has_the_same_key_and_a_redriven_run_another() -> None:
     w = world()
-    first = put(w, {"taskId": "t", "taskDateTime": str(AHEAD)})
-    w.rigged.put({**scheduled_row("t", AHEAD), "run": Decimal(1), "status": "completed", "outcome": "completed"})
-    put(w, {"taskId": "t", "taskDateTime": str(bucket_at(9))})  # of which a later batch will tell
-    arrive(w, first)
-    assert is_unseen(w.row("t")["run"])
+    w.insert("t", retryPolicy={"maximumRetryAttempts": Decimal(1), "minBackoffSeconds": Decimal(0)})
+
+    def fails(task: object, context: object) -> None:
+        raise ValueError("not yet")
+
+    w.actions.behaviour["t"] = fails
+    w.until_drained()
+    failed = w.row("t")
+    assert w.actions.keys == [key_of(failed)] * 2
+    del w.actions.behaviour["t"]
+    at = Bucket(minute_of(w.clock()) + 1)
+    assert isinstance(w.rigged.write(redrive(failed, bucket=at, due_at=at.instant, run=2)), Written)
+    assert ran(w, "t") == key_of(failed, 2) != key_of(failed)
 
 
-def test_a_tick_that_meets_a_task_before_the_scheduler_does_gives_it_a_run_that_was_never_used() -> None:
+RECURRING = {"taskId": "s", "scheduleExpression": "rate(1 minute)"}
+
+
+def revision_after(*puts: Row) -> object:
     w = world()
-    w.rigged.put({"taskId": "t", "taskDateTime": str(bucket_at(1))})
+    for row in puts:
+        arrive(w, put(w, row))
+        w.clock.forward(minutes=1)
+    return w.row("s")["revision"]
+
+
+def test_a_schedule_put_over_another_makes_occurrences_with_other_ids() -> None:
+    assert revision_after(RECURRING) == 1
+    assert revision_after(RECURRING, RECURRING, RECURRING) == 3
+    ended = {**RECURRING, "status": "completed", "outcome": "completed", "revision": Decimal(4)}
+    assert revision_after(ended, RECURRING) == 5
+
+
+def test_a_schedule_put_over_a_task_does_not_repeat_the_ids_of_a_schedule_before_that() -> None:
+    task = {"taskId": "s"}
+    one, two = revision_after(RECURRING, task, RECURRING), revision_after(RECURRING, task, RECURRING, task, RECURRING)
+    assert int(str(two)) > int(str(one)) > 1
+
+
+def test_a_schedule_that_was_edited_before_it_was_seen_begins_at_the_first_revision() -> None:
+    w = world()
+    first = put(w, RECURRING)
+    second = edit(w, "s", payload={"n": Decimal(1)})
+    arrive(w, first, second)
+    assert w.row("s")["revision"] == 1
+
+
+@pytest.mark.parametrize("made_by", ["one tick", "another"])
+def test_an_occurrence_has_the_same_key_whoever_makes_it(made_by: str) -> None:
+    """Its id follows from schedule and nominal instant, and so does its key."""
+    w = world()
+    arrive(w, put(w, RECURRING))
+    if made_by == "another":
+        w.clock.forward(seconds=30)
+        w.tick()
     w.next_tick()
-    row = w.row("t")
-    assert row["status"] == "completed"
-    assert w.actions.ran == [("t", row["run"], 1)]
-    assert is_unseen(row["run"])
+    w.next_tick()
+    assert w.actions.keys[-1] == "s#1#2026-12-31T12:02:00Z#1"
 
 
 def test_a_row_that_was_redriven_keeps_its_run() -> None:
@@ -219,6 +264,24 @@ POISON: list[dict[str, object]] = [
     {"outcome": None, "taskDateTime": None, "dueAt": None},
     {"action": {"a": [Decimal(1), None, {"b": {"c"}}]}, "dueAt": {"x"}},
     {"createdAt": {"x"}, "attempts": "x", "lease": Decimal(1), "startedAt": None, "expiresAt": "never"},
+]
+
+
+MALFORMED: list[dict[str, object]] = [
+    {"action": Decimal(7)},
+    {"taskDateTime": "soon"},  # its own time is written over, and it is malformed all the same
+    {"delaySeconds": "soon"},
+    {"dueAt": "soon"},
+    {"taskDateTime": str(bucket_at(60)), "payload": "text"},
+    {"taskDateTime": str(CLOSED), "action": Decimal(7)},
+    {"status": "banana"},
+    {"status": ["scheduled"]},
+    {"status": "failed"},
+    {"status": "scheduled", "taskDateTime": "soon"},
+    {**scheduled_row("bad", AHEAD), "taskDateTime": "soon"},
+    {"scheduleExpression": "rate(never)"},
+    {"scheduleExpression": "rate(1 minute)", "taskDateTime": "soon"},
+    {"scheduleExpression": "rate(never)", "status": "recurring", "scheduleId": "bad", "scheduleState": "DISABLED"},
 ]
 
 
@@ -384,12 +447,73 @@ def test_a_write_that_got_no_answer_is_looked_at_again() -> None:
     assert (w.row("t")["status"], w.row("t")["run"]) == ("scheduled", 1)
 
 
-def test_a_dead_letter_queue_that_is_down_holds_up_its_own_records_only() -> None:
+@pytest.mark.parametrize("malformed", MALFORMED, ids=[str(row)[:60] for row in MALFORMED])
+def test_a_dead_letter_queue_that_refuses_holds_up_no_record(malformed: dict[str, object]) -> None:
+    """The row stays open in a bucket that the ticks poll, and is failed by the first one whose message is taken."""
     w = world()
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
-    done = arrive(w, put(w, {"taskId": "bad", "action": Decimal(7)}), put(w, {"taskId": "good"}))
-    assert [key for key, _ in done.failed] == ["0"]
-    assert (w.outcome("bad"), w.row("good")["status"]) == (None, "scheduled")
+    done = arrive(w, put(w, {"taskId": "bad", **malformed}), put(w, {"taskId": "good"}))
+    assert (list(done.failed), done.undelivered, w.outcome("bad")) == ([], 1, None)
+    assert w.row("bad")["taskDateTime"] == str(NEXT)
+    again = arrive(w, (w.row("bad"), None))
+    assert (list(again.failed), again.undelivered) == ([], 1)
+    w.next_tick()
+    assert (w.outcome("good"), w.outcome("bad"), w.actions.times("bad")) == ("completed", None, 0)
+    w.dead_letters = MemoryDeadLetters()
+    w.next_tick()
+    row = w.row("bad")
+    assert (row["outcome"], "malformedReason" in row) == ("failed", False)
+    (letter,) = w.dead_letters.letters
+    assert letter.error == row.get("error", "its status was set to failed by hand")
+    w.ticks(3)
+    assert w.actions.times("bad") == 0
+
+
+def test_what_no_index_takes_waits_for_the_reconcile_until_the_dead_letter_queue_takes_its_message() -> None:
+    w = world()
+    long = "x" * 1025
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
+    done = arrive(w, put(w, {"taskId": long}))
+    assert (list(done.failed), done.undelivered, w.row(long)) == ([], 1, {"taskId": long})
+    w.dead_letters = MemoryDeadLetters()
+    w.handle({"dynatick": {"reconcile": True}})
+    assert (w.outcome(long), len(w.dead_letters.letters)) == ("failed", 1)
+
+
+@pytest.mark.parametrize("edited", [{"dueAt": "soon"}, {"delaySeconds": "soon"}, {"taskDateTime": "soon"}])
+def test_an_edit_into_nonsense_is_no_less_the_end_of_a_task_while_the_queue_refuses(edited: dict[str, object]) -> None:
+    w = world()
+    arrive(w, put(w, scheduled_row("t", AHEAD)))
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
+    done = arrive(w, edit(w, "t", **edited))
+    assert (list(done.failed), done.undelivered, w.outcome("t")) == ([], 1, None)
+    w.dead_letters = MemoryDeadLetters()
+    w.next_tick()
+    assert (w.outcome("t"), w.actions.ran) == ("failed", [])
+    assert "'soon'" in str(w.row("t")["error"])
+
+
+def test_a_new_time_is_a_new_start_for_a_row_that_waits_for_the_dead_letter_queue() -> None:
+    w = world()
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
+    arrive(w, put(w, {"taskId": "t", "taskDateTime": "soon"}))
+    TaskClient(w.store, clock=w.clock).reschedule("t", task_date_time=str(bucket_at(3)))
+    arrive(w, (w.row("t"), None))
+    assert (w.row("t")["status"], "malformedReason" in w.row("t")) == ("scheduled", False)
+    w.ticks(3)
+    assert w.outcome("t") == "completed"
+
+
+def test_after_a_refusal_the_rest_of_a_batch_waits_for_its_tick() -> None:
+    """Each message that a queue does not answer takes seconds, and the invocation has a minute."""
+    w = world()
+    asked: list[object] = []
+    queue = MemoryDeadLetters(refuse=lambda letter: not asked.append(letter))
+    settler = replace(w.settler(), rejected=until_refused(queue, w.clock))
+    records = [put(w, {"taskId": f"t{n}", "action": Decimal(7)}) for n in range(3)]
+    done = assign([Arrival(str(n), new, old) for n, (new, old) in enumerate(records)], settler)
+    assert (list(done.failed), done.undelivered, len(asked)) == ([], 3, 1)
+    assert {w.row(f"t{n}")["taskDateTime"] for n in range(3)} == {str(NEXT)}
 
 
 def test_a_cursor_that_cannot_be_read_is_a_fault_of_every_record_that_needs_it() -> None:

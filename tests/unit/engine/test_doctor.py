@@ -44,7 +44,7 @@ WRONG: dict[str, tuple[Row, Kind]] = {
     "it cannot be understood": ({"action": 7}, Kind.NOT_UNDERSTOOD),
     "its status is none of ours": (scheduled_row("", AHEAD, status="sleeping"), Kind.NOT_UNDERSTOOD),
     "no claim could take it": (scheduled_row("", AHEAD, attempt="one"), Kind.NEVER_NORMALISED),
-    "its outcome is null": (scheduled_row("", AHEAD, outcome=None), Kind.NEVER_NORMALISED),
+    "its outcome is null": (scheduled_row("", AHEAD, outcome=None), Kind.NULL_OUTCOME),
     "no bucket": (scheduled_row("", AHEAD, taskDateTime="2026-12-31T12:00:00Z"), Kind.NO_BUCKET),
     "a running one without a bucket": (running("", AHEAD, taskDateTime="soon"), Kind.NO_BUCKET),
     "a shard that nobody serves": (scheduled_row("", AHEAD._replace(shard=9)), Kind.UNSERVED_SHARD),

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from tests.builders import NOON, scheduled_row
+from tests.builders import NOON, key_of, scheduled_row
 from tests.unit.engine.support import (
     NOON_MINUTE,
     Once,
@@ -648,6 +648,7 @@ def test_rule_12_a_task_that_was_replaced_while_it_ran_is_another_task() -> None
     """Only the name is the same: the old one's record must not end the new one."""
     w = world()
     w.insert("t", payload={"n": Decimal(1)})
+    replaced = w.row("t")
 
     def is_replaced(task: Task, context: ActionContext) -> None:
         if task.payload["n"] == 1:
@@ -657,8 +658,9 @@ def test_rule_12_a_task_that_was_replaced_while_it_ran_is_another_task() -> None
     assert passed(w.next_tick()).superseded == 1
     assert w.outcome("t") is None
     w.next_tick()
-    assert (w.outcome("t"), w.row("t")["payload"], w.row("t")["run"]) == ("completed", {"n": 2}, 2)
-    assert w.actions.keys == ["t#1", "t#2"]
+    assert (w.outcome("t"), w.row("t")["payload"], w.row("t")["run"]) == ("completed", {"n": 2}, 1)
+    assert w.actions.keys == [key_of(replaced), key_of(w.row("t"))]
+    assert w.actions.keys[0] != w.actions.keys[1]
 
 
 def test_rule_12_a_claim_whose_answer_was_lost_is_a_claim() -> None:
@@ -746,7 +748,7 @@ def test_rule_13_a_redriven_task_runs_again_with_another_key() -> None:
     w.next_tick()
     assert w.outcome("t") == "completed"
     assert w.actions.ran == [("t", 1, 1), ("t", 2, 1)]
-    assert w.actions.keys == ["t#1", "t#2"]
+    assert w.actions.keys == [key_of(row, 1), key_of(row, 2)]
 
 
 # -- 14: shards ------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.change import Change, Written
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Row
+from dynatick.engine.settle import Undelivered
 from dynatick.errors import StoreError
 from dynatick.store.codec import item_bytes
 from dynatick.store.memory import MemoryStore
@@ -192,9 +193,41 @@ def test_what_the_dead_letter_queue_does_not_take_is_left_for_a_later_try() -> N
     w = world()
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
     w.rigged.put({"taskId": "t", "action": Decimal(7)})
-    with pytest.raises(StoreError, match="the dead-letter queue did not take 't'; it is left as it is"):
+    with pytest.raises(Undelivered, match="the dead-letter queue did not take 't'; it stays open"):
         w.settler().settle("t")
-    assert w.row("t") == {"taskId": "t", "action": 7}
+    row = w.row("t")
+    assert row == {
+        "taskId": "t", "action": 7, "taskDateTime": NEXT, "movedTo": NEXT, "malformedReason": row["malformedReason"]
+    }  # fmt: skip
+    assert str(row["malformedReason"]).startswith("action: 7 is not accepted")
+
+
+def test_a_row_that_waits_for_the_dead_letter_queue_is_moved_again_if_its_new_bucket_was_closed_meanwhile() -> None:
+    """The mover may have been frozen before it wrote (7)."""
+    w = world()
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
+    w.rigged.put({"taskId": "t", "action": Decimal(7)})
+    first = Once(is_move)
+
+    def before(change: Change) -> None:
+        if first(change):
+            w.next_tick(3)
+
+    w.rigged.before_write = before
+    with pytest.raises(Undelivered):
+        w.settler().settle("t")
+    assert first.done
+    assert w.row("t")["taskDateTime"] == str(bucket_at(4))
+
+
+def test_a_row_that_can_be_understood_by_now_is_not_failed_for_what_it_was_before() -> None:
+    """It is put right between the refusal and the move, which is made on the conditions of the rejection."""
+    w = world()
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
+    w.rigged.put({"taskId": "t", "action": Decimal(7)})
+    meanwhile(w, Change(task_id="t", set={"action": "log"}))
+    w.settler().settle("t")
+    assert (w.row("t")["status"], "malformedReason" in w.row("t")) == ("scheduled", False)
 
 
 FULL = 400 * 1024

@@ -99,7 +99,11 @@ def test_an_action_is_told_what_it_needs() -> None:
     Bench().outcome(lambda task, context: told.append(context))
     (context,) = told
     assert context == ActionContext(
-        attempt=2, run=3, due_at=bucket_at(0).instant, idempotency_key="t#3", deadline=NOON + timedelta(minutes=2)
+        attempt=2,
+        run=3,
+        due_at=bucket_at(0).instant,
+        idempotency_key="t#1798714800000-3",
+        deadline=NOON + timedelta(minutes=2),
     )
 
 

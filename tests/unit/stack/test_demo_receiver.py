@@ -10,7 +10,7 @@ from dynatick_stack.demo.receiver import Call, Receiver
 
 HEADERS = {
     "Content-Type": "application/json",
-    "Idempotency-Key": "a%20b#1",
+    "Idempotency-Key": "a%20b#1798718400000-1",
     "X-Dynatick-Task-Id": "a%20b",
     "X-Dynatick-Attempt": "1",
     "X-Dynatick-Due-At": "2026-12-31T12:00:00Z",
@@ -33,7 +33,7 @@ def test_it_answers_as_the_path_says_and_keeps_what_came() -> None:
         assert post(receiver, "/broken", HEADERS) == 500
         assert post(receiver, "/gone", HEADERS) == 410
         assert post(receiver, "/", HEADERS) == 204
-        flaky = HEADERS | {"Idempotency-Key": "c#1", "X-Dynatick-Task-Id": "c"}
+        flaky = HEADERS | {"Idempotency-Key": "c#1798718400000-1", "X-Dynatick-Task-Id": "c"}
         assert [post(receiver, "/flaky", flaky) for _ in range(2)] == [503, 204]
         assert [call.path for call in receiver.of("a b")] == ["/orders/7", "/broken", "/gone", "/"]
         assert receiver.calls[0].body == b'{"n": 7}'
