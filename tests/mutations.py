@@ -1,5 +1,5 @@
-"""The sixteen rules of the protocol, and what keeps the runs of schedules, taken out one by one: each time some test
-must fail (``make mutations``).
+"""The first seventeen rules of the protocol, and what keeps the runs of schedules, taken out one by one: each time
+some test must fail (``make mutations``).
 
 Each mutation is a change of one text in a temporary copy of the package. It prints which test fails for it, and ends
 with 1 if some mutation goes unnoticed, or if its text is no longer in the code: then it has to be written anew.
@@ -19,9 +19,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-COPIED = ("shared", "stack", "tests/unit", "tests/builders.py", "tests/conftest.py", "template.yaml", "pyproject.toml")
+COPIED = (
+    "shared",
+    "stack",
+    "functions",
+    "tests/unit",
+    "tests/builders.py",
+    "tests/conftest.py",
+    "template.yaml",
+    "pyproject.toml",
+)
 RULES = "tests/unit/engine/test_rules.py"
 TEMPLATE = "tests/unit/test_template.py"
+WATERMARK = "tests/unit/engine/test_watermark.py"
+RECOVERY = "tests/unit/engine/test_recovery.py"
+DRAIN = "tests/unit/engine/test_drain.py"
+APP = "tests/unit/test_processor_app.py"
 RECURRING = "tests/unit/engine/test_recurring.py tests/unit/domain/test_recurrence.py"
 OF_SCHEDULES = 0
 ENGINE, DOMAIN = "shared/dynatick/engine", "shared/dynatick/domain"
@@ -31,7 +44,7 @@ ENGINE, DOMAIN = "shared/dynatick/engine", "shared/dynatick/domain"
 class Mutation:
     """One rule, or a part of it, taken out."""
 
-    rule: int  # OF_SCHEDULES: none of the sixteen, for what is more with schedules
+    rule: int  # OF_SCHEDULES: none of them, for what is more with schedules
     what: str  # happens instead
     file: str
     old: str
@@ -48,12 +61,45 @@ MUTATIONS = (
     Mutation(3, "any look is final, however late the index", f"{ENGINE}/window.py",
              "return settled + self.rules.settled_after", "return settled"),
     Mutation(3, "a row that others hold does not hold S back", f"{ENGINE}/window.py",
-             "not look.complete or look.busy or look.in_hand or look.began",
-             "not look.complete or look.in_hand or look.began"),
+             "look is None or not look.complete or look.busy or look.in_hand or not self._is_final(look)",
+             "look is None or not look.complete or look.in_hand or not self._is_final(look)"),
+    Mutation(3, "an attempt that was not recorded does not hold S", f"{ENGINE}/drain.py",
+             "if fate in (Fate.UNRECORDED, Fate.SUPERSEDED):\n            look.busy += 1",
+             "if fate in (Fate.UNRECORDED, Fate.SUPERSEDED):\n            look.busy += 0", WATERMARK),
+    Mutation(3, "what could not be claimed for a fault does not hold S", f"{ENGINE}/drain.py",
+             "        for bucket, _ in entries:\n            self._no_longer_in_hand(bucket.minute).busy += 1\n"
+             "        self.execution.fault",
+             "        for bucket, _ in entries:\n            self._no_longer_in_hand(bucket.minute).busy += 0\n"
+             "        self.execution.fault", WATERMARK),
+    Mutation(3, "occurrences that another process runs do not hold S", f"{ENGINE}/drain.py",
+             "self.window.hold(minute).busy += 1", "self.window.hold(minute).busy += 0", WATERMARK),
+    Mutation(3, "the time of a poll is read after its query", f"{ENGINE}/reading.py",
+             "self._execution.events.put(partial(read.take, began, page, error))",
+             "self._execution.events.put(partial(read.take, world.clock(), page, error))", WATERMARK),
+    Mutation(3, "what was polled and not yet claimed does not hold S", f"{ENGINE}/drain.py",
+             "self.window.hold(bucket.minute).in_hand += len(schedules) + len(tasks)",
+             "self.window.hold(bucket.minute).in_hand += 0 * len(schedules) + 0 * len(tasks)", WATERMARK),
+    Mutation(3, "a row that can't be finished is never put off", f"{ENGINE}/window.py",
+             "if look.held and not look.in_hand and len(look.held) == look.busy:", "if False:", RECOVERY),
+    Mutation(3, "what is put off goes no further each time", f"{DOMAIN}/retry.py",
+             "min(_FIRST_DEFERRAL * (1 << min(earlier, 8)), _LONGEST_DEFERRAL)", "_FIRST_DEFERRAL", RECOVERY),
+    Mutation(3, "a failure whose message is refused keeps its bucket", f"{ENGINE}/record.py",
+             'self._deferral(attempts[n].row, str(planned[n][0].set["error"]), now), Fate.DEFERRED',
+             "planned[n][0], Fate.DEFERRED", RECOVERY),
     Mutation(4, "markAt is read before the closing write", f"{ENGINE}/drain.py",
              "closed_at=world.clock())", "closed_at=started)"),
     Mutation(4, "every pass sets a new mark", f"{ENGINE}/window.py",
              "if drained >= c.mark:", "if True:"),
+    Mutation(4, "the checkpoint stays though another tick has closed more", f"{ENGINE}/held.py",
+             "self.window.cursor, self.window.closed_at = present, self.clock()", "self.window.cursor = present",
+             WATERMARK),
+    Mutation(4, "occurrences of a pass leave the checkpoint", f"{ENGINE}/window.py",
+             "now = replace(now, mark_at=max(now.mark_at, self.written_at))", "pass", WATERMARK),
+    Mutation(4, "openUntil is taken back while writes are under way", f"{ENGINE}/window.py",
+             "if self.opened and not self.writing:", "if self.opened:", WATERMARK),
+    Mutation(4, "a long poll keeps none of its progress", f"{ENGINE}/held.py",
+             "replace(self.window.progress(), lease_until=self.clock() + SHARD_LEASE)",
+             "replace(self.window.cursor, lease_until=self.clock() + SHARD_LEASE)", DRAIN),
     Mutation(5, "a newcomer to a closed bucket is left there", f"{ENGINE}/settle.py",
              "return bucket.minute > closed[bucket.shard]", "return True"),
     Mutation(5, "a bucket is compared with S", f"{ENGINE}/settle.py",
@@ -66,22 +112,44 @@ MUTATIONS = (
     Mutation(7, "a move is not checked again", f"{ENGINE}/settle.py",
              "row = self._after(row, result)  # and then", "return self._after(row, result)  # and then"),
     Mutation(8, "our own rows pass the stream's filter", "template.yaml",
-             '"anything-but":["cursor","settings","tick"]', '"anything-but":["settings","tick"]', TEMPLATE),
+             '"anything-but":["cursor","reconcile","settings","tick"]',
+             '"anything-but":["reconcile","settings","tick"]', TEMPLATE),
     Mutation(8, "the stream is silent about waiting rows that change", "template.yaml",
              '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["scheduled","recurring"]}}}}',
              '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["running"]}}}}', TEMPLATE),
     Mutation(9, "a claim does not ask for the bucket", f"{DOMAIN}/lifecycle.py",
              'when=(*left, Is("taskDateTime", str(bucket)), *_NORM', "when=(*left, *_NORM"),
-    Mutation(10, "suspects are taken with others in flight", f"{ENGINE}/drain.py",
-             "                self.fault = self.fault or error\n            self._wait(until=lambda: not self.in_hand)",
-             "                self.fault = self.fault or error"),
-    Mutation(10, "a suspect is tried for ever", f"{ENGINE}/suspects.py",
-             "if attempt >= _policy_of(row).maximum_attempts:", "if attempt > 10**6:"),
+    Mutation(10, "a last attempt is made beside others", f"{ENGINE}/recovery.py",
+             "(is_last_attempt(row) and not last_too) or not", "False or not"),
+    Mutation(10, "last attempts are made at the same time", f"{ENGINE}/recovery.py",
+             "            postponed += self.reclaim([alone.pop(0)], last_too=True)\n"
+             "            execution.wait(until=execution.nothing_runs)\n",
+             "            postponed += self.reclaim([alone.pop(0)], last_too=True)\n"
+             "            execution.in_flight = {}\n"),
+    Mutation(10, "expired leases run among the others", f"{ENGINE}/drain.py",
+             "if not self.not_handed_out and self.hand_out(order):", "if False:"),
+    Mutation(10, "an expired lease is handed out once in a chain", f"{ENGINE}/drain.py",
+             "        self._claim_left_behind(left_behind)\n", "", RECOVERY),
+    Mutation(10, "a task with an expired lease is tried for ever", f"{ENGINE}/recovery.py",
+             "if attempt >= policy_of(row).maximum_attempts:", "if attempt > 10**6:"),
+    Mutation(10, "a failure that was decided is executed again", f"{ENGINE}/recovery.py",
+             'if isinstance(error := row.get("error"), str):', "if isinstance(error := None, str):", RECOVERY),
+    Mutation(10, "reclaimed tasks are no progress", f"{ENGINE}/report.py",
+             "if self.claimed + self.recovered > self.released:", "if self.claimed > self.released:", RECOVERY),
+    Mutation(10, "a recovery that runs out of time does not go on", f"{ENGINE}/recovery.py",
+             "if left and report.made_progress:", "if False:", RECOVERY),
     Mutation(10, "a lease is over at once, by whichever clock", f"{ENGINE}/claims.py",
              '"leaseUntil") + SKEW_MARGIN', '"leaseUntil")'),
     Mutation(11, "a lease ends before its process does", f"{ENGINE}/drain.py",
              "claim(entries, lease_until=self.budget.hard_end)",
              "claim(entries, lease_until=self.budget.stop_claiming)"),
+    Mutation(11, "a process with a task in flight is kept", "functions/processor/app.py",
+             "if processor.running:", "if False:", APP),
+    Mutation(11, "a process is kept if its end can't be logged", "functions/processor/app.py",
+             "    finally:\n        os._exit(1)", "    except ZeroDivisionError:\n        os._exit(1)", APP),
+    Mutation(12, "tasks in flight are known by id", f"{ENGINE}/drain.py",
+             "(task_id, bucket.minute) not in self.execution.ids",
+             "task_id not in {known for known, _ in self.execution.ids}", DRAIN),
     Mutation(12, "a record does not ask for the claim's token", f"{DOMAIN}/lifecycle.py",
              'return (Is("lease", task.lease), _RUNNING)', "return (_RUNNING,)"),
     Mutation(13, "a cancellation does not ask for the status", f"{DOMAIN}/lifecycle.py",
@@ -117,8 +185,10 @@ MUTATIONS = (
              "        if not doubtful:\n            there = self.store.get_many(\n", RECURRING),
     Mutation(OF_SCHEDULES, "S does not wait for another tick's occurrences", f"{ENGINE}/window.py",
              "self.cursor.mark_at if self.others_until is None else max(", "self.cursor.mark_at or max(", RECURRING),
-    Mutation(OF_SCHEDULES, "S does not wait for what is still being claimed", f"{ENGINE}/drain.py",
-             "self.window.looks[bucket.minute].in_hand += change", "pass", "tests/unit/engine/test_drain.py"),
+    Mutation(17, "a move outside of a pass is not checked against C", f"{ENGINE}/recovery.py",
+             "moved=world.settler.settle,", "", RECOVERY),
+    Mutation(16, "throttled statements are not sent again", "shared/dynatick/store/dynamodb.py",
+             "                        again.append(n)\n", "                        pass\n", "tests/unit/store"),
     Mutation(OF_SCHEDULES, "catchUp none makes the latest all the same", f"{DOMAIN}/recurrence.py",
              "(self.schedule.catch_up is CatchUp.LATEST and is_latest)", "is_latest", RECURRING),
     Mutation(OF_SCHEDULES, "catchUp latest makes all", f"{DOMAIN}/recurrence.py",
@@ -152,9 +222,9 @@ def main() -> int:
             print(f"without any mutation these fail already: {', '.join(failing)}", file=sys.stderr)
             return 1
         unnoticed = [mutation for mutation in MUTATIONS if not tell(mutation, failing_of(mutation, copy))]
-    missing = set(range(1, 17)) - {mutation.rule for mutation in MUTATIONS}
+    missing = set(range(1, 18)) - {mutation.rule for mutation in MUTATIONS}
     noticed = len(MUTATIONS) - len(unnoticed)
-    print(f"{noticed} of {len(MUTATIONS)} mutations noticed, of {16 - len(missing)} rules and of schedules")
+    print(f"{noticed} of {len(MUTATIONS)} mutations noticed, of {17 - len(missing)} rules and of schedules")
     return 1 if unnoticed or missing else 0
 
 

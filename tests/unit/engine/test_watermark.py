@@ -1,0 +1,171 @@
+"""What must hold the drained watermark back, and what the position of a final poll is measured from (protocol 3, 4).
+
+Each of these fails for a guard that was taken out (tests/mutations.py) when everything else passes.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from tests.builders import NOON
+from tests.unit.engine.support import (
+    NOON_MINUTE,
+    RiggedStore,
+    World,
+    bucket_at,
+    cannot,
+    is_record,
+    rules,
+    world,
+)
+
+from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.engine.claims import Gone
+from dynatick.engine.cursor import Cursor, take
+from dynatick.engine.held import HeldShard
+from dynatick.engine.recurring import Recurring, Served
+from dynatick.engine.window import Window
+from dynatick.errors import StoreError
+
+
+def ticks(w: World, number: int) -> None:
+    """Ticks, whether or not they raise."""
+    for _ in range(number):
+        try:
+            w.next_tick()
+        except StoreError:
+            continue
+
+
+@pytest.mark.parametrize("shown", [2, 3, 6])  # ticks that poll its bucket
+def test_an_attempt_that_could_not_be_recorded_holds_the_watermark(shown: int) -> None:
+    w = world()
+    w.insert("t", at=bucket_at(1))
+    w.rigged.hidden = lambda entry: minute_of(w.clock()) < NOON_MINUTE + shown  # the index lags
+    w.rigged.throttled = is_record
+    ticks(w, shown)
+    assert w.actions.times("t") == 1
+    assert w.cursor().drained_through < bucket_at(1).minute
+    w.rigged.throttled = lambda change: False
+    ticks(w, 12)
+    assert w.outcome("t") == "completed"
+
+
+def test_what_could_not_be_claimed_for_a_fault_holds_the_watermark() -> None:
+    w = world()
+    w.insert("t", at=bucket_at(1))
+
+    def unreadable(task_id: str) -> None:
+        if task_id == "t":
+            raise cannot("read")
+
+    w.rigged.throttled = lambda change: change.task_id == "t"
+    w.rigged.before_read = unreadable
+    ticks(w, 12)
+    w.rigged.throttled = lambda change: False
+    w.rigged.before_read = None
+    ticks(w, 6)
+    assert w.outcome("t") == "completed"
+
+
+def test_the_time_of_a_poll_is_read_before_its_query() -> None:
+    """A row that comes in during the query may be missing in its answer."""
+    w = world()
+    asked: dict[int, datetime] = {}
+    began: dict[int, datetime] = {}
+
+    def slow(bucket: Bucket) -> None:
+        asked.setdefault(bucket.minute, w.clock())
+        w.clock.forward(seconds=5)
+
+    begin = Window.begin
+
+    def noted(self: Window, minute: int, at: datetime) -> None:
+        began.setdefault(minute, at)
+        begin(self, minute, at)
+
+    w.rigged.before_look = slow
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Window, "begin", noted)
+        w.next_tick()
+    assert began
+    assert all(began[minute] <= asked[minute] for minute in began)
+
+
+def cursor_now(w: World) -> Cursor:
+    taken = take(w.store, 0, minute_of(w.clock()), token="mine", now=w.clock())
+    assert taken is not None
+    return taken
+
+
+def test_when_another_tick_has_closed_more_the_checkpoint_is_taken_anew() -> None:
+    """Buckets that it closed were open until then: a poll that is measured from before would not be final."""
+    w = world()
+    w.clock.forward(minutes=1)
+    window = Window(cursor_now(w), w.rules, closed_at=w.clock())
+    shard = HeldShard(w.store, w.clock, window, "mine")
+    w.clock.forward(seconds=20)
+    assert take(w.store, 0, NOON_MINUTE + 2, token="another's", now=w.clock()) is None
+    closed = w.clock()
+    assert not shard.end(lambda cursor: cursor)
+    assert window.cursor.closed_through == NOON_MINUTE + 2
+    assert window.closed_at >= closed
+
+
+def test_occurrences_of_a_pass_raise_the_checkpoint() -> None:
+    """It has written them into closed buckets: only later polls can be final for those."""
+    w = world()
+    w.clock.forward(minutes=1)
+    window = Window(cursor_now(w), w.rules, closed_at=w.clock())
+    written = w.clock() + timedelta(seconds=30)
+    window.wrote(window.cursor.mark, written)
+    assert window.progress().mark_at == written
+    assert window.at_the_end().mark_at == written
+
+
+def test_open_until_is_kept_while_occurrences_are_being_written() -> None:
+    w = world()
+    window = Window(cursor_now(w), w.rules, closed_at=w.clock())
+    until = NOON + timedelta(minutes=5)
+    window.cursor = Cursor.from_row(0, {**window.cursor.to_row(), "openUntil": "2026-12-31T12:05:00Z"})
+    window.opened, window.writing = True, 1
+    assert window.at_the_end().open_until == until
+    window.writing = 0
+    assert window.at_the_end().open_until is None
+
+
+def test_occurrences_that_another_process_runs_hold_the_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = World(rules=rules())
+    w.tick()
+    w.put(taskId="s", scheduleExpression="rate(1 minute)")
+    minute = Bucket.parse(w.row("s")["taskDateTime"]).minute
+
+    def elsewhere(self: Recurring, entries: list[object], **_: object) -> list[Served]:
+        return [Served(verdict=Gone(), elsewhere=[minute]) for _ in entries]
+
+    monkeypatch.setattr(Recurring, "serve", elsewhere)
+    w.ticks(8)
+    assert w.cursor().drained_through < minute
+
+
+def test_progress_in_the_middle_of_a_pass_does_not_pass_what_is_still_to_be_claimed() -> None:
+    """The progress is kept at each renewal: entries that were polled and not yet claimed must hold it."""
+    w = world()
+    w.insert(*(f"t{n:02d}" for n in range(60)), at=bucket_at(1))
+    reached: list[int] = []
+    keep = HeldShard.keep
+
+    def noted(self: HeldShard) -> None:
+        self.renew_at = self.clock()
+        keep(self)
+        open_ = [row for row in w.open_rows().values() if row["status"] != "completed"]
+        if open_:
+            reached.append(self.window.cursor.looked_through)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(HeldShard, "keep", noted)
+        w.next_tick()
+    assert isinstance(w.store, RiggedStore)
+    assert reached
+    assert max(reached) < bucket_at(1).minute
