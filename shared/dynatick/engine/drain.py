@@ -33,6 +33,7 @@ from dynatick.engine.window import Look, Window
 from dynatick.errors import DynatickError
 
 CLAIMS_UNDER_WAY = 2
+CLAIM_DELAY = timedelta(seconds=1)  # that an entry waits for others to share its claim
 MOST_HELD = 500  # tasks that wait for their turn beside those that are in flight otherwise: memory has its bound
 MAX_LEFT_BEHIND = 100  # entries that a continuation is told of; if there are more, it begins at the oldest bucket
 MAX_DEFERRED = 200  # rows that one pass puts off
@@ -201,6 +202,7 @@ class _Pass:
         If there is no more time, ``report.resume`` says from where on nothing was claimed.
         """
         batch: list[tuple[Bucket, str]] = []
+        since = self.clock()  # when the batch began
         position = resume
         for minute, page in self.reader.pages(minutes, resume, self._began):
             position = position or Resume(minute)
@@ -217,11 +219,16 @@ class _Pass:
                     return self._cut(position, [*batch, *schedules, *tasks])
                 del schedules[:BATCH]
             for n, entry in enumerate(tasks):
+                since = since if batch else self.clock()
                 batch.append(entry)
                 if len(batch) == BATCH:
                     if not self._claim(batch, position):
                         return self._cut(position, [*batch, *tasks[n + 1 :]])
                     position, batch = Resume(minute, entry[1]), []
+            if batch and self.clock() - since >= CLAIM_DELAY:
+                if not self._claim(batch, position):
+                    return self._cut(position, batch)
+                batch = []
             if not batch:
                 position = Resume(minute, page.after) if page.after is not None else Resume(minute + 1)
         if batch and position is not None and not self._claim(batch, position):
