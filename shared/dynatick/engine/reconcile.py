@@ -93,7 +93,7 @@ def reconcile_round(
     """Reads on in a round, all unfinished segments side by side, as long as there is time; then releases its lease.
 
     ``is_first``: the first invocation of a chain, which reports what is wrong with cursors.
-    A segment that cannot be read on, or a row that cannot be mended, does not keep the others from it. Raises
+    A segment that cannot be read on, or a row that cannot be repaired, does not keep the others from it. Raises
     StoreError if no segment was read on at all, or if that cannot be saved.
     """
     reserve = min(_RESERVE, (hard_end - clock()) / 4)
