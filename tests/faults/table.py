@@ -35,6 +35,7 @@ FAULTS = {
     20: "Time runs out before the bucket is drained",
     21: "The index lags behind the table",
     22: "Hostile payloads, webhooks inward, unknown actions",
+    23: "A pass raises while a task still runs, and the process is kept",
     31: "The table is restored to a point in time",
     32: "Rows of 390 KB, a claim full of them",
 }
