@@ -36,6 +36,7 @@ FAULTS = {
     21: "The index lags behind the table",
     22: "Hostile payloads, webhooks inward, unknown actions",
     23: "A pass raises while a task still runs, and the process is kept",
+    24: "Ticks stop for 60 days, then come back",
     31: "The table is restored to a point in time",
     32: "Rows of 390 KB, a claim full of them",
 }
