@@ -37,6 +37,7 @@ FAULTS = {
     22: "Hostile payloads, webhooks inward, unknown actions",
     23: "A pass raises while a task still runs, and the process is kept",
     24: "Ticks stop for 60 days, then come back",
+    26: "A task is replaced, deleted, inserted again while it runs",
     31: "The table is restored to a point in time",
     32: "Rows of 390 KB, a claim full of them",
 }
