@@ -11,8 +11,9 @@ MODULE = "handlers_of_the_tests"
 HANDLERS = """\
 import os
 import time
+from urllib.request import Request, urlopen
 
-from dynatick import handler
+from dynatick import HandlerContext, handler
 
 
 @handler("die")
@@ -23,6 +24,20 @@ def die(payload: dict[str, object]) -> None:
 @handler("hang")
 def hang(payload: dict[str, object]) -> None:
     time.sleep(600)
+
+
+@handler("nap")
+def nap(payload: dict[str, float]) -> None:
+    time.sleep(float(payload["seconds"]))
+
+
+@handler("late")
+def late(payload: dict[str, object], context: HandlerContext) -> None:
+    # Its first attempt outlasts the function, and says so should it ever come to its end.
+    if context.attempt == 1:
+        time.sleep(float(payload["seconds"]))
+    headers = {"X-Dynatick-Task-Id": context.task_id, "X-Dynatick-Attempt": str(context.attempt)}
+    urlopen(Request(str(payload["url"]), b"{}", {"Idempotency-Key": context.idempotency_key, **headers}))
 """
 
 

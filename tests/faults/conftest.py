@@ -19,6 +19,19 @@ NewWorld = Callable[..., World]
 Tell = Callable[[Figures], Figures]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fault-scale", type=int, metavar="N", default=1, help="make the large backlogs N times as large (1)"
+    )
+
+
+@pytest.fixture
+def scale(pytestconfig: pytest.Config) -> int:
+    """How many times as large a large backlog shall be."""
+    asked: int = pytestconfig.getoption("--fault-scale", default=1)
+    return asked
+
+
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The endpoint of an emulator: DynamoDB with its streams, and SQS."""

@@ -29,8 +29,9 @@ class Figures:
         return Figures(**{name: mine[name] + theirs[name] for name in mine}, otherwise=dict(ended))
 
 
-def count(world: World, *, elsewhere: frozenset[str] = frozenset()) -> Figures:
-    """Counts a world. ``elsewhere``: tasks whose execution something else than the ledger has seen.
+def count(world: World, *, elsewhere: frozenset[str] = frozenset(), restored: frozenset[str] = frozenset()) -> Figures:
+    """Counts a world. ``elsewhere``: tasks whose execution something else than the ledger has seen. ``restored``: tasks
+    whose rows were put back to what they were before they ran.
 
     Fails if a task was executed once more without need, or although it was cancelled.
     """
@@ -62,18 +63,24 @@ def count(world: World, *, elsewhere: frozenset[str] = frozenset()) -> Figures:
     return Figures(
         inserted=len(world.inserted),
         executed=done,
-        repeated=len(repeated(executions, world.killed, world.put_over)),
+        repeated=len(repeated(executions, world.killed, world.put_over, restored)),
         lost=lost,
         waiting=waiting,
         otherwise=dict(otherwise),
     )
 
 
-def repeated(executions: list[Execution], killed: set[int], put_over: Set[str] = frozenset()) -> set[str]:
+def repeated(
+    executions: list[Execution],
+    killed: set[int],
+    put_over: Set[str] = frozenset(),
+    restored: Set[str] = frozenset(),
+) -> set[str]:
     """The tasks that were executed more than once in one run.
 
-    Fails unless the process of each execution but the last was killed before it could record it, each had a higher
-    attempt number, and all had the same idempotency key. ``put_over``: ids under which one task has replaced another.
+    Fails unless all executions had the same idempotency key and, but for a task of ``restored``, the process of each
+    but the last was killed before it could record it, and each had a higher attempt number. ``put_over``: ids under
+    which one task has replaced another.
     """
     runs: defaultdict[tuple[str, int], list[Execution]] = defaultdict(list)
     for execution in executions:
@@ -85,8 +92,10 @@ def repeated(executions: list[Execution], killed: set[int], put_over: Set[str] =
     again = [made for made in (*runs.values(), *replaced.values()) if len(made) > 1]
     for made in again:
         task_id = made[0].task_id
+        assert len({execution.key for execution in made}) == 1, made
+        if task_id in restored:
+            continue
         assert all(execution.pid in killed for execution in made[:-1]), f"{task_id} was executed again without need"
         numbers = [execution.attempt for execution in made]
         assert numbers == sorted(set(numbers)), f"{task_id}: attempts {numbers}"
-        assert len({execution.key for execution in made}) == 1, made
     return {made[0].task_id for made in again}

@@ -21,8 +21,8 @@ FOLDER = "DYNATICK_FAULTS_FOLDER"
 def note(plan: dict[str, Any], context: HandlerContext) -> None:
     """Does what its payload plans; of an empty one it is done at once.
 
-    ``seconds``: works for so long first. ``failures``: fails so many times before it succeeds. ``permanent``: fails for
-    good. ``kill``: kills its process.
+    ``seconds``: works for so long first; with ``slowAttempts`` only so many times. ``failures``: fails so many times
+    before it succeeds. ``permanent``: fails for good. ``kill``: kills its process.
     """
     folder = Path(os.environ[FOLDER])
 
@@ -43,7 +43,8 @@ def note(plan: dict[str, Any], context: HandlerContext) -> None:
         write(TRIED)
         os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(60)  # the signal may end this thread a moment later
-    time.sleep(plan.get("seconds", 0))
+    if context.attempt <= plan.get("slowAttempts", context.attempt):
+        time.sleep(plan.get("seconds", 0))
     if plan.get("permanent"):
         write(TRIED)
         raise PermanentError("as planned, for good")

@@ -35,6 +35,13 @@ FAULTS = {
     20: "Time runs out before the bucket is drained",
     21: "The index lags behind the table",
     22: "Hostile payloads, webhooks inward, unknown actions",
+    23: "A pass raises while a task still runs, and the process is kept",
+    24: "Ticks stop for 60 days, then come back",
+    25: "A task can't be finished: the dead-letter queue refuses for days",
+    26: "A task is replaced, deleted, inserted again while it runs",
+    27: "A large backlog with expired leases and killers in it",
+    31: "The table is restored to a point in time",
+    32: "Rows of 390 KB, a claim full of them",
 }
 
 NOTES = (

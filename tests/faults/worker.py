@@ -11,6 +11,7 @@ from typing import Any
 import boto3
 from tests.faults.handlers import FOLDER
 from tests.faults.lag import Lag, LaggingIndex
+from tests.faults.polls import Polls
 
 from dynatick.engine.cursor import Cursor
 from dynatick_stack.sandbox.clock import SharedClock
@@ -18,6 +19,7 @@ from dynatick_stack.sandbox.seam import Seam
 from dynatick_stack.sandbox.worker import Answers, serve
 
 LAG = "DYNATICK_FAULTS_LAG"  # least and most seconds that the index lags, if it does
+POLL_SECONDS = "DYNATICK_FAULTS_POLL_SECONDS"  # of the shared clock, that each poll takes
 NO_LEASE = "DYNATICK_FAULTS_NO_SHARD_LEASE"  # the shard lease is worth nothing (protocol 16)
 
 
@@ -33,11 +35,13 @@ def main(function: str) -> None:
             file.write(json.dumps(event) + "\n")
 
     seam = Seam(seed=os.getpid(), frozen=lambda kind: answers.say(frozen=kind), invoked=note_invocation)
+    index = None
     if limits := os.environ.get(LAG):
         least, most = map(float, limits.split())
         lag = Lag(least=least, most=most)
         client, table = boto3.client("dynamodb"), os.environ["DYNATICK_TABLE"]
-        seam.watch = LaggingIndex(seam, client, table, folder / "journal", lag, clock)
+        index = LaggingIndex(seam, client, table, folder / "journal", lag, clock)
+    seam.watch = Polls(folder, clock, float(os.environ.get(POLL_SECONDS, 0)), index)
     serve(function, clock=clock, seam=seam, answers=answers)
 
 

@@ -10,7 +10,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, Self
 import boto3
 from tests.faults.handlers import FOLDER
 from tests.faults.ledger import Ledger
+from tests.faults.polls import FILE as POLLS
 
 from dynatick import TaskClient
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
@@ -37,9 +38,11 @@ AFTER_LEASE = LIFE + 10  # when every lease of a process that died is over, with
 
 
 class World:
-    """``environ``: settings of the functions beside those that are always needed."""
+    """``speed``: of the clock. ``environ``: settings of the functions beside those that are always needed."""
 
-    def __init__(self, endpoint: str, folder: Path, *, start: datetime = START, **environ: str) -> None:
+    def __init__(
+        self, endpoint: str, folder: Path, *, start: datetime = START, speed: float = 1.0, **environ: str
+    ) -> None:
         self.folder = folder
         self.table = f"faults-{uuid.uuid4().hex}"
         self.dynamodb = boto3.client("dynamodb", endpoint_url=endpoint)
@@ -47,7 +50,7 @@ class World:
         self.dynamodb.get_waiter("table_exists").wait(TableName=self.table)
         self._sqs = boto3.client("sqs", endpoint_url=endpoint)
         self.queue = self._sqs.create_queue(QueueName=self.table)["QueueUrl"]
-        self.clock = SharedClock(folder / "clock", start)
+        self.clock = SharedClock(folder / "clock", start, speed=speed)
         self.ledger = Ledger(folder / "ledger")
         self.stream = Stream(self.table, partial(boto3.client, endpoint_url=endpoint))
         self.store = DynamoStore(self.table, endpoint_url=endpoint)
@@ -56,6 +59,8 @@ class World:
         self.put_over: set[str] = set()  # of those, where one task has replaced another
         self.deleted: set[str] = set()  # by hand
         self.killed: set[int] = set()  # processes that died during an invocation, or were cut off from the table
+        self.always: Sequence[Fault] = ()  # faults that every invocation meets, besides its own
+        self._polls = 0
         self._sandboxes: dict[str, Sandbox] = {}  # the warm one of each function
         self._all: list[Sandbox] = []
         self._environ = {
@@ -103,7 +108,7 @@ class World:
         warm = self._sandboxes.get(function)
         if warm is None or not warm.alive:
             warm = self._sandboxes[function] = self.sandbox(function)
-        warm.begin(event, life=life, faults=faults)
+        warm.begin(event, life=life, faults=[*faults, *self.always])
         return self.end(warm)
 
     def end(self, sandbox: Sandbox) -> Outcome:
@@ -150,6 +155,11 @@ class World:
         events = [json.loads(line) for line in path.read_text().splitlines()]
         path.unlink()
         return events
+
+    def polls(self) -> int:
+        """How many polls there were since the last call."""
+        before, self._polls = self._polls, (self.folder / POLLS).stat().st_size
+        return self._polls - before
 
     def next_tick(self, minutes: int = 1, *, life: float = LIFE, faults: Sequence[Fault] = ()) -> Outcome:
         """Time goes on to the next minute, or several later; the stream is delivered and the rule fires."""
@@ -199,6 +209,13 @@ class World:
         refused = [result for result in self.client.insert_many(tasks) if type(result).__name__ != "Inserted"]
         assert not refused, refused[:3]
         self.inserted |= {str(task["taskId"]) for task in tasks}
+
+    def insert_for_next_tick(self, ids: Iterable[str], **more: object) -> set[str]:
+        """However late in its minute it is. Returns the ids."""
+        due = Bucket(minute_of(self.clock()) + 1)
+        tasks = [{"taskId": task_id, "taskDateTime": due, **more} for task_id in ids]
+        self.insert_many(tasks)
+        return {task["taskId"] for task in tasks}
 
     def delete(self, task_id: str) -> None:
         """delete-item, likewise."""

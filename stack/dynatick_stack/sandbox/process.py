@@ -1,4 +1,8 @@
-"""A sandbox of Lambda, seen from outside: a child process that can be killed, frozen and thawed."""
+"""A sandbox of Lambda, seen from outside: a child process that can be killed, frozen and thawed.
+
+As on Lambda, it is frozen between its invocations, however the last one ended: what its threads had begun goes on in
+the next one.
+"""
 
 from __future__ import annotations
 
@@ -69,17 +73,18 @@ class Sandbox:
         self.wait_until_ready()
         assert self._process.stdin is not None
         order = {"event": event, "life": life, "faults": [asdict(fault) for fault in faults]}
+        self._process.send_signal(signal.SIGCONT)  # before what a pipe may not hold
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._process.stdin.flush()
 
     def wait(self, timeout: float = PATIENCE) -> Outcome:
-        """Waits until the invocation has ended, or was frozen."""
+        """Waits until the invocation has ended, or was frozen in the middle."""
         said = self._answer(timeout)
         if said is None:
             code = self._process.wait(PATIENCE)
             return Outcome(what="killed" if code == -signal.SIGKILL else "exited", value=code)
+        self._wait_until_stopped()  # it says so just before
         if "frozen" in said:
-            os.waitpid(self.pid, os.WUNTRACED)  # it said so just before
             return Outcome(what="frozen", value=said["frozen"])
         what = "error" if "error" in said else "returned"
         return Outcome(what=what, value=said.get(what), hits=said["hits"])
@@ -88,6 +93,10 @@ class Sandbox:
         if not self._ready:
             assert self._answer(PATIENCE) == {"ready": True}, self._tail()
             self._ready = True
+
+    def _wait_until_stopped(self) -> None:
+        """Or dead, which whoever asks next finds out: the status is left to ``subprocess``."""
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
         """Lets a frozen process go on."""

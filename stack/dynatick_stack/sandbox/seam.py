@@ -6,11 +6,13 @@ that whatever the product does about a fault is really done.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
 import re
 import signal
+import sys
 import threading
 import time
 from collections import Counter
@@ -18,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any
+from typing import Any, TextIO
 from urllib.parse import urlencode
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
@@ -35,9 +37,10 @@ Send = Callable[[AWSPreparedRequest], AWSResponse]
 class Fault:
     """What is to go wrong.
 
-    ``at``: the kind of call (see ``Call.kind``), ``any`` for all. ``do``:
+    ``at``: the kind of call (see ``Call.kind``), ``any`` for all. Or, with ``fail before``, what the process says:
+    ``log`` for a line of its log, ``metrics`` for its metrics. ``do``:
       kill before, kill after    SIGKILL, before the request is sent or once it was answered
-      freeze before   SIGSTOP, before the request is sent
+      freeze before, freeze after   SIGSTOP, before the request is sent or once it was answered
       fail before     an internal server error, and nothing took effect
       lose answer     the connection breaks after it took effect
       throttle        refused as a whole, before it took effect
@@ -106,6 +109,23 @@ class Seam:
             yield self
 
     @contextmanager
+    def over_output(self) -> Iterator[None]:
+        """Puts the seam over standard output, where a function says its log and its metrics."""
+        real = sys.stdout
+        sys.stdout = _Output(real, self._before_saying)
+        try:
+            yield
+        finally:
+            sys.stdout = real
+
+    def _before_saying(self, text: str) -> None:
+        if text.isspace():
+            return  # the end of a line
+        said = Call(operation="metrics" if '"_aws"' in text else "log", body={})
+        if self._met_by(said, said.kind):
+            raise OSError(errno.EIO, "set up by a test")
+
+    @contextmanager
     def _before(self, connections: type[Any]) -> Iterator[None]:
         real = connections.send
 
@@ -128,7 +148,7 @@ class Seam:
         if call is None:
             return real(request)
         send = self._unharmed(call, real)
-        for fault in self._met_by(call):
+        for fault in self._met_by(call, "any", call.kind):
             self.met(fault, call)
             send = self._with(fault, call, send)
         return send(request)
@@ -145,12 +165,13 @@ class Seam:
 
         return send
 
-    def _met_by(self, call: Call) -> list[Fault]:
+    def _met_by(self, call: Call, *places: str) -> list[Fault]:
+        """The faults of these places that a call meets."""
         met: list[Fault] = []
         with self._lock:
             for armed in self._armed:
                 fault = armed.fault
-                if fault.at not in ("any", call.kind) or not call.has(PARTS.get(fault.do)):
+                if fault.at not in places or not call.has(PARTS.get(fault.do)):
                     continue
                 if fault.times is not None and armed.done >= fault.times:
                     continue
@@ -174,6 +195,10 @@ class Seam:
                     _die()
                 case "freeze before":
                     self._freeze(call.kind)
+                case "freeze after":
+                    answered = send(request)
+                    self._freeze(call.kind)
+                    return answered
                 case "fail before":
                     return _error(request, 500, "InternalServerError")
                 case "lose answer":
@@ -304,6 +329,20 @@ def _refuse_publications(
     )
     headers: Any = {"Content-Type": "text/xml"}
     return AWSResponse(request.url, 200, headers, _Raw(text.encode()))
+
+
+class _Output:
+    """Standard output with something before each write."""
+
+    def __init__(self, real: TextIO, before: Callable[[str], None]) -> None:
+        self._real, self._before = real, before
+
+    def write(self, text: str) -> int:
+        self._before(text)
+        return self._real.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
 
 
 class _Raw(BytesIO):

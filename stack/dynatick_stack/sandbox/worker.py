@@ -1,7 +1,8 @@
 """The inside of a sandbox: a process that runs one of the two functions for one event after another.
 
 Each line of its standard input is an invocation, as JSON: ``event``, ``life`` (seconds until it would be killed), and
-``faults`` to meet meanwhile. Each line that it answers says what came of it. What the function logs goes to stderr.
+``faults`` to meet meanwhile. Each line that it answers says what came of it; then the process stops itself, as Lambda
+freezes it, until the next one begins. What the function logs goes to stderr.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def serve(
     """
     wiring.utc_now = clock
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})  # the seam waits for it; later threads inherit this
-    with seam.installed():
+    with seam.installed(), seam.over_output():
         sys.path.insert(0, str(ROOT / "functions" / function))
         app = importlib.import_module("app")
         answers.say(ready=True)
@@ -80,3 +81,4 @@ def serve(
                 answers.say(error=f"{type(error).__name__}: {error}", hits=seam.hits)
             else:
                 answers.say(returned=returned, hits=seam.hits)
+            os.kill(os.getpid(), signal.SIGSTOP)

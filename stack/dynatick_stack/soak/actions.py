@@ -12,6 +12,7 @@ from typing import Any
 
 from dynatick import HandlerContext, PermanentError, RetryableError, handler
 from dynatick_stack.soak.journal import Began, Ended
+from dynatick_stack.soak.plan import LIFE
 from dynatick_stack.soak.surroundings import Surroundings
 
 ACTION = "soak"
@@ -26,8 +27,8 @@ def _surroundings() -> Surroundings:
 def soak(plan: Mapping[str, Any], context: HandlerContext) -> None:
     """Does what its payload plans; of an empty one it is done at once.
 
-    ``seconds``: works for so long. ``failures``: fails so many times first. ``permanent``: fails for good. ``kill``:
-    kills its process.
+    ``seconds``: works for so long. ``hangs``: outlasts its invocation once. ``failures``: fails so many times first.
+    ``permanent``: fails for good. ``kill``: kills its process.
     """
     life = str(plan.get("life", context.task_id))
     who: dict[str, Any] = {
@@ -42,6 +43,8 @@ def soak(plan: Mapping[str, Any], context: HandlerContext) -> None:
     if plan.get("kill"):
         os.kill(os.getpid(), signal.SIGKILL)
         threading.Event().wait()  # the signal may end this thread a moment later
+    if plan.get("hangs") and context.attempt == 1:
+        time.sleep(1.5 * LIFE / here.clock.speed)
     time.sleep(float(plan.get("seconds", 0)))
     permanent, again = bool(plan.get("permanent")), context.attempt <= plan.get("failures", 0)
     here.journal.add(Ended(**who, done=not permanent and not again, at=here.clock().timestamp()))

@@ -14,6 +14,7 @@ from dynatick_stack.soak.journal import (
     Asked,
     Began,
     Died,
+    Disturbed,
     Ended,
     Line,
     Met,
@@ -72,6 +73,7 @@ class History:
     deaths: Counter[tuple[str, str]] = field(default_factory=Counter)  # of roles, and why
     faults: Counter[str] = field(default_factory=Counter)
     ticks: Counter[str] = field(default_factory=Counter)
+    disturbances: Counter[str] = field(default_factory=Counter)
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)  # by what was asked
     begun: int = 0  # attempts
     done: int = 0
@@ -133,6 +135,8 @@ class Historian:
                     attempt.died = True
             case Ticked():
                 history.ticks[line.fate] += 1
+            case Disturbed():
+                history.disturbances[line.what] += 1
 
     def _attempt(self, line: Ended) -> Attempt:
         return next(

@@ -106,9 +106,16 @@ class Ticked:
     fate: str
 
 
-Line = Asked | Answered | Began | Ended | Recorded | Met | Died | Ticked
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Disturbed:
+    """Something has happened around all processes."""
+
+    what: str
+
+
+Line = Asked | Answered | Began | Ended | Recorded | Met | Died | Ticked | Disturbed
 _KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Asked, Answered, Began, Ended, Recorded, Met, Died, Ticked)
+    kind.__name__: kind for kind in (Asked, Answered, Began, Ended, Recorded, Met, Died, Ticked, Disturbed)
 }
 
 

@@ -27,7 +27,8 @@ _ALWAYS = (
     Fault(at="record", do="lose answer", chance=0.05, times=None),
     Fault(at="read", do="leave keys", amount=0.3, chance=0.05, times=None),
 )
-DROPPED, ON_TIME, LATE, REPEATED = "dropped", "on time", "late", "repeated"
+DROPPED, GAP, ON_TIME, LATE, REPEATED = "dropped", "in a gap", "on time", "late", "repeated"
+LONGEST_GAP = 8  # ticks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,7 @@ class Plan:
     minutes: float  # by the machine's clock, of inserting and of faults
     speed: float = SPEED  # how much faster the shared clock runs
     shards: int = 3
+    schedules: int = 2
     processors: int = 3
     inserters: int = 2
 
@@ -48,6 +50,8 @@ class Plan:
         """For each minute: what becomes of its tick, and after how many seconds it comes."""
         dice = self.dice("ticks")
         while True:
+            if dice.random() < 0.03:
+                yield from [[(GAP, 0.0)]] * dice.randint(3, LONGEST_GAP)
             if dice.random() < 0.15:
                 yield [(DROPPED, 0.0)]
                 continue
@@ -83,6 +87,19 @@ class Plan:
         while True:
             role = dice.choices(["processor", "scheduler", "inserter"], [8, 1, 1])[0]
             yield dice.expovariate(1 / KILL_EVERY), role, dice.random()
+
+    def deployments(self) -> Iterator[tuple[float, int]]:
+        """Seconds of the machine's clock until the next, and the number of shards that it has."""
+        dice, shards = self.dice("deployments"), self.shards
+        while True:
+            shards = dice.choice([n for n in range(1, self.shards + 3) if n != shards])
+            yield dice.uniform(15, 45), shards
+
+    def refusals(self) -> Iterator[tuple[float, float]]:
+        """Seconds of the machine's clock until the dead-letter queue refuses everything, and for how long it does."""
+        dice = self.dice("refusals")
+        while True:
+            yield dice.uniform(10, 40), dice.uniform(5, 30)
 
     def skews(self) -> Iterator[float]:
         """For each process of a function."""

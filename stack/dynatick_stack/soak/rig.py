@@ -46,6 +46,7 @@ class Rig:
         self._inserters: list[subprocess.Popen[bytes]] = []
         self._starting = threading.Lock()
         self._closed = False
+        self.shards = plan.shards  # of processes that start from now on
         self._skews = plan.skews()
         self._seeds = plan.dice("seams")
 
@@ -97,7 +98,9 @@ class Rig:
 
     def sandbox(self, function: str) -> Sandbox:
         """A process of a function; it starts, and is not waited for."""
-        own = {"DYNATICK_ASSIGNMENT_POLICY": "assignment:next_tick"} if function == "scheduler" else {}
+        own = {"DYNATICK_SHARD_COUNT": str(self.shards)}
+        if function == "scheduler":
+            own["DYNATICK_ASSIGNMENT_POLICY"] = "assignment:next_tick"
         arguments = (function, str(self._seeds.randrange(1 << 32)), str(next(self._skews)))
         with self._start():
             made = Sandbox("dynatick_stack.soak.worker", *arguments, environ=self._environ | own, log=self.log)
@@ -132,7 +135,6 @@ class Rig:
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_LAMBDA_FUNCTION_NAME": "processor",
             "DYNATICK_TABLE": TABLE,
-            "DYNATICK_SHARD_COUNT": str(self.plan.shards),
             "DYNATICK_DEAD_LETTER_QUEUE_URL": self.queue,
             "DYNATICK_DEFAULT_ACTION": ACTION,
             "DYNATICK_HANDLERS_MODULE": "dynatick_stack.soak.actions",

@@ -17,16 +17,18 @@ from typing import Any
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick_stack.sandbox.process import Outcome, Sandbox
 from dynatick_stack.sandbox.seam import Fault
-from dynatick_stack.soak.journal import INSIDE, ITSELF, RANDOM, TIME, Died, Tail, Ticked
+from dynatick_stack.soak.journal import INSIDE, ITSELF, RANDOM, TIME, Died, Disturbed, Tail, Ticked
 from dynatick_stack.soak.orders import Order, Orders
-from dynatick_stack.soak.plan import LIFE
+from dynatick_stack.soak.plan import DROPPED, GAP, LIFE
 from dynatick_stack.soak.rig import ClosedError, Rig, kill_group
+from dynatick_stack.soak.schedules import Schedules
 from dynatick_stack.soak.stream import Deliveries
 
 PATIENCE = 60.0  # seconds by the machine's clock beyond an invocation's life
 GOES = 0.1  # seconds between two looks of a thread
 SETTLING_TICKS = 12  # after that many without a fault or an attempt, what is still open waits for ever
 CLIENTS_SECONDS = 90.0
+REFUSES = Fault(at="letters", do="refuse", times=None)
 
 
 @dataclass(eq=False)
@@ -35,6 +37,7 @@ class Slot:
 
     role: str
     sandbox: Sandbox | None = None
+    shards: int = 0  # that it was deployed with
     busy: bool = False
     struck: bool = False
 
@@ -48,6 +51,7 @@ class Storm:
         self._clients: dict[str, Any] = {}
         self._deliveries = Deliveries(rig)
         self._stream_idle = False
+        self._queue_refuses = False
         self._lock = threading.Lock()
         self._faults: dict[str, Iterator[Sequence[Fault]]] = {
             role: self._plan.faults(role) for role in ("processor", "scheduler")
@@ -60,7 +64,9 @@ class Storm:
     def begin(self) -> None:
         """Starts everything, once the first tick has made the settings and the cursors known."""
         self._first_tick()
-        for work in (self._tick, self._deliver, self._kill, self._start_what_ticks_ask_for):
+        Schedules(self._rig).insert()
+        works = (self._tick, self._deliver, self._kill, self._start_what_ticks_ask_for, self._deploy, self._refuse)
+        for work in works:
             self._start(work)
         for slot in self._slots:
             self._start(self._serve, slot)
@@ -143,7 +149,7 @@ class Storm:
             last = minute
             for fate, late in fates:
                 self._note(fate)
-                if fate != "dropped":
+                if fate not in (DROPPED, GAP):
                     self._orders.put(self._tick_event(minute), after=late / self._plan.speed, again=2)
 
     @staticmethod
@@ -197,11 +203,17 @@ class Storm:
     def _next_faults(self, role: str) -> Sequence[Fault]:
         with self._lock:
             faults = next(self._faults[role])
-        return () if self._calm.is_set() else faults
+        if self._calm.is_set():
+            return ()
+        return [*faults, REFUSES] if self._queue_refuses else faults
 
     def _invoke(self, slot: Slot, event: Any, faults: Sequence[Fault]) -> Outcome:
         """In the slot's warm process, or in a new one."""
+        if slot.sandbox is not None and slot.shards != self._rig.shards:
+            slot.sandbox.close()  # of an earlier deployment
+            slot.sandbox = None
         if slot.sandbox is None or not slot.sandbox.alive:
+            slot.shards = self._rig.shards
             slot.sandbox = self._rig.sandbox(slot.role)
             slot.sandbox.wait_until_ready()
         slot.struck = False
@@ -235,6 +247,23 @@ class Storm:
                 raise AssertionError(f"an inserter ended with {code}; see its log:\n{self._tail()}")
             self._here.journal.add(Died(pid=process.pid, role="inserter", why=RANDOM))
         del self._clients[name]
+
+    def _deploy(self) -> None:
+        """With another number of shards. What is at work ends with the old one."""
+        for pause, shards in self._plan.deployments():
+            if self._over.wait(pause) or self._calm.is_set():
+                return
+            self._rig.shards = shards
+            self._here.journal.add(Disturbed(what="shards changed"), sync=False)
+
+    def _refuse(self) -> None:
+        for pause, length in self._plan.refusals():
+            if self._over.wait(pause) or self._calm.is_set():
+                return
+            self._here.journal.add(Disturbed(what="the dead-letter queue refuses"), sync=False)
+            self._queue_refuses = True
+            self._over.wait(length)
+            self._queue_refuses = False
 
     def _kill(self) -> None:
         for pause, role, which in self._plan.kills():

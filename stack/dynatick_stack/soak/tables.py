@@ -40,6 +40,7 @@ def _lines(ended: Soaked) -> Iterator[tuple[str, int, str]]:
     refused = sum(number for (_, answer), number in history.answers.items() if answer == NO)
     yield "changes made", sum(changes.values()), f"{_parts(Counter(changes))}; {refused} were refused"
     yield "ticks and what they started", sum(history.ticks.values()), _parts(history.ticks)
+    yield "disturbances of all", sum(history.disturbances.values()), _parts(history.disturbances)
     deaths: Counter[str] = Counter()
     for (role, why), number in history.deaths.items():
         deaths[f"{role} {why}"] += number

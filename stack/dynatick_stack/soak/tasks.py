@@ -61,6 +61,8 @@ def _plan(dice: random.Random) -> tuple[Mapping[str, object], bool]:
         return {"seconds": round(dice.uniform(0, 0.05), 3)}, False
     if chance < 0.92:
         return {"seconds": round(dice.uniform(0.1, 0.6), 3)}, False
+    if chance < 0.925:
+        return {"hangs": True}, False
     if chance < 0.96:
         return {"failures": dice.randint(1, 2)}, False
     if chance < 0.975:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.retry import RetryPolicy
+from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import Row
 from dynatick.engine.rules import SKEW_MARGIN
 from dynatick.errors import InvalidInput
@@ -74,10 +75,22 @@ def judge(evidence: Evidence) -> Verdict:
     verdict.problems += _after_the_end(evidence)
     verdict.problems += _same_keys(history)
     verdict.problems += [
-        f"{task_id}: a row that nobody inserted" for task_id, row in evidence.rows.items() if _life_of(row) not in lives
+        f"{task_id}: a row that nobody inserted"
+        for task_id, row in evidence.rows.items()
+        if _life_of(row) not in lives and not is_or_was_schedule(row)
     ]
+    verdict.problems += _schedules_wrong(evidence)
     verdict.problems += [f"the doctor: {finding}" for finding in evidence.findings]
     return verdict
+
+
+def _schedules_wrong(evidence: Evidence) -> Iterator[str]:
+    """A schedule comes to its end, and says of no run that it was missed. Its runs are judged as tasks."""
+    for task_id, row in evidence.rows.items():
+        if is_or_was_schedule(row) and row.get("outcome") != "completed":
+            yield f"{task_id}: a schedule that is {row.get('scheduleState')}: {row.get('error', 'not at its end')}"
+        elif is_or_was_schedule(row) and row.get("missedRuns"):
+            yield f"{task_id}: a schedule that missed {row['missedRuns']} runs"
 
 
 # -- what became of a task ---------------------------------------------------------------------------------------------

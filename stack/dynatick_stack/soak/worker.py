@@ -30,8 +30,10 @@ def main(function: str, seed: str, skew: str) -> None:
     def ended_in_time(life: float) -> Iterator[None]:
         """The kernel ends this process when Lambda would, whatever it is doing by then."""
         signal.setitimer(signal.ITIMER_REAL, life / here.clock.speed)
-        yield
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
     serve(function, clock=clock, seam=seam, answers=answers, during=ended_in_time)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
+from datetime import timedelta
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,11 @@ from dynatick_stack.sandbox.clock import SharedClock
 from dynatick_stack.sandbox.seam import Fault, Seam, answer
 from dynatick_stack.soak import journal
 from dynatick_stack.soak.history import history_of
-from dynatick_stack.soak.journal import Began, Died, Journal, Line, Met, Recorded, Tail, Ticked, parse, read
+from dynatick_stack.soak.journal import Began, Died, Disturbed, Journal, Line, Met, Recorded, Tail, Ticked, parse, read
 from dynatick_stack.soak.orders import Orders
 from dynatick_stack.soak.plan import SKEW, Plan
 from dynatick_stack.soak.run import Soaked
+from dynatick_stack.soak.schedules import occurrences
 from dynatick_stack.soak.surroundings import Surroundings
 from dynatick_stack.soak.tables import table
 from dynatick_stack.soak.tasks import draw
@@ -40,7 +42,10 @@ from dynatick_stack.soak.watch import Watch
 
 def drawn(seed: int, number: int = 300) -> list[Any]:
     plan = Plan(seed=seed, minutes=1)
-    every = (plan.ticks(), plan.started(), plan.faults("processor"), plan.kills(), plan.skews())
+    every = (
+        plan.ticks(), plan.started(), plan.faults("processor"), plan.kills(), plan.skews(), plan.deployments(),
+        plan.refusals(),
+    )  # fmt: skip
     return [list(islice(one, number)) for one in every]
 
 
@@ -51,13 +56,22 @@ def test_a_seed_repeats_the_plan_and_another_one_does_not() -> None:
 
 
 def test_everything_is_in_the_plan() -> None:
-    ticks, started, faults, kills, skews = drawn(1, 1000)
-    assert {fate for fates in ticks for fate, _ in fates} == {"dropped", "on time", "late", "repeated"}
+    ticks, started, faults, kills, skews, deployments, _ = drawn(1, 1000)
+    assert {fate for fates in ticks for fate, _ in fates} == {"dropped", "in a gap", "on time", "late", "repeated"}
     assert {len(delays) for delays in started} == {0, 1, 2}
     done = Counter(fault.do for some in faults for fault in some)
     assert set(done) == {"throttle", "fail before", "lose answer", "throttle parts", "leave keys", "kill before", "kill after"}  # fmt: skip  # noqa: E501
     assert {role for _, role, _ in kills} == {"processor", "scheduler", "inserter"}
     assert max(map(abs, skews)) <= SKEW
+    shards = [3, *(number for _, number in deployments)]
+    assert {*shards} == {1, 2, 3, 4, 5}
+    assert all(before != after for before, after in pairwise(shards))
+
+
+def test_a_schedule_has_a_task_for_each_of_its_runs() -> None:
+    made = list(occurrences("s", NOON, NOON + timedelta(minutes=5), 2))
+    assert made == [f"s#1#2026-12-31T12:0{minute}:00Z" for minute in (0, 2, 4)]
+    assert list(occurrences("s", NOON, NOON, 1)) == ["s#1#2026-12-31T12:00:00Z"]
 
 
 def test_tasks_that_must_fail_are_few_and_marked() -> None:
@@ -68,6 +82,7 @@ def test_tasks_that_must_fail_are_few_and_marked() -> None:
         assert plan["life"] == task.life
         assert task.fails == bool(plan.get("kill") or plan.get("permanent") or plan.get("failures", 0) > 2)
     assert 0 < sum(task.fails for task in tasks) < 200
+    assert 0 < sum("hangs" in task.row["payload"] for task in tasks) < 30  # type: ignore[operator]
 
 
 # -- journal -----------------------------------------------------------------------------------------------------------
@@ -81,6 +96,7 @@ LINES: list[Line] = [
     Met(pid=1, fault="throttle", call="claim", task_ids=[]),
     Died(pid=1, role="processor", why="killed"),
     Ticked(fate="dropped"),
+    Disturbed(what="shards changed"),
 ]
 
 

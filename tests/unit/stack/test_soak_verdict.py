@@ -175,6 +175,21 @@ def test_failed_as_it_was_made_to() -> None:
     assert story.verdict().is_good
 
 
+def test_a_schedule_at_its_end_is_no_task() -> None:
+    verdict = done(Story().ask()).row().row(task_id="s", scheduleExpression="rate(1 minute)").verdict()
+    assert verdict.is_good, verdict.problems
+    assert sum(verdict.fates.values()) == 1
+
+
+@pytest.mark.parametrize("more", [{"outcome": None, "status": "recurring"}, {"missedRuns": 1}])
+def test_red_for_a_schedule_that_is_not_at_its_end_or_missed_a_run(more: dict[str, Any]) -> None:
+    row: dict[str, Any] = {"taskId": "s", "status": "completed", "outcome": "completed", **more}
+    story = Story()
+    story.rows["s"] = {"scheduleExpression": "rate(1 minute)", **{n: v for n, v in row.items() if v is not None}}
+    (problem,) = story.verdict().problems
+    assert "a schedule that" in problem
+
+
 def test_failed_because_every_attempt_was_killed() -> None:
     story = Story().ask().row("failed", attempt=4, error=f"{USED_UP} 4")
     story.letters.add(("a", 1))

@@ -1,0 +1,69 @@
+"""The pass raises while a task still runs. Lambda freezes the process, and thaws it for a later invocation.
+
+By then the task's lease is over, and another process works on it: the thread of the first must not go on.
+"""
+
+from __future__ import annotations
+
+import pytest
+from tests.faults.conftest import Tell
+from tests.faults.figures import count
+from tests.faults.world import AFTER_LEASE, World
+
+from dynatick_stack.sandbox.seam import Fault
+
+OTHERS = 60  # with the slow one, more than two claims
+LIFE = 3.0  # seconds, which the slow task outlasts
+
+AT = {
+    "end write": [Fault(at="end", do="refuse", times=None)],
+    "tick record": [Fault(at="own row", do="refuse", times=None)],
+    # The slow task is in the first claim, and so in flight by the time of a later page.
+    "page": [
+        Fault(at="look", do="small pages", amount=30, times=None),
+        Fault(at="look", do="wait", amount=1.0, skip=1, times=None),
+        Fault(at="look", do="refuse", skip=1, times=None),
+    ],
+    "claim": [Fault(at="claim", do="refuse", skip=1, times=None)],
+    "record": [Fault(at="record", do="refuse", times=None)],
+    "invoker": [Fault(at="invoke", do="refuse", times=None)],
+    "log": [Fault(at="log", do="fail before", times=None)],
+    "metrics": [Fault(at="metrics", do="fail before", times=None)],
+}
+
+
+@pytest.mark.parametrize("at", AT)
+def test_fault_23_the_process_of_a_task_in_flight_is_not_kept(world: World, at: str, tell: Tell) -> None:
+    world.insert_for_next_tick(["a-slow"], payload={"seconds": LIFE + 1, "slowAttempts": 1})
+    world.insert_for_next_tick([f"b{n:02d}" for n in range(OTHERS)], payload={"seconds": 0.2})
+    outcome = world.next_tick(life=LIFE, faults=AT[at])
+    assert world.row("a-slow")["status"] == "running"
+
+    # The lease is over and the tick comes to the same environment, if there still is one.
+    world.clock.forward(seconds=AFTER_LEASE)
+    world.wait_a_moment(1.5)  # until the thread, were it still there, would have come to the end of its work
+    for _ in range(4):
+        world.next_tick()
+        world.clock.forward(seconds=AFTER_LEASE)
+    world.finish()
+    ended = [(execution.attempt, execution.pid) for execution in world.ledger.done() if execution.task_id == "a-slow"]
+    assert [attempt for attempt, _ in ended] == [2], "the thread of the first attempt went on in a later invocation"
+    assert outcome.what == "exited"
+    assert world.row("a-slow")["attempt"] == 2
+    figures = tell(count(world))
+    assert figures.executed == OTHERS + 1
+
+
+@pytest.mark.parametrize("at", ["end write", "metrics"])
+def test_fault_23_a_process_without_a_task_in_flight_is_kept(world: World, at: str, tell: Tell) -> None:
+    """A fault of the table alone costs no cold start."""
+    world.insert_for_next_tick(["done"])
+    outcome = world.next_tick(faults=AT[at])
+    assert outcome.what == "error", outcome
+    assert len(world.ledger.done()) == 1
+    pid = world.ledger.done()[0].pid
+    world.insert_for_next_tick(["later"])
+    world.clock.forward(seconds=60)  # the shard's lease, which the end write would have released
+    world.finish()
+    assert {execution.pid for execution in world.ledger.done()} == {pid}
+    assert tell(count(world)).executed == 2

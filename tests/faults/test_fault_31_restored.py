@@ -1,0 +1,102 @@
+"""The table is restored to a point in time. Cursors and settings may be older than the tasks then, or newer.
+
+After the restore comes the reconcile, as docs/how-to/operate.md says. Nothing is lost; what had run since that time
+runs again, with the same idempotency key, and nothing else does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.faults.conftest import NewWorld, Tell
+from tests.faults.figures import count
+from tests.faults.world import AFTER_LEASE, LIFE, World
+
+from dynatick.domain.buckets import instant_of, minute_of
+from dynatick.domain.task import is_own_row
+from dynatick_stack.sandbox.seam import Fault
+
+RECONCILE = {"dynatick": {"reconcile": True}}
+Items = dict[str, dict[str, Any]]  # by id, as DynamoDB spells them
+
+
+def snapshot(world: World) -> Items:
+    pages = world.dynamodb.get_paginator("scan").paginate(TableName=world.table, ConsistentRead=True)
+    return {item["taskId"]["S"]: item for page in pages for item in page["Items"]}
+
+
+def restore(world: World, items: Items) -> None:
+    """The table with these rows. Its stream begins anew, and no process of before comes back."""
+    for task_id in snapshot(world).keys() - items.keys():
+        world.dynamodb.delete_item(TableName=world.table, Key={"taskId": {"S": task_id}})
+    for item in items.values():
+        world.dynamodb.put_item(TableName=world.table, Item=item)
+    world.stream.new()
+    world.deleted |= world.inserted - items.keys()
+    world.deploy()
+
+
+def of(items: Items, *, own: bool) -> Items:
+    return {task_id: item for task_id, item in items.items() if is_own_row(task_id) == own}
+
+
+def live(world: World, name: str) -> None:
+    """Some tasks run, one is left in flight by a process that dies, and others wait."""
+    for number in range(3):
+        world.insert_for_next_tick(f"{name}-{number}-{n}" for n in range(10))
+        world.insert_many([{"taskId": f"{name}-{number}-later", "delaySeconds": 3600 + 600 * number}])
+        world.next_tick()
+    for _ in range(6):  # until buckets are drained
+        world.next_tick()
+    world.insert_for_next_tick([f"{name}-in-flight"])
+    world.clock.to(instant_of(minute_of(world.clock()) + 1))
+    world.deliver(world.stream.new())
+    sandbox = world.sandbox()
+    sandbox.begin(world.event(), life=LIFE, faults=[Fault(at="claim", do="freeze after")])
+    assert world.end(sandbox).what == "frozen"
+    world.kill(sandbox)
+
+
+@pytest.mark.parametrize(
+    ("own_rows", "tasks"),
+    [("old", "old"), ("old", "new"), ("new", "old")],
+    ids=["all", "cursors and settings older than the tasks", "cursors and settings newer than the tasks"],
+)
+def test_fault_31_restored_to_a_point_in_time(new_world: NewWorld, own_rows: str, tasks: str, tell: Tell) -> None:
+    """Shards came in and went meanwhile, too: the older settings do not know of them."""
+    world = new_world()
+    live(world, "before")
+    states = {"old": snapshot(world)}
+    world.deploy(DYNATICK_SHARD_COUNT="3")
+    world.tick()
+    live(world, "after")
+    world.deploy(DYNATICK_SHARD_COUNT="1")
+    world.tick()
+    world.next_tick(120)
+    world.insert_many([{"taskId": f"waits-{n}", "delaySeconds": 1800} for n in range(5)])
+    world.deliver(world.stream.new())
+    states["new"] = snapshot(world)
+    ran = {execution.task_id for execution in world.ledger.done()}
+    assert ran
+
+    restore(world, of(states[own_rows], own=True) | of(states[tasks], own=False))
+    # What its row does not show as ended, and has run, is executed again.
+    again = {task_id for task_id in world.open() if task_id in ran}
+    assert bool(again) == (tasks == "old")
+    before = len(world.ledger.done())
+    assert world.invoke(RECONCILE).what == "returned"
+    for _ in range(4):
+        assert world.next_tick().what == "returned"
+        world.clock.forward(seconds=AFTER_LEASE)
+        world.run_started()
+    assert world.invoke(RECONCILE).what == "returned"  # the daily one
+    world.clock.forward(hours=1)
+    world.finish()
+    assert world.client.doctor().findings == ()
+    repeated = {execution.task_id for execution in world.ledger.done()[before:]} & ran
+    assert repeated == again
+    figures = tell(count(world, restored=frozenset(again)))
+    assert figures.otherwise == ({"deleted by hand": 5} if tasks == "old" else {})  # inserted later, and never run
+    assert figures.executed == figures.inserted - sum(figures.otherwise.values())
+    assert figures.repeated == len(again)
