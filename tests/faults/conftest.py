@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.faults.figures import Figures
 from tests.faults.world import World
 
 from dynatick_stack import emulator
+from dynatick_stack.sandbox.clock import START
 
 NewWorld = Callable[..., World]
 Tell = Callable[[Figures], Figures]
@@ -50,8 +52,10 @@ def new_world(engine: str, tmp_path: Path) -> Iterator[NewWorld]:
         def make(**given: Any) -> World:
             folder = tmp_path / f"world-{next(numbers)}"
             folder.mkdir()
-            world = worlds.enter_context(World(engine, folder, **given))
+            start = given.pop("start", START)
+            world = worlds.enter_context(World(engine, folder, start=start - timedelta(minutes=1), **given))
             world.tick()  # the settings in force are known then, and the cursors there
+            world.clock.to(start)  # however long that took
             return world
 
         yield make

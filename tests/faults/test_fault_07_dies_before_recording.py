@@ -16,7 +16,8 @@ FEW = 20  # one claim
 
 def test_fault_07_dies_between_executing_and_recording(world: World, tell: Tell) -> None:
     world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(FEW)])
-    assert world.next_tick(faults=[Fault(at="record", do="kill before")]).what == "killed"
+    # Before whichever record comes first: two batches may be on their way at once.
+    assert world.next_tick(faults=[Fault(at="record", do="kill before", times=None)]).what == "killed"
     unrecorded = {execution.task_id for execution in world.ledger.done()}
     assert unrecorded
     assert not any("outcome" in row for row in world.rows().values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 from tests.builders import key_of
 from tests.faults.conftest import NewWorld, Tell
@@ -14,14 +15,21 @@ from tests.faults.world import LIFE, World
 from dynatick import TransitionRefused
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.instants import parse_instant
+from dynatick_stack.sandbox.process import PATIENCE
 from dynatick_stack.sandbox.seam import Fault
 
 TASKS = 240
-SLOW = [Fault(at="claim", do="wait", amount=0.03, times=None)]
+# Two claims are under way at the most: when the third begins, one has been answered.
+SLOW = [Fault(at="claim", do="freeze before", skip=2), Fault(at="claim", do="wait", amount=0.03, times=None)]
 
 
 def race(world: World, ids: Sequence[str], wish: Callable[[str], object]) -> set[str]:
-    """A tick executes these tasks while two threads wish for each, from both ends. Whose wish was granted."""
+    """A tick executes these tasks while two threads wish for each, from both ends. Whose wish was granted.
+
+    Both get some, however slow one of them is: the wishes begin when the tick has claimed some, and it goes on when
+    the first of them was granted.
+    """
+    one_granted = Event()
 
     def try_it(part: Sequence[str]) -> set[str]:
         granted: set[str] = set()
@@ -29,6 +37,7 @@ def race(world: World, ids: Sequence[str], wish: Callable[[str], object]) -> set
             try:
                 wish(task_id)
                 granted.add(task_id)
+                one_granted.set()
             except TransitionRefused as refused:
                 assert refused.status in ("running", "completed"), refused
         return granted
@@ -38,8 +47,12 @@ def race(world: World, ids: Sequence[str], wish: Callable[[str], object]) -> set
     sandbox.wait_until_ready()
     sandbox.begin(world.event(), life=LIFE, faults=SLOW)
     half = len(ids) // 2
+    assert world.end(sandbox).what == "frozen"
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(try_it, (ids[:half], ids[: half - 1 : -1]))
+        both = pool.map(try_it, (ids[:half], ids[: half - 1 : -1]))
+        one_granted.wait(PATIENCE)
+        sandbox.thaw()
+        first, second = both
     assert world.end(sandbox).what == "returned"
     return first | second
 

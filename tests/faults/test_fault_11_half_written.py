@@ -69,15 +69,14 @@ def test_fault_11_a_shards_pass_cannot_be_started(new_world: NewWorld, tell: Tel
 def test_fault_11_dies_between_letter_and_record(world: World, tell: Tell) -> None:
     """The dead-letter message goes first: it may come twice, and no failure goes unheard."""
     world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30, "payload": {"permanent": True}} for n in range(10)])
-    assert world.next_tick(faults=[Fault(at="letters", do="kill after")]).what == "killed"
-    told = {letter["taskId"] for letter in world.letters()}
-    unrecorded = world.open()
-    assert told & unrecorded  # those of the message at which it died
-    assert told >= world.inserted - unrecorded  # another batch may have been recorded meanwhile, after its message
+    # After whichever message comes first: two batches may be on their way at once.
+    assert world.next_tick(faults=[Fault(at="letters", do="kill after", times=None)]).what == "killed"
+    assert world.open() == world.inserted
     world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
-    again = {letter["taskId"] for letter in world.letters()}
-    assert again == unrecorded
+    letters = [letter["taskId"] for letter in world.letters()]
+    assert set(letters) == world.inserted
+    assert len(letters) > len(world.inserted)
     assert tell(count(world)).otherwise == {"failed": 10}
 
 

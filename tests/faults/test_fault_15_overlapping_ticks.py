@@ -55,14 +55,16 @@ def test_fault_15_the_next_tick_comes_while_one_works(new_world: NewWorld, tell:
     """It closes its buckets and leaves; the one that works finds that out, and serves them too."""
     world = new_world(DYNATICK_WORKER_THREADS="2")
     insert(world, 60, seconds=0.02)
-    world.clock.to(instant_of(minute_of(world.clock()) + 1) + timedelta(milliseconds=200))
     first = world.sandbox()
-    first.begin(world.event(), life=LIFE, faults=[Fault(at="look", do="wait", amount=0.2, times=None)])
-    for _ in range(3):
-        world.clock.forward(seconds=20)
-        world.insert_many([{"taskId": f"later-{world.clock()}", "delaySeconds": 0}])
-    world.clock.forward(minutes=1)
+    first.wait_until_ready()
+    # Late by most of its minute, so that the next tick comes before its lease is over.
+    world.clock.to(instant_of(minute_of(world.clock()) + 1) + timedelta(seconds=40))
+    first.begin(world.event(), life=LIFE, faults=[Fault(at="end", do="freeze before")])
+    assert world.end(first).what == "frozen"
+    world.insert_many([{"taskId": f"later-{n}", "delaySeconds": 0} for n in range(3)])
+    world.clock.to(instant_of(minute_of(world.clock()) + 1))
     assert world.tick().what == "returned"
+    first.thaw()
     assert world.end(first).what == "returned"
     assert len({execution.pid for execution in world.ledger.done()}) == 1
     assert len(world.ledger.all()) == 63

@@ -45,6 +45,8 @@ expiresAt | number | Dynatick | Epoch seconds after which the table forgets an e
     end
 movedTo | text | Dynatick | The bucket that a retry has moved it to, by which the scheduler tells that from an edit by
     hand
+deferrals | whole number | Dynatick | How often the row was put off because nothing could be done with it: each
+    time longer, up to an hour
 malformedReason | text | Dynatick | Why it cannot be understood, for as long as the dead-letter queue does not take its
     message: then it fails
 """)

@@ -20,7 +20,10 @@ Completed | Count | Tasks whose action returned
 Failed | Count | Tasks that failed for good; each has a dead letter
 Retried | Count | Tasks that failed and run again later
 Released | Count | Tasks given back before they began: time ran out, or a rate limit has their turn later
-Recovered | Count | Tasks taken over from a process that died
+Expired | Count | Tasks that were found with an expired lease, and handed to recoveries
+Recovered | Count | Tasks reclaimed from a process that died
+Deferred | Count | Tasks that were put off: the dead-letter queue refused their message, or nothing could be done with
+    them
 Superseded | Count | Outcomes not written, because somebody else had ended or deleted the task
 Unrecorded | Count | Tasks that ran and whose outcome could not be written: they run again
 Unfinished | Count | Tasks that still ran when time was up
