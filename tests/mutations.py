@@ -35,6 +35,7 @@ WATERMARK = "tests/unit/engine/test_watermark.py"
 RECOVERY = "tests/unit/engine/test_recovery.py"
 DRAIN = "tests/unit/engine/test_drain.py"
 APP = "tests/unit/test_processor_app.py"
+STORE = "tests/unit/store"
 RECURRING = "tests/unit/engine/test_recurring.py tests/unit/domain/test_recurrence.py"
 OF_SCHEDULES = 0
 ENGINE, DOMAIN = "shared/dynatick/engine", "shared/dynatick/domain"
@@ -76,9 +77,6 @@ MUTATIONS = (
     Mutation(3, "the time of a poll is read after its query", f"{ENGINE}/reading.py",
              "self._execution.events.put(partial(read.take, began, page, error))",
              "self._execution.events.put(partial(read.take, world.clock(), page, error))", WATERMARK),
-    Mutation(3, "what was polled and not yet claimed does not hold S", f"{ENGINE}/drain.py",
-             "self.window.hold(bucket.minute).in_hand += len(schedules) + len(tasks)",
-             "self.window.hold(bucket.minute).in_hand += 0 * len(schedules) + 0 * len(tasks)", WATERMARK),
     Mutation(3, "a row that can't be finished is never put off", f"{ENGINE}/window.py",
              "if look.held and not look.in_hand and len(look.held) == look.busy:", "if False:", RECOVERY),
     Mutation(3, "what is put off goes no further each time", f"{DOMAIN}/retry.py",
@@ -125,9 +123,9 @@ MUTATIONS = (
              "            postponed += self.reclaim([alone.pop(0)], last_too=True)\n"
              "            execution.wait(until=execution.nothing_runs)\n",
              "            postponed += self.reclaim([alone.pop(0)], last_too=True)\n"
-             "            execution.in_flight = {}\n"),
+             "            execution.in_flight = {}\n", RECOVERY),
     Mutation(10, "expired leases run among the others", f"{ENGINE}/drain.py",
-             "if not self.not_handed_out and self.hand_out(order):", "if False:"),
+             "if not self.not_handed_out and self.hand_out(order):", "if False:", RECOVERY),
     Mutation(10, "an expired lease is handed out once in a chain", f"{ENGINE}/drain.py",
              "        self._claim_left_behind(left_behind)\n", "", RECOVERY),
     Mutation(10, "a task with an expired lease is tried for ever", f"{ENGINE}/recovery.py",
@@ -188,7 +186,10 @@ MUTATIONS = (
     Mutation(17, "a move outside of a pass is not checked against C", f"{ENGINE}/recovery.py",
              "moved=world.settler.settle,", "", RECOVERY),
     Mutation(16, "throttled statements are not sent again", "shared/dynatick/store/dynamodb.py",
-             "                        again.append(n)\n", "                        pass\n", "tests/unit/store"),
+             "                        again.append(n)\n", "                        pass\n", STORE),
+    Mutation(OF_SCHEDULES, "S does not wait for what is still being claimed", f"{ENGINE}/drain.py",
+             "self.window.hold(bucket.minute).in_hand += len(schedules) + len(tasks)",
+             "self.window.hold(bucket.minute).in_hand += 0 * len(schedules)", f"{DRAIN} {WATERMARK}"),
     Mutation(OF_SCHEDULES, "catchUp none makes the latest all the same", f"{DOMAIN}/recurrence.py",
              "(self.schedule.catch_up is CatchUp.LATEST and is_latest)", "is_latest", RECURRING),
     Mutation(OF_SCHEDULES, "catchUp latest makes all", f"{DOMAIN}/recurrence.py",

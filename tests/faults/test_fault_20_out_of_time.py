@@ -62,7 +62,9 @@ def test_fault_20_a_task_that_outlasts_its_invocation(new_world: NewWorld, tell:
     assert world.next_tick(life=5).what == "exited"
     assert world.open() == {"endless"}
     world.clock.forward(seconds=AFTER_LEASE)
-    assert world.next_tick(life=5).what == "exited"
+    killed = len(world.killed)
+    assert world.next_tick(life=5).what == "returned"
+    assert len(world.killed) == killed + 1, "the recovery"
     world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
     row = world.row("endless")

@@ -18,11 +18,11 @@ LIFE = 3.0  # seconds, which the slow task outlasts
 AT = {
     "end write": [Fault(at="end", do="refuse", times=None)],
     "tick record": [Fault(at="own row", do="refuse", times=None)],
-    # The slow task is in the first claim, and so in flight by the time of a later page.
+    # The slow task is in the first claim, and so in flight by the time of a later page: three buckets have first ones.
     "page": [
         Fault(at="look", do="small pages", amount=30, times=None),
-        Fault(at="look", do="wait", amount=1.0, skip=1, times=None),
-        Fault(at="look", do="refuse", skip=1, times=None),
+        Fault(at="look", do="wait", amount=1.0, skip=3, times=None),
+        Fault(at="look", do="refuse", skip=3, times=None),
     ],
     "claim": [Fault(at="claim", do="refuse", skip=1, times=None)],
     "record": [Fault(at="record", do="refuse", times=None)],

@@ -102,7 +102,8 @@ def test_fault_24_sixty_days_without_a_tick(
         polls = world.polls()
         said = f"after {ticks} ticks and {polls:,} polls of {minutes:,} buckets: {world.cursors()}"
         assert executed(world) == world.inserted, said
-        assert polls < 1.5 * minutes, said
+        # Twice at the most: final polls may begin before the first ones have come to the end of the gap.
+        assert polls < 2.2 * minutes, said
         while not_drained(world) and ticks < 4 * most:
             rule.tick()
             ticks += 1

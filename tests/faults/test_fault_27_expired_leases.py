@@ -25,7 +25,7 @@ def expire(world: World, killers: dict[str, object]) -> None:
     world.insert_for_next_tick(f"expired-{n:02d}" for n in range(EXPIRED - KILLERS))
     world.insert_for_next_tick((f"killer-{n}" for n in range(KILLERS)), payload={"kill": True}, **killers)
     for _ in range(3):  # a claim or two at a time
-        world.next_tick(faults=[Fault(at="claim", do="kill after")])
+        world.next_tick(faults=[Fault(at="claim", do="kill after", times=None)])
         if all(row["status"] == "running" for row in world.rows().values()):
             break
     assert {(row["status"], row["attempt"]) for row in world.rows().values()} == {("running", 1)}

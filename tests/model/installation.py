@@ -185,10 +185,10 @@ class Installation:
                 actor.kill()  # a function that raised begins anew
                 return
             actor.finished = True
-            if invoked.passed is not None and invoked.passed.unfinished:
+            if processor.running:
                 left = end - self.simulation.now
                 if left > plan.life / 20 + MARGIN:
-                    self.book.say(f"a pass ends {left:.0f} s before its time, with {invoked.passed.unfinished} in hand")
+                    self.book.say(f"a pass ends {left:.0f} s before its time, with {processor.running} in flight")
                 actor.kill()
             if invoked.reconciled is not None and not invoked.reconciled.held:
                 self.reconciled.append((invoked.reconciled.found, invoked.reconciled.failed))

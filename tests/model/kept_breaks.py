@@ -150,7 +150,7 @@ KEPT: Mapping[tuple[int, str], Found] = {
             *wait(2.0),
         ],
     ),
-    (10, "suspects are taken with others in flight"): Found(
+    (10, "a last attempt is made beside others"): Found(
         "a: given back with 120 s left, for no reason",
         [
             put(RawRow(), "poison", "slow", task_id="a"),
@@ -158,7 +158,7 @@ KEPT: Mapping[tuple[int, str], Found] = {
             tick(Tick(), Tick(), Tick(), Tick()),
         ],
     ),
-    (10, "a suspect is tried for ever"): Found(
+    (10, "a task with an expired lease is tried for ever"): Found(
         "a: execution 5 of run 1, at most 4",
         [put(RawRow(), "poison"), tick(*[Tick()] * 16)],
     ),
