@@ -118,7 +118,7 @@ MUTATIONS = (
     Mutation(9, "a claim does not ask for the bucket", f"{DOMAIN}/lifecycle.py",
              'when=(*left, Is("taskDateTime", str(bucket)), *_NORM', "when=(*left, *_NORM"),
     Mutation(10, "a last attempt is made beside others", f"{ENGINE}/recovery.py",
-             "(is_last_attempt(row) and not last_too) or not", "False or not"),
+             "(is_last_attempt(row) and not last_too) or not", "False or not", RECOVERY),
     Mutation(10, "last attempts are made at the same time", f"{ENGINE}/recovery.py",
              "            postponed += self.reclaim([alone.pop(0)], last_too=True)\n"
              "            execution.wait(until=execution.nothing_runs)\n",

@@ -83,5 +83,5 @@ def test_faults_are_told_without_what_caused_them(deployed: Deployed, log: Writt
     deployed.queue.delete()  # so that the rejection cannot be told to anybody
     deployed.settle()
     lines = log.lines
-    assert {"record_failed", "dead_letters_unsent"} <= {line.get("action") for line in lines}
+    assert {"batch_settled", "dead_letters_unsent"} <= {line.get("action") for line in lines}
     assert "hunter2" not in json.dumps(lines)

@@ -21,6 +21,7 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import RELEASED, TRANSITIONS, is_terminal, may_follow, state_of
 from dynatick.domain.task import TERMINAL, Row, Task, is_own_row
+from dynatick.engine.claims import is_last_attempt
 from dynatick.engine.ports import ActionContext, DeadLetter
 from dynatick.errors import InvalidInput
 
@@ -197,7 +198,9 @@ class Book:
         if (new.get("outcome") is not None) != ended or (("expiresAt" in new) != ended and not strays):
             self.say(f"{name}: {after} with outcome {new.get('outcome')}, expiresAt {new.get('expiresAt')}")
         known = before in TRANSITIONS and (before not in TERMINAL or is_terminal(old))
-        if known and not may_follow(before, after) and not (before == after and "expiresAt" in old):
+        # Without a step it may lose an expiry, or be kept open while the dead-letter queue refuses its message.
+        stays = before == after and ("expiresAt" in old or "malformedReason" in new)
+        if known and not may_follow(before, after) and not stays:
             self.say(f"{name}: {kind} made it {after} from {before}")
         if is_terminal(old) and kind != "client":
             self.say(f"{name}: {kind} changed it after its end")
@@ -241,10 +244,10 @@ class Book:
             self.say(f"{life.task_id}: claimed {life.not_before - now:.1f} s before its time")
         if state_of(old) == "running" and earlier is not None and earlier.runs:
             self.say(f"{life.task_id}: taken over while it runs")
-        if state_of(old) == "running" and old.get("leaseUntil") != RELEASED:
+        if state_of(old) == "running" and old.get("leaseUntil") != RELEASED and is_last_attempt(old):
             others = [e.life.task_id for e in self.executions.values() if e.process is by and e.runs]
             if others:
-                self.say(f"{life.task_id}: taken over next to {', '.join(others)}, which it may take with it")
+                self.say(f"{life.task_id}: reclaimed at its last attempt beside {', '.join(others)}")
             try:
                 until = self.seconds(parse_instant(old.get("leaseUntil"), "leaseUntil"))
             except InvalidInput:

@@ -150,27 +150,9 @@ KEPT: Mapping[tuple[int, str], Found] = {
             *wait(2.0),
         ],
     ),
-    (10, "a last attempt is made beside others"): Found(
-        "a: given back with 120 s left, for no reason",
-        [
-            put(RawRow(), "poison", "slow", task_id="a"),
-            put(RawRow(), "poison", "slow", task_id="b"),
-            tick(Tick(), Tick(), Tick(), Tick()),
-        ],
-    ),
     (10, "a task with an expired lease is tried for ever"): Found(
         "a: execution 5 of run 1, at most 4",
         [put(RawRow(), "poison"), tick(*[Tick()] * 16)],
-    ),
-    (10, "a lease is over at once, by whichever clock"): Found(
-        "a: taken over while it runs",
-        [
-            put(RawRow(), "hang"),
-            Step("rest"),
-            tick(Tick(plans=(Plan(skew=-2.0),))),
-            *wait(50.0, 50.0, 15.0, *[0.2] * 6),
-            Step("tick_again", tick=Tick(plans=(Plan(skew=2.0),)), ago=0),
-        ],
     ),
     (11, "a lease ends before its process does"): Found(
         "a: taken over while it runs",

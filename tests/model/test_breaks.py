@@ -37,6 +37,8 @@ OUT_OF_REACH = {
         "S does not wait for another tick's occurrences",
     ): "no sequence was found: an index that lags twice, "
     "and a process that is frozen in between, at the right moments; its own test shows it",
+    (10, "a lease is over at once, by whichever clock"): "no sequence was found since recoveries reclaim; its own test "
+    "shows it",
     (16, "S may go back"): "no caller ever offers an older S: it is a second line of defence, for callers to come",
 }
 """Rules, or parts of them, that no sequence shows to be missing, and why."""
