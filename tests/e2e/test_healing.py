@@ -109,7 +109,7 @@ def test_reconcile_finds_what_no_tick_would_see(world: World) -> None:
     ended = world.run_to_end(ids)
     assert {ended[task_id]["status"] for task_id in ids[:-1]} == {"completed"}
     for task_id in ids[:-1]:
-        assert world.runs(task_id) == [("/", f"{task_id}#{ended[task_id]['run']}")]
+        assert world.runs(task_id) == [("/", key_of(ended[task_id]))]
     # It said so, for whoever reads logs.
     reports = [
         line.record

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -234,11 +235,11 @@ def test_nothing_is_bound_beyond_this_machine(stack: LocalStack) -> None:
     if not Path("/proc/net/tcp").exists():
         pytest.skip("reads /proc")
     port = int(stack.endpoint.rpartition(":")[2])
-    ours = [
-        int(folder.name)
-        for folder in Path("/proc").glob("[0-9]*")
-        if f"dynatick={stack.state_dir}".encode() in (folder / "cmdline").read_bytes()
-    ]
+    ours: list[int] = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            if f"dynatick={stack.state_dir}".encode() in (folder / "cmdline").read_bytes():
+                ours.append(int(folder.name))
     assert ours
     for pid in ours:
         assert listening(pid) == {"0100007F"}, port

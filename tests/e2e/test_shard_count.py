@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.builders import key_of
 from tests.e2e.support import STREAM_SECONDS, TICK_SECONDS, World, bucket, deployed, eventually, room
 
 from dynatick.domain.buckets import Bucket
@@ -57,7 +58,7 @@ def test_no_task_is_orphaned(tmp_path: Path) -> None:
         ended = world.run_to_end(everything, within=2 * TICK_SECONDS)
         assert {row["status"] for row in ended.values()} == {"completed"}
         assert {task_id: world.runs(task_id) for task_id in everything} == {
-            task_id: [("/", f"{task_id}#1")] for task_id in everything
+            task_id: [("/", key_of(ended[task_id]))] for task_id in everything
         }
         assert {row["attempt"] for row in ended.values()} == {1}
         assert sorted(row["taskId"] for row in world.rows()) == sorted(everything)

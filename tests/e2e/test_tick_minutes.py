@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.builders import key_of
 from tests.e2e.support import TICK_SECONDS, World, bucket, deployed, eventually, instant, iso, now, room
 
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
@@ -60,7 +61,7 @@ def test_no_task_is_orphaned(tmp_path: Path) -> None:
 
         assert {row["status"] for row in ended.values()} == {"completed"}
         assert {task_id: world.runs(task_id) for task_id in everything} == {
-            task_id: [("/", f"{task_id}#1")] for task_id in everything
+            task_id: [("/", key_of(ended[task_id]))] for task_id in everything
         }
         assert {row["attempt"] for row in ended.values()} == {1}
         assert [row for row in ended.values() if instant(row["startedAt"]) < instant(row["dueAt"])] == []
