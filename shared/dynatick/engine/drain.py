@@ -523,11 +523,7 @@ class _Pass:
             if execution.in_flight or execution.recording or execution.fault or not execution.may_begin():
                 self._leave(Resume(bucket.minute))
                 return
-            try:
-                postponed = Recovery(execution, bucket).reclaim([task_id], last_too=True)
-            except Exception as error:
-                execution.fault = execution.fault or error
-                return
+            postponed = Recovery(execution, bucket).reclaim([task_id], last_too=True)
             if postponed and (self.report.claimed or self.report.recovered):
                 self._leave(Resume(bucket.minute))  # otherwise a new invocation had no more time for it either
             execution.wait(until=execution.nothing_runs)

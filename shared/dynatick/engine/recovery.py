@@ -30,7 +30,7 @@ from dynatick.engine.cursor import read_cursor
 from dynatick.engine.execution import BATCH, Execution, Place, World
 from dynatick.engine.ports import ENVELOPE
 from dynatick.engine.report import PassReport, Resume
-from dynatick.errors import InvalidInput
+from dynatick.errors import DynatickError, InvalidInput
 
 TOGETHER = 100  # tasks that one recovery reclaims, while they have attempts left
 ALONE = 10  # tasks at their last attempt, which one recovery runs one after another
@@ -189,7 +189,17 @@ class Recovery:
 
     def reclaim(self, task_ids: Sequence[str], *, last_too: bool) -> list[str]:
         """Reclaims those whose lease expired, and starts them. Returns the ids that it left: those that take longer
-        than there is time, and those whose next attempt is the last one, unless ``last_too``."""
+        than there is time, and those whose next attempt is the last one, unless ``last_too``.
+
+        A table that does not answer is the execution's fault, to be raised once what is in flight has been recorded.
+        """
+        try:
+            return self._reclaim(task_ids, last_too)
+        except DynatickError as error:
+            self.execution.fault = self.execution.fault or error
+            return []
+
+    def _reclaim(self, task_ids: Sequence[str], last_too: bool) -> list[str]:
         world, now = self.execution.world, self.execution.world.clock()
         rows = world.store.get_many(task_ids)
         left: list[str] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from datetime import timedelta
 from decimal import Decimal
 
@@ -27,7 +29,7 @@ from dynatick.engine.claims import Suspect
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import parse_event
 from dynatick.engine.recovery import ALONE, MAX_RECOVERIES, TOGETHER, RecoveryOrder, orders_for
-from dynatick.errors import InvalidInput
+from dynatick.errors import InvalidInput, StoreError
 
 
 class Killed(BaseException):
@@ -251,6 +253,33 @@ def test_a_recovery_moves_a_retry_into_a_bucket_that_is_still_open() -> None:
     w.actions.behaviour.clear()
     w.ticks(2)
     assert w.outcome("t") == "completed"
+
+
+def test_a_fault_in_the_middle_is_raised_once_what_is_in_flight_is_recorded() -> None:
+    """Raised at once, it would end the process with the tasks that were reclaimed before, and cost each an attempt."""
+    w = world()
+    crashed(w, *ids(40))
+    w.clock.to(NOON + timedelta(minutes=1, seconds=1))
+    w.handle({"time": "2026-12-31T12:01:00Z"})
+    (order,) = recoveries(w)
+    begun = threading.Event()
+
+    def waits(task: Task, context: ActionContext) -> None:
+        begun.set()
+        time.sleep(0.05)
+
+    def unreadable(task_id: str) -> None:
+        if task_id == ids(40)[-1]:
+            assert begun.wait(10)
+            raise cannot("read")
+
+    w.actions.behaviour = dict.fromkeys(ids(25), waits)
+    w.rigged.before_read = unreadable
+    processor = w.processor
+    with pytest.raises(StoreError):
+        processor.handle(order.to_event(), hard_end=w.clock() + w.life)
+    assert processor.running == 0
+    assert {w.rigged.peek(task_id)["outcome"] for task_id in ids(25)} == {"completed"}  # type: ignore[index]
 
 
 def test_what_a_recovery_gives_back_is_no_expired_lease() -> None:
