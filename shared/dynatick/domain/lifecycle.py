@@ -22,6 +22,7 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, str]]] = {
         Status.SCHEDULED: "normalised: its bucket was set or rounded and the defaults filled in",
         Status.FAILED: "it cannot be understood",
         Status.CANCELLED: "called off before anybody looked at it",
+        UNSCHEDULED: "it cannot be understood, and waits until the dead-letter queue takes its message",
     },
     Status.SCHEDULED: {
         Status.RUNNING: "claimed by a processor",

@@ -50,7 +50,7 @@ DAYS = 30
 def test_the_table_is_the_designs() -> None:
     arrows = {(before, str(after)) for before, row in TRANSITIONS.items() for after in row}
     designed = """
-        unscheduled scheduled, unscheduled failed, unscheduled cancelled
+        unscheduled scheduled, unscheduled failed, unscheduled cancelled, unscheduled unscheduled
         scheduled running, scheduled cancelled, scheduled failed, scheduled scheduled
         running completed, running failed, running scheduled, running running
         failed scheduled, cancelled scheduled, completed scheduled
