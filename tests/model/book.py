@@ -198,9 +198,7 @@ class Book:
         if (new.get("outcome") is not None) != ended or (("expiresAt" in new) != ended and not strays):
             self.say(f"{name}: {after} with outcome {new.get('outcome')}, expiresAt {new.get('expiresAt')}")
         known = before in TRANSITIONS and (before not in TERMINAL or is_terminal(old))
-        # Without a step it may lose an expiry, or be kept open while the dead-letter queue refuses its message.
-        stays = before == after and ("expiresAt" in old or "malformedReason" in new)
-        if known and not may_follow(before, after) and not stays:
+        if known and not may_follow(before, after) and not (before == after and "expiresAt" in old):
             self.say(f"{name}: {kind} made it {after} from {before}")
         if is_terminal(old) and kind != "client":
             self.say(f"{name}: {kind} changed it after its end")

@@ -15,6 +15,7 @@ from tests.builders import NOON, FakeClock
 from tests.unit.engine.support import World, bucket_at, passed, rules, world
 
 from dynatick.domain.task import Task
+from dynatick.engine import drain
 from dynatick.engine import execution as execution_module
 from dynatick.engine.budget import Budget, max_timeout_seconds
 from dynatick.engine.inforce import agree, read_in_force
@@ -211,7 +212,8 @@ def test_many_long_tasks_run_one_after_another_and_nothing_is_claimed_in_vain_fo
     assert max(report.claimed for report in done) <= 100
 
 
-def test_a_pass_that_meets_many_long_tasks_leaves_those_behind_unclaimed() -> None:
+def test_a_pass_that_meets_many_long_tasks_leaves_those_behind_unclaimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain, "CLAIMS_UNDER_WAY", 1)  # so that the first of them all is the first to begin
     made = Worked(generations=0)
     made.insert("first", seconds=60)
     made.insert(*ids(1000, "long"), seconds=60, timeoutSeconds=Decimal(60))
