@@ -184,12 +184,9 @@ class Execution:
         return [won.task.task_id for won in unbegun]
 
     def settle_up(self) -> None:
-        """The last of the time: what has ended is recorded, what came too late is given back."""
+        """The last of the time: what ends is recorded, what came too late is given back."""
         spare = min(LAST_RECORDS, (self.budget.hard_end - self.budget.stop_waiting) / 4)
-        self.wait(
-            until=lambda: self.events.empty() and not (self.claiming or self.recording or self.ended),
-            end=self.budget.hard_end - spare,
-        )
+        self.wait(until=lambda: self.nothing_runs() and not self.claiming, end=self.budget.hard_end - spare)
         self.give_back()
         for overrun in self.bench.overrunning():
             self._note_overrun(overrun)
