@@ -20,6 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from dynatick.actions.deadletters import NoDeadLetters, QueueDeadLetters
 from dynatick.domain.normalise import Assign, Defaults, next_tick
+from dynatick.domain.task import Row
 from dynatick.engine.assign import Arrival, Assigned, assign
 from dynatick.engine.budget import max_timeout_seconds
 from dynatick.engine.inforce import InForce, agree
@@ -188,7 +189,7 @@ def _dead_letters(settings: Settings, *, tries: int = 5) -> DeadLetters:
 def _arrival(record: Mapping[str, Any]) -> Arrival:
     change = record["dynamodb"]
 
-    def image(name: str) -> dict[str, object] | None:
+    def image(name: str) -> Row | None:
         found = change.get(name)
         return None if found is None else decode(found)
 

@@ -15,6 +15,7 @@ from dynatick.domain.lifecycle import claim, complete, redrive, release, retry
 from dynatick.domain.task import Task
 from dynatick.engine.ports import Store, StoreFailure
 from dynatick.errors import InvalidInput, ItemTooLarge
+from dynatick.store import large as large_answers
 
 BUCKET = Bucket.parse("2026-12-31#12:00")
 LATER = Bucket.parse("2026-12-31#12:05")
@@ -126,6 +127,43 @@ def test_get_many_finds_those_there_are(store: Store) -> None:
     found = store.get_many([f"t{n}" for n in range(130)] + ["nobody", "t5", "t5"])
     assert len(found) == 130
     assert found["t129"]["n"] == 129
+
+
+def test_get_many_brings_only_what_is_wanted(store: Store) -> None:
+    for n in range(30):
+        store.create({"taskId": f"t{n}", "status": "scheduled", "action": "log", "payload": {"n": n}, "error": None})
+    found = store.get_many([f"t{n}" for n in range(30)], only=("status", "error", "outcome"))
+    assert found == {f"t{n}": {"taskId": f"t{n}", "status": "scheduled", "error": None} for n in range(30)}
+
+
+def test_large_rows_are_rows_like_others(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_answers, "_LARGE_ANSWER", 10_000)  # engines take their time over what really is large
+    numbers = [Decimal(n) for n in range(1_500)]
+    large = {"taskId": "a", "status": "scheduled", "attempt": 0, "payload": {"numbers": numbers, "maps": [{}] * 500}}
+    ids = [f"t{n}" for n in range(3)]
+    assert list(store.create_many([{**large, "taskId": task_id} for task_id in ids])) == [True] * 3
+    assert store.create(large)
+    assert store.get("a") == large
+    assert store.get_many(ids) == {task_id: {**large, "taskId": task_id} for task_id in ids}
+    claims = [
+        Change(task_id=task_id, set={"lease": "x"}, when=(Is("status", "scheduled"),), returning=True)
+        for task_id in ids
+    ]
+    assert [result.row for result in store.write_many(claims) if isinstance(result, Written)] == [
+        {**large, "taskId": task_id, "lease": "x"} for task_id in ids
+    ]
+    assert store.write(replace(claims[0], task_id="a")) == Written({**large, "lease": "x"})
+    found, after = [], None
+    while True:
+        page = store.scan(after=after)
+        found, after = [*found, *page.rows], page.after
+        if after is None:
+            break
+    assert {str(row["taskId"]): row["payload"] == large["payload"] for row in found} == dict.fromkeys([*ids, "a"], True)
+    copied = store.get("a")
+    assert copied is not None
+    assert store.create({**copied, "taskId": "b"})
+    assert store.get("b") == {**copied, "taskId": "b"}
 
 
 def test_a_write_needs_the_row_and_its_conditions(store: Store) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 
@@ -127,9 +127,11 @@ class Seam:
     def get(self, task_id: str) -> Row | None:
         return self._read(lambda: self.table.get(task_id))
 
-    def get_many(self, task_ids: Iterable[str], *, consistent: bool = True) -> Mapping[str, Row]:
+    def get_many(
+        self, task_ids: Iterable[str], *, consistent: bool = True, only: Collection[str] = ()
+    ) -> Mapping[str, Row]:
         ids = list(dict.fromkeys(task_ids))
-        return self._read(lambda: self.table.rows(ids))
+        return self._read(lambda: self.table.rows(ids, only))
 
     def look(
         self,

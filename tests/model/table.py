@@ -7,7 +7,7 @@ is laid over what it finds.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -92,8 +92,8 @@ class Table:
     def get(self, task_id: str) -> Row | None:
         return self.inner.get(task_id)
 
-    def rows(self, task_ids: Iterable[str]) -> dict[str, Row]:
-        return dict(self.inner.get_many(task_ids))
+    def rows(self, task_ids: Iterable[str], only: Collection[str] = ()) -> dict[str, Row]:
+        return dict(self.inner.get_many(task_ids, only=only))
 
     def scan(self, *, after: str | None, open_only: bool, segment: int, segments: int) -> ScanPage:
         return self.inner.scan(after=after, open_only=open_only, segment=segment, segments=segments)

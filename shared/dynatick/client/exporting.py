@@ -16,8 +16,8 @@ from dynatick.domain.task import TERMINAL, Row, check_task_id
 from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput
 
-_TOGETHER = 100  # rows that are fetched by one request
-_AT_A_TIME = 4  # such requests; no more rows than theirs are held
+_TOGETHER = 25  # rows that are fetched by one request: they may be large
+_AT_A_TIME = 8  # such requests; no more rows than theirs are held
 
 
 def export(store: Store, scope: Scope, *, status: str | None, after: tuple[str, str] | None = None) -> Iterator[Row]:

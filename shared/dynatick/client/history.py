@@ -14,7 +14,7 @@ from dynatick.client.looks import Position, Scope, Seen, read, read_ahead
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, instant_or_none, number_or, text_or_none
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import state_of
-from dynatick.domain.schedule import is_listed_as_schedule, is_schedule
+from dynatick.domain.schedule import RECURRENCE, is_listed_as_schedule, is_schedule
 from dynatick.domain.task import TERMINAL, UNSCHEDULED, Row, Status
 from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput
@@ -22,6 +22,9 @@ from dynatick.errors import InvalidInput
 MAX_LIMIT = 1000
 LOOKS = 1500  # what one page may cost: a day of minutes on one shard
 _FILTERED_AT_A_TIME = 1000
+_SHOWN = (
+    "taskDateTime", "status", "outcome", "action", "dueAt", "finishedAt", "error", "attempt", "scheduleId", *RECURRENCE
+)  # fmt: skip
 _STATUSES = (*map(str, Status), UNSCHEDULED)
 
 
@@ -38,6 +41,7 @@ def history(store: Store, scope: Scope, *, status: str | None, limit: int, page_
         open_only=wanted is not None and not ended,
         outcome=wanted if ended else None,
         limit=limit if wanted is None else max(limit, _FILTERED_AT_A_TIME),
+        only=_SHOWN,
     )
     found: list[TaskEntry] = []
     looks = 0
@@ -63,7 +67,7 @@ def bucket_counts(store: Store, scope: Scope) -> Iterator[BucketCounts]:
     minute: int | None = None
     counts: Counter[str] = Counter()
     name = _named_shard(scope)
-    for seen in read_ahead(scope.positions(), partial(read, store)):
+    for seen in read_ahead(scope.positions(), partial(read, store, only=_SHOWN)):
         if seen.bucket.minute != minute:
             if counts and minute is not None:
                 yield BucketCounts(bucket=str(Bucket(minute, name)), counts=dict(counts))

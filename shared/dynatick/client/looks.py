@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -87,12 +87,18 @@ def minutes_between(start: Time, end: Time) -> range:
 
 
 def read(
-    store: Store, position: Position, *, open_only: bool = False, outcome: str | None = None, limit: int | None = None
+    store: Store,
+    position: Position,
+    *,
+    open_only: bool = False,
+    outcome: str | None = None,
+    limit: int | None = None,
+    only: Collection[str] = (),
 ) -> Seen:
-    """One page of a bucket, with the live rows of what has not ended."""
+    """One page of a bucket, with the live rows of what has not ended. ``only``: the attributes of these that count."""
     page = store.look(position.bucket, after=position.after, open_only=open_only, outcome=outcome, limit=limit)
     unended = [entry.task_id for entry in page.entries if entry.outcome is None]
-    rows = store.get_many(unended) if unended else {}
+    rows = store.get_many(unended, only=only) if unended else {}
     return Seen(position.bucket, page.entries, rows, page.after)
 
 

@@ -20,6 +20,7 @@ from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput
 
 _INSTANT = timedelta(microseconds=1)
+_SHOWN = ("status", "outcome", "taskDateTime", "finishedAt", "error")
 _MOST = 20_000  # instants that one look into the past goes through
 
 
@@ -89,7 +90,7 @@ def latest_runs(store: Store, row: Row, first: datetime | None, last: datetime, 
     backfilled = backfilled[-limit:] if first is None else backfilled[:limit]
     beside = {schedule.occurrence_id(instant): instant for instant in backfilled}
     ids = [*expected, *beside, *asked]
-    rows = store.get_many(ids) if ids else {}
+    rows = store.get_many(ids, only=_SHOWN) if ids else {}
     paused_at = schedule.defined_at if row.get("scheduleState") == str(ScheduleState.DISABLED) else None
     found = [
         _run(task_id, instant, row=rows[task_id]) if task_id in rows else _not_made(instant, schedule, paused_at)

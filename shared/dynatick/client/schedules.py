@@ -32,7 +32,7 @@ from dynatick.domain.schedule import (
     check_schedule_id,
     is_or_was_schedule,
 )
-from dynatick.domain.task import Row, check_action
+from dynatick.domain.task import Row, check_action, size_of
 from dynatick.domain.timeout import check_timeout
 from dynatick.engine.ports import Clock, Store, StoreFailure
 from dynatick.errors import (
@@ -47,7 +47,8 @@ from dynatick.store.codec import check_size
 
 MAX_BACKFILL = 1000
 _TRIES = 20
-_TOGETHER = 100  # rows that are fetched at a time
+_TOGETHER = 25  # rows that are fetched at a time: they may be large
+_PAGE_BYTES = 4_000_000  # of large rows, after which a page ends
 _OPEN = (str(ScheduleState.ENABLED), str(ScheduleState.DISABLED))
 _GIVEN = frozenset({*DEFINITION, "catchUp", "overlap", "stateReason"})  # what whoever inserts a schedule may say of it
 _KEPT = 10  # runs by hand, and backfills, that a history finds
@@ -168,18 +169,26 @@ class Schedules:
     def list(self, state: str | None = None, *, limit: int = 100, page_token: str | None = None) -> SchedulePage:
         """Schedules in order of state and id: those of one state (ENABLED, DISABLED, COMPLETED, FAILED), or all.
 
-        ``limit``: at most so many, up to 1,000; the last page has no ``next_page_token``. Without warnings.
+        ``limit``: at most so many, up to 1,000, and fewer if they are large; the last page has no ``next_page_token``.
+        Without warnings.
         """
         states = [_state(state)] if state is not None else [str(one) for one in ScheduleState]
         check_limit(limit)
         first, after = _position(page_token, states)
         found: list[ScheduleView] = []
+        size = 0
         for n, one in enumerate(states[first:], first):
             while True:
                 page = self._store.schedules(one, after=after, limit=limit - len(found))
-                rows = self._store.get_many(page.ids) if page.ids else {}
-                shown = [rows[task_id] for task_id in page.ids if task_id in rows]
-                found += [ScheduleView.from_row(row) for row in shown if row.get("scheduleState") == one]
+                for part in (page.ids[at : at + _TOGETHER] for at in range(0, len(page.ids), _TOGETHER)):
+                    rows = self._store.get_many(part)
+                    for task_id in part:
+                        if size >= _PAGE_BYTES:
+                            return SchedulePage(schedules=tuple(found), next_page_token=f"{one}:{after}")
+                        after = task_id
+                        if (row := rows.get(task_id)) is not None and row.get("scheduleState") == one:
+                            found.append(ScheduleView.from_row(row))
+                            size += size_of(row)
                 after = page.after
                 if len(found) >= limit and (after is not None or n + 1 < len(states)):
                     token = f"{one}:{after}" if after is not None else f"{states[n + 1]}:"
@@ -308,7 +317,7 @@ class Schedules:
         many = list(rows)
         ids = [str(row["taskId"]) for row in many]
         if dry_run:
-            there = self._store.get_many(ids)
+            there = self._store.get_many(ids, only=("status",))
             answers: Iterable[bool | StoreFailure] = [task_id not in there for task_id in ids]
         else:
             answers = self._store.create_many(many)
@@ -319,7 +328,7 @@ class Schedules:
             else:
                 yield Inserted(position, task_id) if answer else Exists(position, task_id)
 
-    def _occurrence(self, row: Row, schedule: Schedule, nominal: datetime, extra: str = "") -> dict[str, object]:
+    def _occurrence(self, row: Row, schedule: Schedule, nominal: datetime, extra: str = "") -> Row:
         now, grid = self._clock(), self._grid()
         task_id = schedule.occurrence_id(nominal, extra=extra)
         bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id))

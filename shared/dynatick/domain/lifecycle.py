@@ -14,7 +14,7 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.change import Absent, AtLeast, Change, Is, Plus, as_read
 from dynatick.domain.instants import EPOCH, format_instant
 from dynatick.domain.numbers import is_whole
-from dynatick.domain.task import TERMINAL, UNSCHEDULED, Row, Status, Task
+from dynatick.domain.task import TERMINAL, UNSCHEDULED, LargeRow, Row, Status, Task
 from dynatick.errors import shown
 
 TRANSITIONS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -109,16 +109,16 @@ def claim(
     )
 
 
-def started(row: Row, *, token: str, lease_until: datetime, now: datetime) -> dict[str, object]:
+def started(row: Row, *, token: str, lease_until: datetime, now: datetime) -> Row:
     """A waiting task's row as ``claim`` would leave it: for one that is written and claimed at once."""
-    return {
-        **row,
+    values = {
         "status": str(Status.RUNNING),
         "lease": token,
         "leaseUntil": format_instant(lease_until),
         "startedAt": format_instant(now),
         "attempt": 1,
     }
+    return row.changed(values) if isinstance(row, LargeRow) else {**row, **values}
 
 
 def take_over(row: Row, *, attempt: int, token: str, lease_until: datetime, now: datetime) -> Change:

@@ -32,10 +32,13 @@ from dynatick.domain.schedule import (
     Schedule,
     ScheduleState,
     handed_on,
+    is_handed_on,
 )
-from dynatick.domain.task import MALFORMED_REASON, Row, Status, check_payload
+from dynatick.domain.task import MALFORMED_REASON, LargeRow, Row, Status, check_payload
 from dynatick.domain.timeout import check_timeout
 from dynatick.errors import InvalidInput
+
+_HANDED_ON = ("payload", "retryPolicy", "timeoutSeconds")  # to occurrences, beside what is the user's own
 
 MISSED_KEPT = 10
 EARLIER_KEPT = 10
@@ -460,9 +463,9 @@ def _look_again(schedule: Schedule, plan: Plan, closed_through: int, grid: Grid)
 
 def occurrence(
     row: Row, schedule: Schedule, nominal: datetime, bucket: Bucket, *, now: datetime, extra: str = ""
-) -> dict[str, Any]:
+) -> Row:
     """The row of an occurrence: a task that waits in ``bucket``. ``extra``: for one that is beside the expression."""
-    values = handed_on(row) | {
+    values = {
         "taskId": schedule.occurrence_id(nominal, extra=extra),
         "scheduleId": schedule.schedule_id,
         "taskDateTime": str(bucket),
@@ -472,10 +475,9 @@ def occurrence(
         "attempt": 0,
         "run": 1,
     }  # no createdAt: its idempotency key must not tell who has made it
-    for name in ("payload", "retryPolicy", "timeoutSeconds"):
-        if row.get(name) is not None:
-            values[name] = row[name]
-    return values
+    if isinstance(row, LargeRow):
+        return row.changed(values, only=lambda name: name in _HANDED_ON or is_handed_on(name))
+    return handed_on(row) | values | {name: row[name] for name in _HANDED_ON if row.get(name) is not None}
 
 
 def bucket_at(schedule: Schedule, nominal: datetime, *, found_in: Bucket, closed_through: int, grid: Grid) -> Bucket:

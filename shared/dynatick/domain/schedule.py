@@ -291,8 +291,12 @@ def check_schedule_id(value: object) -> str:
 
 def handed_on(row: Row) -> dict[str, Any]:
     """The user's own attributes of a schedule's row: they reach each occurrence untouched."""
-    ours = OWN_ATTRIBUTES | SCHEDULE_ATTRIBUTES
-    return {name: value for name, value in row.items() if name not in ours}
+    return {name: row[name] for name in row if is_handed_on(name)}
+
+
+def is_handed_on(name: str) -> bool:
+    """Whether an attribute is the user's own."""
+    return name not in OWN_ATTRIBUTES and name not in SCHEDULE_ATTRIBUTES
 
 
 def _timing(expression: Expression, zone: str, start: datetime | None, end: datetime | None) -> dict[str, object]:

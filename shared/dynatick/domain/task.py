@@ -6,7 +6,7 @@ may have written it. A *Task* is a row that was understood.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -56,6 +56,61 @@ OWN_ATTRIBUTES = frozenset(
     }
 )  # fmt: skip
 """What means something to us. Whatever else a row holds is the user's and reaches the action untouched."""
+
+_FOR_THE_ACTION = frozenset({"payload", "result"})  # of our own, and not needed to decide anything
+
+
+class LargeRow(Mapping[str, object]):
+    """A row whose large values are kept as the store has them, and decoded anew each time they are asked for.
+
+    As Python's objects they can take thirty times the memory, and most of the time nobody needs them.
+    """
+
+    __slots__ = ("_decode", "_large", "_small", "size")
+
+    def __init__(
+        self, small: Mapping[str, object], large: Mapping[str, bytes], decode: Callable[[bytes], object]
+    ) -> None:
+        self._small, self._large, self._decode = small, large, decode
+        self.size = sum(map(len, large.values()))
+        """Bytes of the values that are kept."""
+
+    def __getitem__(self, name: str) -> object:
+        kept = self._large.get(name)
+        return self._small[name] if kept is None else self._decode(kept)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._small or name in self._large
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._small
+        yield from self._large
+
+    def __len__(self) -> int:
+        return len(self._small) + len(self._large)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, LargeRow) and self._small == other._small and self._large == other._large:
+            return True  # and what is written in other words may be the same all the same
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def without_bulk(self) -> dict[str, object]:
+        """The row without those large values that only an action needs: payload, result, and the user's own."""
+        decides = self._large.keys() & (OWN_ATTRIBUTES - _FOR_THE_ACTION)
+        return {**self._small, **{name: self[name] for name in decides}}
+
+    def changed(self, values: Mapping[str, object], *, only: Callable[[str], bool] = lambda name: True) -> LargeRow:
+        """With other values in some places, and of its own ``only`` those whose name fits."""
+        small = {name: value for name, value in self._small.items() if only(name)}
+        large = {name: kept for name, kept in self._large.items() if only(name) and name not in values}
+        return LargeRow({**small, **values}, large, self._decode)
+
+
+def size_of(row: Row) -> int:
+    """Bytes of a row that are still to be decoded; 0 for one that is small."""
+    return row.size if isinstance(row, LargeRow) else 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,7 @@ from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import RELEASED, claim, is_terminal
 from dynatick.domain.normalise import is_count
 from dynatick.domain.retry import RetryPolicy
-from dynatick.domain.task import Row, Status, Task
+from dynatick.domain.task import LargeRow, Row, Status, Task, size_of
 from dynatick.engine.ports import Store
 from dynatick.engine.rules import SKEW_MARGIN
 from dynatick.engine.settle import Settler
@@ -24,10 +24,19 @@ LONGEST_LEASE = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Won:
-    """Ours, until its lease ends. ``row`` as it is in the table."""
+    """Ours, until its lease ends. ``row`` as it is in the table; if that is large, ``task`` has nothing of its bulk."""
 
     task: Task
     row: Row
+
+    @property
+    def size(self) -> int:
+        """Bytes that the row's bulk waits in; 0 for a small row."""
+        return size_of(self.row)
+
+    def whole(self) -> Task:
+        """The task with all that its action needs. Raises InvalidInput for a payload that is none."""
+        return Task.from_row(self.row) if self.size else self.task
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +142,7 @@ def lease_is_over(row: Row, now: datetime) -> bool:
 def understand(row: Row) -> Won | Spoilt:
     """A row that is ours, as a task if it is one."""
     try:
-        return Won(Task.from_row(row), row)
+        return Won(Task.from_row(row.without_bulk() if isinstance(row, LargeRow) else row), row)
     except InvalidInput as error:
         return Spoilt(row, str(error))
 

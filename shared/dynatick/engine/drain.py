@@ -320,7 +320,9 @@ class _Pass:
         # Those that wait for their turn hold no thread, so that a slow target does not keep others from being claimed.
         execution = self.execution
         under_way = execution.claiming + len(execution.in_flight) - min(execution.bench.held, MOST_HELD)
-        return execution.claiming < CLAIMS_UNDER_WAY * BATCH and under_way + more <= execution.most_in_flight
+        fits = under_way + more <= execution.most_in_flight and execution.has_room_for_large()
+        claims = 1 if execution.large else CLAIMS_UNDER_WAY  # what comes next may be as large
+        return execution.claiming < claims * BATCH and fits
 
     def _may_claim(self) -> bool:
         # Of tasks that take longer than is left a few are stepped over; more of them are better off elsewhere.

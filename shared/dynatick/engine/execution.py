@@ -34,6 +34,7 @@ BATCH = 25
 LEAST_LANES, MOST_LANES = 2, 6  # claims and records at once
 LANE_PATIENCE = 0.02  # s that one of them waits before there is another lane: longer than most take
 RECORD_DELAY = 0.05  # s that an outcome waits for others to share its batch
+LARGE_IN_FLIGHT = 32_000_000  # bytes of large rows: beyond it nothing more is claimed
 LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: until then records that are under way are waited for
 _FATES = tuple(Fate)
 _logger = logging.getLogger("dynatick.engine")
@@ -109,6 +110,7 @@ class Execution:
         self.most_in_flight = max(4 * BATCH, 4 * world.rules.threads)
         self.in_flight: dict[str, Place] = {}  # by the token of the claim
         self.ids: set[tuple[str, int]] = set()  # of the same tasks, with the minutes of their buckets
+        self.large: dict[str, int] = {}  # bytes of the large ones among them, by the same tokens
         self.claiming = 0  # entries in claims under way
         self.recording = 0  # attempts in records under way
         self.ended: list[Attempted] = []  # to be recorded
@@ -125,10 +127,16 @@ class Execution:
         """Whether all that is in flight is what is not to be begun any more."""
         return len(self.in_flight) == len(self.too_late)
 
+    def has_room_for_large(self) -> bool:
+        """Whether rows may be claimed of which no one knows how large they are."""
+        return sum(self.large.values()) < LARGE_IN_FLIGHT
+
     def start(self, won: Won, place: Place, *, may_begin: bool) -> None:
         """Has a claimed task run; ``may_begin`` False: there is no time for it any more."""
         self.in_flight[str(won.task.lease)] = place
         self.ids.add((won.task.task_id, place.minute))
+        if won.size:
+            self.large[str(won.task.lease)] = won.size
         self.started(place)
         if may_begin:
             self.bench.submit(won)
@@ -203,6 +211,7 @@ class Execution:
 
     def _no_longer(self, task: Task) -> Place:
         place = self.in_flight.pop(str(task.lease))
+        self.large.pop(str(task.lease), None)
         self.ids.discard((task.task_id, place.minute))
         return place
 

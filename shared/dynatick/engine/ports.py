@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -59,8 +59,11 @@ class Store(Protocol):
     def get(self, task_id: str) -> Row | None:
         """The row, read consistently; None if there is none."""
 
-    def get_many(self, task_ids: Iterable[str], *, consistent: bool = True) -> Mapping[str, Row]:
-        """The rows that exist, by id; any number of ids, repetitions allowed."""
+    def get_many(
+        self, task_ids: Iterable[str], *, consistent: bool = True, only: Collection[str] = ()
+    ) -> Mapping[str, Row]:
+        """The rows that exist, by id; any number of ids, repetitions allowed. ``only``: the attributes that are wanted
+        beside the id; none named: whole rows."""
 
     def create(self, row: Row) -> bool:
         """Puts a row if its id is free; False if it is not. Raises ItemTooLarge."""

@@ -85,6 +85,7 @@ class Fate(Enum):
 
 
 MOVED = (Fate.RETRIED, Fate.RELEASED)
+_OF_FATES = ("run", "status", "outcome", "lease")  # the attributes that tell what became of an attempt
 
 
 @dataclass(slots=True)
@@ -119,7 +120,7 @@ class Recorder:
             else:
                 unclear.append(n)
         if unclear:
-            rows = self.store.get_many([attempts[n].task.task_id for n in unclear])
+            rows = self.store.get_many([attempts[n].task.task_id for n in unclear], only=_OF_FATES)
             for n in unclear:
                 fates[n] = self._fate_of(rows.get(attempts[n].task.task_id), attempts[n].task, planned[n][1])
         return fates

@@ -177,7 +177,12 @@ class Recovery:
         while left and self._may_go_on():
             alone += self.reclaim(left[:BATCH], last_too=False)
             left = left[BATCH:]
-            execution.wait(until=lambda: len(execution.in_flight) + BATCH <= execution.most_in_flight, end=end)
+            execution.wait(
+                until=lambda: (
+                    len(execution.in_flight) + BATCH <= execution.most_in_flight and execution.has_room_for_large()
+                ),
+                end=end,
+            )
         execution.wait(until=execution.nothing_runs, end=end)
         unbegun = execution.give_back()
         execution.wait(until=execution.nothing_runs)

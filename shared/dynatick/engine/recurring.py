@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.change import Lost, Result, Unknown, Written
@@ -24,6 +23,8 @@ from dynatick.errors import DynatickError
 
 MOST_AT_ONCE = 100
 """Occurrences that one batch of schedules makes at the most, so that memory does not grow with a backlog."""
+
+_OF_RUNS = ("status", "outcome", "scheduleId")  # the attributes that tell whether a run was made, and has ended
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +47,7 @@ class _Case:
     row: Row
     schedule: Schedule
     plan: Plan
-    rows: list[dict[str, Any]] = field(default_factory=list)  # its occurrences, as they are to be written
+    rows: list[Row] = field(default_factory=list)  # its occurrences, as they are to be written
     won: list[Won] = field(default_factory=list)
     elsewhere: list[int] = field(default_factory=list)
     failed: bool = False  # some occurrence may not be there: it is left where it is
@@ -114,7 +115,7 @@ class Recurring:
             for case in cases
             if case.schedule.last_task_id is not None and case.schedule.overlap is not Overlap.ALLOW
         }
-        latest = self.store.get_many(waiting) if waiting else {}
+        latest = self.store.get_many(waiting, only=_OF_RUNS) if waiting else {}
         there: Mapping[str, Row] = {}
 
         def plan(case: _Case) -> Plan:
@@ -141,7 +142,7 @@ class Recurring:
         doubtful = [case for case in cases if case.plan.leaves_out(case.schedule)]
         if doubtful:
             there = self.store.get_many(
-                [case.schedule.occurrence_id(run) for case in doubtful for run in case.plan.weighed]
+                [case.schedule.occurrence_id(run) for case in doubtful for run in case.plan.weighed], only=_OF_RUNS
             )
         for case in doubtful:
             case.plan = plan(case)

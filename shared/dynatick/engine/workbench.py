@@ -1,7 +1,8 @@
 """Threads that run actions. What ends is put on a queue of events; nobody waits for a slow one.
 
-A task whose turn has not come (an action's rate limit) is held without a thread until then. One that has declared how
-long it takes is not begun with less time left; one that takes longer is not interrupted.
+A task whose turn has not come (an action's rate limit) is held without a thread until then. So is a large one for which
+there is no room in memory: as objects, large payloads take a multiple of what they are in the table. One that has
+declared how long it takes is not begun with less time left; one that takes longer is not interrupted.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import heapq
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,6 +23,8 @@ from dynatick.engine.claims import Won
 from dynatick.engine.ports import ActionContext, Actions
 from dynatick.engine.record import Attempted, Done, Error, Overrun, Postponed
 from dynatick.errors import ActionError, InvalidInput, NotYet, RetryableError
+
+LARGE_AT_ONCE = 4_000_000  # bytes, as the rows wait: a larger one runs with no other large one beside it
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ class Workbench:
         self._begun = 0
         self._idle = 0
         self._running = 0
+        self._loaded = 0  # bytes of the large ones that were let in
+        self._waiting: deque[Won] = deque()  # large ones that were not yet
         self._turns = threading.Condition()
         self._held: list[tuple[float, int, Won]] = []  # a heap, by the time of their turn
         self._order = count()
@@ -92,12 +98,25 @@ class Workbench:
     def submit(self, won: Won) -> None:
         """Queues a task."""
         with self._lock:
-            if self._idle > 0:
-                self._idle -= 1  # promised to this one
-            elif self._begun < self._threads:
-                self._begun += 1
-                threading.Thread(target=self._work, name=f"dynatick-{self._begun}", daemon=True).start()
+            if won.size:
+                self._waiting.append(won)
+                self._let_in()
+            else:
+                self._begin(won)
+
+    def _begin(self, won: Won) -> None:
+        if self._idle > 0:
+            self._idle -= 1  # promised to this one
+        elif self._begun < self._threads:
+            self._begun += 1
+            threading.Thread(target=self._work, name=f"dynatick-{self._begun}", daemon=True).start()
         self._queue.put(won)
+
+    def _let_in(self) -> None:
+        while self._waiting and (not self._loaded or self._loaded + self._waiting[0].size <= LARGE_AT_ONCE):
+            won = self._waiting.popleft()
+            self._loaded += won.size
+            self._begin(won)
 
     def has_time_for(self, task: Task) -> bool:
         """Whether the task can end in time if it begins now. One that never can is to be begun: that is its failure."""
@@ -119,13 +138,17 @@ class Workbench:
         with self._turns:
             unbegun = [won for _, _, won in self._held]
             self._held.clear()
-        while True:
-            try:
-                won = self._queue.get_nowait()
-            except Empty:
-                return unbegun
-            if won is not None:
-                unbegun.append(won)
+        with self._lock:
+            unbegun += self._waiting
+            self._waiting.clear()
+            while True:
+                try:
+                    won = self._queue.get_nowait()
+                except Empty:
+                    return unbegun
+                if won is not None:
+                    self._loaded -= won.size
+                    unbegun.append(won)
 
     def close(self) -> None:
         """Ends the threads as they become idle. What none of them has begun is begun no more."""
@@ -151,6 +174,9 @@ class Workbench:
                 self._ended(attempted)
             with self._lock:
                 self._idle += 1
+                if won.size:
+                    self._loaded -= won.size
+                    self._let_in()
 
     def _hold(self, won: Won, seconds: float) -> None:
         with self._turns:
@@ -210,7 +236,11 @@ class Workbench:
             schedule_id=task.schedule_id,
         )
         try:
-            return Done(self._actions.run(task, context))
+            whole = won.whole()
+        except InvalidInput as error:
+            return Error(str(error), permanent=True)
+        try:
+            return Done(self._actions.run(whole, context))
         except NotYet as early:
             if not early.until_later:
                 self._hold(won, early.seconds)

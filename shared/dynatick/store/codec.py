@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from decimal import Context, Decimal
 from typing import Any
 
+import orjson
 from boto3.dynamodb.types import Binary, TypeSerializer
 
-from dynatick.domain.task import Row
+from dynatick.domain.task import LargeRow, Row
 from dynatick.engine.ports import Entry
 from dynatick.errors import InvalidInput
+from dynatick.store.large import LARGE_VALUE, LargeItem
 
 MAX_ITEM_BYTES = 400 * 1024
 """Where an item ends (DynamoDB quotas)."""
@@ -54,17 +56,23 @@ def encode_value(value: object, field: str) -> dict[str, Any]:
         raise InvalidInput(field, value, f"a table cannot hold it ({error})") from None
 
 
-def decode(item: Mapping[str, Mapping[str, Any]]) -> dict[str, object]:
-    """The row of an item: numbers as Decimal, binaries as boto3's Binary.
+def decode(item: Mapping[str, Mapping[str, Any]]) -> Row:
+    """The row of an item: numbers as Decimal, binaries as boto3's Binary. Of a LargeItem, a LargeRow.
 
     Binaries may be bytes, as botocore gives them, or base64, as they stand in JSON.
     """
     # Most values are text: those are taken out here, for a call costs more than that.
-    return {name: text if (text := value.get("S")) is not None else _from_value(value) for name, value in item.items()}
+    row = {name: text if (text := value.get("S")) is not None else _from_value(value) for name, value in item.items()}
+    return LargeRow(row, item.large, _decode_large) if isinstance(item, LargeItem) else row
 
 
 def entry_of(item: Mapping[str, Mapping[str, Any]]) -> Entry:
     """An item of the index as a bucket's entry. Anybody may have written it: whatever it holds is shown as text."""
+    if isinstance(item, LargeItem):
+        item = {
+            **item,
+            **{name: {"S": text[:LARGE_VALUE].decode(errors="replace")} for name, text in item.large.items()},
+        }
     return Entry(
         _shown(item["taskId"]),
         _shown(item["taskDateTime"]),
@@ -101,6 +109,10 @@ def _shown(value: Mapping[str, Any] | None) -> Any:
         return None
     text = value.get("S")
     return text if text is not None else str(next(iter(value.values())))
+
+
+def _decode_large(raw: bytes) -> object:
+    return _from_value(orjson.loads(raw))
 
 
 def _from_value(value: Mapping[str, Any]) -> object:

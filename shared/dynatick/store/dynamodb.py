@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -33,18 +33,20 @@ from dynatick.domain.change import (
     Unknown,
     Written,
 )
-from dynatick.domain.task import Row
+from dynatick.domain.task import Row, size_of
 from dynatick.engine.ports import Listing, Page, ScanPage, StoreFailure
 from dynatick.errors import ItemTooLarge, StoreError
 from dynatick.store import partiql
 from dynatick.store.codec import decode, encode, encode_value, entry_of
 from dynatick.store.failures import SDK_ERRORS, failure_code, is_too_large, translated
-from dynatick.store.wire import Wire
+from dynatick.store.wire import Wire, keep_large
 
 INDEX = "taskDateTime-index"
 SCHEDULES_INDEX = "schedules-index"
 BATCH = 25  # statements in one BatchExecuteStatement (DynamoDB quotas)
 KEYS = 100  # keys in one BatchGetItem (DynamoDB quotas)
+WHOLE_ROWS = 25  # of them where all of a row is read: the answer may be as large as so many rows are
+ANSWER_BYTES = 8_000_000  # of the rows that an answer to a batch may bring, once it is known that they are large
 TRIES = 6  # for the part of a batch that was throttled or left unprocessed
 MAX_CONNECTIONS = 32
 
@@ -110,6 +112,8 @@ class DynamoStore:
         )
         self._session = session or get_session()
         self._wire: Wire | None = None
+        self._known: Any = None
+        self._at_once = BATCH  # statements; fewer after an answer with large rows
         if session is not None:
             # pynamodb keeps a session per thread; the client that is made of this one serves them all.
             self._connection.connection._local.session = session
@@ -119,22 +123,27 @@ class DynamoStore:
     def get(self, task_id: str) -> Row | None:
         with translated("read a row"):
             try:
-                answer = self._connection.get_item(task_id, consistent_read=True)
+                answer = self._requests.get_item(task_id, consistent_read=True)
             except DoesNotExist:
                 return None
         item = answer.get("Item") if answer else None
         return decode(item) if item else None
 
-    def get_many(self, task_ids: Iterable[str], *, consistent: bool = True) -> Mapping[str, Row]:
+    def get_many(
+        self, task_ids: Iterable[str], *, consistent: bool = True, only: Collection[str] = ()
+    ) -> Mapping[str, Row]:
         wanted = list(dict.fromkeys(task_ids))
         found: dict[str, Row] = {}
-        for start in range(0, len(wanted), KEYS):
-            keys: list[dict[str, Any]] = [{"taskId": {"S": i}} for i in wanted[start : start + KEYS]]
+        form: dict[str, Any] = {"ConsistentRead": consistent}
+        if only:
+            names = {f"#{n}": name for n, name in enumerate({"taskId", *only})}
+            form |= {"ProjectionExpression": ", ".join(names), "ExpressionAttributeNames": names}
+        at_once = KEYS if only else WHOLE_ROWS
+        for start in range(0, len(wanted), at_once):
+            keys: list[dict[str, Any]] = [{"taskId": {"S": i}} for i in wanted[start : start + at_once]]
             for attempt in range(TRIES):
                 with translated("read rows"):
-                    answer = self._call(
-                        "BatchGetItem", {"RequestItems": {self.table: {"Keys": keys, "ConsistentRead": consistent}}}
-                    )
+                    answer = self._call("BatchGetItem", {"RequestItems": {self.table: {**form, "Keys": keys}}})
                 for item in answer["Responses"].get(self.table, []):
                     found[item["taskId"]["S"]] = decode(item)
                 keys = answer.get("UnprocessedKeys", {}).get(self.table, {}).get("Keys", [])
@@ -149,7 +158,7 @@ class DynamoStore:
         item = encode(row)
         attributes = {name: value for name, value in item.items() if name != "taskId"}
         try:
-            self._connection.put_item(
+            self._requests.put_item(
                 str(row["taskId"]), attributes=attributes, condition=Path("taskId").does_not_exist()
             )
         except SDK_ERRORS as error:
@@ -164,10 +173,7 @@ class DynamoStore:
     def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
         if not self._batched:
             return [self._create_one(row) for row in rows]
-        statements = [partiql.insert(self.table, encode(row)) for row in rows]
-        batch = [n for n, statement in enumerate(statements) if partiql.fits(statement)]
-        answers = dict(zip(batch, self._execute([statements[n] for n in batch]), strict=True))
-        return [partiql.created_of(answers[n]) if n in answers else self._create_one(row) for n, row in enumerate(rows)]
+        return [answer for n in range(0, len(rows), BATCH) for answer in self._create_batch(rows[n : n + BATCH])]
 
     def write(self, change: Change) -> Result:
         condition: PynamoCondition = Path("taskId").exists()
@@ -179,7 +185,7 @@ class DynamoStore:
         ]
         actions += [_Attribute(n).remove() for n in change.remove]
         try:
-            answer = self._connection.update_item(
+            answer = self._requests.update_item(
                 change.task_id,
                 actions=actions,
                 condition=condition,
@@ -260,7 +266,7 @@ class DynamoStore:
         # An outcome that is NULL is none: somebody put it there.
         is_open = Path("outcome").does_not_exist() | Path("outcome").is_type("NULL")
         with translated("scan the table"):
-            answer = self._connection.scan(
+            answer = self._requests.scan(
                 filter_condition=is_open if open_only else None,
                 exclusive_start_key=after,
                 consistent_read=True,
@@ -275,7 +281,7 @@ class DynamoStore:
         for part in when:
             condition = _condition(part) if condition is None else condition & _condition(part)
         try:
-            self._connection.delete_item(task_id, condition=condition)
+            self._requests.delete_item(task_id, condition=condition)
         except SDK_ERRORS as error:
             if failure_code(error) == "ConditionalCheckFailedException":
                 return False
@@ -283,13 +289,29 @@ class DynamoStore:
         return True
 
     @property
+    def _requests(self) -> TableConnection:
+        """For single requests."""
+        _ = self._client
+        return self._connection
+
+    @property
     def _client(self) -> Any:
-        return self._connection.connection.client
+        client = self._connection.connection.client
+        if client is not self._known:  # pynamodb makes another one as long as there are no credentials
+            keep_large(client)
+            self._known = client
+        return client
 
     def _call(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._wire is None:
             self._wire = Wire(self._client, self._session)  # made twice by two threads, either serves
         return self._wire.call(operation, request)
+
+    def _create_batch(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
+        statements = {n: partiql.insert(self.table, encode(row)) for n, row in enumerate(rows) if not size_of(row)}
+        batch = [n for n, statement in statements.items() if partiql.fits(statement)]
+        answers = dict(zip(batch, self._execute([statements[n] for n in batch]), strict=True))
+        return [partiql.created_of(answers[n]) if n in answers else self._create_one(row) for n, row in enumerate(rows)]
 
     def _create_one(self, row: Row) -> bool | StoreFailure:
         try:
@@ -305,12 +327,14 @@ class DynamoStore:
         waiting = list(range(len(statements)))
         for attempt in range(TRIES):
             again: list[int] = []
-            for start in range(0, len(waiting), BATCH):
-                part = waiting[start : start + BATCH]
+            start = 0
+            while start < len(waiting):
+                part = waiting[start : start + self._at_once]
                 for n, answer in zip(part, self._execute_batch([statements[n] for n in part]), strict=True):
                     answers[n] = answer
                     if partiql.error_of(answer)[0] in _RETRIABLE:
                         again.append(n)
+                start += len(part)
             waiting = again
             if not waiting:
                 break
@@ -328,6 +352,8 @@ class DynamoStore:
                 return [answer for statement in statements for answer in self._execute_batch([statement])]
             # The request as a whole: the SDK has tried it several times already, and parts may have taken effect.
             return [{"Error": {"Code": code, "Message": str(error)}}] * len(statements)
+        large = sum(len(text) for one in responses for text in getattr(one.get("Item"), "large", {}).values())
+        self._at_once = max(1, min(BATCH, len(responses) * ANSWER_BYTES // large)) if large else BATCH
         return responses
 
     def _back_off(self, attempt: int) -> None:

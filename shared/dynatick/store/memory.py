@@ -7,7 +7,7 @@ bucket see every write at once; the lag of a real index is for other tests.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from zlib import crc32
 
@@ -44,8 +44,16 @@ class MemoryStore:
             item = self._items.get(task_id)
         return None if item is None else decode(item)
 
-    def get_many(self, task_ids: Iterable[str], *, consistent: bool = True) -> Mapping[str, Row]:
-        return {task_id: row for task_id in dict.fromkeys(task_ids) if (row := self.get(task_id)) is not None}
+    def get_many(
+        self, task_ids: Iterable[str], *, consistent: bool = True, only: Collection[str] = ()
+    ) -> Mapping[str, Row]:
+        rows = {task_id: row for task_id in dict.fromkeys(task_ids) if (row := self.get(task_id)) is not None}
+        if not only:
+            return rows
+        return {
+            task_id: {name: value for name, value in row.items() if name == "taskId" or name in only}
+            for task_id, row in rows.items()
+        }
 
     def put(self, row: Row) -> None:
         """What ``put-item`` does: takes any item, and replaces one of the same id."""

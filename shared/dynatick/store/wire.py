@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -25,6 +25,8 @@ from botocore.session import Session
 from botocore.utils import get_environ_proxies
 from urllib3 import Timeout, connection_from_url
 from urllib3.exceptions import HTTPError
+
+from dynatick.store.large import is_large, read_answer
 
 SERVICE = "dynamodb"
 API_VERSION = "DynamoDB_20120810"
@@ -54,7 +56,8 @@ class Wire:
         self._is_open = not by_others and urlsplit(self._url).path == "/"
 
     def call(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """One request. In its answer, binaries are bytes or, as JSON has them, base64. Raises as the client does."""
+        """One request. In its answer, binaries are bytes or, as JSON has them, base64; of a large one, items are
+        LargeItems. Raises as the client does."""
         answer = self._try(operation, request)
         if answer is None:
             answer = getattr(self._client, _LONG_WAY[operation])(**request)
@@ -75,9 +78,8 @@ class Wire:
             if response is None:
                 response = self._connections.send(prepared)
             if response.status_code == 200:
-                answer = orjson.loads(response.content)
-                return answer if isinstance(answer, dict) else None
-        except (BotoCoreError, HTTPError, orjson.JSONEncodeError, orjson.JSONDecodeError):
+                return _read(operation, response.content)
+        except (BotoCoreError, HTTPError, orjson.JSONEncodeError, ValueError):
             pass
         return None
 
@@ -107,9 +109,44 @@ class Connections:
             preload_content=False,
             decode_content=False,
         )
-        response = AWSResponse(request.url, raw.status, raw.headers, raw)
-        _ = response.content  # read to its end, so that the connection is free again
-        return response
+        # Read to its end, so that the connection is free again; and at once: in pieces it takes twice the memory.
+        return AWSResponse(request.url, raw.status, raw.headers, _Body(raw.read()))
+
+
+class _Body:
+    """The body of an answer that was read already."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def stream(self) -> Iterator[bytes]:
+        yield self._content
+
+
+def _read(operation: str, content: bytes) -> Mapping[str, Any] | None:
+    """An answer; None if it is no object. Raises ValueError for what is no JSON."""
+    if is_large(operation, content):
+        return read_answer(operation, content)
+    answer = orjson.loads(content)
+    return answer if isinstance(answer, dict) else None
+
+
+def keep_large(client: Any) -> None:
+    """Has large answers to the client's own requests read in the same way, instead of taken apart by its model."""
+    client.meta.events.register(f"before-parse.{SERVICE}.*", _read_large, unique_id="dynatick-large")
+
+
+def _read_large(
+    operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
+) -> None:
+    """Of an event of botocore's. What is customized is put into the answer that it makes of the body."""
+    operation, content = operation_model.name, response_dict["body"]
+    if response_dict["status_code"] == 200 and is_large(operation, content):
+        try:
+            customized_response_dict.update(read_answer(operation, content))
+        except ValueError:  # botocore says what is wrong with it
+            return
+        response_dict["body"] = b"{}"
 
 
 def _as_base64(value: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 import pytest
@@ -240,12 +240,14 @@ class Batches(MemoryStore):
             raise StoreError("no answer")
         return results
 
-    def get_many(self, task_ids: Iterable[str], *, consistent: bool = True) -> Mapping[str, Row]:
+    def get_many(
+        self, task_ids: Iterable[str], *, consistent: bool = True, only: Collection[str] = ()
+    ) -> Mapping[str, Row]:
         ids = list(task_ids)
         self.read.append(ids)
         if self.unreadable:
             raise StoreError("cannot read rows")
-        return super().get_many(ids, consistent=consistent)
+        return super().get_many(ids, consistent=consistent, only=only)
 
 
 @pytest.fixture

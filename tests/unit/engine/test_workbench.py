@@ -12,11 +12,11 @@ import pytest
 from tests.builders import NOON, FakeActions, FakeClock, scheduled_row
 from tests.unit.engine.support import bucket_at
 
-from dynatick.domain.task import Task
+from dynatick.domain.task import LargeRow, Task
 from dynatick.engine.claims import Won
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.record import Attempted, Done, Error
-from dynatick.engine.workbench import Workbench
+from dynatick.engine.workbench import LARGE_AT_ONCE, Workbench
 from dynatick.errors import ActionError, NotYet, PermanentError, RetryableError
 
 
@@ -246,6 +246,89 @@ def test_what_no_thread_has_begun_can_be_taken_back() -> None:
     assert made.ended.get(timeout=10).task.task_id == "slow"
     made.bench.submit(won("next"))
     assert made.ended.get(timeout=10).task.task_id == "next"
+
+
+def large(task_id: str, size: int, **payload: object) -> Won:
+    """A task whose payload waits as so many bytes."""
+    small = scheduled_row(task_id, bucket_at(0), status="running", attempt=2, run=3, lease="x")
+    row = LargeRow(small, {"payload": b" " * size}, lambda raw: payload or {"read": True})
+    return Won(Task.from_row(row.without_bulk()), row)
+
+
+def test_large_tasks_run_together_as_far_as_memory_goes() -> None:
+    """However many threads there are: and what is small is not held up by them."""
+    made = Bench(threads=8)
+    go, lock, sizes, most = threading.Event(), threading.Lock(), [0], []
+
+    def waits(task: Task, context: ActionContext) -> None:
+        assert task.payload == {"read": True}
+        with lock:
+            sizes[0] += size[task.task_id]
+            most.append(sizes[0])
+        assert go.wait(10)
+        with lock:
+            sizes[0] -= size[task.task_id]
+
+    size = {f"t{n}": LARGE_AT_ONCE // 3 for n in range(6)} | {"huge": LARGE_AT_ONCE * 2, "last": LARGE_AT_ONCE // 2}
+    for task_id, number in size.items():
+        made.actions.behaviour[task_id] = waits
+        made.bench.submit(large(task_id, number))
+    made.bench.submit(won("small"))
+    assert made.ended.get(timeout=10).task.task_id == "small"
+    go.set()
+    ended = [made.ended.get(timeout=10) for _ in size]
+    assert sorted(one.task.task_id for one in ended) == sorted(size)
+    assert {one.task.payload == {} for one in ended} == {True}  # records need it no more
+    assert all(number <= LARGE_AT_ONCE or number == LARGE_AT_ONCE * 2 for number in most)
+    assert LARGE_AT_ONCE * 2 in most
+
+
+def test_large_tasks_that_wait_for_memory_can_be_taken_back() -> None:
+    made = Bench(threads=4)
+    go, begun = threading.Event(), threading.Event()
+
+    def slow(task: Task, context: ActionContext) -> None:
+        begun.set()
+        assert go.wait(10)
+
+    made.actions.behaviour["t0"] = slow
+    for n in range(3):
+        made.bench.submit(large(f"t{n}", LARGE_AT_ONCE))
+    assert begun.wait(10)
+    assert [w.task.task_id for w in made.bench.take_back()] == ["t1", "t2"]
+    go.set()
+    assert made.ended.get(timeout=10).task.task_id == "t0"
+    made.bench.submit(large("next", LARGE_AT_ONCE))
+    assert made.ended.get(timeout=10).task.task_id == "next"
+
+
+def test_a_large_task_whose_turn_is_later_leaves_its_room_to_others() -> None:
+    made = Bench(threads=4)
+    calls: list[str] = []
+
+    def early(task: Task, context: ActionContext) -> None:
+        calls.append(task.task_id)
+        if calls.count(task.task_id) == 1:
+            raise NotYet(0.05)
+
+    for task_id in ("t0", "t1", "t2"):
+        made.actions.behaviour[task_id] = early
+        made.bench.submit(large(task_id, LARGE_AT_ONCE))
+    assert {made.ended.get(timeout=10).task.task_id for _ in range(3)} == {"t0", "t1", "t2"}
+    assert sorted(calls) == ["t0", "t0", "t1", "t1", "t2", "t2"]
+
+
+def test_a_large_payload_that_is_no_map_fails_for_good() -> None:
+    made = Bench()
+    row = LargeRow(
+        scheduled_row("t", bucket_at(0), status="running", attempt=1, lease="x"), {"payload": b" " * 9}, list
+    )
+    made.bench.submit(Won(Task.from_row(row.without_bulk()), row))
+    attempted = made.ended.get(timeout=10)
+    assert isinstance(attempted.outcome, Error)
+    assert attempted.outcome.permanent
+    assert "payload" in attempted.outcome.text
+    assert made.actions.times("t") == 0
 
 
 def test_closing_ends_the_threads_and_begins_nothing_more() -> None:

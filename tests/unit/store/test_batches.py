@@ -13,7 +13,8 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.change import Change, Unknown, Written
 from dynatick.engine.ports import StoreFailure
 from dynatick.store import partiql
-from dynatick.store.dynamodb import DynamoStore
+from dynatick.store.dynamodb import ANSWER_BYTES, DynamoStore
+from dynatick.store.large import LargeItem
 from dynatick.store.wire import Wire
 
 
@@ -66,3 +67,25 @@ def test_how_long_a_statement_may_be(letters: int, fits: bool) -> None:
     statement = partiql.insert("tasks", {"taskId": {"S": "a"}, "n" * letters: {"N": "1"}})
     assert partiql.fits(statement) == fits
     assert (len(statement["Statement"]) <= 8192) == fits
+
+
+def test_once_rows_are_large_a_request_asks_for_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index does not say how large they are; an answer does, and comes as a whole."""
+    batches: list[int] = []
+    size = [ANSWER_BYTES // 5]
+
+    def call(wire: Wire, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        batches.append(len(request["Statements"]))
+        item = LargeItem({"taskId": {"S": "t"}}, {"payload": b" " * size[0]} if size[0] else {})
+        return {"Responses": [{"Item": item} for _ in request["Statements"]]}
+
+    monkeypatch.setattr(Wire, "call", call)
+    store = DynamoStore("tasks", region="us-east-1")
+    changes = [Change(task_id=f"t{n}", set={"n": 1}, returning=True) for n in range(37)]
+    assert all(isinstance(result, Written) for result in store.write_many(changes))
+    assert batches == [25, 5, 5, 2]
+    size[0] = ANSWER_BYTES * 2
+    store.write_many(changes[:7])
+    size[0] = 0
+    store.write_many(changes)
+    assert batches == [25, 5, 5, 2, 5, 1, 1, 1, 25, 11]

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import botocore.exceptions
 import pytest
+from boto3.dynamodb.types import Binary
 from botocore.awsrequest import AWSPreparedRequest, AWSRequest, AWSResponse
 from botocore.config import Config
 from botocore.credentials import ReadOnlyCredentials
@@ -28,7 +29,8 @@ from cryptography.x509.oid import NameOID
 from freezegun import freeze_time
 from urllib3.exceptions import ProtocolError, ReadTimeoutError, SSLError
 
-from dynatick.store.wire import Connections, Wire
+from dynatick.store.codec import decode
+from dynatick.store.wire import Connections, Wire, keep_large
 
 BATCH = {"Statements": [{"Statement": 'UPDATE "t" SET "a"=? WHERE "taskId"=?', "Parameters": [{"S": "é"}, {"S": "b"}]}]}
 
@@ -129,6 +131,38 @@ def test_what_is_refused_is_raised_as_the_client_raises_it(network: Network, ses
     network.answers = [(400, b'{"__type": "com.amazonaws#AccessDeniedException", "message": "no"}')] * 2
     with pytest.raises(ClientError, match=r"AccessDeniedException.*BatchExecuteStatement operation: no"):
         wire_of(session).call("BatchExecuteStatement", BATCH)
+    assert len(network.requests) == 2
+
+
+NUMBERS = {"L": [{"N": "1"}] * 60_000}
+LARGE = json.dumps({"Responses": [{"Item": {"taskId": {"S": "a"}, "payload": NUMBERS}}]}).encode()
+
+
+@pytest.mark.parametrize("first", [[], [(500, b"{}")]], ids=["the short way", "the client's"])
+def test_a_large_value_is_left_as_it_stands(network: Network, session: Session, first: list[tuple[int, bytes]]) -> None:
+    network.answers = [*first, (200, LARGE)]
+    client = session.create_client("dynamodb", region_name="eu-west-1")
+    keep_large(client)
+    (found,) = Wire(client, session).call("BatchExecuteStatement", BATCH)["Responses"]
+    assert found["Item"] == {"taskId": {"S": "a"}}
+    assert json.loads(found["Item"].large["payload"]) == NUMBERS
+
+
+def test_a_large_answer_to_the_clients_own_request_is_read_alike(network: Network, session: Session) -> None:
+    client = session.create_client("dynamodb", region_name="eu-west-1")
+    keep_large(client)
+    item = {"taskId": {"S": "a"}, "payload": NUMBERS, "binary": {"B": "AAE="}}
+    network.answers = [(200, json.dumps({"Item": item}).encode())]
+    found = client.get_item(TableName="t", Key={"taskId": {"S": "a"}})["Item"]
+    assert decode(found) == {"taskId": "a", "payload": [1] * 60_000, "binary": Binary(b"\x00\x01")}
+    assert set(found.large) == {"payload"}
+
+
+def test_of_a_large_answer_that_is_no_json_nothing_is_taken(network: Network, session: Session) -> None:
+    client = session.create_client("dynamodb", region_name="eu-west-1")
+    keep_large(client)
+    network.answers = [(200, LARGE[:-9])] * 2
+    assert "Responses" not in Wire(client, session).call("BatchExecuteStatement", BATCH)
     assert len(network.requests) == 2
 
 

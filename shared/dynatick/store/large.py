@@ -1,0 +1,129 @@
+"""Large answers, taken apart one item at a time, so that they are never built as a whole.
+
+DynamoDB's JSON takes up to thirty times its size once it is Python's objects: 25 rows of 390 KB, 30 MB of JSON, were a
+gigabyte. So the large attributes of a large item are kept as JSON until they are asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+
+LARGE_ITEM = 16 * 1024  # bytes, as all that follow
+LARGE_VALUE = 1024
+"""Of a large item's attribute: smaller ones are built, and texts that may be keys."""
+
+_LARGE_ANSWER = 256 * 1024  # of many items: a smaller one is quicker built as a whole, and takes but some megabytes
+_OF_ONE = frozenset({"GetItem", "UpdateItem"})
+
+
+class LargeItem(dict[str, dict[str, Any]]):
+    """An item's small attributes. ``large``: the JSON of the others."""
+
+    def __init__(self, small: Mapping[str, dict[str, Any]], large: Mapping[str, bytes]) -> None:
+        super().__init__(small)
+        self.large = large
+
+
+def is_large(operation: str, content: bytes) -> bool:
+    """Whether an answer is to be read by ``read_answer``."""
+    return len(content) > (LARGE_ITEM if operation in _OF_ONE else _LARGE_ANSWER)
+
+
+def read_answer(operation: str, content: bytes) -> Mapping[str, Any]:
+    """A large answer; its large items are LargeItems. Raises ValueError for what is no such answer."""
+    reader = _Reader(content)
+    answer: dict[str, Any] = {}
+    for name in reader.members():
+        match operation, name:
+            case ("GetItem", "Item") | ("UpdateItem", "Attributes"):
+                answer[name] = _item(reader.value())
+            case (("Query" | "Scan"), "Items"):
+                answer[name] = [_item(raw) for raw in reader.elements()]
+            case "BatchGetItem", "Responses":
+                answer[name] = {table: [_item(raw) for raw in reader.elements()] for table in reader.members()}
+            case "BatchExecuteStatement", "Responses":
+                answer[name] = [_statement(raw) for raw in reader.elements()]
+            case _:
+                answer[name] = orjson.loads(reader.value())
+    return answer
+
+
+def _item(raw: bytes) -> Mapping[str, Any]:
+    item: dict[str, Any] = orjson.loads(raw)
+    return _with_large_values(item) if len(raw) > LARGE_ITEM else item
+
+
+def _statement(raw: bytes) -> Mapping[str, Any]:
+    """What was answered to one of a batch: an item, or an error that may show one."""
+    answer: dict[str, Any] = orjson.loads(raw)
+    if len(raw) > LARGE_ITEM:
+        for part in (answer, answer.get("Error", {})):
+            if "Item" in part:
+                part["Item"] = _with_large_values(part["Item"])
+    return answer
+
+
+def _with_large_values(item: dict[str, Any]) -> Mapping[str, Any]:
+    large: dict[str, bytes] = {}
+    for name, value in item.items():
+        raw = orjson.dumps(value)
+        if len(raw) > (LARGE_ITEM if "S" in value else LARGE_VALUE):
+            large[name] = raw
+    return LargeItem({name: value for name, value in item.items() if name not in large}, large) if large else item
+
+
+class _Reader:
+    """Goes through JSON once, from its beginning to its end, and shows the texts of its values.
+
+    The standard library's decoder tells where a value ends. It builds it too, in vain, but one at a time.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._text = content.decode("latin-1")  # a character for each byte: places are the same, and memory too
+        self._at = 0
+
+    def members(self) -> Iterator[str]:
+        """The names of an object's members. The caller takes each value before the next name."""
+        for _ in self._within("{", "}"):
+            name = orjson.loads(self.value())
+            self._pass(":")
+            yield name
+
+    def elements(self) -> Iterator[bytes]:
+        """The texts of an array's elements."""
+        return (self.value() for _ in self._within("[", "]"))
+
+    def value(self) -> bytes:
+        """The text of the next value."""
+        begin = self._skip_space()
+        _, self._at = _DECODER.raw_decode(self._text, begin)
+        return self._content[begin : self._at]
+
+    def _within(self, opening: str, closing: str) -> Iterator[None]:
+        self._pass(opening)
+        if not self._text.startswith(closing, self._skip_space()):
+            yield
+            while self._text.startswith(",", self._skip_space()):
+                self._pass(",")
+                yield
+        self._pass(closing)
+
+    def _pass(self, sign: str) -> None:
+        if not self._text.startswith(sign, self._skip_space()):
+            raise ValueError(f"expected {sign} at byte {self._at} of an answer")
+        self._at += len(sign)
+
+    def _skip_space(self) -> int:
+        found = _SPACE.match(self._text, self._at)
+        self._at = self._at if found is None else found.end()
+        return self._at
+
+
+_DECODER = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\r\n]*")

@@ -1,0 +1,135 @@
+"""Rows whose payloads wait as the store has them: all goes as with others, and no more of them are in hand than fit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+from tests.unit.engine.support import World, is_claim, is_record, passed, rules, world
+
+from dynatick.actions.deadletters import message_of
+from dynatick.domain.change import Change
+from dynatick.domain.schedule import ScheduleState
+from dynatick.domain.task import LargeRow, Row, Task
+from dynatick.engine import drain as drain_module
+from dynatick.engine.ports import ActionContext
+from dynatick.errors import PermanentError
+from dynatick.store import memory
+from dynatick.store.codec import decode
+from dynatick.store.large import LargeItem
+
+PAYLOAD = {"to": "ada", "values": [1, {"a": []}]}
+
+
+@pytest.fixture(autouse=True)
+def _payloads_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kept(item: Mapping[str, Mapping[str, Any]]) -> Row:
+        large = {name: orjson.dumps(item[name]) for name in ("payload", "mine") if name in item}
+        small = {name: dict(value) for name, value in item.items() if name not in large}
+        return decode(LargeItem(small, large) if large else item)
+
+    monkeypatch.setattr(memory, "decode", kept)
+    monkeypatch.setattr(drain_module, "RECORD_DELAY", 0.002)
+
+
+def noting(w: World, *ids: str, fail: bool = False) -> list[tuple[str, object, object]]:
+    seen: list[tuple[str, object, object]] = []
+
+    def note(task: Task, context: ActionContext) -> None:
+        seen.append((task.task_id, task.payload, task.attributes))
+        if fail:
+            raise PermanentError("no such address")
+
+    for task_id in ids:
+        w.actions.behaviour[task_id] = note
+    return seen
+
+
+def test_an_action_gets_all_of_its_row() -> None:
+    w = world()
+    seen = noting(w, "t", "raw")
+    w.insert("t", payload=PAYLOAD, mine=[1, 2])
+    w.put(taskId="raw", payload=PAYLOAD)
+    w.until_drained()
+    assert sorted(seen) == [("raw", PAYLOAD, {}), ("t", PAYLOAD, {"mine": [1, 2]})]
+    assert (w.outcome("t"), w.outcome("raw")) == ("completed", "completed")
+    assert w.row("t")["payload"] == PAYLOAD
+
+
+def test_a_dead_letter_has_the_payload() -> None:
+    w = world()
+    noting(w, "t", fail=True)
+    w.insert("t", payload=PAYLOAD)
+    w.next_tick()
+    assert w.outcome("t") == "failed"
+    (letter,) = w.dead_letters.letters
+    assert orjson.loads(message_of(letter))["payload"] == PAYLOAD
+
+
+def test_a_payload_that_is_no_map_fails_with_a_dead_letter() -> None:
+    w = world()
+    w.insert("t", payload=PAYLOAD)
+    w.rigged.put({**w.row("t"), "payload": [1, 2]})  # by hand, since it was looked at
+    w.next_tick()
+    assert w.outcome("t") == "failed"
+    assert "payload" in str(w.row("t")["error"])
+    assert len(w.dead_letters.letters) == 1
+    assert w.actions.times("t") == 0
+
+
+def test_a_lease_that_ran_out_is_taken_over_with_the_payload() -> None:
+    w = world()
+    seen = noting(w, "t")
+    w.insert("t", payload=PAYLOAD)
+    w.claim("t")
+    w.clock.forward(seconds=300)
+    w.until_drained()
+    assert seen == [("t", PAYLOAD, {})]
+
+
+def test_an_occurrence_takes_its_schedules_payload_as_it_stands() -> None:
+    w = world()
+    w.put(taskId="s", scheduleExpression="rate(1 minute)", payload=PAYLOAD, mine=[3], endDate="2026-12-31T12:03:00Z")
+    schedule = w.row("s")
+    assert isinstance(schedule, LargeRow)
+    ids = [f"s#1#2026-12-31T12:0{n}:00Z" for n in (1, 2)]
+    seen = noting(w, *ids)
+    w.next_tick()
+    w.next_tick()
+    assert seen == [(task_id, PAYLOAD, {"mine": [3]}) for task_id in ids]
+    row = w.row(ids[0])
+    assert (row["outcome"], row["payload"], row["mine"], row.get("scheduleExpression")) == (
+        "completed",
+        PAYLOAD,
+        [3],
+        None,
+    )
+    assert w.row("s")["scheduleState"] == str(ScheduleState.ENABLED)
+
+
+@pytest.mark.parametrize("most", [1, 10**9])
+def test_what_waits_in_memory_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Beyond the bound nothing is claimed until something was recorded; claims that are under way may pass it."""
+    monkeypatch.setattr(drain_module, "LARGE_IN_HAND", most)
+    w = world(rules=rules(threads=2))
+    ids = [f"t{n:03}" for n in range(150)]
+    w.insert(*ids, payload=PAYLOAD)
+    claimed, recorded, peak, enough = [0], [0], [0], threading.Event()
+
+    def noted(change: Change) -> None:
+        claimed[0] += is_claim(change)
+        recorded[0] += is_record(change)
+        peak[0] = max(peak[0], claimed[0] - recorded[0])
+        if peak[0] >= (2 if most == 1 else 4) * drain_module.BATCH:
+            enough.set()
+
+    def waits(task: Task, context: ActionContext) -> None:
+        assert enough.wait(20)
+
+    w.actions.behaviour = dict.fromkeys(ids, waits)
+    w.rigged.before_write = noted
+    assert passed(w.next_tick()).completed == len(ids)
+    assert peak[0] == (2 if most == 1 else 4) * drain_module.BATCH

@@ -1,0 +1,189 @@
+"""Large answers are the same rows, of which the large values wait as the JSON that they came as."""
+
+from __future__ import annotations
+
+import base64
+from decimal import Decimal
+from typing import Any
+
+import orjson
+import pytest
+from boto3.dynamodb.types import Binary
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dynatick.domain.task import LargeRow, Row, Task, size_of
+from dynatick.store import large
+from dynatick.store.codec import decode, encode, entry_of
+from dynatick.store.large import LARGE_ITEM, LargeItem, is_large, read_answer
+
+NUMBERS: list[object] = [Decimal(n) for n in range(20_000)]
+
+
+def deep(levels: int, value: object) -> object:
+    for level in range(levels):
+        value = [value, "]}"] if level % 2 else {'a"\\{[': value}
+    return value
+
+
+HARD: dict[str, object] = {
+    "taskId": "t",
+    "M": {"S": {"L": "a member may be named as a type is"}},
+    "L": NUMBERS,
+    "payload": {
+        "": [],
+        'quoted "}],[{\\': '\\\\" ]}, \u2028 \u00e9 \U0001f600 \x00',
+        "numbers": NUMBERS,
+        "empty": [{}] * 5_000,
+        "mixed": [None, True, Decimal("-1.5E+100"), {"a": [[], {}]}, Binary(b"\x00\xff")] * 500,
+        "deep": [deep(29, "x" * 10)] * 20,
+        "sets": {"a": {"x", "y"}, "b": {Decimal(1), Decimal(2)}, "c": {Binary(b"1")}},
+        "texts": [""] * 10_000,
+    },
+    "bytes": Binary(b"\x01" * 40_000),
+    "names": {f"n{n}" for n in range(5_000)},
+    "long": "é" * 40_000,
+}
+SMALL = {"taskId": {"S": "small"}, "attempt": {"N": "3"}}
+
+
+def as_json(value: object) -> bytes:
+    return orjson.dumps(value, default=lambda binary: base64.b64encode(bytes(binary)).decode())
+
+
+ITEM: dict[str, Any] = orjson.loads(as_json(encode(HARD)))
+
+
+def row_of(item: Any) -> Row:
+    assert isinstance(item, LargeItem)
+    row = decode(item)
+    assert isinstance(row, LargeRow)
+    return row
+
+
+@pytest.mark.parametrize(
+    ("operation", "answer", "find"),
+    [
+        ("GetItem", {"Item": ITEM}, lambda found: [found["Item"]]),
+        ("UpdateItem", {"Attributes": ITEM, "ConsumedCapacity": {"T": 1}}, lambda found: [found["Attributes"]]),
+        ("Query", {"Items": [SMALL, ITEM, SMALL], "Count": 3}, lambda found: found["Items"]),
+        ("Scan", {"Count": 3, "Items": [SMALL, ITEM, SMALL]}, lambda found: found["Items"]),
+        (
+            "BatchGetItem",
+            {"Responses": {"Items": [SMALL, ITEM]}, "UnprocessedKeys": {}},
+            lambda f: f["Responses"]["Items"],
+        ),
+        (
+            "BatchExecuteStatement",
+            {
+                "Responses": [
+                    {"TableName": "t", "Item": SMALL},
+                    {"Error": {"Code": "ConditionalCheckFailed", "Message": "no", "Item": ITEM}, "TableName": "t"},
+                    {"TableName": "t"},
+                    {"Item": ITEM},
+                ]
+            },
+            lambda found: [found["Responses"][1]["Error"]["Item"], found["Responses"][3]["Item"]],
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.parametrize("indented", [False, True])
+def test_a_large_answer_says_what_it_says(operation: str, answer: Any, find: Any, indented: bool) -> None:
+    content = orjson.dumps(answer, option=orjson.OPT_INDENT_2 if indented else 0)
+    assert is_large(operation, content)
+    found = read_answer(operation, content)
+    larges = [item for item in find(found) if isinstance(item, LargeItem)]
+    assert larges
+    for item in larges:
+        row = row_of(item)
+        assert dict(row) == decode(ITEM) == HARD
+        assert set(item.large) == {"L", "payload", "bytes", "names", "long"}
+    smalls = [item for item in find(found) if not isinstance(item, LargeItem)]
+    assert all(item == SMALL for item in smalls)
+    rest = {name: value for name, value in answer.items() if name not in ("Item", "Items", "Attributes", "Responses")}
+    assert rest == {name: found[name] for name in rest}
+
+
+def test_what_stands_around_the_items_of_a_batch_is_kept() -> None:
+    error = {"Code": "ThrottlingError", "Message": 'slow down "]}'}
+    answer = {"Responses": [{"Error": error, "TableName": "t"}, {"TableName": "t", "Item": ITEM}]}
+    first, _ = read_answer("BatchExecuteStatement", orjson.dumps(answer))["Responses"]
+    assert first == {"Error": error, "TableName": "t"}
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.text(max_size=8) | st.binary(max_size=4),
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=4), inner, max_size=6),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows=st.lists(st.dictionaries(st.text(min_size=1, max_size=6), VALUES, max_size=6), max_size=4))
+def test_any_row_is_the_same_either_way(rows: list[dict[str, object]]) -> None:
+    """With bounds so low that each way through is taken."""
+    text = as_json({"Items": [encode(row) for row in rows]})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(large, "LARGE_ITEM", 20)
+        patched.setattr(large, "LARGE_VALUE", 12)
+        patched.setattr(large, "_PART", 24)
+        found = [decode(item) for item in read_answer("Query", text)["Items"]]
+        assert [dict(row) for row in found] == [decode(item) for item in orjson.loads(text)["Items"]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{", b'{"Items"', b'{"Items":[', b'{"Items":[{"a":{"S":"x"}', b'{"Items":{}}', b'{"Items":[1]}',
+     b"{1:2}", b'{"Items":[{"a":]}', b"<html>", b'{"a":nonsense}', b'{"Items":[{"a":{"S":"x\\"}]}'],
+)  # fmt: skip
+def test_what_is_no_answer_is_refused(content: bytes) -> None:
+    with pytest.raises(ValueError):
+        read_answer("Query", content)
+
+
+def test_a_value_is_decoded_anew_each_time() -> None:
+    row = decode(LargeItem({"taskId": {"S": "t"}}, {"payload": orjson.dumps({"M": {"n": {"L": [{"N": "1"}] * 9}}})}))
+    assert row["payload"] == {"n": [1] * 9}
+    assert row["payload"] is not row["payload"]
+    assert size_of(row) > 0
+    assert size_of(decode(SMALL)) == 0
+
+
+def test_a_large_row_is_a_mapping_like_any_other() -> None:
+    row = row_of(read_answer("GetItem", orjson.dumps({"Item": ITEM}))["Item"])
+    assert row == HARD
+    assert row == HARD
+    assert row == row_of(read_answer("GetItem", orjson.dumps({"Item": dict(reversed(ITEM.items()))}))["Item"])
+    assert row != {**HARD, "L": NUMBERS[1:]}
+    assert ("payload" in row, "nothing" in row, row.get("nothing"), len(row)) == (True, False, None, len(HARD))
+    assert set(row) == set(HARD) == {*row.keys()}
+    with pytest.raises(KeyError):
+        row["nothing"]
+
+
+def test_what_only_the_action_needs_is_left_out_until_it_runs() -> None:
+    attempts = [{"run": 1, "attempt": n, "error": "e" * 300} for n in range(10)]
+    row = {
+        "taskId": "t", "taskDateTime": "2026-12-31#12:00", "action": "log", "status": "running",
+        "attempts": attempts, "payload": {"n": NUMBERS}, "mine": NUMBERS, "result": {"n": NUMBERS},
+    }  # fmt: skip
+    item = read_answer("GetItem", orjson.dumps({"Item": encode(row)}))["Item"]
+    assert set(item.large) == {"attempts", "payload", "mine", "result"}
+    found = row_of(item)
+    assert isinstance(found, LargeRow)
+    bare = Task.from_row(found.without_bulk())
+    assert (bare.payload, bare.attributes, len(bare.attempts)) == ({}, {}, 10)
+    whole = Task.from_row(found)
+    assert (whole.payload, whole.attributes) == ({"n": NUMBERS}, {"mine": NUMBERS})
+
+
+def test_the_index_shows_the_beginning_of_what_is_large() -> None:
+    listed = {"taskId": {"S": "t"}, "taskDateTime": {"S": "2026-12-31#12:00"}, "action": {"L": [{"N": "1"}] * 40_000}}
+    (item,) = read_answer("Query", orjson.dumps({"Items": [listed]}))["Items"]
+    entry = entry_of(item)
+    assert entry.task_id == "t"
+    assert entry.outcome is None
+    assert entry.action is not None
+    assert entry.action.startswith('{"L":[{"N":"1"}')
+    assert len(entry.action) < LARGE_ITEM
