@@ -20,6 +20,7 @@ from botocore.config import Config
 
 from dynatick.actions import build_actions
 from dynatick.actions.testing import MemoryDeadLetters
+from dynatick.actions.values import to_json
 from dynatick.client import Inserted, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.task import Task
@@ -38,6 +39,7 @@ from dynatick_stack.template import table_definition
 REGION = "us-east-1"
 ACTION = "nothing"
 FAILING = "failing"
+READING = "reading"
 STREAM_BATCH = 100  # as the template's
 AGREED_FOR = timedelta(minutes=1)  # as the scheduler function's
 START = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
@@ -68,6 +70,13 @@ class Nothing:
         if self._note:
             self.began.append(time.monotonic())
         return None
+
+
+class Reading:
+    """An action that reads all of its payload, as those do that send it on."""
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        return len(to_json(task.payload))
 
 
 class Failing:
@@ -114,6 +123,7 @@ class Installation:
         self.actions = build_actions(handlers_module=None, clock=self.clock)
         self.actions.add(ACTION, self.nothing)
         self.actions.add(FAILING, Failing())
+        self.actions.add(READING, Reading())
         self.process, numbers = uuid.uuid4().hex, itertools.count(1)
         self.processor = Processor(
             store=self.store,
@@ -141,8 +151,9 @@ class Installation:
         """Notes an invocation that the processor asks for (its ``Invoker``)."""
         self.asked.append(event)
 
-    def handle(self, event: Mapping[str, object]) -> PassReport:
-        passed = self.processor.handle(event, hard_end=self.clock() + timedelta(seconds=120)).passed
+    def handle(self, event: Mapping[str, object], *, seconds: float = 120) -> PassReport:
+        """One invocation of the processor, which may take so long."""
+        passed = self.processor.handle(event, hard_end=self.clock() + timedelta(seconds=seconds)).passed
         assert passed is not None
         return passed
 

@@ -35,6 +35,7 @@ from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.change import Change, Result
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
+from dynatick.engine import drain
 from dynatick.engine import execution as execution_module
 from dynatick.engine.budget import Budget
 from dynatick.engine.cursor import save
@@ -778,8 +779,9 @@ def test_one_batch_of_records_that_fails_costs_no_other() -> None:
     assert sum(count - 1 for count in again.values()) == unrecorded, "executed again, with the same key"
 
 
-def test_after_a_fault_nothing_is_begun_any_more() -> None:
+def test_after_a_fault_nothing_is_begun_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """An ended pass must not go on executing in its threads."""
+    monkeypatch.setattr(drain, "CLAIMS_UNDER_WAY", 1)  # so that the first of them all is the first to begin
     w = world(rules=rules(threads=1))
     w.insert(*ids(75))
     first, go = threading.Event(), threading.Event()

@@ -14,7 +14,7 @@ from dynatick.actions.deadletters import message_of
 from dynatick.domain.change import Change
 from dynatick.domain.schedule import ScheduleState
 from dynatick.domain.task import LargeRow, Row, Task
-from dynatick.engine import drain as drain_module
+from dynatick.engine import execution
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import PermanentError
 from dynatick.store import memory
@@ -32,7 +32,7 @@ def _payloads_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
         return decode(LargeItem(small, large) if large else item)
 
     monkeypatch.setattr(memory, "decode", kept)
-    monkeypatch.setattr(drain_module, "RECORD_DELAY", 0.002)
+    monkeypatch.setattr(execution, "RECORD_DELAY", 0.002)
 
 
 def noting(w: World, *ids: str, fail: bool = False) -> list[tuple[str, object, object]]:
@@ -113,7 +113,7 @@ def test_an_occurrence_takes_its_schedules_payload_as_it_stands() -> None:
 @pytest.mark.parametrize("most", [1, 10**9])
 def test_what_waits_in_memory_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Beyond the bound nothing is claimed until something was recorded; claims that are under way may pass it."""
-    monkeypatch.setattr(drain_module, "LARGE_IN_HAND", most)
+    monkeypatch.setattr(execution, "LARGE_IN_FLIGHT", most)
     w = world(rules=rules(threads=2))
     ids = [f"t{n:03}" for n in range(150)]
     w.insert(*ids, payload=PAYLOAD)
@@ -123,7 +123,7 @@ def test_what_waits_in_memory_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatc
         claimed[0] += is_claim(change)
         recorded[0] += is_record(change)
         peak[0] = max(peak[0], claimed[0] - recorded[0])
-        if peak[0] >= (2 if most == 1 else 4) * drain_module.BATCH:
+        if peak[0] >= (2 if most == 1 else 4) * execution.BATCH:
             enough.set()
 
     def waits(task: Task, context: ActionContext) -> None:
@@ -132,4 +132,4 @@ def test_what_waits_in_memory_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatc
     w.actions.behaviour = dict.fromkeys(ids, waits)
     w.rigged.before_write = noted
     assert passed(w.next_tick()).completed == len(ids)
-    assert peak[0] == (2 if most == 1 else 4) * drain_module.BATCH
+    assert peak[0] == (2 if most == 1 else 4) * execution.BATCH

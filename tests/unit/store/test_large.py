@@ -127,15 +127,14 @@ def test_any_row_is_the_same_either_way(rows: list[dict[str, object]]) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(large, "LARGE_ITEM", 20)
         patched.setattr(large, "LARGE_VALUE", 12)
-        patched.setattr(large, "_PART", 24)
         found = [decode(item) for item in read_answer("Query", text)["Items"]]
         assert [dict(row) for row in found] == [decode(item) for item in orjson.loads(text)["Items"]]
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"[]", b"{", b'{"Items"', b'{"Items":[', b'{"Items":[{"a":{"S":"x"}', b'{"Items":{}}', b'{"Items":[1]}',
-     b"{1:2}", b'{"Items":[{"a":]}', b"<html>", b'{"a":nonsense}', b'{"Items":[{"a":{"S":"x\\"}]}'],
+    [b"", b"[]", b"{", b'{"Items"', b'{"Items":[', b'{"Items":[{"a":{"S":"x"}', b'{"Items":{}}', b'{1"Items":[]}',
+     b'{"Items":[{"a":]}', b"<html>", b'{"a":nonsense}', b'{"Items":[{"a":{"S":"x\\"}]}'],
 )  # fmt: skip
 def test_what_is_no_answer_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError):
