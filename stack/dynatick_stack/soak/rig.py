@@ -172,13 +172,13 @@ class Rig:
         found = (read(Key={"taskId": {"S": task_id}}).get("Item") for task_id in ids)
         return [item for item in found if item is not None]
 
-    def letters(self) -> set[tuple[str, int]]:
-        """The task and the run of each message in the dead-letter queue; they are taken out."""
+    def letters(self) -> set[tuple[str, str, int]]:
+        """The task of each message in the dead-letter queue, when it was inserted, and its run; they are taken out."""
         sqs, found = self.client("sqs"), set()
         while messages := sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages"):
             for message in messages:
                 letter = json.loads(message["Body"])
-                found.add((str(letter["taskId"]), int(letter["run"])))
+                found.add((str(letter["taskId"]), str(letter.get("createdAt")), int(letter["run"])))
                 sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=message["ReceiptHandle"])
         return found
 

@@ -29,7 +29,7 @@ class Evidence:
     history: History
     rows: Mapping[str, Row]  # every task at the end, by id
     drained: Mapping[int, int]  # by shard: the minute through which no tick looks any more
-    letters: Collection[tuple[str, int]]  # task and run of each dead letter
+    letters: Collection[tuple[str, str, int]]  # task, createdAt and run of each dead letter
     life: float  # seconds that an invocation lasts at most
     findings: Sequence[str] = ()  # what the doctor found at the end
 
@@ -124,7 +124,7 @@ def _fate_of_row(life: str, wish: Wish, row: Row, done: set[int], evidence: Evid
                 return "executed", f"{life}: completed, although it must fail"
             return "executed", None
         case "failed":
-            if (wish.asked.task_id, run) not in evidence.letters:
+            if (wish.asked.task_id, str(row.get("createdAt")), run) not in evidence.letters:
                 return "failed", f"{life}: failed without a dead letter"
             if not wish.asked.fails and not _used_up(row):
                 return "failed", f"{life}: failed, although it can't: {row.get('error')}"

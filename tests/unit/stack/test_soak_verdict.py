@@ -33,6 +33,7 @@ from dynatick_stack.soak.verdict import Evidence, Verdict, judge
 
 NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC).timestamp()
 BUCKET = str(Bucket(minute_of(datetime(2026, 12, 31, 12, 1, tzinfo=UTC))))
+BORN = "2026-12-31T11:00:00.000Z"
 DRAINED = minute_of(datetime(2026, 12, 31, 13, 0, tzinfo=UTC))
 LIFE = 36.0
 USED_UP = "its process died, or did not finish in time, at the last of"
@@ -44,7 +45,7 @@ class Story:
     def __init__(self) -> None:
         self.lines: list[Line] = []
         self.rows: dict[str, dict[str, Any]] = {}
-        self.letters: set[tuple[str, int]] = set()
+        self.letters: set[tuple[str, str, int]] = set()
         self.drained = DRAINED
         self.findings: list[str] = []
 
@@ -91,7 +92,7 @@ class Story:
 
     def row(self, outcome: str | None = "completed", task_id: str = "a", **more: Any) -> Story:
         status = {"outcome": outcome, "status": outcome} if outcome else {"status": "scheduled"}
-        self.rows[task_id] = {"taskId": task_id, "taskDateTime": BUCKET, "run": 1, "attempt": 1, **status, **more}
+        self.rows[task_id] = {"taskId": task_id, "taskDateTime": BUCKET, "createdAt": BORN, "run": 1, "attempt": 1, **status, **more}
         return self
 
     def verdict(self) -> Verdict:
@@ -171,7 +172,7 @@ def test_an_insert_without_an_answer_need_not_be_there() -> None:
 
 def test_failed_as_it_was_made_to() -> None:
     story = Story().ask(fails=True).begin().end(done=False).recorded().row("failed")
-    story.letters.add(("a", 1))
+    story.letters.add(("a", BORN, 1))
     assert story.verdict().is_good
 
 
@@ -192,7 +193,7 @@ def test_red_for_a_schedule_that_is_not_at_its_end_or_missed_a_run(more: dict[st
 
 def test_failed_because_every_attempt_was_killed() -> None:
     story = Story().ask().row("failed", attempt=4, error=f"{USED_UP} 4")
-    story.letters.add(("a", 1))
+    story.letters.add(("a", BORN, 1))
     assert story.verdict().fates == {"failed": 1}
     assert story.verdict().is_good
 
@@ -328,18 +329,20 @@ def a_row_of_nobodys() -> Story:
 
 def failed_for_no_reason() -> Story:
     story = Story().ask().row("failed", error="TypeError")
-    story.letters.add(("a", 1))
+    story.letters.add(("a", BORN, 1))
     return story
 
 
 def failed_before_its_attempts_were_used_up() -> Story:
     story = Story().ask().row("failed", attempt=3, error=f"{USED_UP} 3")
-    story.letters.add(("a", 1))
+    story.letters.add(("a", BORN, 1))
     return story
 
 
 def failed_without_a_dead_letter() -> Story:
-    return Story().ask(fails=True).begin().end(done=False).recorded().row("failed")
+    story = Story().ask(fails=True).begin().end(done=False).recorded().row("failed")
+    story.letters.add(("a", "2026-12-31T10:00:00.000Z", 1))  # of one that had the id before
+    return story
 
 
 def completed_although_it_cannot() -> Story:
