@@ -36,9 +36,15 @@ RECOVERY = "tests/unit/engine/test_recovery.py"
 DRAIN = "tests/unit/engine/test_drain.py"
 APP = "tests/unit/test_processor_app.py"
 STORE = "tests/unit/store"
+LIFECYCLE = "tests/unit/domain/test_lifecycle.py"
+CLAIMS = "tests/unit/engine/test_claims.py"
+RECORD = "tests/unit/engine/test_record.py"
+WINDOW = "tests/unit/engine/test_window.py"
+WORKBENCH = "tests/unit/engine/test_workbench.py"
+SCHEDULES = "tests/unit/engine/test_recurring.py"
 RECURRING = "tests/unit/engine/test_recurring.py tests/unit/domain/test_recurrence.py"
 OF_SCHEDULES = 0
-ENGINE, DOMAIN = "shared/dynatick/engine", "shared/dynatick/domain"
+ENGINE, DOMAIN, TABLE = "shared/dynatick/engine", "shared/dynatick/domain", "shared/dynatick/store/dynamodb.py"
 
 
 @dataclass(frozen=True)
@@ -185,7 +191,67 @@ MUTATIONS = (
              "self.cursor.mark_at if self.others_until is None else max(", "self.cursor.mark_at or max(", RECURRING),
     Mutation(17, "a move outside of a pass is not checked against C", f"{ENGINE}/recovery.py",
              "moved=world.settler.settle,", "", RECOVERY),
-    Mutation(16, "throttled statements are not sent again", "shared/dynatick/store/dynamodb.py",
+    Mutation(2, "keys that were left unprocessed are not asked for again", TABLE,
+             "                if not keys:\n                    break\n", "                break\n", STORE),
+    Mutation(2, "what could not be read in six tries is not there", TABLE,
+             'raise StoreError(f"cannot read rows: {len(keys)}', 'StoreError(f"cannot read rows: {len(keys)}', STORE),
+    Mutation(2, "buckets after the checkpoint wait for their final look", f"{ENGINE}/window.py",
+             "min(c.looked_through, c.mark, c.closed_through", "min(c.looked_through, c.closed_through", WINDOW),
+    Mutation(3, "a row that could not be normalised does not hold S", f"{ENGINE}/claims.py",
+             "            return Busy(stuck=True)\n        return Busy()",
+             "            return Busy(stuck=True)\n        return Gone()", CLAIMS),
+    Mutation(3, "a released row that can't be claimed does not hold S", f"{ENGINE}/claims.py",
+             "            return Suspect(task_id)\n        return verdict or Busy()",
+             "            return Gone()\n        return verdict or Busy()", CLAIMS),
+    Mutation(3, "a row is put off before its mover has ended", f"{ENGINE}/drain.py",
+             "max(now + deferral(deferrals_of(row)), self.budget.hard_end + SKEW_MARGIN)",
+             "now + deferral(deferrals_of(row))", RECOVERY),
+    Mutation(3, "a row is put off although it was repaired", f"{ENGINE}/drain.py",
+             "        if not is_stuck(row, bucket, settler, now):\n            return False\n", "", RECOVERY),
+    Mutation(7, "a row that was put off is not checked against C", f"{ENGINE}/drain.py",
+             "if not settler.is_ahead(result.row):", "if False:", RECOVERY),
+    Mutation(3, "what was given back does not hold S", f"{ENGINE}/drain.py",
+             "        self._no_longer_in_hand(place.minute).busy += 1\n        self._leave",
+             "        self._no_longer_in_hand(place.minute).busy += 0\n        self._leave", DRAIN),
+    Mutation(12, "claims under way at the end are not waited for", f"{ENGINE}/execution.py",
+             "self.nothing_runs() and not self.claiming, end", "self.nothing_runs(), end", DRAIN),
+    Mutation(12, "a failure is deferred under another lease", f"{DOMAIN}/lifecycle.py",
+             'short(error),\n        },\n        when=as_read(row, "outcome", "status", "lease", "leaseUntil"),',
+             'short(error),\n        },\n        when=as_read(row, "outcome", "status"),', LIFECYCLE),
+    Mutation(12, "another lease than the one that was read is ended", f"{DOMAIN}/lifecycle.py",
+             'format_instant(now)},\n        when=as_read(row, "outcome", "status", "lease", "leaseUntil"),',
+             'format_instant(now)},\n        when=as_read(row, "outcome", "status"),', LIFECYCLE),
+    Mutation(11, "the last records may take until the process is killed", f"{ENGINE}/execution.py",
+             "end=self.budget.hard_end - spare)", "end=self.budget.hard_end)", DRAIN),
+    Mutation(5, "a failure is deferred into a closed bucket", f"{ENGINE}/record.py",
+             "max(grid.tick_at_or_after(at), grid.tick_after(self.closed_through()))",
+             "grid.tick_at_or_after(at)", RECORD),
+    Mutation(5, "a row is read as it once was", TABLE,
+             "get_item(task_id, consistent_read=True)", "get_item(task_id, consistent_read=False)", STORE),
+    Mutation(5, "rows are read as they once were", TABLE,
+             '"ConsistentRead": consistent}', '"ConsistentRead": False}', STORE),
+    Mutation(15, "reconcile reads the table as it once was", TABLE,
+             "                consistent_read=True,\n", "                consistent_read=False,\n", STORE),
+    Mutation(10, "a recovery takes a task of another bucket", f"{ENGINE}/recovery.py",
+             'or row.get("taskDateTime") != str(bucket)\n        or not', "or not", RECOVERY),
+    Mutation(11, "a task is begun after its pass has ended", f"{ENGINE}/workbench.py",
+             "                if self._closed:\n                    continue\n", "", WORKBENCH),
+    Mutation(OF_SCHEDULES, "occurrences after the checkpoint put it off", f"{ENGINE}/window.py",
+             " and self.written_from <= now.mark:", ":", WATERMARK),
+    Mutation(OF_SCHEDULES, "openUntil of another pass is overwritten", f"{ENGINE}/held.py",
+             "until if others is None else max(until, others)", "until", WATERMARK),
+    Mutation(OF_SCHEDULES, "openUntil of another pass is taken back", f"{ENGINE}/window.py",
+             "open_until=self.others_until)", "open_until=None)", WATERMARK),
+    Mutation(OF_SCHEDULES, "a schedule that could not be normalised does not hold S", f"{ENGINE}/recurring.py",
+             "                    return Served(verdict=Busy())\n                row",
+             "                    return Served(verdict=Gone())\n                row", SCHEDULES),
+    Mutation(OF_SCHEDULES, "a pass makes occurrences though its shard is lost", f"{ENGINE}/drain.py",
+             "if not self.shard.open(self.budget.hard_end):", "if self.shard.open(self.budget.hard_end) is None:",
+             SCHEDULES),
+    Mutation(OF_SCHEDULES, "a malformed task in a schedule's place does not hold S", f"{ENGINE}/drain.py",
+             "            case Spoilt():\n                look.busy += 1",
+             "            case Spoilt():\n                look.busy += 0", SCHEDULES),
+    Mutation(16, "throttled statements are not sent again", TABLE,
              "                        again.append(n)\n", "                        pass\n", STORE),
     Mutation(OF_SCHEDULES, "S does not wait for what is still being claimed", f"{ENGINE}/drain.py",
              "self.window.hold(bucket.minute).in_hand += len(schedules) + len(tasks)",

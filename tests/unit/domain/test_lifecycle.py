@@ -22,12 +22,16 @@ from dynatick.domain.lifecycle import (
     cancel,
     claim,
     complete,
+    defer,
+    defer_failure,
+    end_lease,
     ended_by_hand,
     fail,
     fail_unexecuted,
     is_terminal,
     may_follow,
     move,
+    postpone,
     redrive,
     release,
     reschedule,
@@ -142,6 +146,16 @@ ARROWS = {
     "fail": Arrow(lambda: fail(held(), now=NOW, retention_days=DAYS, error="x"), (*HELD, "released"), "failed"),
     "retry": Arrow(lambda: retry(held(), now=NOW, bucket=LATER, error="x"), (*HELD, "released"), "scheduled"),
     "release": Arrow(lambda: release(held()), (*HELD, "released"), "running"),
+    "postpone": Arrow(lambda: postpone(held(), bucket=LATER), (*HELD, "released"), "scheduled"),
+    "defer": Arrow(
+        on_row(lambda row: defer(row, LATER), "running"),
+        ("scheduled", "scheduled again", "running", "running for another", "released"),
+        "the same",
+    ),
+    "defer a failure": Arrow(
+        on_row(lambda row: defer_failure(row, LATER, now=NOW, error="x"), "running"), HELD, "running"
+    ),
+    "end a lease": Arrow(on_row(lambda row: end_lease(row, now=NOW), "running"), HELD, "running"),
     "fail unexecuted": Arrow(
         on_row(lambda row: fail_unexecuted(row, now=NOW, retention_days=DAYS, error="x"), "running"),
         ("running",),

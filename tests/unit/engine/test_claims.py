@@ -173,6 +173,20 @@ def test_what_is_throttled_is_tried_once_more_and_then_left() -> None:
     assert w.row("always") == scheduled_row("always", HERE)
 
 
+def test_a_row_that_could_not_be_normalised_holds_its_bucket() -> None:
+    w = world()
+    w.rigged.put({"taskId": "raw", "taskDateTime": str(HERE)})
+    w.rigged.throttled = lambda change: change.task_id == "raw"
+    assert kinds(claim(w, "raw")) == ["Busy"]
+
+
+def test_a_released_row_that_no_claim_fits_is_left_to_a_recovery() -> None:
+    """An outcome that is there, although it says nothing: the row has not ended, and must not be passed."""
+    w = world()
+    w.rigged.put({**RUNNING, "leaseUntil": RELEASED, "attempt": Decimal(0), "outcome": None})
+    assert kinds(claim(w, "t")) == ["Suspect"]
+
+
 def test_a_row_that_is_too_large_to_be_claimed_is_spoilt() -> None:
     w = world()
     w.rigged.put(scheduled_row("t", HERE, payload={"k": "x" * (400 * 1024 - 180)}))

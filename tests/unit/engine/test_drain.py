@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -39,6 +39,7 @@ from dynatick.engine import drain
 from dynatick.engine import execution as execution_module
 from dynatick.engine.budget import Budget
 from dynatick.engine.cursor import save
+from dynatick.engine.execution import Execution
 from dynatick.engine.held import HeldShard
 from dynatick.engine.ports import ActionContext, Entry, Page
 from dynatick.engine.processor import Invoked
@@ -358,6 +359,49 @@ def test_what_is_won_when_there_is_no_time_to_begin_it_is_given_back() -> None:
     all_once(w, ids(10))
 
 
+def test_what_is_won_in_the_last_seconds_is_given_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a claim under way wins would lose an attempt, and wait for the end of its lease."""
+    w = world()
+    w.insert(*ids(10))
+    slow, last_seconds = Once(is_claim), threading.Event()
+    settle_up = Execution.settle_up
+
+    def noted(self: Execution) -> None:
+        last_seconds.set()
+        settle_up(self)
+
+    def takes_long(change: Change) -> None:
+        if slow(change):
+            w.clock.to(NOON + timedelta(minutes=1, seconds=117.2))
+            assert last_seconds.wait(30)
+
+    monkeypatch.setattr(Execution, "settle_up", noted)
+    w.rigged.before_write = takes_long
+    w.clock.to(NOON + timedelta(minutes=1))
+    report = w.handle({"time": "2026-12-31T12:01:00Z"}).passed
+    assert report is not None
+    assert (report.claimed, report.released, report.unfinished) == (10, 10, 0)
+    w.ticks(3)
+    all_once(w, ids(10))
+
+
+def test_nothing_is_waited_for_until_the_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came too late is given back after the last wait."""
+    w = world()
+    ends: list[datetime] = []
+    wait = Execution.wait
+
+    def noted(self: Execution, *, until: Callable[[], bool], end: datetime | None = None) -> None:
+        ends.append(self.budget.stop_waiting if end is None else end)
+        wait(self, until=until, end=end)
+
+    monkeypatch.setattr(Execution, "wait", noted)
+    w.clock.to(NOON + timedelta(minutes=1))
+    hard_end = w.clock() + timedelta(minutes=2)
+    w.processor.handle({"time": "2026-12-31T12:01:00Z"}, hard_end=hard_end)
+    assert max(ends) == hard_end - timedelta(seconds=0.5)
+
+
 # -- final looks that are none ---------------------------------------------------------------------------------------
 
 
@@ -415,6 +459,23 @@ def test_s_does_not_pass_what_lies_before_the_place_where_a_pass_went_on() -> No
     resume = {"bucket": str(bucket_at(1)), "after": "m"}
     w.handle({"dynatick": {"tick": str(bucket_at(6)), "shard": 0, "generation": 1, "resume": resume}})
     is_not_passed(w)
+
+
+def test_s_does_not_pass_what_was_given_back() -> None:
+    """Of tasks that there is no time for a batch is claimed; then the pass is cut short, and writes its end."""
+    w = world()
+    for n, task_id in enumerate(ids(26)):
+        w.rigged.create(scheduled_row(task_id, bucket_at(1 if n < 25 else 2)))
+    w.rigged.hidden = lambda entry: True
+    w.ticks(5)
+    w.rigged.hidden = lambda entry: False
+    w.actions.timeouts = dict.fromkeys(ids(26), 118)
+    assert passed(w.next_tick()).released >= 25
+    assert w.actions.ran == []
+    assert w.cursor().drained_through < bucket_at(1).minute
+    w.actions.timeouts.clear()
+    w.ticks(3)
+    all_once(w, ids(26))
 
 
 # -- other ticks -----------------------------------------------------------------------------------------------------
@@ -885,6 +946,32 @@ def test_a_task_that_changes_while_it_is_in_flight_harms_no_other(how: str, same
         assert w.outcome("t0007") == "completed"
         assert w.actions.times("t0007") == 2, "the new task has run too"
     w.until_drained()
+
+
+def test_a_row_in_the_place_of_one_in_flight_is_claimed_beside_it() -> None:
+    """It lies in another bucket, which this pass polls while the first one still runs."""
+    w = world()
+    w.insert("t", *ids(24, "u"), at=bucket_at(1))  # a whole batch, which is claimed before later buckets are polled
+    begun, replaced_begun, met = threading.Event(), threading.Event(), list[bool]()
+
+    def waits(task: Task, context: ActionContext) -> None:
+        if context.run == 2:
+            replaced_begun.set()
+        else:
+            begun.set()
+            met.append(replaced_begun.wait(10))
+
+    def changes(bucket: Bucket) -> None:
+        if bucket == bucket_at(9) and not replaced_begun.is_set():
+            assert begun.wait(30)
+            w.rigged.put(scheduled_row("t", bucket_at(9), run=2, createdAt="2026-12-31T12:05:00Z"))
+
+    w.actions.behaviour["t"] = waits
+    w.rigged.before_look = changes
+    w.clock.forward(minutes=9, seconds=1)
+    w.tick()
+    assert met == [True]
+    assert w.outcome("t") == "completed"
 
 
 # -- long gaps -------------------------------------------------------------------------------------------------------

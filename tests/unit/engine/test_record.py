@@ -155,6 +155,18 @@ def test_a_failure_whose_message_the_queue_refuses_is_deferred_and_the_others_ar
     assert (row["status"], row["deferrals"]) == ("running", 1)
 
 
+@pytest.mark.parametrize(("n", "closed", "bucket"), [(1, 30, "2026-12-31#12:31"), (5, 30, "2026-12-31#12:35")])
+def test_a_deferred_failure_goes_to_a_bucket_that_is_open(n: int, closed: int, bucket: str) -> None:
+    """Refusing may take longer than the deferral: by then its tick may have been."""
+    w = world(dead_letters=MemoryDeadLetters(refuse=lambda letter: True))
+    made = recorder(w, grid=Grid(tick_minutes=n), closed=closed)
+    assert list(made.record([attempt(w, "t", PERMANENT)])) == [Fate.DEFERRED]
+    assert w.row("t")["taskDateTime"] == bucket
+    row = attempt(w, "u", PERMANENT).row
+    assert made.fail_unexecuted(row, "its attempts are used up", attempt=1) is Fate.DEFERRED
+    assert w.row("u")["taskDateTime"] == bucket
+
+
 # -- somebody else was first -----------------------------------------------------------------------------------------
 
 OUTCOMES = [Done(), FAILED, PERMANENT]

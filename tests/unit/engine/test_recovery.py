@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 
@@ -22,14 +23,16 @@ from tests.unit.engine.support import (
 from tests.unit.engine.test_drain import PacedClock, ids, takes
 
 from dynatick.actions.testing import MemoryDeadLetters
-from dynatick.domain.buckets import Grid
+from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.change import Change
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Task
 from dynatick.engine.claims import Suspect
+from dynatick.engine.cursor import take
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import parse_event
-from dynatick.engine.recovery import ALONE, MAX_RECOVERIES, TOGETHER, RecoveryOrder, orders_for
-from dynatick.errors import InvalidInput, StoreError
+from dynatick.engine.recovery import ALONE, MAX_RECOVERIES, TOGETHER, RecoveryOrder, orders_for, plan_recovery
+from dynatick.errors import InvalidInput, PermanentError, StoreError
 
 
 class Killed(BaseException):
@@ -114,14 +117,15 @@ def test_expired_leases_do_not_wait_behind_a_backlog() -> None:
 def test_what_a_pass_leaves_behind_is_tried_again_by_its_continuation() -> None:
     """A continuation goes on where the last one stopped: what had a lease then would wait for the end of the chain."""
     w = world(clock=PacedClock(), rules=rules(threads=1))
-    w.insert("a-slow", *ids(60), at=bucket_at(1))
+    w.insert("a-slow", *ids(300), at=bucket_at(1))  # more than both together can do: neither polls the bucket anew
     w.claim("a-slow", until=NOON + timedelta(minutes=2))  # its process dies
-    w.actions.behaviour = dict.fromkeys(ids(60), takes(w, seconds=4))
+    w.actions.behaviour = dict.fromkeys(ids(300), takes(w, seconds=3))
     w.clock.to(NOON + timedelta(minutes=1, seconds=1))
     w.handle({"time": "2026-12-31T12:01:00Z"})
     w.clock.to(NOON + timedelta(minutes=2, seconds=10))
     (continuation,) = w.started
     w.started.clear()
+    assert continuation["dynatick"]["resume"]["after"] > "a-slow"  # type: ignore[index]
     w.handle(continuation)
     assert [order.task_ids for order in recoveries(w)] == [("a-slow",)]
 
@@ -293,6 +297,32 @@ def test_what_a_recovery_gives_back_is_no_expired_lease() -> None:
     assert "attempts" not in w.row("t"), "no lease was lost"
 
 
+RUNNING = {
+    "taskId": "t", "status": "running", "taskDateTime": str(bucket_at(1)), "action": "log", "attempt": Decimal(1),
+    "run": Decimal(1), "dueAt": "2026-12-31T12:01:00Z", "lease": "x", "leaseUntil": "2026-12-31T12:01:00Z",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("since", "planned"),
+    [
+        ({}, True),
+        ({"taskDateTime": str(bucket_at(9))}, False),  # deferred: its turn comes there
+        ({"status": "scheduled"}, False),
+        ({"outcome": "completed"}, False),
+        ({"leaseUntil": "2026-12-31T12:04:57Z"}, False),
+        (None, False),
+    ],
+)
+def test_what_has_changed_since_a_recovery_was_started_is_left_alone(
+    since: dict[str, object] | None, planned: bool
+) -> None:
+    row = None if since is None else RUNNING | since
+    now = NOON + timedelta(minutes=5)
+    plan = plan_recovery(row, bucket_at(1), token="mine", lease_until=now + timedelta(minutes=2), now=now)
+    assert (plan is not None) == planned
+
+
 # -- rows that can't be finished -------------------------------------------------------------------------------------
 
 
@@ -315,10 +345,11 @@ def test_a_row_that_cannot_be_finished_costs_later_ticks_nothing(kind: str) -> N
     if kind == "malformed":
         w.rigged.put({"taskId": "t", "taskDateTime": str(bucket_at(1)), "action": 7})
     else:
-        w.insert("t", at=bucket_at(1), retryPolicy={"maximumRetryAttempts": Decimal(0)})
+        left = 3 if kind == "permanent error" else 0
+        w.insert("t", at=bucket_at(1), retryPolicy={"maximumRetryAttempts": Decimal(left)})
 
         def fails(task: Task, context: ActionContext) -> None:
-            raise ValueError("no")
+            raise PermanentError("no")
 
         w.actions.behaviour["t"] = fails
         if kind == "attempts used up":
@@ -350,6 +381,59 @@ def test_a_row_with_a_lease_that_no_process_can_hold_is_put_off_later_each_time(
             buckets.append(bucket)
     assert w.cursor().drained_through >= NOON_MINUTE + 140
     assert 4 <= len(buckets) <= 8, buckets
+
+
+def ticks_until(w: World, holds: Callable[[], bool]) -> None:
+    for _ in range(12):
+        w.next_tick()
+        if holds():
+            return
+    raise AssertionError("not within twelve ticks")
+
+
+def test_a_row_is_put_off_until_after_the_end_of_the_process_that_moves_it() -> None:
+    """Before that it could be frozen with the move, which then comes into a bucket that has been drained."""
+    w = world(life=timedelta(minutes=15))
+    w.insert("t", at=bucket_at(1))
+    w.claim("t", until=NOON + timedelta(days=400))
+    ticks_until(w, lambda: "movedTo" in w.row("t"))
+    assert Bucket.parse(w.row("t")["taskDateTime"]).instant > w.clock() + timedelta(minutes=14)
+
+
+def test_a_row_that_was_put_off_into_a_bucket_closed_meanwhile_goes_to_the_next_that_is_open() -> None:
+    w = world()
+    w.insert("t", at=bucket_at(1))
+    w.claim("t", until=NOON + timedelta(days=400))
+    frozen: list[object] = []
+
+    def freezes(change: Change) -> None:
+        if "deferrals" in change.set and not frozen:
+            w.clock.forward(minutes=10)
+            frozen.append(change.set["taskDateTime"])
+            assert take(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock()) is not None
+
+    w.rigged.before_write = freezes
+    ticks_until(w, lambda: bool(frozen))
+    assert Bucket.parse(frozen[0]).minute <= w.cursor().closed_through
+    assert Bucket.parse(w.row("t")["taskDateTime"]).minute > w.cursor().closed_through
+
+
+def test_a_row_that_was_repaired_since_it_was_polled_is_not_put_off() -> None:
+    w = world()
+    w.insert("t", at=bucket_at(1))
+    w.claim("t", until=NOON + timedelta(days=400))
+    coordinator, repaired = threading.get_ident(), threading.Event()
+
+    def repairs(task_id: str) -> None:
+        if task_id == "t" and threading.get_ident() == coordinator and not repaired.is_set():
+            repaired.set()
+            w.rigged.put({**w.row("t"), "leaseUntil": "2026-12-31T12:00:00Z"})
+
+    w.rigged.before_read = repairs
+    ticks_until(w, repaired.is_set)
+    w.next_tick()
+    assert w.outcome("t") == "completed"
+    assert "deferrals" not in w.row("t")
 
 
 def test_a_queue_that_refuses_everything_with_many_failures_waiting_stops_nothing() -> None:

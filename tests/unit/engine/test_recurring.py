@@ -193,6 +193,20 @@ def test_a_task_that_names_itself_as_its_schedule_is_a_task() -> None:
     w.until_drained()
 
 
+def test_a_malformed_task_that_names_itself_as_its_schedule_is_not_passed() -> None:
+    """It is claimed, and can't be understood: until it has ended as failed it holds its bucket."""
+    w = world()
+    w.insert("t", scheduleId="t", payload="no map")
+    w.rigged.hidden = lambda entry: entry.task_id == "t"
+    w.ticks(5)
+    w.rigged.hidden = lambda entry: False
+    w.next_tick()
+    assert w.outcome("t") is None
+    assert w.cursor().drained_through < bucket_at(1).minute
+    w.ticks(6)
+    assert w.outcome("t") == "failed"
+
+
 def test_paused_and_ended_schedules_hold_nothing_back() -> None:
     w = world()
     put(w, "paused", scheduleState="DISABLED")
@@ -351,6 +365,44 @@ def test_a_pass_that_ends_leaves_its_buckets_closed_for_good() -> None:
     assert w.cursor().open_until is None
     w.store.delete("s")
     w.until_drained()
+
+
+def recurring(w: World) -> Recurring:
+    settler = w.settler()
+    return Recurring(w.store, settler, Claimer(w.store, settler, w.clock, str), w.clock, str)
+
+
+def test_a_schedule_that_could_not_be_normalised_holds_its_bucket() -> None:
+    w = world()
+    w.rigged.put({"taskId": "s", "scheduleId": "s", "scheduleExpression": "rate(1 minute)", "taskDateTime": "x"})
+    here = bucket_at(1)
+    w.rigged.put({**w.row("s"), "taskDateTime": str(here)})
+    w.rigged.throttled = lambda change: change.task_id == "s"
+    (served,) = recurring(w).serve([(here, "s")], closed_through=here.minute, lease_until=w.clock())
+    assert served.verdict == Busy()
+
+
+def test_a_pass_that_loses_its_shard_before_it_writes_occurrences_writes_none() -> None:
+    """The one who has it by now would not know that they come, and could pass their bucket."""
+    w = world()
+    put(w, catchUp="all")
+    taken: list[object] = []
+
+    def takes(change: Change) -> None:
+        if not taken and change.set.get("openUntil") is not None:
+            taken.append("soon")
+            w.clock.forward(seconds=40)  # longer than a shard's lease
+            taken[0] = take(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock())
+
+    w.rigged.before_write = takes
+    w.next_tick()
+    assert taken
+    assert taken[0] is not None
+    assert runs(w) == []
+    assert not [row for row in w.open_rows().values() if row["taskId"] != "s"]
+    w.clock.forward(seconds=40)
+    w.next_tick()
+    assert runs(w).count("s#1#2026-12-31T12:01:00Z") == 1
 
 
 def test_its_own_bucket_only() -> None:

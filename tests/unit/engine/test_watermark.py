@@ -5,6 +5,8 @@ Each of these fails for a guard that was taken out (tests/mutations.py) when eve
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -21,9 +23,13 @@ from tests.unit.engine.support import (
 )
 
 from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.task import Task
 from dynatick.engine.claims import Gone
-from dynatick.engine.cursor import Cursor, take
+from dynatick.engine.cursor import Cursor, save, take
+from dynatick.engine.execution import Execution
 from dynatick.engine.held import HeldShard
+from dynatick.engine.ports import ActionContext
+from dynatick.engine.record import Fate
 from dynatick.engine.recurring import Recurring, Served
 from dynatick.engine.window import Window
 from dynatick.errors import StoreError
@@ -48,6 +54,57 @@ def test_an_attempt_that_could_not_be_recorded_holds_the_watermark(shown: int) -
     assert w.actions.times("t") == 1
     assert w.cursor().drained_through < bucket_at(1).minute
     w.rigged.throttled = lambda change: False
+    ticks(w, 12)
+    assert w.outcome("t") == "completed"
+
+
+def test_an_attempt_whose_record_fails_after_the_last_poll_holds_the_watermark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No other poll of this pass meets its row: only the attempt itself can hold its bucket."""
+    w = world()
+    w.insert("t", at=bucket_at(1))
+    w.insert("u", at=bucket_at(2))
+    w.rigged.hidden = lambda entry: minute_of(w.clock()) < NOON_MINUTE + 6  # so that the first poll is final
+    w.rigged.throttled = lambda change: is_record(change) and change.task_id == "t"
+    polled_again, may_end, unrecorded = threading.Event(), threading.Event(), threading.Event()
+    began: list[int] = []
+    begin, count = Window.begin, Execution.count
+
+    def noted_begin(self: Window, minute: int, at: datetime) -> None:
+        began.append(minute)
+        begin(self, minute, at)
+        if began.count(bucket_at(1).minute) == 2:
+            polled_again.set()
+
+    def noted_count(self: Execution, *fates: Fate) -> None:
+        count(self, *fates)
+        if Fate.UNRECORDED in fates:
+            unrecorded.set()
+
+    def slow(task: Task, context: ActionContext) -> None:
+        w.clock.forward(seconds=2)  # longer than a round waits for it
+        assert may_end.wait(30)
+
+    def second_poll(bucket: Bucket) -> None:
+        if w.actions.times("t") and w.rigged.looks.count(bucket_at(2)) == 2 and bucket == bucket_at(2):
+            assert polled_again.wait(30)
+            may_end.set()
+            assert unrecorded.wait(30)
+
+    w.actions.behaviour["t"] = slow
+    monkeypatch.setattr(Window, "begin", noted_begin)
+    monkeypatch.setattr(Execution, "count", noted_count)
+    ticks(w, 5)
+    w.rigged.forget()
+    began.clear()
+    w.rigged.before_look = second_poll
+    ticks(w, 1)
+    assert unrecorded.is_set()
+    assert w.cursor().drained_through < bucket_at(1).minute
+    w.rigged.throttled = lambda change: False
+    w.rigged.before_look = None
+    may_end.set()
     ticks(w, 12)
     assert w.outcome("t") == "completed"
 
@@ -133,6 +190,31 @@ def test_open_until_is_kept_while_occurrences_are_being_written() -> None:
     assert window.at_the_end().open_until == until
     window.writing = 0
     assert window.at_the_end().open_until is None
+
+
+@pytest.mark.parametrize("minutes", [5, 20])
+def test_open_until_is_never_earlier_than_another_pass_has_set_it(minutes: int) -> None:
+    """That one may have been killed: what it wrote may still have to show up in the index."""
+    w = world()
+    until = NOON + timedelta(minutes=minutes)
+    taken = cursor_now(w)
+    left = save(w.store, taken, replace(taken, open_until=NOON + timedelta(minutes=10)))
+    assert left is not None
+    window = Window(left, w.rules, closed_at=w.clock())
+    shard = HeldShard(w.store, w.clock, window, "mine")
+    assert shard.open(until)
+    assert w.cursor().open_until == max(until, NOON + timedelta(minutes=10))
+    assert shard.end(lambda cursor: cursor)
+    assert w.cursor().open_until == NOON + timedelta(minutes=10)
+
+
+def test_a_schedule_that_is_due_at_every_tick_does_not_keep_the_watermark_from_advancing() -> None:
+    """Its occurrences lie after the buckets that are waiting for their final poll."""
+    w = world()
+    w.put(taskId="s", scheduleExpression="rate(1 minute)")
+    w.ticks(8)
+    assert len(w.actions.ran) == 8
+    assert w.cursor().drained_through >= bucket_at(1).minute
 
 
 def test_occurrences_that_another_process_runs_hold_the_watermark(monkeypatch: pytest.MonkeyPatch) -> None:

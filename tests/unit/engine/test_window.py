@@ -55,6 +55,7 @@ DUE = [
     ("all, once the mark is ripe", cursor(5, 0, looked=4, mark=3), LATER, 1, [1, 2, 3, 4, 5]),
     ("not yet ripe", cursor(5, 0, looked=4, mark=3), LATER - timedelta(milliseconds=1), 1, [4, 5]),
     ("what lies after a mark that S has not met", cursor(20, 0, looked=19, mark=3), LATER, 1, list(range(1, 21))),
+    ("what lies after a mark that is not yet ripe", cursor(20, 0, looked=19, mark=3), NOON, 1, list(range(4, 21))),
 ]  # fmt: skip
 
 

@@ -50,6 +50,34 @@ class Bench:
         return self.ended.get(timeout=10)
 
 
+def test_a_task_that_a_thread_takes_as_its_bench_is_closed_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process is not known to run anything any more, and may be kept."""
+    made = Bench()
+    closed, ended = threading.Event(), threading.Event()
+    get = made.bench._queue.get
+
+    class Queue:
+        """In place of the bench's, which it closes between the taking and the beginning of a task."""
+
+        put, get_nowait = made.bench._queue.put, made.bench._queue.get_nowait
+
+        def get(self) -> Won | None:
+            taken = get()
+            if taken is None:
+                ended.set()
+            elif not closed.is_set():
+                closed.set()
+                made.bench.close()
+            return taken
+
+    monkeypatch.setattr(made.bench, "_queue", Queue())
+    made.bench.submit(won("t"))
+    assert ended.wait(10)
+    assert closed.is_set()
+    assert made.actions.ran == []
+    assert made.bench.running == 0
+
+
 def raises(error: BaseException) -> Callable[[Task, ActionContext], object]:
     def run(task: Task, context: ActionContext) -> object:
         raise error
