@@ -92,7 +92,15 @@ class Story:
 
     def row(self, outcome: str | None = "completed", task_id: str = "a", **more: Any) -> Story:
         status = {"outcome": outcome, "status": outcome} if outcome else {"status": "scheduled"}
-        self.rows[task_id] = {"taskId": task_id, "taskDateTime": BUCKET, "createdAt": BORN, "run": 1, "attempt": 1, **status, **more}
+        self.rows[task_id] = {
+            "taskId": task_id,
+            "taskDateTime": BUCKET,
+            "createdAt": BORN,
+            "run": 1,
+            "attempt": 1,
+            **status,
+            **more,
+        }
         return self
 
     def verdict(self) -> Verdict:
