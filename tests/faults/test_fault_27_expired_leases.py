@@ -34,26 +34,26 @@ def expire(world: World, killers: dict[str, object]) -> None:
 
 
 def two_passes(world: World, life: float) -> None:
-    """A tick's first pass and the one that goes on, and the recoveries that they start; whatever else is started is
-    left alone, as if it were late."""
+    """A tick's first pass and the one that goes on, each so long, and the recoveries that they start; whatever else is
+    started is left alone, as if it were late."""
     passes, events = 0, [world.event()]
     while events:
         event = events.pop(0)
-        if "recover" not in event.get("dynatick", {}):
-            if passes == PASSES:
-                continue
+        if "recover" in event.get("dynatick", {}):
+            world.invoke(event)
+        elif passes < PASSES:
             passes += 1
-        world.invoke(event, life=life)
+            world.invoke(event, life=life)
         events += world.started()
 
 
 def test_fault_27_expired_leases_run_before_the_backlog(new_world: NewWorld, scale: int, tell: Tell) -> None:
     world = new_world(DYNATICK_WORKER_THREADS="4")
     expire(world, {"retryPolicy": {"maximumRetryAttempts": 1}})
-    backlog = world.insert_for_next_tick((f"b{n:05d}" for n in range(BACKLOG * scale)), payload={"seconds": 0.02})
+    backlog = world.insert_for_next_tick((f"b{n:05d}" for n in range(BACKLOG * scale)), payload={"seconds": 0.05})
     world.clock.to(instant_of(minute_of(world.clock()) + 1))
     world.deliver(world.stream.new())
-    two_passes(world, life=6.0)
+    two_passes(world, life=12.0)
     done = [execution.task_id for execution in world.ledger.done()]
     assert 0 < sum(task_id[0] == "b" for task_id in done) < len(backlog), "the backlog is to outlast two passes"
     waiting = {task_id for task_id in world.open() if task_id.startswith("expired-")}
