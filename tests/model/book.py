@@ -326,7 +326,7 @@ class Book:
         if at < earliest - 0.001:
             self.say(f"{life.task_id}: put into {bucket}, {earliest - at:.1f} s before its time")
         due = max(life.due, self.simulation.now)
-        if state_of(old) == "unscheduled" and at > due + 60 * self.longest_interval + 60:
+        if life.meant != FAIL and state_of(old) == "unscheduled" and at > due + 60 * self.longest_interval + 60:
             self.say(f"{life.task_id}: put into {bucket}, {at - due:.0f} s late")
 
     def check_edits(self, open_rows: Sequence[Row], pending: Set[str]) -> None:

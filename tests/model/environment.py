@@ -35,6 +35,7 @@ class Environment:
         end_process: Callable[[], None],
     ) -> None:
         self.actors: list[Actor] = []
+        self.raised = False  # its latest invocation
         self._app: dict[str, Any] = {"__name__": "app"}
         with (
             patch.object(wiring, "load_settings", lambda: None),
@@ -59,8 +60,10 @@ class Environment:
         for other in self.actors:
             other.thaw()
         context = SimpleNamespace(get_remaining_time_in_millis=lambda: round(left() * 1000))
+        self.raised = True
         try:
             self._app["handler"](event, context)
+            self.raised = False
         finally:
             self._pause()
 

@@ -6,6 +6,7 @@ again, a tick starts the other shards. A process that did not end is used again,
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,6 +76,9 @@ class Installation:
         self.calm = False  # no more faults: every action succeeds, in its time
         self.actors: list[Actor] = []
         self.reconciled: list[tuple[int, int]] = []  # found, failed
+        self.invocations: list[Invoked] = []  # of processors, those that were logged
+        self.ended: list[bool] = []  # of each process that its own entry point ended: whether the invocation had raised
+        self.used_after_error = 0  # invocations in a process of which the one before had raised
         self._plans: deque[Plan] = deque()  # of the processes that start next
         self._idle: list[Environment] = []  # the one that was used last at the end
         self._retired = 0  # deployments whose environments are used no more
@@ -208,6 +212,7 @@ class Installation:
             for ran in self.book.executions.values():
                 if ran.process in environment.actors:
                     self.book.check_thawed(ran)
+            self.used_after_error += environment.raised
             try:
                 environment.invoke(actor, event, lambda: end - self.simulation.now)
             except (DynatickError, NotLogged):
@@ -242,6 +247,7 @@ class Installation:
             self._idle.pop().end()
 
     def _log(self, invoked: Invoked) -> None:
+        self.invocations.append(invoked)
         if invoked.reconciled is not None and not invoked.reconciled.held:
             self.reconciled.append((invoked.reconciled.found, invoked.reconciled.failed))
         if self.seam.actor.plan.unlogged:
@@ -249,6 +255,7 @@ class Installation:
 
     def _end_process(self, processor: Processor) -> None:
         actor = self.seam.actor
+        self.ended.append(sys.exc_info()[1] is not None)
         left = actor.ends - self.simulation.now
         if left > actor.plan.life / 20 + MARGIN:
             self.book.say(f"a process ends {left:.0f} s before its time, with {processor.running} in flight")

@@ -57,7 +57,7 @@ class Plan(Brief):
     faults: tuple[Fault, ...] = ()
     skew: float = 0.0
     life: float = 120.0  # seconds until it is killed
-    unlogged: bool = False  # it raises when its pass is over
+    unlogged: bool = False  # its function raises when its pass is over
     cold: bool = False  # in a new environment, though one is idle
 
 
@@ -127,6 +127,7 @@ class Seam:
     page: int = 7
     poll_seconds: float = 0.0  # that each page of a bucket takes longer than any other call
     under_way: int = 0  # requests of processes that have died since
+    polls: list[tuple[Actor, Bucket, float]] = field(default_factory=list)  # of processors: who, what, when
 
     @property
     def actor(self) -> Actor:
@@ -153,6 +154,7 @@ class Seam:
         limit = min(limit or self.page, self.page)
         if self.actor.kind == "processor":
             self.simulation.sleep(self.poll_seconds)
+            self.polls.append((self.actor, bucket, self.simulation.now))
         return self._read(
             lambda: self.table.look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
         )

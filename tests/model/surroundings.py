@@ -43,6 +43,7 @@ plans = st.just(QUIET) | st.builds(
     faults=st.lists(faults, max_size=3).map(tuple),
     skew=st.sampled_from((0.0, 2.0, -2.0)),
     life=st.sampled_from((120.0, 20.0, 6.0)),
+    unlogged=st.sampled_from((False,) * 5 + (True,)),
     cold=st.sampled_from((False, False, True)),
 )
 scripts = st.lists(
@@ -65,7 +66,7 @@ modes = st.builds(
 )
 
 lags = st.sampled_from((INDEX_LAG, 0.0, 1.0, 4 * INDEX_LAG))
-polls = st.sampled_from((0.0,) * 6 + (0.3,))
+polls = st.sampled_from((0.0,) * 6 + (2.0,))
 grids = st.tuples(st.sampled_from((1, 1, 2, 5, 60)), st.sampled_from((1, 2, 3)))
 
 
