@@ -174,6 +174,8 @@ class Book:
             str(new["taskId"]), script=schedule.script, maximum=schedule.maximum, backoff=schedule.backoff, began=True,
             not_before=due, born_at=now, open_since=now,
         )  # fmt: skip
+        deleted = self.occurrences.get((schedule.number, life.task_id))
+        life.original = None if deleted is None else deleted.first
         self.occurrences[schedule.number, life.task_id] = life
         if not life.task_id.endswith("#now"):
             schedule.schedule.hear_occurrence(by, now, due, life, self.look_up(schedule.task_id))

@@ -43,7 +43,7 @@ class Life:
     open_since: float = math.inf  # the beginning of its present run
     ended_at: float = math.inf
     schedule: Diary | None = None  # of a schedule
-    original: Life | None = None  # of a restored task: the life that began with the same createdAt
+    original: Life | None = None  # of a restored task, or an occurrence made again: the life that has the same keys
 
     @property
     def first(self) -> Life:
