@@ -14,7 +14,7 @@ from datetime import datetime
 from tests.model.diary import Diary
 from tests.model.lives import END, FAIL, MARGIN, RUN, Claim, Execution, Life, number
 from tests.model.seam import QUIET, Actor, Order
-from tests.model.simulation import Process, Simulation
+from tests.model.simulation import Simulation
 from tests.model.table import Effect
 
 from dynatick.domain.buckets import Bucket
@@ -35,6 +35,7 @@ class Book:
     claims: dict[str, Claim] = field(default_factory=dict)  # by token
     executions: dict[str, Execution] = field(default_factory=dict)  # by token
     letters: list[tuple[int, DeadLetter]] = field(default_factory=list)
+    refused: set[int] = field(default_factory=set)  # lives of which no letter was taken
     wrong: list[str] = field(default_factory=list)
     longest_interval: int = 1
     shortest_interval: int = 1
@@ -68,7 +69,9 @@ class Book:
         assert isinstance(by, Actor)
         kind, order = by.kind, by.order
         old, new = effect.old, effect.new
-        if is_own_row(effect.task_id):
+        if kind == "restore":
+            self._hear_restored(old, new)
+        elif is_own_row(effect.task_id):
             self._hear_own(by, effect)
         elif kind == "expiry":
             self._hear_expiry(old)
@@ -106,6 +109,25 @@ class Book:
                 self._hear_engine(by, old, new)
             self._check_time(old, new)
         self._hear_state(old, new)
+        if effect.shown_late and new is not None and not is_own_row(effect.task_id):
+            self.life_of(new).unseen = True
+
+    def restored(self, then: Row, now: Row | None) -> Life:
+        """The life of a task of which an earlier state is put back. What has been done since may be done again."""
+        life = self.life_of(then)
+        if now == then:
+            life.unseen = True
+            return life
+        untouched = state_of(then) in ("unscheduled", "scheduled") and not number(then.get("attempt"))
+        return self.enter(
+            life.task_id, meant=life.meant if untouched else END, script=life.script, maximum=life.maximum,
+            backoff=life.backoff, stray=life.stray, due=math.inf, unseen=True, began=True,
+            original=life.first if "createdAt" in then else None,
+        )  # fmt: skip
+
+    def _hear_restored(self, old: Row | None, new: Row | None) -> None:
+        if old is not None and "life" in old and (new is None or new["life"] != old["life"]):
+            self.life_of(old).gone = True
 
     def _hear_state(self, old: Row | None, new: Row | None) -> None:
         """When a task's present run began, and ended."""
@@ -152,6 +174,8 @@ class Book:
             str(new["taskId"]), script=schedule.script, maximum=schedule.maximum, backoff=schedule.backoff, began=True,
             not_before=due, born_at=now, open_since=now,
         )  # fmt: skip
+        deleted = self.occurrences.get((schedule.number, life.task_id))
+        life.original = None if deleted is None else deleted.first
         self.occurrences[schedule.number, life.task_id] = life
         if not life.task_id.endswith("#now"):
             schedule.schedule.hear_occurrence(by, now, due, life, self.look_up(schedule.task_id))
@@ -304,7 +328,7 @@ class Book:
         if at < earliest - 0.001:
             self.say(f"{life.task_id}: put into {bucket}, {earliest - at:.1f} s before its time")
         due = max(life.due, self.simulation.now)
-        if state_of(old) == "unscheduled" and at > due + 60 * self.longest_interval + 60:
+        if life.meant != FAIL and state_of(old) == "unscheduled" and at > due + 60 * self.longest_interval + 60:
             self.say(f"{life.task_id}: put into {bucket}, {at - due:.0f} s late")
 
     def check_edits(self, open_rows: Sequence[Row], pending: Set[str]) -> None:
@@ -318,7 +342,7 @@ class Book:
 
     # -- executions ----------------------------------------------------------------------------------------------------
 
-    def begin(self, task: Task, context: ActionContext, process: Process, row: Row | None) -> Execution:
+    def begin(self, task: Task, context: ActionContext, process: Actor, row: Row | None) -> Execution:
         """An action begins. ``row``: the task's, as it is in the table now."""
         life, token, name = (
             self._life(task.attributes["life"], task.task_id, task.schedule_id),
@@ -334,9 +358,10 @@ class Book:
         of_run = [e for e in self.executions.values() if e.life is life and e.run == ran.run]
         if any(e.attempt == ran.attempt for e in of_run):
             self.say(f"{name}: attempt {ran.attempt} of run {ran.run} was made before")
-        if any(e.key != ran.key for e in of_run):
+        of_key = [e for e in self.executions.values() if e.life.first is life.first and e.run == ran.run]
+        if any(e.key != ran.key for e in of_key):
             self.say(f"{name}: another idempotency key, {ran.key}")
-        if any(e.key == ran.key for e in self.executions.values() if e not in of_run):
+        if any(e.key == ran.key for e in self.executions.values() if e not in of_key):
             self.say(f"{name}: the idempotency key of another run or task, {ran.key}")
         if len(of_run) >= life.maximum:
             self.say(f"{name}: execution {len(of_run) + 1} of run {ran.run}, at most {life.maximum}")
@@ -349,11 +374,20 @@ class Book:
         self.executions[token] = ran
         return ran
 
+    def check_thawed(self, ran: Execution) -> None:
+        """The process of an execution goes on, with the thread that it runs in."""
+        claims = [claim for claim in self.claims.values() if claim.life is ran.life]
+        if ran.result is None and (claims[-1].run, claims[-1].attempt) > (ran.run, ran.attempt):
+            self.say(f"{ran.life.task_id}: goes on after it was taken over")
+
     def end(self, ran: Execution, result: str) -> None:
         ran.result, ran.ended_at = result, self.simulation.now
 
     def take_letters(self, letters: Sequence[DeadLetter]) -> None:
         self.letters += [(self.life_of(letter.row).number, letter) for letter in letters]
+
+    def refuse_letters(self, letters: Sequence[DeadLetter]) -> None:
+        self.refused |= {self.life_of(letter.row).number for letter in letters}
 
     def runs_of(self, life: Life, run: int) -> Mapping[int, Execution]:
         return {e.attempt: e for e in self.executions.values() if e.life is life and e.run == run}

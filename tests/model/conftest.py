@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ AT_ENDPOINT = [
 ]
 KINDS = ("memory", "moto", "emulator-batched")
 SLOWER = 30  # times, than memory
+VARIATIONS = 5  # of each situation
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -67,10 +69,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     )
 
 
+@pytest.fixture
+def variations(request: pytest.FixtureRequest) -> Sequence[int]:
+    """The seeds of variations of a sequence: as many as random sequences are asked for, otherwise the same few."""
+    asked = _examples(request.config)
+    return range(VARIATIONS) if asked is None else [random.randrange(2**32) for _ in range(asked)]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if _examples(config) is not None:
         for item in items:
-            if "fresh_table" in getattr(item, "fixturenames", ()):
+            if {"fresh_table", "variations"} & set(getattr(item, "fixturenames", ())):
                 item.add_marker(pytest.mark.timeout(0))
 
 

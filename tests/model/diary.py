@@ -223,7 +223,8 @@ class Diary:
         """One is made; ``schedule``: the row as it is now."""
         earlier = self.made.get(run)
         if by.kind == "client":
-            self.made.setdefault(run, life)
+            if earlier is None or earlier.gone:
+                self.made[run] = life
             known = self.eras and self.edited_at is None and self.eras[-1].since < by.began
             if known and not any(run in era.times.named(era.start, era.end, run - 1, run) for era in self.eras):
                 self.wrong(f"a run of {run:.0f} is made up, and there is none")

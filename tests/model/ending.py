@@ -15,13 +15,15 @@ from dynatick.domain.task import Row
 from dynatick.engine.reconcile_round import LEASE, read_round
 
 MOST_TICKS = 60
-LAST_TICKS = 8
+LAST_TICKS = 8  # within which nothing but slow polls keeps S back
 SCHEDULES_TICKS = 5
 
 
 def close_the_schedules(world: Installation) -> None:
     """Faults stop, and a few ticks pass: by then every run that was due has been dealt with. Then they are deleted."""
     _calm(world)
+    world.rest()
+    _see_all(world)
     _reconcile(world)  # finds those that the stream has not told of
     now = format_instant(world.simulation.instant)
     due = [row for row in world.open_rows() if str(row.get("nextRunAt", "~")) <= now]
@@ -42,18 +44,15 @@ def close_the_schedules(world: Installation) -> None:
 
 def come_to_an_end(world: Installation) -> None:
     """Lets everything come to rest, and notes in the book what did not end as it had to."""
+    book = world.book
     _calm(world)
     _serve(world)
-    book = world.book
-    for row in world.open_rows():
-        if not book.life_of(row).unseen:
-            book.say(f"{row['taskId']}: waits for ever, {state_of(row)} in {row.get('taskDateTime')}")
+    _check_served(world)
+    _see_all(world)
     _reconcile(world)
     _serve(world)
     for row in world.open_rows():
         book.say(f"{row['taskId']}: not even reconcile has found it, {state_of(row)} in {row.get('taskDateTime')}")
-    for _ in range(LAST_TICKS):
-        _tick(world)
     _check_cursors(world)
     _reconcile(world)
     if world.reconciled[-1] != (0, 0):
@@ -64,12 +63,24 @@ def come_to_an_end(world: Installation) -> None:
             _check_life(world, life, rows.get(life.number))
 
 
+def _check_served(world: Installation) -> None:
+    book = world.book
+    for row in world.open_rows():
+        if not book.life_of(row).unseen:
+            book.say(f"{row['taskId']}: waits for ever, {state_of(row)} in {row.get('taskDateTime')}")
+
+
+def _see_all(world: Installation) -> None:
+    """The index may lag so long that reconcile has to find what it hid, and the last of that must be over."""
+    world.pass_time(max(0.0, world.table.all_shown_at - world.simulation.now))
+
+
 def _calm(world: Installation) -> None:
     world.calm = True
+    world.letters_refused = False
     world.plan(())
     world.table.lag = 0.0
-    world.stream.set(Mode())
-    world.rest()
+    world.stream.set(Mode(batch=world.stream.mode.batch))
 
 
 def _reconcile(world: Installation) -> None:
@@ -85,8 +96,11 @@ def _serve(world: Installation) -> None:
     for _ in range(MOST_TICKS):
         overlooked = {row["taskId"] for row in world.overlooked()}
         waiting = [row for row in world.open_rows() if row["taskId"] not in overlooked]
-        if not waiting:
+        if not waiting and world.at_rest:
             return
+        if not waiting:  # yet
+            world.rest()
+            continue
         _tick(world, at_least=min(_bucket_minute(row) for row in waiting))
 
 
@@ -97,7 +111,8 @@ def _tick(world: Installation, *, at_least: float = -math.inf) -> None:
         minute = grid.tick_at_or_after(instant_of(int(at_least)))
     world.simulation.run_until(world.book.seconds(instant_of(minute)))
     world.fire(minute, Tick())
-    world.rest()
+    following = world.book.seconds(instant_of(grid.tick_after(minute)))
+    world.rest(following - world.simulation.now - 0.5)  # the next one comes in time, however long this one takes
 
 
 def _bucket_minute(row: Row) -> float:
@@ -107,12 +122,21 @@ def _bucket_minute(row: Row) -> float:
 
 def _check_cursors(world: Installation) -> None:
     """Nothing is open any more, so nothing may hold a shard back for ever."""
-    now = minute_of(world.simulation.instant)
-    for row in world.table.everything():
-        if str(row["taskId"]).startswith("_dynatick#cursor#"):
-            drained = Bucket.parse(row["drainedThrough"]).minute
-            if now - drained > (LAST_TICKS - 1) * world.rules.grid.tick_minutes:
-                world.book.say(f"{row['taskId']}: drained through {row['drainedThrough']} only, at {Bucket(now)}")
+    for n in range(3 * LAST_TICKS):
+        _tick(world)
+        behind = _behind(world)
+        if n >= LAST_TICKS and not behind:
+            return
+    now = Bucket(minute_of(world.simulation.instant))
+    for row in behind:
+        world.book.say(f"{row['taskId']}: drained through {row['drainedThrough']} only, at {now}")
+
+
+def _behind(world: Installation) -> list[Row]:
+    """Cursors that many a tick has not moved."""
+    now, most = minute_of(world.simulation.instant), (LAST_TICKS - 1) * world.rules.grid.tick_minutes
+    rows = [row for row in world.table.everything() if str(row["taskId"]).startswith("_dynatick#cursor#")]
+    return [row for row in rows if now - Bucket.parse(row["drainedThrough"]).minute > most]
 
 
 def _check_life(world: Installation, life: Life, row: Row | None) -> None:
@@ -132,7 +156,7 @@ def _check_life(world: Installation, life: Life, row: Row | None) -> None:
         if last is None or last.result != "ok":
             book.say(f"{life.task_id}: completed, and never executed in run {run}")
     if outcome == "failed" and life.meant == RUN and not ran:
-        died = sum(claim.process.dead for claim in claims)
+        died = sum(claim.process.dead or claim.process.raised for claim in claims)
         if died < life.maximum:
             book.say(f"{life.task_id}: failed and never executed: {row.get('error')}")
     if life.meant == FAIL and outcome not in ("failed", "cancelled"):

@@ -1,11 +1,12 @@
 """The whole installation in the simulation: clients, stream and scheduler, rule, processors, their actions.
 
 What Lambda and EventBridge do is done here: a process is killed when its time is up, an invocation that raised is made
-again, a tick starts the other shards.
+again, a tick starts the other shards. A process that did not end is used again, with whatever it has left over.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from datetime import datetime, timedelta
 from itertools import count
 
 from tests.model.book import Book
+from tests.model.environment import Environment
 from tests.model.lives import MARGIN, Life
 from tests.model.seam import QUIET, Actor, Order, Plan, Seam
 from tests.model.simulation import Simulation
@@ -28,7 +30,7 @@ from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.assign import Arrival, assign
 from dynatick.engine.inforce import InForce, agree
 from dynatick.engine.ports import ActionContext, DeadLetter, Store
-from dynatick.engine.processor import Processor
+from dynatick.engine.processor import Invoked, Processor
 from dynatick.engine.rules import Rules
 from dynatick.engine.settle import Settler, tell_dead_letters
 from dynatick.errors import DynatickError, PermanentError, RetryableError
@@ -39,6 +41,10 @@ SCHEDULER_LIFE = 60.0
 AGREED_FOR = 60.0
 RETRY_DELAYS = (60.0, 120.0)  # Lambda's, after an asynchronous invocation that raised
 CLIENTS = 2
+
+
+class NotLogged(Exception):
+    """What Powertools raises, or Lambda's own logging, after the pass."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,24 +65,34 @@ class Installation:
         self.book = Book(self.simulation, look_up=self.table.get)
         self.stream = Stream(self.simulation, self._schedule)
         self.table.told += [self.book.hear, self.stream.hear]
+        self.table.allowed_lag = INDEX_LAG
         self.seam = Seam(self.table, self.simulation)
         self.rules = self._rules(Grid())
-        self.clients = [
-            TaskClient(self.seam, clock=self._clock, check_actions=False, settings_ttl_seconds=120.0)
-            for _ in range(CLIENTS)
-        ]
+        self.clients = self._clients()
         self.hand = Actor(self.simulation, "by hand", kind="hand")
         self.expiry = Actor(self.simulation, "time to live", kind="expiry")
+        self.restorer = Actor(self.simulation, "restore", kind="restore")
         self.letters_refused = False  # by the dead-letter queue
-        self.calm = False  # no more faults: every action succeeds
+        self.calm = False  # no more faults: every action succeeds, in its time
         self.actors: list[Actor] = []
         self.reconciled: list[tuple[int, int]] = []  # found, failed
+        self.invocations: list[Invoked] = []  # of processors, those that were logged
+        self.ended: list[bool] = []  # of each process that its own entry point ended: whether the invocation had raised
+        self.used_after_error = 0  # invocations in a process of which the one before had raised
         self._plans: deque[Plan] = deque()  # of the processes that start next
+        self._idle: list[Environment] = []  # the one that was used last at the end
+        self._retired = 0  # deployments whose environments are used no more
         self._tokens = count()
         self._agreed: tuple[InForce, float] | None = None
 
     def _rules(self, grid: Grid) -> Rules:
         return Rules(grid=grid, index_lag=timedelta(seconds=INDEX_LAG), threads=THREADS)
+
+    def _clients(self) -> list[TaskClient]:
+        return [
+            TaskClient(self.seam, clock=self._clock, check_actions=False, settings_ttl_seconds=120.0)
+            for _ in range(CLIENTS)
+        ]
 
     def _clock(self) -> datetime:
         return self.simulation.my_process().clock()
@@ -91,13 +107,14 @@ class Installation:
         self.book.longest_interval = max(self.book.longest_interval, minutes)
         self.book.shortest_interval = min(self.book.shortest_interval, minutes)
         self._agreed = None
+        self._retire()
 
     def put(self, life: Life, attributes: Mapping[str, object]) -> None:
         """put-item, by hand."""
         row = {"taskId": life.task_id, "life": life.number, **attributes}
         old = self.table.get(life.task_id)
         self.table.put(self.hand, row)
-        life.unseen = old is not None and row.get("status") not in (None, "scheduled")
+        life.unseen |= old is not None and row.get("status") not in (None, "scheduled")
 
     def ask(self, order: Order, do: Callable[[TaskClient], object], *, plan: Plan = QUIET, client: int = 0) -> Order:
         """A client does something, with its own process."""
@@ -142,6 +159,29 @@ class Installation:
             if "expiresAt" in row and not is_own_row(row["taskId"]):
                 self.table.delete(self.expiry, str(row["taskId"]))
 
+    def restore(self, ago: float, *, own: bool, tasks: bool) -> None:
+        """Everything stops; then cursors and settings, tasks, or both are what they were, and all starts anew."""
+        then = self.table.as_of(self.simulation.now - ago)
+        for actor in self.actors:
+            actor.kill()
+        self._retire()
+        self.pass_time(2.0)  # requests that are on their way arrive
+        for row in self.table.everything():
+            task_id = str(row["taskId"])
+            if (own if is_own_row(task_id) else tasks) and task_id not in then:
+                self.table.delete(self.restorer, task_id)
+        for task_id, row in then.items():
+            now = self.table.get(task_id)
+            if own and is_own_row(task_id):
+                self.table.put(self.restorer, row)
+            elif tasks and not is_own_row(task_id):
+                self.table.put(self.restorer, {**row, "life": self.book.restored(row, now).number})
+        for row in self.open_rows():  # some may lie where no tick polls any more, and their records are lost
+            self.book.life_of(row).unseen = True
+        self.stream.start_anew()
+        self.table.index_anew()
+        self.clients, self._agreed = self._clients(), None
+
     def plan(self, plans: Sequence[Plan]) -> None:
         """What becomes of the processes that start next, schedulers included."""
         self._plans.extend(plans)
@@ -163,6 +203,31 @@ class Installation:
     def _process(self, event: Mapping[str, object], *, delay: float = 0.0, tries: int = 0) -> None:
         plan = self._next_plan()
         actor = Actor(self.simulation, f"processor {event}", kind="processor", plan=plan)
+
+        def work() -> None:
+            environment = self._idle.pop() if self._idle and not plan.cold else self._environment()
+            generation = self._retired
+            end = actor.ends = self.simulation.now + plan.life
+            self.simulation.at(end, lambda: None if actor.finished else actor.kill())
+            for ran in self.book.executions.values():
+                if ran.process in environment.actors:
+                    self.book.check_thawed(ran)
+            self.used_after_error += environment.raised
+            try:
+                environment.invoke(actor, event, lambda: end - self.simulation.now)
+            except (DynatickError, NotLogged):
+                actor.raised = True
+                if tries < len(RETRY_DELAYS):
+                    self._process(event, delay=RETRY_DELAYS[tries], tries=tries + 1)
+            actor.finished = True
+            if generation == self._retired:
+                self._idle.append(environment)
+            else:
+                environment.end()
+
+        self._spawn(actor, work, delay=delay)
+
+    def _environment(self) -> Environment:
         processor = Processor(
             store=self.seam,
             actions=self,
@@ -173,27 +238,28 @@ class Installation:
             new_token=lambda: f"token-{next(self._tokens)}",
             pause=self.simulation.sleep,
         )
+        return Environment(processor, self._clock, self._log, lambda: self._end_process(processor))
 
-        def work() -> None:
-            end = actor.ends = self.simulation.now + plan.life
-            self.simulation.at(end, lambda: None if actor.finished else actor.kill())
-            try:
-                invoked = processor.handle(event, hard_end=actor.clock() + timedelta(seconds=plan.life))
-            except DynatickError:
-                if tries < len(RETRY_DELAYS):
-                    self._process(event, delay=RETRY_DELAYS[tries], tries=tries + 1)
-                actor.kill()  # a function that raised begins anew
-                return
-            actor.finished = True
-            if processor.running:
-                left = end - self.simulation.now
-                if left > plan.life / 20 + MARGIN:
-                    self.book.say(f"a pass ends {left:.0f} s before its time, with {processor.running} in flight")
-                actor.kill()
-            if invoked.reconciled is not None and not invoked.reconciled.held:
-                self.reconciled.append((invoked.reconciled.found, invoked.reconciled.failed))
+    def _retire(self) -> None:
+        """Lambda uses no environment of an earlier deployment."""
+        self._retired += 1
+        while self._idle:
+            self._idle.pop().end()
 
-        self._spawn(actor, work, delay=delay)
+    def _log(self, invoked: Invoked) -> None:
+        self.invocations.append(invoked)
+        if invoked.reconciled is not None and not invoked.reconciled.held:
+            self.reconciled.append((invoked.reconciled.found, invoked.reconciled.failed))
+        if self.seam.actor.plan.unlogged:
+            raise NotLogged
+
+    def _end_process(self, processor: Processor) -> None:
+        actor = self.seam.actor
+        self.ended.append(sys.exc_info()[1] is not None)
+        left = actor.ends - self.simulation.now
+        if left > actor.plan.life / 20 + MARGIN:
+            self.book.say(f"a process ends {left:.0f} s before its time, with {processor.running} in flight")
+        actor.die()
 
     def _schedule(self, batch: Sequence[Arrival], answered: Callable[[frozenset[str] | None], None]) -> None:
         plan = self._next_plan() if self._plans else Plan(seed=0 if self.calm else self.stream.roll())
@@ -245,9 +311,11 @@ class Installation:
 
     def send(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
         def take(by: object) -> Sequence[bool]:
-            taken = [self.calm or not self.letters_refused for _ in letters]
-            self.book.take_letters([letter for letter, took in zip(letters, taken, strict=True) if took])
-            return taken
+            if self.letters_refused:
+                self.book.refuse_letters(letters)
+                return nothing
+            self.book.take_letters(letters)
+            return [True] * len(letters)
 
         nothing = [False] * len(letters)
         return self.seam.call(take, lambda: nothing, lambda _: nothing)
@@ -263,7 +331,9 @@ class Installation:
         actor = self.seam.actor
         ran = self.book.begin(task, context, actor, self.table.get(task.task_id))
         script = ran.life.script
-        does = "ok" if self.calm else script[min(context.attempt, len(script)) - 1]
+        does = script[min(context.attempt, len(script)) - 1]
+        if self.calm and does != "slow":
+            does = "ok"
         match does:
             case "slow":
                 self.simulation.sleep(15.0)
@@ -288,7 +358,8 @@ class Installation:
     @property
     def at_rest(self) -> bool:
         """Whether nothing runs and nothing is on its way, but for what the stream keeps back."""
-        return not self.seam.under_way and self.stream.at_rest and not any(actor.strands for actor in self.actors)
+        works = any(actor.strands and not actor.frozen for actor in self.actors)
+        return not works and not self.seam.under_way and self.stream.at_rest
 
     def rest(self, most: float = 400.0) -> None:
         """Waits until nothing runs."""

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from tests.model.simulation import Process
-
 if TYPE_CHECKING:
     from tests.model.diary import Diary
+    from tests.model.seam import Actor
 
 MARGIN = 4.0  # s that the clocks of two hosts may differ by
 RUN, END, FAIL = "run", "end", "fail"
@@ -44,6 +43,11 @@ class Life:
     open_since: float = math.inf  # the beginning of its present run
     ended_at: float = math.inf
     schedule: Diary | None = None  # of a schedule
+    original: Life | None = None  # of a restored task, or an occurrence made again: the life that has the same keys
+
+    @property
+    def first(self) -> Life:
+        return self.original or self
 
     def was_open_after(self, moment: float) -> bool:
         return self.ended_at > moment
@@ -60,7 +64,7 @@ class Claim:
     life: Life
     run: int
     attempt: int
-    process: Process
+    process: Actor
     released: bool = False
 
 
@@ -73,10 +77,10 @@ class Execution:
     attempt: int
     token: str
     key: str
-    process: Process
+    process: Actor
     result: str | None = None
     ended_at: float = math.inf
 
     @property
     def runs(self) -> bool:
-        return self.result is None and not self.process.dead
+        return self.result is None and not self.process.dead and not self.process.frozen

@@ -22,6 +22,7 @@ NONSENSE = (("action", 7), ("retryPolicy", "never"), ("payload", "text"))
 AROUND = timedelta(minutes=6)
 IDS = ("a", "b", "c", "d")
 BULK = 30  # more than a batch of the table, and than a page of the index
+BACKLOG = 150  # more than a pass has in hand at once
 
 ids = st.sampled_from(IDS)
 whens = st.builds(
@@ -49,7 +50,7 @@ class Machine(Surroundings):
 
     # -- inserts -------------------------------------------------------------------------------------------------------
 
-    @step(task_id=ids, row=raw_rows, script=scripts, policy=st.sampled_from(POLICIES))
+    @step(task_id=ids | st.just("m03"), row=raw_rows, script=scripts, policy=st.sampled_from(POLICIES))
     def put(self, task_id: str, row: RawRow, script: tuple[str, ...], policy: Any) -> None:
         """put-item, over whatever was there."""
         now, start = self.world.simulation.instant, self.world.simulation.start
@@ -77,12 +78,14 @@ class Machine(Surroundings):
             retry_policy=task.retry_policy, attributes=task.attributes,
         ), plan, client)  # fmt: skip
 
-    @step(when=whens, script=scripts, plan=plans)
-    def insert_many(self, when: When, script: tuple[str, ...], plan: Plan) -> None:
+    @step(when=whens, script=scripts, plan=plans, backlog=st.sampled_from((False,) * 7 + (True,)))
+    def insert_many(self, when: When, script: tuple[str, ...], plan: Plan, backlog: bool = False) -> None:
+        """``backlog``: more than the threads get done in two invocations, but for each tenth task, which has the
+        script."""
         now = self.world.simulation.instant
         order, tasks = Order("insert_many"), []
-        for n in range(BULK):
-            life = self._life(f"m{n:02d}", script if n % 10 == 3 else ("ok",), None, when)
+        for n in range(BACKLOG if backlog else BULK):
+            life = self._life(f"m{n:02d}", script if n % 10 == 3 else ("slow",) if backlog else ("ok",), None, when)
             order.lives[life.task_id] = life
             tasks.append({"taskId": life.task_id, **when.attributes(now), "life": life.number})
         self._ask(order, lambda c: list(c.insert_many(tasks)), plan, 0)
@@ -175,6 +178,11 @@ class Machine(Surroundings):
         self.world.book.life_of(row).meant = END
         change = Change(task_id=task_id, set={name: value}, when=as_read(row, "status", "outcome"))
         self.world.table.write(self.world.hand, change)
+
+    @step(ago=st.sampled_from((20.0, 150.0, 1000.0)), what=st.sampled_from(("own", "tasks", "all")))
+    def restore(self, ago: float, what: str) -> None:
+        """Of the table, what it was then: cursors and settings, the tasks, or both."""
+        self.world.restore(ago, own=what != "tasks", tasks=what != "own")
 
     @step(task_id=ids)
     def lose_record(self, task_id: str) -> None:

@@ -57,6 +57,8 @@ class Plan(Brief):
     faults: tuple[Fault, ...] = ()
     skew: float = 0.0
     life: float = 120.0  # seconds until it is killed
+    unlogged: bool = False  # its function raises when its pass is over
+    cold: bool = False  # in a new environment, though one is idle
 
 
 QUIET = Plan()
@@ -86,6 +88,8 @@ class Actor(Process):
     ends: float = math.inf  # when it will be killed
     closed_at: dict[str, float] = field(default_factory=dict)  # through which second it has closed buckets, by cursor
     finished: bool = False
+    raised: bool = False
+    environment: list[Actor] = field(default_factory=list)  # the invocations that share a process with this one
     order: Order = field(default_factory=lambda: Order("nothing"))
 
     def __post_init__(self) -> None:
@@ -99,6 +103,11 @@ class Actor(Process):
         if x < 0.93:
             return self.dice.uniform(0.0005, 0.05)
         return self.dice.uniform(0, 3) if x < 0.99 else self.dice.uniform(3, 60)
+
+    def kill(self) -> None:
+        super().kill()
+        for actor in self.environment:
+            Process.kill(actor)
 
     def die(self) -> NoReturn:
         self.kill()
@@ -116,7 +125,9 @@ class Seam:
     table: Table
     simulation: Simulation
     page: int = 7
+    poll_seconds: float = 0.0  # that each page of a bucket takes longer than any other call
     under_way: int = 0  # requests of processes that have died since
+    polls: list[tuple[Actor, Bucket, float]] = field(default_factory=list)  # of processors: who, what, when
 
     @property
     def actor(self) -> Actor:
@@ -143,6 +154,9 @@ class Seam:
         limit: int | None = None,
     ) -> Page:
         limit = min(limit or self.page, self.page)
+        if self.actor.kind == "processor":
+            self.simulation.sleep(self.poll_seconds)
+            self.polls.append((self.actor, bucket, self.simulation.now))
         return self._read(
             lambda: self.table.look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
         )

@@ -32,10 +32,20 @@ class Process:
     name: str
     skew: float = 0.0
     dead: bool = False
+    frozen: bool = False  # its threads stand still; whatever would have woken them does so when it thaws
+    stalled: dict[Strand, None] = field(default_factory=dict)
     strands: dict[Strand, None] = field(default_factory=dict)  # those that have not ended, in order
 
     def clock(self) -> datetime:
         return self.simulation.instant + timedelta(seconds=self.skew)
+
+    def freeze(self) -> None:
+        self.frozen = True
+
+    def thaw(self) -> None:
+        self.frozen, stalled, self.stalled = False, self.stalled, {}
+        for strand in stalled:
+            self.simulation.wake(strand)
 
     def kill(self) -> None:
         """Ends it here and now; nothing that it does after has any effect."""
@@ -160,6 +170,9 @@ class Simulation:
 
     def _resume(self, strand: Strand) -> None:
         if strand not in strand.process.strands:
+            return
+        if strand.process.frozen and not strand.process.dead:
+            strand.process.stalled[strand] = None
             return
         strand.ticket += 1
         if strand.greenlet is None:

@@ -41,6 +41,7 @@ class _Feed:
     records: list[Arrival] = field(default_factory=list)
     position: int = 0
     busy: bool = False
+    failed: int = 0  # how often in a row
 
 
 Deliver = Callable[[Sequence[Arrival], Callable[[frozenset[str] | None], None]], None]
@@ -85,6 +86,12 @@ class Stream:
                 return True
         return False
 
+    def start_anew(self) -> None:
+        """Another table's stream: of what this one's still had to tell, nothing is told."""
+        for feed in self._feeds:
+            feed.records.clear()
+        self._feeds = [_Feed() for _ in range(SHARDS)]
+
     @property
     def at_rest(self) -> bool:
         """Whether nothing is on its way, but for what is kept back."""
@@ -113,6 +120,9 @@ class Stream:
     def _send(self, feed: _Feed) -> None:
         sent = slice(feed.position, feed.position + self.mode.batch)
         batch = feed.records[sent]
+        if not batch:
+            feed.busy = False
+            return
         if self.mode.mixed:
             rank = {_task_of(record): self._dice.random() for record in batch}
             batch = feed.records[sent] = sorted(batch, key=lambda record: rank[_task_of(record)])
@@ -124,13 +134,12 @@ class Stream:
                 feed.position += taken
                 if self.mode.seed and self._dice.random() < self.mode.again:
                     feed.position = max(0, feed.position - self._dice.randint(1, 3))
-            if failed:
-                feed.busy = True
-                self._simulation.at(self._simulation.now + 1.0, lambda: self._send(feed))
-            elif failed is None:
-                feed.busy = True
-                self._simulation.at(self._simulation.now + 5.0, lambda: self._send(feed))
+            if failed or failed is None:
+                feed.busy, feed.failed = True, feed.failed + 1
+                delay = (5.0 if failed is None else 1.0) * min(feed.failed, 20)
+                self._simulation.at(self._simulation.now + delay, lambda: self._send(feed))
             else:
+                feed.failed = 0
                 self._kick(feed)
 
         self._deliver(batch, answered)

@@ -43,6 +43,8 @@ plans = st.just(QUIET) | st.builds(
     faults=st.lists(faults, max_size=3).map(tuple),
     skew=st.sampled_from((0.0, 2.0, -2.0)),
     life=st.sampled_from((120.0, 20.0, 6.0)),
+    unlogged=st.sampled_from((False,) * 5 + (True,)),
+    cold=st.sampled_from((False, False, True)),
 )
 scripts = st.lists(
     st.sampled_from(("ok", "error", "permanent", "slow", "long", "hang", "poison")), min_size=1, max_size=4
@@ -63,7 +65,8 @@ modes = st.builds(
     mixed=st.booleans(),
 )
 
-lags = st.sampled_from((INDEX_LAG, 0.0, 1.0))
+lags = st.sampled_from((INDEX_LAG, 0.0, 1.0, 4 * INDEX_LAG))
+polls = st.sampled_from((0.0,) * 6 + (2.0,))
 grids = st.tuples(st.sampled_from((1, 1, 2, 5, 60)), st.sampled_from((1, 2, 3)))
 
 
@@ -104,8 +107,11 @@ class Surroundings(RuleBasedStateMachine):
     def rest(self) -> None:
         self.world.rest()
 
-    @first_step(mode=modes, lag=lags, seed=seeds, grid=grids)
-    def begin(self, mode: Mode, lag: float, seed: int, grid: tuple[int, int]) -> None:
+    @first_step(mode=modes, lag=lags, seed=seeds, grid=grids, poll=polls)
+    def begin(self, mode: Mode, lag: float, seed: int, grid: tuple[int, int], poll: float = 0.0) -> None:
+        """``poll``: seconds that a page takes, for good. With slow ones a gap of hours, which the simulation has time
+        for, shows what fast ones do to one of weeks: polling takes longer than a lease, or than from tick to tick."""
+        self.world.seam.poll_seconds = poll
         self.world.reconfigure(tick_minutes=grid[0], shard_count=grid[1])
         self.world.book.shortest_interval = grid[0]
         self._surround(mode, lag, seed)

@@ -6,6 +6,7 @@ is laid over what it finds.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ class Effect:
     task_id: str
     old: Row | None
     new: Row | None
+    shown_late: bool = False  # by the index, later than it may
 
 
 @dataclass(slots=True)
@@ -49,6 +51,8 @@ class Table:
     simulation: Simulation
     told: list[Callable[[object, Effect], None]] = field(default_factory=list)
     lag: float = 0.0  # the index's, at most; chance decides
+    allowed_lag: float = math.inf
+    history: list[tuple[float, str, Row | None]] = field(default_factory=list)
     dice: random.Random = field(default_factory=lambda: random.Random(0))
     _index: dict[str, list[_Version]] = field(default_factory=dict)
 
@@ -77,9 +81,10 @@ class Table:
         answer = do()
         after = self.inner.get_many(ids)
         for task_id in ids:
-            effect = Effect(task_id, before.get(task_id), after.get(task_id))
-            if effect.old != effect.new:
-                self._show(effect)
+            old, new = before.get(task_id), after.get(task_id)
+            if old != new:
+                self.history.append((self.simulation.now, task_id, new))
+                effect = Effect(task_id, old, new, self._show(task_id, new))
                 for hear in self.told:
                     try:
                         hear(by, effect)
@@ -130,14 +135,29 @@ class Table:
                 found[task_id] = shown
         return Page([found[task_id] for task_id in sorted(found)], page.after)
 
-    def _show(self, effect: Effect) -> None:
-        versions = self._index.setdefault(effect.task_id, [])
+    def as_of(self, moment: float) -> dict[str, Row]:
+        """All rows as they were."""
+        rows = {task_id: row for at, task_id, row in self.history if at <= moment}
+        return {task_id: row for task_id, row in rows.items() if row is not None}
+
+    def index_anew(self) -> None:
+        """The index shows what the table has."""
+        self._index.clear()
+
+    @property
+    def all_shown_at(self) -> float:
+        """When the index will show all that was written so far."""
+        return max((max(versions[-1].shown_at) for versions in self._index.values()), default=0.0)
+
+    def _show(self, task_id: str, new: Row | None) -> bool:
+        versions = self._index.setdefault(task_id, [])
         shown_at = []
         for replica in range(REPLICAS):
             lag = self.dice.choice((0.0, 0.0, self.dice.uniform(0, self.lag), self.lag)) if self.lag else 0.0
             earliest = versions[-1].shown_at[replica] if versions else 0.0
             shown_at.append(max(self.simulation.now + lag, earliest))
-        versions.append(_Version(tuple(shown_at), _entry(effect.new)))
+        versions.append(_Version(tuple(shown_at), _entry(new)))
+        return max(shown_at) > self.simulation.now + self.allowed_lag
 
 
 def _entry(row: Row | None) -> Entry | None:

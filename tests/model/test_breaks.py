@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from tests.model.breaking import MUTATIONS, Mutation, broken
-from tests.model.kept_breaks import KEPT
+from tests.model.installation import INDEX_LAG, Tick
+from tests.model.kept_breaks import KEPT, begin, known, put, tick
 from tests.model.kept_schedules import KEPT_BREAKS
 from tests.model.machine import Machine
 from tests.model.schedule_machine import ScheduleMachine
@@ -114,6 +115,21 @@ def test_every_rule_is_looked_for_or_said_to_be_out_of_reach() -> None:
     assert looked_for == ALL_KEPT.keys() | OUT_OF_REACH.keys()
     assert not ALL_KEPT.keys() & OUT_OF_REACH.keys()
     assert {rule for rule, _ in ALL_KEPT} == {OF_SCHEDULES, *range(1, 17)}
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [put(), tick(*[Tick()] * 6), Step("restore", ago=330.0, what="tasks")],
+        [begin(lag=4 * INDEX_LAG, seed=5), put(known(60.0)), tick(*[Tick()] * 8)],
+    ],
+    ids=["tasks restored", "an index that lags beyond what is allowed for"],
+)
+def test_what_no_tick_polls_any_more_is_lost_without_reconcile_and_not_with_it(steps: Sequence[Step]) -> None:
+    (mutation,) = [m for m in MUTATIONS if m.rule == 15]
+    assert play(machine_on(in_memory), steps) == ""
+    with broken(mutation):
+        assert "a: not even reconcile has found it" in play(machine_on(in_memory), steps)
 
 
 def test_if_the_engine_makes_its_calls_in_another_order_one_like_it_is_found() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import Empty
+from types import CodeType
+from unittest.mock import patch
 
 import pytest
+from tests.model import environment
 from tests.model.installation import Installation, Tick
 from tests.model.seam import Fault, Plan
 from tests.model.simulation import Process, Simulation
@@ -113,6 +116,50 @@ def test_whoever_is_killed_does_nothing_more_and_leaves_no_thread() -> None:
         simulation.run_until(100)
     assert noted == ["cleaned up"]
     assert not process.strands
+
+
+def test_a_frozen_process_stands_still_until_it_thaws() -> None:
+    simulation = Simulation()
+    noted: list[tuple[str, float]] = []
+    with inside(simulation):
+        process, queue = Process(simulation, "p"), SimQueue()
+
+        def sleeper() -> None:
+            simulation.sleep(10)
+            noted.append(("slept", simulation.now))
+
+        def taker() -> None:
+            noted.append((queue.get(), simulation.now))
+
+        simulation.spawn(process, sleeper)
+        simulation.spawn(process, taker)
+        simulation.at(5, process.freeze)
+        simulation.at(8, lambda: queue.put("it"))
+        simulation.at(50, process.thaw)
+        simulation.run_until(49)
+        assert noted == []
+        simulation.run_until(100)
+    assert sorted(noted) == [("it", 50), ("slept", 50)]
+
+
+def hung(entry_point: CodeType) -> list[str]:
+    """What is wrong with a task that outlives two invocations of 20 s, the function having this entry point."""
+    world = Installation(*in_memory()[:2])
+    short = Plan(life=20.0)
+    with inside(world.simulation), patch.object(environment, "APP", entry_point):
+        world.put(world.book.enter("hung", script=("hang", "hang", "ok")), {"delaySeconds": 30})
+        world.ticks([Tick(plans=(short,)), Tick(plans=(short, short)), Tick(), Tick()])  # the second reclaims it
+        world.rest()
+    assert world.table.get("hung")["status"] == "completed"
+    return world.book.wrong
+
+
+def test_a_process_that_ends_with_its_task_is_fenced_and_one_that_does_not_is_noticed() -> None:
+    text = environment.PATH.read_text(encoding="utf-8")
+    assert text.count("os._exit(") == 1
+    assert hung(environment.APP) == []
+    kept = hung(compile(text.replace("os._exit(", "int("), "app.py", "exec"))
+    assert any("hung: goes on after it was taken over" in words for words in kept)
 
 
 def test_an_error_in_a_thread_is_not_lost() -> None:

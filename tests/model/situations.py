@@ -1,0 +1,176 @@
+"""Situations that chance alone would seldom make: sequences that lead into each, and how to tell that they did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tests.model.installation import INDEX_LAG, Installation, Tick
+from tests.model.kept_breaks import insert, known, put, tick, wait
+from tests.model.rows import RawRow, When
+from tests.model.seam import REFUSE, Fault, Plan
+from tests.model.steps import Step
+from tests.model.stream import Mode
+
+from dynatick.engine.report import PassReport
+from dynatick.engine.rules import SHARD_LEASE
+
+SHORT = Plan(life=20.0)
+SOON = When(seconds=1.0)
+PLAIN = Tick(plans=(Plan(), Plan()))
+ONCE = {"maximumRetryAttempts": 0}
+
+
+@dataclass(frozen=True)
+class Situation:
+    """``reached``: whether the sequence led where it should."""
+
+    steps: Sequence[Step]
+    reached: Callable[[Installation], bool]
+
+
+def begin(*, lag: float = 0.0, seed: int = 0, shards: int = 1, poll: float = 0.0) -> Step:
+    return Step("begin", mode=Mode(), lag=lag, seed=seed, grid=(1, shards), poll=poll)
+
+
+def many(*script: str, backlog: bool = False) -> Step:
+    return Step("insert_many", when=SOON, script=script, plan=Plan(), backlog=backlog)
+
+
+def queue_refuses(refuses: bool) -> Step:
+    return Step("surroundings", mode=Mode(), lag=0.0, seed=0, letters_refused=refuses)
+
+
+def passes(world: Installation) -> Sequence[PassReport]:
+    return [done.passed for done in world.invocations if done.passed is not None]
+
+
+def recoveries(world: Installation) -> Sequence[PassReport]:
+    return [done.recovered for done in world.invocations if done.recovered is not None]
+
+
+def lasted(report: PassReport) -> bool:
+    """Longer than a shard's lease."""
+    return report.finished_at is not None and report.finished_at - report.started_at > SHARD_LEASE
+
+
+def ended_between_pages(world: Installation) -> bool:
+    """Whether an action ended between two pages of a bucket that its own pass read."""
+    return any(
+        ran.process is actor is other and bucket == same and before < ran.ended_at < after
+        for (actor, bucket, before), (other, same, after) in pairwise(world.seam.polls)
+        for ran in world.book.executions.values()
+    )
+
+
+def went_back(world: Installation) -> bool:
+    """Whether a cursor is what it was before."""
+    closed = [str(row["closedThrough"]) for _, _, row in world.table.history if row and "closedThrough" in row]
+    return closed != sorted(closed)
+
+
+SITUATIONS: Mapping[str, Situation] = {
+    "a process that raised is used again": Situation(
+        [
+            put(RawRow(when=SOON), "slow", "ok"),
+            put(RawRow(when=SOON), "error", "ok", task_id="b"),
+            tick(Tick(plans=(Plan(unlogged=True),)), Tick(plans=(Plan(faults=(Fault(call=4, kind=REFUSE),)),))),
+            put(RawRow(when=SOON), "long", task_id="c"),
+            tick(PLAIN, PLAIN, PLAIN),
+        ],
+        lambda world: world.used_after_error > 0,
+    ),
+    "a process raises while a task runs, and ends": Situation(
+        [
+            put(RawRow(when=SOON), "hang", "ok"),
+            tick(Tick(plans=(Plan(life=20.0, unlogged=True),)), PLAIN, PLAIN, PLAIN),
+        ],
+        lambda world: True in world.ended,
+    ),
+    "tasks outlive their invocations": Situation(
+        [
+            put(RawRow(when=SOON), "long", "hang", "ok"),
+            put(RawRow(when=SOON), "hang", "ok", task_id="b"),
+            tick(Tick(plans=(SHORT,)), Tick(plans=(SHORT, SHORT)), Tick(plans=(Plan(), SHORT)), PLAIN, PLAIN, PLAIN),
+        ],
+        lambda world: len(world.ended) > 1 and any(report.recovered for report in recoveries(world)),
+    ),
+    "polling after a pause takes longer than a lease": Situation(
+        [
+            begin(poll=2.0, shards=2),
+            put(RawRow(when=SOON)),
+            tick(PLAIN, PLAIN),
+            put(known(900.0), "slow", task_id="b"),
+            *wait(10_000.0),
+            put(RawRow(when=SOON), "error", "ok", task_id="c"),
+            tick(PLAIN, PLAIN, PLAIN),
+        ],
+        lambda world: any(lasted(report) and report.buckets > 100 for report in passes(world)),
+    ),
+    "tasks end while the pages of their bucket are read": Situation(
+        [begin(poll=2.0), many("error", "ok"), tick(PLAIN, PLAIN, PLAIN)],
+        ended_between_pages,
+    ),
+    "a backlog over several invocations with expired leases in it": Situation(
+        [
+            many("hang", "poison", "ok", backlog=True),
+            tick(Tick(plans=(SHORT,)), *[Tick(plans=(SHORT,) * 4)] * 3, PLAIN, PLAIN),
+        ],
+        lambda world: (
+            any(r.generation and r.expired for r in passes(world))
+            and any(r.generation and r.claimed for r in passes(world))
+            and any(r.recovered for r in recoveries(world))
+        ),
+    ),
+    "the index lags beyond what is allowed for": Situation(
+        [
+            begin(lag=4 * INDEX_LAG, seed=5),
+            put(known(60.0)),
+            insert("b", When(seconds=130.0)),
+            put(RawRow(when=SOON), "error", "ok", task_id="c"),
+            tick(*[PLAIN] * 8),
+        ],
+        lambda world: any(life.unseen for life in world.book.lives),
+    ),
+    "old cursors and settings are restored": Situation(
+        [
+            begin(shards=2),
+            put(RawRow(when=When(seconds=300.0))),
+            tick(PLAIN, PLAIN),
+            put(RawRow(when=SOON), "slow", task_id="b"),
+            tick(PLAIN, PLAIN),
+            Step("reconfigure", grid=(1, 3)),
+            insert("c", When(seconds=60.0)),
+            Step("restore", ago=150.0, what="own"),
+            tick(PLAIN, PLAIN),
+        ],
+        went_back,
+    ),
+    "old tasks are restored beside newer cursors": Situation(
+        [
+            put(RawRow(when=SOON), "slow"),
+            put(RawRow(when=SOON), "permanent", task_id="b"),
+            put(RawRow(when=When(seconds=900.0)), task_id="c"),
+            tick(PLAIN, PLAIN, PLAIN),
+            Step("restore", ago=150.0, what="tasks"),
+            tick(PLAIN, PLAIN),
+        ],
+        lambda world: any(life.original is not None for life in world.book.lives),
+    ),
+    "the dead-letter queue refuses": Situation(
+        [
+            queue_refuses(True),
+            put(RawRow(bad_time="noon")),
+            put(RawRow(when=SOON), "permanent", task_id="b"),
+            Step("put", task_id="c", row=RawRow(when=SOON), script=("error",), policy=ONCE),
+            Step("put", task_id="d", row=RawRow(when=SOON), script=("poison",), policy=ONCE),
+            tick(*[PLAIN] * 6),
+            queue_refuses(False),
+            tick(PLAIN),
+        ],
+        lambda world: (
+            len(world.book.refused) == 4 and any(row and row.get("deferrals") for _, _, row in world.table.history)
+        ),
+    ),
+}
