@@ -11,7 +11,7 @@ from dynatick.bulk.formats import FileFormat
 from dynatick.cli.exporting import chosen_format, export_schedules
 from dynatick.cli.output import Column, Output, say, show_many, show_one, show_table
 from dynatick.cli.session import Session, on_table
-from dynatick.cli.task import Timeout, import_file
+from dynatick.cli.task import Timeout, import_command
 from dynatick.cli.values import map_of, time_of
 from dynatick.domain.instants import format_instant
 from dynatick.errors import InvalidInput
@@ -150,8 +150,8 @@ def list_schedules(
         say("There are none")
 
 
-app.command("import", help="Insert the schedules of a file. The same as task import: a file may hold both.")(
-    import_file
+app.command("import", help="Insert the schedules of a file. Each line needs a scheduleExpression.")(
+    import_command(schedules_only=True)
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -196,40 +196,51 @@ def retry(
     show_results(session, results, "retried")
 
 
-@on_table
-def import_file(
-    session: Session,
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help=".ndjson, .jsonl, .json or .csv; - for stdin.", show_default=False)
-    ],
-    form: Annotated[
-        FileFormat | None, typer.Option("--format", help="Default: by the file's name; of stdin, ndjson.")
-    ] = None,
-    errors: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Where to write the lines that are refused, as NDJSON.")
-    ] = None,
-    id_prefix: Annotated[
-        str, typer.Option(metavar="TEXT", help="How ids begin that are derived, for lines without a taskId.")
-    ] = PREFIX,
-    drop_state: Annotated[
-        bool, typer.Option("--drop-state", help="Leave out what an export with --state says beside the tasks.")
-    ] = False,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Begin at the first line, although an interrupted run got further.")
-    ] = False,
-) -> None:
-    """Insert the tasks of a file, under the table's names (taskId, dueAt …). What is in already stays as it is.
+def import_command(*, schedules_only: bool) -> Callable[..., None]:
+    """The command that imports a file. ``schedules_only``: a line that is none is refused."""
 
-    A line with a scheduleExpression becomes a schedule. Interrupted and run again, it goes on; FILE.progress, beside
-    the file, says where.
-    """
-    options = ImportOptions(
-        file=file, form=form, errors=errors, id_prefix=id_prefix, drop_state=drop_state, restart=restart
-    )
-    import_tasks(session, options)
+    @on_table
+    def import_file(
+        session: Session,
+        file: Annotated[
+            str, typer.Argument(metavar="FILE", help=".ndjson, .jsonl, .json or .csv; - for stdin.", show_default=False)
+        ],
+        form: Annotated[
+            FileFormat | None, typer.Option("--format", help="Default: by the file's name; of stdin, ndjson.")
+        ] = None,
+        errors: Annotated[
+            str | None, typer.Option(metavar="FILE", help="Where to write the lines that are refused, as NDJSON.")
+        ] = None,
+        id_prefix: Annotated[
+            str, typer.Option(metavar="TEXT", help="How ids begin that are derived, for lines without a taskId.")
+        ] = PREFIX,
+        drop_state: Annotated[
+            bool, typer.Option("--drop-state", help="Leave out what an export with --state says beside the tasks.")
+        ] = False,
+        restart: Annotated[
+            bool, typer.Option("--restart", help="Begin at the first line, although an interrupted run got further.")
+        ] = False,
+    ) -> None:
+        """Insert the tasks of a file, under the table's names (taskId, dueAt …). What is in already stays as it is.
+
+        A line with a scheduleExpression becomes a schedule. Interrupted and run again, it goes on; FILE.progress,
+        beside the file, says where.
+        """
+        options = ImportOptions(
+            file=file,
+            form=form,
+            errors=errors,
+            id_prefix=id_prefix,
+            drop_state=drop_state,
+            restart=restart,
+            schedules_only=schedules_only,
+        )
+        import_tasks(session, options)
+
+    return import_file
 
 
-app.command("import")(import_file)
+app.command("import")(import_command(schedules_only=False))
 
 
 @app.command("export")

@@ -12,6 +12,7 @@ from dynatick.actions.payloads import check_payload as check_payload_of
 from dynatick.client.agreement import Agreement
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.instants import format_instant, require_aware
+from dynatick.domain.misspelt import check_names
 from dynatick.domain.normalise import Defaults, When, normalise, when_due
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import RECURRENCE
@@ -68,6 +69,7 @@ def compose(task: NewTask, agreement: Agreement, *, now: datetime, check_actions
     With a time, and knowing the settings in force, it is complete, which spares the scheduler its write.
     """
     row = row_of(task)
+    check_names(row, task.attributes)
     if check_actions and isinstance(row.get("action"), str):
         agreement.check_action(str(row["action"]))
     if "timeoutSeconds" in row:
