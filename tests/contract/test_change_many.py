@@ -25,7 +25,7 @@ def test_while_others_change_them(store: Store, monkeypatch: pytest.MonkeyPatch)
     agree(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
     clock, own = FakeClock(NOON + timedelta(minutes=1)), FakeClock()
     client, another = TaskClient(store, clock=own), TaskClient(store, clock=clock)
-    assert {type(one).__name__ for one in client.insert_many(
+    assert {type(one).__name__ for one in client.insert_lazily(
         {"taskId": f"t{n:03d}", "taskDateTime": BUCKET, "action": "log"} for n in range(TASKS)
     )} == {"Inserted"}  # fmt: skip
     store.create({"taskId": "raw", "taskDateTime": BUCKET, "lease": None})

@@ -81,7 +81,7 @@ class Bulk:
         )
 
     def create_many(self, body: Annotated[models.NewTasks, Body()]) -> Response[str]:
-        results = [inserted(result) for result in self._client.insert_many(body.tasks)]
+        results = [inserted(result) for result in self._client.insert_lazily(body.tasks)]
         return answer({"results": results, "counts": counts_of(results)})
 
     def cancel_many(self, body: Annotated[models.CancelSelection, Body()]) -> Response[str]:

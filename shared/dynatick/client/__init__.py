@@ -8,7 +8,7 @@ client.history("2026-12-31#12:00", status="failed")
 from dynatick.actions.payloads import check_payload, payload_schemas
 from dynatick.client.connect import ClientSettings
 from dynatick.client.doctor import Diagnosis
-from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult, Refused
+from dynatick.client.insertion import Exists, Failed, InsertCounts, Inserted, InsertResult, NoneInserted, Refused
 from dynatick.client.many import Changed, Left, ManyResult, Unchanged, WouldChange
 from dynatick.client.newtask import NewTask, Time
 from dynatick.client.runs import ScheduleRun
@@ -29,6 +29,7 @@ __all__ = [
     "Finding",
     "HistoryPage",
     "IdleTicks",
+    "InsertCounts",
     "InsertResult",
     "Inserted",
     "Kind",
@@ -36,6 +37,7 @@ __all__ = [
     "ManyResult",
     "MissedTicks",
     "NewTask",
+    "NoneInserted",
     "Refused",
     "SchedulePage",
     "ScheduleRun",

@@ -14,7 +14,7 @@ from dynatick.client.agreement import Agreement
 from dynatick.client.connect import ClientSettings, open_store
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.exporting import export
-from dynatick.client.insertion import InsertResult, insert_many
+from dynatick.client.insertion import InsertCounts, InsertResult, count, insert_lazily
 from dynatick.client.looks import Scope, scope
 from dynatick.client.many import Filter, ManyResult, change_many
 from dynatick.client.newtask import Composed, NewTask, Time, compose, not_before_next_tick, payload_of, time_of
@@ -123,16 +123,22 @@ class TaskClient:
             raise TaskExists(task_id)
         return TaskView.from_row(composed.row)
 
-    def insert_many(self, tasks: Iterable[NewTask | Mapping[str, object]]) -> Iterator[InsertResult]:
-        """Inserts any number of tasks, in batches, as the results are consumed: one a task, in order.
+    def insert_many(self, tasks: Iterable[NewTask | Mapping[str, object]]) -> InsertCounts:
+        """Inserts any number of tasks, in batches, and returns how many are in, and why others are not.
 
         Maps are taken under the table's names (``taskId``, ``dueAt`` …). One bad task holds up no other.
+        Raises NoneInserted if none of them is in.
         """
-        return insert_many(self.store, tasks, self._compose_one)
+        return count(self.insert_lazily(tasks))
+
+    def insert_lazily(self, tasks: Iterable[NewTask | Mapping[str, object]]) -> Iterator[InsertResult]:
+        """As ``insert_many``, but only as the results are consumed: one a task, in order. Nothing is inserted before,
+        and nothing after the last that is asked for but what is under way."""
+        return insert_lazily(self.store, tasks, self._compose_one)
 
     def insert_rows(self, rows: Iterable[Mapping[str, object]]) -> Iterator[InsertResult]:
-        """As ``insert_many``, of rows as put-item takes them: those with a ``scheduleExpression`` become schedules."""
-        return insert_many(self.store, rows, self._compose_row)
+        """As ``insert_lazily``, of rows as put-item takes them: one with a ``scheduleExpression`` makes a schedule."""
+        return insert_lazily(self.store, rows, self._compose_row)
 
     def get(self, task_id: str) -> TaskView:
         """The task, read consistently. Raises TaskNotFound."""

@@ -79,7 +79,7 @@ class Doors:
         return _field(lambda: self.client.insert("t", action=action, payload=payload))
 
     def client_insert_many(self, action: str, payload: Any) -> str | None:
-        (result,) = self.client.insert_many([{"taskId": "t", "dueAt": SOON, **_given(action, payload)}])
+        (result,) = self.client.insert_lazily([{"taskId": "t", "dueAt": SOON, **_given(action, payload)}])
         return result.error.field if isinstance(result, Refused) else None
 
     def client_schedule(self, action: str, payload: Any) -> str | None:

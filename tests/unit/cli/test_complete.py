@@ -20,6 +20,7 @@ from dynatick.client.schedules import Schedules
 OF_TASKS = {
     "insert": "task add",
     "insert_many": "task import",
+    "insert_lazily": "task import",
     "insert_rows": "task import",
     "get": "task get",
     "cancel": "task cancel",

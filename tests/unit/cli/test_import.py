@@ -296,8 +296,8 @@ def leaving(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> Leaving:
     """Holds a thousand tasks in two buckets."""
     store = Leaving()
     client = TaskClient(store, clock=world.clock)
-    list(client.insert_many({"taskId": f"t{n:03}", "taskDateTime": "2026-12-31#12:30"} for n in range(700)))
-    list(client.insert_many({"taskId": f"u{n:03}", "taskDateTime": "2026-12-31#12:31"} for n in range(300)))
+    list(client.insert_lazily({"taskId": f"t{n:03}", "taskDateTime": "2026-12-31#12:30"} for n in range(700)))
+    list(client.insert_lazily({"taskId": f"u{n:03}", "taskDateTime": "2026-12-31#12:31"} for n in range(300)))
     monkeypatch.setattr(Session, "client", lambda session: client)
     return store
 

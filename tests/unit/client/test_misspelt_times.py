@@ -34,7 +34,7 @@ def test_each_door_refuses_it_and_gives_the_right_name(doors: Doors, name: str, 
     task = {"taskId": "t", name: SOON}
     with pytest.raises(InvalidInput, match=f"^{name}: .*{right}"):
         doors.client.insert("t", attributes={name: SOON})
-    (result,) = doors.client.insert_many([task])
+    (result,) = doors.client.insert_lazily([task])
     assert isinstance(result, Refused)
     assert (result.error.field, right in str(result.error)) == (name, True)
 
