@@ -126,7 +126,7 @@ def test_every_rule_is_looked_for_or_said_to_be_out_of_reach() -> None:
     ids=["tasks restored", "an index that lags beyond what is allowed for"],
 )
 def test_what_no_tick_polls_any_more_is_lost_without_reconcile_and_not_with_it(steps: Sequence[Step]) -> None:
-    (mutation,) = [m for m in MUTATIONS if m.rule == 15]
+    (mutation,) = [m for m in MUTATIONS if m.what == "reconcile passes by what was drained without"]
     assert play(machine_on(in_memory), steps) == ""
     with broken(mutation):
         assert "a: not even reconcile has found it" in play(machine_on(in_memory), steps)
