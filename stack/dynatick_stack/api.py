@@ -131,10 +131,18 @@ def _event(scope: Scope, body: bytes) -> dict[str, Any]:
         event["queryStringParameters"] = {name: ",".join(values) for name, values in parsed.items()}
     if body:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        as_text = kind.startswith("text/") or kind in _TEXT
-        event["body"] = body.decode("utf-8", "replace") if as_text else base64.b64encode(body).decode()
+        as_text = (kind.startswith("text/") or kind in _TEXT) and _is_utf8(body)
+        event["body"] = body.decode() if as_text else base64.b64encode(body).decode()
         event["isBase64Encoded"] = not as_text
     return event
+
+
+def _is_utf8(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _decoded(raw_path: bytes) -> str:

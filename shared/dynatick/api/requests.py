@@ -15,6 +15,7 @@ from typing import Any
 
 from dynatick.api.ids import normal_path
 from dynatick.api.problems import Problem
+from dynatick.bulk.jsontext import unique
 from dynatick.errors import InvalidInput, shown
 
 MAX_BODY_BYTES = 5 * 1024 * 1024
@@ -43,7 +44,7 @@ def understood(event: Mapping[str, Any], path: str, *, takes_body: bool) -> Even
 def json_body(text: str) -> dict[str, object]:
     """The JSON object of a body; numbers keep their digits. Raises Problem, InvalidInput."""
     try:
-        value = json.loads(text, parse_float=Decimal, parse_constant=_no_constant)
+        value = json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=unique)
     except RecursionError:
         raise InvalidInput("body", "a deeper value", f"expected at most {MAX_DEPTH} levels") from None
     except ValueError as error:  # of digits, too, that are too many for Python

@@ -241,5 +241,5 @@ def version_of(match: str | None) -> str | None:
 
 
 def _digest(key: str, row: Mapping[str, object] | None = None) -> str:
-    text = key if row is None else key + json.dumps(row, sort_keys=True, default=str)
+    text = key if row is None else key + json.dumps(row, sort_keys=True, default=repr)  # 1.5 is not "1.5"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

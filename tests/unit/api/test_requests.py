@@ -58,6 +58,8 @@ def test_a_method_that_is_not_possible(caller: Caller, method: str, path: str, a
         ('[{"taskId": "a"}]', "invalid-input"),
         ('"text"', "invalid-input"),
         ('{"payload": {"n": NaN}}', "malformed-body"),
+        ('{"taskId": "a", "taskId": "b"}', "malformed-body"),
+        ('{"payload": {"n": 1, "n": 2}}', "malformed-body"),
         ('{"payload": {"n": -Infinity}}', "malformed-body"),
         ('{"payload": {"n": 1' + "0" * 5000 + "}}", "malformed-body"),
         ('{"payload": {"n": 1e400}}', "invalid-input"),

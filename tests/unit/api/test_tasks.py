@@ -86,6 +86,9 @@ def test_a_repeated_request_is_told_by_its_key(caller: Caller) -> None:
 def test_a_key_is_good_for_one_request_only(caller: Caller) -> None:
     caller.ask("POST", "/v1/tasks", {"payload": {"n": 1}}, idempotency_key="k")
     caller.refused("idempotency-key-reused", "POST", "/v1/tasks", {"payload": {"n": 2}}, idempotency_key="k")
+    caller.ask("POST", "/v1/tasks", {"payload": {"n": 1.5}}, idempotency_key="number")
+    text = {"payload": {"n": "1.5"}}
+    caller.refused("idempotency-key-reused", "POST", "/v1/tasks", text, idempotency_key="number")
 
 
 def test_a_key_beside_an_id_of_ones_own(caller: Caller) -> None:

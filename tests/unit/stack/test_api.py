@@ -64,6 +64,7 @@ def test_problems_are_those_of_the_deployed_one(url: str, http: urllib3.PoolMana
         ("GET", "/v1/tasks/%ff", None, "not-found"),
         ("PUT", "/v1/tasks", {}, "method-not-allowed"),
         ("POST", "/v1/tasks", b"{", "malformed-body"),
+        ("POST", "/v1/tasks", b'{"taskId": "\xc3"}', "malformed-body"),
         ("POST", "/v1/tasks", b'{"payload": {"text": "' + b"x" * 6_000_000 + b'"}}', "body-too-large"),
     ):
         answer = send(http, method, url + path, body)
