@@ -290,7 +290,7 @@ class DynamoStore:
 
     @property
     def _requests(self) -> TableConnection:
-        """For single requests."""
+        """For single requests, once large answers to its client's are read as the batches' are."""
         _ = self._client
         return self._connection
 

@@ -17,8 +17,9 @@ LARGE_ITEM = 16 * 1024  # bytes, as all that follow
 LARGE_VALUE = 1024
 """Of a large item's attribute: smaller ones are built, and texts that may be keys."""
 
-_LARGE_ANSWER = 256 * 1024  # of many items: a smaller one is quicker built as a whole, and takes but some megabytes
-_OF_ONE = frozenset({"GetItem", "UpdateItem"})
+_LARGE_ANSWER = 256 * 1024  # to a batch: a smaller one is quicker built as a whole, and takes but some megabytes
+_LARGE_PAGE = 1536 * 1024  # of a query or a scan: DynamoDB ends it at 1 MB, which as JSON is more, if not much
+_LARGE = {"GetItem": LARGE_ITEM, "UpdateItem": LARGE_ITEM, "Query": _LARGE_PAGE, "Scan": _LARGE_PAGE}
 
 
 class LargeItem(dict[str, dict[str, Any]]):
@@ -31,7 +32,7 @@ class LargeItem(dict[str, dict[str, Any]]):
 
 def is_large(operation: str, content: bytes) -> bool:
     """Whether an answer is to be read by ``read_answer``."""
-    return len(content) > (LARGE_ITEM if operation in _OF_ONE else _LARGE_ANSWER)
+    return len(content) > _LARGE.get(operation, _LARGE_ANSWER)
 
 
 def read_answer(operation: str, content: bytes) -> Mapping[str, Any]:
