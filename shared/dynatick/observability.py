@@ -65,7 +65,7 @@ def tell_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
     """One line and the metrics of a batch of the stream."""
     for key, problem in assigned.failed:
         logger.error(
-            "a record could not be settled; it comes again",
+            "a record could not be settled; it comes again, with those after it",
             extra={"action": "record_failed", "record": key, "problem": problem},
         )
     logger.info(

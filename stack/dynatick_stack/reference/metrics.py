@@ -46,7 +46,7 @@ Moved | Count | Tasks moved on, because their bucket was closed
 Rejected | Count | Rows that can't be understood, marked failed
 Undelivered | Count | Rows that can't be understood and stay open, for the dead-letter queue did not take their
     messages; a tick or the daily reconcile tries again
-FailedRecords | Count | Records that met a fault of the infrastructure, and come again
+FailedRecords | Count | Records that met a fault of the infrastructure; all from the first of a batch come again
 """)
 _OF_THE_API = entries("""\
 Requests | Count | Requests that the gateway handed on
