@@ -120,6 +120,7 @@ def test_the_schedule_is_told(server: Server) -> None:
     ("allowed", "host", "yes"),
     [
         ((), "anything.example", True),
+        (("*",), "anything.example", True),
         (("hooks.example.com",), "hooks.example.com", True),
         (("hooks.example.com",), "HOOKS.example.com.", True),
         (("hooks.example.com",), "example.com", False),
@@ -143,10 +144,15 @@ def test_a_host_that_is_not_allowed_gets_no_call(server: Server) -> None:
     assert server.requests == []
 
 
-@pytest.mark.parametrize("host", ["https://a", "*", "*.", "a b", "*.*.example.com"])
+@pytest.mark.parametrize("host", ["https://a", "*.", "a b", "*.*.example.com"])
 def test_what_is_no_host_is_a_wrong_setting(host: str) -> None:
     with pytest.raises(ConfigurationError, match=r"AllowedWebhookHosts: .* is not a host"):
         Hosts(allowed=[host])
+
+
+def test_any_host_and_some_host_together_is_a_wrong_setting() -> None:
+    with pytest.raises(ConfigurationError, match=r"AllowedWebhookHosts: .* is not a host"):
+        Hosts(allowed=["*", "example.com"])
 
 
 # --- Secrets ------------------------------------------------------------------
