@@ -42,7 +42,7 @@ _known_names: dict[type[Any], tuple[str, ...]] = {}
 def check_payload(action: str, payload: object) -> None:
     """Refuses what the built-in action could not work with. Raises InvalidInput, without the value in it.
 
-    The payloads of handlers are the processor's to check: nobody else knows their types.
+    What handlers could not work with, the settings row tells (``payload_schema``).
     """
     kind = _type_of(action)
     if kind is None:
@@ -84,6 +84,12 @@ def field_problems(error: ValidationError) -> list[tuple[str, str]]:
     if len(details) > _SHOWN_ERRORS:
         found.append(("", f"and {len(details) - _SHOWN_ERRORS} more"))
     return found
+
+
+def refusal(error: ValidationError, raw: object) -> InvalidInput:
+    """The first problem of a payload as our own error, without the value."""
+    field, text = field_problems(error)[0]
+    return InvalidInput(field, _described(_at(raw, field)), text)
 
 
 class _Problem:
@@ -148,7 +154,10 @@ def _described(value: object) -> str:
 
 def _at(raw: object, path: str) -> object:
     for part in path.split(".")[1:]:
-        raw = raw.get(part) if isinstance(raw, Mapping) else None
+        if isinstance(raw, list) and part.isdecimal():
+            raw = raw[int(part)] if int(part) < len(raw) else None
+        else:
+            raw = raw.get(part) if isinstance(raw, Mapping) else None
     return raw
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from dynatick.actions.payloads import check_payload
 from dynatick.client.views import number_or, text_or_none, version_of
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.change import Change, Condition, Result, Unknown, Written, as_read
@@ -128,12 +127,12 @@ def rescheduled(row: Row, *, bucket: Bucket, due_at: datetime) -> Change:
     return reschedule(row, bucket=bucket, due_at=due_at)
 
 
-def revised(row: Row, *, payload: object) -> Change:
-    """Given another payload. Raises TransitionRefused unless the task waits; InvalidInput for what its action could
-    not work with."""
+def revised(row: Row, *, payload: object, check: Callable[[str, object], None]) -> Change:
+    """Given another payload. Raises TransitionRefused unless the task waits; InvalidInput from ``check``, which is
+    called with its action, for what that could not work with."""
     _require(row, "change", WAITING)
     if isinstance(action := row.get("action"), str):
-        check_payload(action, payload)
+        check(action, payload)
     return revise(row, payload=payload)
 
 

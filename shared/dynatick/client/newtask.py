@@ -8,7 +8,6 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from dynatick.actions.payloads import check_payload as check_payload_of
 from dynatick.client.agreement import Agreement
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.instants import format_instant, require_aware
@@ -78,7 +77,7 @@ def compose(task: NewTask, agreement: Agreement, *, now: datetime, check_actions
     in_force = agreement.current() if timed or "action" not in row else None
     action = row.get("action") or (in_force.default_action if in_force else None)
     if isinstance(action, str):
-        check_payload_of(action, row.get("payload"))
+        agreement.check_payload(action, row.get("payload"), of_handlers=check_actions)
     if not timed or in_force is None or action is None:
         if timed:
             when = when_due(row, now=now, grid=in_force.grid if in_force else _EVERY_MINUTE, defaults=Defaults())

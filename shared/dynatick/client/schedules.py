@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
-from dynatick.actions.payloads import check_payload
 from dynatick.client import changes
 from dynatick.client.agreement import Agreement
 from dynatick.client.history import check_limit
@@ -377,7 +376,8 @@ class Schedules:
         def decide(row: Row) -> Change:
             _open(row, wish)
             now, edits = self._clock(), dict(edits_of(row))
-            self._check_action({**row, **edits})
+            if edits.keys() & {"action", "payload"}:  # what is there already does not keep a schedule from being paused
+                self._check_action({**row, **edits})
             change = edited(row, edits, now=now, grid=grid, defaults=defaults)
             check_size({**row, **change.set})
             if row.get("status") is None and not self._can_complete({**row, **edits}):
@@ -425,7 +425,8 @@ class Schedules:
         action = row.get("action")
         if action is not None and self._check_actions:
             self._agreement.check_action(check_action(action))
-        check_payload(self._defaults().action if action is None else check_action(action), row.get("payload"))
+        name = self._defaults().action if action is None else check_action(action)
+        self._agreement.check_payload(name, row.get("payload"), of_handlers=self._check_actions)
 
     def _grid(self) -> Grid:
         in_force = self._agreement.current()

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 
 from dynatick.client import changes
 from dynatick.client import history as histories
@@ -43,8 +44,9 @@ class TaskClient:
     not answer. Times are given as a bucket (``"2026-12-31#12:00"``), as RFC 3339 text with its offset, as epoch
     seconds, or as an aware datetime.
 
-    ``check_actions``: refuse actions that the processor does not know. ``settings_ttl_seconds``: how long the tick
-    interval and the actions in force, which the processor keeps in the table, are believed before they are read again.
+    ``check_actions``: refuse actions that the processor does not know, and payloads that its handlers would refuse.
+    ``settings_ttl_seconds``: how long the tick interval, the actions in force and their payloads' types, which the
+    processor keeps in the table, are believed before they are read again.
     """
 
     def __init__(
@@ -190,7 +192,8 @@ class TaskClient:
             wishes.append(self._rescheduled(changes.known_id(task_id), times))
         if payload is not None:
             kept = payload_of(payload)
-            wishes.append(lambda row: changes.revised(row, payload=kept))
+            check = partial(self._agreement.check_payload, of_handlers=self._check_actions)
+            wishes.append(lambda row: changes.revised(row, payload=kept, check=check))
 
         def decide(row: Row) -> Change:
             change = together(*(wish(row) for wish in wishes))
