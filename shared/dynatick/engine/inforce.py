@@ -117,8 +117,8 @@ def _row(wanted: InForce, now: datetime) -> dict[str, object]:
 def _understood(row: Row) -> InForce:
     actions, default_action, days = (row.get(name) for name in ("actions", "defaultAction", "retentionDays"))
     longest = row.get("maxTimeoutSeconds")
-    schemas = row.get("payloadSchemas")
-    is_known = row.get("payloadSchemaForm") == SCHEMA_FORM and isinstance(schemas, Mapping)
+    schemas = row.get("payloadSchemas") if row.get("payloadSchemaForm") == SCHEMA_FORM else None
+    known_schemas = schemas.items() if isinstance(schemas, Mapping) else ()
     return InForce(
         grid=Grid(
             tick_minutes=check_count(row.get("tickMinutes"), "tickMinutes"),
@@ -129,7 +129,5 @@ def _understood(row: Row) -> InForce:
         default_action=None if default_action is None else str(default_action),
         retention_days=None if days is None else check_count(days, "retentionDays"),
         max_timeout_seconds=None if longest is None else check_count(longest, "maxTimeoutSeconds"),
-        payload_schemas={str(name): str(text) for name, text in schemas.items()}
-        if isinstance(schemas, Mapping)
-        else {},
+        payload_schemas={str(name): str(text) for name, text in known_schemas},
     )
