@@ -28,8 +28,8 @@ TaskId = Annotated[
     str,
     Path(
         alias="taskId",
-        description="The task's id, percent-encoded. One with `/` or `?` or a control character, one that begins with "
-        "`~`, and `.`, `..`, `bulk`, `cancel` and `retry` are given as `~` and the id in base64url.",
+        description="The task's id, percent-encoded. One with `/`, `?`, `%` or a control character, one that begins "
+        "with `~`, and `.`, `..`, `bulk`, `cancel` and `retry` are given as `~` and the id in base64url.",
         examples=["welcome-42"],
     ),
 ]

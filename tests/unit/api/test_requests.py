@@ -24,9 +24,10 @@ def test_a_path_that_is_not_there(caller: Caller, path: str) -> None:
         caller.refused("not-found", method, path)
 
 
-def test_a_path_that_is_no_text(caller: Caller) -> None:
-    request = event("GET", "/v1/tasks/a") | {"rawPath": "/v1/tasks/%ff%fe"}
-    assert read(caller.api.handle(request, None))["code"] == "not-found"
+@pytest.mark.parametrize("path", ["/v1/tasks/%ff%fe", "/v1/tasks/\udcff"])
+def test_a_path_that_is_no_text(caller: Caller, path: str) -> None:
+    request = event("GET", "/v1/tasks/a") | {"rawPath": path}
+    assert read(caller.api.handle(request, None))["code"] == "invalid-input"
 
 
 @pytest.mark.parametrize(

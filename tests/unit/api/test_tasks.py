@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from tests.builders import NOON
-from tests.unit.api.support import Caller, read
+from tests.unit.api.support import Caller, event, read
 
 from dynatick.domain.lifecycle import terminal
 from dynatick.domain.task import Status
@@ -155,8 +155,9 @@ def test_what_is_refused_is_named(caller: Caller, row: dict[str, object], pointe
         ("ada@example.com", "ada%40example.com"),
         ("ada@example.com", "ada@example.com"),
         ("2026#7 ä", "2026%237%20%C3%A4"),
-        ("100%", "100%25"),
-        ("%41", "%2541"),
+        ("100%", "~MTAwJQ"),
+        ("%41", "~JTQx"),
+        ("a%2Fb", "~YSUyRmI"),
         ("a/b", "~YS9i"),
         ("a?b", "~YT9i"),
         ("~a", "~fmE"),
@@ -170,6 +171,26 @@ def test_any_id_can_stand_in_a_path(caller: Caller, task_id: str, path: str) -> 
     own_path = made.response["headers"]["Location"]
     assert {caller.ask("GET", one)["taskId"] for one in (own_path, f"/v1/tasks/{path}")} == {task_id}
     assert caller.ask("POST", f"/v1/tasks/{path}/cancel")["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("path", ["100%25", "%25%32%35", "a%252525b", "a%252541", "%ff", "%25ff"])
+def test_a_percent_sign_in_a_path_names_no_task(caller: Caller, path: str) -> None:
+    """What the gateway would decode once more may be another task's id, so it is refused, and says what is right."""
+    caller.ask("POST", "/v1/tasks", {"taskId": "aA", "delaySeconds": 60})
+    for method, where in (("GET", path), ("POST", f"{path}/cancel"), ("PATCH", path)):
+        body = {"payload": {}} if method == "PATCH" else None
+        request = event(method, f"/v1/tasks/{where}", body)
+        if "ff" in path:
+            request["rawPath"] = f"/v1/tasks/{where}"
+        problem = read(caller.api.handle(request, None))
+        assert (problem["status"], problem["errors"][0]["parameter"]) == (422, "path")
+        assert "~ and the id in base64url" in problem["detail"]
+
+
+def test_an_encoded_question_mark_ends_a_path(caller: Caller) -> None:
+    """Hence the other form of ids that hold one."""
+    caller.ask("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60})
+    assert caller.ask("GET", "/v1/tasks/a%3Fb")["taskId"] == "a"
 
 
 @pytest.mark.parametrize("path", ["~", "~!!", "~/w", "~_w", "_dynatick%23settings", "x" * 3000])
