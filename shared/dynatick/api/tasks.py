@@ -120,6 +120,19 @@ class Tasks:
                 problems=("task-not-found", "not-possible-now", "changed", "item-too-large"),
                 parameters=_OF_ONE | {"If-Match"},
             ),
+            Operation(
+                name="deleteTask",
+                method="DELETE",
+                path="/v1/tasks/<taskId>",
+                call=self.delete,
+                summary="Remove a task that waits or has ended",
+                description="Nothing is left of it. One that runs can't be deleted. With `If-Match`, only if it is the "
+                "task that you have seen.",
+                tag="Task",
+                answers={204: ("It is gone", None)},
+                problems=("task-not-found", "not-possible-now", "changed", "invalid-input"),
+                parameters=_OF_ONE | {"If-Match"},
+            ),
             self._verb("cancel", self.cancel, "Call a waiting task off"),
             self._verb("run", self.run, "Run a task at the next tick", "One that has ended runs once more."),
             self._verb("retry", self.retry, "Give a failed or cancelled task another run", "At the next tick."),
@@ -174,6 +187,10 @@ class Tasks:
                 version=version_of(match),
             )
         )
+
+    def delete(self, task_id: TaskId, match: Match = None) -> Response[str]:
+        self._client.delete(from_path(task_id), version=version_of(match))
+        return Response(status_code=204, body="")
 
     def cancel(self, task_id: TaskId) -> Response[str]:
         return shown(self._client.cancel(from_path(task_id)))

@@ -153,6 +153,14 @@ class TaskClient:
         """Calls a waiting task off. Raises TaskNotFound, TransitionRefused."""
         return self._change(task_id, self._cancelled())
 
+    def delete(self, task_id: str, *, version: str | None = None) -> None:
+        """Removes a task that waits or has ended; nothing is left of it. One that runs can't be deleted.
+
+        ``version``: only if the task is still the one that a ``TaskView`` showed, by its ``version``.
+        Raises TaskNotFound, TransitionRefused, TaskChanged: nothing was deleted then.
+        """
+        changes.delete(self.store, task_id, version)
+
     def reschedule(
         self,
         task_id: str,

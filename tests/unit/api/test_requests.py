@@ -34,9 +34,9 @@ def test_a_path_that_is_no_text(caller: Caller, path: str) -> None:
     ("method", "path", "allowed"),
     [
         ("PUT", "/v1/tasks", "GET, POST"),
-        ("HEAD", "/v1/tasks/a", "GET, PATCH"),
+        ("HEAD", "/v1/tasks/a", "DELETE, GET, PATCH"),
         ("GET", "/v1/tasks/bulk", "POST"),
-        ("DELETE", "/v1/tasks/a", "GET, PATCH"),
+        ("DELETE", "/v1/tasks", "GET, POST"),
         ("GET", "/v1/tasks/a/cancel", "POST"),
         ("OPTIONS", "/schedule-task", "POST"),
         ("PROPFIND", "/v1/ticks", "GET"),

@@ -203,7 +203,7 @@ def test_what_is_no_id(caller: Caller, path: str) -> None:
 
 
 def test_a_task_that_is_not_there(caller: Caller) -> None:
-    for method, path in (("GET", ""), ("POST", "/cancel"), ("POST", "/run"), ("POST", "/retry")):
+    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("POST", "/run"), ("POST", "/retry")):
         caller.refused("task-not-found", method, f"/v1/tasks/none{path}")
     caller.refused("task-not-found", "PATCH", "/v1/tasks/none", {"payload": {}})
 
@@ -242,6 +242,28 @@ def test_what_would_be_refused_anyway_is_refused_for_that(caller: Caller) -> Non
     caller.ask("POST", "/v1/tasks/a/cancel")
     caller.refused("not-possible-now", "PATCH", "/v1/tasks/a", {"payload": {}}, **old)
     caller.refused("task-not-found", "PATCH", "/v1/tasks/b", {"payload": {}}, **old)
+
+
+def test_a_task_is_deleted(caller: Caller) -> None:
+    etag = caller.send("POST", "/v1/tasks", {"taskId": "a/b", "delaySeconds": 60}).response["headers"]["ETag"]
+    caller.ask("PATCH", "/v1/tasks/~YS9i", {"payload": {"n": 1}})
+    caller.refused("changed", "DELETE", "/v1/tasks/~YS9i", if_match=etag)
+    gone = caller.send("DELETE", "/v1/tasks/~YS9i")
+    assert (gone.status, gone.response["body"]) == (204, "")
+    caller.refused("task-not-found", "DELETE", "/v1/tasks/~YS9i")
+    assert caller.store.get("a/b") is None
+
+
+def test_a_task_that_runs_cannot_be_deleted(caller: Caller) -> None:
+    caller.ask("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60})
+    row = dict(caller.store.get("a") or {})
+    caller.store.delete("a")
+    caller.store.create({**row, "status": "running", "lease": "t"})
+    problem = caller.refused("not-possible-now", "DELETE", "/v1/tasks/a")
+    assert (problem["status"], problem["taskStatus"]) == (409, "running")
+    assert "wait until it has ended" in problem["detail"]
+    assert problem["allowed"] == ["unscheduled", "scheduled", "completed", "failed", "cancelled"]
+    assert caller.store.get("a") is not None
 
 
 def test_if_match_sees_what_others_change_at_that_moment(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
