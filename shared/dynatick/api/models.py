@@ -345,6 +345,14 @@ class TaskPage(_Answer):
     nextPageToken: str | None = Field(None, description="Give it as pageToken for the next page. None: the last one.")
 
 
+class WrongField(_Form):
+    """One value that is not accepted."""
+
+    detail: str
+    pointer: str | None = Field(None, description="Where it stands in the body, as a JSON pointer.")
+    parameter: str | None = Field(None, description="The parameter in path, query or header.")
+
+
 class InsertResult(_Answer):
     """What became of one task of many."""
 
@@ -353,8 +361,9 @@ class InsertResult(_Answer):
     result: Literal["inserted", "wouldInsert", "exists", "refused", "failed"] = Field(
         description="wouldInsert: a dry run. failed: the table gave no answer; whether it was written is not known."
     )
-    detail: str | None = Field(None, description="Why not.")
+    detail: str | None = Field(None, description="Why not: the first of `errors`.")
     pointer: str | None = Field(None, description="The value that is not accepted.")
+    errors: list[WrongField] | None = Field(None, description="All that is wrong with a task that is refused.")
 
 
 class InsertResults(_Answer):
@@ -484,14 +493,6 @@ class NextRuns(_Answer):
 
     runs: list[NextRun]
     warnings: list[str] = Field(description="What may surprise: how it fits the ticks, a year of the clock's jumps.")
-
-
-class WrongField(_Form):
-    """One value that is not accepted."""
-
-    detail: str
-    pointer: str | None = Field(None, description="Where it stands in the body, as a JSON pointer.")
-    parameter: str | None = Field(None, description="The parameter in path, query or header.")
 
 
 class ProblemDetails(_Answer):

@@ -25,7 +25,7 @@ from dynatick.errors import (
 
 CONTENT_TYPE = "application/problem+json"
 TYPE = "urn:dynatick:problem:"
-_MOST = 50  # wrong fields in one answer
+MOST_WRONG = 50  # wrong fields in one answer
 
 CODES: Final[Mapping[str, tuple[int, str]]] = {
     "malformed-body": (400, "The body is no JSON in UTF-8"),
@@ -86,7 +86,7 @@ class Problem(DynatickError):
             **self.more,
         }
         if self.errors:
-            values["errors"] = [wrong.to_json() for wrong in self.errors[:_MOST]]
+            values["errors"] = [wrong.to_json() for wrong in self.errors[:MOST_WRONG]]
         return values
 
     def to_response(self, request_id: str) -> Response[str]:
@@ -107,7 +107,8 @@ def problem_of(error: Exception, parameters: frozenset[str]) -> Problem | None:
         case Problem():
             return error
         case InvalidInput():
-            return Problem(code="invalid-input", detail=str(error), errors=[wrong(error, parameters)])
+            errors = [wrong(one, parameters) for one in (error, *error.others)]
+            return Problem(code="invalid-input", detail=str(error), errors=errors)
         case ScheduleNotFound():
             return Problem(code="schedule-not-found", detail=str(error))
         case TaskNotFound():

@@ -32,7 +32,7 @@ from dynatick.engine.diagnosis import Finding
 from dynatick.engine.inforce import InForce
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled
-from dynatick.errors import InvalidInput, TaskExists, TaskNotFound
+from dynatick.errors import InvalidInput, Refusals, TaskExists, TaskNotFound
 from dynatick.store.codec import check_size
 
 
@@ -196,12 +196,16 @@ class TaskClient:
         if not timed and payload is None:
             raise InvalidInput("payload", None, f"expected something to change: payload, or one of {', '.join(times)}")
         wishes: list[Callable[[Row], Change]] = []
+        known, wrong = changes.known_id(task_id), Refusals()
         if timed:
-            wishes.append(self._rescheduled(changes.known_id(task_id), times))
+            with wrong:
+                wishes.append(self._rescheduled(known, times))
         if payload is not None:
-            kept = payload_of(payload)
-            check = partial(self._agreement.check_payload, of_handlers=self._check_actions)
-            wishes.append(lambda row: changes.revised(row, payload=kept, check=check))
+            with wrong:
+                kept = payload_of(payload)
+                check = partial(self._agreement.check_payload, of_handlers=self._check_actions)
+                wishes.append(lambda row: changes.revised(row, payload=kept, check=check))
+        wrong.raise_all()
 
         def decide(row: Row) -> Change:
             change = together(*(wish(row) for wish in wishes))

@@ -119,7 +119,7 @@ class Doors:
         answer = self.api.handle(event(method, path, body), None)
         if answer.status < 300:
             return None
-        (error,) = read(answer)["errors"]
+        error, *_ = read(answer)["errors"]
         return str(error["pointer"]).removeprefix(prefix).replace("/", ".")
 
     def http_create(self, action: str, payload: Any) -> str | None:
