@@ -14,6 +14,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Pat
 from dynatick.api import models, sizes
 from dynatick.api.ids import from_path, to_path
 from dynatick.api.problems import Problem
+from dynatick.api.ranges import check_given
 from dynatick.api.routes import Operation, answer, given
 from dynatick.client import NewTask, TaskClient, TaskView
 from dynatick.client.history import MAX_LIMIT
@@ -89,7 +90,7 @@ class Tasks:
                 call=self.list,
                 summary="List the tasks of a bucket or of a range",
                 description="In order of time, shard and id. A task is listed in one bucket, that of its latest "
-                "attempt. A range spans at most 31 days.",
+                "attempt. Give a `bucket`, or `start` and `end`; a range spans at most 31 days.",
                 tag="Task",
                 answers={200: ("A part of the list", models.TaskPage)},
                 problems=("invalid-input",),
@@ -166,6 +167,8 @@ class Tasks:
         limit: Annotated[int, Query(alias="limit", ge=1, le=MAX_LIMIT, description="At most so many.")] = 100,
         token: Token = None,
     ) -> Response[str]:
+        check_given("/v1/tasks", bucket, start, end, ("status", status))
+
         def page_of(limit: int) -> Mapping[str, object]:
             page = self._client.history(bucket, start=start, end=end, status=status, limit=limit, page_token=token)
             return {"tasks": [entry.to_row() for entry in page.entries], "nextPageToken": page.next_page_token}

@@ -349,10 +349,8 @@ def test_the_tasks_of_a_range(caller: Caller) -> None:
 @pytest.mark.parametrize(
     ("query", "parameter"),
     [
-        ("", "bucket"),
         ("bucket=noon", "bucket"),
         ("bucket=2026-12-31%2313:00&start=2026-12-31T12:00:00Z", "bucket"),
-        ("start=2026-12-31T12:00:00Z", "bucket"),
         ("start=2026-12-31T12:00:00Z&end=2026-12-31T12:00:00Z", "end"),
         ("start=2026-01-01T12:00:00Z&end=2026-12-31T12:00:00Z", "end"),
         ("bucket=2026-12-31%2313:00&status=done", "status"),
@@ -423,3 +421,34 @@ def test_what_the_simple_form_refuses(caller: Caller, change: dict[str, object],
     body = {"action": "log", "payload": {}, "run_at": LATER} | change
     problem = caller.refused("invalid-input", "POST", "/schedule-task", body)
     assert [error["pointer"] for error in problem["errors"]] == [pointer]
+
+
+# -- lists without a time ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "missing"),
+    [
+        ("status=failed", ["start", "end"]),
+        ("", ["start", "end"]),
+        ("status=failed&start=2026-12-31T00:00:00Z", ["end"]),
+        ("end=2026-12-31T00:00:00Z&limit=5", ["start"]),
+    ],
+)
+def test_a_list_without_a_time_says_what_is_missing_by_an_example(
+    caller: Caller, query: str, missing: list[str]
+) -> None:
+    problem = caller.refused("invalid-input", "GET", "/v1/tasks", query=query)
+    assert [error["parameter"] for error in problem["errors"]] == missing
+    assert "bucket=2026-12-31%2312:00" in problem["detail"]
+    example = problem["detail"].rpartition("for instance ")[2]
+    assert ("status=failed" in example) is ("status" in query)
+    path, _, works = example.partition("?")
+    assert caller.ask("GET", path, query=works) == {"tasks": [], "nextPageToken": None}
+
+
+def test_a_list_of_buckets_without_a_range_says_so_too(caller: Caller) -> None:
+    problem = caller.refused("invalid-input", "GET", "/v1/buckets")
+    assert [error["parameter"] for error in problem["errors"]] == ["start", "end"]
+    path, _, works = problem["detail"].rpartition("for instance ")[2].partition("?")
+    assert caller.ask("GET", path, query=works) == {"buckets": [], "nextStart": None}
