@@ -132,7 +132,7 @@ def tell_request(answer: Answer, logger: Logger, metrics: Metrics) -> None:
     )
     metrics.add_metric(name="Requests", unit=MetricUnit.Count, value=1)
     _count(metrics, "RequestsRefused", int(400 <= answer.status < 500))
-    _count(metrics, "RequestsFailed", int(answer.status >= 500))
+    _count(metrics, "RequestsFailed", int(answer.status >= 500 and answer.code != "unhealthy"))
 
 
 def _tell_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetime) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
 
-from dynatick.api import buckets, bulk, schedules, simple, tasks, ticks
+from dynatick.api import buckets, bulk, installation, schedules, simple, tasks, ticks
 from dynatick.api.problems import Problem, invalid, problem_of
 from dynatick.api.ranges import Seconds
 from dynatick.api.requests import json_body, path_of, understood
@@ -86,7 +86,7 @@ class Api:
         else:
             known = problem_of(error, parameters)
             problem = known or Problem(code="internal", detail="the request could not be served; the log says why")
-        if problem.status >= 500:
+        if problem.status >= 500 and problem.code != "unhealthy":  # that is an answer, and no fault of the API
             logger.error(
                 "a request could not be served",
                 extra={"action": "request_failed", "request_id": self._request_id},
@@ -113,5 +113,6 @@ def operations(client: TaskClient, seconds: Seconds) -> list[Operation]:
         *schedules.ScheduleRoutes(client).operations(),
         *buckets.Buckets(client, seconds).operations(),
         *ticks.Ticks(client).operations(),
+        *installation.Installation(client).operations(),
         *simple.Simple(client).operations(),
     ]

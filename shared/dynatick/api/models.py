@@ -495,6 +495,39 @@ class NextRuns(_Answer):
     warnings: list[str] = Field(description="What may surprise: how it fits the ticks, a year of the clock's jumps.")
 
 
+class Settings(_Answer):
+    """What is in force."""
+
+    tickMinutes: int = Field(description="Minutes from one tick to the next.")
+    shardCount: int = Field(description="Into so many parts new tasks of a bucket are spread.")
+    shardsEver: int = Field(description="The most there ever were: every tick serves all of them.")
+    actions: list[str] = Field(description="What tasks may do: built-in actions that are allowed, and handlers.")
+    handlers: dict[str, dict[str, Any] | None] = Field(
+        description="Those of the actions that are handlers, each with the JSON Schema of its payload, if it is known."
+    )
+    defaultAction: str | None = Field(None, description="Of a task that names none.")
+    retentionDays: int | None = Field(None, description="How long an ended task stays.")
+    maxTimeoutSeconds: int | None = Field(None, description="The longest timeoutSeconds that can be served.")
+
+
+class HealthFinding(_Answer):
+    """Something that keeps tasks from running when they are due."""
+
+    kind: str
+    why: str
+    remedy: str
+
+
+class Health(_Answer):
+    """Whether ticks come."""
+
+    healthy: bool
+    lastTick: str | None = Field(None, description="The latest tick, of the shard that waits longest for one.")
+    lastTickAgeSeconds: float | None = None
+    missingTicks: int = Field(description="That should have come since, but for those of the last two minutes.")
+    findings: list[HealthFinding]
+
+
 class ProblemDetails(_Answer):
     """What is wrong (RFC 9457)."""
 

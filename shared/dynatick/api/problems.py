@@ -32,6 +32,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = {
     "not-found": (404, "There is no such path"),
     "task-not-found": (404, "There is no task of this id"),
     "schedule-not-found": (404, "There is no schedule of this id"),
+    "no-settings": (404, "No tick has come yet"),
     "method-not-allowed": (405, "The path is there, the method is not"),
     "task-exists": (409, "A task or schedule of this id is there already"),
     "not-possible-now": (409, "The state of the task or schedule does not allow it"),
@@ -43,6 +44,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = {
     "idempotency-key-reused": (422, "The Idempotency-Key was used for something else"),
     "internal": (500, "A fault of the service"),
     "unavailable": (503, "The table does not answer now"),
+    "unhealthy": (503, "Tasks may not run when they are due"),
 }
 """Every code, with its status and what it means in general. What holds for the request at hand is in ``detail``."""
 

@@ -9,6 +9,7 @@ from dynatick.actions.payloads import check_payload, payload_schemas
 from dynatick.client.connect import ClientSettings
 from dynatick.client.doctor import Diagnosis
 from dynatick.client.insertion import Exists, Failed, InsertCounts, Inserted, InsertResult, NoneInserted, Refused
+from dynatick.client.installation import Health
 from dynatick.client.many import Changed, Left, ManyResult, Unchanged, WouldChange
 from dynatick.client.newtask import NewTask, Time
 from dynatick.client.runs import ScheduleRun
@@ -27,6 +28,7 @@ __all__ = [
     "Exists",
     "Failed",
     "Finding",
+    "Health",
     "HistoryPage",
     "IdleTicks",
     "InsertCounts",

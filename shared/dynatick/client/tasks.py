@@ -16,6 +16,7 @@ from dynatick.client.connect import ClientSettings, open_store
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.exporting import export
 from dynatick.client.insertion import InsertCounts, InsertResult, count, insert_lazily
+from dynatick.client.installation import Health, health_of
 from dynatick.client.looks import Scope, scope
 from dynatick.client.many import Filter, ManyResult, change_many
 from dynatick.client.newtask import Composed, NewTask, Time, compose, not_before_next_tick, payload_of, time_of
@@ -344,6 +345,11 @@ class TaskClient:
         return examine(
             self.store, self._agreement.refresh(), clock=self._clock, mend=mend, tell=tell, page_read=page_read
         )
+
+    def health(self) -> Health:
+        """Whether ticks come, and drain what they find: by the settings and the cursors, two requests. ``doctor`` looks
+        at every task, too."""
+        return health_of(self.store, self._agreement.refresh(), self._clock())
 
     def settings(self) -> InForce | None:
         """The tick interval, shards and actions in force, read now; None before the first tick."""

@@ -37,6 +37,7 @@ OF_TASKS = {
     "ticks": "tick list",
     "tick_range": "tick list",
     "doctor": "doctor",
+    "health": "doctor",
     "settings": "settings",
 }
 OF_SCHEDULES = {
