@@ -12,6 +12,7 @@ from dynatick.client.insertion import Exists, Failed, InsertCounts, Inserted, In
 from dynatick.client.installation import Health
 from dynatick.client.many import Changed, Left, ManyResult, Unchanged, WouldChange
 from dynatick.client.newtask import NewTask, Time
+from dynatick.client.rows import BucketCountsRow, RetryPolicyRow, ScheduleRunRow, TaskEntryRow, TaskRow
 from dynatick.client.runs import ScheduleRun
 from dynatick.client.schedules import Schedules
 from dynatick.client.scheduleviews import SchedulePage, ScheduleView
@@ -22,6 +23,7 @@ from dynatick.engine.diagnosis import Finding, Kind
 
 __all__ = [
     "BucketCounts",
+    "BucketCountsRow",
     "Changed",
     "ClientSettings",
     "Diagnosis",
@@ -41,12 +43,16 @@ __all__ = [
     "NewTask",
     "NoneInserted",
     "Refused",
+    "RetryPolicyRow",
     "SchedulePage",
     "ScheduleRun",
+    "ScheduleRunRow",
     "ScheduleView",
     "Schedules",
     "TaskClient",
     "TaskEntry",
+    "TaskEntryRow",
+    "TaskRow",
     "TaskView",
     "TickEntry",
     "TickView",

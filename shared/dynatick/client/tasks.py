@@ -20,15 +20,16 @@ from dynatick.client.installation import Health, health_of
 from dynatick.client.looks import Scope, scope
 from dynatick.client.many import Filter, ManyResult, change_many
 from dynatick.client.newtask import Composed, NewTask, Time, compose, not_before_next_tick, payload_of, time_of
+from dynatick.client.rows import TaskRow
 from dynatick.client.schedules import Schedules
 from dynatick.client.ticks import TickEntry
-from dynatick.client.views import BucketCounts, HistoryPage, TaskView
+from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.change import Change, together
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import RECURRENCE
-from dynatick.domain.task import Row
+from dynatick.domain.task import Row, Status
 from dynatick.engine.diagnosis import Finding
 from dynatick.engine.inforce import InForce
 from dynatick.engine.ports import Clock, Store
@@ -126,7 +127,7 @@ class TaskClient:
             raise TaskExists(task_id)
         return TaskView.from_row(composed.row)
 
-    def insert_many(self, tasks: Iterable[NewTask | Mapping[str, object]]) -> InsertCounts:
+    def insert_many(self, tasks: Iterable[NewTask | TaskRow | Mapping[str, object]]) -> InsertCounts:
         """Inserts any number of tasks, in batches, and returns how many are in, and why others are not.
 
         Maps are taken under the table's names (``taskId``, ``dueAt`` …). One bad task holds up no other.
@@ -134,7 +135,7 @@ class TaskClient:
         """
         return count(self.insert_lazily(tasks))
 
-    def insert_lazily(self, tasks: Iterable[NewTask | Mapping[str, object]]) -> Iterator[InsertResult]:
+    def insert_lazily(self, tasks: Iterable[NewTask | TaskRow | Mapping[str, object]]) -> Iterator[InsertResult]:
         """As ``insert_many``, but only as the results are consumed: one a task, in order. Nothing is inserted before,
         and nothing after the last that is asked for but what is under way."""
         return insert_lazily(self.store, tasks, self._compose_one)
@@ -232,7 +233,7 @@ class TaskClient:
         *,
         start: Time | None = None,
         end: Time | None = None,
-        status: str = "failed",
+        status: Status | str = Status.FAILED,
         action: str | None = None,
         error: str | None = None,
         dry_run: bool = False,
@@ -266,7 +267,7 @@ class TaskClient:
         *,
         start: Time | None = None,
         end: Time | None = None,
-        status: str | None = None,
+        status: Status | str | None = None,
         limit: int = 100,
         page_token: str | None = None,
     ) -> HistoryPage:
@@ -279,13 +280,24 @@ class TaskClient:
         meant = self._scope(bucket, start, end)
         return histories.history(self.store, meant, status=status, limit=limit, page_token=page_token)
 
+    def iter_history(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        status: Status | str | None = None,
+    ) -> Iterator[TaskEntry]:
+        """All tasks that ``history`` lists, one after another: pages are read as they are consumed."""
+        return histories.every_entry(self.store, self._scope(bucket, start, end), status=status)
+
     def export(
         self,
         bucket: str | Bucket | None = None,
         *,
         start: Time | None = None,
         end: Time | None = None,
-        status: str | None = None,
+        status: Status | str | None = None,
         after: tuple[str, str] | None = None,
     ) -> Iterator[Row]:
         """The whole rows of what ``history`` lists, as they are consumed: under the table's names, numbers as Decimal.

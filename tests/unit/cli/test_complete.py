@@ -32,6 +32,7 @@ OF_TASKS = {
     "retry_many": "task retry",
     "cancel_many": "task cancel",
     "history": "task list",
+    "iter_history": "task list",
     "export": "task export",
     "bucket_counts": "bucket list",
     "ticks": "tick list",
