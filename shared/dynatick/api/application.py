@@ -60,10 +60,14 @@ class Api:
         try:
             path = path_of(event)
             self._operation = self.table.find(method, path)
-            if self._operation is None:
+            response: dict[str, Any]
+            if self._operation is not None:
+                request = understood(event, path, takes_body=self._operation.has_body)
+                response = self.resolver.resolve(request, context)
+            elif method == "OPTIONS" and (possible := self.table.methods_of(path)):
+                response = self._build(_options(possible))
+            else:
                 raise self._unknown(method, path)
-            request = understood(event, path, takes_body=self._operation.has_body)
-            response: dict[str, Any] = self.resolver.resolve(request, context)
         except Exception as error:  # the door's last resort: the caller learns no more than where to ask
             response = self._build(self._problem(error))
         response.setdefault("headers", {})
@@ -103,6 +107,12 @@ class Api:
             "isBase64Encoded": False,
             "headers": dict(response.headers),
         }
+
+
+def _options(possible: list[str]) -> Response[str]:
+    """What a browser asks before it sends a request of another origin's page. Whether that one may, the gateway says in
+    headers of its own (``ApiCorsOrigins``)."""
+    return Response(status_code=204, body="", headers={"Allow": ", ".join(sorted([*possible, "OPTIONS"]))})
 
 
 def operations(client: TaskClient, seconds: Seconds) -> list[Operation]:
