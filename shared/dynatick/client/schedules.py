@@ -235,6 +235,9 @@ class Schedules:
                 self._agreement.check_timeout(wanted["timeoutSeconds"])
         with wrong:
             _check_recurrence(wanted)
+        if wrong and wanted.keys() & {"action", "payload"}:
+            with wrong:  # so that all that is wrong is told
+                self._check_action({**(self._store.get(changes.known_id(schedule_id)) or {}), **wanted})
         wrong.raise_all()
         return self._edit(schedule_id, "update", lambda row: wanted, version)
 

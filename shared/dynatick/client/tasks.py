@@ -202,11 +202,13 @@ class TaskClient:
         if timed:
             with wrong:
                 wishes.append(self._rescheduled(known, times))
+        check = partial(self._agreement.check_payload, of_handlers=self._check_actions)
         if payload is not None:
             with wrong:
                 kept = payload_of(payload)
-                check = partial(self._agreement.check_payload, of_handlers=self._check_actions)
                 wishes.append(lambda row: changes.revised(row, payload=kept, check=check))
+                if wrong and (there := self.store.get(known)) and isinstance(action := there.get("action"), str):
+                    check(action, kept)  # so that all that is wrong is told
         wrong.raise_all()
 
         def decide(row: Row) -> Change:

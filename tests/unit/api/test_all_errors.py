@@ -96,6 +96,11 @@ def test_of_a_change(caller: Caller) -> None:
     caller.ask("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60})
     body = {"dueAt": "noon", "payload": {"": 1}}
     assert told(caller.refused("invalid-input", "PATCH", "/v1/tasks/a", body)) == ["#/dueAt", "#/payload"]
+    hook = {"action": "webhook", "payload": {"url": "https://example.com"}}
+    caller.ask("POST", "/v1/tasks", {"taskId": "b", "delaySeconds": 60, **hook})
+    problem = caller.refused("invalid-input", "PATCH", "/v1/tasks/b", {"dueAt": "noon", "payload": {}})
+    assert told(problem) == ["#/dueAt", "#/payload/url"]
+    caller.refused("invalid-input", "PATCH", "/v1/tasks/none", body)
 
 
 def test_of_a_schedule(caller: Caller) -> None:
@@ -105,7 +110,7 @@ def test_of_a_schedule(caller: Caller) -> None:
 
 def test_of_a_change_of_a_schedule(caller: Caller) -> None:
     caller.ask("POST", "/v1/schedules", {"taskId": "nightly", "scheduleExpression": "rate(1 day)"})
-    body = {name: value for name, value in SCHEDULE.items() if name not in ("taskId", "action")}
+    body = {name: value for name, value in SCHEDULE.items() if name != "taskId"}
     problem = caller.refused("invalid-input", "PATCH", "/v1/schedules/nightly", body)
     assert set(told(problem)) == {f"#/{name}" for name in body}
 
