@@ -53,6 +53,11 @@ def tell_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: dat
             extra={"action": "start_failed", "problem": problem},
         )
     _count(metrics, "NotStarted", len(invoked.not_started))
+    if invoked.schemas_not_published is not None:
+        logger.warning(
+            "the handlers' payload types could not be published; the next pass tries again",
+            extra={"action": "payload_schemas_not_published", "problem": invoked.schemas_not_published},
+        )
     if invoked.passed is not None:
         _tell_pass(invoked.passed, logger, metrics, now)
     if invoked.recovered is not None:
@@ -127,7 +132,7 @@ def tell_request(answer: Answer, logger: Logger, metrics: Metrics) -> None:
     )
     metrics.add_metric(name="Requests", unit=MetricUnit.Count, value=1)
     _count(metrics, "RequestsRefused", int(400 <= answer.status < 500))
-    _count(metrics, "RequestsFailed", int(answer.status >= 500))
+    _count(metrics, "RequestsFailed", int(answer.status >= 500 and answer.code != "unhealthy"))
 
 
 def _tell_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetime) -> None:

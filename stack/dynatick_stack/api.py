@@ -146,14 +146,11 @@ def _is_utf8(body: bytes) -> bool:
 
 
 def _decoded(raw_path: bytes) -> str:
-    """As the gateway decodes a path: all but %25; what is no UTF-8 stays as it is."""
-    parts = []
-    for part in raw_path.partition(b"?")[0].split(b"%25"):
-        try:
-            parts.append(unquote_to_bytes(part).decode("utf-8"))
-        except UnicodeDecodeError:
-            parts.append(part.decode("latin-1"))
-    return "%25".join(parts)
+    """As the gateway decodes a path: twice, up to a ``?``. What it refuses, keeps its ``%``, and the API refuses it."""
+    try:
+        return unquote_to_bytes(unquote_to_bytes(raw_path)).decode("utf-8").partition("?")[0]
+    except UnicodeDecodeError:
+        return raw_path.decode("latin-1")
 
 
 async def _body(receive: Receive) -> bytes:

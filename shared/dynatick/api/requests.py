@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from dynatick.api.ids import normal_path
-from dynatick.api.problems import Problem
+from dynatick.api.problems import Problem, Wrong
 from dynatick.bulk.jsontext import unique
 from dynatick.errors import InvalidInput, shown
 
@@ -31,7 +31,8 @@ def path_of(event: Mapping[str, Any]) -> str:
     try:
         return normal_path(str(event.get("rawPath") or "/"))
     except InvalidInput as error:
-        raise Problem(code="not-found", detail=str(error)) from error
+        detail = str(error)
+        raise Problem(code="invalid-input", detail=detail, errors=[Wrong(detail, parameter="path")]) from error
 
 
 def understood(event: Mapping[str, Any], path: str, *, takes_body: bool) -> Event:

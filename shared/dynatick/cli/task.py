@@ -140,6 +140,17 @@ def cancel(
 
 @app.command()
 @on_table
+def delete(session: Session, task_id: TaskId) -> None:
+    """Remove a task that waits or has ended. Nothing is left of it."""
+    session.client().delete(task_id)
+    if session.output is Output.TABLE:
+        say(f"deleted {task_id}")
+    else:
+        show_one({"taskId": task_id, "deleted": True}, session.output)
+
+
+@app.command()
+@on_table
 def reschedule(session: Session, task_id: TaskId, at: At = None, delay: Delay = None) -> None:
     """Give a waiting task another time."""
     if at is None and delay is None:

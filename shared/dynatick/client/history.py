@@ -11,11 +11,19 @@ from functools import partial
 
 from dynatick.client.changes import MAX_KEY_BYTES
 from dynatick.client.looks import Position, Scope, Seen, read, read_ahead
-from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, instant_or_none, number_or, text_or_none
+from dynatick.client.views import (
+    BucketCounts,
+    HistoryPage,
+    TaskEntry,
+    instant_or_none,
+    number_or,
+    status_of,
+    text_or_none,
+)
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.schedule import RECURRENCE, is_listed_as_schedule, is_schedule
-from dynatick.domain.task import TERMINAL, UNSCHEDULED, Row, Status
+from dynatick.domain.task import TERMINAL, Row, Status
 from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput
 
@@ -25,7 +33,8 @@ _FILTERED_AT_A_TIME = 1000
 _SHOWN = (
     "taskDateTime", "status", "outcome", "action", "dueAt", "finishedAt", "error", "attempt", "scheduleId", *RECURRENCE
 )  # fmt: skip
-_STATUSES = (*map(str, Status), UNSCHEDULED)
+_AT_A_TIME = 200  # entries that an iteration reads
+_STATUSES = tuple(map(str, Status))
 
 
 def history(store: Store, scope: Scope, *, status: str | None, limit: int, page_token: str | None) -> HistoryPage:
@@ -60,6 +69,21 @@ def history(store: Store, scope: Scope, *, status: str | None, limit: int, page_
             pages.close()
             return _page(found, scope, seen, seen.after)
     return HistoryPage(entries=tuple(found))
+
+
+def every_entry(store: Store, scope: Scope, *, status: str | None) -> Iterator[TaskEntry]:
+    """All entries of a history, page by page as they are consumed. Raises InvalidInput at once."""
+    wanted = check_status_filter(status)
+
+    def entries() -> Iterator[TaskEntry]:
+        token = None
+        while True:
+            page = history(store, scope, status=wanted, limit=_AT_A_TIME, page_token=token)
+            yield from page.entries
+            if (token := page.next_page_token) is None:
+                return
+
+    return entries()
 
 
 def bucket_counts(store: Store, scope: Scope) -> Iterator[BucketCounts]:
@@ -112,7 +136,7 @@ def _entry(entry: Entry, seen: Seen) -> TaskEntry | None:
     return TaskEntry(
         task_id=entry.task_id,
         bucket=entry.bucket,
-        status=entry.outcome or (text_or_none(ended) or state_of(live)),
+        status=status_of(entry.outcome or (text_or_none(ended) or state_of(live))),
         action=_now(live, "action", entry.action),
         due_at=instant_or_none(live.get("dueAt", entry.due_at)),
         finished_at=instant_or_none(live.get("finishedAt", entry.finished_at)),

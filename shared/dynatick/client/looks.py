@@ -12,7 +12,7 @@ from dynatick.client.newtask import Time
 from dynatick.domain.buckets import Bucket, Grid, parse_time
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Entry, Store
-from dynatick.errors import InvalidInput
+from dynatick.errors import InvalidInput, Refusals
 
 MAX_DAYS = 31
 AT_A_TIME = 8
@@ -80,10 +80,21 @@ def scope(bucket: str | Bucket | None, start: Time | None, end: Time | None, sha
 
 def minutes_between(start: Time, end: Time) -> range:
     """The minutes that begin at or after ``start`` and before ``end``. Raises InvalidInput."""
-    first, last = _instant(start, "start"), _instant(end, "end")
+    first, last = instants(start, end)
     if last <= first:
         raise InvalidInput("end", _text(end), f"expected it to be later than start, which is {_text(start)}")
     return range(_EVERY_MINUTE.tick_at_or_after(first), _EVERY_MINUTE.tick_at_or_after(last))
+
+
+def instants(start: Time, end: Time) -> tuple[datetime, datetime]:
+    """Both ends of a range. Raises InvalidInput for both, if both are wrong."""
+    wrong = Refusals()
+    with wrong:
+        first = _instant(start, "start")
+    with wrong:
+        last = _instant(end, "end")
+    wrong.raise_all()
+    return first, last
 
 
 def read(

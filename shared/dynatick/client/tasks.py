@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 
 from dynatick.client import changes
 from dynatick.client import history as histories
@@ -15,23 +16,25 @@ from dynatick.client.connect import ClientSettings, open_store
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.exporting import export
 from dynatick.client.insertion import InsertCounts, InsertResult, count, insert_lazily
+from dynatick.client.installation import Health, health_of
 from dynatick.client.looks import Scope, scope
 from dynatick.client.many import Filter, ManyResult, change_many
 from dynatick.client.newtask import Composed, NewTask, Time, compose, not_before_next_tick, payload_of, time_of
+from dynatick.client.rows import TaskRow
 from dynatick.client.schedules import Schedules
 from dynatick.client.ticks import TickEntry
-from dynatick.client.views import BucketCounts, HistoryPage, TaskView
+from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.change import Change, together
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import RECURRENCE
-from dynatick.domain.task import Row
+from dynatick.domain.task import Row, Status
 from dynatick.engine.diagnosis import Finding
 from dynatick.engine.inforce import InForce
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled
-from dynatick.errors import InvalidInput, TaskExists, TaskNotFound
+from dynatick.errors import InvalidInput, Refusals, TaskExists, TaskNotFound
 from dynatick.store.codec import check_size
 
 
@@ -43,8 +46,9 @@ class TaskClient:
     not answer. Times are given as a bucket (``"2026-12-31#12:00"``), as RFC 3339 text with its offset, as epoch
     seconds, or as an aware datetime.
 
-    ``check_actions``: refuse actions that the processor does not know. ``settings_ttl_seconds``: how long the tick
-    interval and the actions in force, which the processor keeps in the table, are believed before they are read again.
+    ``check_actions``: refuse actions that the processor does not know, and payloads that its handlers would refuse.
+    ``settings_ttl_seconds``: how long the tick interval, the actions in force and their payloads' types, which the
+    processor keeps in the table, are believed before they are read again.
     """
 
     def __init__(
@@ -123,7 +127,7 @@ class TaskClient:
             raise TaskExists(task_id)
         return TaskView.from_row(composed.row)
 
-    def insert_many(self, tasks: Iterable[NewTask | Mapping[str, object]]) -> InsertCounts:
+    def insert_many(self, tasks: Iterable[NewTask | TaskRow | Mapping[str, object]]) -> InsertCounts:
         """Inserts any number of tasks, in batches, and returns how many are in, and why others are not.
 
         Maps are taken under the table's names (``taskId``, ``dueAt`` …). One bad task holds up no other.
@@ -131,7 +135,7 @@ class TaskClient:
         """
         return count(self.insert_lazily(tasks))
 
-    def insert_lazily(self, tasks: Iterable[NewTask | Mapping[str, object]]) -> Iterator[InsertResult]:
+    def insert_lazily(self, tasks: Iterable[NewTask | TaskRow | Mapping[str, object]]) -> Iterator[InsertResult]:
         """As ``insert_many``, but only as the results are consumed: one a task, in order. Nothing is inserted before,
         and nothing after the last that is asked for but what is under way."""
         return insert_lazily(self.store, tasks, self._compose_one)
@@ -150,6 +154,14 @@ class TaskClient:
     def cancel(self, task_id: str) -> TaskView:
         """Calls a waiting task off. Raises TaskNotFound, TransitionRefused."""
         return self._change(task_id, self._cancelled())
+
+    def delete(self, task_id: str, *, version: str | None = None) -> None:
+        """Removes a task that waits or has ended; nothing is left of it. One that runs can't be deleted.
+
+        ``version``: only if the task is still the one that a ``TaskView`` showed, by its ``version``.
+        Raises TaskNotFound, TransitionRefused, TaskChanged: nothing was deleted then.
+        """
+        changes.delete(self.store, task_id, version)
 
     def reschedule(
         self,
@@ -186,11 +198,18 @@ class TaskClient:
         if not timed and payload is None:
             raise InvalidInput("payload", None, f"expected something to change: payload, or one of {', '.join(times)}")
         wishes: list[Callable[[Row], Change]] = []
+        known, wrong = changes.known_id(task_id), Refusals()
         if timed:
-            wishes.append(self._rescheduled(changes.known_id(task_id), times))
+            with wrong:
+                wishes.append(self._rescheduled(known, times))
+        check = partial(self._agreement.check_payload, of_handlers=self._check_actions)
         if payload is not None:
-            kept = payload_of(payload)
-            wishes.append(lambda row: changes.revised(row, payload=kept))
+            with wrong:
+                kept = payload_of(payload)
+                wishes.append(lambda row: changes.revised(row, payload=kept, check=check))
+                if wrong and (there := self.store.get(known)) and isinstance(action := there.get("action"), str):
+                    check(action, kept)  # so that all that is wrong is told
+        wrong.raise_all()
 
         def decide(row: Row) -> Change:
             change = together(*(wish(row) for wish in wishes))
@@ -216,7 +235,7 @@ class TaskClient:
         *,
         start: Time | None = None,
         end: Time | None = None,
-        status: str = "failed",
+        status: Status | str = Status.FAILED,
         action: str | None = None,
         error: str | None = None,
         dry_run: bool = False,
@@ -250,7 +269,7 @@ class TaskClient:
         *,
         start: Time | None = None,
         end: Time | None = None,
-        status: str | None = None,
+        status: Status | str | None = None,
         limit: int = 100,
         page_token: str | None = None,
     ) -> HistoryPage:
@@ -263,13 +282,24 @@ class TaskClient:
         meant = self._scope(bucket, start, end)
         return histories.history(self.store, meant, status=status, limit=limit, page_token=page_token)
 
+    def iter_history(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        status: Status | str | None = None,
+    ) -> Iterator[TaskEntry]:
+        """All tasks that ``history`` lists, one after another: pages are read as they are consumed."""
+        return histories.every_entry(self.store, self._scope(bucket, start, end), status=status)
+
     def export(
         self,
         bucket: str | Bucket | None = None,
         *,
         start: Time | None = None,
         end: Time | None = None,
-        status: str | None = None,
+        status: Status | str | None = None,
         after: tuple[str, str] | None = None,
     ) -> Iterator[Row]:
         """The whole rows of what ``history`` lists, as they are consumed: under the table's names, numbers as Decimal.
@@ -329,6 +359,11 @@ class TaskClient:
         return examine(
             self.store, self._agreement.refresh(), clock=self._clock, mend=mend, tell=tell, page_read=page_read
         )
+
+    def health(self) -> Health:
+        """Whether ticks come, and drain what they find: by the settings and the cursors, two requests. ``doctor`` looks
+        at every task, too."""
+        return health_of(self.store, self._agreement.refresh(), self._clock())
 
     def settings(self) -> InForce | None:
         """The tick interval, shards and actions in force, read now; None before the first tick."""

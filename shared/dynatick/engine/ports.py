@@ -130,6 +130,9 @@ class Actions(Protocol):
     def names(self) -> Sequence[str]:
         """The actions that can be run."""
 
+    def payload_schemas(self) -> Mapping[str, str]:
+        """The JSON Schemas of the actions' payloads, as text, by action: of those that have one."""
+
     def timeout_seconds(self, task: Task) -> int | None:
         """How long an attempt of the task takes at the most, as the task says, else its action; None: neither does."""
 

@@ -51,7 +51,7 @@ FailedRecords | Count | Records that met a fault of the infrastructure; all from
 _OF_THE_API = entries("""\
 Requests | Count | Requests that the gateway handed on
 RequestsRefused | Count | Those answered with 400 to 499: they were wrong
-RequestsFailed | Count | Those answered with 500 or more: something here is wrong
+RequestsFailed | Count | Those answered with 500 or more, but for an unhealthy `/v1/health`: something here is wrong
 """)
 
 _OF_IMPORTS = entries("""\

@@ -7,9 +7,19 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
-from tests.builders import InProcess
+from tests.builders import FakeClock, InProcess
 
-from dynatick import MemoryStore, PermanentError, TaskClient
+from dynatick import (
+    InvalidInput,
+    MemoryStore,
+    NewTask,
+    PermanentError,
+    RetryPolicy,
+    RetryPolicyRow,
+    Status,
+    TaskClient,
+    TaskRow,
+)
 from dynatick.client import BucketCounts, HistoryPage, TaskEntry
 from dynatick.client import history as histories
 from dynatick.domain.buckets import Bucket, Grid
@@ -305,3 +315,60 @@ def test_what_was_written_by_hand_can_be_listed() -> None:
     ended, odd = client.history(BUCKET).entries
     assert (odd.status, odd.action, odd.due_at, odd.attempt) == ("Binary(b'x')", "b'y'", None, 0)
     assert (ended.status, ended.error) == ("b'x'", "5")
+
+
+# -- types -----------------------------------------------------------------------------------------------------------
+
+
+def test_all_pages_of_a_history_are_read_as_they_are_consumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, clock = MemoryStore(), FakeClock()
+    client = TaskClient(store, clock=clock)
+    for n in range(450):
+        client.insert(f"t{n:03}", task_date_time=f"2026-12-31#13:{n % 5:02}")
+    read: list[str] = []
+    look = store.look
+    monkeypatch.setattr(store, "look", lambda bucket, **how: read.append(str(bucket)) or look(bucket, **how))
+    how = {"start": "2026-12-31T13:00:00Z", "end": "2026-12-31T14:00:00Z"}
+    entries = client.iter_history(**how)
+    assert read == [], "nothing before the first is asked for"
+    first = next(entries)
+    assert len(set(read)) < 20, "not the whole hour for the first"
+    found = [first, *entries]
+    assert [entry.task_id for entry in found] == sorted(
+        (f"t{n:03}" for n in range(450)), key=lambda task_id: (int(task_id[1:]) % 5, task_id)
+    )
+    client.cancel("t007")
+    assert [entry.task_id for entry in client.iter_history(**how, status=Status.CANCELLED)] == ["t007"]
+    assert [entry.task_id for entry in client.iter_history("2026-12-31#13:02", status="cancelled")] == ["t007"]
+
+
+def test_what_cannot_be_iterated_is_refused_at_once() -> None:
+    client = TaskClient(MemoryStore())
+    for how in ({}, {"bucket": "2026-12-31#13:00", "status": "done"}, {"start": "soon", "end": "later"}):
+        with pytest.raises(InvalidInput):
+            client.iter_history(**how)
+
+
+def test_a_status_is_an_enum_and_text() -> None:
+    client = TaskClient(MemoryStore())
+    client.insert("t")
+    view = client.get("t")
+    assert view.status is Status.UNSCHEDULED
+    assert view.status == "unscheduled"
+    assert type(view.to_row()["status"]) is str
+    client.store.create({"taskId": "odd", "status": "paused"})
+    assert client.get("odd").status == "paused"
+    client.insert("u", task_date_time="2026-12-31#13:00", action="log")
+    client.store.delete("u")
+    client.store.create({"taskId": "u", "taskDateTime": "2026-12-31#13:00", "status": "scheduled", "attempt": 0})
+    (entry,) = client.history("2026-12-31#13:00").entries
+    assert entry.status is Status.SCHEDULED
+    assert type(entry.to_row()["status"]) is str
+
+
+def test_a_map_of_a_task_has_the_names_that_insert_many_takes() -> None:
+    assert TaskRow.__required_keys__ == {"taskId"}
+    row = dict.fromkeys(TaskRow.__annotations__)
+    task = NewTask.from_row(row)
+    assert task.attributes == {}, "none of them is taken for the caller's own"
+    assert set(RetryPolicyRow.__annotations__) == set(RetryPolicy().to_row())

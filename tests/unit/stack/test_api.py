@@ -54,14 +54,18 @@ def test_a_task_there_and_back(url: str, http: urllib3.PoolManager) -> None:
     made = send(http, "POST", f"{url}/v1/tasks", {"taskId": task_id, "delaySeconds": 60})
     assert made.status == 201
     assert send(http, "GET", url + made.headers["Location"]).json()["taskId"] == task_id
-    assert send(http, "POST", f"{url}/v1/tasks", {"taskId": "50%#ä", "delaySeconds": 60}).status == 201
-    assert send(http, "GET", f"{url}/v1/tasks/50%25%23%C3%A4").json()["taskId"] == "50%#ä"
+    assert send(http, "POST", f"{url}/v1/tasks", {"taskId": "50#ä", "delaySeconds": 60}).status == 201
+    for path in ("50%23%C3%A4", "50%2523%25C3%25A4"):
+        assert send(http, "GET", f"{url}/v1/tasks/{path}").json()["taskId"] == "50#ä"
+    for path in ("50%25", "50%2525", "%2541%2525"):
+        assert send(http, "GET", f"{url}/v1/tasks/{path}").json()["code"] == "invalid-input"
+    assert send(http, "GET", f"{url}/v1/tasks/50%2523%25C3%25A4%253Fmore").json()["taskId"] == "50#ä"
 
 
 def test_problems_are_those_of_the_deployed_one(url: str, http: urllib3.PoolManager) -> None:
     for method, path, body, code in (
         ("GET", "/v1/none", None, "not-found"),
-        ("GET", "/v1/tasks/%ff", None, "not-found"),
+        ("GET", "/v1/tasks/%ff", None, "invalid-input"),
         ("PUT", "/v1/tasks", {}, "method-not-allowed"),
         ("POST", "/v1/tasks", b"{", "malformed-body"),
         ("POST", "/v1/tasks", b'{"taskId": "\xc3"}', "malformed-body"),
