@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
 from dynatick.cli.exits import CommandFailed, ExitCode
 from dynatick.cli.output import Output
+from dynatick.cli.values import time_of
 
 if TYPE_CHECKING:
     from dynatick.cli.localstack import LocalStack
@@ -39,6 +41,10 @@ class Session:
     def clock(self) -> datetime:
         """The present instant: the only clock of the command line."""
         return datetime.now(UTC)
+
+    def time(self, text: str | None, field: str) -> str | Decimal | None:
+        """A time as the client takes it. Raises InvalidInput."""
+        return time_of(text, field, self.clock())
 
     def client(self) -> TaskClient:
         """A client of the table that is meant. Raises CommandFailed if none is."""
@@ -68,22 +74,38 @@ class Session:
 
 
 def on_table(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
-    """A command that gets a Session as its first argument, and its options after those of its own."""
+    """A command that gets a Session as its first argument, and its options after those of its own.
+
+    A parameter that is a dataclass stands for an option for each of its fields.
+    """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    annotations = inspect.get_annotations(Session, eval_str=True)
-    shared = [
-        inspect.Parameter(
-            option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=annotations[option.name]
-        )
-        for option in fields(Session)
-    ]
+    groups = {
+        one.name: one.annotation for one in own if isinstance(one.annotation, type) and is_dataclass(one.annotation)
+    }
 
     def run(**values: Any) -> None:
-        session = Session(**{option.name: values.pop(option.name) for option in shared})
+        session = Session(**{option.name: values.pop(option.name) for option in _options(Session)})
+        for name, group in groups.items():
+            values[name] = group(**{option.name: values.pop(option.name) for option in _options(group)})
         command(session, **values)  # type: ignore[call-arg]  # typer passes what the signature names
 
-    parameters = [*(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own), *shared]
+    parameters: list[inspect.Parameter] = []
+    for one in own:
+        keyword = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        parameters += _options(groups[one.name]) if one.name in groups else [keyword]
+    parameters += _options(Session)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     return run
+
+
+def _options(group: type[Any]) -> list[inspect.Parameter]:
+    """The fields of a dataclass, as parameters of a command."""
+    annotations = inspect.get_annotations(group, eval_str=True)
+    return [
+        inspect.Parameter(
+            option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=annotations[option.name]
+        )
+        for option in fields(group)
+    ]

@@ -11,7 +11,7 @@ import typer
 from dynatick.cli.exits import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_many
 from dynatick.cli.session import Session, on_table
-from dynatick.cli.values import duration_of, time_of
+from dynatick.cli.values import duration_of
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.errors import InvalidInput
 
@@ -40,7 +40,7 @@ _COLUMNS = (
 def list_ticks(
     session: Session,
     last: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="The latest: 90s, 60m, 2h, 1d. Default: 60m.")
+        str | None, typer.Option(metavar="DURATION", help="The latest: 90s, 60m, 2h, 1h30m, 1d. Default: 60m.")
     ] = None,
     from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None,
     to: Annotated[str | None, typer.Option(metavar="TIME", help="End of the range. Default: now.")] = None,
@@ -49,7 +49,7 @@ def list_ticks(
     if last is not None and (from_ or to):
         raise InvalidInput("last", last, "expected either --last or a range, not both")
     if from_ or to:
-        entries = session.client().ticks(start=time_of(from_), end=time_of(to))
+        entries = session.client().ticks(start=session.time(from_, "start"), end=session.time(to, "end"))
     else:
         entries = session.client().ticks(duration_of(last or "60m", "last"))
     _show(session, entries)

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TypeVar
 
 from dynatick.client.changes import carry_out, state_shown, try_many
-from dynatick.client.looks import Scope, Seen, read, read_ahead
+from dynatick.client.looks import Scope, Seen, check_prefix, read, read_ahead
 from dynatick.client.views import TaskView, instant_or_none
 from dynatick.domain.change import Change
 from dynatick.domain.task import TERMINAL, Row
@@ -75,15 +75,21 @@ class Filter:
 
     states: tuple[str, ...]  # either ended ones or others, not both
     action: str | None = None
+    schedule_id: str | None = None
+    prefix: str | None = None  # how their ids begin
     error: str | None = None  # stands somewhere in the task's error, in whatever case
+
+    def __post_init__(self) -> None:
+        """Raises InvalidInput."""
+        check_prefix(self.prefix)
 
     @property
     def of_ended(self) -> bool:
         return self.states[0] in TERMINAL
 
-    def fits(self, state: object, action: object, error: object) -> bool:
-        """Whether a task is one of these, by what the index or the row says of it."""
-        if state not in self.states or self.action not in (None, action):
+    def fits(self, state: object, action: object, schedule_id: object, error: object) -> bool:
+        """Whether a task is one of these, by what the index or the row says of it beside its id."""
+        if state not in self.states or self.action not in (None, action) or self.schedule_id not in (None, schedule_id):
             return False
         return self.error is None or (isinstance(error, str) and self.error.casefold() in error.casefold())
 
@@ -110,7 +116,9 @@ def change_many(
     outcomes = wanted.states if wanted.of_ended else (None,)
     with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="dynatick-change") as pool:
         for outcome in outcomes:
-            read_one = partial(read, store, open_only=outcome is None, outcome=outcome, limit=PAGE)
+            read_one = partial(
+                read, store, open_only=outcome is None, outcome=outcome, limit=PAGE, prefix=wanted.prefix
+            )
             for seen in (pages := read_ahead(scope.positions(), read_one)):
                 for chunk in _chunks(store, seen, wanted):
                     meant = chunk[:left]
@@ -205,7 +213,7 @@ def _chunks(store: Store, seen: Seen, wanted: Filter) -> Iterator[list[_Listed]]
 def _listed(entry: Entry, row: Row | None, wanted: Filter) -> bool:
     """Whether a task is meant: by the index if it has ended, for that shows all of it then; else by its row."""
     if wanted.of_ended:
-        return wanted.fits(entry.outcome, entry.action, entry.error)
+        return wanted.fits(entry.outcome, entry.action, entry.schedule_id, entry.error)
     return row is not None and row.get("taskDateTime") == entry.bucket and _fits(row, wanted)
 
 
@@ -222,4 +230,4 @@ def _moved_on(row: Row, entry: Entry, wanted: Filter, began: datetime) -> str | 
 
 
 def _fits(row: Row, wanted: Filter) -> bool:
-    return wanted.fits(state_shown(row), row.get("action"), row.get("error"))
+    return wanted.fits(state_shown(row), row.get("action"), row.get("scheduleId"), row.get("error"))

@@ -218,6 +218,8 @@ class TaskClient:
         end: Time | None = None,
         status: str = "failed",
         action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
         error: str | None = None,
         dry_run: bool = False,
         limit: int | None = None,
@@ -226,7 +228,8 @@ class TaskClient:
         are consumed. ``status`` may be ``cancelled``; ``error`` is a part of their error; ``dry_run``: says only which.
         ``limit``: at most so many tasks, the first.
         """
-        wanted = Filter(states=(changes.check_redrivable(status),), action=action, error=error)
+        state = changes.check_redrivable(status)
+        wanted = Filter(states=(state,), action=action, schedule_id=schedule_id, prefix=prefix, error=error)
         meant = self._scope(bucket, start, end)
         return self._change_many(meant, wanted, self._next_tick(changes.retried), dry_run, limit)
 
@@ -236,12 +239,16 @@ class TaskClient:
         *,
         start: Time | None = None,
         end: Time | None = None,
+        status: str | None = None,
         action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
         dry_run: bool = False,
         limit: int | None = None,
     ) -> Iterator[ManyResult]:
-        """Calls off the waiting tasks of a bucket or range, as ``retry_many`` retries those that have failed."""
-        wanted = Filter(states=changes.WAITING, action=action)
+        """Calls off the waiting tasks of a bucket or range, as ``retry_many`` retries those that have failed.
+        ``status``: only ``scheduled`` ones, or ``unscheduled``."""
+        wanted = Filter(states=changes.waiting_states(status), action=action, schedule_id=schedule_id, prefix=prefix)
         return self._change_many(self._scope(bucket, start, end), wanted, self._cancelled(), dry_run, limit)
 
     def history(
@@ -251,17 +258,23 @@ class TaskClient:
         start: Time | None = None,
         end: Time | None = None,
         status: str | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
+        attempts: bool = False,
         limit: int = 100,
         page_token: str | None = None,
     ) -> HistoryPage:
         """The tasks of a bucket (all its shards, unless one is named), or of a range from ``start`` to before ``end``.
 
-        In order of time, shard and id. ``status``: only those. ``limit``: at most so many, up to 1,000; a page may
-        hold fewer and still not be the last, which is the one without ``next_page_token``. A range spans at most 31
-        days. A task is listed in one bucket, that of its latest attempt.
+        In order of time, shard and id. ``status``, ``action``, ``schedule_id``, ``prefix`` of the id: only those.
+        ``limit``: at most so many of them, up to 1,000; a page may hold fewer and still not be the last, which is the
+        one without ``next_page_token``. A range spans at most 31 days. A task is listed in one bucket, that of its
+        latest attempt. ``attempts``: reads also the rows of ended tasks, for their number of attempts.
         """
+        wanted = histories.Wanted(status=status, action=action, schedule_id=schedule_id, prefix=prefix)
         meant = self._scope(bucket, start, end)
-        return histories.history(self.store, meant, status=status, limit=limit, page_token=page_token)
+        return histories.history(self.store, meant, wanted, limit=limit, page_token=page_token, attempts=attempts)
 
     def export(
         self,
@@ -270,6 +283,9 @@ class TaskClient:
         start: Time | None = None,
         end: Time | None = None,
         status: str | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
         after: tuple[str, str] | None = None,
     ) -> Iterator[Row]:
         """The whole rows of what ``history`` lists, as they are consumed: under the table's names, numbers as Decimal.
@@ -277,7 +293,8 @@ class TaskClient:
         Memory does not grow with their number. What changes meanwhile may be missing, or be there twice.
         ``after``: the ``taskDateTime`` and ``taskId`` of a row of an export of the same; it goes on after that.
         """
-        return export(self.store, self._scope(bucket, start, end), status=status, after=after)
+        wanted = histories.Wanted(status=status, action=action, schedule_id=schedule_id, prefix=prefix)
+        return export(self.store, self._scope(bucket, start, end), wanted, after=after)
 
     def bucket_counts(
         self, bucket: str | Bucket | None = None, *, start: Time | None = None, end: Time | None = None

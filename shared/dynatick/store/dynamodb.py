@@ -216,6 +216,7 @@ class DynamoStore:
         open_only: bool = True,
         outcome: str | None = None,
         limit: int | None = None,
+        prefix: str | None = None,
     ) -> Page:
         name = {"S": str(bucket)}
         query: dict[str, Any] = {
@@ -225,6 +226,10 @@ class DynamoStore:
             "ExpressionAttributeNames": {"#bucket": "taskDateTime"},
             "ExpressionAttributeValues": {":bucket": name},
         }
+        if prefix is not None:
+            query["KeyConditionExpression"] += " AND begins_with(#id, :prefix)"
+            query["ExpressionAttributeNames"]["#id"] = "taskId"
+            query["ExpressionAttributeValues"][":prefix"] = {"S": prefix}
         if outcome is not None:
             query["FilterExpression"] = "#outcome = :outcome"
             query["ExpressionAttributeNames"]["#outcome"] = "outcome"

@@ -73,7 +73,7 @@ def test_cancelled_ones(shell: Shell, failed: InProcess) -> None:
     assert shell("task", "retry", "--bucket", "2026-12-31#13:00", "--status", "cancelled").err == "1 retried\n"
 
 
-NEITHER = "name a task, or say which by --bucket, or by --from and --to"
+NEITHER = "name a task, or say which by --bucket, --last, or --from and --to"
 BOTH = "a task is named, so --{} says nothing; give one of them only"
 
 
