@@ -13,10 +13,10 @@ from dynatick.cli.which import Last, Span, span_of
 
 app = typer.Typer(name="bucket", help="See what buckets hold.", no_args_is_help=True)
 
-_STATUSES = ("unscheduled", "scheduled", "running", "completed", "failed", "cancelled")
+_SPARE = {"unscheduled": 6, "scheduled": 3, "running": 4, "completed": 2, "failed": 1, "cancelled": 5}
 _COLUMNS = (
     Column("BUCKET", "bucket"),
-    *(Column(status.upper(), status, right=True) for status in _STATUSES),
+    *(Column(status.upper(), status, right=True, spare=spare) for status, spare in _SPARE.items()),
     Column("TOTAL", "total", right=True),
 )
 

@@ -54,9 +54,9 @@ COLUMNS = (
     Column("BUCKET", "taskDateTime"),
     Column("STATUS", "status"),
     Column("ACTION", "action", folds=True),
-    Column("DUE", "dueAt", to_seconds=True, spare=True),
-    Column("FINISHED", "finishedAt", to_seconds=True, spare=True),
-    Column("ATTEMPT", "attempt", right=True, spare=True),
+    Column("DUE", "dueAt", to_seconds=True, spare=1),
+    Column("FINISHED", "finishedAt", to_seconds=True, spare=1),
+    Column("ATTEMPT", "attempt", right=True, spare=1),
     Column("ERROR", "error", folds=True),
 )
 

@@ -22,16 +22,16 @@ app = typer.Typer(name="tick", help="See what the ticks did, or make one now.", 
 
 _COLUMNS = (
     Column("TICK", "tick"),
-    Column("SHARD", "shard", right=True, spare=True),
+    Column("SHARD", "shard", right=True, spare=1),
     Column("WHAT", "what"),
     Column("DUE", "due", right=True),
     Column("CLAIMED", "claimed", right=True),
     Column("COMPLETED", "completed", right=True),
     Column("FAILED", "failed", right=True),
-    Column("RETRIED", "retried", right=True, spare=True),
-    Column("MISSED", "missed", right=True, spare=True),
-    Column("LATE MS", "latenessMaxMs", right=True, spare=True),
-    Column("TOOK MS", "tookMs", right=True, spare=True),
+    Column("RETRIED", "retried", right=True, spare=1),
+    Column("MISSED", "missed", right=True, spare=1),
+    Column("LATE MS", "latenessMaxMs", right=True, spare=1),
+    Column("TOOK MS", "tookMs", right=True, spare=1),
 )
 
 
