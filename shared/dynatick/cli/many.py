@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from dynatick.cli.exits import CommandFailed, ExitCode, code_of, told
@@ -20,6 +22,7 @@ T = TypeVar("T")
 
 _AT_A_TIME = 8  # requests, where each takes one of its own
 _TOGETHER = 200  # ids whose answers are held
+_COUNTED = 1000  # tasks, before one is asked
 _PATIENCE = 200  # failures in a row after which the table is taken to be away
 
 _COLUMNS = (
@@ -96,6 +99,37 @@ def change_each(
     say(_summed(counts))
     if failed:
         raise CommandFailed(max(failed), f"{len(failed)} of {len(ids)} not {done}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be done with many tasks: as a verb and as a participle."""
+
+    verb: str
+    done: str
+    dry_run: bool
+    yes: bool  # without asking
+
+
+def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], wish: Wish) -> None:
+    """Changes those that ``change`` means, a method of the client, once it is confirmed. Raises CommandFailed."""
+    if wish.dry_run or wish.yes or not _is_watched():
+        show_results(session, change(dry_run=wish.dry_run), wish.done)
+        return
+    number = sum(1 for _ in change(dry_run=True, limit=_COUNTED + 1))
+    if not number:
+        show_results(session, iter(()), wish.done)
+        return
+    many = "1 task" if number == 1 else f"{number} tasks" if number <= _COUNTED else f"more than {_COUNTED} tasks"
+    print(f"{wish.verb.capitalize()} {many}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CommandFailed(ExitCode.INTERRUPTED, "nothing was changed")
+    show_results(session, change(dry_run=False), wish.done)
+
+
+def _is_watched() -> bool:
+    """Whether there is a terminal to ask on: nothing waits for an answer that cannot come."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def show_results(session: Session, results: Iterator[ManyResult], done: str) -> None:

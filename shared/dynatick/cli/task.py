@@ -14,11 +14,11 @@ from dynatick.cli.exits import CommandFailed, ExitCode, code_of, told
 from dynatick.cli.exporting import ExportOptions, chosen_format, export_tasks
 from dynatick.cli.importing import ImportOptions, import_tasks
 from dynatick.cli.listing import Listing
-from dynatick.cli.many import are_named, change_each, each, show_results
+from dynatick.cli.many import Wish, are_named, change_each, change_many, each
 from dynatick.cli.output import Column, Output, one_line, say, show_many
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.showing import item_of, show_raw, show_task
-from dynatick.cli.values import map_of, seconds_of
+from dynatick.cli.values import map_of, seconds_of, shift_of
 from dynatick.cli.which import Filters, Ids, IdsOrNone, Range, Span, ids_of, is_single
 from dynatick.errors import DynatickError, InvalidInput
 
@@ -43,6 +43,7 @@ Timeout = Annotated[
 ]
 Waiting = Annotated[str | None, typer.Option(help="Only those that are scheduled, or unscheduled. Default: both.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say which tasks are meant, and change none.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking, which is done on a terminal only.")]
 Limit = Annotated[int, typer.Option(help="Most tasks to list.")]
 PageToken = Annotated[str | None, typer.Option(help="Go on where the page before ended.")]
 Status = Annotated[
@@ -143,28 +144,72 @@ def cancel(
     status: Waiting = None,
     filters: Filters,
     dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> None:
     """Call waiting tasks off: those named, or all of a bucket or range."""
     if are_named(task_ids, **range_.given(), status=status, **filters.given(), dry_run=dry_run):
         change_each(session, task_ids or (), session.client().cancel, "cancelled", show=partial(_show, session))
         return
     span = range_.span(session.clock())
-    results = session.client().cancel_many(
-        span.bucket, start=span.start, end=span.end, status=status, **filters.arguments(), dry_run=dry_run
+    change_many(
+        session,
+        partial(
+            session.client().cancel_many,
+            span.bucket,
+            start=span.start,
+            end=span.end,
+            status=status,
+            **filters.arguments(),
+        ),
+        Wish("cancel", "cancelled", dry_run=dry_run, yes=yes),
     )
-    show_results(session, results, "cancelled")
 
 
 @app.command()
 @on_table
-def reschedule(session: Session, task_ids: Ids, at: At = None, delay: Delay = None) -> None:
-    """Give waiting tasks another time."""
-    if at is None and delay is None:
-        raise CommandFailed(ExitCode.USAGE, "say when: --at or --delay")
-    change = partial(
-        session.client().reschedule, due_at=session.time(at, "dueAt"), delay_seconds=seconds_of(delay, "delaySeconds")
+def reschedule(
+    session: Session,
+    task_ids: IdsOrNone = None,
+    *,
+    at: At = None,
+    delay: Delay = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="SHIFT", help="Each so much later or earlier: +1h, -30m. Of a bucket or range."),
+    ] = None,
+    range_: Range,
+    status: Waiting = None,
+    filters: Filters,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Give waiting tasks another time: those named, or all of a bucket or range."""
+    if at is None and delay is None and by is None:
+        raise CommandFailed(ExitCode.USAGE, "say when: --at, --delay or --by")
+    due_at, delay_seconds = session.time(at, "dueAt"), seconds_of(delay, "delaySeconds")
+    shift = None if by is None else shift_of(by, "by")
+    if are_named(task_ids, **range_.given(), status=status, **filters.given(), dry_run=dry_run, by=by):
+        change = partial(session.client().reschedule, due_at=due_at, delay_seconds=delay_seconds)
+        change_each(session, task_ids or (), change, "rescheduled", show=partial(_show, session))
+        return
+    if shift is not None and (at is not None or delay is not None):
+        raise CommandFailed(ExitCode.USAGE, "--by moves each from where it is, so --at and --delay say nothing")
+    span = range_.span(session.clock())
+    change_many(
+        session,
+        partial(
+            session.client().reschedule_many,
+            span.bucket,
+            start=span.start,
+            end=span.end,
+            status=status,
+            **filters.arguments(),
+            due_at=due_at,
+            delay_seconds=delay_seconds,
+            shift=shift,
+        ),
+        Wish("reschedule", "rescheduled", dry_run=dry_run, yes=yes),
     )
-    change_each(session, task_ids, change, "rescheduled", show=partial(_show, session))
 
 
 @app.command()
@@ -201,22 +246,26 @@ def retry(
     filters: Filters,
     error: Annotated[str | None, typer.Option(metavar="TEXT", help="Only those with this in their error.")] = None,
     dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> None:
     """Give failed or cancelled tasks another run, at the next tick: those named, or all of a bucket or range."""
     if are_named(task_ids, **range_.given(), status=status, **filters.given(), error=error, dry_run=dry_run):
         change_each(session, task_ids or (), session.client().retry, "retried", show=partial(_show, session))
         return
     span = range_.span(session.clock())
-    results = session.client().retry_many(
-        span.bucket,
-        start=span.start,
-        end=span.end,
-        status=status or "failed",
-        **filters.arguments(),
-        error=error,
-        dry_run=dry_run,
+    change_many(
+        session,
+        partial(
+            session.client().retry_many,
+            span.bucket,
+            start=span.start,
+            end=span.end,
+            status=status or "failed",
+            **filters.arguments(),
+            error=error,
+        ),
+        Wish("retry", "retried", dry_run=dry_run, yes=yes),
     )
-    show_results(session, results, "retried")
 
 
 def import_command(*, schedules_only: bool) -> Callable[..., None]:

@@ -59,6 +59,12 @@ class Seen:
     after: str | None
 
 
+def backwards(meant: Scope) -> Iterator[Position]:
+    """Its positions, the latest minute first."""
+    for minute in reversed(meant.minutes):
+        yield from Scope(range(minute, minute + 1), meant.shards).positions()
+
+
 def scope(bucket: str | Bucket | None, start: Time | None, end: Time | None, shards_ever: int) -> Scope:
     """What one bucket (all its shards, unless one is named) or the instants from ``start`` to before ``end`` mean.
 

@@ -18,12 +18,12 @@ from functools import partial
 from typing import TypeVar
 
 from dynatick.client.changes import carry_out, state_shown, try_many
-from dynatick.client.looks import Scope, Seen, check_prefix, read, read_ahead
+from dynatick.client.looks import Scope, Seen, backwards, check_prefix, read, read_ahead
 from dynatick.client.views import TaskView, instant_or_none
 from dynatick.domain.change import Change
 from dynatick.domain.task import TERMINAL, Row
 from dynatick.engine.ports import Entry, Store
-from dynatick.errors import StoreError, TaskNotFound, TransitionRefused
+from dynatick.errors import InvalidInput, StoreError, TaskNotFound, TransitionRefused
 
 BATCH = 25  # what one call to the table takes
 AT_A_TIME = 8  # such calls
@@ -78,6 +78,7 @@ class Filter:
     schedule_id: str | None = None
     prefix: str | None = None  # how their ids begin
     error: str | None = None  # stands somewhere in the task's error, in whatever case
+    unless: Callable[[Row], bool] = lambda row: False  # a row that has not ended and needs no change
 
     def __post_init__(self) -> None:
         """Raises InvalidInput."""
@@ -103,11 +104,13 @@ def change_many(
     began: datetime,
     dry_run: bool,
     limit: int | None = None,
+    latest_first: bool = False,
 ) -> Iterator[ManyResult]:
     """One result a task, in order of time, shard and id; memory does not grow with their number.
 
     A task that ended after ``began`` is left alone: it may be one that was retried here and has failed again.
-    ``limit``: at most so many tasks, the first.
+    ``limit``: at most so many tasks, the first. ``latest_first``: buckets in the other order, where tasks go to later
+    ones, so that none is met again.
     Raises StoreError if the tasks cannot be listed.
     """
 
@@ -119,7 +122,7 @@ def change_many(
             read_one = partial(
                 read, store, open_only=outcome is None, outcome=outcome, limit=PAGE, prefix=wanted.prefix
             )
-            for seen in (pages := read_ahead(scope.positions(), read_one)):
+            for seen in (pages := read_ahead(backwards(scope) if latest_first else scope.positions(), read_one)):
                 for chunk in _chunks(store, seen, wanted):
                     meant = chunk[:left]
                     if dry_run:
@@ -187,7 +190,7 @@ def _told(entry: Entry, do: Callable[[], _T]) -> _T | Left | Unchanged:
         return do()
     except TaskNotFound:
         return Left(entry.task_id, "it was deleted")
-    except (_MovedOn, TransitionRefused) as error:
+    except (_MovedOn, TransitionRefused, InvalidInput) as error:
         return Left(entry.task_id, str(error))
     except StoreError as error:
         return Unchanged(entry.task_id, error)
@@ -214,7 +217,7 @@ def _listed(entry: Entry, row: Row | None, wanted: Filter) -> bool:
     """Whether a task is meant: by the index if it has ended, for that shows all of it then; else by its row."""
     if wanted.of_ended:
         return wanted.fits(entry.outcome, entry.action, entry.schedule_id, entry.error)
-    return row is not None and row.get("taskDateTime") == entry.bucket and _fits(row, wanted)
+    return row is not None and row.get("taskDateTime") == entry.bucket and _fits(row, wanted) and not wanted.unless(row)
 
 
 def _moved_on(row: Row, entry: Entry, wanted: Filter, began: datetime) -> str | None:

@@ -17,6 +17,7 @@ from dynatick.client.exporting import export
 from dynatick.client.insertion import InsertCounts, InsertResult, count, insert_lazily
 from dynatick.client.looks import Scope, scope
 from dynatick.client.many import Filter, ManyResult, change_many
+from dynatick.client.moving import Move
 from dynatick.client.newtask import Composed, NewTask, Time, compose, not_before_next_tick, payload_of, time_of
 from dynatick.client.schedules import Schedules
 from dynatick.client.ticks import TickEntry
@@ -251,6 +252,38 @@ class TaskClient:
         wanted = Filter(states=changes.waiting_states(status), action=action, schedule_id=schedule_id, prefix=prefix)
         return self._change_many(self._scope(bucket, start, end), wanted, self._cancelled(), dry_run, limit)
 
+    def reschedule_many(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        status: str | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
+        due_at: Time | None = None,
+        delay_seconds: float | Decimal | None = None,
+        shift: timedelta | None = None,
+        dry_run: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[ManyResult]:
+        """Gives the waiting tasks of a bucket or range another time, as ``cancel_many`` calls them off: all of them one
+        time, by ``due_at`` or ``delay_seconds``, or by ``shift`` each its own, so much later or earlier. What has
+        passed means the next tick. Each is moved once; with ``due_at``, those that are there already are left out.
+        With a ``shift`` to later, the latest buckets come first, and ``limit`` means these.
+        """
+        move = self._move(due_at, delay_seconds, shift)
+        wanted = Filter(
+            states=changes.waiting_states(status),
+            action=action,
+            schedule_id=schedule_id,
+            prefix=prefix,
+            unless=move.is_done,
+        )
+        meant, later = self._scope(bucket, start, end), shift is not None and shift > timedelta()
+        return self._change_many(meant, wanted, move.decide, dry_run, limit, latest_first=later)
+
     def history(
         self,
         bucket: str | Bucket | None = None,
@@ -370,10 +403,20 @@ class TaskClient:
         return TaskView.from_row(changes.carry_out(self.store, task_id, decide))
 
     def _change_many(
-        self, meant: Scope, wanted: Filter, decide: Callable[[Row], Change], dry_run: bool, limit: int | None
+        self,
+        meant: Scope,
+        wanted: Filter,
+        decide: Callable[[Row], Change],
+        dry_run: bool,
+        limit: int | None,
+        *,
+        latest_first: bool = False,
     ) -> Iterator[ManyResult]:
         histories.check_most(limit)
-        return change_many(self.store, meant, wanted, decide, began=self._clock(), dry_run=dry_run, limit=limit)
+        began = self._clock()
+        return change_many(
+            self.store, meant, wanted, decide, began=began, dry_run=dry_run, limit=limit, latest_first=latest_first
+        )
 
     def _cancelled(self) -> Callable[[Row], Change]:
         in_force = self._agreement.current()
@@ -393,6 +436,16 @@ class TaskClient:
             return changes.rescheduled(row, bucket=bucket, due_at=when.due_at if bucket == when.bucket else present)
 
         return decide
+
+    def _move(self, due_at: Time | None, delay_seconds: float | Decimal | None, shift: timedelta | None) -> Move:
+        """Raises InvalidInput unless one of them is given."""
+        began, grid = self._clock(), self._grid()
+        if shift is None:
+            when = time_of("any", {"dueAt": due_at, "delaySeconds": delay_seconds}, now=began, grid=grid)
+            return Move(to=when.due_at, began=began, clock=self._clock, grid=grid)
+        if due_at is not None or delay_seconds is not None or not shift:
+            raise InvalidInput("shift", str(shift), "expected a single time, or a shift that is not zero")
+        return Move(shift=shift, began=began, clock=self._clock, grid=grid)
 
     def _next_tick(self, decide: Callable[..., Change]) -> Callable[[Row], Change]:
         grid = self._grid()

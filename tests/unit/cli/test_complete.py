@@ -30,6 +30,7 @@ OF_TASKS = {
     "run_now": "task run",
     "retry_many": "task retry",
     "cancel_many": "task cancel",
+    "reschedule_many": "task reschedule",
     "history": "task list",
     "export": "task export",
     "bucket_counts": "bucket list",

@@ -92,7 +92,7 @@ REFUSALS: list[tuple[list[str], int, str]] = [
         "flexibleTimeWindow: '90s' is not accepted; "
         "expected a whole number of minutes, or a duration such as 15m or 1h30m",
     ),
-    (["task", "reschedule", "there"], 2, "say when: --at or --delay"),
+    (["task", "reschedule", "there"], 2, "say when: --at, --delay or --by"),
     (["task", "update", "there"], 2, "say what to change: --at, --delay or --payload"),
     (
         ["task", "update", "there", "--at", "5", "--delay", "5"],
