@@ -3,8 +3,7 @@
 What the index lists is judged again on the row itself, at the write too. So a task that somebody else has changed
 meanwhile is left to them, and told; and doing it all once more changes nothing that was changed already.
 
-Calling off goes 25 to a call. Another run removes more attributes than one statement can, so there the store makes a
-call for each.
+They go 25 to a call, eight calls at a time.
 """
 
 from __future__ import annotations
@@ -197,7 +196,7 @@ def _told(entry: Entry, do: Callable[[], _T]) -> _T | Left | Unchanged:
 
 
 def _parts(listed: Sequence[_Listed]) -> Iterator[Sequence[_Listed]]:
-    """In batches, even ones: all threads are busy, also where each change takes a call of its own."""
+    """In batches, even ones: all threads are busy, also where an engine takes a call for each change."""
     size = -(-len(listed) // AT_A_TIME)
     return (listed[start : start + size] for start in range(0, len(listed), size or 1))
 

@@ -62,6 +62,41 @@ def test_other_faults_of_a_request_are_not_taken_apart(service: Service) -> None
     assert service.batches == [2]
 
 
+@pytest.mark.parametrize("code", ["ValidationException", "ValidationError"])
+def test_an_engine_that_takes_no_more_than_one_remove_gets_those_changes_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    def call(wire: Wire, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        several = [one["Statement"].count(" REMOVE ") > 1 for one in request["Statements"]]
+        if any(several) and code == "ValidationException":
+            raise ClientError({"Error": {"Code": code, "Message": "no"}}, operation)
+        return {"Responses": [{"Error": {"Code": code, "Message": "no"}} if refused else {} for refused in several]}
+
+    monkeypatch.setattr(Wire, "call", call)
+    store = DynamoStore("tasks", region="us-east-1")
+    alone: list[str] = []
+
+    def write(change: Change) -> Written:
+        alone.append(change.task_id)
+        return Written()
+
+    monkeypatch.setattr(store, "write", write)
+    removed = {"none": (), "one": ("a",), "two": ("a", "b"), "three": ("a", "b", "c")}
+    results = store.write_many([Change(task_id=i, set={"n": 1}, remove=names) for i, names in removed.items()])
+    assert results == [Written()] * 4
+    assert alone == ["two", "three"]
+
+
+def test_a_change_whose_statement_would_be_too_long_goes_alone(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = DynamoStore("tasks", region="us-east-1")
+    monkeypatch.setattr(store, "write", lambda change: Written())
+    long = Change(task_id="long", set={"n": 1}, remove=tuple(f"{'x' * 900}{n}" for n in range(10)))
+    assert store.write_many([long, Change(task_id="short", set={"n": 1})]) == [Written()] * 2
+    assert service.batches == [1]
+
+
 @pytest.mark.parametrize(("letters", "fits"), [(8100, True), (8200, False)])
 def test_how_long_a_statement_may_be(letters: int, fits: bool) -> None:
     statement = partiql.insert("tasks", {"taskId": {"S": "a"}, "n" * letters: {"N": "1"}})
