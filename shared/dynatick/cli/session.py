@@ -28,6 +28,9 @@ class Session:
     """The shared options of one command line, under the names that typer shows them by."""
 
     table: Annotated[str | None, typer.Option(help="The table's name. Default: DYNATICK_TABLE.")] = None
+    stack: Annotated[
+        str | None, typer.Option(help="The CloudFormation stack whose table it is. Default: DYNATICK_STACK.")
+    ] = None
     region: Annotated[str | None, typer.Option(help="The AWS region. Default: AWS_REGION, or the profile's.")] = None
     profile: Annotated[str | None, typer.Option(help="The AWS profile. Default: AWS_PROFILE.")] = None
     endpoint_url: Annotated[
@@ -52,12 +55,9 @@ class Session:
         from dynatick.client import TaskClient
         from dynatick.client.connect import ClientSettings, open_store
 
-        if not self.local and not self.table and not os.environ.get("DYNATICK_TABLE"):
-            message = "no table is named: give --table, set DYNATICK_TABLE, or use --local"
-            raise CommandFailed(ExitCode.USAGE, message)
         settings = ClientSettings.from_env(
             os.environ,
-            table=self.table or (self.local_stack().table if self.local else None),
+            table=self._table(),
             region=self.region,
             endpoint_url=self.endpoint_url,
             profile=self.profile,
@@ -65,6 +65,36 @@ class Session:
         if self.local:
             settings = self.local_stack().settings(settings)
         return TaskClient(open_store(settings), clock=self.clock)
+
+    def processor(self) -> str:
+        """The name of the processor function. Raises CommandFailed."""
+        if self.local:
+            return self.local_stack().processor
+        stack = self.stack or os.environ.get("DYNATICK_STACK")
+        if not stack:
+            message = "name the processor function with --function, or its stack with --stack; or use --local"
+            raise CommandFailed(ExitCode.USAGE, message)
+        from dynatick.cli.stack import PROCESSOR, resource
+
+        return resource(self, stack, PROCESSOR)
+
+    def _table(self) -> str:
+        """What is given counts more than what the environment says."""
+        if self.local and self.stack:
+            raise CommandFailed(ExitCode.USAGE, "--local is a stack of its own, so --stack says nothing; leave one out")
+        if self.table:
+            return self.table
+        if self.local:
+            return self.local_stack().table
+        table, stack = os.environ.get("DYNATICK_TABLE"), self.stack or os.environ.get("DYNATICK_STACK")
+        if table and not self.stack:
+            return table
+        if not stack:
+            message = "no table is named: give --table or --stack, set DYNATICK_TABLE or DYNATICK_STACK, or use --local"
+            raise CommandFailed(ExitCode.USAGE, message)
+        from dynatick.cli.stack import TABLE, resource
+
+        return resource(self, stack, TABLE)
 
     def local_stack(self) -> LocalStack:
         """The local stack that runs. Raises CommandFailed."""

@@ -60,15 +60,14 @@ def list_ticks(
 def run_tick(
     session: Session,
     function: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The processor function. With --local it is known.")
+        str | None,
+        typer.Option(metavar="NAME", help="The processor function. Default: that of --stack, or of --local."),
     ] = None,
 ) -> None:
     """Run the processor for the current minute, wait for it, and show what it did."""
-    if function is None and not session.local:
-        raise CommandFailed(ExitCode.USAGE, "name the processor function with --function, or use --local")
+    name = function if function is not None else session.processor()
     client = session.client()
     minute = minute_of(session.clock())
-    name = function if function is not None else session.local_stack().processor
     before = client.ticks(start=Bucket(minute), end=Bucket(minute + 1))
     _invoke(_lambda(session), name, {"dynatick": {"tick": str(Bucket(minute))}})
     # The minute may have had its tick before, which stays listed.
@@ -114,13 +113,9 @@ def _lambda(session: Session) -> Any:
         from dynatick.cli.localstack import aws_client
 
         return aws_client("lambda", session.local_stack().endpoint)
-    import boto3
-    from botocore.config import Config
+    from dynatick.cli import stack
 
-    profile = boto3.Session(profile_name=session.profile, region_name=session.region)
-    # It is waited for as long as a function may run, and never started twice.
-    config = Config(connect_timeout=3, read_timeout=900, retries={"total_max_attempts": 1})
-    return profile.client("lambda", endpoint_url=session.endpoint_url, config=config)
+    return stack.aws_client(session, "lambda")
 
 
 def _invoke(client: Any, name: str, event: Mapping[str, object]) -> None:

@@ -29,8 +29,8 @@ or counted from now with a sign: `+10m`, `-1h30m`. A duration is numbers with th
 `1h30m`, `3d`. JSON may come from a file: `--payload @payload.json`.
 
 Where several ids are given, or `-` for those on stdin, each has its line, and one that fails does not stop the others;
-the exit code is then the highest of theirs. What changes all tasks of a bucket or range asks first where stdin and stderr
-are a terminal, unless `--yes` is given.
+the exit code is then the highest of theirs. What changes all tasks of a bucket or range asks first where stdin and
+stderr are a terminal, unless `--yes` is given.
 
 For `dynatick expr`, `--from` is now if it is not given. An expression that does not run after it is refused, as invalid
 input is.

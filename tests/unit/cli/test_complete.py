@@ -56,7 +56,7 @@ OF_SCHEDULES = {
 }
 NO_VERBS = {"connect", "schedules"}  # ways to the rest
 COMMAND = Path(sys.executable).with_name("dynatick")
-SHARED = {"--table", "--region", "--profile", "--endpoint-url", "--local", "--output"}
+SHARED = {"--table", "--stack", "--region", "--profile", "--endpoint-url", "--local", "--output"}
 
 
 def methods(of: type) -> set[str]:

@@ -246,7 +246,7 @@ REFUSALS: list[tuple[list[str], int, str]] = [
         3,
         "last: '1h' is not accepted; expected either --last or a range, not both",
     ),
-    (["tick", "run"], 2, "name the processor function with --function, or use --local"),
+    (["tick", "run"], 2, "name the processor function with --function, or its stack with --stack; or use --local"),
     (["task", "import", "/nope.ndjson"], 4, "cannot read /nope.ndjson: No such file or directory"),
 ]
 
@@ -272,7 +272,9 @@ def test_a_file_that_is_not_text(shell: Shell, world: InProcess, tmp_path: Path)
 def test_no_table_is_named(shell: Shell) -> None:
     ended = shell("task", "get", "x")
     assert ended.code == 2
-    assert ended.err == "error: no table is named: give --table, set DYNATICK_TABLE, or use --local\n"
+    assert ended.err == (
+        "error: no table is named: give --table or --stack, set DYNATICK_TABLE or DYNATICK_STACK, or use --local\n"
+    )
 
 
 def test_a_table_that_does_not_answer(shell: Shell) -> None:
