@@ -68,8 +68,13 @@ def show_one(row: Mapping[str, object], output: Output) -> None:
     if output is not Output.TABLE:
         show_document(row, output)
         return
-    pairs = [{"name": name, "value": value} for name, value in row.items()]
-    show_table(pairs, [Column("name", "name"), Column("value", "value", folds=True)], headings=False)
+    show_pairs(row.items())
+
+
+def show_pairs(pairs: Iterable[tuple[str, object]]) -> None:
+    """Names and values, for people; a name may stand there twice."""
+    rows = [{"name": name, "value": value} for name, value in pairs]
+    show_table(rows, [Column("name", "name"), Column("value", "value", folds=True)], headings=False)
 
 
 def show_many(

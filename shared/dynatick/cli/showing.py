@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from dynatick.cli.output import Output, show_document, show_one
+from dynatick.cli.output import Output, show_document, show_one, show_pairs
 from dynatick.domain.instants import format_instant
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def show_task(view: TaskView, output: Output, now: datetime) -> None:
     from dynatick.domain.schedule import is_or_was_schedule
 
     if output is Output.TABLE and not is_or_was_schedule(view.row):
-        show_one(_block(view, now), output)
+        show_pairs([*_block(view, now).items(), *view.attributes.items()])  # whose names may be the same
     else:
         show_one(view.to_row(), output)
 
@@ -64,7 +64,6 @@ def _block(view: TaskView, now: datetime) -> Mapping[str, object]:
         "started": _when(view.started_at, now),
         "finished": _when(view.finished_at, now),
         "expires": _when(view.expires_at, now),
-        **view.attributes,
     }
     return {name: value for name, value in lines.items() if value is not None}
 

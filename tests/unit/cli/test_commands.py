@@ -210,6 +210,13 @@ def test_a_task_for_people(shell: Shell, buckets: InProcess) -> None:
     assert "attempts    0 (run 2)" in lines(shell("task", "get", "bad").out)
 
 
+def test_own_attributes_hide_nothing(shell: Shell, world: InProcess) -> None:
+    shell("task", "add", "x", "--at", "+1h", "--attributes", '{"id": 5, "due": "never"}')
+    shown = [line.split()[:2] for line in lines(shell("task", "get", "x").out)]
+    assert [value for name, value in shown if name == "id"] == ["x", "5"]
+    assert [value for name, value in shown if name == "due"][1] == "never"
+
+
 def test_the_last_error_of_a_task_that_is_tried_again(shell: Shell, world: InProcess) -> None:
     world.store.create(
         {
