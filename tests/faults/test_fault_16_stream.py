@@ -1,4 +1,4 @@
-"""The stream delivers records twice, late, out of order, or fails half-way: all from the first failed one come again."""
+"""The stream delivers records twice, late, out of order, or fails half-way: then again from the first that failed."""
 
 from __future__ import annotations
 

@@ -136,6 +136,15 @@ def check_redrivable(status: str) -> str:
     return str(status)
 
 
+def waiting_states(status: str | None) -> tuple[str, ...]:
+    """The states that a task can be called off or rescheduled from, or the one that is named. Raises InvalidInput."""
+    if status is None:
+        return WAITING
+    if status not in WAITING:
+        raise InvalidInput("status", status, f"expected one of {', '.join(WAITING)}")
+    return (str(status),)
+
+
 def cancelled(row: Row, *, now: datetime, retention_days: int) -> Change:
     """Called off. Raises TransitionRefused unless the task waits."""
     _require(row, "cancel", WAITING)

@@ -19,6 +19,7 @@ from dynatick.client.insertion import InsertCounts, InsertResult, count, insert_
 from dynatick.client.installation import Health, health_of
 from dynatick.client.looks import Scope, scope
 from dynatick.client.many import Filter, ManyResult, change_many
+from dynatick.client.moving import Move
 from dynatick.client.newtask import Composed, NewTask, Time, compose, not_before_next_tick, payload_of, time_of
 from dynatick.client.rows import TaskRow
 from dynatick.client.schedules import Schedules
@@ -237,6 +238,8 @@ class TaskClient:
         end: Time | None = None,
         status: Status | str = Status.FAILED,
         action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
         error: str | None = None,
         dry_run: bool = False,
         limit: int | None = None,
@@ -245,7 +248,8 @@ class TaskClient:
         are consumed. ``status`` may be ``cancelled``; ``error`` is a part of their error; ``dry_run``: says only which.
         ``limit``: at most so many tasks, the first.
         """
-        wanted = Filter(states=(changes.check_redrivable(status),), action=action, error=error)
+        state = changes.check_redrivable(status)
+        wanted = Filter(states=(state,), action=action, schedule_id=schedule_id, prefix=prefix, error=error)
         meant = self._scope(bucket, start, end)
         return self._change_many(meant, wanted, self._next_tick(changes.retried), dry_run, limit)
 
@@ -255,13 +259,49 @@ class TaskClient:
         *,
         start: Time | None = None,
         end: Time | None = None,
+        status: Status | str | None = None,
         action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
         dry_run: bool = False,
         limit: int | None = None,
     ) -> Iterator[ManyResult]:
-        """Calls off the waiting tasks of a bucket or range, as ``retry_many`` retries those that have failed."""
-        wanted = Filter(states=changes.WAITING, action=action)
+        """Calls off the waiting tasks of a bucket or range, as ``retry_many`` retries those that have failed.
+        ``status``: only ``scheduled`` ones, or ``unscheduled``."""
+        wanted = Filter(states=changes.waiting_states(status), action=action, schedule_id=schedule_id, prefix=prefix)
         return self._change_many(self._scope(bucket, start, end), wanted, self._cancelled(), dry_run, limit)
+
+    def reschedule_many(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        status: Status | str | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
+        due_at: Time | None = None,
+        delay_seconds: float | Decimal | None = None,
+        shift: timedelta | None = None,
+        dry_run: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[ManyResult]:
+        """Gives the waiting tasks of a bucket or range another time, as ``cancel_many`` calls them off: all of them one
+        time, by ``due_at`` or ``delay_seconds``, or by ``shift`` each its own, so much later or earlier. What has
+        passed means the next tick. Each is moved once; with ``due_at``, those that are there already are left out.
+        With a ``shift`` to later, the latest buckets come first, and ``limit`` means these.
+        """
+        move = self._move(due_at, delay_seconds, shift)
+        wanted = Filter(
+            states=changes.waiting_states(status),
+            action=action,
+            schedule_id=schedule_id,
+            prefix=prefix,
+            unless=move.is_done,
+        )
+        meant, later = self._scope(bucket, start, end), shift is not None and shift > timedelta()
+        return self._change_many(meant, wanted, move.decide, dry_run, limit, latest_first=later)
 
     def history(
         self,
@@ -270,17 +310,23 @@ class TaskClient:
         start: Time | None = None,
         end: Time | None = None,
         status: Status | str | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
+        attempts: bool = False,
         limit: int = 100,
         page_token: str | None = None,
     ) -> HistoryPage:
         """The tasks of a bucket (all its shards, unless one is named), or of a range from ``start`` to before ``end``.
 
-        In order of time, shard and id. ``status``: only those. ``limit``: at most so many, up to 1,000; a page may
-        hold fewer and still not be the last, which is the one without ``next_page_token``. A range spans at most 31
-        days. A task is listed in one bucket, that of its latest attempt.
+        In order of time, shard and id. ``status``, ``action``, ``schedule_id``, ``prefix`` of the id: only those.
+        ``limit``: at most so many of them, up to 1,000; a page may hold fewer and still not be the last, which is the
+        one without ``next_page_token``. A range spans at most 31 days. A task is listed in one bucket, that of its
+        latest attempt. ``attempts``: reads also the rows of ended tasks, for their number of attempts.
         """
+        wanted = histories.Wanted(status=status, action=action, schedule_id=schedule_id, prefix=prefix)
         meant = self._scope(bucket, start, end)
-        return histories.history(self.store, meant, status=status, limit=limit, page_token=page_token)
+        return histories.history(self.store, meant, wanted, limit=limit, page_token=page_token, attempts=attempts)
 
     def iter_history(
         self,
@@ -289,9 +335,13 @@ class TaskClient:
         start: Time | None = None,
         end: Time | None = None,
         status: Status | str | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
     ) -> Iterator[TaskEntry]:
         """All tasks that ``history`` lists, one after another: pages are read as they are consumed."""
-        return histories.every_entry(self.store, self._scope(bucket, start, end), status=status)
+        wanted = histories.Wanted(status=status, action=action, schedule_id=schedule_id, prefix=prefix)
+        return histories.every_entry(self.store, self._scope(bucket, start, end), wanted)
 
     def export(
         self,
@@ -300,6 +350,9 @@ class TaskClient:
         start: Time | None = None,
         end: Time | None = None,
         status: Status | str | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
         after: tuple[str, str] | None = None,
     ) -> Iterator[Row]:
         """The whole rows of what ``history`` lists, as they are consumed: under the table's names, numbers as Decimal.
@@ -307,7 +360,8 @@ class TaskClient:
         Memory does not grow with their number. What changes meanwhile may be missing, or be there twice.
         ``after``: the ``taskDateTime`` and ``taskId`` of a row of an export of the same; it goes on after that.
         """
-        return export(self.store, self._scope(bucket, start, end), status=status, after=after)
+        wanted = histories.Wanted(status=status, action=action, schedule_id=schedule_id, prefix=prefix)
+        return export(self.store, self._scope(bucket, start, end), wanted, after=after)
 
     def bucket_counts(
         self, bucket: str | Bucket | None = None, *, start: Time | None = None, end: Time | None = None
@@ -388,10 +442,20 @@ class TaskClient:
         return TaskView.from_row(changes.carry_out(self.store, task_id, decide))
 
     def _change_many(
-        self, meant: Scope, wanted: Filter, decide: Callable[[Row], Change], dry_run: bool, limit: int | None
+        self,
+        meant: Scope,
+        wanted: Filter,
+        decide: Callable[[Row], Change],
+        dry_run: bool,
+        limit: int | None,
+        *,
+        latest_first: bool = False,
     ) -> Iterator[ManyResult]:
         histories.check_most(limit)
-        return change_many(self.store, meant, wanted, decide, began=self._clock(), dry_run=dry_run, limit=limit)
+        began = self._clock()
+        return change_many(
+            self.store, meant, wanted, decide, began=began, dry_run=dry_run, limit=limit, latest_first=latest_first
+        )
 
     def _cancelled(self) -> Callable[[Row], Change]:
         in_force = self._agreement.current()
@@ -411,6 +475,16 @@ class TaskClient:
             return changes.rescheduled(row, bucket=bucket, due_at=when.due_at if bucket == when.bucket else present)
 
         return decide
+
+    def _move(self, due_at: Time | None, delay_seconds: float | Decimal | None, shift: timedelta | None) -> Move:
+        """Raises InvalidInput unless one of them is given."""
+        began, grid = self._clock(), self._grid()
+        if shift is None:
+            when = time_of("any", {"dueAt": due_at, "delaySeconds": delay_seconds}, now=began, grid=grid)
+            return Move(to=when.due_at, began=began, clock=self._clock, grid=grid)
+        if due_at is not None or delay_seconds is not None or not shift:
+            raise InvalidInput("shift", str(shift), "expected a single time, or a shift that is not zero")
+        return Move(shift=shift, began=began, clock=self._clock, grid=grid)
 
     def _next_tick(self, decide: Callable[..., Change]) -> Callable[[Row], Change]:
         grid = self._grid()

@@ -91,7 +91,7 @@ class TaskEntry:
     due_at: datetime | None = None
     finished_at: datetime | None = None
     error: str | None = None
-    attempt: int | None = None  # of tasks that have not ended
+    attempt: int | None = None  # of tasks that have not ended; of all, where it was asked for
     schedule_id: str | None = None
 
     def to_row(self) -> TaskEntryRow:

@@ -78,10 +78,10 @@ class Store(Protocol):
         """Many, in batches; one answer a change, in order. No id may stand twice."""
 
     def look(self, bucket: Bucket, *, after: str | None = None, open_only: bool = True, outcome: str | None = None,
-             limit: int | None = None) -> Page:  # fmt: skip
+             limit: int | None = None, prefix: str | None = None) -> Page:  # fmt: skip
         """A page of a bucket's entries in order of id, eventually consistent: those not ended, or all, or
         those of one outcome. ``limit`` bounds the entries that are read, before they are filtered; None: as many as
-        the engine puts on a page."""
+        the engine puts on a page. ``prefix``: only ids that begin with it are read; so must ``after``."""
 
     def schedules(self, state: str, *, after: str | None = None, limit: int | None = None) -> Listing:
         """A page of the ids of schedules in one ``scheduleState``, in order, eventually consistent."""

@@ -31,6 +31,7 @@ OF_TASKS = {
     "run_now": "task run",
     "retry_many": "task retry",
     "cancel_many": "task cancel",
+    "reschedule_many": "task reschedule",
     "history": "task list",
     "iter_history": "task list",
     "export": "task export",
@@ -58,7 +59,7 @@ OF_SCHEDULES = {
 }
 NO_VERBS = {"connect", "schedules"}  # ways to the rest
 COMMAND = Path(sys.executable).with_name("dynatick")
-SHARED = {"--table", "--region", "--profile", "--endpoint-url", "--local", "--output"}
+SHARED = {"--table", "--stack", "--region", "--profile", "--endpoint-url", "--local", "--output"}
 
 
 def methods(of: type) -> set[str]:
