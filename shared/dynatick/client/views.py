@@ -28,7 +28,7 @@ class TaskView:
     """A task as it stood when it was read."""
 
     task_id: str
-    status: Status | str  # another text only if somebody has put it there
+    status: Status | str  # another text only if it was put there by hand
     bucket: str | None  # taskDateTime as it stands; a canonical name once the task is scheduled
     due_at: datetime | None
     action: str | None

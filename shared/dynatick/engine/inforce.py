@@ -24,7 +24,7 @@ _AGREED = (
     "payloadSchemas", "payloadSchemaForm",
 )  # fmt: skip
 SCHEMA_FORM = 1
-"""Of the payloads' schemas. Whoever knows another form only, does not check by them."""
+"""Of the payloads' schemas. A reader that finds another number checks nothing by them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -149,14 +149,14 @@ def test_schemas_that_there_are_none_of_any_more_are_taken_off() -> None:
 
 
 @pytest.mark.parametrize(
-    "spoilt", [{"payloadSchemaForm": Decimal(2)}, {"payloadSchemas": "text"}, {"payloadSchemas": None}]
+    "wrong", [{"payloadSchemaForm": Decimal(2)}, {"payloadSchemas": "text"}, {"payloadSchemas": None}]
 )
-def test_schemas_of_another_form_are_none(spoilt: dict[str, object]) -> None:
+def test_schemas_of_another_form_are_none(wrong: dict[str, object]) -> None:
     store = RiggedStore()
     agree(store, Grid(), now=NOON, payload_schemas=SCHEMAS)
     row = store.peek(SETTINGS_ID)
     assert row is not None
-    store.put(dict(row) | spoilt)
+    store.put(dict(row) | wrong)
     found = read_in_force(store)
     assert found is not None and found.payload_schemas == {}
     store.forget()
