@@ -356,7 +356,8 @@ def export_file(
 ) -> None:
     """Write the tasks of a bucket, or of a range, to a file that can be imported again.
 
-    Interrupted and run again with the same options, it goes on; FILE.progress, beside the file, says where.
+    Interrupted and run again with the same options, it goes on; FILE.progress, beside the file, says where. With times
+    counted from now it begins anew.
     """
     span = range_.span(session.clock())
     chosen = chosen_format(form, file)

@@ -39,7 +39,7 @@ def test_add_and_get(shell: Shell, world: InProcess) -> None:
     added = shell("task", "add", "x", "--at", "2026-12-31T13:30:00+01:00", "--payload", '{"n": 1.50}', "-o", "json")
     assert added.code == 0 and added.err == ""
     created = added.json.pop("createdAt")
-    assert created.startswith("2026-12-31T12:00:00")
+    assert created.startswith("2026-12-31T12:00:")
     assert {name: value for name, value in added.json.items() if name != "createdAt"} == {
         "taskId": "x",
         "dueAt": "2026-12-31T12:30:00Z",
@@ -62,7 +62,7 @@ def test_add_and_get(shell: Shell, world: InProcess) -> None:
         "action    log",
         'payload   {"n":1.5}',
     ]
-    assert table[7].startswith("created   2026-12-31T12:00:00Z (") and len(table) == 8
+    assert table[7].startswith("created   2026-12-31T12:00:") and len(table) == 8
 
 
 def test_arguments_from_files(shell: Shell, world: InProcess, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Several ids for a verb: all are done, whatever becomes of one, and the exit code says whether any failed."""
+"""Several ids for a verb: all are tried, also after one has failed, and the exit code says whether any failed."""
 
 from __future__ import annotations
 

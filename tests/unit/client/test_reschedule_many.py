@@ -125,7 +125,7 @@ def test_a_dry_run_and_filters(world: InProcess) -> None:
     assert {m for m in due(client).values() if m > 100} == {125, 150}  # the latest first
 
 
-def test_somebody_else_is_first(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_others_changed_first_is_left_to_them(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     client = client_of(world)
     write_many = world.store.write_many
 
