@@ -488,7 +488,7 @@ def test_the_api_is_throttled_logged_and_closed_to_browsers() -> None:
 
 
 def test_secrets_go_to_named_hosts_only() -> None:
-    """A task could send one anywhere else; whoever wants that says so."""
+    """A task could send one to any host otherwise; the wildcard * allows that explicitly."""
     rule = TEMPLATE["Rules"]["SecretsGoToNamedHosts"]
     assert rule["RuleCondition"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "AllowedSecrets"}, ""]}]}
     (assertion,) = rule["Assertions"]
@@ -545,7 +545,7 @@ def test_missing_ticks_are_told_of_only_once_there_were_some() -> None:
 
 @pytest.mark.parametrize("name", ["TasksFailedAlarm", "InvocationsLostAlarm"])
 def test_an_alarm_of_a_queue_ends_when_nothing_more_comes(name: str) -> None:
-    """And not when somebody has emptied it: until then it could tell of nothing new."""
+    """And not when it is emptied: until then the alarm could not report the next failure."""
     assert (properties(name)["MetricName"], properties(name)["Statistic"]) == ("NumberOfMessagesSent", "Sum")
 
 
