@@ -15,11 +15,11 @@ from dynatick.domain.instants import EPOCH
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row, Task
 from dynatick.engine.assign import Arrival, Assigned, assign
-from dynatick.engine.inforce import agree
+from dynatick.engine.installation_settings import publish_settings
+from dynatick.engine.placement import Placer, tell_dead_letters
 from dynatick.engine.ports import ActionContext, Store
 from dynatick.engine.processor import Invoked, Processor
 from dynatick.engine.rules import Rules
-from dynatick.engine.settle import Settler, tell_dead_letters
 from dynatick.store.memory import MemoryStore
 
 NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
@@ -138,9 +138,9 @@ class InProcess:
         for _ in range(number):
             self.next_tick()
 
-    def settler(self) -> Settler:
-        in_force = agree(self.store, self.rules.grid, now=self.clock())
-        return Settler(
+    def settler(self) -> Placer:
+        in_force = publish_settings(self.store, self.rules.grid, now=self.clock())
+        return Placer(
             self.store,
             self.rules,
             in_force,

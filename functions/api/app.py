@@ -15,5 +15,5 @@ api = wiring.build_api(wiring.load_settings())
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """The answer, in the gateway's form (payload format 2.0)."""
     answer = api.handle(event, context)
-    observability.tell_request(answer, logger, metrics)
+    observability.log_request(answer, logger, metrics)
     return answer.response

@@ -16,4 +16,4 @@ importer = wiring.build_importer(wiring.load_settings())
 def handler(event: dict[str, Any], context: Any) -> None:
     """Imports as much of the file as time allows, and starts the invocation that goes on."""
     left = timedelta(milliseconds=context.get_remaining_time_in_millis())
-    observability.tell_dropped(importer.handle(event, hard_end=wiring.utc_now() + left), logger, metrics)
+    observability.log_dropped(importer.handle(event, hard_end=wiring.utc_now() + left), logger, metrics)

@@ -20,7 +20,7 @@ def run(event: dict[str, Any], context: Any) -> None:
     """Does what the event asks for."""
     left = timedelta(milliseconds=context.get_remaining_time_in_millis())
     invoked = processor.handle(event, hard_end=wiring.utc_now() + left)
-    observability.tell_invocation(invoked, logger, metrics, wiring.utc_now())
+    observability.log_invocation(invoked, logger, metrics, wiring.utc_now())
 
 
 def handler(event: dict[str, Any], context: Any) -> None:

@@ -15,5 +15,5 @@ scheduler = wiring.Scheduler(wiring.load_settings())
 def handler(event: dict[str, Any], context: Any) -> dict[str, list[dict[str, str]]]:
     """A partial batch response: Lambda sends all again from the first record that could not be settled."""
     assigned = scheduler.handle(event)
-    observability.tell_assigned(assigned, logger, metrics)
+    observability.log_assigned(assigned, logger, metrics)
     return {"batchItemFailures": [{"itemIdentifier": key} for key, _ in assigned.failed]}

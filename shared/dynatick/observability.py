@@ -15,7 +15,7 @@ from dynatick.domain.instants import format_instant
 
 if TYPE_CHECKING:  # each function has the half of these; none is to load the others'
     from dynatick.api import Answer
-    from dynatick.bulk.dropped import Dropped
+    from dynatick.bulk.dropped_file import Dropped
     from dynatick.engine.assign import Assigned
     from dynatick.engine.processor import Invoked
     from dynatick.engine.reconcile import Reconciled
@@ -45,7 +45,7 @@ def _in_ascii(line: dict[str, object]) -> str:
     return json.dumps(line, default=str, separators=(",", ":"))
 
 
-def tell_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: datetime) -> None:
+def log_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: datetime) -> None:
     """One line and the metrics of an invocation of the processor."""
     for problem in invoked.not_started:
         logger.error(
@@ -59,14 +59,14 @@ def tell_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: dat
             extra={"action": "payload_schemas_not_published", "problem": invoked.schemas_not_published},
         )
     if invoked.passed is not None:
-        _tell_pass(invoked.passed, logger, metrics, now)
+        _log_pass(invoked.passed, logger, metrics, now)
     if invoked.recovered is not None:
-        _tell_recovery(invoked.recovered, logger, metrics)
+        _log_recovery(invoked.recovered, logger, metrics)
     if invoked.reconciled is not None:
-        _tell_reconciled(invoked.reconciled, logger, metrics, now)
+        _log_reconciled(invoked.reconciled, logger, metrics, now)
 
 
-def tell_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
+def log_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
     """One line and the metrics of a batch of the stream."""
     for key, problem in assigned.failed:
         logger.error(
@@ -96,7 +96,7 @@ def tell_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
         _count(metrics, name, number)
 
 
-def tell_dropped(dropped: Dropped, logger: Logger, metrics: Metrics) -> None:
+def log_dropped(dropped: Dropped, logger: Logger, metrics: Metrics) -> None:
     """One line and the metrics of a file, or of a part of it."""
     order = dropped.order
     fields: dict[str, object] = {"bucket": order.bucket, "key": order.key, "part": order.part}
@@ -117,7 +117,7 @@ def tell_dropped(dropped: Dropped, logger: Logger, metrics: Metrics) -> None:
     _count(metrics, "ImportRefused", dropped.tally.refused)
 
 
-def tell_request(answer: Answer, logger: Logger, metrics: Metrics) -> None:
+def log_request(answer: Answer, logger: Logger, metrics: Metrics) -> None:
     """One line and the metrics of a request; neither ids nor payloads."""
     logger.info(
         "request answered",
@@ -135,7 +135,7 @@ def tell_request(answer: Answer, logger: Logger, metrics: Metrics) -> None:
     _count(metrics, "RequestsFailed", int(answer.status >= 500 and answer.code != "unhealthy"))
 
 
-def _tell_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetime) -> None:
+def _log_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetime) -> None:
     fields = _fields(report) | {"tick": str(Bucket(report.tick)), "buckets": report.buckets}
     age = max(0.0, (report.started_at - instant_of(report.tick)).total_seconds())
     metrics.add_metric(name="TickAge", unit=MetricUnit.Seconds, value=age)
@@ -155,7 +155,7 @@ def _tell_pass(report: PassReport, logger: Logger, metrics: Metrics, now: dateti
         metrics.add_metric(name="Undrained", unit=MetricUnit.Seconds, value=backlog)
 
 
-def _tell_recovery(report: PassReport, logger: Logger, metrics: Metrics) -> None:
+def _log_recovery(report: PassReport, logger: Logger, metrics: Metrics) -> None:
     fields = _fields(report) | {"bucket": str(Bucket(report.tick, report.shard))}
     logger.info("recovery ended", extra={"action": "recovery_ended", **fields})
     _count_all(report, metrics)
@@ -176,7 +176,7 @@ def _count_all(report: PassReport, metrics: Metrics) -> None:
         _count(metrics, name.capitalize(), getattr(report, name))
 
 
-def _tell_reconciled(found: Reconciled, logger: Logger, metrics: Metrics, now: datetime) -> None:
+def _log_reconciled(found: Reconciled, logger: Logger, metrics: Metrics, now: datetime) -> None:
     if found.held:
         logger.info(
             "another invocation is at work on the reconcile, or has ended the round that this one was to continue",
@@ -192,7 +192,7 @@ def _tell_reconciled(found: Reconciled, logger: Logger, metrics: Metrics, now: d
             "action": "reconcile_ended",
             "scanned": found.scanned,
             "found": found.found,
-            "mended": found.mended,
+            "repaired": found.repaired,
             "failed": found.failed,
             "kinds": dict(found.kinds),
             "examples": [f"{task_id}: {wrong}" for task_id, wrong in found.examples],

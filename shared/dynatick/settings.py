@@ -22,7 +22,7 @@ class Settings:
     dead_letter_queue_url: str | None
     index_lag: timedelta
     handlers_module: str | None
-    worker_threads: int
+    task_threads: int
     processor_timeout: timedelta | None  # the longest run of the processor; None: the function is another
     reach: Reach
     assignment_policy: str | None
@@ -47,7 +47,7 @@ class Settings:
             dead_letter_queue_url=environ.get("DYNATICK_DEAD_LETTER_QUEUE_URL") or None,
             index_lag=timedelta(seconds=_number(environ, "DYNATICK_INDEX_LAG_SECONDS", 120, 0, 86_400)),
             handlers_module=environ.get("DYNATICK_HANDLERS_MODULE") or None,
-            worker_threads=_number(environ, "DYNATICK_WORKER_THREADS", 16, 1, 256),
+            task_threads=_number(environ, "DYNATICK_TASK_THREADS", 16, 1, 256),
             processor_timeout=timedelta(seconds=_number(environ, "DYNATICK_TIMEOUT_SECONDS", 0, 0, 900)) or None,
             reach=Reach(
                 rate_limits=_names(environ, "DYNATICK_ACTION_RATE_LIMITS"),

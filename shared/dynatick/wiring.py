@@ -18,15 +18,15 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from dynatick.actions.deadletters import NoDeadLetters, QueueDeadLetters
+from dynatick.actions.dead_letter import NoDeadLetters, QueueDeadLetters
 from dynatick.domain.normalise import Assign, Defaults, next_tick
 from dynatick.domain.task import Row
 from dynatick.engine.assign import Arrival, Assigned, assign
 from dynatick.engine.budget import max_timeout_seconds
-from dynatick.engine.inforce import InForce, agree
+from dynatick.engine.installation_settings import InstallationSettings, publish_settings
+from dynatick.engine.placement import Placer, until_refused
 from dynatick.engine.ports import DeadLetters
 from dynatick.engine.rules import Rules
-from dynatick.engine.settle import Settler, until_refused
 from dynatick.errors import ConfigurationError, StoreError
 from dynatick.settings import Settings
 from dynatick.store.codec import decode
@@ -34,7 +34,7 @@ from dynatick.store.dynamodb import DynamoStore
 
 if TYPE_CHECKING:
     from dynatick.api import Api
-    from dynatick.bulk.dropped import Importer
+    from dynatick.bulk.dropped_file import Importer
     from dynatick.engine.processor import Processor
 
 _AGREED_FOR = timedelta(minutes=1)
@@ -83,7 +83,7 @@ def build_processor(settings: Settings) -> Processor:
             handlers_module=settings.handlers_module,
             reach=settings.reach,
             horizon=60.0 * settings.grid.tick_minutes,
-            threads=settings.worker_threads,
+            threads=settings.task_threads,
             clock=utc_now,
             max_timeout_seconds=_longest(settings),
         ),
@@ -105,7 +105,7 @@ def build_api(settings: Settings) -> Api:
 
 def build_importer(settings: Settings) -> Importer:
     """The importer function, ready for events. Raises ConfigurationError."""
-    from dynatick.bulk.dropped import Importer
+    from dynatick.bulk.dropped_file import Importer
     from dynatick.bulk.s3 import S3Files
     from dynatick.client import TaskClient
 
@@ -127,16 +127,16 @@ class Scheduler:
         self._store = DynamoStore(settings.table, batched=settings.batched)
         self._dead_letters = _dead_letters(settings, tries=2)
         self._rules = build_rules(settings)
-        self._in_force: InForce | None = None
+        self._in_force: InstallationSettings | None = None
         self._agreed_at = utc_now()
 
     def handle(self, event: Mapping[str, Any]) -> Assigned:
         """Settles the rows of a stream event."""
         now = utc_now()
         if self._in_force is None or now - self._agreed_at > _AGREED_FOR:
-            self._in_force = agree(self._store, self._rules.grid, now=now, defaults=self._rules.defaults)
+            self._in_force = publish_settings(self._store, self._rules.grid, now=now, defaults=self._rules.defaults)
             self._agreed_at = now
-        settler = Settler(self._store, self._rules, self._in_force, utc_now, until_refused(self._dead_letters, utc_now))
+        settler = Placer(self._store, self._rules, self._in_force, utc_now, until_refused(self._dead_letters, utc_now))
         return assign([_arrival(record) for record in event["Records"]], settler)
 
 
@@ -150,7 +150,7 @@ def build_rules(settings: Settings) -> Rules:
             assign=load_policy(settings.assignment_policy),
         ),
         index_lag=settings.index_lag,
-        threads=settings.worker_threads,
+        threads=settings.task_threads,
         max_timeout_seconds=_longest(settings),
     )
 

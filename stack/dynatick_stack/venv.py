@@ -44,7 +44,7 @@ def emulator_python(say: Say, *, venv: Path = VENV, lock: Path = LOCK) -> Path:
         if stamp.is_file() and stamp.read_text() == wanted and python.exists():
             return python
         say("Setting up the AWS emulator (once; about a quarter of a minute)")
-        # Built anew: what an interrupted set-up left behind is not worth mending.
+        # Built anew: what an interrupted set-up left behind is not worth repairing.
         shutil.rmtree(venv, ignore_errors=True)
         run_quietly(sys.executable, "-m", "venv", venv)
         run_quietly(python, *PIP, "--no-deps", "-r", lock)

@@ -14,7 +14,7 @@ from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.change import Change, Result
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.normalise import Defaults
-from dynatick.engine.inforce import agree
+from dynatick.engine.installation_settings import publish_settings
 from dynatick.engine.ports import Store
 from dynatick.store.dynamodb import DynamoStore
 
@@ -23,7 +23,7 @@ TASKS = 230
 
 
 def test_while_others_change_them(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    agree(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
+    publish_settings(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
     clock, own = FakeClock(NOON + timedelta(minutes=1)), FakeClock()
     client, another = TaskClient(store, clock=own), TaskClient(store, clock=clock)
     assert {type(one).__name__ for one in client.insert_lazily(
@@ -87,7 +87,7 @@ def failed_row(task_id: str) -> dict[str, object]:
 
 
 def test_another_run_goes_25_to_a_call(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    agree(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
+    publish_settings(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
     client = TaskClient(store, clock=FakeClock(NOON + timedelta(hours=1)))
     store.create_many([failed_row(f"t{n:03d}") for n in range(TASKS)])
     write, write_many = store.write, store.write_many
@@ -117,7 +117,7 @@ def test_another_run_goes_25_to_a_call(store: Store, monkeypatch: pytest.MonkeyP
 
 
 def test_another_run_is_the_same_in_a_batch_as_alone(store: Store) -> None:
-    agree(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
+    publish_settings(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
     client = TaskClient(store, clock=FakeClock(NOON + timedelta(hours=1)))
     store.create_many([failed_row(task_id) for task_id in ("alone", "b1", "b2", "b3")])
     store.create({**failed_row("by-hand"), "action": None})

@@ -7,7 +7,7 @@ import json
 import boto3
 import pytest
 
-from dynatick.cli.exits import CommandFailed, ExitCode
+from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.session import Session
 from dynatick.cli.stack import TABLE, resource
 

@@ -13,7 +13,7 @@ from tests.e2e.test_targets import ACCOUNT, NOW
 
 from dynatick import InvalidInput
 from dynatick.domain.buckets import Bucket, instant_of
-from dynatick.engine.inforce import read_in_force
+from dynatick.engine.installation_settings import read_settings
 from dynatick_stack.demo.receiver import Answer, Call
 from dynatick_stack.deploy import REGION
 
@@ -127,7 +127,7 @@ def test_the_processor_has_rights_to_what_is_allowed_and_to_nothing_else(little:
 
 
 def test_the_doors_know_the_kinds(little: World, rows: Rows) -> None:
-    in_force = read_in_force(little.client.store)
+    in_force = read_settings(little.client.store)
     assert in_force is not None
     assert tuple(in_force.actions) == ("log", "sqs", "webhook")
     with pytest.raises(InvalidInput, match="'stepfunctions' is not accepted; expected one of log, sqs, webhook"):

@@ -14,22 +14,22 @@ ONCE = {"maximumRetryAttempts": 1, "minBackoffSeconds": 1, "maxBackoffSeconds": 
 
 
 @pytest.fixture(scope="module")
-def mended() -> set[str]:
+def repaired() -> set[str]:
     """Paths that answer well from now on."""
     return set()
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, mended: set[str]) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory, repaired: set[str]) -> Iterator[World]:
     def answers(call: Call, earlier: int) -> int:
-        return 204 if call.path in mended else 500
+        return 204 if call.path in repaired else 500
 
     with deployed(tmp_path_factory.mktemp("failures") / "local", answers=answers, TickMinutes=1) as world:
         yield world
 
 
 @pytest.mark.slow
-def test_a_target_that_is_down_and_comes_back(world: World, mended: set[str]) -> None:
+def test_a_target_that_is_down_and_comes_back(world: World, repaired: set[str]) -> None:
     world.put_webhook("down", "/down", retryPolicy=ONCE, note="mine")
     ended = world.run_to_end(["down"], within=2 * TICK_SECONDS)["down"]
     assert (ended["status"], ended["attempt"], ended["error"]) == ("failed", 2, "the target answered 500")
@@ -50,7 +50,7 @@ def test_a_target_that_is_down_and_comes_back(world: World, mended: set[str]) ->
     assert instant(letter["failedAt"]) >= instant(second["startedAt"])
 
     # And one can act on it: once the target is well again, the task gets another run, under another key.
-    mended.add("/down")
+    repaired.add("/down")
     assert world.client.retry(letter["taskId"]).status == "scheduled"
     again = world.run_to_end(["down"])["down"]
     assert (again["status"], again["run"], again["attempt"]) == ("completed", 2, 1)

@@ -116,7 +116,7 @@ def test_reconcile_finds_what_no_tick_would_see(world: World) -> None:
         for line in world.stack.logs(function="processor")
         if line.record is not None and line.record.get("action") == "reconcile_ended"
     ]
-    assert [report["mended"] for report in reports] == [len(ids)]
+    assert [report["repaired"] for report in reports] == [len(ids)]
 
     # And a second one finds nothing more.
     world.stack.invoke_processor({"dynatick": {"reconcile": True}})

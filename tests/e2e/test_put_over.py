@@ -19,7 +19,7 @@ def test_rows_that_wait_or_have_ended(world: World) -> None:
     # Over one that was refused.
     world.put_webhook("over-failed", taskDateTime="tomorrow")
     eventually(lambda: world.status("over-failed") == "failed", within=STREAM_SECONDS)
-    world.put_webhook("over-failed", "/mended")
+    world.put_webhook("over-failed", "/repaired")
     # Over one that waits for the same tick, with what can't be understood.
     world.put_webhook("over-spoilt")
     world.settled("over-spoilt")
@@ -38,7 +38,7 @@ def test_rows_that_wait_or_have_ended(world: World) -> None:
     assert world.runs("over-waiting") == [("/new", key_of(ended["over-waiting"]))]
     assert key_of(ended["over-waiting"]) != key_of(old)
     assert ended["over-waiting"]["status"] == "completed"
-    assert [path for path, _ in world.runs("over-failed")] == ["/mended"]
+    assert [path for path, _ in world.runs("over-failed")] == ["/repaired"]
     assert ended["over-failed"]["status"] == "completed"
     assert "error" not in ended["over-failed"]
     assert world.runs("over-spoilt") == []

@@ -16,7 +16,7 @@ from tests.builders import key_of
 from tests.e2e.support import World, eventually, iso, now
 
 from dynatick import InvalidInput
-from dynatick.engine.inforce import read_in_force
+from dynatick.engine.installation_settings import read_settings
 from dynatick_stack.deploy import REGION
 
 ACCOUNT = "000000000000"
@@ -165,7 +165,7 @@ def occurrences(world: World, targets: Targets, rows: Rows) -> dict[str, dict[st
 
 
 def test_each_kind_is_in_force(world: World, rows: Rows) -> None:
-    in_force = read_in_force(world.client.store)
+    in_force = read_settings(world.client.store)
     assert in_force is not None
     assert {"sns", "sqs", "eventbridge", "lambda", "stepfunctions", "webhook", "log"} <= set(in_force.actions)
 

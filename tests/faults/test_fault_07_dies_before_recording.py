@@ -68,7 +68,7 @@ def test_fault_07_dies_at_each_step_of_a_pass(world: World, tell: Tell) -> None:
 
 def test_fault_07_dies_anywhere_many_times(new_world: NewWorld, tell: Tell) -> None:
     """Killed at a random request, or at a random moment, again and again."""
-    world = new_world(DYNATICK_WORKER_THREADS="4")
+    world = new_world(DYNATICK_TASK_THREADS="4")
     dice = random.Random(7)
     patient = {"retryPolicy": {"maximumRetryAttempts": 100}}
     for number in range(12):

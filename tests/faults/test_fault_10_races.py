@@ -58,7 +58,7 @@ def race(world: World, ids: Sequence[str], wish: Callable[[str], object]) -> set
 
 
 def test_fault_10_cancel_races_with_execution(new_world: NewWorld, tell: Tell) -> None:
-    world = new_world(DYNATICK_WORKER_THREADS="4")
+    world = new_world(DYNATICK_TASK_THREADS="4")
     ids = [f"t{n:03d}" for n in range(TASKS)]
     world.insert_many([{"taskId": i, "delaySeconds": 30, "payload": {"seconds": 0.005}} for i in ids])
     cancelled = race(world, ids, world.client.cancel)
@@ -72,7 +72,7 @@ def test_fault_10_cancel_races_with_execution(new_world: NewWorld, tell: Tell) -
 
 
 def test_fault_10_reschedule_races_with_execution(new_world: NewWorld, tell: Tell) -> None:
-    world = new_world(DYNATICK_WORKER_THREADS="4")
+    world = new_world(DYNATICK_TASK_THREADS="4")
     ids = [f"t{n:03d}" for n in range(TASKS)]
     world.insert_many([{"taskId": i, "delaySeconds": 30, "payload": {"seconds": 0.005}} for i in ids])
     later = Bucket(minute_of(world.clock()) + 4)

@@ -25,7 +25,7 @@ def insert(world: World, number: int = TASKS, *, seconds: float = 0.01) -> None:
 @pytest.mark.parametrize("lease", [True, False], ids=["shard lease", "no shard lease"])
 def test_fault_15_a_tick_fires_three_times_at_once(new_world: NewWorld, lease: bool, tell: Tell) -> None:
     """The shard lease only saves work (protocol 16): without it all three drain the shard, and nothing runs twice."""
-    world = new_world(DYNATICK_WORKER_THREADS="4", **({} if lease else {NO_LEASE: "1"}))
+    world = new_world(DYNATICK_TASK_THREADS="4", **({} if lease else {NO_LEASE: "1"}))
     insert(world)
     sandboxes = [world.sandbox() for _ in range(3)]
     for sandbox in sandboxes:
@@ -53,7 +53,7 @@ def test_fault_15_a_tick_fires_three_times_at_once(new_world: NewWorld, lease: b
 
 def test_fault_15_the_next_tick_comes_while_one_works(new_world: NewWorld, tell: Tell) -> None:
     """It closes its buckets and leaves; the one that works finds that out, and serves them too."""
-    world = new_world(DYNATICK_WORKER_THREADS="2")
+    world = new_world(DYNATICK_TASK_THREADS="2")
     insert(world, 60, seconds=0.02)
     first = world.sandbox()
     first.wait_until_ready()
@@ -77,7 +77,7 @@ def test_fault_15_the_next_tick_comes_while_one_works(new_world: NewWorld, tell:
 @pytest.mark.parametrize("at", ["claim", "look", "record", "end"])
 def test_fault_15_a_frozen_tick_wakes_up_beside_its_successor(new_world: NewWorld, at: str, tell: Tell) -> None:
     """Frozen for longer than the shard's lease, and not as long as its tasks'."""
-    world = new_world(DYNATICK_WORKER_THREADS="4")
+    world = new_world(DYNATICK_TASK_THREADS="4")
     insert(world, 120)
     world.clock.to(instant_of(minute_of(world.clock()) + 1))
     frozen = world.sandbox()

@@ -29,7 +29,7 @@ def run_short_of_time(world: World, at: Fault) -> None:
 
 
 def test_fault_20_the_rest_goes_on_in_a_new_invocation(new_world: NewWorld, tell: Tell) -> None:
-    world = new_world(DYNATICK_WORKER_THREADS="4")
+    world = new_world(DYNATICK_TASK_THREADS="4")
     world.insert_many([{"taskId": f"t{n:03d}", "delaySeconds": 30, "payload": {"seconds": 0.1}} for n in range(TASKS)])
     # Two claims are under way at the most: when the third begins, one has been answered.
     run_short_of_time(world, Fault(at="claim", do="freeze before", skip=2))
@@ -55,7 +55,7 @@ def test_fault_20_the_rest_goes_on_in_a_new_invocation(new_world: NewWorld, tell
 
 def test_fault_20_a_task_that_outlasts_its_invocation(new_world: NewWorld, tell: Tell) -> None:
     """The process ends with it, so that it cannot work on behind a later one; the others were recorded before."""
-    world = new_world(DYNATICK_WORKER_THREADS="4")
+    world = new_world(DYNATICK_TASK_THREADS="4")
     world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(30)])
     endless = {"payload": {"seconds": 3600}, "retryPolicy": {"maximumRetryAttempts": 1}}
     world.insert_many([{"taskId": "endless", "delaySeconds": 30, **endless}])
@@ -79,7 +79,7 @@ def test_fault_20_a_task_that_outlasts_its_invocation(new_world: NewWorld, tell:
 
 def test_fault_20_what_was_claimed_at_once_and_not_begun(new_world: NewWorld, tell: Tell) -> None:
     """The bucket fits into one claim, and not into the time: what no thread has begun does not wait for a tick."""
-    world = new_world(DYNATICK_WORKER_THREADS="2")
+    world = new_world(DYNATICK_TASK_THREADS="2")
     world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30, "payload": {"seconds": 0.3}} for n in range(20)])
     run_short_of_time(world, Fault(at="record", do="freeze before"))
     assert len(world.ledger.done()) == 20

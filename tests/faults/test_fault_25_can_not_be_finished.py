@@ -62,7 +62,7 @@ def hold_and_let_go(world: World, scale: int) -> None:
 
 
 def test_fault_25_many_failures_and_a_queue_that_refuses(new_world: NewWorld, scale: int, tell: Tell) -> None:
-    world = new_world(DYNATICK_WORKER_THREADS="16")
+    world = new_world(DYNATICK_TASK_THREADS="16")
     failures = [f"failure-{n:05d}" for n in range(FAILURES * scale)]
     world.insert_for_next_tick(failures, **FAILS)
     world.always = [REFUSES]

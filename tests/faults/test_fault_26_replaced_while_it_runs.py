@@ -76,7 +76,7 @@ def test_fault_26_while_the_first_pass_still_holds_it(world: World, dies: bool, 
 @pytest.mark.parametrize("told", [False, True], ids=["the stream is late", "the stream is quick"])
 def test_fault_26_the_same_pass_meets_the_new_task(new_world: NewWorld, told: bool, tell: Tell) -> None:
     """In a bucket that it polls later, before it has heard of its claim of the old one."""
-    world = new_world(DYNATICK_WORKER_THREADS="32")
+    world = new_world(DYNATICK_TASK_THREADS="32")
     first = minute_of(world.clock()) + 1
     slow = {"payload": {"seconds": 1.0}}
     world.insert_many([{"taskId": i, "taskDateTime": Bucket(first), **slow} for i in ALL])

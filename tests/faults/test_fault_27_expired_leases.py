@@ -48,7 +48,7 @@ def two_passes(world: World, life: float) -> None:
 
 
 def test_fault_27_expired_leases_run_before_the_backlog(new_world: NewWorld, scale: int, tell: Tell) -> None:
-    world = new_world(DYNATICK_WORKER_THREADS="4")
+    world = new_world(DYNATICK_TASK_THREADS="4")
     expire(world, {"retryPolicy": {"maximumRetryAttempts": 1}})
     backlog = world.insert_for_next_tick((f"b{n:05d}" for n in range(BACKLOG * scale)), payload={"seconds": 0.05})
     world.clock.to(instant_of(minute_of(world.clock()) + 1))

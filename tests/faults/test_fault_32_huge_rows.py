@@ -14,7 +14,7 @@ HUGE = "x" * 390_000
 @pytest.mark.parametrize(("huge", "others"), [(25, 0), (60, 200)], ids=["one claim", "a bucket among others"])
 def test_fault_32_rows_as_large_as_they_may_be(new_world: NewWorld, huge: int, others: int, tell: Tell) -> None:
     """Also those that fail once, so that they are written again, and those that fail for good, with a dead letter."""
-    world = new_world(DYNATICK_WORKER_THREADS="4")
+    world = new_world(DYNATICK_TASK_THREADS="4")
     due = str(Bucket(minute_of(world.clock()) + 1))
     plans: list[dict[str, object]] = [{}, {}, {"failures": 1}, {}, {"permanent": True}]
     again = {"retryPolicy": {"minBackoffSeconds": 0}}

@@ -281,11 +281,11 @@ def test_failed_tasks_are_retried_by_filter(world: InProcess, client: TaskClient
     assert len(meant) == 30
 
 
-def test_the_doctor_mends_what_the_stream_lost(world: InProcess, client: TaskClient) -> None:
+def test_the_doctor_repairs_what_the_stream_lost(world: InProcess, client: TaskClient) -> None:
     client.store.create({"taskId": "unseen", "delaySeconds": 5})
     client.store.create({"taskId": "null", "outcome": None})
     assert client.doctor().kinds == {"never-normalised": 2}
-    assert client.doctor(mend=True).is_healthy
+    assert client.doctor(repair=True).is_healthy
     assert client.doctor().found == 0
     world.next_tick()
     assert {client.get(name).status for name in ("unseen", "null")} == {"completed"}

@@ -94,7 +94,7 @@ def test_an_event_without_a_time_is_refused_with_what_would_be_right(deployed: D
         deployed.processor.handler({}, LambdaContext())
 
 
-def test_reconcile_mends_what_no_tick_would_see(deployed: Deployed) -> None:
+def test_reconcile_repairs_what_no_tick_would_see(deployed: Deployed) -> None:
     deployed.tick(datetime.now(UTC))
     deployed.table.put_item(
         Item={"taskId": "lost", "status": "scheduled", "attempt": 0, "taskDateTime": "2021-12-31#03:00"}

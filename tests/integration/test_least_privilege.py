@@ -25,7 +25,7 @@ from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.recurrence import ready
 from dynatick.domain.task import SYSTEM_PREFIX as PREFIX
-from dynatick.engine.inforce import SETTINGS_ID
+from dynatick.engine.installation_settings import SETTINGS_ID
 from dynatick.errors import StoreError
 from dynatick.store.wire import Wire
 from dynatick_stack import emulator, local, template

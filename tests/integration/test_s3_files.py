@@ -10,7 +10,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from dynatick.bulk.dropped import FileGone
+from dynatick.bulk.dropped_file import FileGone
 from dynatick.bulk.s3 import S3Files
 from dynatick.errors import StoreError
 

@@ -19,9 +19,9 @@ from tests.unit.actions.support import NOW, a_context, a_task
 
 from dynatick.actions import build_actions
 from dynatick.actions.aws import Service
-from dynatick.actions.awslambda import LambdaFunction
+from dynatick.actions.aws_lambda import LambdaFunction
 from dynatick.actions.registry import Registry
-from dynatick.actions.stepfunctions import execution_name
+from dynatick.actions.step_functions import execution_name
 from dynatick.actions.targets import Allowed, Reach
 from dynatick.domain.task import Task
 from dynatick.errors import ActionError, PermanentError, RetryableError

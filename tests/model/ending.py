@@ -32,7 +32,7 @@ def close_the_schedules(world: Installation) -> None:
         _tick(world)
     _reconcile(world)
     if world.reconciled[-1] != (0, 0):
-        world.book.say(f"reconcile found and could not mend {world.reconciled[-1]} although the schedules are well")
+        world.book.say(f"reconcile found and could not repair {world.reconciled[-1]} although the schedules are well")
     last = world.book.seconds(instant_of(world.rules.grid.tick_after(minute_of(world.simulation.instant) - 1)))
     last -= 60 * world.rules.grid.tick_minutes
     for life in world.book.lives:
@@ -56,7 +56,7 @@ def come_to_an_end(world: Installation) -> None:
     _check_cursors(world)
     _reconcile(world)
     if world.reconciled[-1] != (0, 0):
-        book.say(f"reconcile found and could not mend {world.reconciled[-1]} at the end")
+        book.say(f"reconcile found and could not repair {world.reconciled[-1]} at the end")
     rows = {book.life_of(row).number: row for row in world.table.everything() if "life" in row}
     for life in book.lives:
         if life.began and life.schedule is None:

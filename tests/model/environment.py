@@ -47,7 +47,7 @@ class Environment:
             (os, {"_exit": lambda code: end_process()}),
             (logging, {"shutdown": lambda: None}),
             (wiring, {"utc_now": clock}),
-            (observability, {"tell_invocation": lambda invoked, *_: log(invoked)}),
+            (observability, {"log_invocation": lambda invoked, *_: log(invoked)}),
         ):
             name = module.__name__.rpartition(".")[2]
             assert self._app[name] is module

@@ -28,11 +28,11 @@ from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.lifecycle import is_terminal
 from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.assign import Arrival, assign
-from dynatick.engine.inforce import InForce, agree
+from dynatick.engine.installation_settings import InstallationSettings, publish_settings
+from dynatick.engine.placement import Placer, tell_dead_letters
 from dynatick.engine.ports import ActionContext, DeadLetter, Store
 from dynatick.engine.processor import Invoked, Processor
 from dynatick.engine.rules import Rules
-from dynatick.engine.settle import Settler, tell_dead_letters
 from dynatick.errors import DynatickError, PermanentError, RetryableError
 
 INDEX_LAG = 100.0  # longer than from tick to tick
@@ -83,7 +83,7 @@ class Installation:
         self._idle: list[Environment] = []  # the one that was used last at the end
         self._retired = 0  # deployments whose environments are used no more
         self._tokens = count()
-        self._agreed: tuple[InForce, float] | None = None
+        self._agreed: tuple[InstallationSettings, float] | None = None
 
     def _rules(self, grid: Grid) -> Rules:
         return Rules(grid=grid, index_lag=timedelta(seconds=INDEX_LAG), threads=THREADS)
@@ -149,9 +149,9 @@ class Installation:
         self._plans.append(plan)
         self._process({"dynatick": {"reconcile": True}})
 
-    def examine(self, client: TaskClient, *, mend: bool) -> Diagnosis:
+    def examine(self, client: TaskClient, *, repair: bool) -> Diagnosis:
         """The doctor, as its own door calls it; to be asked of a client."""
-        return examine(client.store, client.settings(), clock=self._clock, mend=mend, pause=self.simulation.sleep)
+        return examine(client.store, client.settings(), clock=self._clock, repair=repair, pause=self.simulation.sleep)
 
     def expire(self) -> None:
         """Time to live: whatever carries an expiry is deleted some day."""
@@ -288,11 +288,14 @@ class Installation:
         # A scheduler that was killed on the way says nothing, until its time is up.
         self.simulation.at(self.simulation.now + min(actor.plan.life, SCHEDULER_LIFE), end)
 
-    def _settler(self) -> Settler:
+    def _settler(self) -> Placer:
         now = self.simulation.now
         if self._agreed is None or now - self._agreed[1] > AGREED_FOR:
-            self._agreed = (agree(self.seam, self.rules.grid, now=self._clock(), defaults=self.rules.defaults), now)
-        return Settler(
+            self._agreed = (
+                publish_settings(self.seam, self.rules.grid, now=self._clock(), defaults=self.rules.defaults),
+                now,
+            )
+        return Placer(
             self.seam,
             self.rules,
             self._agreed[0],

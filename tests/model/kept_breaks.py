@@ -135,7 +135,7 @@ KEPT: Mapping[tuple[int, str], Found] = {
         [
             insert("b", When()),
             *wait(10_000.0),
-            Step("doctor", mend=False, plan=Plan()),
+            Step("doctor", repair=False, plan=Plan()),
             Step("spoil_time", task_id="b", time="2026-12-31#24:00"),
         ],
     ),

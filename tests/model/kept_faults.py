@@ -1,4 +1,4 @@
-"""Sequences that did harm once: each shows a fault of the product, which has been mended since.
+"""Sequences that did harm once: each shows a fault of the product, which has been repaired since.
 
 As ``python -m tests.model.search`` printed them.
 """

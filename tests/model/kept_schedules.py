@@ -93,7 +93,7 @@ KEPT_FAULTS: Mapping[str, Found] = {
         ],
     ),
     "a paused schedule and reconcile": Found(
-        "reconcile found and could not mend (1, 0) at the end", [put(ScheduleRow(enabled=False))],
+        "reconcile found and could not repair (1, 0) at the end", [put(ScheduleRow(enabled=False))],
     ),
 }  # fmt: skip
 

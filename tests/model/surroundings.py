@@ -141,10 +141,10 @@ class Surroundings(RuleBasedStateMachine):
     def reconcile(self, plan: Plan) -> None:
         self.world.reconcile(plan)
 
-    @step(mend=st.booleans(), plan=plans)
-    def doctor(self, mend: bool, plan: Plan) -> None:
-        order = Order("doctor", may_write=mend)
-        self._ask(order, lambda c: self.world.examine(c, mend=mend), plan, 0)
+    @step(repair=st.booleans(), plan=plans)
+    def doctor(self, repair: bool, plan: Plan) -> None:
+        order = Order("doctor", may_write=repair)
+        self._ask(order, lambda c: self.world.examine(c, repair=repair), plan, 0)
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 

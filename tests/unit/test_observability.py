@@ -44,7 +44,7 @@ NOTHING_IMPORTED = """
 import sys
 import types
 from dynatick import observability
-from dynatick.bulk.dropped import Dropped, Order
+from dynatick.bulk.dropped_file import Dropped, Order
 from dynatick.bulk.importing import Tally
 
 logger, metrics = observability.create()
@@ -52,7 +52,7 @@ order = Order(bucket="b", key="imports/a.ndjson", etag="e", size=0, sequencer="1
 
 @metrics.log_metrics(raise_on_empty_metrics=False)
 def handler(event, context):
-    observability.tell_dropped(Dropped(order=order, tally=Tally(), left=event), logger, metrics)
+    observability.log_dropped(Dropped(order=order, tally=Tally(), left=event), logger, metrics)
 
 for left in (None, "a folder"):
     handler(left, types.SimpleNamespace(function_name="importer"))
@@ -104,7 +104,7 @@ NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
 def handler(held, context):
     began = NOON.replace(second=7)
     report = PassReport(tick=minute_of(NOON), shard=0, generation=1, started_at=began, held_elsewhere=held)
-    observability.tell_invocation(Invoked(passed=report), logger, metrics, NOON.replace(second=9))
+    observability.log_invocation(Invoked(passed=report), logger, metrics, NOON.replace(second=9))
 
 for held in (False, True):
     handler(held, types.SimpleNamespace(function_name="processor"))
@@ -134,13 +134,13 @@ kept = Round(began_at=BEGAN, segments=(Segment("a"),), **counts, lease="x", leas
 @metrics.log_metrics(raise_on_empty_metrics=False)
 def handler(event, context):
     days, found = event
-    observability.tell_invocation(Invoked(reconciled=found), logger, metrics, BEGAN + timedelta(days=days))
+    observability.log_invocation(Invoked(reconciled=found), logger, metrics, BEGAN + timedelta(days=days))
 
 for event in [
     (0, Reconciled(held=True)),
     (3, Reconciled(round=kept, continued=True)),
     (3.01, Reconciled(round=kept, continued=True)),
-    (9, Reconciled(round=kept, found=2, mended=1, failed=1, problem="throttled")),
+    (9, Reconciled(round=kept, found=2, repaired=1, failed=1, problem="throttled")),
 ]:
     handler(event, types.SimpleNamespace(function_name="processor"))
 """

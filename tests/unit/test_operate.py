@@ -11,7 +11,7 @@ import pytest
 from tests.builders import InProcess
 
 from dynatick import MemoryStore, RetryableError, TaskClient, cli
-from dynatick.actions.deadletters import message_of
+from dynatick.actions.dead_letter import message_of
 from dynatick.cli.session import Session
 from dynatick.domain.task import Task
 from dynatick.engine.diagnosis import Kind
@@ -46,7 +46,7 @@ def test_the_log_words_are_the_codes() -> None:
 
 
 def test_the_parameters_are_the_templates() -> None:
-    named = {"AlarmTopicArn", "TickState", "WorkerThreads", "ProcessorMemoryMb", "ShardCount", "IndexLagSeconds",
+    named = {"AlarmTopicArn", "TickState", "TaskThreads", "ProcessorMemoryMb", "ShardCount", "IndexLagSeconds",
              "RetentionDays"}  # fmt: skip
     assert named <= set(template.load()["Parameters"])
     assert all(f"`{name}" in TEXT for name in named)

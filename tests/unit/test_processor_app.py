@@ -103,7 +103,7 @@ def page(w: World, patch: pytest.MonkeyPatch) -> None:
 
 
 def metrics(w: World, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(observability, "tell_invocation", refuses)
+    patch.setattr(observability, "log_invocation", refuses)
 
 
 def coordinator(w: World, patch: pytest.MonkeyPatch) -> None:

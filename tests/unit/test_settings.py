@@ -23,7 +23,7 @@ def test_only_the_table_must_be_named() -> None:
         dead_letter_queue_url=None,
         index_lag=timedelta(seconds=120),
         handlers_module=None,
-        worker_threads=16,
+        task_threads=16,
         processor_timeout=None,
         reach=Reach(),
         assignment_policy=None,
@@ -43,7 +43,7 @@ def test_everything_can_be_set() -> None:
             "DYNATICK_DEAD_LETTER_QUEUE_URL": "https://sqs.example/dead",
             "DYNATICK_INDEX_LAG_SECONDS": "300",
             "DYNATICK_HANDLERS_MODULE": "mine",
-            "DYNATICK_WORKER_THREADS": "2",
+            "DYNATICK_TASK_THREADS": "2",
             "DYNATICK_TIMEOUT_SECONDS": "300",
             "DYNATICK_WEBHOOK_PRIVATE_HOSTS": " 127.0.0.1, localhost ,,",
             "DYNATICK_ALLOWED_WEBHOOK_HOSTS": "*.example.com,hooks.internal",
@@ -69,7 +69,7 @@ def test_everything_can_be_set() -> None:
         dead_letter_queue_url="https://sqs.example/dead",
         index_lag=timedelta(seconds=300),
         handlers_module="mine",
-        worker_threads=2,
+        task_threads=2,
         processor_timeout=timedelta(seconds=300),
         reach=Reach(
             rate_limits=("sns=1/s",),
@@ -94,7 +94,7 @@ def test_everything_can_be_set() -> None:
     [
         "DYNATICK_TICK_MINUTES", "DYNATICK_SHARD_COUNT", "DYNATICK_RETENTION_DAYS", "DYNATICK_DEFAULT_ACTION",
         "DYNATICK_DEAD_LETTER_QUEUE_URL", "DYNATICK_INDEX_LAG_SECONDS", "DYNATICK_HANDLERS_MODULE",
-        "DYNATICK_WORKER_THREADS", "DYNATICK_WEBHOOK_PRIVATE_HOSTS", "DYNATICK_ASSIGNMENT_POLICY",
+        "DYNATICK_TASK_THREADS", "DYNATICK_WEBHOOK_PRIVATE_HOSTS", "DYNATICK_ASSIGNMENT_POLICY",
         "DYNATICK_TIMEOUT_SECONDS",
     ],
 )  # fmt: skip
@@ -153,14 +153,14 @@ def test_what_is_empty_is_as_if_it_were_missing(name: str) -> None:
             "expected a whole number from 0 to 86400, found ' 120'",
         ),
         (
-            {"DYNATICK_WORKER_THREADS": "many"},
-            "DYNATICK_WORKER_THREADS",
+            {"DYNATICK_TASK_THREADS": "many"},
+            "DYNATICK_TASK_THREADS",
             "expected a whole number from 1 to 256, found 'many'",
         ),
         # without a thread nothing that is claimed would ever begin
         (
-            {"DYNATICK_WORKER_THREADS": "0"},
-            "DYNATICK_WORKER_THREADS",
+            {"DYNATICK_TASK_THREADS": "0"},
+            "DYNATICK_TASK_THREADS",
             "expected a whole number from 1 to 256, found '0'",
         ),
     ],

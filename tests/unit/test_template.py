@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from dynatick import observability
-from dynatick.bulk import dropped
+from dynatick.bulk import dropped_file
 from dynatick.engine.budget import max_timeout_seconds
 from dynatick.settings import Settings
 from dynatick.wiring import build_rules
@@ -415,12 +415,12 @@ def test_what_the_importer_writes_never_starts_it() -> None:
     pattern = properties("ImportRule")["EventPattern"]
     assert pattern["detail"] == {
         "bucket": {"name": [{"Ref": "ImportsBucket"}]},
-        "object": {"key": [{"prefix": dropped.IMPORTS}]},
+        "object": {"key": [{"prefix": dropped_file.IMPORTS}]},
     }
     written = [one for one in statements("ImporterRole") if "s3:PutObject" in actions(one)]
     places = [resource["Fn::Sub"] for one in written for resource in one["Resource"]]
-    assert places == [f"${{ImportsBucket.Arn}}/{prefix}*" for prefix in (dropped.ERRORS, dropped.REPORTS)]
-    assert not any(prefix.startswith(dropped.IMPORTS) for prefix in (dropped.ERRORS, dropped.REPORTS))
+    assert places == [f"${{ImportsBucket.Arn}}/{prefix}*" for prefix in (dropped_file.ERRORS, dropped_file.REPORTS)]
+    assert not any(prefix.startswith(dropped_file.IMPORTS) for prefix in (dropped_file.ERRORS, dropped_file.REPORTS))
 
 
 def test_the_bucket_is_private_encrypted_and_kept() -> None:
@@ -429,7 +429,7 @@ def test_the_bucket_is_private_encrypted_and_kept() -> None:
     assert RESOURCES["ImportsBucket"]["DeletionPolicy"] == "RetainExceptOnCreate"
     rules = bucket["LifecycleConfiguration"]["Rules"]
     expiring = {rule["Prefix"] for rule in rules if "ExpirationInDays" in rule}
-    assert expiring == {dropped.ERRORS, dropped.REPORTS}, "never what people put there"
+    assert expiring == {dropped_file.ERRORS, dropped_file.REPORTS}, "never what people put there"
     (statement,) = properties("ImportsBucketPolicy")["PolicyDocument"]["Statement"]
     assert (statement["Effect"], statement["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": False}})
 

@@ -58,7 +58,7 @@ def build_actions(
         return Webhook(clock=clock, hosts=hosts, secrets=secrets, limits=limits, connections_per_host=threads)
 
     def webhook_seconds(task: Task) -> int:
-        from dynatick.actions.webhookpayload import reserved_seconds
+        from dynatick.actions.webhook_payload import reserved_seconds
 
         seconds = reserved_seconds(task.payload)  # in a shorter invocation it makes do with what there is
         return seconds if max_timeout_seconds is None else min(seconds, max_timeout_seconds)

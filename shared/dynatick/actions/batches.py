@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dynatick.actions.aws import Refused, error_of, failure_of
-from dynatick.actions.values import MOST_BYTES
+from dynatick.actions.plain_values import MOST_BYTES
 from dynatick.errors import ActionError, RetryableError
 
 MOST = 10

@@ -16,10 +16,10 @@ from pydantic.dataclasses import dataclass
 
 from dynatick.actions.aws import Refused, Service
 from dynatick.actions.batches import Batches
+from dynatick.actions.payload_fields import CONFIG, Text, arn, fitting, wrong
 from dynatick.actions.payloads import parsed
-from dynatick.actions.shapes import CONFIG, Text, arn, fitting, wrong
-from dynatick.actions.telling import facts
-from dynatick.actions.values import MOST_BYTES, to_json
+from dynatick.actions.plain_values import MOST_BYTES, to_json
+from dynatick.actions.task_facts import facts
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import PermanentError

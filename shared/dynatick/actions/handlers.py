@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_h
 
 from dynatick.actions.payload_schema import schema_of
 from dynatick.actions.payloads import field_problems
+from dynatick.actions.plain_values import plain
 from dynatick.actions.registry import check_name
-from dynatick.actions.values import plain
 from dynatick.domain.task import Task
 from dynatick.domain.timeout import check_timeout
 from dynatick.engine.ports import ActionContext

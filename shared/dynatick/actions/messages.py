@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from dynatick.actions.telling import escaped, facts, repeat_id
-from dynatick.actions.values import MOST_BYTES, to_json
+from dynatick.actions.plain_values import MOST_BYTES, to_json
+from dynatick.actions.task_facts import escaped, facts, repeat_id
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import PermanentError

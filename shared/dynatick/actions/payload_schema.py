@@ -14,7 +14,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from dynatick.actions.values import plain
+from dynatick.actions.plain_values import plain
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from decimal import Decimal
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from dynatick.actions.values import plain
+from dynatick.actions.plain_values import plain
 from dynatick.errors import InvalidInput, PermanentError, shown
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "eventbridge": "dynatick.actions.eventbridge:EventBridgePayload",
-    "lambda": "dynatick.actions.awslambda:LambdaPayload",
+    "lambda": "dynatick.actions.aws_lambda:LambdaPayload",
     "log": None,  # takes anything
     "sns": "dynatick.actions.sns:SnsPayload",
     "sqs": "dynatick.actions.sqs:SqsPayload",
-    "stepfunctions": "dynatick.actions.stepfunctions:StepFunctionsPayload",
-    "webhook": "dynatick.actions.webhookpayload:WebhookPayload",
+    "stepfunctions": "dynatick.actions.step_functions:StepFunctionsPayload",
+    "webhook": "dynatick.actions.webhook_payload:WebhookPayload",
 }
 BUILT_IN = tuple(sorted(_HOMES))
 """The names of the built-in kinds; no handler may have one of them, deployed or not."""

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from dynatick.actions.values import kept_result
+from dynatick.actions.plain_values import kept_result
 from dynatick.domain.task import MAX_ACTION_CHARACTERS, Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import ConfigurationError, PermanentError, RetryableError, shown

@@ -31,7 +31,7 @@ _GONE = frozenset({"ParameterNotFound", "ParameterVersionNotFound", "ResourceNot
 
 
 class SecretRef(Protocol):
-    """Names a secret (see ``shapes``)."""
+    """Names a secret (see ``payload_fields``)."""
 
     @property
     def service(self) -> str:

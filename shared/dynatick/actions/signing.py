@@ -8,7 +8,7 @@ import hashlib
 import hmac
 from datetime import datetime
 
-from dynatick.actions.telling import escaped
+from dynatick.actions.task_facts import escaped
 from dynatick.errors import PermanentError
 
 _KEY_BYTES = range(24, 65)

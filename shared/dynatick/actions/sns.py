@@ -14,8 +14,8 @@ from pydantic.dataclasses import dataclass
 from dynatick.actions.aws import Service
 from dynatick.actions.batches import Batches, by_id
 from dynatick.actions.messages import attributes_of, numbered, ordering, size_of, text_of
+from dynatick.actions.payload_fields import CONFIG, Attributes, GroupId, Message, Text, arn
 from dynatick.actions.payloads import parsed
-from dynatick.actions.shapes import CONFIG, Attributes, GroupId, Message, Text, arn
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 

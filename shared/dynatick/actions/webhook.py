@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from dynatick.actions.addresses import Hosts, parse_target
 from dynatick.actions.limits import Limits
+from dynatick.actions.payload_fields import SecretText
 from dynatick.actions.payloads import parsed
+from dynatick.actions.plain_values import to_json
 from dynatick.actions.secrets import SecretRef, Secrets
-from dynatick.actions.shapes import SecretText
 from dynatick.actions.signing import signature
-from dynatick.actions.telling import escaped, facts
-from dynatick.actions.values import to_json
-from dynatick.actions.webhookpayload import (
+from dynatick.actions.task_facts import escaped, facts
+from dynatick.actions.webhook_payload import (
     BODILESS,
     EXPECTED_VALUE,
     MAX_HEADER_CHARACTERS,

@@ -14,9 +14,9 @@ from dynatick.api.ids import from_path, to_path
 from dynatick.api.routes import Operation, answer, given
 from dynatick.api.tasks import End, Match, Start, Token, shown, version_of
 from dynatick.client import ScheduleView, TaskClient
-from dynatick.client.changes import known_id
 from dynatick.client.history import MAX_LIMIT
 from dynatick.client.schedules import UPDATABLE
+from dynatick.client.task_update import known_id
 from dynatick.domain.instants import format_instant
 from dynatick.errors import InvalidInput
 

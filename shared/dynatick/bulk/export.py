@@ -6,10 +6,10 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from dynatick.bulk.cells import REST
-from dynatick.bulk.definition import DEFINITION, STATE, definition
+from dynatick.bulk.csv_reader import REST
 from dynatick.bulk.formats import FileFormat
-from dynatick.bulk.jsontext import dumps
+from dynatick.bulk.json_reader import dumps
+from dynatick.bulk.task_definition import DEFINITION, STATE, definition
 from dynatick.domain.task import Row
 from dynatick.errors import InvalidInput
 

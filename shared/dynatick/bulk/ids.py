@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from dynatick.bulk.jsontext import dumps
+from dynatick.bulk.json_reader import dumps
 from dynatick.errors import InvalidInput
 
 PREFIX = "import-"

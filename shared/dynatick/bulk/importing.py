@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
-from dynatick.bulk.definition import definition
 from dynatick.bulk.ids import PREFIX, with_id
-from dynatick.bulk.jsontext import dumps
+from dynatick.bulk.json_reader import dumps
 from dynatick.bulk.records import Record
+from dynatick.bulk.task_definition import definition
 from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult, Refused
 from dynatick.domain.misspelt import check_names
 from dynatick.domain.schedule import RECURRENCE

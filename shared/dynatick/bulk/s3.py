@@ -6,7 +6,7 @@ from typing import IO, Any
 
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 
-from dynatick.bulk.dropped import FileGone
+from dynatick.bulk.dropped_file import FileGone
 from dynatick.errors import StoreError
 
 _GONE = frozenset({"PreconditionFailed", "412", "NoSuchKey", "404", "InvalidRange"})

@@ -15,7 +15,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Carries out one command line and returns its exit code (``dynatick.cli.exits``)."""
+    """Carries out one command line and returns its exit code (``dynatick.cli.exit_code``)."""
     if not all(importlib.util.find_spec(name) for name in _NEEDED):
         print("error: the command line needs more packages: pip install 'dynatick[cli]'", file=sys.stderr)
         return 1

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from dynatick.cli import bucket, doctor, expr, schedule, settings, task, tick
-from dynatick.cli.exits import CommandFailed, ExitCode, code_of, told
+from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, told
 from dynatick.cli.output import one_line, say
 from dynatick.cli.plugins import Nouns
 from dynatick.errors import DynatickError

@@ -9,7 +9,7 @@ import typer
 from dynatick.cli.output import Column, Output, say, show_many
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task import Limit, PageToken, Status, list_page, show_page
-from dynatick.cli.which import Last, Span, span_of
+from dynatick.cli.task_selection import Last, Span, span_of
 
 app = typer.Typer(name="bucket", help="See what buckets hold.", no_args_is_help=True)
 

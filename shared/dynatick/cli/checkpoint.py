@@ -1,4 +1,4 @@
-"""How far an import is, noted beside its file: a run that was interrupted goes on there. Gone once all is in."""
+"""How far an import is, noted beside its file: a run that was interrupted goes on there. Ineligible once all is in."""
 
 from __future__ import annotations
 

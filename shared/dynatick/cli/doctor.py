@@ -1,4 +1,4 @@
-"""``dynatick doctor``: what is wrong with the table, and mending it."""
+"""``dynatick doctor``: what is wrong with the table, and repairing it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dynatick.cli.exits import CommandFailed, ExitCode
+from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_document, show_many
 from dynatick.cli.session import Session, on_table
 
@@ -32,13 +32,13 @@ _MENDED = Column("MENDED", "fate", folds=True)
 @on_table
 def doctor(
     session: Session,
-    mend: Annotated[bool, typer.Option("--mend", help="Mend what can be mended. Without it nothing is written.")] = (
-        False
-    ),
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Repair what can be repaired. Without it nothing is written.")
+    ] = (False),
 ) -> None:
-    """Look for tasks that no tick would run, and for what else is wrong; mend it with --mend.
+    """Look for tasks that no tick would run, and for what else is wrong; repair it with --repair.
 
-    Reads the whole table: one read unit for each 4 KB. Exit code 7 if something is wrong and not mended.
+    Reads the whole table: one read unit for each 4 KB. Exit code 7 if something is wrong and not repaired.
     """
     from dynatick.client.doctor import finding_row
 
@@ -47,21 +47,21 @@ def doctor(
 
     client = session.client()
     with _progress(alone=session.output is not Output.JSONL) as page_read:
-        found = client.doctor(mend=mend, tell=tell if session.output is Output.JSONL else None, page_read=page_read)
+        found = client.doctor(repair=repair, tell=tell if session.output is Output.JSONL else None, page_read=page_read)
     rows = [finding_row(finding) for finding in found.findings]
     match session.output:
         case Output.JSON:
             show_document({**found.to_row(), "findings": rows}, session.output)
         case Output.TABLE if rows:
-            fates = [{**row, "fate": row.get("left", "yes" if row["mended"] else "")} for row in rows]
-            show_many(fates, (*_COLUMNS, _MENDED if mend else _REMEDY), session.output, name="findings")
+            fates = [{**row, "fate": row.get("left", "yes" if row["repaired"] else "")} for row in rows]
+            show_many(fates, (*_COLUMNS, _MENDED if repair else _REMEDY), session.output, name="findings")
         case _:
             pass
     _sum_up(found, shown=len(rows) if session.output is not Output.JSONL else found.found)
     if not found.is_healthy:
-        left = found.found - found.mended
-        how = "see above" if mend else "dynatick doctor --mend mends what wants no person"
-        raise CommandFailed(ExitCode.FOUND, f"{left} of {found.found} not mended: {how}")
+        left = found.found - found.repaired
+        how = "see above" if repair else "dynatick doctor --repair repairs what wants no person"
+        raise CommandFailed(ExitCode.FOUND, f"{left} of {found.found} not repaired: {how}")
 
 
 def _sum_up(found: Diagnosis, *, shown: int) -> None:
@@ -72,8 +72,8 @@ def _sum_up(found: Diagnosis, *, shown: int) -> None:
     if found.missed_ticks:
         say(f"{found.missed_ticks} ticks of the last hour are missing; what was due then runs later")
     kinds = ", ".join(f"{number} {kind}" for kind, number in found.kinds.items()) or "nothing wrong"
-    mended = f"; {found.mended} mended" if found.mended else ""
-    say(f"Looked at {found.scanned} tasks and schedules that have not ended: {kinds}{mended}")
+    repaired = f"; {found.repaired} repaired" if found.repaired else ""
+    say(f"Looked at {found.scanned} tasks and schedules that have not ended: {kinds}{repaired}")
 
 
 @contextmanager

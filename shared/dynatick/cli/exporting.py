@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from dynatick.bulk.formats import FileFormat, format_of
 from dynatick.cli.checkpoint import ENDING, digest
-from dynatick.cli.exits import CommandFailed, ExitCode
+from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import say
 from dynatick.errors import InvalidInput, StoreError
 
@@ -73,8 +73,8 @@ def export_tasks(rows: Callable[[After | None], Iterable[Row]], options: ExportO
 
 def export_schedules(rows: Iterable[Row], form: FileFormat, file: str) -> None:
     """Writes schedules to a file, or to stdout. Raises CommandFailed."""
-    from dynatick.bulk.definition import SCHEDULE_DEFINITION
     from dynatick.bulk.export import export_lines
+    from dynatick.bulk.task_definition import SCHEDULE_DEFINITION
 
     with _progress(file) as advance, _opened(file, None) as out:
         run = _Run(out, advance, None, _Place())

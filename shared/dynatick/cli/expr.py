@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
+from dynatick.cli.argument_values import time_of
 from dynatick.cli.output import Column, Output, say, show_document, show_list, show_table
 from dynatick.cli.session import Session
-from dynatick.cli.values import time_of
 from dynatick.domain.buckets import Bucket, parse_time
 from dynatick.domain.expressions import (
     Expression,
@@ -92,7 +92,7 @@ def explain(
     output: Print = Output.TABLE,
 ) -> None:
     """Say in plain words what an expression means, with its next runs and what the clock's jumps do to it."""
-    from dynatick.cli.words import duration, in_words
+    from dynatick.cli.expression_text import duration, in_words
 
     asked = _Asked.of(expression, tz, from_, start_date, end_date)
     runs = list(islice(asked.runs(), count))
@@ -153,7 +153,7 @@ def _run(one: Occurrence, zone: str) -> dict[str, object]:
 
 
 def _table(runs: Iterable[Occurrence], zone: str) -> None:
-    from dynatick.cli.words import wall_time
+    from dynatick.cli.expression_text import wall_time
 
     rows = [{**_run(one, zone), "local": wall_time(one.instant, zone), "notes": "; ".join(one.notes)} for one in runs]
     show_table(rows, _COLUMNS)

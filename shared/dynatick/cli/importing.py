@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dynatick.bulk.formats import FileFormat, format_of
 from dynatick.bulk.records import Source
 from dynatick.cli.checkpoint import Checkpoint, ErrorsFile, Place
-from dynatick.cli.exits import CommandFailed, ExitCode
+from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import one_line, say, show_one
 from dynatick.cli.session import Session
 from dynatick.errors import DynatickError, InvalidInput, TaskNotFound
@@ -39,8 +39,8 @@ class ImportOptions:
 
 def import_tasks(session: Session, options: ImportOptions) -> None:
     """Inserts the tasks of a file and prints how many of which fate. Raises CommandFailed if not all are in."""
+    from dynatick.bulk.file_reader import read
     from dynatick.bulk.importing import Import, Tally
-    from dynatick.bulk.reading import read
 
     client = session.client()
     with ExitStack() as opened:

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from dynatick.cli.exits import CommandFailed, ExitCode
+from dynatick.cli.exit_code import CommandFailed, ExitCode
 
 GROUP = "dynatick.cli"
 

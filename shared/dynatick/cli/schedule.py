@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dynatick.bulk.formats import FileFormat
+from dynatick.cli.argument_values import map_of, minutes_of, seconds_of
+from dynatick.cli.bulk_change import change_each
 from dynatick.cli.exporting import chosen_format, export_schedules
-from dynatick.cli.many import change_each
 from dynatick.cli.output import Column, Output, say, show_many, show_one, show_table
 from dynatick.cli.session import Session, on_table
-from dynatick.cli.showing import show_task
 from dynatick.cli.task import Timeout, import_command
-from dynatick.cli.values import map_of, minutes_of, seconds_of
-from dynatick.cli.which import Ids
+from dynatick.cli.task_display import show_task
+from dynatick.cli.task_selection import Ids
 from dynatick.domain.instants import format_instant
 from dynatick.errors import InvalidInput
 
@@ -287,7 +287,7 @@ def preview(
     count: Annotated[int, typer.Option(help="How many runs, up to 1,000.")] = 10,
 ) -> None:
     """Show the next runs, and what a clock's jump does to them."""
-    from dynatick.cli.words import wall_time
+    from dynatick.cli.expression_text import wall_time
 
     schedules = session.client().schedules
     runs, view = schedules.preview(schedule_id, count), schedules.get(schedule_id)
@@ -313,7 +313,7 @@ def backfill(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which runs are missing, and make none.")] = False,
 ) -> None:
     """Make the runs of a past range that were not made, at the next tick."""
-    from dynatick.cli.exits import CommandFailed, ExitCode
+    from dynatick.cli.exit_code import CommandFailed, ExitCode
     from dynatick.client import Exists, Failed
 
     start, end = session.time(from_, "start"), session.time(to, "end")

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
-from dynatick.cli.exits import CommandFailed, ExitCode
+from dynatick.cli.argument_values import time_of
+from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Output
-from dynatick.cli.values import time_of
 
 if TYPE_CHECKING:
-    from dynatick.cli.localstack import LocalStack
+    from dynatick.cli.local_stack import LocalStack
     from dynatick.client import TaskClient
 
 P = ParamSpec("P")
@@ -98,7 +98,7 @@ class Session:
 
     def local_stack(self) -> LocalStack:
         """The local stack that runs. Raises CommandFailed."""
-        from dynatick.cli.localstack import find
+        from dynatick.cli.local_stack import find
 
         return find(self.endpoint_url)
 

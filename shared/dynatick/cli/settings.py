@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynatick.cli.exits import CommandFailed, ExitCode
+from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import show_one
 from dynatick.cli.session import Session, on_table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from dynatick.cli.exits import CommandFailed, ExitCode, hint_of
+from dynatick.cli.exit_code import CommandFailed, ExitCode, hint_of
 
 if TYPE_CHECKING:
     from dynatick.cli.session import Session

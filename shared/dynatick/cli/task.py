@@ -10,16 +10,16 @@ import typer
 
 from dynatick.bulk.formats import FileFormat
 from dynatick.bulk.ids import PREFIX
-from dynatick.cli.exits import CommandFailed, ExitCode, code_of, told
+from dynatick.cli.argument_values import map_of, seconds_of, shift_of
+from dynatick.cli.bulk_change import Wish, are_named, change_each, change_many, each
+from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, told
 from dynatick.cli.exporting import ExportOptions, chosen_format, export_tasks
 from dynatick.cli.importing import ImportOptions, import_tasks
 from dynatick.cli.listing import Listing
-from dynatick.cli.many import Wish, are_named, change_each, change_many, each
 from dynatick.cli.output import Column, Output, one_line, say, show_many, show_one
 from dynatick.cli.session import Session, on_table
-from dynatick.cli.showing import item_of, show_raw, show_task
-from dynatick.cli.values import map_of, seconds_of, shift_of
-from dynatick.cli.which import Filters, Ids, IdsOrNone, Range, Span, ids_of, is_single
+from dynatick.cli.task_display import item_of, show_raw, show_task
+from dynatick.cli.task_selection import Filters, Ids, IdsOrNone, Range, Span, ids_of, is_single
 from dynatick.errors import DynatickError, InvalidInput
 
 if TYPE_CHECKING:

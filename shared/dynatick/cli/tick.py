@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dynatick.cli.exits import CommandFailed, ExitCode
+from dynatick.cli.argument_values import duration_of
+from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_many
 from dynatick.cli.session import Session, on_table
-from dynatick.cli.values import duration_of
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.errors import InvalidInput
 
@@ -110,7 +110,7 @@ def _took(row: Mapping[str, object]) -> int | None:
 
 def _lambda(session: Session) -> Any:
     if session.local:
-        from dynatick.cli.localstack import aws_client
+        from dynatick.cli.local_stack import aws_client
 
         return aws_client("lambda", session.local_stack().endpoint)
     from dynatick.cli import stack

@@ -6,16 +6,16 @@ client.history("2026-12-31#12:00", status="failed")
 """
 
 from dynatick.actions.payloads import check_payload, payload_schemas
+from dynatick.client.bulk_change import Changed, Left, ManyResult, Unchanged, WouldChange
 from dynatick.client.connect import ClientSettings
 from dynatick.client.doctor import Diagnosis
 from dynatick.client.insertion import Exists, Failed, InsertCounts, Inserted, InsertResult, NoneInserted, Refused
 from dynatick.client.installation import Health
-from dynatick.client.many import Changed, Left, ManyResult, Unchanged, WouldChange
-from dynatick.client.newtask import NewTask, Time
-from dynatick.client.rows import BucketCountsRow, RetryPolicyRow, ScheduleRunRow, TaskEntryRow, TaskRow
-from dynatick.client.runs import ScheduleRun
+from dynatick.client.new_task import NewTask, Time
+from dynatick.client.row_types import BucketCountsRow, RetryPolicyRow, ScheduleRunRow, TaskEntryRow, TaskRow
+from dynatick.client.schedule_occurrences import ScheduleRun
+from dynatick.client.schedule_views import SchedulePage, ScheduleView
 from dynatick.client.schedules import Schedules
-from dynatick.client.scheduleviews import SchedulePage, ScheduleView
 from dynatick.client.tasks import TaskClient
 from dynatick.client.ticks import IdleTicks, MissedTicks, TickEntry, TickView
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView

@@ -1,4 +1,4 @@
-"""The doctor: reads the whole table, says what no tick would put right by itself, and mends it if it is told to.
+"""The doctor: reads the whole table, says what no tick would put right by itself, and repairs it if it is told to.
 
 It is the scan of the daily reconcile (``dynatick.engine.reconcile``), from outside.
 """
@@ -15,11 +15,11 @@ from dynatick.domain.buckets import Grid, minute_of
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row
 from dynatick.engine.diagnosis import Finding
-from dynatick.engine.inforce import InForce
+from dynatick.engine.installation_settings import InstallationSettings
+from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled, reconcile
 from dynatick.engine.rules import Rules
-from dynatick.engine.settle import Settler
 from dynatick.errors import StoreError
 
 MAX_FINDINGS = 1000
@@ -34,7 +34,7 @@ class Diagnosis:
     pages: int  # of the table, 1 MB each
     scanned: int  # tasks and schedules that have not ended
     found: int
-    mended: int
+    repaired: int
     kinds: Mapping[str, int] = field(default_factory=dict)  # how many of each kind were found
     findings: tuple[Finding, ...] = ()  # the first 1,000
     retired: Mapping[int, int] = field(default_factory=dict)  # tasks in shards that get no new ones; ticks serve them
@@ -43,7 +43,7 @@ class Diagnosis:
     @property
     def is_healthy(self) -> bool:
         """Whether nothing is wrong, or nothing any more."""
-        return self.found == self.mended
+        return self.found == self.repaired
 
     def to_row(self) -> Mapping[str, object]:
         """As the command line prints it."""
@@ -51,7 +51,7 @@ class Diagnosis:
             "healthy": self.is_healthy,
             "scanned": self.scanned,
             "found": self.found,
-            "mended": self.mended,
+            "repaired": self.repaired,
             "kinds": dict(self.kinds),
             "retiredShards": {str(shard): number for shard, number in sorted(self.retired.items())},
             "missedTicks": self.missed_ticks,
@@ -65,24 +65,24 @@ def finding_row(finding: Finding) -> Mapping[str, object]:
         "taskId": finding.task_id,
         "why": finding.why,
         "remedy": finding.remedy,
-        "mended": finding.mended,
+        "repaired": finding.repaired,
     }
     return row if finding.left is None else {**row, "left": finding.left}
 
 
 def examine(
     store: Store,
-    in_force: InForce | None,
+    in_force: InstallationSettings | None,
     *,
     clock: Clock,
-    mend: bool,
+    repair: bool,
     tell: Callable[[Finding], None] | None = None,
     page_read: Callable[[Reconciled], None] | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> Diagnosis:
     """Reads the table to its end. Raises StoreError if it does not answer."""
     missed = _missed_ticks(store, in_force, clock())
-    known = in_force or InForce(grid=Grid(), shards_ever=1)
+    known = in_force or InstallationSettings(grid=Grid(), shards_ever=1)
     findings: list[Finding] = []
 
     def take(finding: Finding) -> None:
@@ -92,9 +92,9 @@ def examine(
             tell(finding)
 
     report = reconcile(
-        Settler(store, _rules(known), known, clock, _cannot_tell),
+        Placer(store, _rules(known), known, clock, _cannot_tell),
         clock=clock,
-        mend=mend,
+        repair=repair,
         pause=pause,
         tell=take,
         page_read=page_read or (lambda report: None),
@@ -103,7 +103,7 @@ def examine(
         pages=report.pages,
         scanned=report.scanned,
         found=report.found,
-        mended=report.mended,
+        repaired=report.repaired,
         kinds=dict(report.kinds),
         findings=tuple(findings),
         retired=dict(report.retired),
@@ -111,12 +111,12 @@ def examine(
     )
 
 
-def _missed_ticks(store: Store, in_force: InForce | None, now: datetime) -> int:
+def _missed_ticks(store: Store, in_force: InstallationSettings | None, now: datetime) -> int:
     last_hour = range(minute_of(now) - 59, minute_of(now) + 1)
     return sum(one.ticks for one in ticks(store, in_force, last_hour, now=now) if isinstance(one, MissedTicks))
 
 
-def _rules(in_force: InForce) -> Rules:
+def _rules(in_force: InstallationSettings) -> Rules:
     """As the functions have them, as far as the table tells. A task without a time goes to the next tick, as the
     reconcile puts it."""
     usual = Defaults()

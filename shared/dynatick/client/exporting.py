@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
+from dynatick.client.bucket_scope import Position, Scope, Seen, read_ahead
 from dynatick.client.history import Wanted
-from dynatick.client.looks import Position, Scope, Seen, read_ahead
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.schedule import is_listed_as_schedule, is_schedule
@@ -69,7 +69,7 @@ def _meant(entries: Sequence[Entry], rows: Future[Mapping[str, Row]], wanted: Wa
     found = rows.result()
     for entry in entries:
         row = found.get(entry.task_id)
-        # Gone, or in another bucket by now, which lists it; or no task.
+        # Ineligible, or in another bucket by now, which lists it; or no task.
         if row is None or row.get("taskDateTime") != entry.bucket:
             continue
         if is_listed_as_schedule(entry.task_id, entry.schedule_id) or is_schedule(row) or "scheduleState" in row:

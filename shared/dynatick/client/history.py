@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from dynatick.client.changes import MAX_KEY_BYTES
-from dynatick.client.looks import Position, Scope, Seen, check_prefix, read, read_ahead
+from dynatick.client.bucket_scope import Position, Scope, Seen, check_prefix, read, read_ahead
+from dynatick.client.task_update import MAX_KEY_BYTES
 from dynatick.client.views import (
     BucketCounts,
     HistoryPage,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from dynatick.client.newtask import Composed
+from dynatick.client.new_task import Composed
 from dynatick.engine.ports import Store, StoreFailure
 from dynatick.errors import DynatickError, InvalidInput, ItemTooLarge, StoreError
 

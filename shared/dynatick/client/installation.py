@@ -12,7 +12,7 @@ from dynatick.domain.buckets import Grid, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.diagnosis import Finding, judge_cursors
-from dynatick.engine.inforce import InForce
+from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput
 
@@ -45,9 +45,9 @@ class Health:
         }
 
 
-def health_of(store: Store, in_force: InForce | None, now: datetime) -> Health:
+def health_of(store: Store, in_force: InstallationSettings | None, now: datetime) -> Health:
     """Reads the cursors, 100 shards in a request. Raises StoreError."""
-    known = in_force or InForce(grid=Grid(), shards_ever=1)
+    known = in_force or InstallationSettings(grid=Grid(), shards_ever=1)
     shards = range(known.shards_ever)
     rows = store.get_many([cursor_id(shard) for shard in shards], consistent=False)
     cursors: dict[int, Cursor | InvalidInput | None] = {}
@@ -69,7 +69,7 @@ def health_of(store: Store, in_force: InForce | None, now: datetime) -> Health:
     )
 
 
-def settings_row(in_force: InForce) -> Mapping[str, object]:
+def settings_row(in_force: InstallationSettings) -> Mapping[str, object]:
     """The settings in force as people and programs read them: with the handlers, each with the JSON Schema of its
     payload (None: any map will do, or it isn't known)."""
     row = {name: value for name, value in in_force.to_row().items() if not name.startswith("payloadSchema")}

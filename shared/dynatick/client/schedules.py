@@ -7,14 +7,14 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
-from dynatick.client import changes
-from dynatick.client.agreement import Agreement
+from dynatick.client import task_update
+from dynatick.client.bucket_scope import instants
 from dynatick.client.history import check_limit
 from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult
-from dynatick.client.looks import instants
-from dynatick.client.newtask import Composed, NewTask, Time, payload_of, row_of, text_of
-from dynatick.client.runs import ScheduleRun, expected_runs, latest_runs, runs_between
-from dynatick.client.scheduleviews import SchedulePage, ScheduleView, warnings_of
+from dynatick.client.new_task import Composed, NewTask, Time, payload_of, row_of, text_of
+from dynatick.client.schedule_occurrences import ScheduleRun, expected_runs, latest_runs, runs_between
+from dynatick.client.schedule_views import SchedulePage, ScheduleView, warnings_of
+from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.views import TaskView
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of, parse_time
 from dynatick.domain.change import Change, as_read, together
@@ -75,7 +75,7 @@ class Schedules:
     for what cannot be taken, before anything is written; ScheduleNotFound; StoreError if the table does not answer.
     """
 
-    def __init__(self, store: Store, agreement: Agreement, clock: Clock, *, check_actions: bool) -> None:
+    def __init__(self, store: Store, agreement: SettingsCache, clock: Clock, *, check_actions: bool) -> None:
         self._store, self._agreement, self._clock = store, agreement, clock
         self._check_actions = check_actions
 
@@ -237,7 +237,7 @@ class Schedules:
             _check_recurrence(wanted)
         if wrong and wanted.keys() & {"action", "payload"}:
             with wrong:  # so that all that is wrong is told
-                self._check_action({**(self._store.get(changes.known_id(schedule_id)) or {}), **wanted})
+                self._check_action({**(self._store.get(task_update.known_id(schedule_id)) or {}), **wanted})
         wrong.raise_all()
         return self._edit(schedule_id, "update", lambda row: wanted, version)
 
@@ -380,7 +380,7 @@ class Schedules:
         self._note(schedule.schedule_id, "backfilled", note)
 
     def _note(self, schedule_id: str, name: str, note: Callable[[Row], dict[str, object]]) -> None:
-        changes.carry_out(
+        task_update.carry_out(
             self._store,
             schedule_id,
             lambda row: Change(task_id=schedule_id, set=note(row), when=as_read(row, name), returning=True),
@@ -409,9 +409,9 @@ class Schedules:
                 change = Change(task_id=schedule_id, set=set_, remove=gone, when=change.when, returning=True)
             if not change.set and not change.remove:  # there is nothing to do; this says so with a write
                 change = Change(task_id=schedule_id, set={"scheduleId": schedule_id}, when=change.when, returning=True)
-            return change if version is None else together(change, when=changes.in_version(row, version))
+            return change if version is None else together(change, when=task_update.in_version(row, version))
 
-        return self._view(changes.carry_out(self._store, schedule_id, decide), self._clock())
+        return self._view(task_update.carry_out(self._store, schedule_id, decide), self._clock())
 
     def _rows(self, states: Iterable[str]) -> Iterator[Row]:
         for state in states:
@@ -424,7 +424,7 @@ class Schedules:
                     break
 
     def _row(self, schedule_id: str) -> Row:
-        row = self._store.get(changes.known_id(schedule_id))
+        row = self._store.get(task_update.known_id(schedule_id))
         if row is None or not is_or_was_schedule(row):
             raise ScheduleNotFound(schedule_id)
         return row
@@ -534,6 +534,6 @@ def _position(token: object, states: list[str]) -> tuple[int, str | None]:
     if token is None:
         return 0, None
     state, colon, after = token.partition(":") if isinstance(token, str) else ("", "", "")
-    if not colon or state not in states or len(after.encode("utf-8", "replace")) > changes.MAX_KEY_BYTES:
+    if not colon or state not in states or len(after.encode("utf-8", "replace")) > task_update.MAX_KEY_BYTES:
         raise InvalidInput("pageToken", token, "expected the token of the page before, with the same state")
     return states.index(state), after or None

@@ -8,21 +8,21 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 
-from dynatick.client import changes
 from dynatick.client import history as histories
+from dynatick.client import task_update
 from dynatick.client import ticks as tick_lists
-from dynatick.client.agreement import Agreement
+from dynatick.client.bucket_scope import Scope, scope
+from dynatick.client.bulk_change import Filter, ManyResult, change_many
+from dynatick.client.bulk_reschedule import Move
 from dynatick.client.connect import ClientSettings, open_store
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.exporting import export
 from dynatick.client.insertion import InsertCounts, InsertResult, count, insert_lazily
 from dynatick.client.installation import Health, health_of
-from dynatick.client.looks import Scope, scope
-from dynatick.client.many import Filter, ManyResult, change_many
-from dynatick.client.moving import Move
-from dynatick.client.newtask import Composed, NewTask, Time, compose, not_before_next_tick, payload_of, time_of
-from dynatick.client.rows import TaskRow
+from dynatick.client.new_task import Composed, NewTask, Time, compose, not_before_next_tick, payload_of, time_of
+from dynatick.client.row_types import TaskRow
 from dynatick.client.schedules import Schedules
+from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.ticks import TickEntry
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
@@ -32,7 +32,7 @@ from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import RECURRENCE
 from dynatick.domain.task import Row, Status
 from dynatick.engine.diagnosis import Finding
-from dynatick.engine.inforce import InForce
+from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled
 from dynatick.errors import InvalidInput, Refusals, TaskExists, TaskNotFound
@@ -63,7 +63,7 @@ class TaskClient:
         self.store = store
         self._clock = clock
         self._check_actions = check_actions
-        self._agreement = Agreement(store, clock, timedelta(seconds=settings_ttl_seconds))
+        self._agreement = SettingsCache(store, clock, timedelta(seconds=settings_ttl_seconds))
 
     @property
     def schedules(self) -> Schedules:
@@ -147,7 +147,7 @@ class TaskClient:
 
     def get(self, task_id: str) -> TaskView:
         """The task, read consistently. Raises TaskNotFound."""
-        row = self.store.get(changes.known_id(task_id))
+        row = self.store.get(task_update.known_id(task_id))
         if row is None:
             raise TaskNotFound(task_id)
         return TaskView.from_row(row)
@@ -162,7 +162,7 @@ class TaskClient:
         ``version``: only if the task is still the one that a ``TaskView`` showed, by its ``version``.
         Raises TaskNotFound, TransitionRefused, TaskChanged: nothing was deleted then.
         """
-        changes.delete(self.store, task_id, version)
+        task_update.delete(self.store, task_id, version)
 
     def reschedule(
         self,
@@ -177,7 +177,7 @@ class TaskClient:
         Raises TaskNotFound, TransitionRefused.
         """
         times = {"taskDateTime": task_date_time, "dueAt": due_at, "delaySeconds": delay_seconds}
-        return self._change(task_id, self._rescheduled(changes.known_id(task_id), times))
+        return self._change(task_id, self._rescheduled(task_update.known_id(task_id), times))
 
     def update(
         self,
@@ -199,7 +199,7 @@ class TaskClient:
         if not timed and payload is None:
             raise InvalidInput("payload", None, f"expected something to change: payload, or one of {', '.join(times)}")
         wishes: list[Callable[[Row], Change]] = []
-        known, wrong = changes.known_id(task_id), Refusals()
+        known, wrong = task_update.known_id(task_id), Refusals()
         if timed:
             with wrong:
                 wishes.append(self._rescheduled(known, times))
@@ -207,7 +207,7 @@ class TaskClient:
         if payload is not None:
             with wrong:
                 kept = payload_of(payload)
-                wishes.append(lambda row: changes.revised(row, payload=kept, check=check))
+                wishes.append(lambda row: task_update.revised(row, payload=kept, check=check))
                 if wrong and (there := self.store.get(known)) and isinstance(action := there.get("action"), str):
                     check(action, kept)  # so that all that is wrong is told
         wrong.raise_all()
@@ -215,20 +215,20 @@ class TaskClient:
         def decide(row: Row) -> Change:
             change = together(*(wish(row) for wish in wishes))
             check_size({**row, **change.set})
-            return change if version is None else together(change, when=changes.in_version(row, version))
+            return change if version is None else together(change, when=task_update.in_version(row, version))
 
         return self._change(task_id, decide)
 
     def retry(self, task_id: str) -> TaskView:
         """Gives a failed or cancelled task another run, at the next tick. Raises TaskNotFound, TransitionRefused."""
-        return self._change(task_id, self._next_tick(changes.retried))
+        return self._change(task_id, self._next_tick(task_update.retried))
 
     def run_now(self, task_id: str) -> TaskView:
         """Runs a task at the next tick: a waiting one earlier than planned, one that has ended once more.
 
         Raises TaskNotFound, TransitionRefused.
         """
-        return self._change(task_id, self._next_tick(changes.run_at_once))
+        return self._change(task_id, self._next_tick(task_update.run_at_once))
 
     def retry_many(
         self,
@@ -248,10 +248,10 @@ class TaskClient:
         are consumed. ``status`` may be ``cancelled``; ``error`` is a part of their error; ``dry_run``: says only which.
         ``limit``: at most so many tasks, the first.
         """
-        state = changes.check_redrivable(status)
+        state = task_update.check_redrivable(status)
         wanted = Filter(states=(state,), action=action, schedule_id=schedule_id, prefix=prefix, error=error)
         meant = self._scope(bucket, start, end)
-        return self._change_many(meant, wanted, self._next_tick(changes.retried), dry_run, limit)
+        return self._change_many(meant, wanted, self._next_tick(task_update.retried), dry_run, limit)
 
     def cancel_many(
         self,
@@ -268,7 +268,9 @@ class TaskClient:
     ) -> Iterator[ManyResult]:
         """Calls off the waiting tasks of a bucket or range, as ``retry_many`` retries those that have failed.
         ``status``: only ``scheduled`` ones, or ``unscheduled``."""
-        wanted = Filter(states=changes.waiting_states(status), action=action, schedule_id=schedule_id, prefix=prefix)
+        wanted = Filter(
+            states=task_update.waiting_states(status), action=action, schedule_id=schedule_id, prefix=prefix
+        )
         return self._change_many(self._scope(bucket, start, end), wanted, self._cancelled(), dry_run, limit)
 
     def reschedule_many(
@@ -294,7 +296,7 @@ class TaskClient:
         """
         move = self._move(due_at, delay_seconds, shift)
         wanted = Filter(
-            states=changes.waiting_states(status),
+            states=task_update.waiting_states(status),
             action=action,
             schedule_id=schedule_id,
             prefix=prefix,
@@ -401,17 +403,17 @@ class TaskClient:
     def doctor(
         self,
         *,
-        mend: bool = False,
+        repair: bool = False,
         tell: Callable[[Finding], None] | None = None,
         page_read: Callable[[Reconciled], None] | None = None,
     ) -> Diagnosis:
         """Reads the whole table and says what is wrong: tasks that no tick would see, rows that nobody has looked at,
-        leases that nobody has taken over, shards whose ticks don't come. Only reads, unless ``mend``.
+        leases that nobody has taken over, shards whose ticks don't come. Only reads, unless ``repair``.
 
         ``tell`` is called with each finding, once its fate is known; ``page_read`` after each page of the table.
         """
         return examine(
-            self.store, self._agreement.refresh(), clock=self._clock, mend=mend, tell=tell, page_read=page_read
+            self.store, self._agreement.refresh(), clock=self._clock, repair=repair, tell=tell, page_read=page_read
         )
 
     def health(self) -> Health:
@@ -419,7 +421,7 @@ class TaskClient:
         at every task, too."""
         return health_of(self.store, self._agreement.refresh(), self._clock())
 
-    def settings(self) -> InForce | None:
+    def settings(self) -> InstallationSettings | None:
         """The tick interval, shards and actions in force, read now; None before the first tick."""
         return self._agreement.refresh()
 
@@ -439,7 +441,7 @@ class TaskClient:
         return self._compose_one(row)
 
     def _change(self, task_id: str, decide: Callable[[Row], Change]) -> TaskView:
-        return TaskView.from_row(changes.carry_out(self.store, task_id, decide))
+        return TaskView.from_row(task_update.carry_out(self.store, task_id, decide))
 
     def _change_many(
         self,
@@ -461,7 +463,7 @@ class TaskClient:
         in_force = self._agreement.current()
         days = in_force.retention_days if in_force else None
         retention_days = Defaults().retention_days if days is None else days
-        return lambda row: changes.cancelled(row, now=self._clock(), retention_days=retention_days)
+        return lambda row: task_update.cancelled(row, now=self._clock(), retention_days=retention_days)
 
     def _rescheduled(self, task_id: str, times: Mapping[str, object]) -> Callable[[Row], Change]:
         """Raises InvalidInput for what is no time."""
@@ -472,7 +474,7 @@ class TaskClient:
         def decide(row: Row) -> Change:
             present = self._clock()
             bucket = not_before_next_tick(when.bucket, task_id, now=present, grid=grid)
-            return changes.rescheduled(row, bucket=bucket, due_at=when.due_at if bucket == when.bucket else present)
+            return task_update.rescheduled(row, bucket=bucket, due_at=when.due_at if bucket == when.bucket else present)
 
         return decide
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from dynatick.client.looks import minutes_between
-from dynatick.client.newtask import Time
+from dynatick.client.bucket_scope import minutes_between
+from dynatick.client.new_task import Time
 from dynatick.client.views import instant_or_none, number_or, without_none
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Row
 from dynatick.engine.cursor import Cursor, cursor_id
-from dynatick.engine.inforce import InForce
+from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import Store
 from dynatick.engine.report import tick_record_id
 from dynatick.errors import InvalidInput
@@ -122,7 +122,7 @@ def minutes_meant(last: timedelta, start: Time | None, end: Time | None, *, now:
     return range(minute_of(now - last) + 1, minute_of(now) + 1)
 
 
-def ticks(store: Store, in_force: InForce | None, minutes: range, *, now: datetime) -> list[TickEntry]:
+def ticks(store: Store, in_force: InstallationSettings | None, minutes: range, *, now: datetime) -> list[TickEntry]:
     """What happened at the ticks of these minutes, in order of time, then shard."""
     if in_force is None or not minutes:
         return []
@@ -181,7 +181,7 @@ def _next_record(store: Store, cursor: Cursor | None, after: int, shard: int, no
 
 
 def _idle_runs(
-    shard: int, records: Sequence[Row], cursor: Cursor | None, served: Mapping[int, int], in_force: InForce
+    shard: int, records: Sequence[Row], cursor: Cursor | None, served: Mapping[int, int], in_force: InstallationSettings
 ) -> list[tuple[int, int, IdleTicks]]:
     """Runs of idle ticks: those that ended are told by the record that ended them, the present one by the cursor."""
     told = [row["idleBefore"] for row in records if isinstance(row.get("idleBefore"), Mapping)]
@@ -207,7 +207,7 @@ def _missed(
     passes: Mapping[int, int],
     idle: Sequence[tuple[int, int, IdleTicks]],
     cursor: Cursor | None,
-    in_force: InForce,
+    in_force: InstallationSettings,
     now: datetime,
 ) -> list[tuple[int, MissedTicks]]:
     """Ticks of the present grid that nothing tells of, after the first that something tells of."""

@@ -13,14 +13,14 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, cast
 
-from dynatick.actions.values import plain, to_json
+from dynatick.actions.plain_values import plain, to_json
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.task import OWN_ATTRIBUTES, Row, Status
 from dynatick.errors import InvalidInput, shown
 
 if TYPE_CHECKING:
-    from dynatick.client.rows import BucketCountsRow, TaskEntryRow
+    from dynatick.client.row_types import BucketCountsRow, TaskEntryRow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

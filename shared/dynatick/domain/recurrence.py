@@ -87,7 +87,7 @@ def edited(
     if wanted.get("timeoutSeconds") is not None:
         check_timeout(wanted["timeoutSeconds"])
     if row.get("status") == RECURRING:
-        values, remove = _mended(wanted, schedule, now, grid)
+        values, remove = _repaired(wanted, schedule, now, grid)
         values["action"] = action
     else:
         values, remove = _begun(wanted, schedule, now, grid, action, revision)
@@ -133,7 +133,7 @@ def _begun(
     return values, tuple(name for name in stray if name not in values)
 
 
-def _mended(row: Row, schedule: Schedule, now: datetime, grid: Grid) -> tuple[dict[str, object], tuple[str, ...]]:
+def _repaired(row: Row, schedule: Schedule, now: datetime, grid: Grid) -> tuple[dict[str, object], tuple[str, ...]]:
     """A schedule that somebody may have changed: its definition, its place, or what it must not carry."""
     values: dict[str, object] = {"scheduleId": schedule.schedule_id}
     remove: tuple[str, ...] = ("outcome", "expiresAt", "cronExpression", MALFORMED_REASON)

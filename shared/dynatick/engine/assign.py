@@ -11,7 +11,7 @@ from dynatick.domain.change import Change, Lost, Result, Written
 from dynatick.domain.normalise import as_met, is_count, rederive
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import Row, Status, is_own_row
-from dynatick.engine.settle import Settler, Undelivered
+from dynatick.engine.placement import Placer, Undelivered
 from dynatick.errors import DynatickError
 
 
@@ -36,7 +36,7 @@ class Assigned:
     failed: Sequence[tuple[str, str]]
 
 
-def assign(arrivals: Sequence[Arrival], settler: Settler) -> Assigned:
+def assign(arrivals: Sequence[Arrival], settler: Placer) -> Assigned:
     """Settles every row of a batch. Idempotent; no row can hold up another.
 
     What must be written is decided first and written in batches; then each row is settled, which reads the cursor
@@ -89,7 +89,7 @@ class _Latest:
         return self.revision if row == self.new else 1
 
 
-def _after(before: _Latest | None, arrival: Arrival, new: Row, settler: Settler) -> _Latest:
+def _after(before: _Latest | None, arrival: Arrival, new: Row, settler: Placer) -> _Latest:
     """With one more record. What an earlier one showed is kept: a change of the time by hand, as long as it stands, and
     the revision of a schedule that a plain put has replaced."""
     edit, now = None, settler.clock()
@@ -104,7 +104,7 @@ def _after(before: _Latest | None, arrival: Arrival, new: Row, settler: Settler)
 
 
 def _write_at_once(
-    latest: Mapping[str, _Latest], settler: Settler
+    latest: Mapping[str, _Latest], settler: Placer
 ) -> tuple[dict[str, Row | None], Mapping[str, Change]]:
     """Carries out what the images alone decide. Returns the rows as they are then (None: to be read), and rejections,
     which are left: they need a dead letter first."""

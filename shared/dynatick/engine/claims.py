@@ -13,9 +13,9 @@ from dynatick.domain.lifecycle import RELEASED, claim, is_terminal
 from dynatick.domain.normalise import is_count
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.task import LargeRow, Row, Status, Task, size_of
+from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Store
 from dynatick.engine.rules import SKEW_MARGIN
-from dynatick.engine.settle import Settler
 from dynatick.errors import DynatickError, InvalidInput
 
 LONGEST_LEASE = timedelta(hours=1)
@@ -23,7 +23,7 @@ LONGEST_LEASE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Won:
+class Claimed:
     """Ours, until its lease ends. ``row`` as it is in the table; if that is large, ``task`` has nothing of its bulk."""
 
     task: Task
@@ -40,7 +40,7 @@ class Won:
 
 
 @dataclass(frozen=True, slots=True)
-class Spoilt:
+class Malformed:
     """Ours, but somebody changed the row into what cannot be understood."""
 
     row: Row
@@ -48,12 +48,12 @@ class Spoilt:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Ineligible:
     """Nothing to do here any more: ended, deleted, or moved to another bucket."""
 
 
 @dataclass(frozen=True, slots=True)
-class Busy:
+class Contended:
     """Not ours and not ended: it holds the bucket back until a later look (3).
 
     ``stuck``: nothing that is going on will end it, so that it is put off at the bucket's final look.
@@ -63,7 +63,7 @@ class Busy:
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class LeaseExpired:
     """Running, its lease ran out: it may have killed its process. To be reclaimed in a recovery (10)."""
 
     task_id: str
@@ -71,7 +71,7 @@ class Suspect:
     is_last: bool = False  # the attempt that it would begin now is its last
 
 
-Verdict = Won | Spoilt | Gone | Busy | Suspect
+Verdict = Claimed | Malformed | Ineligible | Contended | LeaseExpired
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +84,22 @@ class _Again:
 def judge(row: Row | None, bucket: Bucket, *, token: str, now: datetime) -> Verdict | _Again | None:
     """What a row is to somebody who tried to claim it in ``bucket`` with ``token``. None: first make it a task."""
     if row is None or is_terminal(row):
-        return Gone()
+        return Ineligible()
     status = row.get("status")
     if status == str(Status.RUNNING) and row.get("lease") == token:
         return understand(row)  # won after all: it was only the answer that got lost
     if row.get("taskDateTime") != str(bucket):
-        return Gone()
+        return Ineligible()
     if status != str(Status.RUNNING):
         return None
     if row.get("leaseUntil") == RELEASED:
         attempt = row.get("attempt")
         if not is_count(attempt, 0):  # it could never be claimed
-            return Spoilt(row, str(InvalidInput("attempt", attempt, "expected a whole number, 0 or more")))
+            return Malformed(row, str(InvalidInput("attempt", attempt, "expected a whole number, 0 or more")))
         return _Again(released=True)
     if not lease_is_over(row, now):
-        return Busy(stuck=not lease_is_over(row, now + LONGEST_LEASE))
-    return Suspect(str(row["taskId"]), str(row.get("action")), is_last_attempt(row))
+        return Contended(stuck=not lease_is_over(row, now + LONGEST_LEASE))
+    return LeaseExpired(str(row["taskId"]), str(row.get("action")), is_last_attempt(row))
 
 
 def is_last_attempt(row: Row) -> bool:
@@ -107,7 +107,7 @@ def is_last_attempt(row: Row) -> bool:
     return attempts_of(row) + 1 == policy_of(row).maximum_attempts
 
 
-def is_stuck(row: Row, bucket: Bucket, settler: Settler, now: datetime) -> bool:
+def is_stuck(row: Row, bucket: Bucket, settler: Placer, now: datetime) -> bool:
     """Whether a row lies open in its bucket, and no tick can do anything with it: it can't be made a task nor marked
     failed, or its lease is one that no process can hold."""
     if is_terminal(row) or row.get("taskDateTime") != str(bucket):
@@ -139,12 +139,12 @@ def lease_is_over(row: Row, now: datetime) -> bool:
         return True
 
 
-def understand(row: Row) -> Won | Spoilt:
+def understand(row: Row) -> Claimed | Malformed:
     """A row that is ours, as a task if it is one."""
     try:
-        return Won(Task.from_row(row.without_bulk() if isinstance(row, LargeRow) else row), row)
+        return Claimed(Task.from_row(row.without_bulk() if isinstance(row, LargeRow) else row), row)
     except InvalidInput as error:
-        return Spoilt(row, str(error))
+        return Malformed(row, str(error))
 
 
 @dataclass(slots=True)
@@ -152,7 +152,7 @@ class Claimer:
     """Claims entries of buckets in batches. One token a claim, so that a late record hits its own only."""
 
     store: Store
-    settler: Settler
+    settler: Placer
     clock: Callable[[], datetime]
     new_token: Callable[[], str]
 
@@ -169,7 +169,7 @@ class Claimer:
             ]
         )
         verdicts: list[Verdict] = [
-            understand(result.row) if isinstance(result, Written) and result.row is not None else Busy()
+            understand(result.row) if isinstance(result, Written) and result.row is not None else Contended()
             for result in results
         ]
         try:
@@ -178,7 +178,7 @@ class Claimer:
                 if not isinstance(result, Written):
                     verdicts[n] = self._second_try(rows.get(task_id), bucket, token, result, lease_until)
         except DynatickError:
-            if not any(isinstance(verdict, Won) for verdict in verdicts):
+            if not any(isinstance(verdict, Claimed) for verdict in verdicts):
                 raise
         return verdicts
 
@@ -203,14 +203,14 @@ class Claimer:
     ) -> Verdict:
         now = self.clock()
         verdict = judge(row, bucket, token=token, now=now)
-        if isinstance(result, Unknown) and result.too_large and row is not None and not isinstance(verdict, Gone):
-            return Spoilt(row, f"the row is too large to be claimed ({result.error})")
+        if isinstance(result, Unknown) and result.too_large and row is not None and not isinstance(verdict, Ineligible):
+            return Malformed(row, f"the row is too large to be claimed ({result.error})")
         if isinstance(verdict, _Again):
             return self._claim_one(bucket, str((row or {})["taskId"]), token, lease_until, released=verdict.released)
         if verdict is not None:
             return verdict
         if row is None:
-            return Gone()
+            return Ineligible()
         return self._make_ready_and_claim(row, bucket, token, lease_until)
 
     def _make_ready_and_claim(self, row: Row, bucket: Bucket, token: str, lease_until: datetime) -> Verdict:
@@ -227,10 +227,10 @@ class Claimer:
                     return self._claim_one(bucket, task_id, token, lease_until)
                 if not is_terminal(row):
                     self.settler.settle(task_id, row)
-                return Gone()
+                return Ineligible()
         except DynatickError:
-            return Busy(stuck=True)
-        return Busy()
+            return Contended(stuck=True)
+        return Contended()
 
     def _claim_one(
         self,
@@ -256,5 +256,5 @@ class Claimer:
         row = self.store.get(task_id)
         verdict = judge(row, bucket, token=token, now=self.clock())
         if isinstance(verdict, _Again):  # given back, and somebody has spoilt what a claim needs: taken over instead
-            return Suspect(task_id)
-        return verdict or Busy()
+            return LeaseExpired(task_id)
+        return verdict or Contended()

@@ -1,4 +1,4 @@
-"""What can be wrong with a row or with the cursor of a shard. Judged here, read and mended in ``reconcile``.
+"""What can be wrong with a row or with the cursor of a shard. Judged here, read and repaired in ``reconcile``.
 
 Nothing here writes, and nothing reads but what it is given.
 """
@@ -19,7 +19,7 @@ from dynatick.domain.schedule import is_at_rest
 from dynatick.domain.task import TERMINAL, Row, Status, is_own_row
 from dynatick.engine.claims import LONGEST_LEASE, lease_is_over
 from dynatick.engine.cursor import Cursor, cursor_id
-from dynatick.engine.settle import Settler
+from dynatick.engine.placement import Placer
 from dynatick.errors import InvalidInput
 
 _STALE_AFTER = timedelta(hours=1)  # after its lease; ticks that come take a task over long before
@@ -64,9 +64,9 @@ REMEDIES: Mapping[Kind, str] = {
     Kind.CURSOR_BEHIND: "see that the rule is enabled and the processor runs; the next tick catches up",
     Kind.CURSOR_STUCK: "find what holds it back: a task that keeps running, or a processor that keeps failing",
     Kind.CURSOR_AHEAD: "find the clock that is wrong; what is due runs once the time has come",
-    Kind.CURSOR_UNREADABLE: "somebody has changed it: delete it, then let the doctor mend; the next tick makes it anew",
+    Kind.CURSOR_UNREADABLE: "it was changed by hand: delete it, then repair by the doctor; the next tick makes it anew",
 }
-"""What mends each kind. What concerns a cursor wants a person."""
+"""What repairs each kind. What concerns a cursor wants a person."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,15 +76,15 @@ class Finding:
     kind: Kind
     task_id: str
     why: str  # holds nothing of the payload
-    mended: bool = False
-    left: str | None = None  # why it was not mended, if that was tried
+    repaired: bool = False
+    left: str | None = None  # why it was not repaired, if that was tried
 
     @property
     def remedy(self) -> str:
         return REMEDIES[self.kind]
 
 
-def what_is_wrong(row: Row, settler: Settler, drained: Mapping[int, int], now: datetime) -> Finding | None:
+def what_is_wrong(row: Row, settler: Placer, drained: Mapping[int, int], now: datetime) -> Finding | None:
     """What is wrong with a row; None if a tick will see it as it should be, or need not.
 
     ``drained``: S by shard, for all that are served and can be read. S only grows, so a row in a bucket at or before

@@ -18,18 +18,18 @@ from dynatick.domain.retry import deferral
 from dynatick.domain.schedule import is_listed_as_schedule
 from dynatick.domain.task import Task, is_own_row
 from dynatick.engine.budget import Budget
-from dynatick.engine.claims import Busy, Claimer, Gone, Spoilt, Suspect, Verdict, Won, is_stuck
+from dynatick.engine.claims import Claimed, Claimer, Contended, Ineligible, LeaseExpired, Malformed, Verdict, is_stuck
 from dynatick.engine.cursor import Cursor, take
 from dynatick.engine.execution import BATCH, Execution, Place, World
-from dynatick.engine.held import HeldShard
+from dynatick.engine.page_reader import PageReader
+from dynatick.engine.poll_window import Look, Window
 from dynatick.engine.ports import Page
-from dynatick.engine.reading import PageReader
 from dynatick.engine.record import Fate
 from dynatick.engine.recovery import MAX_RECOVERIES, TOGETHER, Recovery, RecoveryOrder, orders_for
 from dynatick.engine.recurring import Recurring, Served
 from dynatick.engine.report import PassReport, Resume, tick_record_id
 from dynatick.engine.rules import SKEW_MARGIN
-from dynatick.engine.window import Look, Window
+from dynatick.engine.shard_lease import ShardLease
 from dynatick.errors import DynatickError
 
 CLAIMS_UNDER_WAY = 2
@@ -106,7 +106,7 @@ class _Pass:
     ) -> None:
         self.world, self.window, self.report, self.budget = world, window, report, budget
         self.store, self.clock, self.go_on, self.hand_out = world.store, world.clock, go_on, hand_out
-        self.shard = HeldShard(world.store, world.clock, window, token)
+        self.shard = ShardLease(world.store, world.clock, window, token)
         self.claimer = Claimer(world.store, world.settler, world.clock, world.new_token)
         self.recurring = Recurring(world.store, world.settler, self.claimer, world.clock, world.new_token)
         self.execution = Execution(
@@ -122,7 +122,7 @@ class _Pass:
         self.reader = PageReader(self.execution, report.shard)
         self.found: set[int] = set()  # the minutes in which there was something, in this round
         self.left_behind: dict[tuple[Bucket, str], None] = {}  # entries that hold their buckets back
-        self.expired: list[tuple[Bucket, Suspect]] = []  # to be handed to recoveries
+        self.expired: list[tuple[Bucket, LeaseExpired]] = []  # to be handed to recoveries
         self.met_expired: set[tuple[Bucket, str]] = set()  # each is handed out once
         self.not_handed_out: list[tuple[Bucket, str]] = []  # for which none could be started
         self.recoveries = 0  # started
@@ -335,10 +335,10 @@ class _Pass:
             verdicts = list(self.claimer.claim(entries, lease_until=self.budget.hard_end))
             failed: list[Fate] = []
             for n, verdict in enumerate(verdicts):
-                if isinstance(verdict, Spoilt):
+                if isinstance(verdict, Malformed):
                     fate = self.execution.recorder.fail_spoilt(verdict)
                     failed.append(fate)
-                    verdicts[n] = Busy() if fate is Fate.UNRECORDED else Gone()
+                    verdicts[n] = Contended() if fate is Fate.UNRECORDED else Ineligible()
         except Exception as error:  # to be raised by the coordinator, once what is in flight is recorded
             return partial(self._take_fault, entries, error)
         return partial(self._take_claimed, entries, position, verdicts, failed)
@@ -361,7 +361,7 @@ class _Pass:
         may_begin = self.execution.may_begin()
         for (bucket, task_id), verdict in zip(entries, verdicts, strict=True):
             self._place(bucket, task_id, verdict, position, may_begin)
-            if isinstance(verdict, Busy | Suspect):
+            if isinstance(verdict, Contended | LeaseExpired):
                 self.left_behind[bucket, task_id] = None
         if len(self.expired) >= TOGETHER:
             self._hand_out()
@@ -384,23 +384,23 @@ class _Pass:
     def _place(self, bucket: Bucket, task_id: str, verdict: Verdict, position: Resume, may_begin: bool) -> None:
         look = self._no_longer_in_hand(bucket.minute)
         match verdict:
-            case Won():
+            case Claimed():
                 self.report.claimed += 1
                 self.found.add(bucket.minute)
                 self.execution.start(verdict, Place(bucket.minute, position), may_begin=may_begin)
-            case Suspect():
+            case LeaseExpired():
                 look.busy += 1
                 if (bucket, task_id) not in self.met_expired:
                     self.met_expired.add((bucket, task_id))
                     self.report.expired += 1
                     self.expired.append((bucket, verdict))
-            case Busy(stuck):
+            case Contended(stuck):
                 look.busy += 1
                 if stuck:
                     look.held.append(task_id)
-            case Spoilt():
+            case Malformed():
                 look.busy += 1
-            case Gone():
+            case Ineligible():
                 pass
 
     def _take_occurrences(self, bucket: Bucket, served: Served) -> None:

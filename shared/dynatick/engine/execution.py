@@ -20,15 +20,15 @@ from dynatick.domain.change import Result, Unknown, Written
 from dynatick.domain.lifecycle import release
 from dynatick.domain.task import Task
 from dynatick.engine.budget import Budget
-from dynatick.engine.claims import Won
-from dynatick.engine.inforce import InForce
-from dynatick.engine.lanes import Job, Lanes
+from dynatick.engine.claims import Claimed
+from dynatick.engine.installation_settings import InstallationSettings
+from dynatick.engine.io_pool import IoPool, Job
+from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Actions, Clock, DeadLetters, Store
 from dynatick.engine.record import MOVED, Attempted, Fate, Overrun, Postponed, Recorder
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import Rules
-from dynatick.engine.settle import Settler
-from dynatick.engine.workbench import Workbench
+from dynatick.engine.task_pool import TaskPool
 
 BATCH = 25
 LEAST_LANES, MOST_LANES = 2, 6  # claims and records at once
@@ -49,10 +49,10 @@ class World:
     actions: Actions
     dead_letters: DeadLetters
     rules: Rules
-    in_force: InForce
+    in_force: InstallationSettings
     clock: Clock
     new_token: Callable[[], str]
-    settler: Settler
+    settler: Placer
     executions: list[Execution] = field(default_factory=list)  # of this process; each enters itself
 
 
@@ -92,12 +92,12 @@ class Execution:
         self.recorder = Recorder(
             world.store, world.dead_letters, world.rules, world.in_force, world.clock, closed_through=closed_through
         )
-        self.too_late: list[Won] = []  # in flight, and not to be begun any more
+        self.too_late: list[Claimed] = []  # in flight, and not to be begun any more
         self.events: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self.io = Lanes(
+        self.io = IoPool(
             least=LEAST_LANES, most=MOST_LANES, patience=LANE_PATIENCE, name="dynatick-io", report=self.events.put
         )
-        self.bench = Workbench(
+        self.bench = TaskPool(
             world.actions,
             threads=world.rules.threads,
             deadline=budget.hard_end,
@@ -131,7 +131,7 @@ class Execution:
         """Whether rows may be claimed of which no one knows how large they are."""
         return sum(self.large.values()) < LARGE_IN_FLIGHT
 
-    def start(self, won: Won, place: Place, *, may_begin: bool) -> None:
+    def start(self, won: Claimed, place: Place, *, may_begin: bool) -> None:
         """Has a claimed task run; ``may_begin`` False: there is no time for it any more."""
         self.in_flight[str(won.task.lease)] = place
         self.ids.add((won.task.task_id, place.minute))

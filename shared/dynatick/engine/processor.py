@@ -19,14 +19,14 @@ from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import Row, check_count
 from dynatick.engine.drain import Entries, drain
 from dynatick.engine.execution import Execution, World
-from dynatick.engine.inforce import InForce, agree
+from dynatick.engine.installation_settings import InstallationSettings, publish_settings
+from dynatick.engine.placement import Placer, tell_dead_letters
 from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, Store
 from dynatick.engine.reconcile import Reconciled, reconcile_round
 from dynatick.engine.reconcile_round import acquire
 from dynatick.engine.recovery import RecoveryOrder, recover
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import SKEW_MARGIN, Rules
-from dynatick.engine.settle import Settler, tell_dead_letters
 from dynatick.errors import DynatickError, InvalidInput, StoreError
 
 _EXPECTED = 'expected a scheduled event with its "time", or {"dynatick": {"tick": "2026-12-31#12:00"}}'
@@ -205,7 +205,7 @@ class Processor:
         done.recovered = recover(self._world(self._agree()), order, hard_end=hard_end, go_on=go_on)
         return done
 
-    def _world(self, in_force: InForce) -> World:
+    def _world(self, in_force: InstallationSettings) -> World:
         return World(
             store=self.store,
             actions=self.actions,
@@ -214,13 +214,13 @@ class Processor:
             in_force=in_force,
             clock=self.clock,
             new_token=self.new_token,
-            settler=Settler(self.store, self.rules, in_force, self.clock, self._tell),
+            settler=Placer(self.store, self.rules, in_force, self.clock, self._tell),
             executions=self.executions,
         )
 
     def _reconcile(self, order: ReconcileOrder, hard_end: datetime) -> Invoked:
         in_force = self._agree()
-        settler = Settler(self.store, self.rules, in_force, self.clock, self._tell)
+        settler = Placer(self.store, self.rules, in_force, self.clock, self._tell)
         acquired = acquire(self.store, token=self.new_token(), now=self.clock(), continuing=order.continuing)
         if acquired is None:
             return Invoked(reconciled=Reconciled(held=True))
@@ -237,8 +237,8 @@ class Processor:
             self._start(ReconcileOrder(acquired.began_at), done)
         return done
 
-    def _agree(self) -> InForce:
-        return agree(
+    def _agree(self) -> InstallationSettings:
+        return publish_settings(
             self.store,
             self.rules.grid,
             now=self.clock(),
@@ -247,13 +247,13 @@ class Processor:
             max_timeout_seconds=self.rules.max_timeout_seconds,
         )
 
-    def _publish_payload_schemas(self, in_force: InForce, done: Invoked) -> None:
+    def _publish_payload_schemas(self, in_force: InstallationSettings, done: Invoked) -> None:
         """After the tasks, since making schemas takes time once a process. Without them, payloads are checked when
         tasks run: the next pass tries again."""
         try:
             schemas = self.actions.payload_schemas()
             if schemas != in_force.payload_schemas:
-                agree(self.store, self.rules.grid, now=self.clock(), payload_schemas=schemas)
+                publish_settings(self.store, self.rules.grid, now=self.clock(), payload_schemas=schemas)
         except StoreError as error:
             done.schemas_not_published = str(error)
 

@@ -21,8 +21,8 @@ from dynatick.domain.lifecycle import end_lease, move
 from dynatick.domain.task import Row
 from dynatick.engine.cursor import Cursor, cursor_id, read_cursor
 from dynatick.engine.diagnosis import Finding, Kind, judge_cursors, what_is_wrong
+from dynatick.engine.placement import Placer
 from dynatick.engine.reconcile_round import LEASE, SEGMENTS, Round, Segment, save
-from dynatick.engine.settle import Settler
 from dynatick.errors import DynatickError, InvalidInput, StoreError
 
 EXAMPLES = 20
@@ -47,8 +47,8 @@ class Reconciled:
     scanned: int = 0  # rows that have not ended
     pages: int = 0  # of the whole table
     found: int = 0
-    mended: int = 0
-    failed: int = 0  # could not be mended, or want a person
+    repaired: int = 0
+    failed: int = 0  # could not be repaired, or want a person
     kinds: Counter[str] = field(default_factory=Counter)  # of what was found
     retired: Counter[int] = field(default_factory=Counter)  # open rows in shards that get no new ones; ticks serve them
     examples: list[tuple[str, str]] = field(default_factory=list)  # (taskId, what was wrong), the first few
@@ -61,28 +61,28 @@ class Reconciled:
 
 
 def reconcile(
-    settler: Settler,
+    settler: Placer,
     *,
     clock: Callable[[], datetime],
-    mend: bool = True,
+    repair: bool = True,
     pause: Callable[[float], None] | None = None,
     tell: Callable[[Finding], None] = lambda finding: None,
     page_read: Callable[[Reconciled], None] = lambda report: None,
 ) -> Reconciled:
-    """Reads the whole table, consistently; ``mend`` False only reports.
+    """Reads the whole table, consistently; ``repair`` False only reports.
 
-    One row that cannot be mended now does not keep the others from it: it is counted, and found again next time.
+    One row that cannot be repaired now does not keep the others from it: it is counted, and found again next time.
     ``pause`` waits (seconds) before rows that may just have come in are judged; None: they are judged at once.
     ``tell`` is called with each finding, once its fate is known, and ``page_read`` after each page.
     """
-    scan = _Scan(settler, clock, mend=mend, pause=pause, tell=tell)
+    scan = _Scan(settler, clock, repair=repair, pause=pause, tell=tell)
     scan.judge_cursors(report=True)
     _SegmentScan(scan, page_read=page_read).run()
     return scan.report
 
 
 def reconcile_round(
-    settler: Settler,
+    settler: Placer,
     acquired: Round,
     *,
     is_first: bool,
@@ -117,17 +117,17 @@ class _Scan:
 
     def __init__(
         self,
-        settler: Settler,
+        settler: Placer,
         clock: Callable[[], datetime],
         *,
-        mend: bool = True,
+        repair: bool = True,
         pause: Callable[[float], None] | None = None,
         tell: Callable[[Finding], None] = lambda finding: None,
         stop_at: datetime | None = None,
         judge_until: datetime | None = None,
     ) -> None:
         self.settler, self.clock = settler, clock
-        self.mend, self.pause, self.tell = mend, pause, tell
+        self.repair, self.pause, self.tell = repair, pause, tell
         self.stop_at = stop_at  # no page is read after it
         self.judge_until = judge_until  # no row is judged after it
         self.is_stopped = False
@@ -143,7 +143,7 @@ class _Scan:
     def judge_cursors(self, *, report: bool) -> None:
         """Reads the cursors; ``report``: and reports what is wrong with them."""
         now = self.clock()
-        cursors = _read_cursors(self.settler, now, create=self.mend)
+        cursors = _read_cursors(self.settler, now, create=self.repair)
         # A missing one would be made where the last minute is drained (14).
         self.drained = {
             shard: minute_of(now) - 1 if cursor is None else cursor.drained_through
@@ -152,7 +152,7 @@ class _Scan:
         }
         if report:
             for finding in judge_cursors(cursors, self.settler.in_force.grid, now):
-                self._note(replace(finding, left="it wants a person") if self.mend else finding)
+                self._note(replace(finding, left="it wants a person") if self.repair else finding)
 
     def look(self, rows: Sequence[Row]) -> list[str]:
         """The first look at a page. Returns the ids of the rows that look wrong."""
@@ -176,9 +176,9 @@ class _Scan:
         finding = what_is_wrong(row, self.settler, self.drained, self.clock())
         if finding is not None:
             self.is_certain = True
-            self._note(self._mended(finding, row) if self.mend else finding)
+            self._note(self._repaired(finding, row) if self.repair else finding)
 
-    def _mended(self, finding: Finding, row: Row) -> Finding:
+    def _repaired(self, finding: Finding, row: Row) -> Finding:
         try:
             if finding.kind is Kind.STALE_LEASE and not self._bring_forward(row):
                 return replace(finding, left=f"{finding.remedy}, if it comes")
@@ -187,7 +187,7 @@ class _Scan:
             self.settler.settle(finding.task_id)
         except DynatickError as error:
             return replace(finding, left=str(error))
-        return replace(finding, mended=True)
+        return replace(finding, repaired=True)
 
     def _bring_forward(self, row: Row) -> bool:
         """A running task that nobody works on, into the next tick, which takes it over. False if it lies there already,
@@ -209,7 +209,7 @@ class _Scan:
         with self.lock:
             self.report.found += 1
             self.report.kinds[str(finding.kind)] += 1
-            self.report.mended += finding.mended
+            self.report.repaired += finding.repaired
             self.report.failed += finding.left is not None
             if len(self.report.examples) < EXAMPLES:
                 self.report.examples.append((finding.task_id, finding.why))
@@ -306,7 +306,7 @@ class _Place:
                 segments=tuple(segment.place for segment in self.segments),
                 scanned=before.scanned + report.scanned,
                 found=before.found + report.found,
-                repaired=before.repaired + report.mended,
+                repaired=before.repaired + report.repaired,
                 failed=before.failed + report.failed,
                 lease_until=lease_until,
             ),
@@ -329,7 +329,7 @@ class _Place:
         return report
 
 
-def _read_cursors(settler: Settler, now: datetime, *, create: bool) -> Mapping[int, Cursor | InvalidInput | None]:
+def _read_cursors(settler: Placer, now: datetime, *, create: bool) -> Mapping[int, Cursor | InvalidInput | None]:
     """The cursors of all shards that are served, as they are understood."""
     shards = range(settler.in_force.shards_ever)
     rows = settler.store.get_many([cursor_id(shard) for shard in shards])

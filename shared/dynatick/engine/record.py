@@ -23,8 +23,8 @@ from dynatick.domain.lifecycle import (
 from dynatick.domain.normalise import slimmer
 from dynatick.domain.retry import GiveUp, decide_retry, deferral
 from dynatick.domain.task import Row, Status, Task
-from dynatick.engine.claims import Spoilt
-from dynatick.engine.inforce import InForce
+from dynatick.engine.claims import Malformed
+from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import DeadLetter, DeadLetters, Store
 from dynatick.engine.rules import Rules
 
@@ -95,7 +95,7 @@ class Recorder:
     store: Store
     dead_letters: DeadLetters
     rules: Rules
-    in_force: InForce
+    in_force: InstallationSettings
     clock: Callable[[], datetime]
     closed_through: Callable[[], int]  # a retry goes to a bucket that is open to newcomers
     jitter: Callable[[], float] = random.random
@@ -148,7 +148,7 @@ class Recorder:
             for result, (_, fate) in zip(results, planned, strict=True)
         ]
 
-    def fail_spoilt(self, spoilt: Spoilt) -> Fate:
+    def fail_spoilt(self, spoilt: Malformed) -> Fate:
         """Ends a row that was claimed and cannot be understood."""
         return self.fail_unexecuted(spoilt.row, spoilt.reason, attempt=0)
 

@@ -18,8 +18,8 @@ from dynatick.domain.retry import deferral
 from dynatick.domain.task import Row, Status
 from dynatick.engine.budget import Budget
 from dynatick.engine.claims import (
-    Spoilt,
-    Suspect,
+    LeaseExpired,
+    Malformed,
     attempts_of,
     is_last_attempt,
     lease_is_over,
@@ -95,7 +95,7 @@ def plan_recovery(
     return take_over(row, attempt=attempt + 1, token=token, lease_until=lease_until, now=now)
 
 
-def orders_for(expired: Sequence[tuple[Bucket, Suspect]]) -> Iterator[RecoveryOrder]:
+def orders_for(expired: Sequence[tuple[Bucket, LeaseExpired]]) -> Iterator[RecoveryOrder]:
     """The recoveries for these tasks, the most promising first.
 
     Several tasks together while they have attempts left, of one action, for mostly one action's code is to blame when
@@ -233,7 +233,7 @@ class Recovery:
 
     def _has_time_for(self, row: Row) -> bool:
         known = understand(row)
-        return isinstance(known, Spoilt) or self.execution.bench.has_time_for(known.task)
+        return isinstance(known, Malformed) or self.execution.bench.has_time_for(known.task)
 
     def _may_go_on(self) -> bool:
         return self.execution.fault is None and self.execution.may_begin()
@@ -241,7 +241,7 @@ class Recovery:
     def _start(self, row: Row) -> None:
         self.execution.report.recovered += 1
         won = understand(row)
-        if isinstance(won, Spoilt):
+        if isinstance(won, Malformed):
             self._fail(won.row, won.reason)
         else:
             place = Place(self.bucket.minute, Resume(self.bucket.minute))

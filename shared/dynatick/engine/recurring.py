@@ -16,9 +16,9 @@ from dynatick.domain.lifecycle import is_terminal, started
 from dynatick.domain.recurrence import MOST_WEIGHED, Plan, advance, bucket_at, occurrence, plan_runs
 from dynatick.domain.schedule import Missed, MissedFor, Overlap, Schedule, is_schedule
 from dynatick.domain.task import Row
-from dynatick.engine.claims import Busy, Claimer, Gone, Spoilt, Verdict, Won, understand
+from dynatick.engine.claims import Claimed, Claimer, Contended, Ineligible, Malformed, Verdict, understand
+from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Store, StoreFailure
-from dynatick.engine.settle import Settler
 from dynatick.errors import DynatickError
 
 MOST_AT_ONCE = 100
@@ -29,10 +29,10 @@ _OF_RUNS = ("status", "outcome", "scheduleId")  # the attributes that tell wheth
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Served:
-    """What became of one schedule. ``verdict``: what it means to its bucket; Busy holds that back."""
+    """What became of one schedule. ``verdict``: what it means to its bucket; Contended holds that back."""
 
     verdict: Verdict
-    won: Sequence[Won] = ()  # occurrences, ours to run
+    won: Sequence[Claimed] = ()  # occurrences, ours to run
     elsewhere: Sequence[int] = ()  # buckets that hold occurrences of it which others made, and have not ended
     written: Sequence[int] = ()  # buckets that occurrences were written into
     missed: int = 0
@@ -48,7 +48,7 @@ class _Case:
     schedule: Schedule
     plan: Plan
     rows: list[Row] = field(default_factory=list)  # its occurrences, as they are to be written
-    won: list[Won] = field(default_factory=list)
+    won: list[Claimed] = field(default_factory=list)
     elsewhere: list[int] = field(default_factory=list)
     failed: bool = False  # some occurrence may not be there: it is left where it is
 
@@ -58,7 +58,7 @@ class Recurring:
     """Serves due schedules in batches."""
 
     store: Store
-    settler: Settler
+    settler: Placer
     claimer: Claimer
     clock: Callable[[], datetime]
     new_token: Callable[[], str]
@@ -88,26 +88,28 @@ class Recurring:
 
     def _understood(self, row: Row | None, bucket: Bucket, lease_until: datetime) -> Served | tuple[Row, Schedule]:
         if row is None or is_terminal(row):
-            return Served(verdict=Gone())
+            return Served(verdict=Ineligible())
         task_id = str(row["taskId"])
         if not is_schedule(row):  # a task whose scheduleId somebody has set to its own id, or put in its place
             (verdict,) = self.claimer.claim([(bucket, task_id)], lease_until=lease_until)
-            return Served(verdict=Busy(), won=[verdict]) if isinstance(verdict, Won) else Served(verdict=verdict)
+            return (
+                Served(verdict=Contended(), won=[verdict]) if isinstance(verdict, Claimed) else Served(verdict=verdict)
+            )
         if row.get("taskDateTime") != str(bucket):
-            return Served(verdict=Gone())
+            return Served(verdict=Ineligible())
         try:
             change = self.settler.make_ready(row)
             if change is not None:
                 result = self.settler.carry_out(row, change)
                 if not isinstance(result, Written) or result.row is None:
-                    return Served(verdict=Busy())
+                    return Served(verdict=Contended())
                 row = result.row
                 if is_terminal(row) or row.get("taskDateTime") != str(bucket):
                     self.settler.settle(task_id, row)
-                    return Served(verdict=Gone())
+                    return Served(verdict=Ineligible())
             return row, Schedule.from_row(row)
         except DynatickError:
-            return Served(verdict=Busy())
+            return Served(verdict=Contended())
 
     def _plan(self, cases: Sequence[_Case], closed_through: int) -> None:
         waiting = {
@@ -190,7 +192,7 @@ class Recurring:
 
     def _win(self, case: _Case, row: Row) -> None:
         won = understand(row)
-        if isinstance(won, Spoilt):  # what a schedule hands on was checked before
+        if isinstance(won, Malformed):  # what a schedule hands on was checked before
             case.failed = True
         else:
             case.won.append(won)
@@ -237,7 +239,7 @@ _NOTHING = Plan(make=(), missed=(), buffered=None, next_run_at=None, more=False)
 def _served(case: _Case, result: Result | None) -> Served:
     moved = isinstance(result, Written)
     return Served(
-        verdict=Gone() if moved and not case.plan.more else Busy(),
+        verdict=Ineligible() if moved and not case.plan.more else Contended(),
         won=case.won,
         elsewhere=case.elsewhere,
         written=[won.task.bucket.minute for won in case.won],

@@ -19,18 +19,18 @@ import boto3
 from botocore.config import Config
 
 from dynatick.actions import build_actions
+from dynatick.actions.plain_values import to_json
 from dynatick.actions.testing import MemoryDeadLetters
-from dynatick.actions.values import to_json
 from dynatick.client import Inserted, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.task import Task
 from dynatick.engine.assign import Arrival, assign
-from dynatick.engine.inforce import InForce, agree
+from dynatick.engine.installation_settings import InstallationSettings, publish_settings
+from dynatick.engine.placement import Placer
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Processor
 from dynatick.engine.report import PassReport
 from dynatick.engine.rules import Rules
-from dynatick.engine.settle import Settler
 from dynatick.errors import PermanentError
 from dynatick.store.codec import decode
 from dynatick.store.dynamodb import DynamoStore
@@ -118,7 +118,7 @@ class Installation:
         self.store = DynamoStore(self.table, region=REGION, endpoint_url=self.endpoint)
         self.client = TaskClient(self.store, clock=self.clock)
         self.scheduler_cpu_seconds = 0.0  # so far
-        self._agreed: tuple[InForce, datetime] | None = None
+        self._agreed: tuple[InstallationSettings, datetime] | None = None
         self.asked: list[Mapping[str, object]] = []  # invocations that were asked for
         self.actions = build_actions(handlers_module=None, clock=self.clock)
         self.actions.add(ACTION, self.nothing)
@@ -196,8 +196,8 @@ class Installation:
         for start in range(0, len(passing), STREAM_BATCH):
             now = self.clock()
             if self._agreed is None or now - self._agreed[1] > AGREED_FOR:
-                self._agreed = agree(self.store, self.rules.grid, now=now), now
-            settler = Settler(self.store, self.rules, self._agreed[0], self.clock, lambda row, error: True)
+                self._agreed = publish_settings(self.store, self.rules.grid, now=now), now
+            settler = Placer(self.store, self.rules, self._agreed[0], self.clock, lambda row, error: True)
             assigned = assign([_arrival(record) for record in passing[start : start + STREAM_BATCH]], settler)
             assert not assigned.failed, assigned.failed
         return -(-len(passing) // STREAM_BATCH)

@@ -16,7 +16,7 @@ taskDateTime | text or number | you, then Dynatick | When: a bucket (`2026-12-31
     time
 dueAt | text or number | you, or Dynatick | The instant at which it is due, to the second; kept when a retry moves the
     task
-delaySeconds | number | you | When: so many seconds after the row was written. Gone once the task is scheduled
+delaySeconds | number | you | When: so many seconds after the row was written. Ineligible once the task is scheduled
 action | text | you, or Dynatick | What to run: a [built-in action](actions.md), or a handler's name.
     Default: `DefaultAction`
 payload | map | you | The action's arguments

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from dynatick.cli.app import app
-from dynatick.cli.exits import ExitCode
+from dynatick.cli.exit_code import ExitCode
 from dynatick.cli.session import Session
 from dynatick_stack.reference.markdown import one_line, page, table
 
@@ -39,7 +39,7 @@ Ctrl-C and a reader that closes the output (`| head`) end a command quietly. An 
 as it is and counts as `exists` ([import](../how-to/import.md))."""
 
 _LOCAL_EXITS = """\
-The codes are those of `dynatick.cli.exits.ExitCode`, for `dynatick local` as well: 3 for a parameter that does not
+The codes are those of `dynatick.cli.exit_code.ExitCode`, for `dynatick local` as well: 3 for a parameter that does not
 exist, 5 for a port that another program has, 6 where no local stack runs, 1 for a deployment that failed."""
 
 _EXITS = {
@@ -50,7 +50,7 @@ _EXITS = {
     ExitCode.NOT_FOUND: "Not found: no such task, function or file",
     ExitCode.CONFLICT: "Conflict: the task exists already, or its state does not allow what was asked",
     ExitCode.UNREACHABLE: "Unreachable: the table, or the local stack, does not answer",
-    ExitCode.FOUND: "Found: the doctor found something wrong, and it is not mended",
+    ExitCode.FOUND: "Found: the doctor found something wrong, and it is not repaired",
     ExitCode.INTERRUPTED: "Interrupted by Ctrl-C; what was done stays",
     ExitCode.CLOSED: "Closed: whoever read the output had seen enough",
 }

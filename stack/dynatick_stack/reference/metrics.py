@@ -36,7 +36,7 @@ Missed | Count | Runs of schedules that were not made; their history says why
 ShardHeld | Count | Passes left to another process, which holds the shard
 NotStarted | Count | Invocations for other shards, or to go on, that could not be started
 Reconciled | Count | Tasks that the reconcile found and that no tick would have run
-ReconcileFailed | Count | Those of them that it could not mend
+ReconcileFailed | Count | Those of them that it could not repair
 """)
 
 _OF_THE_SCHEDULER = entries("""\

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from dynatick.engine.cursor import cursor_id
-from dynatick.engine.inforce import SETTINGS_ID
+from dynatick.engine.installation_settings import SETTINGS_ID
 
 _CURSOR = cursor_id(0).removesuffix("0")
 _SET = re.compile(r'"((?:[^"]|"")+)"=(\?)?')

@@ -138,7 +138,7 @@ class Rig:
             "DYNATICK_DEAD_LETTER_QUEUE_URL": self.queue,
             "DYNATICK_DEFAULT_ACTION": ACTION,
             "DYNATICK_HANDLERS_MODULE": "dynatick_stack.soak.actions",
-            "DYNATICK_WORKER_THREADS": "4",
+            "DYNATICK_TASK_THREADS": "4",
             "POWERTOOLS_METRICS_NAMESPACE": "Dynatick",
             "POWERTOOLS_SERVICE_NAME": "soak",
             FOLDER: str(self.here.folder),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.builders import InProcess
 from tests.unit.api.support import event, read
-from tests.unit.bulk.test_dropped import Bucket, Lambda
+from tests.unit.bulk.test_dropped_file import Bucket, Lambda
 
 from dynatick import InvalidInput, Refused, TaskClient, cli
 from dynatick.actions import build_actions
@@ -22,7 +22,7 @@ from dynatick.actions.payloads import BUILT_IN
 from dynatick.api import Api
 from dynatick.cli.session import Session
 from dynatick.domain.normalise import Defaults
-from dynatick.engine.inforce import agree
+from dynatick.engine.installation_settings import publish_settings
 
 ARN = "arn:aws:{}:eu-west-1:123456789012:{}"
 RIGHT: dict[str, dict[str, Any]] = {
@@ -85,7 +85,7 @@ class Doors:
         self.capsys = capsys
         self.folder = folder
         handlers = build_actions(handlers_module=_module(monkeypatch), clock=self.world.clock)
-        agree(
+        publish_settings(
             self.world.store,
             self.world.rules.grid,
             now=self.world.clock(),

@@ -14,8 +14,8 @@ from moto import mock_aws
 from pydantic import TypeAdapter
 
 from dynatick.actions.clients import Clients
+from dynatick.actions.payload_fields import ManagedSecret, SsmSecret
 from dynatick.actions.secrets import MAX_AGE_SECONDS, Secrets
-from dynatick.actions.shapes import ManagedSecret, SsmSecret
 from dynatick.errors import ActionError, ConfigurationError, PermanentError, RetryableError
 
 ALLOWED = (

@@ -9,5 +9,5 @@ from tests.unit.api.support import Caller
 @pytest.fixture
 def caller() -> Caller:
     made = Caller()
-    made.agree()
+    made.publish_settings()
     return made

@@ -16,7 +16,7 @@ from dynatick.api import Answer, Api
 from dynatick.client import TaskClient
 from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults
-from dynatick.engine.inforce import agree
+from dynatick.engine.installation_settings import publish_settings
 from dynatick.store.memory import MemoryStore
 
 ACTIONS = ("log", "webhook")
@@ -67,9 +67,9 @@ class Caller:
         self.client = TaskClient(self.store, clock=self.clock)
         self.api = Api(self.client, seconds=self.seconds)
 
-    def agree(self, **grid: int) -> None:
+    def publish_settings(self, **grid: int) -> None:
         """As the first tick does."""
-        agree(self.store, Grid(**grid), now=self.clock(), actions=ACTIONS, defaults=Defaults())
+        publish_settings(self.store, Grid(**grid), now=self.clock(), actions=ACTIONS, defaults=Defaults())
 
     def send(self, method: str, path: str, body: object = None, *, query: str = "", **headers: str) -> Answer:
         return self.api.handle(event(method, path, body, query=query, **headers), None)

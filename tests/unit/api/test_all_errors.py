@@ -9,7 +9,7 @@ import pytest
 from tests.unit.api.support import Caller
 
 from dynatick import InvalidInput, Refused
-from dynatick.engine.inforce import agree
+from dynatick.engine.installation_settings import publish_settings
 
 TASK: dict[str, Any] = {
     "taskId": "",
@@ -83,7 +83,9 @@ def test_of_a_handlers_payload(caller: Caller) -> None:
     fields = {"type": "object", "properties": {"to": {"type": "string"}, "n": {"type": "integer"}}, "required": ["to"]}
     grid = caller.client.settings()
     assert grid is not None
-    agree(caller.store, grid.grid, now=caller.clock(), actions=["mail"], payload_schemas={"mail": json.dumps(fields)})
+    publish_settings(
+        caller.store, grid.grid, now=caller.clock(), actions=["mail"], payload_schemas={"mail": json.dumps(fields)}
+    )
     body = {"taskId": "a", "action": "mail", "payload": {"n": "x"}, "dueAt": "noon"}
     assert told(caller.refused("invalid-input", "POST", "/v1/tasks", body)) == [
         "#/payload/to",

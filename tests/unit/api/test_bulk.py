@@ -156,7 +156,7 @@ def test_buckets_of_a_range(caller: Caller) -> None:
 
 
 def test_no_bucket_is_left_out_or_counted_twice_where_a_range_is_read_in_parts(caller: Caller) -> None:
-    caller.agree(shard_count=100)
+    caller.publish_settings(shard_count=100)
     minutes = [1, 4, 5, 6, 59, 60, 61]
     for minute in minutes:
         caller.client.insert(f"m{minute}", due_at=NOON + timedelta(minutes=minute))
@@ -183,7 +183,7 @@ def test_buckets_of_one_part_of_a_range_are_too_many(caller: Caller) -> None:
 
 
 def test_a_bucket_with_very_many_tasks_is_counted_in_parts(caller: Caller) -> None:
-    caller.agree(shard_count=3)
+    caller.publish_settings(shard_count=3)
     fill(caller, 1000)
     fill(caller, 700, prefix="u")
     caller.ask("POST", "/v1/tasks/u5/cancel")

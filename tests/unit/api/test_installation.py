@@ -14,7 +14,7 @@ from dynatick.client import TaskClient
 from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults
 from dynatick.engine.cursor import cursor_id
-from dynatick.engine.inforce import agree
+from dynatick.engine.installation_settings import publish_settings
 from dynatick.engine.rules import Rules
 from dynatick.errors import StoreError
 from dynatick.store.memory import MemoryStore
@@ -63,7 +63,7 @@ def health(world: InProcess, caller: Caller) -> tuple[int, Any]:
 
 def test_settings_are_those_in_force(caller: Caller) -> None:
     schema = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
-    agree(
+    publish_settings(
         caller.store,
         Grid(tick_minutes=5, shard_count=2),
         now=caller.clock(),

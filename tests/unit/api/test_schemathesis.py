@@ -19,7 +19,7 @@ from dynatick_stack.api import Application
 def application() -> Application:
     """With a task in each state, so that not all is not-found."""
     caller = Caller()
-    caller.agree()
+    caller.publish_settings()
     for n in range(3):
         caller.client.insert(f"welcome-4{n}", task_date_time="2026-12-31#12:00")
     caller.client.cancel("welcome-41")

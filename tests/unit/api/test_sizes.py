@@ -55,7 +55,7 @@ def test_lists_in_smaller_pages(caller: Caller, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_ticks_minute_by_minute(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    caller.agree(shard_count=2)
+    caller.publish_settings(shard_count=2)
     world = InProcess(store=caller.store, clock=caller.clock, rules=Rules(grid=caller.client.settings().grid))  # type: ignore[union-attr]
     for n in range(8):
         caller.client.insert(f"t{n}", delay_seconds=1)
@@ -77,7 +77,7 @@ def test_ticks_minute_by_minute(caller: Caller, monkeypatch: pytest.MonkeyPatch)
 
 def test_ticks_of_many_shards_and_days_are_read_in_parts(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is asked for, one request reads no more than the gateway has patience for."""
-    caller.agree(shard_count=2)
+    caller.publish_settings(shard_count=2)
     world = InProcess(store=caller.store, clock=caller.clock, rules=Rules(grid=caller.client.settings().grid))  # type: ignore[union-attr]
     for n in range(6):
         caller.client.insert(f"t{n}", delay_seconds=1)

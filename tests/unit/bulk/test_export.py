@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.builders import InProcess
 
 from dynatick import MemoryStore, TaskClient
-from dynatick.bulk.definition import DEFINITION, STATE, definition
 from dynatick.bulk.export import export_lines
+from dynatick.bulk.file_reader import read
 from dynatick.bulk.formats import FileFormat
 from dynatick.bulk.importing import Import
-from dynatick.bulk.reading import read
+from dynatick.bulk.task_definition import DEFINITION, STATE, definition
 from dynatick.domain.task import OWN_ATTRIBUTES
 from dynatick.errors import InvalidInput
 

@@ -10,10 +10,10 @@ import pytest
 from tests.builders import InProcess
 
 from dynatick import TaskClient
+from dynatick.bulk.file_reader import read
 from dynatick.bulk.formats import FileFormat
 from dynatick.bulk.ids import with_id
 from dynatick.bulk.importing import Import, LineError, Tally
-from dynatick.bulk.reading import read
 from dynatick.client.insertion import InsertResult
 from dynatick.engine.ports import StoreFailure
 from dynatick.errors import InvalidInput, StoreError
@@ -75,7 +75,7 @@ def test_errors_come_in_the_order_of_the_lines(world: InProcess) -> None:
     assert (done.offset, done.line) == (len(text), 601)
 
 
-def test_an_error_says_all_that_mending_the_line_takes(world: InProcess) -> None:
+def test_an_error_says_all_that_repairing_the_line_takes(world: InProcess) -> None:
     _, (error,) = run(world, '\n{"taskId": "größe", "dueAt": "tomorrow"}\n')
     assert json.loads(error.to_json()) == {
         "line": 2,

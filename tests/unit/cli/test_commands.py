@@ -13,7 +13,7 @@ from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
 from dynatick import PermanentError
-from dynatick.cli.exits import ExitCode
+from dynatick.cli.exit_code import ExitCode
 
 
 def lines(text: str) -> list[str]:

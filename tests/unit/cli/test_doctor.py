@@ -38,12 +38,12 @@ def test_a_healthy_table(shell: Shell, world: InProcess) -> None:
     assert (ended.code, ended.out) == (0, "")
     assert ended.err == "Looked at 1 tasks and schedules that have not ended: nothing wrong\n"
     assert shell("doctor", "--output", "json").json == {
-        "healthy": True, "scanned": 1, "found": 0, "mended": 0, "kinds": {}, "retiredShards": {}, "missedTicks": 0,
+        "healthy": True, "scanned": 1, "found": 0, "repaired": 0, "kinds": {}, "retiredShards": {}, "missedTicks": 0,
         "findings": [],
     }  # fmt: skip
 
 
-def test_it_only_reads_unless_it_is_told_to_mend(shell: Shell, world: InProcess) -> None:
+def test_it_only_reads_unless_it_is_told_to_repair(shell: Shell, world: InProcess) -> None:
     put(world, taskId="lost", delaySeconds=1)
     before = world.row("lost")
     ended = shell("doctor")
@@ -54,21 +54,29 @@ def test_it_only_reads_unless_it_is_told_to_mend(shell: Shell, world: InProcess)
     ]
     assert ended.err == (
         "Looked at 1 tasks and schedules that have not ended: 1 never-normalised\n"
-        "error: 1 of 1 not mended: dynatick doctor --mend mends what wants no person\n"
+        "error: 1 of 1 not repaired: dynatick doctor --repair repairs what wants no person\n"
     )
     assert world.row("lost") == before
-    mended = shell("doctor", "--mend")
-    assert mended.code == 0
-    assert mended.out.splitlines()[1].split() == ["never-normalised", "lost", "it", "was", "never", "normalised", "yes"]
-    assert mended.err == "Looked at 1 tasks and schedules that have not ended: 1 never-normalised; 1 mended\n"
+    repaired = shell("doctor", "--repair")
+    assert repaired.code == 0
+    assert repaired.out.splitlines()[1].split() == [
+        "never-normalised",
+        "lost",
+        "it",
+        "was",
+        "never",
+        "normalised",
+        "yes",
+    ]
+    assert repaired.err == "Looked at 1 tasks and schedules that have not ended: 1 never-normalised; 1 repaired\n"
     assert shell("doctor").code == 0
     world.next_tick()
     assert world.outcome("lost") == "completed"
 
 
-def test_what_it_cannot_mend_it_leaves_and_says_so(shell: Shell, world: InProcess) -> None:
+def test_what_it_cannot_repair_it_leaves_and_says_so(shell: Shell, world: InProcess) -> None:
     put(world, taskId="bad", action=7)
-    ended = shell("doctor", "--mend", "-o", "json")
+    ended = shell("doctor", "--repair", "-o", "json")
     assert ended.code == 7
     (finding,) = ended.json["findings"]
     assert finding == {
@@ -76,11 +84,11 @@ def test_what_it_cannot_mend_it_leaves_and_says_so(shell: Shell, world: InProces
         "taskId": "bad",
         "why": "it cannot be made a task, and nobody has said so",
         "remedy": "the daily reconcile marks it failed with the reason, which goes to the dead-letter queue too",
-        "mended": False,
+        "repaired": False,
         "left": "it is left to the daily reconcile, which reaches the dead-letter queue",
     }
     assert "outcome" not in world.row("bad")
-    assert ended.err.endswith("error: 1 of 1 not mended: see above\n")
+    assert ended.err.endswith("error: 1 of 1 not repaired: see above\n")
     world.handle({"dynatick": {"reconcile": True}})
     assert world.outcome("bad") == "failed"
 
@@ -124,7 +132,7 @@ def test_a_table_that_no_tick_has_come_to(shell: Shell, world: InProcess) -> Non
 
 def test_a_cursor_that_somebody_has_spoilt(shell: Shell, world: InProcess) -> None:
     world.store.write(Change(task_id=cursor_id(0), set={"mark": "?"}))
-    ended = shell("doctor", "--mend", "-o", "json")
+    ended = shell("doctor", "--repair", "-o", "json")
     assert ended.code == 7
     assert ended.json["kinds"] == {"cursor-unreadable": 1}
     assert ended.json["findings"][0]["left"] == "it wants a person"

@@ -12,8 +12,8 @@ import pytest
 from tests.unit.cli.conftest import Shell
 from tests.unit.domain.expressions import generator
 
+from dynatick.cli.expression_text import in_words
 from dynatick.cli.session import Session
-from dynatick.cli.words import in_words
 from dynatick.domain.expressions import parse_expression
 from dynatick.errors import InvalidInput
 

@@ -10,7 +10,7 @@ import pytest
 from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
-from dynatick.cli import bucket, many, schedule, task, tick
+from dynatick.cli import bucket, bulk_change, schedule, task, tick
 from dynatick.cli.output import Column, Output, show_one, show_table
 
 TIME = re.compile(r"\d{4}-\d\d-\d\d[#T][\d:]*Z?")
@@ -42,7 +42,7 @@ ROWS: dict[str, tuple[Sequence[Column], list[dict[str, object]], str]] = {
         "taskDateTime",
     ),
     "bulk": (
-        many._COLUMNS,
+        bulk_change._COLUMNS,
         [
             {"taskId": LONG, "result": "to be rescheduled", "taskDateTime": name, "action": "log", "why": "x" * 50}
             for name in BUCKETS

@@ -10,7 +10,7 @@ import typer
 from tests.unit.cli.conftest import Shell
 
 from dynatick.cli import bucket, expr, schedule, task, tick
-from dynatick.cli.exits import ExitCode
+from dynatick.cli.exit_code import ExitCode
 from dynatick.cli.session import Session
 from dynatick_stack.reference.commands import page_text
 

@@ -12,7 +12,7 @@ from tests.builders import NOON, InProcess
 from tests.unit.cli.conftest import Shell
 
 from dynatick import PermanentError
-from dynatick.cli.exits import ExitCode
+from dynatick.cli.exit_code import ExitCode
 
 HOURLY = "cron(0 * * * ? *)"
 

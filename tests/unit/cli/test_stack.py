@@ -20,7 +20,7 @@ from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
 from dynatick.cli import stack
-from dynatick.cli.exits import CommandFailed, hint_of
+from dynatick.cli.exit_code import CommandFailed, hint_of
 from dynatick.cli.session import Session
 from dynatick.client import connect
 from dynatick.client.connect import ClientSettings

@@ -16,8 +16,8 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
-from dynatick.cli import localstack, plugins, tick
-from dynatick.cli.exits import CommandFailed
+from dynatick.cli import local_stack, plugins, tick
+from dynatick.cli.exit_code import CommandFailed
 from dynatick.client.connect import ClientSettings
 from dynatick_stack import emulator
 
@@ -82,7 +82,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         asked.append((service, endpoint))
         return CloudFormation(OUTPUTS)
 
-    monkeypatch.setattr(localstack, "aws_client", client)
+    monkeypatch.setattr(local_stack, "aws_client", client)
     return asked
 
 
@@ -101,21 +101,21 @@ def test_the_local_stack_is_the_one_of_the_state_folder(
         monkeypatch.setenv("DYNATICK_STATE_DIR", str(tmp_path))
     else:
         monkeypatch.delenv("DYNATICK_STATE_DIR", raising=False)
-    found = localstack.find()
+    found = local_stack.find()
     assert found.endpoint == f"http://127.0.0.1:{4777 if given else 4700}"
     assert asked == [("cloudformation", found.endpoint)]
     assert (found.table, found.processor) == ("the-table", "the-processor")
 
 
 def test_an_endpoint_that_is_given_is_taken(asked: list[tuple[str, str]]) -> None:
-    assert localstack.find("http://127.0.0.1:4999").endpoint == "http://127.0.0.1:4999"
+    assert local_stack.find("http://127.0.0.1:4999").endpoint == "http://127.0.0.1:4999"
 
 
 def test_without_a_checkout_it_is_looked_for_at_its_usual_place(
     monkeypatch: pytest.MonkeyPatch, asked: list[tuple[str, str]]
 ) -> None:
     monkeypatch.setitem(sys.modules, "dynatick_stack.emulator", None)
-    assert localstack.find().endpoint == "http://127.0.0.1:4566"
+    assert local_stack.find().endpoint == "http://127.0.0.1:4566"
 
 
 def test_a_local_stack_that_does_not_run(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -131,13 +131,13 @@ def test_a_local_stack_that_is_not_there(shell: Shell) -> None:
 
 
 def test_a_local_stack_that_is_not_deployed_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(localstack, "aws_client", lambda service, endpoint: CloudFormation([]))
+    monkeypatch.setattr(local_stack, "aws_client", lambda service, endpoint: CloudFormation([]))
     with pytest.raises(CommandFailed, match="the local stack at http://x is not deployed yet"):
-        localstack.find("http://x")
+        local_stack.find("http://x")
 
 
 def test_the_local_stack_is_reached_with_its_own_credentials() -> None:
-    stack = localstack.LocalStack(endpoint="http://127.0.0.1:4566", outputs={})
+    stack = local_stack.LocalStack(endpoint="http://127.0.0.1:4566", outputs={})
     mine = ClientSettings(table="t", region="eu-west-1", endpoint_url="https://elsewhere.example", profile="mine")
     assert stack.settings(mine) == ClientSettings(
         table="t", region="us-east-1", endpoint_url="http://127.0.0.1:4566", credentials=("test", "test")

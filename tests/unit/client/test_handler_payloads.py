@@ -10,7 +10,7 @@ from tests.builders import InProcess
 from tests.unit.engine.support import RiggedStore
 
 from dynatick import InvalidInput, TaskClient
-from dynatick.engine.inforce import SETTINGS_ID, agree
+from dynatick.engine.installation_settings import SETTINGS_ID, publish_settings
 
 
 def schema(name: str) -> Mapping[str, str]:
@@ -25,7 +25,7 @@ def a_world(schemas: Mapping[str, str]) -> tuple[InProcess, TaskClient]:
 
 
 def publish(world: InProcess, schemas: Mapping[str, str]) -> None:
-    agree(world.store, world.rules.grid, now=world.clock(), actions=["log", "mail"], payload_schemas=schemas)
+    publish_settings(world.store, world.rules.grid, now=world.clock(), actions=["log", "mail"], payload_schemas=schemas)
 
 
 def reads(world: InProcess) -> int:

@@ -9,10 +9,10 @@ import pytest
 from tests.builders import NOON, InProcess
 
 from dynatick import Bucket, MemoryStore, RetryPolicy, TaskClient, TaskExists
-from dynatick.client.newtask import Time
+from dynatick.client.new_task import Time
 from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults
-from dynatick.engine.inforce import SETTINGS_ID, agree
+from dynatick.engine.installation_settings import SETTINGS_ID, publish_settings
 from dynatick.engine.rules import Rules
 from dynatick.errors import StoreError
 
@@ -142,7 +142,7 @@ def test_the_default_action_is_the_installations() -> None:
 
 def test_without_a_known_default_action_the_scheduler_fills_it_in() -> None:
     world = InProcess()
-    agree(world.store, Grid(), now=world.clock())  # as an older installation writes the settings
+    publish_settings(world.store, Grid(), now=world.clock())  # as an older installation writes the settings
     client_of(world).insert("x", delay_seconds=90)
     assert world.row("x") == {"taskId": "x", "delaySeconds": 90}
 
@@ -186,7 +186,7 @@ def test_an_action_that_is_new_is_found_at_once() -> None:
     world = world_of()
     client = client_of(world)
     client.insert("a", delay_seconds=90)
-    agree(world.store, Grid(), now=world.clock(), actions=["log", "new"])
+    publish_settings(world.store, Grid(), now=world.clock(), actions=["log", "new"])
     assert client.insert("b", delay_seconds=90, action="new").action == "new"
 
 

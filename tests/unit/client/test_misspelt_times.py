@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.actions.test_doors import Doors
 from tests.unit.api.support import event, read
-from tests.unit.bulk.test_dropped import Bucket, Lambda
+from tests.unit.bulk.test_dropped_file import Bucket, Lambda
 
 from dynatick import InvalidInput, Refused, cli
 

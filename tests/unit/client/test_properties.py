@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from dynatick import InvalidInput, MemoryStore, TaskClient
 from dynatick.client import TaskView
-from dynatick.client.newtask import NewTask, compose
+from dynatick.client.new_task import NewTask, compose
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.normalise import Defaults, normalise
 from dynatick.domain.task import OWN_ATTRIBUTES, Task
-from dynatick.engine.inforce import agree
+from dynatick.engine.installation_settings import publish_settings
 from dynatick.store.codec import decode, encode
 
 NOW = datetime(2026, 12, 31, 12, 0, 30, tzinfo=UTC)
@@ -69,7 +69,7 @@ def test_what_the_door_takes_is_a_task_and_never_early(row: dict[str, object], t
     store = MemoryStore()
     grid = Grid(tick_minutes=tick_minutes, shard_count=3)
     if known:
-        agree(store, grid, now=NOW, defaults=Defaults())
+        publish_settings(store, grid, now=NOW, defaults=Defaults())
     client = TaskClient(store, clock=lambda: NOW)
     try:
         composed = compose(NewTask.from_row({"taskId": "x", **row}), client._agreement, now=NOW, check_actions=True)
@@ -109,7 +109,7 @@ def test_whatever_lies_in_the_table_can_be_shown(row: dict[str, object]) -> None
 )
 def test_every_way_to_say_a_time_means_the_same(bucket: Bucket, seconds: Decimal) -> None:
     store = MemoryStore()
-    agree(store, Grid(), now=NOW, defaults=Defaults())
+    publish_settings(store, Grid(), now=NOW, defaults=Defaults())
     client = TaskClient(store, clock=lambda: NOW)
     at = bucket.instant
     ways = [at, at.isoformat(), int(at.timestamp()), Decimal(int(at.timestamp())), bucket, str(bucket)]

@@ -13,7 +13,7 @@ from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.change import Unknown
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.normalise import Defaults
-from dynatick.engine.inforce import agree
+from dynatick.engine.installation_settings import publish_settings
 from dynatick.errors import StoreError
 
 BUCKET = "2026-12-31#13:00"
@@ -135,7 +135,7 @@ def test_a_limit_that_is_none(client: TaskClient, limit: object) -> None:
 
 
 def test_a_limit_is_of_all_shards_together(client: TaskClient) -> None:
-    agree(client.store, Grid(shard_count=4), now=NOON, actions=("log",), defaults=Defaults())
+    publish_settings(client.store, Grid(shard_count=4), now=NOON, actions=("log",), defaults=Defaults())
     sharded = TaskClient(client.store, clock=FakeClock())
     for n in range(60):
         sharded.insert(f"t{n:02}", task_date_time=BUCKET)

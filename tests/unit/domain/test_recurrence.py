@@ -328,8 +328,8 @@ def test_what_somebody_takes_off_comes_back(lost: str) -> None:
     spoilt = {name: value for name, value in row.items() if name != lost}
     change = ready(spoilt, now=at(5), grid=EVERY_MINUTE, defaults=defaults())
     assert change is not None
-    mended = spoilt | dict(change.set)
-    assert {n: mended[n] for n in row if n != "definedAt"} == {n: row[n] for n in row if n != "definedAt"}
+    repaired = spoilt | dict(change.set)
+    assert {n: repaired[n] for n in row if n != "definedAt"} == {n: row[n] for n in row if n != "definedAt"}
 
 
 @pytest.mark.parametrize("stray", [{"expiresAt": 5}, {"outcome": None}])

@@ -19,7 +19,7 @@ from dynatick.domain.lifecycle import redrive
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row
 from dynatick.engine.assign import Arrival, Assigned, assign
-from dynatick.engine.settle import until_refused
+from dynatick.engine.placement import until_refused
 from dynatick.errors import StoreError
 from dynatick.store.memory import MemoryStore
 

@@ -15,7 +15,18 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.change import Change, Written
 from dynatick.domain.lifecycle import RELEASED, cancel, complete, release, reschedule
 from dynatick.domain.task import Row, Task
-from dynatick.engine.claims import Busy, Claimer, Gone, Spoilt, Suspect, Verdict, Won, judge, lease_is_over, understand
+from dynatick.engine.claims import (
+    Claimed,
+    Claimer,
+    Contended,
+    Ineligible,
+    LeaseExpired,
+    Malformed,
+    Verdict,
+    judge,
+    lease_is_over,
+    understand,
+)
 from dynatick.errors import StoreError
 from dynatick.store.memory import MemoryStore
 
@@ -27,26 +38,26 @@ RUNNING = scheduled_row(
 OVER = NOON + timedelta(minutes=2, seconds=4, milliseconds=1)
 
 JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
-    ("there is none", None, Gone()),
+    ("there is none", None, Ineligible()),
     ("it waits here", scheduled_row("t", HERE), None),
-    ("it waits elsewhere", scheduled_row("t", ELSEWHERE), Gone()),
-    ("it waits in another shard", scheduled_row("t", HERE._replace(shard=1)), Gone()),
+    ("it waits elsewhere", scheduled_row("t", ELSEWHERE), Ineligible()),
+    ("it waits in another shard", scheduled_row("t", HERE._replace(shard=1)), Ineligible()),
     ("nobody has looked at it", {"taskId": "t", "taskDateTime": str(HERE)}, None),
-    ("nobody has looked at it, elsewhere", {"taskId": "t", "taskDateTime": str(ELSEWHERE)}, Gone()),
-    ("it has no bucket any more", {"taskId": "t", "status": "scheduled"}, Gone()),
-    ("it is running here", RUNNING, Busy()),
-    ("it is running elsewhere", {**RUNNING, "taskDateTime": str(ELSEWHERE)}, Gone()),
+    ("nobody has looked at it, elsewhere", {"taskId": "t", "taskDateTime": str(ELSEWHERE)}, Ineligible()),
+    ("it has no bucket any more", {"taskId": "t", "status": "scheduled"}, Ineligible()),
+    ("it is running here", RUNNING, Contended()),
+    ("it is running elsewhere", {**RUNNING, "taskDateTime": str(ELSEWHERE)}, Ineligible()),
     ("it was released here", {**RUNNING, "leaseUntil": RELEASED}, "again"),
-    ("it was released elsewhere", {**RUNNING, "leaseUntil": RELEASED, "taskDateTime": str(ELSEWHERE)}, Gone()),
-    ("its lease is long over", {**RUNNING, "leaseUntil": "2026-12-31T11:00:00Z"}, Suspect("t", "log")),
-    ("its lease is over, but for the margin", {**RUNNING, "leaseUntil": "2026-12-31T12:00:06Z"}, Busy()),
-    ("it is running without a lease", {k: v for k, v in RUNNING.items() if k != "leaseUntil"}, Suspect("t", "log")),
-    ("its lease cannot be read", {**RUNNING, "leaseUntil": "soon"}, Suspect("t", "log")),
-    ("its next attempt is the last", {**RUNNING, "leaseUntil": None, "attempt": 3}, Suspect("t", "log", is_last=True)),
-    ("its attempts are used up", {**RUNNING, "leaseUntil": None, "attempt": 4}, Suspect("t", "log")),
-    ("no process can hold its lease", {**RUNNING, "leaseUntil": "2027-01-01T00:00:00Z"}, Busy(stuck=True)),
-    ("it has ended here", {**RUNNING, "status": "completed", "outcome": "completed"}, Gone()),
-    ("it has ended, with our token", {**RUNNING, "lease": "mine", "status": "failed", "outcome": "failed"}, Gone()),
+    ("it was released elsewhere", {**RUNNING, "leaseUntil": RELEASED, "taskDateTime": str(ELSEWHERE)}, Ineligible()),
+    ("its lease is long over", {**RUNNING, "leaseUntil": "2026-12-31T11:00:00Z"}, LeaseExpired("t", "log")),
+    ("its lease is over, but for the margin", {**RUNNING, "leaseUntil": "2026-12-31T12:00:06Z"}, Contended()),
+    ("it runs without a lease", {k: v for k, v in RUNNING.items() if k != "leaseUntil"}, LeaseExpired("t", "log")),
+    ("its lease cannot be read", {**RUNNING, "leaseUntil": "soon"}, LeaseExpired("t", "log")),
+    ("the next is its last", {**RUNNING, "leaseUntil": None, "attempt": 3}, LeaseExpired("t", "log", is_last=True)),
+    ("its attempts are used up", {**RUNNING, "leaseUntil": None, "attempt": 4}, LeaseExpired("t", "log")),
+    ("no process can hold its lease", {**RUNNING, "leaseUntil": "2027-01-01T00:00:00Z"}, Contended(stuck=True)),
+    ("it has ended here", {**RUNNING, "status": "completed", "outcome": "completed"}, Ineligible()),
+    ("it ended, with our token", {**RUNNING, "lease": "mine", "status": "failed", "outcome": "failed"}, Ineligible()),
     ("its status is from hand", {**scheduled_row("t", HERE), "status": "completed"}, None),
     ("its status is garbage", {**scheduled_row("t", HERE), "status": ["x"]}, None),
 ]  # fmt: skip
@@ -64,16 +75,16 @@ def test_what_a_row_is_to_somebody_who_tried_to_claim_it(
 def test_a_claim_on_ones_own_token_is_won_after_all(bucket: Bucket) -> None:
     """Only the answer was lost; and the row may have been moved since."""
     row = {**RUNNING, "lease": "mine", "taskDateTime": str(bucket)}
-    assert judge(row, HERE, token="mine", now=NOW) == Won(Task.from_row(row), row)
+    assert judge(row, HERE, token="mine", now=NOW) == Claimed(Task.from_row(row), row)
 
 
 def test_a_row_of_ours_that_somebody_has_spoilt() -> None:
     row = {**RUNNING, "lease": "mine", "action": Decimal(7)}
     found = understand(row)
-    assert isinstance(found, Spoilt)
+    assert isinstance(found, Malformed)
     assert found.row == row
     assert found.reason.startswith("action: 7 is not accepted")
-    assert isinstance(judge(row, HERE, token="mine", now=NOW), Spoilt)
+    assert isinstance(judge(row, HERE, token="mine", now=NOW), Malformed)
 
 
 @pytest.mark.parametrize(
@@ -119,9 +130,10 @@ def test_a_batch_has_one_verdict_an_entry_in_order() -> None:
         w.rigged.put(row)
     verdicts = claim(w, *rows, "nobody")
     assert kinds(verdicts) == [
-        "Won", "Gone", "Won", "Busy", "Won", "Suspect", "Gone", "Spoilt", "Gone", "Gone", "Gone",
+        "Claimed", "Ineligible", "Claimed", "Contended", "Claimed", "LeaseExpired",
+        "Ineligible", "Malformed", "Ineligible", "Ineligible", "Ineligible",
     ]  # fmt: skip
-    won = {v.task.task_id: v for v in verdicts if isinstance(v, Won)}
+    won = {v.task.task_id: v for v in verdicts if isinstance(v, Claimed)}
     assert {task_id: v.task.attempt for task_id, v in won.items()} == {"waits": 1, "raw": 1, "released": 1}
     assert all(of(w.rigged.peek(task_id)) == v.row for task_id, v in won.items())
     assert w.outcome("bad") == "failed"
@@ -136,7 +148,7 @@ def test_a_claim_of_what_waits_is_one_write_and_no_read() -> None:
     made = claimer(w)
     w.rigged.forget()
     verdicts = made.claim([(HERE, f"t{n:02d}") for n in range(25)], lease_until=w.clock())
-    assert kinds(verdicts) == ["Won"] * 25
+    assert kinds(verdicts) == ["Claimed"] * 25
     assert (len(w.rigged.writes), w.rigged.reads) == (25, [])
 
 
@@ -145,10 +157,10 @@ def test_what_is_released_needs_no_patience() -> None:
     w = world()
     w.rigged.put(scheduled_row("t", HERE))
     (won,) = claim(w, "t")
-    assert isinstance(won, Won)
+    assert isinstance(won, Claimed)
     assert isinstance(w.store.write(release(won.task)), Written)
     (again,) = claimer_with(w, "second").claim([(HERE, "t")], lease_until=w.clock())
-    assert isinstance(again, Won)
+    assert isinstance(again, Claimed)
     assert again.task.attempt == 1
 
 
@@ -159,7 +171,7 @@ def test_answers_that_are_lost_change_nothing(lost: str) -> None:
     w.rigged.put({**RUNNING, "taskId": "released", "leaseUntil": RELEASED, "attempt": Decimal(0)})
     w.rigged.unanswered = is_claim if lost == "claims" else (lambda change: not change.task_id.startswith("_"))
     verdicts = claim(w, "waits", "released")
-    assert kinds(verdicts) == ["Won", "Won"]
+    assert kinds(verdicts) == ["Claimed", "Claimed"]
     assert [w.row(i)["attempt"] for i in ("waits", "released")] == [1, 1]
 
 
@@ -169,7 +181,7 @@ def test_what_is_throttled_is_tried_once_more_and_then_left() -> None:
         w.rigged.put(scheduled_row(task_id, HERE))
     first = Once(lambda change: change.task_id == "once")
     w.rigged.throttled = lambda change: first(change) or change.task_id == "always"
-    assert kinds(claim(w, "once", "always")) == ["Won", "Busy"]
+    assert kinds(claim(w, "once", "always")) == ["Claimed", "Contended"]
     assert w.row("always") == scheduled_row("always", HERE)
 
 
@@ -177,21 +189,21 @@ def test_a_row_that_could_not_be_normalised_holds_its_bucket() -> None:
     w = world()
     w.rigged.put({"taskId": "raw", "taskDateTime": str(HERE)})
     w.rigged.throttled = lambda change: change.task_id == "raw"
-    assert kinds(claim(w, "raw")) == ["Busy"]
+    assert kinds(claim(w, "raw")) == ["Contended"]
 
 
 def test_a_released_row_that_no_claim_fits_is_left_to_a_recovery() -> None:
     """An outcome that is there, although it says nothing: the row has not ended, and must not be passed."""
     w = world()
     w.rigged.put({**RUNNING, "leaseUntil": RELEASED, "attempt": Decimal(0), "outcome": None})
-    assert kinds(claim(w, "t")) == ["Suspect"]
+    assert kinds(claim(w, "t")) == ["LeaseExpired"]
 
 
 def test_a_row_that_is_too_large_to_be_claimed_is_spoilt() -> None:
     w = world()
     w.rigged.put(scheduled_row("t", HERE, payload={"k": "x" * (400 * 1024 - 180)}))
     (verdict,) = claim(w, "t")
-    assert isinstance(verdict, Spoilt)
+    assert isinstance(verdict, Malformed)
     assert verdict.reason.startswith("the row is too large to be claimed")
 
 
@@ -216,7 +228,7 @@ def test_whoever_is_first_between_look_and_claim(wish: str) -> None:
                 w.rigged.put({"taskId": "t", "taskDateTime": str(ELSEWHERE)})
 
     w.rigged.before_write = before
-    assert kinds(claim(w, "t")) == ["Gone"]
+    assert kinds(claim(w, "t")) == ["Ineligible"]
 
 
 def test_whoever_is_first_at_the_second_try() -> None:
@@ -230,7 +242,7 @@ def test_whoever_is_first_at_the_second_try() -> None:
             w.claim("t", at=HERE)
 
     w.rigged.before_write = before
-    assert kinds(claim(w, "t")) == ["Busy"]
+    assert kinds(claim(w, "t")) == ["Contended"]
     assert str(w.row("t")["lease"]).startswith("another's")
 
 
@@ -239,7 +251,7 @@ def test_a_row_off_the_grid_is_normalised_and_goes_to_its_tick() -> None:
     w.reconfigure(tick_minutes=5)
     w.next_tick(5)
     w.rigged.put({"taskId": "off", "taskDateTime": str(bucket_at(3))})
-    assert kinds(claim(w, "off", bucket=bucket_at(3))) == ["Gone"]
+    assert kinds(claim(w, "off", bucket=bucket_at(3))) == ["Ineligible"]
     assert w.row("off")["taskDateTime"] == str(bucket_at(10)), "12:05 is closed already"
 
 
@@ -247,7 +259,7 @@ def test_a_rejection_that_the_dead_letter_queue_does_not_take_holds_the_bucket()
     w = world()
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
     w.rigged.put({"taskId": "bad", "taskDateTime": str(HERE), "action": Decimal(7)})
-    assert kinds(claim(w, "bad")) == ["Busy"]
+    assert kinds(claim(w, "bad")) == ["Contended"]
 
 
 def test_one_row_that_cannot_be_read_costs_the_others_nothing() -> None:
@@ -264,7 +276,7 @@ def test_one_row_that_cannot_be_read_costs_the_others_nothing() -> None:
 
     w.rigged.before_read = cannot_read
     verdicts = made.claim([(HERE, i) for i in ("a", "b", "c")], lease_until=w.clock())
-    assert kinds(verdicts) == ["Won", "Busy", "Won"]
+    assert kinds(verdicts) == ["Claimed", "Contended", "Claimed"]
     with pytest.raises(StoreError):  # but if nothing was won, there is nothing to save, and somebody to be told
         made.claim([(HERE, "b")], lease_until=w.clock())
 
@@ -285,10 +297,10 @@ def test_the_old_token_opens_nothing_after_a_new_claim() -> None:
     w = world()
     w.rigged.put(scheduled_row("t", HERE))
     (first,) = claim(w, "t")
-    assert isinstance(first, Won)
+    assert isinstance(first, Claimed)
     assert isinstance(w.store.write(release(first.task)), Written)
     (second,) = claimer_with(w, "second").claim([(HERE, "t")], lease_until=w.clock())
-    assert isinstance(second, Won)
+    assert isinstance(second, Claimed)
     late = w.store.write(complete(first.task, now=w.clock(), retention_days=1))
     assert type(late).__name__ == "Lost"
     assert is_record(complete(first.task, now=w.clock(), retention_days=1))

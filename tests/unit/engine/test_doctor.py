@@ -1,4 +1,4 @@
-"""What a reconcile finds: each kind of wrong row and wrong cursor, what mends it, and what is only on its way."""
+"""What a reconcile finds: each kind of wrong row and wrong cursor, what repairs it, and what is only on its way."""
 
 from __future__ import annotations
 
@@ -121,21 +121,21 @@ def test_what_is_wrong_is_found_and_nothing_is_written(world: InProcess, name: s
     assert isinstance(world.store, Counting)
     before = world.store.writes, world.row("x")
     told: list[Finding] = []
-    report = reconcile(settler, clock=world.clock, mend=False, tell=told.append)
+    report = reconcile(settler, clock=world.clock, repair=False, tell=told.append)
     (finding,) = told
-    assert (finding.kind, finding.task_id, finding.mended, finding.left) == (kind, "x", False, None)
+    assert (finding.kind, finding.task_id, finding.repaired, finding.left) == (kind, "x", False, None)
     assert finding.remedy == REMEDIES[kind]
-    assert (report.scanned, report.found, report.mended, report.failed) == (1, 1, 0, 0)
+    assert (report.scanned, report.found, report.repaired, report.failed) == (1, 1, 0, 0)
     assert report.kinds == {str(kind): 1}
     assert report.examples == [("x", finding.why)]
     assert (world.store.writes, world.row("x")) == before
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_mended_for_good(world: InProcess, name: str) -> None:
+def test_what_is_wrong_is_repaired_for_good(world: InProcess, name: str) -> None:
     put(world, WRONG[name][0])
     report, (finding,) = scan(world)
-    assert (finding.mended, finding.left, report.mended, report.failed) == (True, None, 1, 0)
+    assert (finding.repaired, finding.left, report.repaired, report.failed) == (True, None, 1, 0)
     assert scan(world)[0].found == 0
     world.next_tick(601)
     row = world.row("x")
@@ -160,10 +160,10 @@ def test_a_stale_task_that_the_next_tick_takes_over_is_left_to_it(world: InProce
     before = world.row("x")
     report, (*outage, finding) = scan(world)
     assert {one.kind for one in outage} == {Kind.CURSOR_BEHIND}
-    assert (finding.kind, finding.mended, finding.left) == (
+    assert (finding.kind, finding.repaired, finding.left) == (
         Kind.STALE_LEASE, False, "the next tick takes it over, if it comes"
     )  # fmt: skip
-    assert (report.mended, report.failed, world.row("x")) == (0, 4, before)
+    assert (report.repaired, report.failed, world.row("x")) == (0, 4, before)
     world.next_tick()
     assert world.outcome("x") == "completed"
 
@@ -190,7 +190,7 @@ def test_it_waits_once_and_only_where_something_looks_wrong(world: InProcess) ->
     for n in range(1200):
         put(world, {}, f"lost-{n}")
     report, _ = scan(world, pause=waited.append)
-    assert (report.found, report.mended, report.pages) == (1200, 1200, 2)
+    assert (report.found, report.repaired, report.pages) == (1200, 1200, 2)
     assert len(waited) == 1, "once something is certain, the rest need not wait"
 
 
@@ -199,13 +199,13 @@ def test_what_is_deleted_meanwhile_is_not_found(world: InProcess) -> None:
     assert scan(world, pause=lambda seconds: world.store.delete("x"))[0].found == 0
 
 
-def test_one_that_cannot_be_mended_does_not_keep_the_others_from_it(world: InProcess) -> None:
+def test_one_that_cannot_be_repaired_does_not_keep_the_others_from_it(world: InProcess) -> None:
     for name in ("a", "b", "c"):
         put(world, {}, name)
     write = world.store.write
     world.store.write = lambda change: Unknown("throttled") if change.task_id == "b" else write(change)  # type: ignore[method-assign]
     report, told = scan(world)
-    assert (report.found, report.mended, report.failed) == (3, 2, 1)
+    assert (report.found, report.repaired, report.failed) == (3, 2, 1)
     assert {finding.task_id: finding.left for finding in told} == {"a": None, "b": "throttled", "c": None}
 
 
@@ -278,13 +278,13 @@ def test_a_cursor_that_is_not_there_or_cannot_be_read() -> None:
     ]
 
 
-def test_a_cursor_wants_a_person_and_the_other_shards_are_mended(world: InProcess) -> None:
+def test_a_cursor_wants_a_person_and_the_other_shards_are_repaired(world: InProcess) -> None:
     world.store.write(Change(task_id=cursor_id(0), set={"closedThrough": "yesterday"}))
     elsewhere = next(name for name in "abcdefgh" if world.rules.grid.shard_of(name) == 1)
     put(world, scheduled_row("", Bucket(NOON_MINUTE - 600, 1)), elsewhere)
     put(world, scheduled_row("", Bucket(NOON_MINUTE - 600)), "not to be judged")
     report, told = scan(world)
-    assert [(finding.kind, finding.mended) for finding in told] == [
+    assert [(finding.kind, finding.repaired) for finding in told] == [
         (Kind.CURSOR_UNREADABLE, False),
         (Kind.BEHIND_CURSOR, True),
     ]
@@ -298,7 +298,7 @@ def test_a_cursor_wants_a_person_and_the_other_shards_are_mended(world: InProces
 def test_looking_makes_no_cursor(world: InProcess) -> None:
     world.store.delete(cursor_id(2))
     put(world, scheduled_row("", Bucket(NOON_MINUTE - 600, 2)))
-    _, told = scan(world, mend=False)
+    _, told = scan(world, repair=False)
     assert [finding.kind for finding in told] == [Kind.NO_TICK, Kind.BEHIND_CURSOR]
     assert world.store.get(cursor_id(2)) is None
     scan(world)
@@ -318,7 +318,7 @@ def test_a_task_that_holds_its_bucket_back_for_long_is_found(world: InProcess) -
     put(world, running("x", Bucket(NOON_MINUTE)) | {"leaseUntil": "2026-12-31T18:00:00Z"})
     for _ in range(4):
         world.next_tick(20)
-        _, (finding,) = scan(world, mend=False)
+        _, (finding,) = scan(world, repair=False)
         assert finding.kind is Kind.ENDLESS_LEASE, "and it keeps no bucket from being drained"
 
 
@@ -329,5 +329,5 @@ def test_every_kind_has_its_remedy() -> None:
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_told_holds_nothing_of_the_payload(world: InProcess, name: str) -> None:
     put(world, {**WRONG[name][0], "payload": "hunter2"})
-    _, (finding,) = scan(world, mend=False)
+    _, (finding,) = scan(world, repair=False)
     assert "hunter2" not in finding.why

@@ -40,10 +40,10 @@ from dynatick.engine import execution as execution_module
 from dynatick.engine.budget import Budget
 from dynatick.engine.cursor import save
 from dynatick.engine.execution import Execution
-from dynatick.engine.held import HeldShard
 from dynatick.engine.ports import ActionContext, Entry, Page
 from dynatick.engine.processor import Invoked
 from dynatick.engine.report import PassReport, Resume
+from dynatick.engine.shard_lease import ShardLease
 from dynatick.errors import StoreError
 from dynatick.store import memory
 from dynatick.store.codec import item_bytes
@@ -1022,15 +1022,15 @@ def test_what_was_polled_is_kept_when_the_process_dies() -> None:
     class Dies(BaseException):
         pass
 
-    keep = HeldShard.keep
+    keep = ShardLease.keep
 
-    def dies(self: HeldShard) -> None:
+    def dies(self: ShardLease) -> None:
         keep(self)
         if len(store.looks) > 600:
             raise Dies
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Dies):
-        patch.setattr(HeldShard, "keep", dies)
+        patch.setattr(ShardLease, "keep", dies)
         w.handle({"time": clock().strftime("%Y-%m-%dT%H:%M:00Z")})
     cursor = w.cursor()
     assert cursor.looked_through > NOON_MINUTE + 300
@@ -1062,15 +1062,15 @@ def test_a_gap_of_a_year_takes_no_memory_for_each_minute() -> None:
     w = world()
     w.clock.to(NOON + timedelta(days=20))
     pass_windows: list[int] = []
-    keep = HeldShard.keep
+    keep = ShardLease.keep
 
-    def noted(self: HeldShard) -> None:
+    def noted(self: ShardLease) -> None:
         self.renew_at = min(self.renew_at, self.clock())  # each time
         keep(self)
         pass_windows.append(len(self.window.looks))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(HeldShard, "keep", noted)
+        patch.setattr(ShardLease, "keep", noted)
         w.tick()
     assert max(pass_windows) < 1000
     assert w.cursor().looked_through >= NOON_MINUTE + 20 * 1440

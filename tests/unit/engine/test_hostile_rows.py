@@ -16,7 +16,7 @@ from dynatick.domain.lifecycle import is_terminal
 from dynatick.domain.schedule import is_at_rest
 from dynatick.domain.task import MAX_TASK_ID_BYTES, Row
 from dynatick.engine.assign import Arrival, assign
-from dynatick.engine.settle import Settler
+from dynatick.engine.placement import Placer
 
 ANYTHING: list[object] = [
     None, "", "x", 0, 1, -1, Decimal("0.5"), Decimal("1E+125"), Decimal("1E-130"), Decimal("9" * 38), True, False,
@@ -99,7 +99,7 @@ def left_open(w: World, task_id: str) -> Row | None:
     return None if is_terminal(row) else row
 
 
-def is_malformed(settler: Settler, row: Row) -> bool:
+def is_malformed(settler: Placer, row: Row) -> bool:
     change = settler.make_ready(row)
     return change is not None and settler.is_rejection(change)
 

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from tests.unit.engine.support import World, is_claim, is_record, passed, rules, world
 
-from dynatick.actions.deadletters import message_of
+from dynatick.actions.dead_letter import message_of
 from dynatick.domain.change import Change
 from dynatick.domain.schedule import ScheduleState
 from dynatick.domain.task import LargeRow, Row, Task

@@ -13,7 +13,7 @@ from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, cannot, rul
 
 from dynatick.domain.buckets import Grid
 from dynatick.domain.task import Task
-from dynatick.engine.inforce import SETTINGS_ID, read_in_force
+from dynatick.engine.installation_settings import SETTINGS_ID, read_settings
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import PassOrder, ReconcileOrder, parse_event
 from dynatick.engine.report import Resume
@@ -177,7 +177,7 @@ def test_the_payload_types_of_handlers_are_published_after_the_tasks_of_a_tick(m
     monkeypatch.setattr(w.actions, "payload_schemas", schemas)
     w.next_tick()
     assert ended == ["completed"], "making them takes time, for which no task waits"
-    in_force = read_in_force(w.store)
+    in_force = read_settings(w.store)
     assert in_force is not None and in_force.payload_schemas == SCHEMAS
     w.store.forget()
     w.ticks(3)
@@ -189,7 +189,7 @@ def test_the_first_shard_alone_publishes_them(monkeypatch: pytest.MonkeyPatch) -
     w.next_tick()
     monkeypatch.setattr(w.actions, "payload_schemas", lambda: SCHEMAS)
     w.handle({"dynatick": {"tick": "2026-12-31#12:01", "shard": 1}})
-    in_force = read_in_force(w.store)
+    in_force = read_settings(w.store)
     assert in_force is not None and in_force.payload_schemas == {}
 
 
@@ -204,7 +204,7 @@ def test_a_tick_whose_payload_types_cannot_be_written_has_done_its_work(monkeypa
     assert str(done.schemas_not_published).startswith("cannot agree on the settings")
     w.store.throttled = lambda change: False
     (done,) = w.next_tick()
-    in_force = read_in_force(w.store)
+    in_force = read_settings(w.store)
     assert done.schemas_not_published is None and in_force is not None and in_force.payload_schemas == SCHEMAS
 
 
@@ -228,7 +228,7 @@ def test_every_invocation_makes_the_deployed_settings_those_in_force() -> None:
     w = world()
     w.reconfigure(tick_minutes=5, shard_count=2)
     w.tick()
-    found = read_in_force(w.store)
+    found = read_settings(w.store)
     assert found is not None
     assert (found.grid, found.shards_ever, found.actions) == (Grid(tick_minutes=5, shard_count=2), 2, ("log",))
     assert (found.default_action, found.retention_days) == ("log", 30)
@@ -244,7 +244,7 @@ def test_a_reconcile_is_an_invocation_too() -> None:
     processor = replace(w.processor, pause=lambda seconds: None)
     done = processor.handle({"dynatick": {"reconcile": True}}, hard_end=w.clock() + timedelta(minutes=2))
     assert done.reconciled is not None
-    assert (done.reconciled.found, done.reconciled.mended, done.passed) == (1, 1, None)
+    assert (done.reconciled.found, done.reconciled.repaired, done.passed) == (1, 1, None)
     w.ticks(1)
     assert w.outcome("lost") == "completed"
 
@@ -256,13 +256,13 @@ def test_a_reconcile_that_runs_out_of_time_goes_on_after_its_page(monkeypatch: p
         w.rigged.put({"taskId": f"t{n}"})
     processor = replace(w.processor, pause=lambda seconds: None)
     events: list[Mapping[str, object]] = [{"dynatick": {"reconcile": True}}]
-    found = mended = 0
+    found = repaired = 0
     while events:
         done = processor.handle(events.pop(0), hard_end=w.clock())
         assert done.reconciled is not None
-        found, mended = found + done.reconciled.found, mended + done.reconciled.mended
+        found, repaired = found + done.reconciled.found, repaired + done.reconciled.repaired
         events += w.started
         assert len(w.started) <= 1
         w.started.clear()
-    assert (found, mended) == (8, 8)
+    assert (found, repaired) == (8, 8)
     assert all(w.row(f"t{n}")["status"] == "scheduled" for n in range(8))

@@ -27,11 +27,11 @@ from dynatick.domain.lifecycle import cancel, is_terminal, redrive, reschedule
 from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.assign import Arrival, assign
 from dynatick.engine.cursor import read_cursor
-from dynatick.engine.inforce import agree
+from dynatick.engine.installation_settings import publish_settings
+from dynatick.engine.placement import Placer, tell_dead_letters
 from dynatick.engine.ports import ActionContext, ScanPage
 from dynatick.engine.processor import Processor
 from dynatick.engine.rules import Rules
-from dynatick.engine.settle import Settler, tell_dead_letters
 from dynatick.store.memory import MemoryStore
 
 MINUTES = 20
@@ -183,8 +183,8 @@ class Chaos:
             life = Life(None if self.calm or self.dice.random() > self.mortality else self.dice.randint(1, 12))
             try:
                 store = MortalStore(self.store, life)
-                settler = Settler(
-                    store, self.rules, agree(store, self.rules.grid, now=self.clock()), self.clock,
+                settler = Placer(
+                    store, self.rules, publish_settings(store, self.rules.grid, now=self.clock()), self.clock,
                     lambda row, error: tell_dead_letters(self.in_process.dead_letters, row, error, self.clock()),
                 )  # fmt: skip
                 failed = {key for key, _ in assign(batch, settler).failed}
@@ -365,7 +365,7 @@ class Chaos:
         return found
 
     def all_drained(self) -> bool:
-        ever = agree(self.store, self.rules.grid, now=self.clock()).shards_ever
+        ever = publish_settings(self.store, self.rules.grid, now=self.clock()).shards_ever
         return all(
             read_cursor(self.store, shard, self.clock()).drained_through >= minute_of(NOON) + MINUTES
             for shard in range(ever)

@@ -141,7 +141,7 @@ def one_segment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_round_reads_each_page_of_each_segment_once(w: ReconcileWorld) -> None:
     w.lose(30)
     found = w.reconcile()
-    assert (found.found, found.mended, found.scanned, found.failed) == (30, 30, 30, 0)
+    assert (found.found, found.repaired, found.scanned, found.failed) == (30, 30, 30, 0)
     assert (found.complete, found.continued, found.held, w.started) == (True, False, False, [])
     assert w.lost() == []
     assert {(segment, of) for segment, of, _ in w.scanned.scans} == {(n, SEGMENTS) for n in range(SEGMENTS)}
@@ -181,10 +181,10 @@ def test_one_row_that_cannot_be_repaired_does_not_keep_others_from_it(w: Reconci
     w.lose(12)
     w.rigged.throttled = lambda change: change.task_id == "t005"
     found = w.reconcile()
-    assert (found.found, found.mended, found.failed, found.complete) == (12, 11, 1, True)
+    assert (found.found, found.repaired, found.failed, found.complete) == (12, 11, 1, True)
     assert w.lost() == ["t005"]
     w.rigged.throttled = lambda change: False
-    assert w.reconcile().mended == 1
+    assert w.reconcile().repaired == 1
 
 
 # -- the place that is kept --------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def test_a_finished_round_begins_a_new_one(w: ReconcileWorld) -> None:
     first = read_round(w.store)
     w.next_day()
     w.lose(12)
-    assert w.reconcile().mended == 12
+    assert w.reconcile().repaired == 12
     second = read_round(w.store)
     assert first is not None
     assert second is not None
@@ -304,7 +304,7 @@ def test_a_row_that_was_read_and_not_yet_judged_is_not_passed_by(w: ReconcileWor
     assert frozen.is_set()
     w.rigged.get_many = real  # type: ignore[method-assign]
     w.next_day()
-    assert w.reconcile().mended == 60
+    assert w.reconcile().repaired == 60
     assert w.lost() == []
 
 
@@ -321,7 +321,7 @@ def test_a_page_that_is_half_judged_as_time_ends_is_continued_in_the_middle(
         w.started.clear()
         assert len(judged) < 60
     assert len(judged) > 3
-    assert sum(one.mended for one in judged) == 600, "none is judged twice"
+    assert sum(one.repaired for one in judged) == 600, "none is judged twice"
     assert w.lost() == []
 
 
@@ -336,14 +336,14 @@ def test_a_row_that_cannot_be_understood_begins_a_new_round(w: ReconcileWorld) -
 
 def test_the_doctor_leaves_the_kept_place_alone(w: ReconcileWorld) -> None:
     from dynatick.client.doctor import examine
-    from dynatick.engine.inforce import read_in_force
+    from dynatick.engine.installation_settings import read_settings
 
     w.lose(40)
     w.one_page_a_segment()
     before = w.row(RECONCILE_ID)
     w.scanned.scans.clear()
-    found = examine(w.store, read_in_force(w.store), clock=w.clock, mend=True, pause=lambda seconds: None)
-    assert found.mended + int(str(before["found"])) == 40
+    found = examine(w.store, read_settings(w.store), clock=w.clock, repair=True, pause=lambda seconds: None)
+    assert found.repaired + int(str(before["found"])) == 40
     assert w.row(RECONCILE_ID) == before
 
 
@@ -471,7 +471,7 @@ def test_a_continuation_that_comes_twice_begins_no_round(w: ReconcileWorld) -> N
 def test_a_continuation_of_the_version_before_goes_on_with_the_round(w: ReconcileWorld) -> None:
     """One that was under way as the functions were deployed."""
     w.lose(12)
-    assert w.reconcile({"dynatick": {"reconcile": True, "after": "t003", "generation": 7}}).mended == 12
+    assert w.reconcile({"dynatick": {"reconcile": True, "after": "t003", "generation": 7}}).repaired == 12
 
 
 # -- what can go wrong -------------------------------------------------------------------------------------------------
@@ -491,14 +491,14 @@ def test_a_page_that_cannot_be_read_stops_no_other_segment(w: ReconcileWorld) ->
     assert kept is not None
     assert [segment.is_done for segment in kept.segments] == [True, True, False, True]
     left = w.lost()
-    assert len(left) == 40 - found.mended
+    assert len(left) == 40 - found.repaired
     event = w.continuation()
     with pytest.raises(StoreError, match="throttled"):  # so that Lambda tries again, later
         w.reconcile(event)
     assert w.started == [], "nor is it tried again at once, for ever"
     w.scanned.before_scan = None
     w.scanned.scans.clear()
-    assert w.reconcile(event).mended == len(left)
+    assert w.reconcile(event).repaired == len(left)
     assert {segment for segment, _, _ in w.scanned.scans} == {2}
 
 

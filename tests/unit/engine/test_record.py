@@ -15,8 +15,8 @@ from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.change import Change, Written
 from dynatick.domain.lifecycle import take_over
 from dynatick.domain.task import Task
-from dynatick.engine.claims import Spoilt
-from dynatick.engine.inforce import InForce
+from dynatick.engine.claims import Malformed
+from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import DeadLetter
 from dynatick.engine.record import Attempted, Done, Error, Fate, Recorder
 from dynatick.engine.rules import Rules
@@ -33,7 +33,7 @@ def recorder(w: World, *, grid: Grid | None = None, closed: int = 0, jitter: flo
         w.store,
         w.dead_letters,
         Rules(grid=grid),
-        InForce(grid=grid, shards_ever=grid.shard_count),
+        InstallationSettings(grid=grid, shards_ever=grid.shard_count),
         w.clock,
         closed_through=lambda: NOON_MINUTE + closed,
         jitter=lambda: jitter,
@@ -318,7 +318,7 @@ def test_what_is_too_large_is_recorded_without_its_bulk(
 def test_a_spoilt_row_ends_with_the_reason() -> None:
     w = world()
     row = attempt(w, "t", Done()).row
-    assert recorder(w).fail_spoilt(Spoilt(row, "payload: 'x' is not accepted")) is Fate.FAILED
+    assert recorder(w).fail_spoilt(Malformed(row, "payload: 'x' is not accepted")) is Fate.FAILED
     assert (w.outcome("t"), w.row("t")["error"]) == ("failed", "payload: 'x' is not accepted")
     assert [(letter.attempt, letter.error) for letter in w.dead_letters.letters] == [
         (0, "payload: 'x' is not accepted")

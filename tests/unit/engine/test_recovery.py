@@ -27,7 +27,7 @@ from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.change import Change
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Task
-from dynatick.engine.claims import Suspect
+from dynatick.engine.claims import LeaseExpired
 from dynatick.engine.cursor import take
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import parse_event
@@ -53,8 +53,8 @@ def recoveries(w: World) -> list[RecoveryOrder]:
 # -- orders ----------------------------------------------------------------------------------------------------------
 
 
-def suspects(number: int, action: str = "a", *, is_last: bool = False) -> list[tuple[object, Suspect]]:
-    return [(bucket_at(1), Suspect(task_id, action, is_last)) for task_id in ids(number, action)]
+def suspects(number: int, action: str = "a", *, is_last: bool = False) -> list[tuple[object, LeaseExpired]]:
+    return [(bucket_at(1), LeaseExpired(task_id, action, is_last)) for task_id in ids(number, action)]
 
 
 def test_those_with_attempts_left_go_together_by_action_and_last_attempts_apart() -> None:
@@ -68,7 +68,7 @@ def test_orders_are_bounded_in_number_and_in_bytes() -> None:
     assert [len(order.task_ids) for order in orders_for(suspects(TOGETHER + 1))] == [TOGETHER, 1]  # type: ignore[arg-type]
     last = suspects(ALONE + 1, is_last=True)
     assert [len(order.task_ids) for order in orders_for(last)] == [ALONE, 1]  # type: ignore[arg-type]
-    long = [(bucket_at(1), Suspect(f"{n:04d}" * 256, "a")) for n in range(100)]
+    long = [(bucket_at(1), LeaseExpired(f"{n:04d}" * 256, "a")) for n in range(100)]
     parts = list(orders_for(long))
     assert [len(order.task_ids) for order in parts] == [97, 3]
     assert sum((order.task_ids for order in parts), ()) == tuple(suspect.task_id for _, suspect in long)

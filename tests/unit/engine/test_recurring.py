@@ -18,12 +18,12 @@ from dynatick.domain.instants import format_instant
 from dynatick.domain.schedule import Schedule
 from dynatick.domain.task import Row
 from dynatick.engine import recurring as recurring_module
-from dynatick.engine.claims import Busy, Claimer, Gone
+from dynatick.engine.claims import Claimer, Contended, Ineligible
 from dynatick.engine.cursor import take
-from dynatick.engine.held import HeldShard
+from dynatick.engine.poll_window import Window
 from dynatick.engine.ports import StoreFailure
 from dynatick.engine.recurring import Recurring
-from dynatick.engine.window import Window
+from dynatick.engine.shard_lease import ShardLease
 
 
 def is_advance(change: Change) -> bool:
@@ -223,12 +223,12 @@ def die_holding_an_occurrence(w: World, tick: int, *, moved_on: bool = True) -> 
     cursor = take(w.store, 0, tick, token="dead", now=now)
     assert cursor is not None
     window = Window(cursor, w.rules, closed_at=w.clock())
-    assert HeldShard(w.store, w.clock, window, "dead").open(now + w.life)
+    assert ShardLease(w.store, w.clock, window, "dead").open(now + w.life)
     settler = w.settler()
     serving = Recurring(w.store, settler, Claimer(w.store, settler, w.clock, lambda: "dead"), w.clock, lambda: "dead")
     bucket = Bucket.parse(w.row("s")["taskDateTime"])
     (served,) = serving.serve([(bucket, "s")], closed_through=tick, lease_until=now + w.life)
-    assert (served.verdict, len(served.won)) == (Gone() if moved_on else Busy(), 1)
+    assert (served.verdict, len(served.won)) == (Ineligible() if moved_on else Contended(), 1)
 
 
 def test_a_bucket_is_not_drained_before_a_dead_tick_can_have_written_into_it() -> None:
@@ -379,7 +379,7 @@ def test_a_schedule_that_could_not_be_normalised_holds_its_bucket() -> None:
     w.rigged.put({**w.row("s"), "taskDateTime": str(here)})
     w.rigged.throttled = lambda change: change.task_id == "s"
     (served,) = recurring(w).serve([(here, "s")], closed_through=here.minute, lease_until=w.clock())
-    assert served.verdict == Busy()
+    assert served.verdict == Contended()
 
 
 def test_a_pass_that_loses_its_shard_before_it_writes_occurrences_writes_none() -> None:
@@ -416,6 +416,6 @@ def test_its_own_bucket_only() -> None:
     (served,) = serving.serve(
         [(stale, "s")], closed_through=stale.minute, lease_until=w.clock() + timedelta(seconds=60)
     )
-    assert served.verdict == Gone()
+    assert served.verdict == Ineligible()
     assert runs(w) == ["s#1#2026-12-31T12:01:00Z"]
     assert Schedule.from_row(w.row("s")).next_run_at == NOON + timedelta(minutes=2)

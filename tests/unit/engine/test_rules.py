@@ -825,7 +825,7 @@ def test_rule_15_reconcile_settles_what_the_stream_lost() -> None:
     w.ticks(5)
     assert w.actions.ran == []
     found = reconcile(w.settler(), clock=w.clock)
-    assert (found.found, found.mended, found.failed) == (4, 4, 0)
+    assert (found.found, found.repaired, found.failed) == (4, 4, 0)
     assert w.row("unserved")["taskDateTime"] == str(bucket_at(30)), "in a shard that is served, at its own tick"
     w.next_tick(30)
     assert {w.outcome(i) for i in ("drained", "unserved", "no bucket", "no name")} == {"completed"}

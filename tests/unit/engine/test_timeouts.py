@@ -18,7 +18,7 @@ from dynatick.domain.task import Task
 from dynatick.engine import drain
 from dynatick.engine import execution as execution_module
 from dynatick.engine.budget import Budget, max_timeout_seconds
-from dynatick.engine.inforce import agree, read_in_force
+from dynatick.engine.installation_settings import publish_settings, read_settings
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked
 from dynatick.engine.report import PassReport
@@ -124,10 +124,10 @@ def test_a_task_of_the_longest_timeout_fits_an_invocation_that_begins_it_first(l
 
 def test_the_processor_tells_clients_the_longest_timeout_and_the_scheduler_leaves_it() -> None:
     w = world(rules=rules(max_timeout_seconds=112))
-    known = read_in_force(w.store)
+    known = read_settings(w.store)
     assert known is not None
     assert known.max_timeout_seconds == 112
-    assert agree(w.store, w.rules.grid, now=w.clock(), defaults=w.rules.defaults) == known
+    assert publish_settings(w.store, w.rules.grid, now=w.clock(), defaults=w.rules.defaults) == known
     assert w.row("_dynatick#settings")["maxTimeoutSeconds"] == 112
 
 

@@ -24,14 +24,14 @@ from tests.unit.engine.support import (
 
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.task import Task
-from dynatick.engine.claims import Gone
+from dynatick.engine.claims import Ineligible
 from dynatick.engine.cursor import Cursor, save, take
 from dynatick.engine.execution import Execution
-from dynatick.engine.held import HeldShard
+from dynatick.engine.poll_window import Window
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.record import Fate
 from dynatick.engine.recurring import Recurring, Served
-from dynatick.engine.window import Window
+from dynatick.engine.shard_lease import ShardLease
 from dynatick.errors import StoreError
 
 
@@ -161,7 +161,7 @@ def test_when_another_tick_has_closed_more_the_checkpoint_is_taken_anew() -> Non
     w = world()
     w.clock.forward(minutes=1)
     window = Window(cursor_now(w), w.rules, closed_at=w.clock())
-    shard = HeldShard(w.store, w.clock, window, "mine")
+    shard = ShardLease(w.store, w.clock, window, "mine")
     w.clock.forward(seconds=20)
     assert take(w.store, 0, NOON_MINUTE + 2, token="another's", now=w.clock()) is None
     closed = w.clock()
@@ -201,7 +201,7 @@ def test_open_until_is_never_earlier_than_another_pass_has_set_it(minutes: int) 
     left = save(w.store, taken, replace(taken, open_until=NOON + timedelta(minutes=10)))
     assert left is not None
     window = Window(left, w.rules, closed_at=w.clock())
-    shard = HeldShard(w.store, w.clock, window, "mine")
+    shard = ShardLease(w.store, w.clock, window, "mine")
     assert shard.open(until)
     assert w.cursor().open_until == max(until, NOON + timedelta(minutes=10))
     assert shard.end(lambda cursor: cursor)
@@ -224,7 +224,7 @@ def test_occurrences_that_another_process_runs_hold_the_watermark(monkeypatch: p
     minute = Bucket.parse(w.row("s")["taskDateTime"]).minute
 
     def elsewhere(self: Recurring, entries: list[object], **_: object) -> list[Served]:
-        return [Served(verdict=Gone(), elsewhere=[minute]) for _ in entries]
+        return [Served(verdict=Ineligible(), elsewhere=[minute]) for _ in entries]
 
     monkeypatch.setattr(Recurring, "serve", elsewhere)
     w.ticks(8)
@@ -236,9 +236,9 @@ def test_progress_in_the_middle_of_a_pass_does_not_pass_what_is_still_to_be_clai
     w = world()
     w.insert(*(f"t{n:02d}" for n in range(60)), at=bucket_at(1))
     reached: list[int] = []
-    keep = HeldShard.keep
+    keep = ShardLease.keep
 
-    def noted(self: HeldShard) -> None:
+    def noted(self: ShardLease) -> None:
         self.renew_at = self.clock()
         keep(self)
         open_ = [row for row in w.open_rows().values() if row["status"] != "completed"]
@@ -246,7 +246,7 @@ def test_progress_in_the_middle_of_a_pass_does_not_pass_what_is_still_to_be_clai
             reached.append(self.window.cursor.looked_through)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(HeldShard, "keep", noted)
+        patch.setattr(ShardLease, "keep", noted)
         w.next_tick()
     assert isinstance(w.store, RiggedStore)
     assert reached

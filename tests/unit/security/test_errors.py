@@ -10,7 +10,7 @@ from tests.builders import InProcess
 from tests.unit.actions.support import NOW, a_context, a_server, a_task
 
 from dynatick.actions import build_actions
-from dynatick.actions.deadletters import MAX_BODY_BYTES, message_of
+from dynatick.actions.dead_letter import MAX_BODY_BYTES, message_of
 from dynatick.actions.targets import Reach
 from dynatick.domain.lifecycle import MAX_ERROR_CHARACTERS
 from dynatick.domain.task import Row

@@ -19,7 +19,7 @@ from dynatick_stack.api import Application
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     caller = Caller()
-    caller.agree()
+    caller.publish_settings()
     server = uvicorn.Server(uvicorn.Config(Application(caller.client), host="127.0.0.1", port=0, log_level="error"))
     up = threading.Event()
     started = server.startup

@@ -27,7 +27,7 @@ def run(*arguments: str) -> Result:
         (["up", "--tick-minutes", "7"], 3, "TickMinutes can't be 7. Allowed: 1, 2, 3"),
         (["up", "--shard-count", "0"], 3, "ShardCount can't be 0. Allowed: 1 to 256"),
         (["up", "--shard-count", "257"], 3, "ShardCount can't be 257. Allowed: 1 to 256"),
-        (["up", "--parameter", "WorkerThreads=many"], 3, "WorkerThreads can't be many. Allowed: 1 to 256"),
+        (["up", "--parameter", "TaskThreads=many"], 3, "TaskThreads can't be many. Allowed: 1 to 256"),
         (["up", "--parameter", "HandlersModule=a b"], 3, "HandlersModule can't be a b."),
         (["up", "--parameter", "TickMinutes"], 2, "isn't NAME=VALUE"),
         (["up", "--port", "nine"], 2, "Usage: local up"),

@@ -1,0 +1,80 @@
+"""The action ``stepfunctions``: starts an execution of a state machine.
+
+    {"stateMachineArn": "arn:aws:states:…:stateMachine:onboarding", "input": {"account": 7}}
+
+Its input is the payload's, with a key ``dynatick`` that holds the task's id, due time, attempt, idempotency key and
+schedule. The execution's name comes from the idempotency key, so that a repeat starts no second one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+from pydantic.dataclasses import dataclass
+
+from dynatick.actions.aws import Service, failure_of
+from dynatick.actions.payload_fields import CONFIG, Text, arn, fitting
+from dynatick.actions.payloads import parsed
+from dynatick.actions.plain_values import MOST_BYTES, to_json
+from dynatick.actions.task_facts import facts, repeat_id
+from dynatick.domain.task import Task
+from dynatick.engine.ports import ActionContext
+from dynatick.errors import PermanentError
+
+_MAX_NAME = 80
+_MACHINE = r"stateMachine:[A-Za-z0-9_-]{1,80}(:[A-Za-z0-9_.-]{1,80})?"
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class StepFunctionsPayload:
+    """An execution to be started."""
+
+    state_machine_arn: Annotated[
+        Text, arn("states", _MACHINE), Field(description="The state machine, with version or alias if you like.")
+    ]
+    input: Annotated[
+        dict[Text, Any], AfterValidator(fitting), Field(description="The execution's input; we add `dynatick` to it.")
+    ] = Field(default_factory=dict)
+
+
+class StepFunctions:
+    """Starts executions."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        """Starts one. The result is ``{"executionArn": …}``; with ``"repeated": true`` if it was there already."""
+        payload = parsed(StepFunctionsPayload, task.payload)
+        machine = payload.state_machine_arn
+        self._service.check(machine, "payload.stateMachineArn")
+        try:
+            given = to_json({**payload.input, "dynatick": facts(task, context)})
+        except ValueError as error:
+            raise PermanentError(f"payload.input: {error}") from None
+        if len(given) > MOST_BYTES:  # it is ASCII
+            raise PermanentError(f"payload.input: it is {len(given)} bytes with ours; expected at most {MOST_BYTES}")
+        name = execution_name(task, context)
+        client = self._service.client(machine, task, context)
+        try:
+            started = client.start_execution(stateMachineArn=machine, name=name, input=given)
+        except Exception as error:
+            if _code_of(error) != "ExecutionAlreadyExists":
+                raise failure_of(error) from None
+            parts = machine.split(":")
+            return {"executionArn": ":".join([*parts[:5], "execution", parts[6], name]), "repeated": True}
+        return {"executionArn": started["executionArn"]}
+
+
+def execution_name(task: Task, context: ActionContext) -> str:
+    """The task's id, as far as a name can hold it, and what is the same at each attempt of one run of it only."""
+    unique = repeat_id(context)[:32]
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", task.task_id)[: _MAX_NAME - len(unique) - 1].strip("-")
+    return f"{readable}-{unique}" if readable else unique
+
+
+def _code_of(error: Exception) -> object:
+    answered = getattr(error, "response", None)
+    return answered.get("Error", {}).get("Code") if isinstance(answered, dict) else None

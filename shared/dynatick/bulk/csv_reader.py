@@ -1,0 +1,202 @@
+"""CSV: a heading that names attributes, then a task a row. RFC 4180: commas, quotes doubled within quotes.
+
+A column is named like its attribute. ``payload.to`` is a text within the payload, ``retryPolicy.…`` a number within the
+policy; a name with ``:json`` behind it (``payload.n:json``) has JSON in its cells. ``payload``, ``retryPolicy`` and
+``*`` (whatever has no column of its own) hold a JSON object. An empty cell says nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from dynatick.bulk.json_reader import loads
+from dynatick.bulk.lines import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, lines, too_many_empty
+from dynatick.bulk.records import Record, Source
+from dynatick.errors import InvalidInput
+
+REST = "*"
+_JSON = ":json"
+_NUMBER = re.compile(r"[+-]?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
+_TIMES = ("taskDateTime", "dueAt")
+_NUMBERS = {"delaySeconds": "seconds", "timeoutSeconds": "seconds", "flexibleTimeWindow": "minutes"}
+_OBJECTS = ("payload", "retryPolicy", REST)
+_SHOWN = 400  # characters of a row whose structure is lost
+_NOTHING_MORE = "; nothing after it can be read"
+
+
+class _Broken(Exception):
+    """The structure is lost: where a row ends cannot be told any more."""
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of a file as lists of cells, and the lines that the latest was made of."""
+
+    lines: Iterator[Line]
+    taken: list[Line] = field(default_factory=list)
+    size: int = 0  # of these lines
+    is_broken: bool = False
+
+    def __iter__(self) -> Iterator[list[str] | InvalidInput]:
+        """Ends where the structure is lost, with an error."""
+        csv.field_size_limit(MAX_LINE_BYTES + 2)
+        parser = csv.reader(self._feed(), strict=True)
+        empty = 0  # rows, since the last that is none
+        while True:
+            self.taken, self.size = [], 0
+            try:
+                cells = next(parser, None)
+            except csv.Error as error:
+                # At the end of the file it was within quotes, which may have begun anywhere in these lines.
+                self.is_broken = "end of data" in str(error)
+                rest = _NOTHING_MORE if self.is_broken else ""
+                yield InvalidInput("line", self.text(), f"expected a row of CSV: {error}{rest}")
+            except _Broken as error:
+                self.is_broken = True
+                yield InvalidInput("line", self.text(), f"{error}{_NOTHING_MORE}")
+            else:
+                if cells is None:
+                    return
+                if cells and cells != [""]:
+                    empty = 0
+                    yield cells
+                elif (empty := empty + 1) > MAX_EMPTY_LINES:
+                    self.is_broken = True
+                    yield too_many_empty()
+            if self.is_broken:
+                return
+
+    def _feed(self) -> Iterator[str]:
+        """Lines for the parser, which takes as many as a row has."""
+        for line in self.lines:
+            self.taken.append(line)
+            self.size += len(line.content)
+            if line.too_long or self.size > MAX_LINE_BYTES + 2:
+                raise _Broken(f"expected a row of at most {MAX_LINE_BYTES} bytes (is a quote left open?)")
+            # What is no UTF-8 passes, so that it is the row's own fault and not the file's.
+            yield line.without_bom().decode("utf-8", "surrogateescape")
+
+    def text(self) -> str:
+        text = "\n".join(line.text() for line in self.taken)
+        return text[:_SHOWN] if self.is_broken else text
+
+    def record(self, row: dict[str, object] | None, error: InvalidInput | None, *, is_last: bool = False) -> Record:
+        first, last = self.taken[0], self.taken[-1]
+        return Record(first.number, last.end, last.number + 1, self.text(), row, error, is_last)
+
+
+def read(source: Source, offset: int, number: int) -> Iterator[Record]:
+    """The rows below the heading, from ``offset`` on (0: the first). Without a heading that is one, nothing follows."""
+    rows = _Rows(lines(source(0)))
+    heading = next(found := iter(rows), None)
+    if heading is None:
+        return
+    try:
+        if isinstance(heading, InvalidInput):
+            raise heading
+        columns = [Column.of(name) for name in heading]
+        _check(columns)
+    except InvalidInput as error:
+        rest = "" if _NOTHING_MORE in error.expected else _NOTHING_MORE
+        wrong = InvalidInput(error.field, error.value, f"{error.expected}{rest}")
+        yield rows.record(None, wrong, is_last=True)
+        return
+    if offset > rows.taken[-1].end:
+        rows = _Rows(lines(source(offset), offset=offset, number=number))
+        found = iter(rows)
+    for cells in found:
+        if isinstance(cells, InvalidInput):
+            yield rows.record(None, cells, is_last=rows.is_broken)
+            continue
+        try:
+            row = _row(columns, cells)
+        except InvalidInput as error:
+            yield rows.record(None, error)
+        else:
+            yield rows.record(row, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the heading: where its cells go, and how they are read."""
+
+    name: str  # as it stands in the heading
+    attribute: str
+    part: str | None  # within the attribute, which is a map then
+    is_json: bool
+
+    @classmethod
+    def of(cls, name: str) -> Column:
+        """Raises InvalidInput."""
+        plain = name.strip().removesuffix(_JSON)
+        attribute, dot, part = plain.partition(".")
+        if not dot or attribute not in ("payload", "retryPolicy"):
+            attribute, part = plain, ""
+        if not attribute or (dot and attribute in _OBJECTS and not part):
+            raise InvalidInput("heading", name, "expected the name of an attribute in each column")
+        _utf8(name, "heading")
+        is_json = name.strip().endswith(_JSON) or attribute == "retryPolicy" or (not part and attribute in _OBJECTS)
+        return cls(name.strip(), attribute, part or None, is_json)
+
+    def value(self, cell: str) -> object:
+        """Raises InvalidInput."""
+        _utf8(cell, self.name)
+        if self.is_json:
+            value = loads(cell, self.name)
+            if self.part is None and self.attribute in _OBJECTS and not isinstance(value, dict):
+                raise InvalidInput(self.name, value, "expected a JSON object")
+            return value
+        if self.attribute in _NUMBERS or (self.attribute in _TIMES and _NUMBER.fullmatch(cell.strip())):
+            if not _NUMBER.fullmatch(cell.strip()):
+                raise InvalidInput(self.name, cell, f"expected a number of {_NUMBERS[self.attribute]}")
+            return Decimal(cell.strip())
+        return cell
+
+
+def _check(columns: Sequence[Column]) -> None:
+    """Raises InvalidInput for a heading that says two things of one attribute, or that is none."""
+    whole = {column.attribute for column in columns if column.part is None}
+    seen: set[tuple[str, str | None]] = set()
+    for column in columns:
+        if (column.attribute, column.part) in seen or (column.part is not None and column.attribute in whole):
+            raise InvalidInput("heading", column.name, "expected each attribute once")
+        seen.add((column.attribute, column.part))
+    if len(columns) == 1 and (";" in columns[0].name or "\t" in columns[0].name):
+        raise InvalidInput("heading", columns[0].name, "expected columns separated by commas")
+
+
+def _row(columns: Sequence[Column], cells: Sequence[str]) -> dict[str, object]:
+    if len(cells) != len(columns):
+        raise InvalidInput(
+            "line", ",".join(cells), f"expected {len(columns)} cells, as the heading has; found {len(cells)}"
+        )
+    row: dict[str, object] = {}
+    for column, cell in zip(columns, cells, strict=True):
+        if not cell:
+            continue
+        value = column.value(cell)
+        if column.attribute == REST:
+            assert isinstance(value, dict)
+            own = {one.attribute for one in columns}
+            for name in value:
+                if name in own:
+                    raise InvalidInput(REST, name, "it has a column of its own")
+            row |= value
+        elif column.part is None:
+            row[column.attribute] = value
+        else:
+            inner = row.setdefault(column.attribute, {})
+            assert isinstance(inner, dict)
+            inner[column.part] = value
+    return row
+
+
+def _utf8(text: str, field: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidInput(field, text, "expected UTF-8") from None

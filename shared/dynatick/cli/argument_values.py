@@ -1,0 +1,131 @@
+"""Values as they are typed: times, durations, JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+from dynatick.cli.exit_code import CommandFailed, ExitCode
+from dynatick.domain.instants import EXPECTED_RANGE, format_instant
+from dynatick.errors import InvalidInput
+
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?", re.ASCII)
+_UNITS = ("days", "hours", "minutes", "seconds")
+_DURATION = re.compile("(?=.)" + "".join(rf"(?:(?P<{unit}>\d{{1,6}}){unit[0]})?" for unit in _UNITS), re.ASCII)
+_DURATIONS = "90s, 60m, 2h, 1h30m or 1d"
+_MAX_FILE_BYTES = 4 * 1024 * 1024  # no item comes near it
+
+
+def time_of(text: str | None, field: str, now: datetime) -> str | Decimal | None:
+    """A time as the client takes it: ``now``, +10m and -1h count from ``now``, a number is epoch seconds. What else it
+    means is the client's to say. Raises InvalidInput."""
+    if text is None:
+        return None
+    typed = text.strip()
+    if typed == "now":
+        return format_instant(now)
+    sign, length = (typed[0], typed[1:]) if typed[:1] in ("+", "-") else ("", typed)
+    if _NUMBER.fullmatch(length):
+        if sign:
+            raise InvalidInput(field, text, f"give its unit too: {sign}{length}s, {sign}{length}m or {sign}{length}h")
+        return Decimal(length)
+    distance = _distance(length)
+    if distance is None:
+        return text
+    if not sign:
+        raise InvalidInput(field, text, f"say which way from now: +{length} is later, -{length} earlier")
+    try:
+        return format_instant(now + distance if sign == "+" else now - distance)
+    except OverflowError:
+        raise InvalidInput(field, text, EXPECTED_RANGE) from None
+
+
+def duration_of(text: str, field: str) -> timedelta:
+    """A duration such as 90s, 60m, 2h, 1h30m, 1d: the larger units first. Raises InvalidInput."""
+    distance = _distance(text.strip())
+    if distance is None:
+        raise InvalidInput(field, text, f"expected numbers with their units, such as {_DURATIONS}")
+    return distance
+
+
+def shift_of(text: str, field: str) -> timedelta:
+    """How far to move something: +1h later, -30m earlier. Raises InvalidInput."""
+    typed = text.strip()
+    distance = _distance(typed[1:]) if typed[:1] in ("+", "-") else None
+    if not distance:
+        raise InvalidInput(field, text, "expected a duration with its sign, such as +1h for later or -30m for earlier")
+    return distance if typed[0] == "+" else -distance
+
+
+def seconds_of(text: str | None, field: str) -> int | Decimal | None:
+    """A duration in seconds: a number is just that. Raises InvalidInput."""
+    if text is None:
+        return None
+    typed = text.strip()
+    distance = _distance(typed)
+    if distance is not None:
+        return distance // timedelta(seconds=1)
+    if not _NUMBER.fullmatch(typed):
+        raise InvalidInput(field, text, f"expected a number of seconds, or a duration such as {_DURATIONS}")
+    return Decimal(typed) if "." in typed else int(typed)
+
+
+def minutes_of(text: str | None, field: str) -> int | None:
+    """A duration in minutes: a whole number is just that. Raises InvalidInput."""
+    if text is None:
+        return None
+    typed = text.strip()
+    distance = _distance(typed)
+    if distance is not None and not distance % timedelta(minutes=1):
+        return distance // timedelta(minutes=1)
+    if not re.fullmatch(r"-?\d{1,9}", typed, re.ASCII):
+        raise InvalidInput(field, text, "expected a whole number of minutes, or a duration such as 15m or 1h30m")
+    return int(typed)
+
+
+def _distance(text: str) -> timedelta | None:
+    """What a text such as 1h30m says; None if it is no duration."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        return None
+    return timedelta(**{unit: int(number) for unit, number in match.groupdict().items() if number is not None})
+
+
+def map_of(text: str | None, field: str) -> dict[str, object] | None:
+    """A JSON object, given as it stands or as ``@file`` (``@-``: stdin). Raises InvalidInput, CommandFailed."""
+    if text is None:
+        return None
+    value = json_of(_read(text[1:]) if text.startswith("@") else text, field)
+    if not isinstance(value, dict):
+        raise InvalidInput(field, value, "expected a JSON object")
+    return value
+
+
+def json_of(text: str, field: str) -> object:
+    """A JSON value; numbers keep their digits. Raises InvalidInput."""
+    try:
+        value: object = json.loads(text, parse_float=Decimal, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InvalidInput(field, text, f"expected JSON: {reason}") from None
+    return value
+
+
+def _read(name: str) -> str:
+    try:
+        if name == "-":
+            return sys.stdin.read(_MAX_FILE_BYTES)
+        with Path(name).open("rb") as file:
+            return file.read(_MAX_FILE_BYTES).decode("utf-8-sig")
+    except OSError as error:
+        raise CommandFailed(ExitCode.NOT_FOUND, f"cannot read {name}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CommandFailed(ExitCode.INVALID, f"{name} is not UTF-8: {error}") from error
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not a number that a table can hold")

@@ -1,0 +1,105 @@
+"""How commands end: stable exit codes, and one line on stderr for each error."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from urllib.parse import urlsplit
+
+from dynatick.errors import (
+    ConfigurationError,
+    DynatickError,
+    InvalidInput,
+    ItemTooLarge,
+    StoreError,
+    TaskChanged,
+    TaskExists,
+    TaskNotFound,
+    TransitionRefused,
+)
+
+
+class ExitCode(IntEnum):
+    """What programs may rely on."""
+
+    OK = 0
+    UNEXPECTED = 1  # none of the others; a fault of ours, most likely
+    USAGE = 2  # the command line itself is wrong, or does not say which table
+    INVALID = 3  # a value that no door accepts
+    NOT_FOUND = 4  # no such task, function or file
+    CONFLICT = 5  # the task exists already, or its state does not allow what was asked
+    UNREACHABLE = 6  # the table, or the local stack, does not answer or refuses
+    FOUND = 7  # the doctor found something wrong, and it is not repaired
+    INTERRUPTED = 130  # by Ctrl-C; what was done stays
+    CLOSED = 141  # whoever read our output closed it, as `| head` does
+
+
+class CommandFailed(Exception):
+    """A command that cannot do its work, with its code."""
+
+    def __init__(self, code: ExitCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def code_of(error: DynatickError) -> ExitCode:
+    """The exit code of an error."""
+    match error:
+        case ConfigurationError():
+            return ExitCode.USAGE
+        case InvalidInput() | ItemTooLarge():
+            return ExitCode.INVALID
+        case TaskNotFound():
+            return ExitCode.NOT_FOUND
+        case TaskExists() | TransitionRefused() | TaskChanged():
+            return ExitCode.CONFLICT
+        case StoreError():
+            return ExitCode.UNREACHABLE
+        case _:
+            return ExitCode.UNEXPECTED
+
+
+_OPTIONS = {"start": "--from", "end": "--to"}
+_LOG_IN = "the credentials have expired; log in again"
+_HINTS = {
+    "ResourceNotFoundException": "there is no such table there; see --table, --stack, --region and --profile",
+    "NoCredentialsError": "name a profile with --profile, or set AWS_PROFILE",
+    "NoRegionError": "name a region with --region, or set AWS_REGION",
+    "UnrecognizedClientException": "the credentials are not accepted; see --profile",
+    "InvalidClientTokenId": "the credentials are not accepted; see --profile",
+    "PartialCredentialsError": "the credentials are not complete; see --profile",
+    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "TokenRetrievalError"), _LOG_IN),
+    **dict.fromkeys(("SSOTokenLoadError", "UnauthorizedSSOTokenError"), f"{_LOG_IN}, as with aws sso login"),
+    "AccessDeniedException": "the credentials do not allow it; see --profile",
+}
+
+
+_NO_ANSWER = ("EndpointConnectionError", "ConnectTimeoutError", "ConnectionClosedError", "ReadTimeoutError")
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
+
+
+def hint_of(error: BaseException) -> str | None:
+    """What can be done about an error of the SDK, or of pynamodb's."""
+    # The store's adapter knows the SDK, which is imported already where it has failed.
+    from dynatick.store.failures import failure_code
+
+    code = failure_code(error)
+    if code in _NO_ANSWER:
+        cause = getattr(error, "cause", None) or error
+        endpoint = str(getattr(cause, "kwargs", {}).get("endpoint_url") or "")
+        parts = urlsplit(endpoint)
+        where = f"nothing answers at {parts.scheme}://{parts.netloc}" if parts.netloc else "nothing answers"
+        if parts.hostname in _THIS_MACHINE:
+            return f"{where}; start it with make up, or see --endpoint-url and AWS_ENDPOINT_URL"
+        return f"{where}; see --endpoint-url, --region and the network"
+    return _HINTS.get(code)
+
+
+def told(error: DynatickError) -> str:
+    """What an error says, in the words of the command line, and with what can be done about it."""
+    if isinstance(error, InvalidInput) and error.field in _OPTIONS:
+        return str(InvalidInput(_OPTIONS[error.field], error.value, error.expected))
+    if isinstance(error, StoreError) and error.__cause__ is not None:
+        hint = hint_of(error.__cause__)
+        if hint is not None:
+            return f"{error} ({hint})"
+    return str(error)

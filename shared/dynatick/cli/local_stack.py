@@ -1,0 +1,88 @@
+"""Where the local stack is: asked of the plug-in that runs it, else at its usual place."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dynatick.cli.exit_code import CommandFailed, ExitCode
+
+if TYPE_CHECKING:
+    from dynatick.client.connect import ClientSettings
+
+ENDPOINT = "http://127.0.0.1:4566"
+REGION = "us-east-1"
+CREDENTIALS = ("test", "test")
+STACK = "dynatick"
+_HOW = "start it with make up, or dynatick local up"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LocalStack:
+    """A running one."""
+
+    endpoint: str
+    outputs: Mapping[str, str]
+
+    @property
+    def table(self) -> str:
+        return self.outputs["TasksTableName"]
+
+    @property
+    def processor(self) -> str:
+        return self.outputs["ProcessorFunctionName"]
+
+    def settings(self, given: ClientSettings) -> ClientSettings:
+        """How the client reaches it, whatever the user's own environment says."""
+        return replace(given, endpoint_url=self.endpoint, region=REGION, profile=None, credentials=CREDENTIALS)
+
+
+def find(endpoint_url: str | None = None) -> LocalStack:
+    """The local stack at an endpoint, or where the plug-in says that it runs. Raises CommandFailed."""
+    endpoint = endpoint_url or _endpoint()
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        stacks = aws_client("cloudformation", endpoint).describe_stacks(StackName=STACK)["Stacks"]
+    except (BotoCoreError, ClientError) as error:
+        raise CommandFailed(ExitCode.UNREACHABLE, f"there is no local stack at {endpoint}: {_HOW} ({error})") from error
+    outputs = {one["OutputKey"]: one["OutputValue"] for one in stacks[0].get("Outputs", [])}
+    if "TasksTableName" not in outputs:
+        raise CommandFailed(ExitCode.UNREACHABLE, f"the local stack at {endpoint} is not deployed yet")
+    return LocalStack(endpoint=endpoint, outputs=outputs)
+
+
+def aws_client(service: str, endpoint: str) -> Any:
+    """A client of the local stack."""
+    import boto3
+    from botocore.config import Config
+
+    key, secret = CREDENTIALS
+    return boto3.client(
+        service,  # type: ignore[call-overload]
+        endpoint_url=endpoint,
+        region_name=REGION,
+        aws_access_key_id=key,
+        aws_secret_access_key=secret,
+        # A function may run for the longest time that Lambda allows.
+        config=Config(connect_timeout=3, read_timeout=900, retries={"total_max_attempts": 1}),
+    )
+
+
+def _endpoint() -> str:
+    # The stack builds on this package, not the other way round: without a checkout it is not there.
+    try:
+        emulator = importlib.import_module("dynatick_stack.emulator")
+        errors = importlib.import_module("dynatick_stack.errors")
+    except ImportError:
+        return ENDPOINT
+    # As `dynatick local` does: another folder is another stack, and a task must not end up in the wrong one.
+    folder = os.environ.get("DYNATICK_STATE_DIR")
+    try:
+        return str(emulator.current(state_dir=Path(folder).resolve() if folder else emulator.STATE).endpoint)
+    except errors.StackError as error:
+        raise CommandFailed(ExitCode.UNREACHABLE, str(error)) from error

@@ -1,0 +1,243 @@
+"""From a caller's arguments to a row: everything is checked here, before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from dynatick.client.settings_cache import SettingsCache
+from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.instants import format_instant, require_aware
+from dynatick.domain.misspelt import check_names
+from dynatick.domain.normalise import Defaults, When, normalise, when_due
+from dynatick.domain.retry import RetryPolicy
+from dynatick.domain.schedule import RECURRENCE
+from dynatick.domain.task import OWN_ATTRIBUTES, Row, check_action, check_payload, check_task_id
+from dynatick.domain.timeout import check_timeout
+from dynatick.errors import InvalidInput, Refusals
+from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, check_size
+
+Time = str | int | float | Decimal | datetime | Bucket
+"""A bucket or its name, an RFC 3339 text with offset, epoch seconds, an aware datetime."""
+
+_TIMES = {"taskDateTime": "task_date_time", "dueAt": "due_at", "delaySeconds": "delay_seconds"}
+_ARGUMENTS = {
+    "taskId": "task_id", **_TIMES, "action": "action", "payload": "payload", "retryPolicy": "retry_policy",
+    "timeoutSeconds": "timeout_seconds",
+}  # fmt: skip
+_OF_SCHEDULES = frozenset({*RECURRENCE, "scheduleExpressionTimezone", "scheduleState"})
+_NO_SCHEDULES = "a task runs once: leave it out, or insert it as a schedule"
+_EVERY_MINUTE = Grid()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewTask:
+    """A task to be inserted. Arguments mean what the attributes of the same name mean; at most one time is given."""
+
+    task_id: str
+    task_date_time: Time | None = None
+    due_at: Time | None = None
+    delay_seconds: float | Decimal | None = None  # from the insert on
+    action: str | None = None  # None: the installation's default
+    payload: Mapping[str, object] | None = None
+    retry_policy: RetryPolicy | Mapping[str, object] | None = None
+    timeout_seconds: int | Decimal | None = None  # None: as the handler declares, if it does
+    attributes: Mapping[str, object] = field(default_factory=dict)  # more attributes of the row, the caller's own
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, object]) -> NewTask:
+        """From a map under the table's names; whatever has no meaning to us is taken for the caller's own."""
+        values: dict[str, Any] = {argument: row.get(name) for name, argument in _ARGUMENTS.items()}
+        return cls(**values, attributes={name: value for name, value in row.items() if name not in _ARGUMENTS})
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A row that is ready to be put. ``complete``: it is a scheduled task; else the scheduler makes one of it."""
+
+    row: Row
+    complete: bool
+
+
+def compose(task: NewTask, agreement: SettingsCache, *, now: datetime, check_actions: bool) -> Composed:
+    """The row of a new task. Raises InvalidInput.
+
+    With a time, and knowing the settings in force, it is complete, which spares the scheduler its write.
+    """
+    wrong = Refusals()
+    row = row_of(task, wrong)
+    timed = any(getattr(task, argument) is not None for argument in _TIMES.values())
+    if not timed:
+        with wrong:
+            check_names(row, [name for name in row if name not in _ARGUMENTS])
+    if check_actions and isinstance(row.get("action"), str):
+        with wrong:
+            agreement.check_action(str(row["action"]))
+    if "timeoutSeconds" in row:
+        with wrong:
+            agreement.check_timeout(row["timeoutSeconds"])
+    in_force = agreement.current() if timed or task.action is None else None
+    action = row.get("action") or (in_force.default_action if in_force and task.action is None else None)
+    if isinstance(action, str) and (task.payload is None or "payload" in row):
+        with wrong:
+            agreement.check_payload(action, row.get("payload"), of_handlers=check_actions)
+    if wrong:
+        with wrong:
+            if any(name in row for name in _TIMES):
+                placed = {"taskId": "-", **row}
+                agreement.check_shard(
+                    when_due(
+                        placed, now=now, grid=in_force.grid if in_force else _EVERY_MINUTE, defaults=Defaults()
+                    ).bucket.shard
+                )
+        wrong.raise_all()
+    if not timed or in_force is None or action is None:
+        if timed:
+            when = when_due(row, now=now, grid=in_force.grid if in_force else _EVERY_MINUTE, defaults=Defaults())
+            agreement.check_shard(when.bucket.shard)
+        check_size(row)
+        return Composed(row, complete=False)
+    grid, defaults = in_force.grid, Defaults(action=str(action))
+    change = normalise(row, now=now, grid=grid, defaults=defaults)
+    if "outcome" in change.set:  # it was rejected: this says the same, and names the attribute
+        when_due(row, now=now, grid=grid, defaults=defaults)
+        raise InvalidInput("taskId", task.task_id, str(change.set.get("error")))
+    row.update(change.set)
+    bucket = Bucket.parse(row["taskDateTime"])
+    agreement.check_shard(bucket.shard)
+    row["taskDateTime"] = str(not_before_next_tick(bucket, task.task_id, now=now, grid=grid))
+    check_size(row)
+    return Composed(row, complete=True)
+
+
+def payload_of(payload: object) -> object:
+    """A payload as a row keeps it. Raises InvalidInput."""
+    return _kept(check_payload(payload), "payload")
+
+
+def text_of(value: object, field: str) -> str:
+    """A text as a row keeps it. Raises InvalidInput."""
+    if not isinstance(value, str):
+        raise InvalidInput(field, value, "expected text")
+    return str(_kept(value, field))
+
+
+def time_of(task_id: str, times: Mapping[str, object], *, now: datetime, grid: Grid) -> When:
+    """The bucket and the due instant of a time, given under one of the table's names. Raises InvalidInput."""
+    given = {name: _time(value, name) for name, value in times.items() if value is not None}
+    if not given:
+        raise InvalidInput("taskDateTime", None, f"expected a time: one of {', '.join(_TIMES)}")
+    _check_single(given)
+    return when_due({"taskId": task_id, **given}, now=now, grid=grid, defaults=Defaults())
+
+
+def not_before_next_tick(bucket: Bucket, task_id: str, *, now: datetime, grid: Grid) -> Bucket:
+    """The bucket, if its tick is still to come; else the next one, in the task's own shard."""
+    if bucket.minute > minute_of(now):
+        return bucket
+    return Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id))
+
+
+def row_of(task: NewTask, wrong: Refusals) -> dict[str, object]:
+    """The row as put-item would take it: checked, and a copy that the caller cannot change any more. What is wrong is
+    left out of it, and told to ``wrong``."""
+    row: dict[str, object] = {}
+    with wrong:
+        row["taskId"] = check_task_id(task.task_id)
+    given = {name: getattr(task, argument) for name, argument in _TIMES.items()}
+    with wrong:
+        _check_single({name: value for name, value in given.items() if value is not None})
+    for name, value in given.items():
+        if value is not None:
+            with wrong:
+                row[name] = _time(value, name)
+    if task.action is not None:
+        with wrong:
+            row["action"] = _kept(check_action(task.action), "action")
+    if task.payload is not None:
+        with wrong:
+            row["payload"] = payload_of(task.payload)
+    if task.retry_policy is not None:
+        policy = task.retry_policy
+        with wrong:
+            row["retryPolicy"] = policy.to_row() if isinstance(policy, RetryPolicy) else _policy(policy)
+    if task.timeout_seconds is not None:
+        with wrong:
+            row["timeoutSeconds"] = check_timeout(task.timeout_seconds)
+    with wrong:
+        if not isinstance(task.attributes, Mapping):
+            raise InvalidInput("attributes", task.attributes, "expected a map of names to values")
+        for name, value in task.attributes.items():
+            with wrong:
+                row[_own_name(name, value)] = _kept(value, name)
+    return row
+
+
+def _check_single(row: Row) -> None:
+    times = [name for name in _TIMES if name in row]
+    if len(times) > 1:
+        raise InvalidInput(times[1], row[times[1]], f"expected a single time, and {times[0]} is given too")
+
+
+def _time(value: object, name: str) -> object:
+    """A time as the table holds it."""
+    if isinstance(value, Bucket):
+        return str(value)
+    if isinstance(value, datetime):
+        return format_instant(require_aware(value, name))
+    if isinstance(value, Decimal) and not value.is_finite():  # comparing it would raise
+        raise InvalidInput(name, value, "expected a finite number")
+    return value
+
+
+def _policy(value: object) -> dict[str, object]:
+    RetryPolicy.from_row(value)
+    assert isinstance(value, Mapping)
+    return dict(value)
+
+
+def _own_name(name: object, value: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise InvalidInput("attributes", name, "expected names that are text and not empty")
+    _check_length(name, "attributes")
+    if name in _OF_SCHEDULES:
+        raise InvalidInput(name, value, _NO_SCHEDULES)
+    if name in _ARGUMENTS:
+        raise InvalidInput(name, value, "it has an argument of its own")
+    if name in OWN_ATTRIBUTES:
+        raise InvalidInput(name, value, "leave it out: it is set by Dynatick")
+    return str(_kept(name, "attributes"))
+
+
+def _kept(value: object, field: str, depth: int = 0) -> object:
+    """A copy, without what only a real table would refuse. Numbers and types are the codec's to check."""
+    if depth > MAX_DEPTH:
+        raise InvalidInput(field, "a deeper value", f"expected at most {MAX_DEPTH} lists and maps, one in another")
+    if isinstance(value, str):
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise InvalidInput(field, value, "expected text that UTF-8 can hold (no lone surrogates)") from None
+    elif isinstance(value, Mapping):
+        if "" in value:
+            raise InvalidInput(field, "", "expected names that are not empty")
+        for name in value:
+            _check_length(name, field)
+        return {_kept(name, field): _kept(part, f"{field}.{name}", depth + 1) for name, part in value.items()}
+    elif isinstance(value, (list, tuple)):
+        return [_kept(part, f"{field}[{n}]", depth + 1) for n, part in enumerate(value)]
+    elif isinstance(value, (set, frozenset)):
+        if not value:
+            raise InvalidInput(field, value, "expected a set that is not empty")
+        return {_kept(part, field) for part in value}
+    elif isinstance(value, bytearray):
+        return bytes(value)
+    return value
+
+
+def _check_length(name: object, field: str) -> None:
+    if isinstance(name, str) and len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
+        raise InvalidInput(field, name, f"expected names of at most {MAX_NAME_BYTES} bytes")

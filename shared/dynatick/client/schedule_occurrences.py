@@ -1,0 +1,215 @@
+"""The runs of a schedule: those to come, and what became of those that were due.
+
+Occurrences' ids follow from the schedule and their nominal instants, so nothing has to be kept to find them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, cast
+
+from dynatick.client.task_update import state_shown
+from dynatick.client.views import instant_or_none, text_or_none, without_none
+from dynatick.domain.expressions import Occurrence, upcoming
+from dynatick.domain.instants import format_instant
+from dynatick.domain.schedule import DEFINITION, Former, MissedFor, Schedule, ScheduleState
+from dynatick.domain.task import Row
+from dynatick.engine.ports import Store
+from dynatick.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from dynatick.client.row_types import ScheduleRunRow
+
+_INSTANT = timedelta(microseconds=1)
+_SHOWN = ("status", "outcome", "taskDateTime", "finishedAt", "error")
+_MOST = 20_000  # instants that one look into the past goes through
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScheduleRun:
+    """One run of a schedule that was due."""
+
+    run_at: datetime  # nominal
+    status: str  # of its task; missed: it was not made; due: its tick is still to come; gone: there is no trace of it
+    task_id: str | None = None
+    bucket: str | None = None
+    finished_at: datetime | None = None
+    error: str | None = None
+    reason: str | None = None  # why it was not made: outage, overlap, paused, id-taken, too-large
+    run_now: bool = False  # it was asked for, beside the expression
+
+    def to_row(self) -> ScheduleRunRow:
+        """Under the table's names; what there is none of is left out."""
+        row = without_none(
+            {
+                "runAt": format_instant(self.run_at),
+                "status": self.status,
+                "taskId": self.task_id,
+                "taskDateTime": self.bucket,
+                "finishedAt": None if self.finished_at is None else format_instant(self.finished_at),
+                "error": self.error,
+                "reason": self.reason,
+                "runNow": True if self.run_now else None,
+            }
+        )
+        return cast("ScheduleRunRow", row)
+
+
+def expected_runs(schedule: Schedule, now: datetime, count: int) -> list[Occurrence]:
+    """The next runs, from the one that is due on."""
+    after = now
+    if schedule.state is ScheduleState.ENABLED and schedule.next_run_at is not None:
+        after = schedule.next_run_at - _INSTANT
+    return list(islice(_runs(schedule, after), count))
+
+
+def runs_between(schedule: Schedule, first: datetime, last: datetime, most: int) -> list[Occurrence]:
+    """The runs from ``first`` to ``last``, both part of it; no more than ``most``, the first."""
+    found: list[Occurrence] = []
+    for run in islice(_runs(schedule, first - _INSTANT), most):
+        if run.instant > last:
+            break
+        found.append(run)
+    return found
+
+
+def latest_runs(store: Store, row: Row, first: datetime | None, last: datetime, limit: int) -> list[ScheduleRun]:
+    """What became of the runs from ``first`` to ``last``; without ``first``, of the latest ``limit``."""
+    if row.get("revision") is None:  # nobody has looked at it yet, or it could not be understood: it has had no run
+        return []
+    eras = list(_eras(row))
+    ended = instant_or_none(row.get("finishedAt")) if row.get("outcome") is not None else None
+    last = last if ended is None else min(last, ended)
+    created = instant_or_none(row.get("createdAt")) or last
+    since = created + _INSTANT  # what was due at that very instant is none of it
+    instants = _instants(eras, max(first, since) if first else None, since, last, limit)
+    schedule = eras[-1][0]
+    expected = {schedule.occurrence_id(instant): instant for instant in instants}
+    # Not only since the first of its runs: what was asked for may have come before it.
+    begin = instants[0] if len(instants) >= limit else created.replace(microsecond=0)
+    asked = _asked(row, schedule, first or begin, last)
+    backfilled = sorted(_backfilled(row, first, last).difference(instants))
+    backfilled = backfilled[-limit:] if first is None else backfilled[:limit]
+    beside = {schedule.occurrence_id(instant): instant for instant in backfilled}
+    ids = [*expected, *beside, *asked]
+    rows = store.get_many(ids, only=_SHOWN) if ids else {}
+    paused_at = schedule.defined_at if row.get("scheduleState") == str(ScheduleState.DISABLED) else None
+    found = [
+        _run(task_id, instant, row=rows[task_id]) if task_id in rows else _not_made(instant, schedule, paused_at)
+        for task_id, instant in expected.items()
+    ]
+    found += [_run(task_id, instant, row=rows[task_id]) for task_id, instant in beside.items() if task_id in rows]
+    found += [
+        _run(task_id, instant, row=rows[task_id], run_now=True) for task_id, instant in asked.items() if task_id in rows
+    ]
+    found.sort(key=lambda run: run.run_at)
+    return found[-limit:] if first is None else found[:limit]
+
+
+def _runs(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
+    return upcoming(schedule.expression, after, zone=schedule.zone, start=schedule.start, end=schedule.end)
+
+
+def _eras(row: Row) -> Iterator[tuple[Schedule, datetime | None]]:
+    """The definitions that a schedule has had, oldest first, each with when it was replaced."""
+    present = {**row, "scheduleState": None}  # ended or not
+    kept = row.get("earlier")
+    for before in kept if isinstance(kept, (list, tuple)) else ():
+        if isinstance(before, Mapping):
+            timing = dict.fromkeys(("cronExpression", "startDate", "endDate", "scheduleExpressionTimezone"))
+            try:
+                yield Schedule.from_row({**present, **timing, **before}), instant_or_none(before.get("until"))
+            except InvalidInput:  # somebody has spoilt the note
+                continue
+    yield _latest(present), None
+
+
+def _latest(row: Row) -> Schedule:
+    """As the row says; where that cannot be understood, as it was before, which is what has made its runs."""
+    try:
+        return Schedule.from_row(row)
+    except InvalidInput:
+        before = row.get("definition")
+        if not isinstance(before, Mapping):
+            raise
+        unsaid = dict.fromkeys((*DEFINITION, "catchUp", "overlap"))
+        return Schedule.from_row({**row, **unsaid, **before, "scheduleState": None})
+
+
+def _instants(
+    eras: list[tuple[Schedule, datetime | None]],
+    first: datetime | None,
+    since: datetime,
+    last: datetime,
+    limit: int,
+) -> list[datetime]:
+    if first is not None:
+        return _of_eras(eras, first, last)[:limit]
+    span = timedelta(hours=1)
+    while True:  # ever further back, until there are enough
+        begin = max(since, last - span)
+        found = _of_eras(eras, begin, last)
+        if len(found) >= limit or begin == since:
+            return found[-limit:]
+        span *= 4
+
+
+def _of_eras(eras: list[tuple[Schedule, datetime | None]], first: datetime, last: datetime) -> list[datetime]:
+    found: list[datetime] = []
+    for schedule, until in eras:
+        end = last if until is None else min(last, until)
+        found += [run.instant for run in runs_between(schedule, first, end, _MOST)]
+        first = max(first, end + _INSTANT)
+    return found
+
+
+def _asked(row: Row, schedule: Schedule, first: datetime, last: datetime) -> dict[str, datetime]:
+    kept = row.get("ranNow")
+    instants = (instant_or_none(value) for value in (kept if isinstance(kept, (list, tuple)) else ()))
+    return {
+        schedule.occurrence_id(instant, extra="#now"): instant
+        for instant in instants
+        if instant is not None and first <= instant <= last
+    }
+
+
+def _backfilled(row: Row, first: datetime | None, last: datetime) -> set[datetime]:
+    """The instants of the ranges that were backfilled, each by the definition of that time."""
+    kept, found = row.get("backfilled"), set[datetime]()
+    for entry in kept if isinstance(kept, (list, tuple)) else ():
+        former = Former.from_row(entry)  # up to the last of its runs
+        since = instant_or_none(entry.get("from")) if former is not None else None
+        if former is None or since is None:  # somebody has spoilt the note
+            continue
+        run = former.next_after((since if first is None else max(since, first)) - _INSTANT)
+        while run is not None and run <= last and len(found) < _MOST:
+            found.add(run)
+            run = former.next_after(run)
+    return found
+
+
+def _run(task_id: str, instant: datetime, *, row: Row, run_now: bool = False) -> ScheduleRun:
+    return ScheduleRun(
+        run_at=instant,
+        status=state_shown(row),
+        task_id=task_id,
+        bucket=text_or_none(row.get("taskDateTime")),
+        finished_at=instant_or_none(row.get("finishedAt")),
+        error=text_or_none(row.get("error")),
+        run_now=run_now,
+    )
+
+
+def _not_made(instant: datetime, schedule: Schedule, paused_at: datetime | None) -> ScheduleRun:
+    """``paused_at``: of a schedule that is paused now."""
+    for missed in reversed(schedule.missed):
+        if missed.first <= instant <= missed.last:
+            return ScheduleRun(run_at=instant, status="missed", reason=str(missed.reason))
+    if paused_at is not None and instant > paused_at:
+        return ScheduleRun(run_at=instant, status="missed", reason=str(MissedFor.PAUSED))
+    if instant == schedule.buffered_run_at or (schedule.next_run_at is not None and instant >= schedule.next_run_at):
+        return ScheduleRun(run_at=instant, status="due")
+    return ScheduleRun(run_at=instant, status="gone")

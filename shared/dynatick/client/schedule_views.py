@@ -1,0 +1,159 @@
+"""What the client shows of schedules. Anybody may have written a row, so nothing here refuses one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import islice
+
+from dynatick.actions.plain_values import plain
+from dynatick.client.views import instant_or_none, number_or, text_or_none, version_of
+from dynatick.domain.buckets import Grid, instant_of
+from dynatick.domain.expressions import Rate, clock_warnings, shortest_gap, upcoming
+from dynatick.domain.instants import format_instant
+from dynatick.domain.schedule import RECURRENCE, CatchUp, Overlap, Schedule, handed_on
+from dynatick.domain.task import Row
+from dynatick.errors import InvalidInput
+
+_SOON = 50  # runs that are compared with the ticks
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScheduleView:
+    """A schedule as it stood when it was read. Instants of runs are nominal: as the expression names them."""
+
+    schedule_id: str
+    expression: str | None
+    timezone: str
+    state: str  # ENABLED, DISABLED (paused), COMPLETED, FAILED; unscheduled: nobody has looked at it yet
+    state_reason: str | None
+    start_date: datetime | None
+    end_date: datetime | None
+    flexible_time_window: int
+    catch_up: str
+    overlap: str
+    action: str | None
+    payload: Mapping[str, object]
+    next_run_at: datetime | None
+    last_run_at: datetime | None
+    last_task_id: str | None  # the latest occurrence
+    missed_runs: int
+    created_at: datetime | None
+    error: str | None  # why it failed
+    warnings: tuple[str, ...]  # what may surprise
+    row: Mapping[str, object] = field(repr=False)  # the whole row, under the table's names
+
+    @property
+    def attributes(self) -> Mapping[str, object]:
+        """The row's other attributes, the user's own, which its occurrences get."""
+        return handed_on(self.row)
+
+    @property
+    def version(self) -> str:
+        """A name for the row as it stands: another one as soon as anything in it changes."""
+        return version_of(self.row)
+
+    @classmethod
+    def from_row(cls, row: Row, *, warnings: tuple[str, ...] = ()) -> ScheduleView:
+        values = {name: plain(value) for name, value in row.items()}
+        payload = values.get("payload")
+        expression = next((row[name] for name in RECURRENCE if row.get(name) is not None), None)
+        return cls(
+            schedule_id=str(row["taskId"]),
+            expression=text_or_none(expression),
+            timezone=text_or_none(row.get("scheduleExpressionTimezone")) or "UTC",
+            state=text_or_none(row.get("scheduleState")) or "unscheduled",
+            state_reason=text_or_none(row.get("stateReason")),
+            start_date=instant_or_none(row.get("startDate")),
+            end_date=instant_or_none(row.get("endDate")),
+            flexible_time_window=number_or(row.get("flexibleTimeWindow"), 0),
+            catch_up=text_or_none(row.get("catchUp")) or str(CatchUp.LATEST),
+            overlap=text_or_none(row.get("overlap")) or str(Overlap.SKIP),
+            action=text_or_none(row.get("action")),
+            payload=payload if isinstance(payload, dict) else {},
+            next_run_at=instant_or_none(row.get("nextRunAt")),
+            last_run_at=instant_or_none(row.get("lastRunAt")),
+            last_task_id=text_or_none(row.get("lastTaskId")),
+            missed_runs=number_or(row.get("missedRuns"), 0),
+            created_at=instant_or_none(row.get("createdAt")),
+            error=text_or_none(row.get("error")),
+            warnings=warnings,
+            row=values,
+        )
+
+    def to_row(self) -> Mapping[str, object]:
+        """Under the table's names, with the warnings."""
+        return {**self.row, "scheduleState": self.state} | ({"warnings": list(self.warnings)} if self.warnings else {})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SchedulePage:
+    """A part of a list; the last one has no ``next_page_token``."""
+
+    schedules: tuple[ScheduleView, ...]
+    next_page_token: str | None = None
+
+
+def warnings_of(row: Row, grid: Grid, now: datetime) -> tuple[str, ...]:
+    """What may surprise whoever made a schedule. None for one that has ended or cannot be understood."""
+    if row.get("outcome") is not None:
+        return ()
+    try:
+        schedule = Schedule.from_row(row)
+        return (*_of_ticks(schedule, grid, now), *_of_policies(schedule), *_of_clocks(schedule, now))
+    except InvalidInput:
+        return ()
+
+
+def _of_ticks(schedule: Schedule, grid: Grid, now: datetime) -> list[str]:
+    tick = timedelta(minutes=grid.tick_minutes)
+    gap = shortest_gap(schedule.expression)
+    if gap < tick:
+        makes = "each of them is made" if schedule.overlap is Overlap.ALLOW else "overlap decides which are made"
+        return [
+            f"its runs come as close as {_words(gap)}, and ticks every {_words(tick)}: "
+            f"several fall due at one tick, and {makes}"
+        ]
+    if gap % tick and isinstance(schedule.expression, Rate):
+        return [
+            f"its interval of {_words(gap)} is no multiple of the ticks, which come {_words(tick)} apart: "
+            "each run starts at the first tick after its time"
+        ]
+    off = _between_ticks(schedule, grid, now)
+    if off is not None:
+        return [
+            f"it names times between the ticks, which come {_words(tick)} apart, such as {format_instant(off)}: "
+            "such a run starts at the first tick after its time"
+        ]
+    return []
+
+
+def _between_ticks(schedule: Schedule, grid: Grid, now: datetime) -> datetime | None:
+    """The first of the next runs that is at no tick's time. With a window, starts are spread anyway."""
+    if schedule.window_minutes or (isinstance(schedule.expression, Rate) and schedule.start is None):
+        return None
+    runs = upcoming(schedule.expression, now, zone=schedule.zone, start=schedule.start, end=schedule.end)
+    soon = (run.instant for run in islice(runs, _SOON))
+    return next((run for run in soon if instant_of(grid.tick_at_or_after(run)) != run), None)
+
+
+def _of_policies(schedule: Schedule) -> list[str]:
+    if schedule.catch_up is CatchUp.ALL and schedule.overlap is Overlap.SKIP:
+        return ["catchUp all with overlap skip: of the runs that are made up, only the first starts; set overlap allow"]
+    return []
+
+
+def _of_clocks(schedule: Schedule, now: datetime) -> list[str]:
+    """The jumps of the zone's clock that its runs meet within a year."""
+    found = clock_warnings(schedule.expression, now, zone=schedule.zone, start=schedule.start, end=schedule.end)
+    return [f"{one} ({schedule.zone})" for one in found]
+
+
+def _words(delta: timedelta) -> str:
+    minutes, seconds = divmod(int(delta.total_seconds()), 60)
+    if seconds:
+        return f"{delta.total_seconds():.0f} s"
+    if minutes % 1440 == 0:
+        return f"{minutes // 1440} d"
+    return f"{minutes // 60} h" if minutes % 60 == 0 else f"{minutes} min"

@@ -1,0 +1,235 @@
+"""Changing a task that is there: one conditional write, made anew on the row as it is if somebody else was first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from dynatick.client.views import number_or, text_or_none, version_of
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.change import Change, Condition, Result, Unknown, Written, as_read
+from dynatick.domain.lifecycle import cancel, is_terminal, redrive, reschedule, revise, state_of
+from dynatick.domain.schedule import is_or_was_schedule
+from dynatick.domain.task import MAX_TASK_ID_BYTES, OWN_ATTRIBUTES, UNSCHEDULED, Row, Status, check_task_id, is_own_row
+from dynatick.engine.ports import Store
+from dynatick.errors import InvalidInput, ItemTooLarge, StoreError, TaskChanged, TaskNotFound, TransitionRefused
+
+MAX_KEY_BYTES = 2048
+"""A partition key ends there (DynamoDB quotas). Raw rows with ids beyond what can be indexed are there, as failed."""
+
+_TRIES = 20
+_MOST_COMPARED = 100  # attributes; an expression has its limits
+_DECIDES_DELETION: Final = ("outcome", "status", "lease", "createdAt")
+WAITING: Final = (UNSCHEDULED, str(Status.SCHEDULED))
+_REDRIVABLE: Final = (str(Status.FAILED), str(Status.CANCELLED))
+_ENDED: Final = (str(Status.COMPLETED), *_REDRIVABLE)
+_OF_SCHEDULES: Final = {
+    "cancel": "to stop its runs pause or delete it (dynatick schedule pause, dynatick schedule delete)",
+    "reschedule": "give it another expression or start (dynatick schedule update)",
+    "change": "change the schedule itself (dynatick schedule update)",
+    "retry": "retry the task of the run that failed (dynatick schedule history lists them)",
+    "run": "have it make a run (dynatick schedule run)",
+    "delete": "delete it as a schedule (dynatick schedule delete)",
+}
+"""What can be done with a schedule instead of what is for tasks."""
+
+
+def known_id(task_id: str) -> str:
+    """An id that a row may have. Raises InvalidInput."""
+    try:
+        return check_task_id(task_id)
+    except InvalidInput:
+        if not is_own_row(task_id) and _is_long_key(task_id):
+            return task_id
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A change that was tried once. ``row``: as written, or if no answer said so, as it was read after that."""
+
+    change: Change
+    result: Result
+    row: Row | None
+
+    def written(self) -> Row | None:
+        """The row if it is as was wished; None if somebody else was first. Raises StoreError if that is not known."""
+        if self.row is not None and (isinstance(self.result, Written) or _shows(self.row, self.change)):
+            return self.row  # without an answer: it was only this that got lost, or somebody wished for the same
+        if isinstance(self.result, Unknown):
+            kind = ItemTooLarge if self.result.too_large else StoreError
+            raise kind(f"cannot change {self.change.task_id!r}: {self.result.error}")
+        return None
+
+
+def try_many(store: Store, changes: Sequence[Change]) -> list[Tried]:
+    """Tries each once, in one batch, and reads those together that were not written. No id may stand twice."""
+    results: Sequence[Result]
+    try:
+        results = store.write_many(changes) if changes else ()
+    except StoreError as error:
+        results = [Unknown(str(error))] * len(changes)
+    rows: dict[str, Row] = {}
+    missed: dict[str, Result] = {}
+    for change, result in zip(changes, results, strict=True):
+        if isinstance(result, Written) and result.row is not None:
+            rows[change.task_id] = result.row
+        else:
+            missed[change.task_id] = result
+    try:
+        rows |= store.get_many(missed) if missed else {}
+    except StoreError as error:
+        missed = dict.fromkeys(missed, Unknown(str(error)))
+    return [
+        Tried(change, missed.get(change.task_id, result), rows.get(change.task_id))
+        for change, result in zip(changes, results, strict=True)
+    ]
+
+
+def carry_out(store: Store, task_id: str, decide: Callable[[Row], Change], *, tried: Tried | None = None) -> Row:
+    """Writes what ``decide`` makes of the row, and returns the row as written. ``tried``: if it was tried once already.
+
+    Raises TaskNotFound, TransitionRefused (from ``decide``), StoreError.
+    """
+    row = store.get(known_id(task_id)) if tried is None else None
+    for _ in range(_TRIES):
+        if tried is None:
+            if row is None:
+                raise TaskNotFound(task_id)
+            tried = _try(store, decide(row))
+        if (written := tried.written()) is not None:
+            return written
+        row, tried = tried.row, None
+    raise StoreError(f"cannot change {task_id!r}: it was changed by others {_TRIES} times")
+
+
+def delete(store: Store, task_id: str, version: str | None = None) -> None:
+    """Removes a task that doesn't run: on condition that it is as it was read, so no claim is undone.
+
+    Raises TaskNotFound, TransitionRefused, TaskChanged if it isn't in the ``version``, StoreError.
+    """
+    row = store.get(known_id(task_id))
+    if row is None:
+        raise TaskNotFound(task_id)
+    for _ in range(_TRIES):
+        _require_deletable(row)
+        conditions = as_read(row, *_DECIDES_DELETION) if version is None else in_version(row, version)
+        if store.delete(task_id, when=conditions):
+            return
+        row = store.get(task_id)
+        if row is None:  # by this very request, whose answer was lost, or by another
+            return
+    raise StoreError(f"cannot delete {task_id!r}: it was changed by others {_TRIES} times")
+
+
+def state_shown(row: Row) -> str:
+    """A row's state, which its outcome decides."""
+    return (text_or_none(row["outcome"]) if is_terminal(row) else None) or state_of(row)
+
+
+def check_redrivable(status: str) -> str:
+    """A status that a task can be retried from. Raises InvalidInput."""
+    if status not in _REDRIVABLE:
+        raise InvalidInput("status", status, f"expected one of {', '.join(_REDRIVABLE)}")
+    return str(status)
+
+
+def waiting_states(status: str | None) -> tuple[str, ...]:
+    """The states that a task can be called off or rescheduled from, or the one that is named. Raises InvalidInput."""
+    if status is None:
+        return WAITING
+    if status not in WAITING:
+        raise InvalidInput("status", status, f"expected one of {', '.join(WAITING)}")
+    return (str(status),)
+
+
+def cancelled(row: Row, *, now: datetime, retention_days: int) -> Change:
+    """Called off. Raises TransitionRefused unless the task waits."""
+    _require(row, "cancel", WAITING)
+    return cancel(row, now=now, retention_days=retention_days)
+
+
+def rescheduled(row: Row, *, bucket: Bucket, due_at: datetime) -> Change:
+    """Put into another bucket. Raises TransitionRefused unless the task waits."""
+    _require(row, "reschedule", WAITING)
+    return reschedule(row, bucket=bucket, due_at=due_at)
+
+
+def revised(row: Row, *, payload: object, check: Callable[[str, object], None]) -> Change:
+    """Given another payload. Raises TransitionRefused unless the task waits; InvalidInput from ``check``, which is
+    called with its action, for what that could not work with."""
+    _require(row, "change", WAITING)
+    if isinstance(action := row.get("action"), str):
+        check(action, payload)
+    return revise(row, payload=payload)
+
+
+def in_version(row: Row, version: str) -> tuple[Condition, ...]:
+    """Conditions that the row is still the one of this version. Raises TaskChanged if it is not.
+
+    All that means something to us, and as many of the user's own attributes as an expression has room for. (One more
+    that somebody adds at that very moment is not seen; it stays.)
+    """
+    if version_of(row) != version:
+        raise TaskChanged(str(row["taskId"]))
+    others = sorted(name for name in row if name not in OWN_ATTRIBUTES)
+    return as_read(row, *sorted(OWN_ATTRIBUTES - {"taskId"}), *others[:_MOST_COMPARED])
+
+
+def retried(row: Row, *, bucket: Bucket, now: datetime) -> Change:
+    """Given another run. Raises TransitionRefused unless the task has failed or was cancelled."""
+    _require(row, "retry", _REDRIVABLE)
+    return redrive(row, bucket=bucket, due_at=now, run=_next_run(row))
+
+
+def run_at_once(row: Row, *, bucket: Bucket, now: datetime) -> Change:
+    """Into the next tick: a waiting task is moved there, one that has ended gets another run."""
+    _require(row, "run", (*WAITING, *_ENDED))
+    if is_terminal(row):
+        return redrive(row, bucket=bucket, due_at=now, run=_next_run(row))
+    return reschedule(row, bucket=bucket, due_at=now)
+
+
+def _require(row: Row, wish: str, allowed: tuple[str, ...]) -> None:
+    state = state_shown(row)
+    if is_or_was_schedule(row):
+        raise TransitionRefused(str(row["taskId"]), wish, state, (), is_a="a schedule", instead=_OF_SCHEDULES[wish])
+    # A status from hand, without an outcome, has not ended anything: the scheduler is about to repair it.
+    if state not in allowed or (state in _ENDED and not is_terminal(row)):
+        raise TransitionRefused(str(row["taskId"]), wish, state, allowed)
+
+
+def _require_deletable(row: Row) -> None:
+    state = state_shown(row)
+    if is_or_was_schedule(row):
+        raise TransitionRefused(
+            str(row["taskId"]), "delete", state, (), is_a="a schedule", instead=_OF_SCHEDULES["delete"]
+        )
+    if state == Status.RUNNING:
+        wait = "an attempt can't be called back: wait until it has ended; if it is tried again, cancel it then"
+        raise TransitionRefused(str(row["taskId"]), "delete", state, (*WAITING, *_ENDED), instead=wait)
+
+
+def _next_run(row: Row) -> int:
+    return max(number_or(row.get("run"), 1), 1) + 1
+
+
+def _is_long_key(task_id: object) -> bool:
+    try:
+        return isinstance(task_id, str) and MAX_TASK_ID_BYTES < len(task_id.encode("utf-8")) <= MAX_KEY_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+def _try(store: Store, change: Change) -> Tried:
+    result = store.write(change)
+    row = result.row if isinstance(result, Written) else None
+    return Tried(change, result, row or store.get(change.task_id))
+
+
+def _shows(row: Row, change: Change) -> bool:
+    return all(row.get(name) == value for name, value in change.set.items()) and not any(
+        n in row for n in change.remove
+    )

@@ -1,0 +1,133 @@
+"""The settings row: the grid in force, kept by the functions, read by clients.
+
+``shardsEver`` only grows: every tick serves every shard that was ever in use (protocol 14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from dynatick.domain.buckets import Grid
+from dynatick.domain.change import Change, Written, as_read
+from dynatick.domain.instants import format_instant
+from dynatick.domain.normalise import Defaults
+from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
+from dynatick.engine.ports import Store
+from dynatick.errors import StoreError
+
+SETTINGS_ID = f"{SYSTEM_PREFIX}settings"
+_TRIES = 10
+_AGREED = (
+    "tickMinutes", "shardCount", "shardsEver", "actions", "defaultAction", "retentionDays", "maxTimeoutSeconds",
+    "payloadSchemas", "payloadSchemaForm",
+)  # fmt: skip
+SCHEMA_FORM = 1
+"""Of the payloads' schemas. A reader that finds another number checks nothing by them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InstallationSettings:
+    """What is agreed between everybody who touches the table."""
+
+    grid: Grid
+    shards_ever: int
+    actions: tuple[str, ...] = ()  # that the processor can run; empty: not known yet
+    default_action: str | None = None  # of a task that names none; None: not known yet
+    retention_days: int | None = None  # how long an ended task stays; None: not known yet
+    max_timeout_seconds: int | None = None  # the longest timeoutSeconds that the processor can serve; None: not known
+    payload_schemas: Mapping[str, str] = field(default_factory=dict)  # JSON Schema as text, by action: handlers' types
+
+    def to_row(self) -> dict[str, object]:
+        """Under the table's names."""
+        values: dict[str, object] = {
+            "tickMinutes": self.grid.tick_minutes,
+            "shardCount": self.grid.shard_count,
+            "shardsEver": self.shards_ever,
+            "actions": list(self.actions),
+        }
+        if self.default_action is not None:
+            values["defaultAction"] = self.default_action
+        if self.retention_days is not None:
+            values["retentionDays"] = self.retention_days
+        if self.max_timeout_seconds is not None:
+            values["maxTimeoutSeconds"] = self.max_timeout_seconds
+        if self.payload_schemas:
+            values |= {"payloadSchemas": dict(self.payload_schemas), "payloadSchemaForm": SCHEMA_FORM}
+        return values
+
+
+def read_settings(store: Store) -> InstallationSettings | None:
+    """The agreement as it stands; None before the first tick."""
+    row = store.get(SETTINGS_ID)
+    return None if row is None else _understood(row)
+
+
+def publish_settings(
+    store: Store,
+    configured: Grid,
+    *,
+    now: datetime,
+    actions: Sequence[str] | None = None,
+    defaults: Defaults | None = None,
+    max_timeout_seconds: int | None = None,
+    payload_schemas: Mapping[str, str] | None = None,
+) -> InstallationSettings:
+    """Makes the deployed grid the one in force, and returns the agreement. Writes only what differs.
+
+    ``actions`` None: leave those that are listed (the scheduler does not know them). ``defaults``,
+    ``max_timeout_seconds`` and ``payload_schemas`` None likewise.
+    """
+    for _ in range(_TRIES):
+        row = store.get(SETTINGS_ID)
+        known = None if row is None else _understood(row)
+        wanted = InstallationSettings(
+            grid=configured,
+            shards_ever=max(configured.shard_count, known.shards_ever if known else 1),
+            actions=tuple(actions) if actions is not None else known.actions if known else (),
+            default_action=defaults.action if defaults else known.default_action if known else None,
+            retention_days=defaults.retention_days if defaults else known.retention_days if known else None,
+            max_timeout_seconds=max_timeout_seconds or (known.max_timeout_seconds if known else None),
+            payload_schemas=payload_schemas if payload_schemas is not None else known.payload_schemas if known else {},
+        )
+        if wanted == known:
+            return wanted
+        values = _row(wanted, now)
+        if row is None:
+            if store.create({"taskId": SETTINGS_ID, **values}):
+                return wanted
+        else:
+            change = Change(
+                task_id=SETTINGS_ID,
+                set=values,
+                remove=tuple(name for name in _AGREED if name in row and name not in values),
+                when=as_read(row, *_AGREED),
+            )
+            if isinstance(store.write(change), Written):
+                return wanted
+    raise StoreError(f"cannot agree on the settings: {SETTINGS_ID} was changed by others {_TRIES} times")
+
+
+def _row(wanted: InstallationSettings, now: datetime) -> dict[str, object]:
+    # The outcome is an end that no scan for open tasks stops at.
+    return {"status": "settings", "outcome": "none", **wanted.to_row(), "updatedAt": format_instant(now)}
+
+
+def _understood(row: Row) -> InstallationSettings:
+    actions, default_action, days = (row.get(name) for name in ("actions", "defaultAction", "retentionDays"))
+    longest = row.get("maxTimeoutSeconds")
+    schemas = row.get("payloadSchemas") if row.get("payloadSchemaForm") == SCHEMA_FORM else None
+    known_schemas = schemas.items() if isinstance(schemas, Mapping) else ()
+    return InstallationSettings(
+        grid=Grid(
+            tick_minutes=check_count(row.get("tickMinutes"), "tickMinutes"),
+            shard_count=check_count(row.get("shardCount"), "shardCount"),
+        ),
+        shards_ever=check_count(row.get("shardsEver"), "shardsEver"),
+        actions=tuple(str(name) for name in actions) if isinstance(actions, list) else (),
+        default_action=None if default_action is None else str(default_action),
+        retention_days=None if days is None else check_count(days, "retentionDays"),
+        max_timeout_seconds=None if longest is None else check_count(longest, "maxTimeoutSeconds"),
+        payload_schemas={str(name): str(text) for name, text in known_schemas},
+    )

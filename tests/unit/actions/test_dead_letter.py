@@ -1,0 +1,253 @@
+"""The dead-letter queue. Row 5 of what must not happen: each entry's own result counts."""
+
+import json
+import logging
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import boto3
+import pytest
+from boto3.dynamodb.types import Binary
+from botocore.exceptions import ClientError, EndpointConnectionError
+from moto import mock_aws
+
+from dynatick.actions.dead_letter import (
+    MAX_BATCH_BYTES,
+    MAX_BODY_BYTES,
+    NoDeadLetters,
+    QueueDeadLetters,
+    message_of,
+)
+from dynatick.actions.testing import MemoryDeadLetters
+from dynatick.engine.ports import DeadLetter
+
+ROW = {
+    "taskId": "t-1",
+    "taskDateTime": "2026-12-31#12:00",
+    "dueAt": "2026-12-31T11:59:30Z",
+    "action": "webhook",
+    "payload": {"n": Decimal("1.5"), "b": Binary(b"\x00"), "s": {"y", "x"}},
+    "run": Decimal(2),
+    "attempt": Decimal(4),
+    "attempts": [{"run": Decimal(2), "attempt": Decimal(1), "error": "no"}],
+    "scheduleId": "daily",
+    "lease": "secret",
+    "status": "running",
+}
+OMITTED = "it is too large for a message, or the queue refused it"
+
+
+def a_letter(task_id="t-1", **values):
+    known = {"attempt": 4, "error": "gone", "failed_at": datetime(2026, 12, 31, 12, 1, tzinfo=UTC)}
+    row = {**ROW, "taskId": task_id, **values.pop("row", {})}
+    return DeadLetter(row=row, **{**known, **values})
+
+
+class Queue:
+    """A client that answers as it is told: ``judge(id, body)`` is "ok", "fault" or "busy"."""
+
+    def __init__(self, judge=lambda task_id, body: "ok"):
+        self.judge = judge
+        self.calls = []
+        self.taken = []
+
+    def send_message_batch(self, *, QueueUrl, Entries):
+        self.calls.append(Entries)
+        answer = {"Successful": [], "Failed": []}
+        for entry in Entries:
+            body = json.loads(entry["MessageBody"])
+            verdict = self.judge(body["taskId"], body)
+            if verdict == "ok":
+                self.taken.append(body)
+                answer["Successful"].append({"Id": entry["Id"]})
+            elif verdict != "lost":
+                fault = verdict == "fault"
+                answer["Failed"].append({"Id": entry["Id"], "SenderFault": fault, "Code": "X"})
+        return {name: entries for name, entries in answer.items() if entries}
+
+
+def test_the_message():
+    assert json.loads(message_of(a_letter())) == {
+        "version": 1,
+        "taskId": "t-1",
+        "run": 2,
+        "attempt": 4,
+        "action": "webhook",
+        "dueAt": "2026-12-31T11:59:30Z",
+        "taskDateTime": "2026-12-31#12:00",
+        "scheduleId": "daily",
+        "error": "gone",
+        "failedAt": "2026-12-31T12:01:00Z",
+        "attempts": [{"run": 2, "attempt": 1, "error": "no"}],
+        "payload": {"n": 1.5, "b": "AA==", "s": ["x", "y"]},
+    }
+
+
+def test_what_a_row_does_not_have_is_left_out():
+    letter = DeadLetter(row={"taskId": "t"}, attempt=1, error="x", failed_at=datetime(2026, 12, 31, tzinfo=UTC))
+    assert json.loads(message_of(letter)) == {
+        "version": 1,
+        "taskId": "t",
+        "attempt": 1,
+        "error": "x",
+        "failedAt": "2026-12-31T00:00:00Z",
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "missing"),
+    [
+        ({"payload": {"x": "a" * 300_000}}, {"payload"}),
+        ({"payload": {"x": "é" * 50_000}}, {"payload"}),  # six characters each in ASCII
+        ({"payload": {"x": object()}}, {"payload"}),
+        ({"attempts": [{"error": "a" * 300_000}]}, {"payload", "attempts"}),
+        ({"attempts": "a" * 150_000, "payload": {"x": "a" * 150_000}}, {"payload"}),
+    ],
+)
+def test_what_is_too_large_is_left_out_with_a_note(row, missing):
+    body = message_of(a_letter(row=row))
+    said = json.loads(body)
+    assert said["payloadOmitted"] == OMITTED
+    assert {"payload", "attempts"} - set(said) == missing
+    assert said["taskId"] == "t-1"
+    assert said["run"] == 2
+    assert len(body) <= MAX_BODY_BYTES
+
+
+def test_even_a_spoilt_row_makes_a_message():
+    spoilt = dict.fromkeys(ROW, "�" * 400000) | {"run": Decimal("NaN"), "dueAt": {"x": 1}}
+    body = message_of(a_letter("\x00" * 1024, row=spoilt, error="é" * 400_000))
+    assert body.isascii()
+    assert len(body) <= MAX_BODY_BYTES
+    assert json.loads(body)["run"] == "NaN"
+
+
+def test_sends_in_tens_and_reports_in_order():
+    queue = Queue()
+    assert QueueDeadLetters(queue, "url").send([a_letter(f"t-{n}") for n in range(23)]) == [True] * 23
+    assert [len(call) for call in queue.calls] == [10, 10, 3]
+    assert [body["taskId"] for body in queue.taken] == [f"t-{n}" for n in range(23)]
+    assert queue.calls[0][0]["MessageAttributes"] == {"action": {"DataType": "String", "StringValue": "webhook"}}
+
+
+def test_nothing_to_send_is_no_call():
+    queue = Queue()
+    assert QueueDeadLetters(queue, "url").send([]) == []
+    assert queue.calls == []
+
+
+def test_a_call_is_never_larger_than_sqs_takes():
+    queue = Queue()
+    sizes = [100_000, 100_000, 100_000, 240_000, 10, 20_000, 260_000, 5]
+    letters = [a_letter(f"t-{n}", row={"payload": {"x": "a" * size}}) for n, size in enumerate(sizes)]
+    assert all(QueueDeadLetters(queue, "url").send(letters))
+    for call in queue.calls:
+        assert sum(len(entry["MessageBody"]) + 100 for entry in call) <= MAX_BATCH_BYTES
+    assert len(queue.calls) == 3
+
+
+@pytest.mark.parametrize("action", ["", "größe", "a\x00b", None, {"a": 1}])
+def test_an_action_that_no_attribute_can_hold_stands_in_the_body_only(action):
+    queue = Queue()
+    QueueDeadLetters(queue, "url").send([a_letter(row={"action": action})])
+    assert "MessageAttributes" not in queue.calls[0][0]
+
+
+def test_what_the_queue_refuses_once_is_sent_once_more():
+    seen = set()
+
+    def judge(task_id, body):
+        first = task_id not in seen
+        seen.add(task_id)
+        return "busy" if first and task_id in {"t-3", "t-11"} else "ok"
+
+    queue = Queue(judge)
+    assert all(QueueDeadLetters(queue, "url").send([a_letter(f"t-{n}") for n in range(12)]))
+    assert [len(call) for call in queue.calls] == [10, 2, 2]
+    assert all("payload" in body for body in queue.taken)
+
+
+def test_what_the_queue_refuses_twice_is_not_sent(caplog):
+    queue = Queue(lambda task_id, body: "busy" if task_id == "t-1" else "ok")
+    sent = QueueDeadLetters(queue, "url").send([a_letter(f"t-{n}") for n in range(3)])
+    assert sent == [True, False, True]
+    assert [(r.action, r.task_id) for r in caplog.records] == [("dead_letter_refused", "t-1")]
+
+
+def test_a_message_that_is_itself_at_fault_goes_without_its_payload():
+    queue = Queue(lambda task_id, body: "fault" if "payload" in body else "ok")
+    assert QueueDeadLetters(queue, "url").send([a_letter()]) == [True]
+    assert queue.taken[0]["payloadOmitted"] == OMITTED
+    assert queue.taken[0]["run"] == 2
+
+
+def test_what_the_queue_says_nothing_about_is_not_sent():
+    queue = Queue(lambda task_id, body: "lost" if task_id == "t-1" else "ok")
+    assert QueueDeadLetters(queue, "url").send([a_letter("t-0"), a_letter("t-1")]) == [True, False]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ClientError({"Error": {"Code": "AccessDenied"}}, "SendMessageBatch"),
+        EndpointConnectionError(endpoint_url="x"),
+    ],
+)
+def test_an_error_of_the_sdk_concerns_its_call_only(error, caplog):
+    def judge(task_id, body):
+        if task_id == "t-2":
+            raise error
+        return "ok"
+
+    letters = [a_letter(f"t-{n}") for n in range(12)]
+    sent = QueueDeadLetters(Queue(judge), "url").send(letters)
+    assert sent == [False] * 10 + [True] * 2
+    (record,) = caplog.records
+    assert (record.action, record.count) == ("dead_letters_unsent", 10)
+
+
+@pytest.fixture
+def sqs():
+    with mock_aws():
+        yield boto3.client("sqs", region_name="us-east-1")
+
+
+def test_on_sqs(sqs):
+    url = sqs.create_queue(QueueName="dead")["QueueUrl"]
+    sizes = [0, 100_000, 200_000, 300_000, *[0] * 9]
+    letters = [a_letter(f"t-{n}", row={"payload": {"x": "é" * (size // 6)}})
+               for n, size in enumerate(sizes)]  # fmt: skip
+    assert QueueDeadLetters(sqs, url).send(letters) == [True] * 13
+    found = {}
+    while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"]).get(
+        "Messages"
+    ):
+        for message in messages:
+            body = json.loads(message["Body"])
+            found[body["taskId"]] = body
+            assert message["MessageAttributes"]["action"]["StringValue"] == "webhook"
+    assert sorted(found) == sorted(f"t-{n}" for n in range(13))
+    assert [name for name, body in found.items() if "payloadOmitted" in body] == ["t-3"]
+
+
+def test_a_queue_that_is_not_there(sqs, caplog):
+    url = "https://sqs.us-east-1.amazonaws.com/123456789012/gone"
+    assert QueueDeadLetters(sqs, url).send([a_letter()]) == [False]
+    assert [record.action for record in caplog.records] == ["dead_letters_unsent"]
+
+
+def test_without_a_queue_nothing_is_lost_and_one_warning_is_logged(caplog):
+    caplog.set_level(logging.WARNING)
+    letters = NoDeadLetters()
+    assert letters.send([]) == []
+    assert caplog.records == []
+    assert letters.send([a_letter(), a_letter()]) == [True, True]
+    assert letters.send([a_letter()]) == [True]
+    assert [record.action for record in caplog.records] == ["no_dead_letter_queue"]
+
+
+def test_in_memory():
+    letters = MemoryDeadLetters(refuse=lambda letter: letter.row["taskId"] == "t-1")
+    assert letters.send([a_letter("t-0"), a_letter("t-1")]) == [True, False]
+    assert [letter.row["taskId"] for letter in letters.letters] == ["t-0"]
+    assert MemoryDeadLetters().send([a_letter()]) == [True]

@@ -1,0 +1,324 @@
+"""Files and their records: formats, and everything that a file can be that should not hold up its other lines."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynatick.bulk.file_reader import read
+from dynatick.bulk.formats import FileFormat, format_of
+from dynatick.bulk.lines import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, lines
+from dynatick.bulk.records import Record
+from dynatick.errors import InvalidInput
+
+
+def source(content: bytes) -> Callable[[int], Callable[[int], bytes]]:
+    return lambda offset: io.BytesIO(content[offset:]).read
+
+
+def records(content: str | bytes, form: FileFormat = FileFormat.NDJSON, **place: int) -> list[Record]:
+    data = content if isinstance(content, bytes) else content.encode()
+    return list(read(source(data), form, **place))
+
+
+def rows(content: str | bytes, form: FileFormat = FileFormat.NDJSON) -> list[object]:
+    return [record.row if record.error is None else str(record.error) for record in records(content, form)]
+
+
+# -- lines -----------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.binary(max_size=12).map(lambda part: part.replace(b"\n", b" "))), st.integers(1, 7))
+def test_lines_are_those_of_the_file_whatever_the_chunks(parts: list[bytes], size: int) -> None:
+    content = b"\n".join(parts)
+    stream = io.BytesIO(content)
+    found = list(lines(lambda _: stream.read(size), limit=10**6))
+    assert b"".join(line.content for line in found) == content
+    assert [line.number for line in found] == list(range(1, len(found) + 1))
+    assert [line.end for line in found] == [sum(len(one.content) for one in found[: n + 1]) for n in range(len(found))]
+    for line in found:  # from any line on, the rest is the same
+        again = list(lines(io.BytesIO(content[line.end :]).read, offset=line.end, number=line.number + 1))
+        assert again == found[line.number :]
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 64, 10_000])
+def test_a_line_that_is_too_long_is_passed_over(size: int) -> None:
+    content = b"a\n" + b"x" * 5000 + b"\nb\n" + b"y" * 3000
+    stream = io.BytesIO(content)
+    found = list(lines(lambda _: stream.read(size), limit=20))
+    assert [(line.number, line.end, line.too_long) for line in found] == [
+        (1, 2, False), (2, 5003, True), (3, 5005, False), (4, 8005, True),
+    ]  # fmt: skip
+    assert all(len(line.content) <= 1000 for line in found)
+
+
+def test_a_line_may_be_as_long_as_an_item() -> None:
+    task = json.dumps({"taskId": "a", "payload": {"x": ""}})
+    fits = task.replace('""', '"%s"' % ("x" * (MAX_LINE_BYTES - len(task))))
+    first, second = records(f"{fits}\r\n{fits} \n")
+    assert first.row is not None
+    assert str(second.error).endswith("expected a line of at most 409600 bytes")
+
+
+def test_memory_does_not_grow_with_a_line_or_a_file() -> None:
+    def stream(total: int, piece: bytes) -> Callable[[int], Callable[[int], bytes]]:
+        def pieces() -> Iterator[bytes]:
+            for _ in range(total // len(piece)):
+                yield piece
+
+        made = pieces()
+        return lambda _offset: lambda _size: next(made, b"")
+
+    def peak(total: int, piece: bytes, form: FileFormat) -> int:
+        tracemalloc.start()
+        number = sum(1 for _ in read(stream(total, piece), form))
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert number > 0
+        return most
+
+    task = b'{"taskId": "a", "payload": {"text": "%s"}}\n' % (b"x" * 1000) * 100
+    for form, piece in [
+        (FileFormat.NDJSON, task),
+        (FileFormat.NDJSON, b"x" * 100_000),  # a single line
+        (FileFormat.JSON, task),
+        (FileFormat.CSV, b"taskId,payload.a\n" + b'"1","%s\n3"\n' % (b"x" * 3000) * 100),
+        (FileFormat.CSV, b'"' + b"x\n" * 50_000),  # a quote that is left open
+    ]:
+        assert peak(12_000_000, piece, form) < 1.3 * peak(4_000_000, piece, form) + 500_000
+
+
+# -- NDJSON ----------------------------------------------------------------------------------------------------
+
+
+def test_ndjson_with_all_that_may_be_between_lines() -> None:
+    text = '\ufeff{"taskId": "a"}\r\n\r\n   \n\t{"taskId": "größe", "n": 1.50}  \n{"taskId": "c"}'
+    found = records(text)
+    assert [(record.line, record.row) for record in found] == [
+        (1, {"taskId": "a"}), (4, {"taskId": "größe", "n": Decimal("1.50")}), (5, {"taskId": "c"}),
+    ]  # fmt: skip
+    assert found[-1].end == len(text.encode())
+    for record in found:
+        assert records(text, offset=record.end, number=record.next_line) == found[found.index(record) + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b'{"taskId": "\xff\xfe"}', "expected UTF-8: invalid start byte"),
+        (b'{"taskId": "\xc3', "expected UTF-8: invalid continuation byte"),
+        (b"\xff\xfe{\x00", "expected UTF-8"),  # UTF-16
+        (b'{"taskId": "a"', "expected JSON: Expecting ',' delimiter"),
+        (b'{"taskId": "a"} {"taskId": "b"}', "expected JSON: Extra data"),
+        (b'{"taskId": "a", "n": NaN}', "NaN is not a number that a table can hold"),
+        (b'{"taskId": "a", "taskId": "b"}', "the name 'taskId' stands twice"),
+        (b'{"taskId": "a", "payload": {"x": 1, "x": 2}}', "the name 'x' stands twice"),
+        (b'{"taskId": "a", "n": ' + b"9" * 5000 + b"}", "expected JSON: Exceeds the limit"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'[{"taskId": "a"}]', "elements go one a line"),
+        (b'"text"', "expected a JSON object"),
+        (b"null", "expected a JSON object"),
+        (b"\x00\x00\x00", "expected JSON"),
+        ("\ufeff".encode() + b"{}", "Unexpected UTF-8 BOM"),  # not at the beginning of the file
+    ],
+)
+def test_a_bad_line_is_told_and_harms_no_other(line: bytes, why: str) -> None:
+    before, bad, after = records(b'{"taskId": "x"}\n' + line + b'\n{"taskId": "y"}\n')
+    assert (before.row, after.row) == ({"taskId": "x"}, {"taskId": "y"})
+    assert bad.row is None and bad.line == 2
+    assert bad.error is not None and why in str(bad.error) and len(str(bad.error)) < 400
+
+
+# -- one object ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{\n  "taskId": "a",\n  "payload": {}\n}\n', [{"taskId": "a", "payload": {}}]),
+        ('\ufeff\n\n{"taskId":\n "a"}', [{"taskId": "a"}]),
+        ('{"taskId": "a"}', [{"taskId": "a"}]),
+        ('{"taskId": "a"}\n{"taskId": "b"}\n', [{"taskId": "a"}, {"taskId": "b"}]),
+        ("", []),
+        ("\n \r\n", []),
+    ],
+)
+def test_a_file_that_is_one_object_or_one_a_line(text: str, expected: list[object]) -> None:
+    assert rows(text, FileFormat.JSON) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [('{\n "taskId": "a"\n', "expected JSON"), ("[\n {}\n]", "elements go one a line")]
+)
+def test_an_object_that_is_none_is_one_error(text: str, why: str) -> None:
+    (record,) = records(text, FileFormat.JSON)
+    assert record.line == 1 and record.error is not None and record.error.field == "file" and why in str(record.error)
+
+
+def test_a_file_too_large_for_one_object_is_one_of_lines() -> None:
+    text = ("{\n" + " " * 1000) * 500
+    found = records(text, FileFormat.JSON)
+    assert len(found) == 500 and all(record.error is not None for record in found)
+
+
+# -- CSV -------------------------------------------------------------------------------------------------------
+
+
+def test_csv_and_what_its_cells_mean() -> None:
+    text = (
+        "\ufefftaskId,dueAt,action,payload.to,payload.n:json,retryPolicy.maximumRetryAttempts,tenant,delaySeconds,*\r\n"
+        'a,2026-12-31T12:00:00Z,mail,"Ada, ""A."" Lovelace\r\nLondon",1.50,5,t1,,\r\n'
+        "\r\n"
+        'b,1798718400,,,"[1, null]",,,,"{""vip"": true}"\r\n'
+        "c,,,,,,,60.5,\r\n"
+    )
+    assert rows(text, FileFormat.CSV) == [
+        {
+            "taskId": "a",
+            "dueAt": "2026-12-31T12:00:00Z",
+            "action": "mail",
+            "payload": {"to": 'Ada, "A." Lovelace\r\nLondon', "n": Decimal("1.50")},
+            "retryPolicy": {"maximumRetryAttempts": 5},
+            "tenant": "t1",
+        },
+        {"taskId": "b", "dueAt": Decimal(1798718400), "payload": {"n": [1, None]}, "vip": True},
+        {"taskId": "c", "delaySeconds": Decimal("60.5")},
+    ]
+    found = records(text, FileFormat.CSV)
+    assert [record.line for record in found] == [2, 5, 6]
+    for n, record in enumerate(found):  # the heading is known, wherever it goes on
+        assert records(text, FileFormat.CSV, offset=record.end, number=record.next_line) == found[n + 1 :]
+
+
+def test_a_timeout_in_csv_is_a_number() -> None:
+    assert rows("taskId,timeoutSeconds\na,60\nb,\n", FileFormat.CSV) == [
+        {"taskId": "a", "timeoutSeconds": Decimal(60)},
+        {"taskId": "b"},
+    ]
+    (record,) = records("taskId,timeoutSeconds\na,long\n", FileFormat.CSV)
+    assert "timeoutSeconds: 'long' is not accepted; expected a number of seconds" in str(record.error)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"a", "expected 2 cells, as the heading has; found 1"),
+        (b"a,b,c", "found 3"),
+        (b'"a"b,{}', "expected a row of CSV: ',' expected after '\"'"),
+        (b"a,{", "payload: '{' is not accepted; expected JSON"),
+        (b"a,[]", "payload: [] is not accepted; expected a JSON object"),
+        (b"\xff,{}", "taskId: '\\udcff' is not accepted; expected UTF-8"),
+        (b"=HYPERLINK(1),2", "expected a JSON object"),
+    ],
+)
+def test_a_bad_row_is_told_and_harms_no_other(line: bytes, why: str) -> None:
+    before, bad, after = records(b"taskId,payload\nx,{}\n" + line + b"\ny,{}\n", FileFormat.CSV)
+    assert (before.row, after.row) == ({"taskId": "x", "payload": {}}, {"taskId": "y", "payload": {}})
+    assert (bad.line, bad.row) == (3, None) and why in str(bad.error), str(bad.error)
+
+
+@pytest.mark.parametrize(
+    ("heading", "why"),
+    [
+        ("taskId,taskId", "expected each attribute once"),
+        ("taskId,payload.a,payload", "expected each attribute once"),
+        ("taskId,payload,payload.a", "expected each attribute once"),
+        ("taskId,", "expected the name of an attribute in each column"),
+        ("taskId,payload.", "expected the name of an attribute"),
+        ("taskId;dueAt", "expected columns separated by commas"),
+        ("taskId\tdueAt", "expected columns separated by commas"),
+        ('taskId,"due', "expected a row of CSV: unexpected end of data"),
+    ],
+)
+def test_a_heading_that_is_none_ends_the_file(heading: str, why: str) -> None:
+    (record,) = records(f"{heading}\na,b\n", FileFormat.CSV)
+    assert record.is_last and record.line == 1 and why in str(record.error), str(record.error)
+    assert str(record.error).count("nothing after it can be read") == 1
+
+
+def test_a_heading_alone_and_nothing_at_all() -> None:
+    assert records("taskId,dueAt\r\n", FileFormat.CSV) == records("", FileFormat.CSV) == []
+
+
+def test_a_quote_that_is_left_open_ends_the_file_where_it_stands() -> None:
+    text = 'taskId,action\na,log\nb,"log\n' + "c,log\n" * 100_000
+    good, bad = records(text, FileFormat.CSV)
+    assert good.row == {"taskId": "a", "action": "log"}
+    assert (bad.line, bad.is_last) == (3, True)
+    assert str(bad.error).endswith("at most 409600 bytes (is a quote left open?); nothing after it can be read")
+    assert len(bad.text) <= 400
+    good, bad = records('taskId,action\na,log\nb,"log\nc,log\n', FileFormat.CSV)
+    assert (bad.line, bad.is_last) == (3, True)
+    assert str(bad.error).endswith("unexpected end of data; nothing after it can be read")
+
+
+def test_a_cell_may_be_large() -> None:
+    (record,) = records("taskId,payload.x\na," + "x" * 300_000 + "\n", FileFormat.CSV)
+    assert record.row == {"taskId": "a", "payload": {"x": "x" * 300_000}}
+
+
+@given(st.binary(max_size=300), st.sampled_from(FileFormat))
+def test_whatever_a_file_holds_reading_it_ends(content: bytes, form: FileFormat) -> None:
+    for head in (b"", b"taskId,payload.a,*\n"):
+        found = records(head + content, form)
+        assert all((record.row is None) != (record.error is None) for record in found)
+        ends = [record.end for record in found]
+        assert ends == sorted(ends) and all(end <= len(head + content) for end in ends)
+        json.dumps([record.text for record in found]).encode()
+
+
+# -- names -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("a.ndjson", "ndjson"), ("a.b.JSONL", "ndjson"), ("x/y.csv", "csv"), ("a.json", "json")],
+)
+def test_the_name_tells_the_format(name: str, form: str) -> None:
+    assert format_of(name) == form
+
+
+@pytest.mark.parametrize("name", ["tasks", "tasks.txt", "ndjson", "tasks.csv.gz", ""])
+def test_a_name_that_tells_nothing_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match=r"ends in one of \.ndjson, \.jsonl, \.json, \.csv"):
+        format_of(name)
+
+
+def test_a_line_in_a_message_is_text_whatever_it_holds() -> None:
+    assert Line(2, 5, b"a\xffb\r\n").text() == "a\\xffb"
+
+
+@pytest.mark.parametrize(("form", "heading"), [(FileFormat.NDJSON, ""), (FileFormat.CSV, "taskId\n")])
+def test_a_file_of_empty_lines_has_an_end(form: FileFormat, heading: str) -> None:
+    """Between two records somebody asks how much time is left."""
+    task = '{"taskId": "a"}\n' if form is FileFormat.NDJSON else "a\n"
+    (first, last) = records(heading + "\n" * MAX_EMPTY_LINES + task + "\n" * (MAX_EMPTY_LINES + 1) + task, form)
+    assert (first.row, first.is_last) == ({"taskId": "a"}, False)
+    assert last.error is not None
+    assert (last.error.field, last.is_last) == ("line", True)
+
+
+def test_a_heading_of_thousands_of_columns() -> None:
+    """In time that grows with their number, and no faster."""
+    columns, cells = ",".join(f"c{n}" for n in range(20_000)), ",".join("1" for _ in range(20_000))
+    began = time.process_time()
+    (one,) = records(f'taskId,*,{columns}\na,"{{}}",{cells}\n', FileFormat.CSV)
+    assert one.row is not None
+    assert len(one.row) == 20_001
+    assert time.process_time() - began < 2  # 7 s, if each is compared with each
+
+
+def test_a_name_that_stands_twice_among_thousands() -> None:
+    names = ", ".join(f'"{n:x}": 1' for n in range(30_000))
+    began = time.process_time()
+    (one,) = records("{" + names + ', "0": 2}\n')
+    assert one.error is not None and "stands twice" in str(one.error)
+    assert time.process_time() - began < 2  # half a minute, if each is compared with each

@@ -1,0 +1,233 @@
+"""``dynatick task retry`` and ``cancel`` by filter: what they print, and how they end."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+from tests.builders import InProcess, scheduled_row
+from tests.unit.cli.conftest import Shell
+
+from dynatick import MemoryStore, PermanentError, TaskClient
+from dynatick.cli import bulk_change
+from dynatick.cli.listing import TOGETHER
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.change import Change, Result, Unknown
+
+BUCKET = "2026-12-31#12:01"
+
+
+def fail(*_: object) -> object:
+    raise PermanentError("SMTP: refused\x1b[2J")
+
+
+@pytest.fixture
+def failed(world: InProcess) -> InProcess:
+    """Three tasks failed at 12:01."""
+    client = TaskClient(world.store, clock=world.clock)
+    for name in ("a", "b", "c"):
+        world.actions.behaviour[name] = fail
+        client.insert(name, delay_seconds=1)
+    world.next_tick()
+    return world
+
+
+def lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines()]
+
+
+def test_a_dry_run_lists_and_changes_nothing(shell: Shell, failed: InProcess) -> None:
+    ended = shell("task", "retry", "--from", "2026-12-31T12:00:00Z", "--to", "2026-12-31T13:00:00Z", "--dry-run")
+    assert (ended.code, ended.err) == (0, "3 to be retried\n")
+    assert lines(ended.out) == [
+        "TASK  WHAT           BUCKET            ACTION  WHY",
+        *(f"{name}     to be retried  {BUCKET}  log     SMTP: refused [2J" for name in "abc"),
+    ]
+    assert failed.outcome("a") == "failed"
+
+
+def test_each_way_of_printing(shell: Shell, failed: InProcess) -> None:
+    as_json = shell("task", "retry", "--bucket", BUCKET, "--dry-run", "-o", "json").json
+    row = {
+        "taskId": "a",
+        "result": "to be retried",
+        "taskDateTime": BUCKET,
+        "action": "log",
+        "why": "SMTP: refused [2J",
+    }
+    assert as_json == {"tasks": [{**row, "taskId": name} for name in "abc"], "counts": {"to be retried": 3}}
+    as_lines = shell("task", "retry", "--bucket", BUCKET, "--dry-run", "-o", "jsonl").out.splitlines()
+    assert [json.loads(line) for line in as_lines] == as_json["tasks"]
+    done = shell("task", "retry", "--bucket", BUCKET, "--error", "smtp", "--action", "log", "-o", "json").json
+    assert done["counts"] == {"retried": 3}
+    assert done["tasks"][0] == {"taskId": "a", "result": "retried", "taskDateTime": "2026-12-31#12:02", "action": "log"}
+    again = shell("task", "retry", "--bucket", BUCKET, "-o", "json")
+    assert (again.json, again.code, again.err) == ({"tasks": [], "counts": {}}, 0, "There are none\n")
+    assert shell("task", "retry", "--bucket", BUCKET).out == ""
+
+
+def test_cancelled_ones(shell: Shell, failed: InProcess) -> None:
+    shell("task", "add", "later", "--at", "2026-12-31#13:00")
+    assert shell("task", "cancel", "--bucket", "2026-12-31#13:00", "--dry-run").err == "1 to be cancelled\n"
+    assert shell("task", "cancel", "--bucket", "2026-12-31#13:00").err == "1 cancelled\n"
+    assert shell("task", "retry", "--bucket", "2026-12-31#13:00", "--status", "cancelled").err == "1 retried\n"
+
+
+NEITHER = "name a task, or say which by --bucket, --last, or --from and --to"
+BOTH = "a task is named, so --{} says nothing; give one of them only"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["retry"], 2, NEITHER),
+        (["cancel", "--action", "log"], 2, NEITHER),
+        (["retry", "x", "--bucket", BUCKET], 2, BOTH.format("bucket")),
+        (["cancel", "x", "--dry-run"], 2, BOTH.format("dry-run")),
+        (["retry", "x", "--status", "failed"], 2, BOTH.format("status")),
+        (
+            ["retry", "--from", "2026-12-31T12:00:00Z"],
+            2,
+            "a range needs both its ends; give --to",
+        ),
+        (
+            ["retry", "--bucket", BUCKET, "--status", "running"],
+            3,
+            "status: 'running' is not accepted; expected one of failed, cancelled",
+        ),
+    ],
+)
+def test_refusals(shell: Shell, world: InProcess, arguments: list[str], code: int, message: str) -> None:
+    ended = shell("task", *arguments)
+    assert (ended.code, ended.out, ended.err) == (code, "", f"error: {message}\n")
+
+
+def test_a_table_that_does_not_answer(shell: Shell, failed: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(change: Change) -> Result:
+        return Unknown("throttled")
+
+    failed.store.write = write  # type: ignore[method-assign]
+    ended = shell("task", "retry", "--bucket", BUCKET, "-o", "json")
+    assert ended.code == 6
+    assert ended.json["counts"] == {"unknown": 3}
+    assert ended.json["tasks"][0]["why"] == "cannot change 'a': throttled"
+    assert ended.err == "3 unknown\nerror: 3 got no answer; do it again: what is done stays\n"
+    monkeypatch.setattr(bulk_change, "_PATIENCE", 2)
+    assert shell("task", "retry", "--bucket", BUCKET, "-o", "json").json["counts"] == {"unknown": 2}
+
+
+def test_long_lists_are_printed_as_they_come(shell: Shell, world: InProcess) -> None:
+    number = TOGETHER + 20
+    assert isinstance(world.store, MemoryStore)
+    for n in range(number):
+        row = scheduled_row(f"t{n:04d}", Bucket.parse(BUCKET), status="failed", outcome="failed")
+        world.store.put(row)
+    table = lines(shell("task", "retry", "--bucket", BUCKET, "--dry-run").out)
+    assert len(table) == number + 1
+    assert sum(line.startswith("TASK") for line in table) == 1
+    assert len(shell("task", "retry", "--bucket", BUCKET, "--dry-run", "-o", "json").json["tasks"]) == number
+
+
+class Terminal(io.StringIO):
+    """Somewhere to type at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def waiting(world: InProcess, shell: Shell) -> InProcess:
+    """Three tasks at 12:30."""
+    for name in ("w1", "w2", "w3"):
+        shell("task", "add", name, "--at", "2026-12-31#12:30")
+    return world
+
+
+VERBS = [
+    (["cancel"], "Cancel 3 tasks? [y/N] ", "3 cancelled\n"),
+    (["reschedule", "--by", "+1h"], "Reschedule 3 tasks? [y/N] ", "3 rescheduled\n"),
+    (["retry", "--status", "cancelled"], "Retry 3 tasks? [y/N] ", "3 retried\n"),
+]
+
+
+@pytest.mark.parametrize(("verb", "question", "done"), VERBS)
+def test_on_a_terminal_it_is_asked(
+    shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch, verb: list[str], question: str, done: str
+) -> None:
+    if verb[0] == "retry":
+        shell("task", "cancel", "w1", "w2", "w3")
+    before = {name: waiting.row(name) for name in ("w1", "w2", "w3")}
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
+    asked = ("task", *verb, "--bucket", "2026-12-31#12:30")
+    for answer in ("n\n", "\n", ""):  # the last is the end of the input
+        monkeypatch.setattr(sys, "stdin", Terminal(answer))
+        ended = shell(*asked)
+        assert (ended.code, ended.out, ended.err) == (130, "", f"{question}error: nothing was changed\n")
+    assert {name: waiting.row(name) for name in before} == before
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    ended = shell(*asked)
+    assert (ended.code, ended.err) == (0, question + done)
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    assert shell(*asked).err == "There are none\n"  # and nothing to ask
+
+
+@pytest.mark.parametrize(("verb", "question", "done"), VERBS)
+def test_it_is_not_asked_where_nobody_can_answer_or_has_already(
+    shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch, verb: list[str], question: str, done: str
+) -> None:
+    if verb[0] == "retry":
+        shell("task", "cancel", "w1", "w2", "w3")
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    asked = ("task", *verb, "--bucket", "2026-12-31#12:30")
+    assert shell(*asked, "--dry-run").err == f"3 to be {done[2:]}"
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
+    assert shell(*asked, "--yes").err == done
+
+
+def test_without_a_terminal_nothing_waits_for_an_answer(shell: Shell, waiting: InProcess) -> None:
+    assert shell("task", "cancel", "--bucket", "2026-12-31#12:30").err == "3 cancelled\n"
+
+
+def test_so_many_are_not_counted_to_the_end(shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk_change, "_COUNTED", 2)
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
+    ended = shell("task", "cancel", "--bucket", "2026-12-31#12:30")
+    assert ended.err == "Cancel more than 2 tasks? [y/N] 3 cancelled\n"
+
+
+def test_many_get_another_time(shell: Shell, waiting: InProcess) -> None:
+    def due() -> list[str]:
+        return [str(waiting.row(name)["dueAt"])[11:16] for name in ("w1", "w2", "w3")]
+
+    span = ("--from", "now", "--to", "+2h")
+    dry = shell("task", "reschedule", *span, "--by", "+1h", "--dry-run", "-o", "json").json
+    assert (dry["counts"], due()) == ({"to be rescheduled": 3}, ["12:30", "12:30", "12:30"])
+    done = shell("task", "reschedule", *span, "--by", "+1h", "--prefix", "w1", "--status", "scheduled", "-o", "json")
+    assert (done.json["tasks"][0]["taskDateTime"], due()) == ("2026-12-31#13:30", ["13:30", "12:30", "12:30"])
+    assert shell("task", "reschedule", *span, "--by", "-10m", "--action", "log").err == "3 rescheduled\n"
+    assert due() == ["13:20", "12:20", "12:20"]
+    assert shell("task", "reschedule", *span, "--at", "2026-12-31#12:20").err == "1 rescheduled\n"
+    assert shell("task", "reschedule", *span, "--delay", "45m").err == "3 rescheduled\n"
+    assert len(set(due())) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--last", "1h"], 2, "say when: --at, --delay or --by"),
+        (["x", "--by", "+1h"], 2, BOTH.format("by")),
+        (["--last", "1h", "--by", "+1h", "--at", "now"], 2,
+         "--by moves each from where it is, so --at and --delay say nothing"),
+        (["--last", "1h", "--by", "1h"], 3, "by: '1h' is not accepted; "
+         "expected a duration with its sign, such as +1h for later or -30m for earlier"),
+        (["--by", "+1h"], 2, NEITHER),
+    ],
+)  # fmt: skip
+def test_refusals_of_another_time(
+    shell: Shell, world: InProcess, arguments: list[str], code: int, message: str
+) -> None:
+    ended = shell("task", "reschedule", *arguments)
+    assert (ended.code, ended.out, ended.err) == (code, "", f"error: {message}\n")

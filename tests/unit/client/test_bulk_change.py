@@ -1,0 +1,377 @@
+"""Retrying and cancelling by filter: who is meant, what each is told, and somebody who is faster."""
+
+from __future__ import annotations
+
+import threading
+import tracemalloc
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
+
+import pytest
+from tests.builders import NOON, FakeClock, InProcess, scheduled_row
+
+from dynatick import InvalidInput, MemoryStore, PermanentError, TaskClient
+from dynatick.client import Changed, Left, ManyResult, Unchanged, WouldChange
+from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.change import Change, Result, Unknown
+from dynatick.domain.lifecycle import claim
+from dynatick.domain.normalise import Defaults
+from dynatick.domain.task import Row
+from dynatick.engine.installation_settings import publish_settings
+from dynatick.engine.rules import Rules
+from dynatick.errors import StoreError
+
+BUCKET = "2026-12-31#12:01"
+
+
+class Interfered(MemoryStore):
+    """Lets somebody else in before each write, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: Callable[[Change], None] | None = None
+        self.unanswered: Callable[[Change], bool] = lambda change: False
+        self.applied = True  # whether what got no answer took effect
+
+    def write(self, change: Change) -> Result:
+        if self.before is not None and change.returning:
+            before, self.before = self.before, None
+            before(change)
+        if not self.unanswered(change):
+            return super().write(change)
+        if self.applied:
+            super().write(change)
+        return Unknown("ReadTimeoutError: no answer")
+
+
+def fail_with(text: str) -> Callable[..., object]:
+    def fail(*_: object) -> object:
+        raise PermanentError(text)
+
+    return fail
+
+
+@pytest.fixture
+def world() -> InProcess:
+    """At 12:01, with tasks that failed at that tick, and others beside them."""
+    world = InProcess(store=Interfered(), rules=Rules(grid=Grid(shard_count=2)))
+    world.tick()
+    client = TaskClient(world.store, clock=world.clock)
+    for name, error in {"a": "SMTP: refused", "b": "smtp: timed out", "c": "no such user"}.items():
+        world.actions.behaviour[name] = fail_with(error)
+        client.insert(name, delay_seconds=1, action="log" if name != "b" else None)
+    client.insert("fine", delay_seconds=1)
+    world.next_tick()
+    client.insert("off", delay_seconds=3600)
+    client.cancel("off")
+    return world
+
+
+@pytest.fixture
+def client(world: InProcess) -> TaskClient:
+    return TaskClient(world.store, clock=world.clock)
+
+
+def ids(results: object, kind: type[ManyResult]) -> list[str]:
+    found = list(results)  # type: ignore[call-overload]
+    assert {type(result) for result in found} <= {kind}
+    return sorted(result.task_id for result in found)
+
+
+def interfered(world: InProcess) -> Interfered:
+    assert isinstance(world.store, Interfered)
+    return world.store
+
+
+def test_all_that_failed_in_a_bucket_run_again(world: InProcess, client: TaskClient) -> None:
+    results = list(client.retry_many(BUCKET))
+    assert ids(results, Changed) == ["a", "b", "c"]
+    for result in results:
+        assert isinstance(result, Changed)
+        assert result.task == client.get(result.task_id)
+        assert (result.task.status, result.task.run, result.task.bucket is not None) == ("scheduled", 2, True)
+        assert str(result.task.bucket)[:16] == "2026-12-31#12:02"
+    world.actions.behaviour.clear()
+    world.next_tick()
+    assert {world.outcome(name) for name in "abc"} == {"completed"}
+    assert world.outcome("off") == "cancelled"
+    assert list(client.retry_many(BUCKET)) == []
+
+
+@pytest.mark.parametrize(
+    ("filters", "meant"),
+    [
+        ({}, ["a", "b", "c"]),
+        ({"error": "SMTP"}, ["a", "b"]),
+        ({"error": "refused"}, ["a"]),
+        ({"error": "nothing of the kind"}, []),
+        ({"action": "log"}, ["a", "b", "c"]),
+        ({"action": "webhook"}, []),
+        ({"status": "cancelled"}, []),
+    ],
+)
+def test_filters(world: InProcess, client: TaskClient, filters: dict[str, str], meant: list[str]) -> None:
+    before = {name: world.row(name) for name in "abc"}
+    assert ids(client.retry_many(BUCKET, **filters, dry_run=True), WouldChange) == meant  # type: ignore[arg-type]
+    assert {name: world.row(name) for name in "abc"} == before, "a dry run writes nothing"
+    assert ids(client.retry_many(BUCKET, **filters), Changed) == meant  # type: ignore[arg-type]
+    assert [name for name in "abc" if world.outcome(name) is None] == meant
+
+
+def test_a_range_and_cancelled_tasks(world: InProcess, client: TaskClient) -> None:
+    span = {"start": NOON, "end": NOON + timedelta(hours=2)}
+    assert ids(client.retry_many(**span, status="cancelled"), Changed) == ["off"]  # type: ignore[arg-type]
+    assert ids(client.retry_many(**span), Changed) == ["a", "b", "c"]  # type: ignore[arg-type]
+
+
+def test_all_that_wait_are_cancelled(world: InProcess, client: TaskClient) -> None:
+    for n in range(3):
+        client.insert(f"t{n}", task_date_time="2026-12-31#13:00")
+    interfered(world).put({"taskId": "raw", "taskDateTime": "2026-12-31#13:00", "action": "log"})
+    interfered(world).put(
+        scheduled_row("busy", Bucket.parse("2026-12-31#13:00"), status="running", lease="x", attempt=1)
+    )
+    assert ids(client.cancel_many("2026-12-31#13:00", dry_run=True), WouldChange) == ["raw", "t0", "t1", "t2"]
+    assert ids(client.cancel_many("2026-12-31#13:00", action="webhook"), Changed) == []
+    assert ids(client.cancel_many("2026-12-31#13:00"), Changed) == ["raw", "t0", "t1", "t2"]
+    assert {world.outcome(name) for name in ("t0", "t1", "t2", "raw")} == {"cancelled"}
+    assert world.row("busy")["status"] == "running"
+    assert list(client.cancel_many("2026-12-31#13:00")) == []
+
+
+@pytest.mark.parametrize(
+    ("somebody", "reason"),
+    [
+        (lambda client, world: client.retry("a"), "it is scheduled by now"),
+        (lambda client, world: client.store.delete("a"), "it was deleted"),
+        (
+            lambda client, world: client.store.write(Change(task_id="a", set={"taskDateTime": "2026-12-31#12:00"})),
+            "it is in another bucket by now, 2026-12-31#12:00",
+        ),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_somebody_was_faster_than_the_list(
+    world: InProcess, client: TaskClient, somebody: Callable[..., object], reason: str, dry_run: bool
+) -> None:
+    """The index shows what was; the row is what counts."""
+    look = world.store.look
+
+    def stale(*args: object, **given: object) -> object:
+        page = look(*args, **given)  # type: ignore[arg-type]
+        if any(entry.task_id == "a" for entry in page.entries):
+            world.store.look = look  # type: ignore[method-assign]
+            somebody(client, world)
+        return page
+
+    world.store.look = stale  # type: ignore[method-assign, assignment]
+    results = {result.task_id: result for result in client.retry_many(BUCKET, dry_run=dry_run)}
+    assert results["a"] == Left("a", reason)
+    assert {type(results[name]) for name in "bc"} == {WouldChange if dry_run else Changed}
+
+
+def test_somebody_is_faster_than_the_write(world: InProcess, client: TaskClient) -> None:
+    def somebody(change: Change) -> None:
+        world.clock.forward(seconds=1)
+        client.run_now(change.task_id)
+        world.clock.forward(seconds=1)
+
+    interfered(world).before = somebody
+    results = {result.task_id: result for result in client.retry_many(BUCKET)}
+    (left,) = [result for result in results.values() if isinstance(result, Left)]
+    assert left.reason == "it is scheduled by now"
+    assert world.row(left.task_id)["run"] == 2, "redriven once, not twice"
+
+
+def test_a_task_that_fails_once_more_meanwhile_is_not_retried_without_end(world: InProcess, client: TaskClient) -> None:
+    """A range may reach into the future, where what was retried fails again while the list goes on."""
+    world.next_tick(20)
+    results = client.retry_many(start=NOON, end=NOON + timedelta(minutes=60))
+    first = next(results)
+    assert isinstance(first, Changed)
+    world.next_tick()
+    world.next_tick()
+    rest = list(results)
+    (again,) = [result for result in rest if result.task_id == first.task_id]
+    assert again == Left(first.task_id, "it is failed once more, since this began")
+    assert world.row(first.task_id)["run"] == 2
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_an_answer_that_got_lost(world: InProcess, client: TaskClient, applied: bool) -> None:
+    store = interfered(world)
+    store.unanswered, store.applied = lambda change: change.task_id == "b", applied
+    results = {result.task_id: result for result in client.retry_many(BUCKET)}
+    assert isinstance(results["a"], Changed) and isinstance(results["c"], Changed)
+    if applied:
+        assert isinstance(results["b"], Changed), "the row shows that it was written"
+    else:
+        assert isinstance(results["b"], Unchanged)
+        assert isinstance(results["b"].error, StoreError)
+
+
+class Batches(MemoryStore):
+    """Notes the calls, and lets others in before the first batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[int] = []
+        self.single: list[str] = []
+        self.read: list[list[str]] = []
+        self.before: Callable[[], object] | None = None
+        self.unanswered = False
+        self.then_unreadable = self.unreadable = False
+        self._batching = threading.local()
+
+    def write(self, change: Change) -> Result:
+        if not getattr(self._batching, "on", False):
+            self.single.append(change.task_id)
+        return super().write(change)
+
+    def write_many(self, changes: Sequence[Change]) -> Sequence[Result]:
+        if self.before is not None and any(change.task_id == "t001" for change in changes):
+            self.before()
+        self.batches.append(len(changes))
+        self._batching.on = True
+        results = super().write_many(changes)
+        self._batching.on = False
+        if self.unanswered:
+            self.unreadable = self.then_unreadable
+            raise StoreError("no answer")
+        return results
+
+    def get_many(
+        self, task_ids: Iterable[str], *, consistent: bool = True, only: Collection[str] = ()
+    ) -> Mapping[str, Row]:
+        ids = list(task_ids)
+        self.read.append(ids)
+        if self.unreadable:
+            raise StoreError("cannot read rows")
+        return super().get_many(ids, consistent=consistent, only=only)
+
+
+@pytest.fixture
+def batches() -> Batches:
+    return Batches()
+
+
+def waiting(store: Batches, number: int) -> TaskClient:
+    """A client at noon, of so many tasks that wait for 13:00."""
+    publish_settings(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
+    client = TaskClient(store, clock=FakeClock())
+    for n in range(number):
+        client.insert(f"t{n:03}", task_date_time="2026-12-31#13:00", action="log")
+    store.single.clear()
+    return client
+
+
+def test_many_are_written_25_at_a_time(batches: Batches) -> None:
+    client = waiting(batches, 412)
+    results = list(client.cancel_many("2026-12-31#13:00"))
+    assert [result.task_id for result in results] == [f"t{n:03}" for n in range(412)]
+    assert all(isinstance(result, Changed) and result.task == client.get(result.task_id) for result in results)
+    assert (sum(batches.batches), max(batches.batches)) == (412, 25)
+    assert len(batches.batches) == 16 + 6, "the last twelve are spread over the threads"
+    assert batches.single == []
+    assert len(batches.read) == 1, "the page's rows, and nothing after a write that succeeded"
+    assert ids(client.retry_many("2026-12-31#13:00", status="cancelled"), Changed) == [f"t{n:03}" for n in range(412)]
+
+
+def test_a_dry_run_writes_nothing(batches: Batches) -> None:
+    client = waiting(batches, 60)
+    assert len(ids(client.cancel_many("2026-12-31#13:00", dry_run=True), WouldChange)) == 60
+    assert (batches.batches, batches.single) == ([], [])
+
+
+def test_others_who_are_faster_than_a_batch(batches: Batches) -> None:
+    client = waiting(batches, 50)
+    clock = FakeClock(NOON + timedelta(minutes=1))
+    another = TaskClient(batches, clock=clock)
+    bucket = Bucket.parse("2026-12-31#13:00")
+    cancelled: dict[str, object] = {}
+
+    def others() -> None:
+        batches.write(claim("t001", bucket, token="k", lease_until=clock() + timedelta(minutes=2), now=clock()))
+        batches.delete("t002")
+        another.cancel("t003")
+        another.update("t004", payload={"n": 1})
+        batches.write(Change(task_id="t005", set={"lease": "of an earlier run"}))
+        cancelled.update(batches.get("t003") or {})
+        batches.single.clear()
+        batches.read.clear()
+
+    batches.before = others
+    results = {result.task_id: result for result in client.cancel_many("2026-12-31#13:00")}
+    assert list(results) == [f"t{n:03}" for n in range(50)]
+    left = {task_id: result.reason for task_id, result in results.items() if isinstance(result, Left)}
+    assert left == {
+        "t001": "it is running by now",
+        "t002": "it was deleted",
+        "t003": "it is cancelled by now",
+    }
+    changed = [task_id for task_id, result in results.items() if isinstance(result, Changed)]
+    assert len(changed) + len(left) == 50
+    assert client.get("t001").status == "running"
+    assert batches.get("t002") is None, "a write never brings back what was deleted"
+    assert batches.get("t003") == cancelled, "as the other one left it"
+    assert client.get("t004").payload == {"n": 1}
+    assert {client.get(task_id).status for task_id in changed} == {"cancelled"}
+    assert batches.single == ["t005"], "it waits still: once more, by itself"
+    assert batches.read == [["t001", "t002", "t003", "t005"]], "only those, together"
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_batch_whose_answer_got_lost(batches: Batches, readable: bool) -> None:
+    client = waiting(batches, 30)
+    batches.unanswered, batches.then_unreadable = True, not readable
+    found = list(client.cancel_many("2026-12-31#13:00"))
+    if readable:
+        assert {type(result) for result in found} == {Changed}, "the rows show it"
+    else:
+        assert {type(result) for result in found} == {Unchanged}
+        assert all("cannot read rows" in str(result.error) for result in found if isinstance(result, Unchanged))
+    assert (len(found), batches.single) == (30, [])
+
+
+def test_a_batch_that_was_not_applied(batches: Batches, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = waiting(batches, 30)
+
+    def fails(changes: Sequence[Change]) -> Sequence[Result]:
+        if any(change.task_id == "t007" for change in changes):
+            raise StoreError("throttled")
+        return MemoryStore.write_many(batches, changes)
+
+    monkeypatch.setattr(batches, "write_many", fails)
+    results = list(client.cancel_many("2026-12-31#13:00"))
+    unchanged = {result.task_id: str(result.error) for result in results if isinstance(result, Unchanged)}
+    assert unchanged["t007"] == "cannot change 't007': throttled"
+    assert 0 < len(unchanged) <= 25
+    assert {result.task_id for result in results if isinstance(result, Changed)}.isdisjoint(unchanged)
+    assert {task_id for task_id in unchanged if client.get(task_id).status != "scheduled"} == set()
+
+
+def test_what_cannot_be_meant_is_refused_before_anything_is_read(client: TaskClient) -> None:
+    with pytest.raises(InvalidInput, match=r"^status: 'running' is not accepted; expected one of failed, cancelled$"):
+        client.retry_many(BUCKET, status="running")
+    with pytest.raises(InvalidInput, match=r"^bucket: "):
+        client.retry_many()
+    with pytest.raises(InvalidInput, match=r"^bucket: "):
+        client.cancel_many(BUCKET, start=NOON, end=NOON + timedelta(hours=1))
+
+
+def test_memory_does_not_grow_with_the_number_of_tasks(world: InProcess, client: TaskClient) -> None:
+    bucket = Bucket(minute_of(world.clock()) - 10)
+    for n in range(6000):
+        interfered(world).put(
+            scheduled_row(f"t{n:05d}", bucket, status="failed", outcome="failed", payload={"x": "y" * 300})
+        )
+    results = client.retry_many(str(bucket), dry_run=True)
+    for _ in range(1500):
+        next(results)
+    tracemalloc.start()
+    for _ in range(4000):
+        next(results)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 6_000_000
+    assert sum(1 for _ in results) == 500

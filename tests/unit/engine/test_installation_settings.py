@@ -1,0 +1,166 @@
+"""The settings row: what is agreed between everybody who touches the table."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builders import NOON
+from tests.unit.engine.support import Once, RiggedStore
+
+from dynatick.domain.buckets import Grid
+from dynatick.domain.change import Change
+from dynatick.domain.normalise import Defaults
+from dynatick.engine.installation_settings import SETTINGS_ID, InstallationSettings, publish_settings, read_settings
+from dynatick.errors import InvalidInput, StoreError
+from dynatick.store.memory import MemoryStore
+
+
+def test_nothing_is_agreed_before_the_first_tick() -> None:
+    assert read_settings(RiggedStore()) is None
+
+
+def test_the_first_to_come_writes_it() -> None:
+    store = RiggedStore()
+    found = publish_settings(
+        store, Grid(tick_minutes=5, shard_count=3), now=NOON, actions=["log", "mail"], defaults=Defaults()
+    )
+    assert found == InstallationSettings(
+        grid=Grid(tick_minutes=5, shard_count=3),
+        shards_ever=3,
+        actions=("log", "mail"),
+        default_action="log",
+        retention_days=30,
+    )
+    assert read_settings(store) == found
+    row = store.peek(SETTINGS_ID)
+    assert row is not None
+    assert (row["status"], row["outcome"], row["updatedAt"]) == ("settings", "none", "2026-12-31T12:00:00Z")
+
+
+def test_what_is_agreed_already_costs_one_read() -> None:
+    store = RiggedStore()
+    publish_settings(store, Grid(), now=NOON, actions=["log"], defaults=Defaults())
+    store.forget()
+    publish_settings(store, Grid(), now=NOON, actions=["log"], defaults=Defaults())
+    assert (store.reads, store.writes) == ([SETTINGS_ID], [])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ever"),
+    [(1, 4, 4), (4, 1, 4), (4, 2, 4), (2, 2, 2), (1, 256, 256)],
+)
+def test_the_number_of_shards_ever_used_only_grows(before: int, after: int, ever: int) -> None:
+    store = RiggedStore()
+    publish_settings(store, Grid(shard_count=before), now=NOON)
+    found = publish_settings(store, Grid(shard_count=after), now=NOON)
+    assert (found.grid.shard_count, found.shards_ever) == (after, ever)
+    assert read_settings(store) == found
+
+
+@given(st.lists(st.integers(1, 256), min_size=1, max_size=8))
+def test_it_is_the_most_there_ever_was(counts: list[int]) -> None:
+    store = MemoryStore()
+    for number, count in enumerate(counts, 1):
+        assert publish_settings(store, Grid(shard_count=count), now=NOON).shards_ever == max(counts[:number])
+
+
+def test_who_does_not_know_the_actions_leaves_them() -> None:
+    """The scheduler knows the grid and the defaults, and not what the processor can run."""
+    store = RiggedStore()
+    publish_settings(store, Grid(), now=NOON, actions=["log", "mail"], defaults=Defaults())
+    found = publish_settings(store, Grid(tick_minutes=5), now=NOON, defaults=Defaults(action="mail", retention_days=7))
+    assert (found.actions, found.default_action, found.retention_days) == (("log", "mail"), "mail", 7)
+    found = publish_settings(store, Grid(tick_minutes=5), now=NOON, actions=["log"])
+    assert (found.actions, found.default_action, found.retention_days) == (("log",), "mail", 7)
+
+
+def test_a_race_is_run_again_and_loses_nothing() -> None:
+    store = RiggedStore()
+    publish_settings(store, Grid(shard_count=2), now=NOON)
+    first = Once(lambda change: change.task_id == SETTINGS_ID)
+
+    def another_is_first(change: Change) -> None:
+        if first(change):
+            publish_settings(store, Grid(shard_count=9), now=NOON, actions=["mail"])
+
+    store.before_write = another_is_first
+    found = publish_settings(store, Grid(shard_count=3), now=NOON)
+    assert (found.grid.shard_count, found.shards_ever, found.actions) == (3, 9, ("mail",))
+
+
+def test_a_race_for_the_first_row_is_run_again_too() -> None:
+    store = RiggedStore()
+    create = store.create
+
+    def another_is_first(row: dict[str, object]) -> bool:
+        store.create = create
+        publish_settings(store, Grid(shard_count=9), now=NOON)
+        return create(row)
+
+    store.create = another_is_first
+    assert publish_settings(store, Grid(shard_count=3), now=NOON).shards_ever == 9
+
+
+def test_a_race_that_never_ends_is_a_fault() -> None:
+    store = RiggedStore()
+    publish_settings(store, Grid(shard_count=2), now=NOON)
+    store.throttled = lambda change: True
+    with pytest.raises(StoreError, match="cannot agree on the settings"):
+        publish_settings(store, Grid(shard_count=3), now=NOON)
+
+
+def test_a_row_of_an_older_version_is_understood() -> None:
+    store = RiggedStore()
+    store.put({"taskId": SETTINGS_ID, "tickMinutes": Decimal(5), "shardCount": Decimal(2), "shardsEver": Decimal(4)})
+    assert read_settings(store) == InstallationSettings(grid=Grid(tick_minutes=5, shard_count=2), shards_ever=4)
+
+
+@pytest.mark.parametrize("spoilt", [{"tickMinutes": "5"}, {"tickMinutes": Decimal(7)}, {"shardsEver": None}])
+def test_a_row_that_somebody_has_spoilt_is_named(spoilt: dict[str, object]) -> None:
+    store = RiggedStore()
+    row = {"taskId": SETTINGS_ID, "tickMinutes": Decimal(5), "shardCount": Decimal(2), "shardsEver": Decimal(4)}
+    store.put(row | spoilt)
+    with pytest.raises(InvalidInput) as caught:
+        read_settings(store)
+    assert caught.value.field in spoilt
+
+
+SCHEMAS = {"mail": '{"type":"object","properties":{"to":{"type":"string"}},"required":["to"]}'}
+
+
+def test_schemas_of_payloads_are_kept_by_who_does_not_know_them() -> None:
+    store = RiggedStore()
+    publish_settings(store, Grid(), now=NOON, actions=["mail"], payload_schemas=SCHEMAS)
+    found = publish_settings(store, Grid(tick_minutes=5), now=NOON, defaults=Defaults())
+    assert found.payload_schemas == SCHEMAS
+    assert read_settings(store) == found
+    store.forget()
+    publish_settings(store, Grid(tick_minutes=5), now=NOON, payload_schemas=SCHEMAS)
+    assert store.writes == []
+
+
+def test_schemas_that_there_are_none_of_any_more_are_taken_off() -> None:
+    store = RiggedStore()
+    publish_settings(store, Grid(), now=NOON, payload_schemas=SCHEMAS)
+    assert publish_settings(store, Grid(), now=NOON, payload_schemas={}).payload_schemas == {}
+    row = store.peek(SETTINGS_ID)
+    assert row is not None and not row.keys() & {"payloadSchemas", "payloadSchemaForm"}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"payloadSchemaForm": Decimal(2)}, {"payloadSchemas": "text"}, {"payloadSchemas": None}]
+)
+def test_schemas_of_another_form_are_none(wrong: dict[str, object]) -> None:
+    store = RiggedStore()
+    publish_settings(store, Grid(), now=NOON, payload_schemas=SCHEMAS)
+    row = store.peek(SETTINGS_ID)
+    assert row is not None
+    store.put(dict(row) | wrong)
+    found = read_settings(store)
+    assert found is not None and found.payload_schemas == {}
+    store.forget()
+    publish_settings(store, Grid(), now=NOON)
+    assert store.writes == [], "a newer one's are left alone"

@@ -1,0 +1,111 @@
+"""Two lanes for requests, and more of them once one has waited for too long."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from dynatick.engine import io_pool as module
+from dynatick.engine.io_pool import IoPool
+
+LONG = 10.0  # seconds: nothing here takes so long
+
+
+class Job:
+    """Says that it has begun, and ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end, self.ended = threading.Event(), threading.Event(), threading.Event()
+
+    def __call__(self) -> Callable[[], None]:
+        self.begun.set()
+        assert self.may_end.wait(LONG)
+        return self.ended.set
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(module, "time", made)
+    return made
+
+
+@pytest.fixture
+def lanes(clock: Clock) -> Iterator[IoPool]:
+    made = IoPool(least=2, most=3, patience=1, name="test", report=lambda ended: ended())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def jobs(lanes: IoPool) -> Iterator[list[Job]]:
+    """Five, of which two have begun."""
+    made = [Job() for _ in range(5)]
+    for job in made:
+        lanes.submit(job)
+    assert made[0].begun.wait(LONG) and made[1].begun.wait(LONG)
+    yield made
+    for job in made:
+        job.may_end.set()
+
+
+def begun(jobs: list[Job]) -> list[bool]:
+    return [job.begun.is_set() for job in jobs]
+
+
+def test_two_at_once_the_others_in_their_order(jobs: list[Job]) -> None:
+    assert begun(jobs) == [True, True, False, False, False]
+    jobs[1].may_end.set()
+    assert jobs[2].begun.wait(LONG)
+    assert begun(jobs) == [True, True, True, False, False]
+    jobs[0].may_end.set()
+    assert jobs[3].begun.wait(LONG)
+    assert begun(jobs) == [True, True, True, True, False]
+
+
+def test_what_waits_too_long_gets_a_lane_of_its_own(lanes: IoPool, clock: Clock, jobs: list[Job]) -> None:
+    clock.now = 0.9
+    lanes.widen()
+    assert not jobs[2].begun.wait(0.05)
+    clock.now = 1.0
+    lanes.widen()
+    assert jobs[2].begun.wait(LONG)
+    lanes.widen()  # three are the most
+    assert not jobs[3].begun.wait(0.05)
+    jobs[2].may_end.set()  # and the third one stays
+    assert jobs[3].begun.wait(LONG)
+
+
+def test_lanes_that_are_free_are_enough(lanes: IoPool, clock: Clock) -> None:
+    for _ in range(10):
+        done = threading.Event()
+        lanes.submit(lambda done=done: done.set)
+        assert done.wait(LONG)
+        clock.now += 5
+        lanes.widen()
+    blocking = [Job() for _ in range(3)]
+    for job in blocking:
+        lanes.submit(job)
+    assert blocking[0].begun.wait(LONG) and blocking[1].begun.wait(LONG)
+    assert not blocking[2].begun.wait(0.05)
+    for job in blocking:
+        job.may_end.set()
+        assert job.ended.wait(LONG)
+
+
+def test_once_closed_what_is_under_way_ends_and_what_waits_is_not_begun(lanes: IoPool, jobs: list[Job]) -> None:
+    lanes.close()
+    jobs[0].may_end.set()
+    jobs[1].may_end.set()
+    assert jobs[0].ended.wait(LONG) and jobs[1].ended.wait(LONG)
+    assert not jobs[2].begun.wait(0.05)

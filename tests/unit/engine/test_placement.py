@@ -1,0 +1,407 @@
+"""Settling: a row becomes a task, and lies in a bucket that some tick will look at."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from tests.builders import NOON, scheduled_row
+from tests.unit.engine.support import Once, World, bucket_at, is_move, of, rules, world
+
+from dynatick.actions.testing import MemoryDeadLetters
+from dynatick.domain.buckets import Bucket, Grid
+from dynatick.domain.change import Change, Written
+from dynatick.domain.lifecycle import RELEASED
+from dynatick.domain.task import Row
+from dynatick.engine.placement import Undelivered
+from dynatick.errors import StoreError
+from dynatick.store.codec import item_bytes
+from dynatick.store.memory import MemoryStore
+
+
+def settled(w: World, row: Row) -> Row:
+    """The row, put by somebody and settled."""
+    w.rigged.put(row)
+    w.settler().settle(str(row["taskId"]))
+    return w.row(str(row["taskId"]))
+
+
+AHEAD, CLOSED = bucket_at(5), bucket_at(-5)
+RUNNING = {"status": "running", "lease": "x", "leaseUntil": "2026-12-31T12:02:00Z", "attempt": Decimal(1)}
+NEXT = str(bucket_at(1))
+
+PLACES = [
+    # name, row, the bucket in which it lies then
+    ("waiting, ahead", scheduled_row("t", AHEAD), str(AHEAD)),
+    ("waiting, closed", scheduled_row("t", CLOSED), NEXT),
+    ("waiting, just closed", scheduled_row("t", bucket_at(0)), NEXT),
+    ("waiting, in a shard that is not served", scheduled_row("t", bucket_at(5, 7)), str(AHEAD)),
+    ("waiting, closed, in a shard that is not served", scheduled_row("t", bucket_at(-5, 7)), NEXT),
+    ("running, ahead", {**scheduled_row("t", AHEAD), **RUNNING}, str(AHEAD)),
+    ("running, closed", {**scheduled_row("t", CLOSED), **RUNNING}, NEXT),
+    ("released, closed", {**scheduled_row("t", CLOSED), **RUNNING, "leaseUntil": RELEASED}, NEXT),
+    ("running, without a bucket", {"taskId": "t", "action": "log", **RUNNING}, NEXT),
+    ("nobody has looked at it", {"taskId": "t"}, NEXT),
+    ("nobody has looked at it, ahead", {"taskId": "t", "taskDateTime": str(AHEAD)}, str(AHEAD)),
+    ("nobody has looked at it, closed", {"taskId": "t", "taskDateTime": str(CLOSED)}, NEXT),
+    (
+        "waiting, its bucket in another notation",
+        scheduled_row("t", AHEAD, taskDateTime="2026-12-31T13:05:00+01:00"),
+        str(AHEAD),
+    ),
+    (
+        "waiting, its bucket gone",
+        {k: v for k, v in scheduled_row("t", AHEAD).items() if k != "taskDateTime"},
+        str(AHEAD),
+    ),
+    ("waiting, from hand", {"taskId": "t", "status": "scheduled", "taskDateTime": str(AHEAD)}, str(AHEAD)),
+]
+
+
+@pytest.mark.parametrize(("name", "row", "bucket"), PLACES, ids=[name for name, *_ in PLACES])
+def test_where_a_row_lies_when_it_is_settled(name: str, row: Row, bucket: str) -> None:
+    w = world()
+    done = settled(w, row)
+    assert done["taskDateTime"] == bucket
+    assert done["status"] == row.get("status", "scheduled")
+    w.settler().settle("t")
+    assert w.row("t") == done, "and stays there"
+
+
+LEFT: list[Row] = [
+    {**scheduled_row("t", CLOSED), "status": "completed", "outcome": "completed"},
+    {**scheduled_row("t", CLOSED), "status": "cancelled", "outcome": "cancelled"},
+    {"taskId": "t", "status": "failed", "outcome": "failed"},
+    {"taskId": "t", "outcome": "whatever somebody has written here"},
+]
+
+
+@pytest.mark.parametrize("row", LEFT)
+def test_what_has_ended_is_left_alone(row: Row) -> None:
+    w = world()
+    assert settled(w, row) == row
+
+
+def test_a_row_that_is_gone_is_no_fault() -> None:
+    assert world().settler().settle("nobody") is None
+
+
+ENDED_BY_HAND = [
+    ({"status": "completed"}, "completed"),
+    ({"status": "cancelled"}, "cancelled"),
+    ({"status": "failed"}, "failed"),
+    ({"status": "no such status"}, "failed"),
+    ({"status": Decimal(7)}, "failed"),
+    ({"status": ["scheduled"]}, "failed"),
+    ({"status": {"scheduled": True}}, "failed"),
+    ({"status": {"scheduled"}}, "failed"),
+    ({"status": True}, "failed"),
+]
+
+
+@pytest.mark.parametrize(("edit", "outcome"), ENDED_BY_HAND)
+def test_a_status_that_somebody_has_set_ends_the_task(edit: dict[str, object], outcome: str) -> None:
+    w = world()
+    done = settled(w, {**scheduled_row("t", AHEAD), **edit})
+    assert (done["status"], done["outcome"]) == (outcome, outcome)
+    w.ticks(6)
+    assert w.actions.ran == []
+
+
+def test_an_expiry_is_taken_off_a_live_row() -> None:
+    """TTL would delete the task before it has run."""
+    w = world()
+    for row in (scheduled_row("t", AHEAD), {**scheduled_row("t", AHEAD), **RUNNING}):
+        done = settled(w, {**row, "expiresAt": Decimal(1_800_000_000)})
+        assert done == row
+
+
+PAST = {
+    "attempt": Decimal(2),
+    "run": Decimal(2),
+    "attempts": [{"run": Decimal(2), "attempt": Decimal(n), "error": "x"} for n in (1, 2)],
+    "startedAt": "2026-12-31T11:58:00Z",
+    "lease": "x",
+}
+
+
+@pytest.mark.parametrize(
+    ("edit", "bucket", "due"),
+    [
+        ({"taskDateTime": "2026-12-31T13:04:30+01:00"}, str(AHEAD), "2026-12-31T12:04:30Z"),
+        ({"taskDateTime": "2026-12-31T12:04:30Z", "dueAt": "soon"}, str(AHEAD), "2026-12-31T12:04:30Z"),
+        ({"taskDateTime": None}, str(AHEAD), "2026-12-31T12:05:00Z"),
+    ],
+)
+def test_a_waiting_retry_whose_bucket_was_spoilt_gets_another_and_keeps_its_past(
+    edit: dict[str, object], bucket: str, due: str
+) -> None:
+    """Were the attempts counted anew, a task that kills its process would have as many again."""
+    w = world()
+    row = {name: value for name, value in {**scheduled_row("t", AHEAD), **PAST, **edit}.items() if value is not None}
+    done = settled(w, row)
+    assert done == {**scheduled_row("t", AHEAD), **PAST, "taskDateTime": bucket, "dueAt": due}
+
+
+def test_a_waiting_retry_whose_bucket_is_garbage_ends_with_the_reason() -> None:
+    w = world()
+    done = settled(w, {**scheduled_row("t", AHEAD), **PAST, "taskDateTime": "garbage"})
+    assert (done["outcome"], done["run"]) == ("failed", 2)
+    assert str(done["error"]).startswith("taskDateTime: 'garbage' is not accepted")
+
+
+def test_the_first_tick_after_now_and_after_c() -> None:
+    w = world(rules=rules(grid=Grid(tick_minutes=5)))
+    w.next_tick(10)  # C is 12:10
+    assert settled(w, {"taskId": "a", "taskDateTime": str(CLOSED)})["taskDateTime"] == str(bucket_at(15))
+    w.clock.forward(minutes=37)  # no tick comes
+    assert settled(w, {"taskId": "b", "taskDateTime": str(CLOSED)})["taskDateTime"] == str(bucket_at(50))
+
+
+def test_a_move_goes_to_the_tasks_own_shard() -> None:
+    w = world(rules=rules(grid=Grid(shard_count=4)))
+    assert Grid(shard_count=4).shard_of("task-1") == 3
+    assert settled(w, scheduled_row("task-1", CLOSED))["taskDateTime"] == f"{NEXT}#3"
+    assert settled(w, scheduled_row("task-1", AHEAD))["taskDateTime"] == str(AHEAD), "named plainly, and open: it stays"
+
+
+def test_what_is_counted() -> None:
+    w = world()
+    settler = w.settler()
+    for task_id, row in {"a": {}, "b": {"taskDateTime": str(CLOSED)}, "c": {"action": Decimal(7)}}.items():
+        w.rigged.put({"taskId": task_id, **row})
+        settler.settle(task_id)
+    assert (settler.normalised, settler.moved, settler.failed) == (2, 1, 1)
+
+
+# -- rejections ------------------------------------------------------------------------------------------------------
+
+
+def test_the_dead_letter_goes_before_the_record_of_a_rejection() -> None:
+    w = world()
+    met: list[object] = []
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: bool(met.append(w.row("t").get("outcome"))))
+    done = settled(w, {"taskId": "t", "action": Decimal(7)})
+    assert met == [None]
+    assert done["outcome"] == "failed"
+    (letter,) = w.dead_letters.letters
+    assert (letter.row["taskId"], letter.attempt, letter.error) == ("t", 0, done["error"])
+
+
+def test_what_the_dead_letter_queue_does_not_take_is_left_for_a_later_try() -> None:
+    w = world()
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
+    w.rigged.put({"taskId": "t", "action": Decimal(7)})
+    with pytest.raises(Undelivered, match="the dead-letter queue did not take 't'; it stays open"):
+        w.settler().settle("t")
+    row = w.row("t")
+    assert row == {
+        "taskId": "t", "action": 7, "taskDateTime": NEXT, "movedTo": NEXT, "malformedReason": row["malformedReason"]
+    }  # fmt: skip
+    assert str(row["malformedReason"]).startswith("action: 7 is not accepted")
+
+
+def test_a_row_that_waits_for_the_dead_letter_queue_is_moved_again_if_its_new_bucket_was_closed_meanwhile() -> None:
+    """The mover may have been frozen before it wrote (7)."""
+    w = world()
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
+    w.rigged.put({"taskId": "t", "action": Decimal(7)})
+    first = Once(is_move)
+
+    def before(change: Change) -> None:
+        if first(change):
+            w.next_tick(3)
+
+    w.rigged.before_write = before
+    with pytest.raises(Undelivered):
+        w.settler().settle("t")
+    assert first.done
+    assert w.row("t")["taskDateTime"] == str(bucket_at(4))
+
+
+def test_a_row_that_can_be_understood_by_now_is_not_failed_for_what_it_was_before() -> None:
+    """It is put right between the refusal and the move, which is made on the conditions of the rejection."""
+    w = world()
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
+    w.rigged.put({"taskId": "t", "action": Decimal(7)})
+    meanwhile(w, Change(task_id="t", set={"action": "log"}))
+    w.settler().settle("t")
+    assert (w.row("t")["status"], "malformedReason" in w.row("t")) == ("scheduled", False)
+
+
+FULL = 400 * 1024
+
+
+@pytest.mark.parametrize("bulk", ["payload", "blob"])
+@pytest.mark.parametrize(
+    ("spare", "row"),
+    [
+        (40, {"taskId": "t"}),  # too full to be normalised
+        (12, {"taskId": "t", "taskDateTime": str(CLOSED)}),
+        (20, scheduled_row("t", CLOSED)),  # a task; too full to be moved
+        (20, {**scheduled_row("t", CLOSED), **RUNNING}),
+    ],
+)
+def test_a_row_that_is_too_large_is_marked_without_its_bulk(spare: int, row: dict[str, object], bulk: str) -> None:
+    """The scheduler raises for faults of the infrastructure only: such a row must not come again and again."""
+    w = world()
+    w.rigged.put({**row, bulk: {"k": ""}})
+    filled = {**row, bulk: {"k": "x" * (FULL - size_of(w, "t") - spare)}}
+    w.rigged.put(filled)
+    w.settler().settle("t")
+    done = w.row("t")
+    assert done["outcome"] == "failed"
+    assert bulk not in done
+    assert str(done["error"]).startswith("the row is too large")
+    assert len(w.dead_letters.letters) == 1
+    assert w.dead_letters.letters[0].row[bulk] == filled[bulk]
+
+
+def size_of(w: World, task_id: str) -> int:
+    return item_bytes(w.row(task_id))
+
+
+def test_an_id_that_no_index_takes_is_marked() -> None:
+    w = world()
+    long = "x" * 1025
+    done = settled(w, {"taskId": long, "payload": {"a": "b"}})
+    assert (done["outcome"], "taskDateTime" in done) == ("failed", False)
+
+
+# -- races -----------------------------------------------------------------------------------------------------------
+
+
+def meanwhile(w: World, edit: Change) -> Once:
+    """Somebody else's write just before the first move."""
+    first = Once(is_move)
+
+    def before(change: Change) -> None:
+        if first(change):
+            assert isinstance(MemoryStore.write(w.rigged, edit), Written)
+
+    w.rigged.before_write = before
+    return first
+
+
+def test_who_is_claimed_meanwhile_is_moved_all_the_same() -> None:
+    w = world()
+    w.rigged.put(scheduled_row("t", CLOSED))
+    first = meanwhile(w, Change(task_id="t", set=RUNNING))
+    w.settler().settle("t")
+    assert first.done
+    assert w.row("t") == {**scheduled_row("t", CLOSED), **RUNNING, "taskDateTime": NEXT, "movedTo": NEXT}
+
+
+def test_who_ends_meanwhile_is_not_moved() -> None:
+    w = world()
+    w.rigged.put(scheduled_row("t", CLOSED))
+    meanwhile(w, Change(task_id="t", set={"outcome": "completed", "status": "completed"}))
+    w.settler().settle("t")
+    assert w.row("t")["taskDateTime"] == str(CLOSED)
+
+
+@pytest.mark.parametrize(
+    "edit", [{"dueAt": "2026-12-31T12:07:00Z"}, {"delaySeconds": Decimal(9)}, {"taskDateTime": NEXT}]
+)
+def test_whose_time_changes_meanwhile_is_read_again(edit: dict[str, object]) -> None:
+    w = world()
+    w.rigged.put(scheduled_row("t", CLOSED))
+    meanwhile(w, Change(task_id="t", set=edit))
+    w.settler().settle("t")
+    row = w.row("t")
+    assert row["taskDateTime"] == NEXT
+    assert {name: row[name] for name in edit} == edit
+
+
+def test_a_row_that_never_holds_still_is_a_fault_and_no_endless_loop() -> None:
+    w = world()
+    w.rigged.put(scheduled_row("t", CLOSED))
+    minute = iter(range(10_000))
+
+    def moves_on(change: Change) -> None:
+        if is_move(change):
+            MemoryStore.write(w.rigged, Change(task_id="t", set={"taskDateTime": str(Bucket(next(minute)))}))
+
+    w.rigged.before_write = moves_on
+    with pytest.raises(StoreError, match="cannot settle 't': it was changed by others 30 times"):
+        w.settler().settle("t")
+
+
+def test_a_table_that_does_not_answer_is_a_fault() -> None:
+    w = world()
+    w.rigged.put(scheduled_row("t", CLOSED))
+    w.rigged.throttled = is_move
+    with pytest.raises(StoreError, match="ThrottlingError"):
+        w.settler().settle("t")
+    assert w.row("t") == scheduled_row("t", CLOSED)
+
+
+def test_a_move_whose_answer_was_lost_is_found_done() -> None:
+    w = world()
+    w.rigged.put(scheduled_row("t", CLOSED))
+    w.rigged.unanswered = is_move
+    with pytest.raises(StoreError, match="no answer"):
+        w.settler().settle("t")
+    w.rigged.unanswered = lambda change: False
+    w.settler().settle("t")
+    assert w.row("t")["taskDateTime"] == NEXT
+
+
+# -- is_ahead --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bucket", "ahead"),
+    [
+        ("2026-12-31#12:01", True),
+        ("2026-12-31#12:00", False),
+        ("2026-12-31#11:59", False),
+        ("2027-12-31#12:00", True),
+        ("2026-12-31#12:01#1", True),
+        ("2026-12-31#12:01#2", False),  # not served
+        ("2026-12-31T13:00:00Z", False),
+        (None, False),
+        (Decimal(7), False),
+    ],
+)
+def test_which_rows_lie_ahead(bucket: object, ahead: bool) -> None:
+    w = world(rules=rules(grid=Grid(shard_count=2)))
+    assert w.settler().is_ahead({"taskId": "t", "taskDateTime": bucket}) is ahead
+
+
+def test_cursors_that_were_read_once_are_not_read_again() -> None:
+    w = world()
+    settler, closed = w.settler(), dict[int, int]()
+    w.rigged.forget()
+    for _ in range(5):
+        assert settler.is_ahead(scheduled_row("t", AHEAD), closed)
+    assert len(w.rigged.reads) == 1
+
+
+def test_nothing_is_written_for_what_is_ahead_and_one_read_is_enough() -> None:
+    """Every insert comes by here: the image of the stream and one read of the cursor must do."""
+    w = world()
+    settler = w.settler()
+    w.rigged.put(scheduled_row("t", AHEAD))
+    image = w.row("t")
+    w.rigged.forget()
+    assert settler.settle("t", image) == image
+    assert w.rigged.reads == ["_dynatick#cursor#0"]
+    assert w.rigged.writes == []
+
+
+def test_time_goes_on_while_it_settles() -> None:
+    """The clock is read again for each move: a minute may have begun since."""
+    w = world()
+    w.rigged.put(scheduled_row("t", CLOSED))
+    first = Once(is_move)
+
+    def before(change: Change) -> None:
+        if first(change):
+            w.clock.to(NOON + timedelta(minutes=3, seconds=30))
+            MemoryStore.write(w.rigged, Change(task_id="t", set={"delaySeconds": Decimal(1)}))
+
+    w.rigged.before_write = before
+    w.settler().settle("t")
+    assert of(w.row("t"))["taskDateTime"] == str(bucket_at(4))

@@ -1,0 +1,220 @@
+"""Which buckets a pass looks at, and through where they are drained for good."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime, timedelta
+
+import pytest
+from tests.builders import NOON
+from tests.unit.engine.support import NOON_MINUTE, bucket_at, is_claim, is_cursor, passed, rules, world
+
+from dynatick.actions.testing import MemoryDeadLetters
+from dynatick.domain.buckets import Bucket, Grid
+from dynatick.domain.change import Change
+from dynatick.domain.task import Task
+from dynatick.engine.cursor import Cursor
+from dynatick.engine.poll_window import Window
+from dynatick.engine.ports import ActionContext
+
+FINAL = timedelta(seconds=124)  # L and the margin
+
+
+def cursor(
+    closed: int, drained: int, *, looked: int | None = None, mark: int | None = None, at: datetime = NOON
+) -> Cursor:
+    """In minutes after noon."""
+    return Cursor(
+        shard=0,
+        closed_through=NOON_MINUTE + closed,
+        drained_through=NOON_MINUTE + drained,
+        looked_through=NOON_MINUTE + (closed if looked is None else looked),
+        mark=NOON_MINUTE + (closed if mark is None else mark),
+        mark_at=NOON,
+    )
+
+
+def window(found: Cursor, *, tick_minutes: int = 1, closed_at: datetime = NOON) -> Window:
+    return Window(found, rules(grid=Grid(tick_minutes=tick_minutes)), closed_at=closed_at)
+
+
+def minutes(found: Window, now: datetime) -> list[int]:
+    return [minute - NOON_MINUTE for minute in found.due(now)]
+
+
+LATER = NOON + FINAL
+
+DUE = [
+    # the cursor (closed, drained, looked, mark), now, the grid; which minutes are looked at
+    ("nothing is closed that is not drained", cursor(0, 0), NOON, 1, []),
+    ("all that nobody has looked at", cursor(5, 0, looked=0, mark=0), NOON, 1, [1, 2, 3, 4, 5]),
+    ("after an outage", cursor(100, 0, looked=0, mark=0), NOON, 1, list(range(1, 101))),
+    ("the newest two ticks", cursor(5, 0, looked=4, mark=3), NOON, 1, [4, 5]),
+    ("the newest two ticks of five minutes", cursor(20, 0, looked=15, mark=15), NOON, 5, list(range(11, 21))),
+    ("what was not looked at in full", cursor(5, 0, looked=2, mark=3), NOON, 1, [3, 4, 5]),
+    ("all, once the mark is ripe", cursor(5, 0, looked=4, mark=3), LATER, 1, [1, 2, 3, 4, 5]),
+    ("not yet ripe", cursor(5, 0, looked=4, mark=3), LATER - timedelta(milliseconds=1), 1, [4, 5]),
+    ("what lies after a mark that S has not met", cursor(20, 0, looked=19, mark=3), LATER, 1, list(range(1, 21))),
+    ("what lies after a mark that is not yet ripe", cursor(20, 0, looked=19, mark=3), NOON, 1, list(range(4, 21))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "found", "now", "n", "due"), DUE, ids=[name for name, *_ in DUE])
+def test_which_buckets_are_looked_at(name: str, found: Cursor, now: datetime, n: int, due: list[int]) -> None:
+    assert minutes(window(found, tick_minutes=n), now) == due
+
+
+def look(found: Window, minute: int, at: datetime, *, complete: bool = True, busy: int = 0, in_hand: int = 0) -> None:
+    found.begin(NOON_MINUTE + minute, at)
+    met = found.looks[NOON_MINUTE + minute]
+    met.complete, met.busy, met.in_hand = complete, busy, in_hand
+
+
+def test_s_follows_final_looks_that_left_nothing() -> None:
+    found = window(cursor(5, 0, mark=3))
+    for minute in range(1, 6):
+        look(found, minute, LATER)
+    assert found.reach() == NOON_MINUTE + 3, "through the mark, and no further"
+
+
+@pytest.mark.parametrize(
+    "flaw",
+    [{"at": LATER - timedelta(milliseconds=1)}, {"complete": False}, {"busy": 1}, {"in_hand": 1}],
+)
+def test_s_stops_at_the_first_bucket_with_a_flaw(flaw: dict[str, object]) -> None:
+    found = window(cursor(5, 0, mark=5))
+    for minute in range(1, 6):
+        look(found, minute, **({"at": LATER} | (flaw if minute == 3 else {})))
+    assert found.reach() == NOON_MINUTE + 2
+
+
+def test_s_stops_at_a_bucket_that_was_not_looked_at() -> None:
+    found = window(cursor(5, 0, mark=5))
+    for minute in (1, 2, 4, 5):
+        look(found, minute, LATER)
+    assert found.reach() == NOON_MINUTE + 2
+
+
+def test_another_look_begins_anew_but_for_what_is_in_hand() -> None:
+    found = window(cursor(5, 0, mark=5))
+    look(found, 1, LATER, busy=3, in_hand=2)
+    found.begin(NOON_MINUTE + 1, LATER + timedelta(seconds=1))
+    again = found.looks[NOON_MINUTE + 1]
+    assert (again.complete, again.busy, again.in_hand) == (False, 0, 2)
+
+
+def test_the_end_sets_a_new_mark_once_s_has_met_the_old() -> None:
+    closed_at = NOON + timedelta(minutes=5)
+    found = window(cursor(5, 0, looked=2, mark=3), closed_at=closed_at)
+    for minute in range(1, 6):
+        look(found, minute, LATER)
+    end = found.at_the_end()
+    assert (end.drained_through, end.looked_through) == (NOON_MINUTE + 3, NOON_MINUTE + 5)
+    assert (end.mark, end.mark_at, end.lease) == (NOON_MINUTE + 5, closed_at, None)
+
+
+def test_the_end_keeps_the_mark_while_s_has_not_met_it() -> None:
+    found = window(cursor(5, 0, looked=2, mark=3))
+    for minute in range(1, 6):
+        look(found, minute, LATER, busy=minute == 3)
+    end = found.at_the_end()
+    assert (end.drained_through, end.mark, end.mark_at) == (NOON_MINUTE + 2, NOON_MINUTE + 3, NOON)
+
+
+# -- over many ticks -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "reads"), [(1, 8), (2, 10), (5, 12)])
+def test_an_idle_tick_costs_little(n: int, reads: int) -> None:
+    """The budget is 8 read calls and 2 writes a shard at N = 1 (design §12)."""
+    w = world(rules=rules(grid=Grid(tick_minutes=n)))
+    for _ in range(20):
+        w.rigged.forget()
+        w.next_tick(n)
+        assert len(w.rigged.looks) + len(w.rigged.reads) <= reads
+        assert len(w.rigged.writes) == 2
+
+
+def test_every_bucket_gets_a_look_in_each_of_the_two_ticks_after_it_and_a_final_one() -> None:
+    w = world()
+    w.ticks(20)
+    looks = [bucket.minute - NOON_MINUTE for bucket in w.rigged.looks]
+    for minute in range(1, 15):
+        assert 3 <= looks.count(minute) <= 5
+
+
+def test_a_slow_task_does_not_keep_its_successors_from_being_looked_at() -> None:
+    """A lease that lasts holds S back, and must hold back nothing else."""
+    w = world()
+    w.insert("slow", at=bucket_at(1))
+    w.claim("slow", until=NOON + timedelta(minutes=30))
+    w.next_tick(4)
+    w.insert("crashed", at=bucket_at(5))
+    w.claim("crashed", until=NOON + timedelta(minutes=9))
+    w.ticks(6)
+    assert w.cursor().drained_through < bucket_at(1).minute
+    assert w.outcome("crashed") == "completed", "its bucket lies after the mark, and the lease ended long ago"
+
+
+def test_a_task_that_nobody_can_end_does_not_keep_its_successors_from_being_looked_at() -> None:
+    """The dead-letter queue is gone, so a rejection cannot be recorded: that holds S back for as long as it lasts."""
+    w = world()
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: letter.row["taskId"] == "bad")
+    w.rigged.put({"taskId": "bad", "taskDateTime": str(bucket_at(1)), "action": 7})
+    w.ticks(3)
+    w.insert("late", at=bucket_at(5))
+    w.rigged.hidden = lambda entry: entry.task_id == "late"
+    w.ticks(5)
+    w.rigged.hidden = lambda entry: False
+    w.ticks(3)
+    assert w.outcome("bad") is None
+    assert w.outcome("late") == "completed"
+
+
+def test_a_task_in_hand_at_the_final_look_holds_s_back() -> None:
+    """Its process may still die: then the row must be found where it is."""
+    w = world()
+    w.rigged.create({"taskId": "late", "taskDateTime": str(bucket_at(1))})
+    w.rigged.hidden = lambda entry: entry.task_id == "late"
+    w.ticks(5)
+    assert w.cursor().drained_through < bucket_at(1).minute
+    w.rigged.hidden = lambda entry: False
+    met: list[Cursor] = []
+    ended = threading.Event()
+
+    def note_the_end(change: Change) -> bool:
+        if is_cursor(change) and change.set["lease"] is None:
+            ended.set()
+        return False
+
+    def outlasts_the_look(task: Task, context: ActionContext) -> None:
+        w.clock.forward(seconds=3)  # longer than the pass waits before it ends its look
+        assert ended.wait(30)
+        met.append(w.cursor())
+
+    w.rigged.unanswered = note_the_end
+    w.actions.behaviour["late"] = outlasts_the_look
+    w.next_tick()
+    assert w.outcome("late") == "completed"
+    (during,) = met
+    assert during.lease is None
+    assert during.drained_through < bucket_at(1).minute
+
+
+def test_claims_that_are_throttled_are_made_at_the_next_tick() -> None:
+    w = world()
+    w.insert("t", at=bucket_at(1))
+    w.rigged.throttled = is_claim
+    assert passed(w.next_tick()).claimed == 0
+    w.rigged.throttled = lambda change: False
+    assert passed(w.next_tick()).claimed == 1
+
+
+def test_a_long_outage_is_caught_up_with() -> None:
+    w = world(rules=rules(threads=1))
+    for hour in range(1, 25):
+        w.insert(f"t{hour:02d}", at=Bucket(NOON_MINUTE + 60 * hour))
+    w.next_tick(1441)
+    assert [task_id for task_id, _, _ in w.actions.ran] == [f"t{hour:02d}" for hour in range(1, 25)]
+    w.until_drained()
+    assert w.cursor().drained_through >= NOON_MINUTE + 1441

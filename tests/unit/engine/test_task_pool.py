@@ -1,0 +1,380 @@
+"""Threads that run actions: whatever an action does is the outcome of its attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from queue import SimpleQueue
+
+import pytest
+from tests.builders import NOON, FakeActions, FakeClock, scheduled_row
+from tests.unit.engine.support import bucket_at
+
+from dynatick.domain.task import LargeRow, Task
+from dynatick.engine.claims import Claimed
+from dynatick.engine.ports import ActionContext
+from dynatick.engine.record import Attempted, Done, Error
+from dynatick.engine.task_pool import LARGE_AT_ONCE, TaskPool
+from dynatick.errors import ActionError, NotYet, PermanentError, RetryableError
+
+
+def won(task_id: str, **more: object) -> Claimed:
+    row = scheduled_row(task_id, bucket_at(0), status="running", attempt=2, run=3, lease="x", **more)
+    return Claimed(Task.from_row(row), row)
+
+
+class Bench:
+    """A workbench whose outcomes are collected."""
+
+    def __init__(self, threads: int = 4) -> None:
+        self.actions = FakeActions()
+        self.clock = FakeClock()
+        self.ended: SimpleQueue[Attempted] = SimpleQueue()
+        self.unbegun: SimpleQueue[Claimed] = SimpleQueue()
+        self.bench = TaskPool(
+            self.actions,
+            threads=threads,
+            deadline=NOON + timedelta(minutes=2),
+            recorded_from=NOON + timedelta(seconds=117),
+            clock=self.clock,
+            ended=self.ended.put,
+            unbegun=self.unbegun.put,
+            max_timeout_seconds=112,
+        )
+
+    def outcome(self, does: Callable[[Task, ActionContext], object]) -> Attempted:
+        self.actions.behaviour["t"] = does
+        self.bench.submit(won("t"))
+        return self.ended.get(timeout=10)
+
+
+def test_a_task_that_a_thread_takes_as_its_bench_is_closed_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process is not known to run anything any more, and may be kept."""
+    made = Bench()
+    closed, ended = threading.Event(), threading.Event()
+    get = made.bench._queue.get
+
+    class Queue:
+        """In place of the bench's, which it closes between the taking and the beginning of a task."""
+
+        put, get_nowait = made.bench._queue.put, made.bench._queue.get_nowait
+
+        def get(self) -> Claimed | None:
+            taken = get()
+            if taken is None:
+                ended.set()
+            elif not closed.is_set():
+                closed.set()
+                made.bench.close()
+            return taken
+
+    monkeypatch.setattr(made.bench, "_queue", Queue())
+    made.bench.submit(won("t"))
+    assert ended.wait(10)
+    assert closed.is_set()
+    assert made.actions.ran == []
+    assert made.bench.running == 0
+
+
+def raises(error: BaseException) -> Callable[[Task, ActionContext], object]:
+    def run(task: Task, context: ActionContext) -> object:
+        raise error
+
+    return run
+
+
+class Unspeakable(Exception):
+    """Not even its message can be had."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (PermanentError("no such address"), Error("no such address", permanent=True)),
+        (RetryableError("come back later"), Error("come back later")),
+        (RetryableError("come back later", retry_after=60), Error("come back later", retry_after=60)),
+        (ActionError("it did not work"), Error("it did not work")),
+        (ValueError("bad"), Error("ValueError: bad")),
+        (KeyError("k"), Error("KeyError: 'k'")),
+        (TimeoutError(), Error("TimeoutError: ")),
+        (SystemExit(3), Error("SystemExit: 3")),
+        (KeyboardInterrupt(), Error("KeyboardInterrupt: ")),
+        (asyncio.CancelledError(), Error("CancelledError: ")),
+        (GeneratorExit(), Error("GeneratorExit: ")),
+        (Unspeakable(), Error("Unspeakable: (its message cannot be had)")),
+        # what a user's handler may hand over for seconds
+        (RetryableError("x", retry_after="soon"), Error("x")),
+        (RetryableError("x", retry_after=timedelta(seconds=30)), Error("x")),
+        (RetryableError("x", retry_after=True), Error("x")),
+        (RetryableError("x", retry_after=float("inf")), Error("x", retry_after=float("inf"))),
+    ],
+)
+def test_whatever_an_action_raises_is_the_outcome_of_its_attempt(error: BaseException, outcome: Error) -> None:
+    assert Bench().outcome(raises(error)).outcome == outcome
+
+
+def test_what_an_action_returns_is_its_result() -> None:
+    assert Bench().outcome(lambda task, context: {"n": 1}).outcome == Done({"n": 1})
+
+
+def test_an_action_is_told_what_it_needs() -> None:
+    told: list[ActionContext] = []
+    Bench().outcome(lambda task, context: told.append(context))
+    (context,) = told
+    assert context == ActionContext(
+        attempt=2,
+        run=3,
+        due_at=bucket_at(0).instant,
+        idempotency_key="t#1798714800000-3",
+        deadline=NOON + timedelta(minutes=2),
+    )
+
+
+@pytest.mark.parametrize("seconds", [100, 57, 50])
+def test_a_task_begins_if_it_can_end_before_outcomes_are_recorded_no_more(seconds: int) -> None:
+    made = Bench()
+    made.clock.to(NOON + timedelta(seconds=117 - seconds - 10))
+    given = won("t", timeoutSeconds=seconds)
+    assert made.bench.has_time_for(given.task)
+    attempted = made.bench.run(given)
+    assert attempted is not None
+    assert attempted.outcome == Done(None)
+    assert made.unbegun.empty()
+
+
+@pytest.mark.parametrize("seconds", [100, 57, 1])
+def test_a_task_that_could_not_end_before_is_handed_back_and_not_begun(seconds: int) -> None:
+    made = Bench()
+    made.clock.to(NOON + timedelta(seconds=117 - seconds + 0.1))
+    given = won("t", timeoutSeconds=seconds)
+    assert not made.bench.has_time_for(given.task)
+    made.bench.submit(given)
+    assert made.unbegun.get(timeout=10) is given
+    made.bench.submit(won("next"))
+    assert made.ended.get(timeout=10).task.task_id == "next", "its thread goes on with others"
+    assert made.actions.times("t") == 0
+
+
+def test_a_task_that_can_never_end_in_time_fails_for_good_and_is_not_begun() -> None:
+    made = Bench()
+    given = won("t", timeoutSeconds=113)
+    assert made.bench.has_time_for(given.task), "that it fails takes no time"
+    attempted = made.bench.run(given)
+    assert attempted is not None
+    assert isinstance(attempted.outcome, Error)
+    assert attempted.outcome.permanent
+    assert "timeoutSeconds: 113 is not accepted; expected at most 112" in attempted.outcome.text
+    assert made.actions.times("t") == 0
+
+
+def test_a_task_whose_turn_comes_when_its_time_is_short_is_handed_back() -> None:
+    made = Bench()
+    given = won("t", timeoutSeconds=60)
+
+    def too_early(task: Task, context: ActionContext) -> None:
+        made.clock.forward(seconds=100)
+        raise NotYet(0.01)
+
+    made.actions.behaviour["t"] = too_early
+    made.bench.submit(given)
+    assert made.unbegun.get(timeout=10) is given
+    assert made.actions.times("t") == 1
+    assert made.bench.overrunning() == [], "it waited, and did not run"
+
+
+def test_an_attempt_that_overran_says_so_once() -> None:
+    made = Bench()
+    going, go = threading.Event(), threading.Event()
+
+    def slow(task: Task, context: ActionContext) -> None:
+        made.clock.forward(seconds=31)
+        going.set()
+        assert go.wait(10)
+
+    for task_id in ("found", "ended"):
+        made.actions.behaviour[task_id] = slow
+    assert made.bench.overrunning() == []
+    made.bench.submit(won("found", timeoutSeconds=30))
+    assert going.wait(10)
+    (overrun,) = made.bench.overrunning()
+    assert (overrun.task.task_id, overrun.timeout_seconds) == ("found", 30)
+    assert 31 <= overrun.seconds < 60
+    assert made.bench.overrunning() == []
+    go.set()
+    assert made.ended.get(timeout=10).overrun is None, "it was reported already"
+    made.bench.submit(won("ended", timeoutSeconds=30))
+    attempted = made.ended.get(timeout=10)
+    assert attempted.outcome == Done(None)
+    assert attempted.overrun is not None
+    assert (attempted.overrun.task.task_id, attempted.overrun.timeout_seconds) == ("ended", 30)
+
+
+def test_threads_are_begun_as_they_are_needed_and_no_more_than_allowed() -> None:
+    made = Bench(threads=3)
+    go, running, most = threading.Event(), [], []
+
+    def waits(task: Task, context: ActionContext) -> None:
+        running.append(task.task_id)
+        most.append(len(running))
+        assert go.wait(10)
+        running.remove(task.task_id)
+
+    for n in range(7):
+        made.actions.behaviour[f"t{n}"] = waits
+        made.bench.submit(won(f"t{n}"))
+    go.set()
+    ended = [made.ended.get(timeout=10).task.task_id for _ in range(7)]
+    assert sorted(ended) == [f"t{n}" for n in range(7)]
+    assert max(most) <= 3
+
+
+def test_one_after_another_needs_one_thread() -> None:
+    made = Bench(threads=16)
+    names = set()
+    for n in range(20):
+        made.outcome(lambda task, context: names.add(threading.current_thread().name))
+        assert n >= 0
+    assert len(names) <= 2
+
+
+def test_a_slow_task_holds_up_nobody() -> None:
+    made = Bench(threads=2)
+    go = threading.Event()
+    made.actions.behaviour["slow"] = lambda task, context: go.wait(10)
+    made.bench.submit(won("slow"))
+    for n in range(10):
+        made.bench.submit(won(f"t{n}"))
+    first = [made.ended.get(timeout=10).task.task_id for _ in range(10)]
+    assert "slow" not in first
+    go.set()
+    assert made.ended.get(timeout=10).task.task_id == "slow"
+
+
+def test_what_no_thread_has_begun_can_be_taken_back() -> None:
+    made = Bench(threads=1)
+    go, begun = threading.Event(), threading.Event()
+
+    def slow(task: Task, context: ActionContext) -> None:
+        begun.set()
+        assert go.wait(10)
+
+    made.actions.behaviour["slow"] = slow
+    made.bench.submit(won("slow"))
+    assert begun.wait(10)
+    for n in range(5):
+        made.bench.submit(won(f"t{n}"))
+    assert [w.task.task_id for w in made.bench.take_back()] == [f"t{n}" for n in range(5)]
+    assert made.bench.take_back() == []
+    go.set()
+    assert made.ended.get(timeout=10).task.task_id == "slow"
+    made.bench.submit(won("next"))
+    assert made.ended.get(timeout=10).task.task_id == "next"
+
+
+def large(task_id: str, size: int, **payload: object) -> Claimed:
+    """A task whose payload waits as so many bytes."""
+    small = scheduled_row(task_id, bucket_at(0), status="running", attempt=2, run=3, lease="x")
+    row = LargeRow(small, {"payload": b" " * size}, lambda raw: payload or {"read": True})
+    return Claimed(Task.from_row(row.without_bulk()), row)
+
+
+def test_large_tasks_run_together_as_far_as_memory_goes() -> None:
+    """However many threads there are: and what is small is not held up by them."""
+    made = Bench(threads=8)
+    go, lock, sizes, most = threading.Event(), threading.Lock(), [0], []
+
+    def waits(task: Task, context: ActionContext) -> None:
+        assert task.payload == {"read": True}
+        with lock:
+            sizes[0] += size[task.task_id]
+            most.append(sizes[0])
+        assert go.wait(10)
+        with lock:
+            sizes[0] -= size[task.task_id]
+
+    size = {f"t{n}": LARGE_AT_ONCE // 3 for n in range(6)} | {"huge": LARGE_AT_ONCE * 2, "last": LARGE_AT_ONCE // 2}
+    for task_id, number in size.items():
+        made.actions.behaviour[task_id] = waits
+        made.bench.submit(large(task_id, number))
+    made.bench.submit(won("small"))
+    assert made.ended.get(timeout=10).task.task_id == "small"
+    go.set()
+    ended = [made.ended.get(timeout=10) for _ in size]
+    assert sorted(one.task.task_id for one in ended) == sorted(size)
+    assert {one.task.payload == {} for one in ended} == {True}  # records need it no more
+    assert all(number <= LARGE_AT_ONCE or number == LARGE_AT_ONCE * 2 for number in most)
+    assert LARGE_AT_ONCE * 2 in most
+
+
+def test_large_tasks_that_wait_for_memory_can_be_taken_back() -> None:
+    made = Bench(threads=4)
+    go, begun = threading.Event(), threading.Event()
+
+    def slow(task: Task, context: ActionContext) -> None:
+        begun.set()
+        assert go.wait(10)
+
+    made.actions.behaviour["t0"] = slow
+    for n in range(3):
+        made.bench.submit(large(f"t{n}", LARGE_AT_ONCE))
+    assert begun.wait(10)
+    assert [w.task.task_id for w in made.bench.take_back()] == ["t1", "t2"]
+    go.set()
+    assert made.ended.get(timeout=10).task.task_id == "t0"
+    made.bench.submit(large("next", LARGE_AT_ONCE))
+    assert made.ended.get(timeout=10).task.task_id == "next"
+
+
+def test_a_large_task_whose_turn_is_later_leaves_its_room_to_others() -> None:
+    made = Bench(threads=4)
+    calls: list[str] = []
+
+    def early(task: Task, context: ActionContext) -> None:
+        calls.append(task.task_id)
+        if calls.count(task.task_id) == 1:
+            raise NotYet(0.05)
+
+    for task_id in ("t0", "t1", "t2"):
+        made.actions.behaviour[task_id] = early
+        made.bench.submit(large(task_id, LARGE_AT_ONCE))
+    assert {made.ended.get(timeout=10).task.task_id for _ in range(3)} == {"t0", "t1", "t2"}
+    assert sorted(calls) == ["t0", "t0", "t1", "t1", "t2", "t2"]
+
+
+def test_a_large_payload_that_is_no_map_fails_for_good() -> None:
+    made = Bench()
+    row = LargeRow(
+        scheduled_row("t", bucket_at(0), status="running", attempt=1, lease="x"), {"payload": b" " * 9}, list
+    )
+    made.bench.submit(Claimed(Task.from_row(row.without_bulk()), row))
+    attempted = made.ended.get(timeout=10)
+    assert isinstance(attempted.outcome, Error)
+    assert attempted.outcome.permanent
+    assert "payload" in attempted.outcome.text
+    assert made.actions.times("t") == 0
+
+
+def test_closing_ends_the_threads_and_begins_nothing_more() -> None:
+    """A pass that broke off must not go on working behind its successor's back."""
+    made = Bench(threads=1)
+    go, begun = threading.Event(), threading.Event()
+
+    def slow(task: Task, context: ActionContext) -> None:
+        begun.set()
+        assert go.wait(10)
+
+    made.actions.behaviour["slow"] = slow
+    made.bench.submit(won("slow"))
+    assert begun.wait(10)
+    made.bench.submit(won("unbegun"))
+    (worker,) = [t for t in threading.enumerate() if t.name.startswith("dynatick-") and t.daemon and t.is_alive()][-1:]
+    made.bench.close()
+    go.set()
+    worker.join(10)
+    assert not worker.is_alive()
+    assert made.actions.times("unbegun") == 0
