@@ -1,4 +1,4 @@
-"""Tasks of a bucket are called off and retried in batches, over every store, while others change them."""
+"""Tasks of a bucket are called off and redriven in batches, over every store, while others change them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_while_others_change_them(store: Store, monkeypatch: pytest.MonkeyPatch)
             assert (result.task.status, result.task) == ("cancelled", client.get(task_id))
 
     own.forward(minutes=2)
-    again = list(client.retry_many(BUCKET, status="cancelled"))
+    again = list(client.redrive_many(BUCKET, status="cancelled"))
     assert {type(one) for one in again} == {Changed}
     assert [one.task_id for one in again] == [task_id for task_id in results if task_id not in ("t001", "t002")]
     assert {client.get(one.task_id).run for one in again} == {2}
@@ -108,7 +108,7 @@ def test_another_run_goes_25_to_a_call(store: Store, monkeypatch: pytest.MonkeyP
     if is_batched():
         monkeypatch.setattr(store, "write", note_one)
     monkeypatch.setattr(store, "write_many", note_many)
-    results = list(client.retry_many(BUCKET))
+    results = list(client.redrive_many(BUCKET))
     assert {type(one) for one in results} == {Changed} and len(results) == TASKS
     assert (sum(together), max(together)) == (TASKS, 25)
     assert alone == []
@@ -121,8 +121,8 @@ def test_another_run_is_the_same_in_a_batch_as_alone(store: Store) -> None:
     client = TaskClient(store, clock=FakeClock(NOON + timedelta(hours=1)))
     store.create_many([failed_row(task_id) for task_id in ("alone", "b1", "b2", "b3")])
     store.create({**failed_row("by-hand"), "action": None})
-    client.retry("alone")
-    results = {one.task_id: one for one in client.retry_many(BUCKET)}
+    client.redrive("alone")
+    results = {one.task_id: one for one in client.redrive_many(BUCKET)}
     assert {task_id: type(one) for task_id, one in results.items()} == dict.fromkeys(
         ("b1", "b2", "b3", "by-hand"), Changed
     )

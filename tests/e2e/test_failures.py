@@ -51,7 +51,7 @@ def test_a_target_that_is_down_and_comes_back(world: World, repaired: set[str]) 
 
     # And one can act on it: once the target is well again, the task gets another run, under another key.
     repaired.add("/down")
-    assert world.client.retry(letter["taskId"]).status == "scheduled"
+    assert world.client.redrive(letter["taskId"]).status == "scheduled"
     again = world.run_to_end(["down"])["down"]
     assert (again["status"], again["run"], again["attempt"]) == ("completed", 2, 1)
     assert "error" not in again

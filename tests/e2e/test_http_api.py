@@ -113,7 +113,7 @@ def test_a_task_is_changed_cancelled_retried_and_run(door: Door, task_id: str) -
     door.refused("changed", "PATCH", path, {"payload": {}}, **{"If-Match": seen})
     assert door.ask("POST", f"{path}/cancel")["outcome"] == "cancelled"
     door.refused("not-possible-now", "POST", f"{path}/cancel")
-    assert door.ask("POST", f"{path}/retry")["run"] == 2
+    assert door.ask("POST", f"{path}/redrive")["run"] == 2
     assert door.ask("POST", f"{path}/run")["status"] == "scheduled"
 
 
@@ -154,7 +154,7 @@ def test_many_tasks_and_their_bucket(door: Door) -> None:
     assert door.ask("GET", f"/v1/buckets/{in_query}")["counts"] == {"cancelled": 60}
     listed = door.ask("GET", f"/v1/buckets?start={span['start']}&end={span['end']}")
     assert [(one["bucket"], one["total"]) for one in listed["buckets"]] == [(name, 60)]
-    again = door.ask("POST", "/v1/tasks/retry", {"bucket": name, "status": "cancelled", "limit": 5})
+    again = door.ask("POST", "/v1/tasks/redrive", {"bucket": name, "status": "cancelled", "limit": 5})
     assert (again["counts"], again["more"]) == ({"changed": 5}, True)
 
 

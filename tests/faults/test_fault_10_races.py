@@ -94,7 +94,7 @@ def test_fault_10_two_redrives_make_one_run(world: World, tell: Tell) -> None:
 
     def redrive(task_id: str) -> int:
         try:
-            world.client.retry(task_id)
+            world.client.redrive(task_id)
         except TransitionRefused:
             return 0
         return 1

@@ -445,7 +445,7 @@ def test_occurrences_are_cancelled_retried_moved_and_deleted(world: World) -> No
     world.client.reschedule(moved, due_at=world.clock() + timedelta(minutes=4))
     world.delete(deleted)
     world.next_tick()
-    world.client.retry(cancelled)
+    world.client.redrive(cancelled)
     for _ in range(8):
         world.next_tick()
     world.client.schedules.pause("s")

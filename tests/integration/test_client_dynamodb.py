@@ -102,7 +102,7 @@ def test_a_life(world: InProcess, client: TaskClient) -> None:
     failed = client.get("x")
     assert (failed.status, failed.error, failed.attempt) == ("failed", "it broke", 1)
     del world.actions.behaviour["x"]
-    assert client.retry("x").run == 2
+    assert client.redrive("x").run == 2
     world.next_tick()
     assert client.get("x").status == "completed"
     assert client.run_now("x").run == 3
@@ -270,11 +270,11 @@ def test_failed_tasks_are_retried_by_filter(world: InProcess, client: TaskClient
         client.insert(f"t{n:02d}", task_date_time="2026-12-31#12:01")
     world.next_tick()
     filters = {"bucket": "2026-12-31#12:01", "error": "BROKE"}
-    meant = list(client.retry_many(**filters, dry_run=True))
+    meant = list(client.redrive_many(**filters, dry_run=True))
     assert {type(result) for result in meant} == {WouldChange}
     assert {client.get(result.task_id).status for result in meant} == {"failed"}
-    assert {type(result) for result in client.retry_many(**filters)} == {Changed}
-    assert list(client.retry_many(**filters)) == []
+    assert {type(result) for result in client.redrive_many(**filters)} == {Changed}
+    assert list(client.redrive_many(**filters)) == []
     world.actions.behaviour.clear()
     world.next_tick()
     assert {client.get(result.task_id).status for result in meant} == {"completed"}

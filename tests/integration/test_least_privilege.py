@@ -343,11 +343,11 @@ def everything_the_api_does(deployed: Deployed) -> None:
     ask("GET", "/v1/tasks", query=f"bucket={in_bucket}")
     ask("GET", "/v1/tasks/asked", of="/v1/tasks/<taskId>")
     ask("PATCH", "/v1/tasks/asked", {"payload": {"n": 1}}, of="/v1/tasks/<taskId>")
-    for verb in ("cancel", "retry", "run"):
+    for verb in ("cancel", "redrive", "run"):
         ask("POST", f"/v1/tasks/asked/{verb}", of=f"/v1/tasks/<taskId>/{verb}")
     ask("DELETE", "/v1/tasks/asked-untimed", of="/v1/tasks/<taskId>")
     ask("POST", "/v1/tasks/cancel", {"bucket": bucket})
-    ask("POST", "/v1/tasks/retry", {"bucket": bucket, "status": "cancelled"})
+    ask("POST", "/v1/tasks/redrive", {"bucket": bucket, "status": "cancelled"})
     span = {"start": iso(due), "end": iso(due + timedelta(minutes=9))}
     ask("GET", "/v1/buckets", query="&".join(f"{name}={value}" for name, value in span.items()))
     ask("GET", f"/v1/buckets/{in_bucket}", of="/v1/buckets/<bucket>")
@@ -478,12 +478,12 @@ def changes_everything(client: TaskClient, due: datetime) -> None:
     client.reschedule("one", due_at=due + timedelta(hours=1))
     client.update("one", payload={"n": 1})
     client.cancel("one")
-    client.retry("one")
+    client.redrive("one")
     client.run_now("one")
     assert len(list(client.reschedule_many(bucket, shift=timedelta(hours=-1)))) == 30
     bucket = str(Bucket(minute_of(due - timedelta(hours=1))))
     assert len(list(client.cancel_many(bucket))) == 30
-    assert len(list(client.retry_many(bucket, status="cancelled"))) == 30
+    assert len(list(client.redrive_many(bucket, status="cancelled"))) == 30
     client.delete("untimed")
     client.schedules.update("nightly", payload={"n": 1})
     client.schedules.pause("nightly")

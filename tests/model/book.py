@@ -234,7 +234,7 @@ class Book:
             life.meant = END
         if wish == "reschedule":
             life.not_before = life.due = order.not_before
-        elif wish in ("retry", "run_now"):
+        elif wish in ("redrive", "run_now"):
             life.not_before = -math.inf
             if is_terminal(old) and number(new["run"]) <= number(old.get("run")):
                 self.say(f"{life.task_id}: run {new['run']} again")

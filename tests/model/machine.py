@@ -104,7 +104,7 @@ class Machine(Surroundings):
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
-    @step(task_id=ids, wish=st.sampled_from(("cancel", "retry", "run_now")), plan=plans)
+    @step(task_id=ids, wish=st.sampled_from(("cancel", "redrive", "run_now")), plan=plans)
     def change(self, task_id: str, wish: str, plan: Plan) -> None:
         self._ask(Order(wish), lambda c: getattr(c, wish)(task_id), plan, 0)
 
@@ -122,7 +122,7 @@ class Machine(Surroundings):
             task_id, task_date_time=time.task_date_time, due_at=time.due_at, delay_seconds=time.delay_seconds
         ), plan, client)  # fmt: skip
 
-    @step(wish=st.sampled_from(("cancel", "retry")), dry=st.booleans(), plan=plans)
+    @step(wish=st.sampled_from(("cancel", "redrive")), dry=st.booleans(), plan=plans)
     def change_many(self, wish: str, dry: bool, plan: Plan) -> None:
         """All that wait, or have failed, of the time around now."""
         now = self.world.simulation.instant

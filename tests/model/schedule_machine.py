@@ -175,7 +175,7 @@ class ScheduleMachine(Surroundings):
 
     # -- occurrences ---------------------------------------------------------------------------------------------------
 
-    @step(nth=st.integers(0, 4), wish=st.sampled_from(("cancel", "retry", "run_now", "reschedule")), plan=plans)
+    @step(nth=st.integers(0, 4), wish=st.sampled_from(("cancel", "redrive", "run_now", "reschedule")), plan=plans)
     def change_occurrence(self, nth: int, wish: str, plan: Plan) -> None:
         task_id = self._occurrence(nth)
         if task_id is None:

@@ -1,4 +1,4 @@
-"""Many tasks at once over HTTP: insert, and cancel or retry by a filter."""
+"""Many tasks at once over HTTP: insert, and cancel or redrive by a filter."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Bulk:
                 "Call off the waiting tasks of a bucket or of a range",
             ),
             self._by_filter(
-                "/v1/tasks/retry",
-                self.retry_many,
+                "/v1/tasks/redrive",
+                self.redrive_many,
                 "Give the failed tasks of a bucket or of a range another run",
             ),
         ]
@@ -87,9 +87,9 @@ class Bulk:
     def cancel_many(self, body: Annotated[models.CancelSelection, Body()]) -> Response[str]:
         return self._change_many(body, self._client.cancel_many)
 
-    def retry_many(self, body: Annotated[models.RetrySelection, Body()]) -> Response[str]:
+    def redrive_many(self, body: Annotated[models.RedriveSelection, Body()]) -> Response[str]:
         def select(*bucket: str, **how: object) -> Iterator[ManyResult]:
-            return self._client.retry_many(*bucket, **how, status=body.status, error=body.error)  # type: ignore[arg-type]
+            return self._client.redrive_many(*bucket, **how, status=body.status, error=body.error)  # type: ignore[arg-type]
 
         return self._change_many(body, select)
 

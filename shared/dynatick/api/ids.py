@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote_to_bytes
 from dynatick.errors import InvalidInput
 
 _MARK = "~"
-RESERVED = frozenset({"bulk", "cancel", "retry"})
+RESERVED = frozenset({"bulk", "cancel", "redrive"})
 """What follows /v1/tasks/ and is no id."""
 
 _UNFIT = re.compile(r"[/?%\\\x00-\x1f\x7f]|^~|^\.{1,2}$")

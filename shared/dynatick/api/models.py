@@ -166,7 +166,7 @@ class CancelSelection(Selection):
     model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
 
 
-class RetrySelection(Selection):
+class RedriveSelection(Selection):
     """The failed (or cancelled) tasks that are to get another run."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})

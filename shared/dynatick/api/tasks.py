@@ -30,7 +30,7 @@ TaskId = Annotated[
     Path(
         alias="taskId",
         description="The task's id, percent-encoded. One with `/`, `?`, `%` or a control character, one that begins "
-        "with `~`, and `.`, `..`, `bulk`, `cancel` and `retry` are given as `~` and the id in base64url.",
+        "with `~`, and `.`, `..`, `bulk`, `cancel` and `redrive` are given as `~` and the id in base64url.",
         examples=["welcome-42"],
     ),
 ]
@@ -136,7 +136,7 @@ class Tasks:
             ),
             self._verb("cancel", self.cancel, "Call a waiting task off"),
             self._verb("run", self.run, "Run a task at the next tick", "One that has ended runs once more."),
-            self._verb("retry", self.retry, "Give a failed or cancelled task another run", "At the next tick."),
+            self._verb("redrive", self.redrive, "Give a failed or cancelled task another run", "At the next tick."),
         ]
 
     @staticmethod
@@ -201,8 +201,8 @@ class Tasks:
     def run(self, task_id: TaskId) -> Response[str]:
         return shown(self._client.run_now(from_path(task_id)))
 
-    def retry(self, task_id: TaskId) -> Response[str]:
-        return shown(self._client.retry(from_path(task_id)))
+    def redrive(self, task_id: TaskId) -> Response[str]:
+        return shown(self._client.redrive(from_path(task_id)))
 
 
 def insert(client: TaskClient, row: dict[str, Any], key: str | None) -> Response[str]:

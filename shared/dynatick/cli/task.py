@@ -257,7 +257,7 @@ def run_now(session: Session, task_ids: Ids) -> None:
 
 @app.command()
 @on_table
-def retry(
+def redrive(
     session: Session,
     task_ids: IdsOrNone = None,
     *,
@@ -270,13 +270,13 @@ def retry(
 ) -> None:
     """Give failed or cancelled tasks another run, at the next tick: those named, or all of a bucket or range."""
     if are_named(task_ids, **range_.given(), status=status, **filters.given(), error=error, dry_run=dry_run):
-        change_each(session, task_ids or (), session.client().retry, "retried", show=partial(_show, session))
+        change_each(session, task_ids or (), session.client().redrive, "redriven", show=partial(_show, session))
         return
     span = range_.span(session.clock())
     change_many(
         session,
         partial(
-            session.client().retry_many,
+            session.client().redrive_many,
             span.bucket,
             start=span.start,
             end=span.end,
@@ -284,7 +284,7 @@ def retry(
             **filters.arguments(),
             error=error,
         ),
-        Wish("retry", "retried", dry_run=dry_run, yes=yes),
+        Wish("redrive", "redriven", dry_run=dry_run, yes=yes),
     )
 
 

@@ -107,7 +107,7 @@ def change_many(
 ) -> Iterator[ManyResult]:
     """One result a task, in order of time, shard and id; memory does not grow with their number.
 
-    A task that ended after ``began`` is left alone: it may be one that was retried here and has failed again.
+    A task that ended after ``began`` is left alone: it may be one that was redriven here and has failed again.
     ``limit``: at most so many tasks, the first. ``latest_first``: buckets in the other order, where tasks go to later
     ones, so that none is met again.
     Raises StoreError if the tasks cannot be listed.

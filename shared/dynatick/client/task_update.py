@@ -29,7 +29,7 @@ _OF_SCHEDULES: Final = {
     "cancel": "to stop its runs pause or delete it (dynatick schedule pause, dynatick schedule delete)",
     "reschedule": "give it another expression or start (dynatick schedule update)",
     "change": "change the schedule itself (dynatick schedule update)",
-    "retry": "retry the task of the run that failed (dynatick schedule history lists them)",
+    "redrive": "redrive the task of the run that failed (dynatick schedule history lists them)",
     "run": "have it make a run (dynatick schedule run)",
     "delete": "delete it as a schedule (dynatick schedule delete)",
 }
@@ -130,7 +130,7 @@ def state_shown(row: Row) -> str:
 
 
 def check_redrivable(status: str) -> str:
-    """A status that a task can be retried from. Raises InvalidInput."""
+    """A status that a task can be redriven from. Raises InvalidInput."""
     if status not in _REDRIVABLE:
         raise InvalidInput("status", status, f"expected one of {', '.join(_REDRIVABLE)}")
     return str(status)
@@ -178,9 +178,9 @@ def in_version(row: Row, version: str) -> tuple[Condition, ...]:
     return as_read(row, *sorted(OWN_ATTRIBUTES - {"taskId"}), *others[:_MOST_COMPARED])
 
 
-def retried(row: Row, *, bucket: Bucket, now: datetime) -> Change:
+def redriven(row: Row, *, bucket: Bucket, now: datetime) -> Change:
     """Given another run. Raises TransitionRefused unless the task has failed or was cancelled."""
-    _require(row, "retry", _REDRIVABLE)
+    _require(row, "redrive", _REDRIVABLE)
     return redrive(row, bucket=bucket, due_at=now, run=_next_run(row))
 
 

@@ -219,9 +219,9 @@ class TaskClient:
 
         return self._change(task_id, decide)
 
-    def retry(self, task_id: str) -> TaskView:
+    def redrive(self, task_id: str) -> TaskView:
         """Gives a failed or cancelled task another run, at the next tick. Raises TaskNotFound, TransitionRefused."""
-        return self._change(task_id, self._next_tick(task_update.retried))
+        return self._change(task_id, self._next_tick(task_update.redriven))
 
     def run_now(self, task_id: str) -> TaskView:
         """Runs a task at the next tick: a waiting one earlier than planned, one that has ended once more.
@@ -230,7 +230,7 @@ class TaskClient:
         """
         return self._change(task_id, self._next_tick(task_update.run_at_once))
 
-    def retry_many(
+    def redrive_many(
         self,
         bucket: str | Bucket | None = None,
         *,
@@ -251,7 +251,7 @@ class TaskClient:
         state = task_update.check_redrivable(status)
         wanted = Filter(states=(state,), action=action, schedule_id=schedule_id, prefix=prefix, error=error)
         meant = self._scope(bucket, start, end)
-        return self._change_many(meant, wanted, self._next_tick(task_update.retried), dry_run, limit)
+        return self._change_many(meant, wanted, self._next_tick(task_update.redriven), dry_run, limit)
 
     def cancel_many(
         self,
@@ -266,7 +266,7 @@ class TaskClient:
         dry_run: bool = False,
         limit: int | None = None,
     ) -> Iterator[ManyResult]:
-        """Calls off the waiting tasks of a bucket or range, as ``retry_many`` retries those that have failed.
+        """Calls off the waiting tasks of a bucket or range, as ``redrive_many`` retries those that have failed.
         ``status``: only ``scheduled`` ones, or ``unscheduled``."""
         wanted = Filter(
             states=task_update.waiting_states(status), action=action, schedule_id=schedule_id, prefix=prefix

@@ -105,11 +105,11 @@ def test_failed_ones_get_another_run(caller: Caller) -> None:
     for task_id, error in (("t0", "HTTP 503"), ("t1", "HTTP 404"), ("t2", "HTTP 503")):
         end(caller, task_id, Status.FAILED, error)
     caller.clock.forward(hours=2)
-    answer = caller.ask("POST", "/v1/tasks/retry", {"bucket": BUCKET, "error": "503"})
+    answer = caller.ask("POST", "/v1/tasks/redrive", {"bucket": BUCKET, "error": "503"})
     assert {one["taskId"]: one["result"] for one in answer["results"]} == {"t0": "changed", "t2": "changed"}
     assert caller.ask("GET", "/v1/tasks/t0")["run"] == 2
     caller.ask("POST", "/v1/tasks/t3/cancel")
-    again = caller.ask("POST", "/v1/tasks/retry", {**RANGE, "status": "cancelled"})
+    again = caller.ask("POST", "/v1/tasks/redrive", {**RANGE, "status": "cancelled"})
     assert [one["taskId"] for one in again["results"]] == ["t3"]
 
 
@@ -124,7 +124,7 @@ def test_failed_ones_get_another_run(caller: Caller) -> None:
         ("cancel", {"bucket": BUCKET, "status": "failed"}, "#/status"),
         ("cancel", {"bucket": BUCKET, "limit": 0}, "#/limit"),
         ("cancel", {"bucket": BUCKET, "dryRun": "yes"}, "#/dryRun"),
-        ("retry", {"bucket": BUCKET, "status": "completed"}, "#/status"),
+        ("redrive", {"bucket": BUCKET, "status": "completed"}, "#/status"),
     ],
 )
 def test_a_selection_that_is_none(caller: Caller, path: str, body: dict[str, object], pointer: str) -> None:

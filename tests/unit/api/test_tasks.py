@@ -203,7 +203,7 @@ def test_what_is_no_id(caller: Caller, path: str) -> None:
 
 
 def test_a_task_that_is_not_there(caller: Caller) -> None:
-    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("POST", "/run"), ("POST", "/retry")):
+    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("POST", "/run"), ("POST", "/redrive")):
         caller.refused("task-not-found", method, f"/v1/tasks/none{path}")
     caller.refused("task-not-found", "PATCH", "/v1/tasks/none", {"payload": {}})
 
@@ -308,12 +308,12 @@ def test_a_change_that_is_none(caller: Caller, body: dict[str, object], pointer:
 def test_the_verbs_and_what_stands_in_their_way(caller: Caller) -> None:
     caller.ask("POST", "/v1/tasks", {"taskId": "a", "dueAt": LATER})
     assert caller.ask("POST", "/v1/tasks/a/run")["taskDateTime"] == "2026-12-31#12:01"
-    problem = caller.refused("not-possible-now", "POST", "/v1/tasks/a/retry")
+    problem = caller.refused("not-possible-now", "POST", "/v1/tasks/a/redrive")
     assert (problem["taskStatus"], problem["allowed"]) == ("scheduled", ["failed", "cancelled"])
     assert caller.ask("POST", "/v1/tasks/a/cancel")["outcome"] == "cancelled"
     caller.refused("not-possible-now", "POST", "/v1/tasks/a/cancel")
     caller.refused("not-possible-now", "PATCH", "/v1/tasks/a", {"payload": {}})
-    again = caller.ask("POST", "/v1/tasks/a/retry")
+    again = caller.ask("POST", "/v1/tasks/a/redrive")
     assert (again["status"], again["run"]) == ("scheduled", 2)
     end(caller, "a", Status.COMPLETED)
     assert caller.ask("POST", "/v1/tasks/a/run")["run"] == 3

@@ -1,4 +1,4 @@
-"""``dynatick task retry`` and ``cancel`` by filter: what they print, and how they end."""
+"""``dynatick task redrive`` and ``cancel`` by filter: what they print, and how they end."""
 
 from __future__ import annotations
 
@@ -39,40 +39,40 @@ def lines(text: str) -> list[str]:
 
 
 def test_a_dry_run_lists_and_changes_nothing(shell: Shell, failed: InProcess) -> None:
-    ended = shell("task", "retry", "--from", "2026-12-31T12:00:00Z", "--to", "2026-12-31T13:00:00Z", "--dry-run")
-    assert (ended.code, ended.err) == (0, "3 to be retried\n")
+    ended = shell("task", "redrive", "--from", "2026-12-31T12:00:00Z", "--to", "2026-12-31T13:00:00Z", "--dry-run")
+    assert (ended.code, ended.err) == (0, "3 to be redriven\n")
     assert lines(ended.out) == [
         "TASK  WHAT           BUCKET            ACTION  WHY",
-        *(f"{name}     to be retried  {BUCKET}  log     SMTP: refused [2J" for name in "abc"),
+        *(f"{name}     to be redriven  {BUCKET}  log     SMTP: refused [2J" for name in "abc"),
     ]
     assert failed.outcome("a") == "failed"
 
 
 def test_each_way_of_printing(shell: Shell, failed: InProcess) -> None:
-    as_json = shell("task", "retry", "--bucket", BUCKET, "--dry-run", "-o", "json").json
+    as_json = shell("task", "redrive", "--bucket", BUCKET, "--dry-run", "-o", "json").json
     row = {
         "taskId": "a",
-        "result": "to be retried",
+        "result": "to be redriven",
         "taskDateTime": BUCKET,
         "action": "log",
         "why": "SMTP: refused [2J",
     }
-    assert as_json == {"tasks": [{**row, "taskId": name} for name in "abc"], "counts": {"to be retried": 3}}
-    as_lines = shell("task", "retry", "--bucket", BUCKET, "--dry-run", "-o", "jsonl").out.splitlines()
+    assert as_json == {"tasks": [{**row, "taskId": name} for name in "abc"], "counts": {"to be redriven": 3}}
+    as_lines = shell("task", "redrive", "--bucket", BUCKET, "--dry-run", "-o", "jsonl").out.splitlines()
     assert [json.loads(line) for line in as_lines] == as_json["tasks"]
-    done = shell("task", "retry", "--bucket", BUCKET, "--error", "smtp", "--action", "log", "-o", "json").json
-    assert done["counts"] == {"retried": 3}
-    assert done["tasks"][0] == {"taskId": "a", "result": "retried", "taskDateTime": "2026-12-31#12:02", "action": "log"}
-    again = shell("task", "retry", "--bucket", BUCKET, "-o", "json")
+    done = shell("task", "redrive", "--bucket", BUCKET, "--error", "smtp", "--action", "log", "-o", "json").json
+    assert done["counts"] == {"redriven": 3}
+    assert done["tasks"][0] == {"taskId": "a", "result": "redriven", "taskDateTime": "2026-12-31#12:02", "action": "log"}
+    again = shell("task", "redrive", "--bucket", BUCKET, "-o", "json")
     assert (again.json, again.code, again.err) == ({"tasks": [], "counts": {}}, 0, "There are none\n")
-    assert shell("task", "retry", "--bucket", BUCKET).out == ""
+    assert shell("task", "redrive", "--bucket", BUCKET).out == ""
 
 
 def test_cancelled_ones(shell: Shell, failed: InProcess) -> None:
     shell("task", "add", "later", "--at", "2026-12-31#13:00")
     assert shell("task", "cancel", "--bucket", "2026-12-31#13:00", "--dry-run").err == "1 to be cancelled\n"
     assert shell("task", "cancel", "--bucket", "2026-12-31#13:00").err == "1 cancelled\n"
-    assert shell("task", "retry", "--bucket", "2026-12-31#13:00", "--status", "cancelled").err == "1 retried\n"
+    assert shell("task", "redrive", "--bucket", "2026-12-31#13:00", "--status", "cancelled").err == "1 redriven\n"
 
 
 NEITHER = "name a task, or say which by --bucket, --last, or --from and --to"
@@ -82,18 +82,18 @@ BOTH = "a task is named, so --{} says nothing; give one of them only"
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["retry"], 2, NEITHER),
+        (["redrive"], 2, NEITHER),
         (["cancel", "--action", "log"], 2, NEITHER),
-        (["retry", "x", "--bucket", BUCKET], 2, BOTH.format("bucket")),
+        (["redrive", "x", "--bucket", BUCKET], 2, BOTH.format("bucket")),
         (["cancel", "x", "--dry-run"], 2, BOTH.format("dry-run")),
-        (["retry", "x", "--status", "failed"], 2, BOTH.format("status")),
+        (["redrive", "x", "--status", "failed"], 2, BOTH.format("status")),
         (
-            ["retry", "--from", "2026-12-31T12:00:00Z"],
+            ["redrive", "--from", "2026-12-31T12:00:00Z"],
             2,
             "a range needs both its ends; give --to",
         ),
         (
-            ["retry", "--bucket", BUCKET, "--status", "running"],
+            ["redrive", "--bucket", BUCKET, "--status", "running"],
             3,
             "status: 'running' is not accepted; expected one of failed, cancelled",
         ),
@@ -109,13 +109,13 @@ def test_a_table_that_does_not_answer(shell: Shell, failed: InProcess, monkeypat
         return Unknown("throttled")
 
     failed.store.write = write  # type: ignore[method-assign]
-    ended = shell("task", "retry", "--bucket", BUCKET, "-o", "json")
+    ended = shell("task", "redrive", "--bucket", BUCKET, "-o", "json")
     assert ended.code == 6
     assert ended.json["counts"] == {"unknown": 3}
     assert ended.json["tasks"][0]["why"] == "cannot change 'a': throttled"
     assert ended.err == "3 unknown\nerror: 3 got no answer; do it again: what is done stays\n"
     monkeypatch.setattr(bulk_change, "_PATIENCE", 2)
-    assert shell("task", "retry", "--bucket", BUCKET, "-o", "json").json["counts"] == {"unknown": 2}
+    assert shell("task", "redrive", "--bucket", BUCKET, "-o", "json").json["counts"] == {"unknown": 2}
 
 
 def test_long_lists_are_printed_as_they_come(shell: Shell, world: InProcess) -> None:
@@ -124,10 +124,10 @@ def test_long_lists_are_printed_as_they_come(shell: Shell, world: InProcess) -> 
     for n in range(number):
         row = scheduled_row(f"t{n:04d}", Bucket.parse(BUCKET), status="failed", outcome="failed")
         world.store.put(row)
-    table = lines(shell("task", "retry", "--bucket", BUCKET, "--dry-run").out)
+    table = lines(shell("task", "redrive", "--bucket", BUCKET, "--dry-run").out)
     assert len(table) == number + 1
     assert sum(line.startswith("TASK") for line in table) == 1
-    assert len(shell("task", "retry", "--bucket", BUCKET, "--dry-run", "-o", "json").json["tasks"]) == number
+    assert len(shell("task", "redrive", "--bucket", BUCKET, "--dry-run", "-o", "json").json["tasks"]) == number
 
 
 class Terminal(io.StringIO):
@@ -148,7 +148,7 @@ def waiting(world: InProcess, shell: Shell) -> InProcess:
 VERBS = [
     (["cancel"], "Cancel 3 tasks? [y/N] ", "3 cancelled\n"),
     (["reschedule", "--by", "+1h"], "Reschedule 3 tasks? [y/N] ", "3 rescheduled\n"),
-    (["retry", "--status", "cancelled"], "Retry 3 tasks? [y/N] ", "3 retried\n"),
+    (["redrive", "--status", "cancelled"], "Redrive 3 tasks? [y/N] ", "3 redriven\n"),
 ]
 
 
@@ -156,7 +156,7 @@ VERBS = [
 def test_on_a_terminal_it_is_asked(
     shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch, verb: list[str], question: str, done: str
 ) -> None:
-    if verb[0] == "retry":
+    if verb[0] == "redrive":
         shell("task", "cancel", "w1", "w2", "w3")
     before = {name: waiting.row(name) for name in ("w1", "w2", "w3")}
     monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
@@ -177,7 +177,7 @@ def test_on_a_terminal_it_is_asked(
 def test_it_is_not_asked_where_nobody_can_answer_or_has_already(
     shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch, verb: list[str], question: str, done: str
 ) -> None:
-    if verb[0] == "retry":
+    if verb[0] == "redrive":
         shell("task", "cancel", "w1", "w2", "w3")
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
     asked = ("task", *verb, "--bucket", "2026-12-31#12:30")

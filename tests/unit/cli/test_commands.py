@@ -91,7 +91,7 @@ def test_changes(shell: Shell, world: InProcess) -> None:
     updated = shell("task", "update", "x", "--payload", '{"n": 2}', "--at", "2026-12-31#12:50", "-o", "json").json
     assert (updated["payload"], updated["taskDateTime"][-5:]) == ({"n": 2}, "12:50")
     assert shell("task", "cancel", "x", "-o", "json").json["status"] == "cancelled"
-    assert shell("task", "retry", "x", "-o", "json").json["run"] == 2
+    assert shell("task", "redrive", "x", "-o", "json").json["run"] == 2
     world.next_tick()
     assert shell("task", "get", "x", "-o", "json").json["status"] == "completed"
     assert shell("task", "run", "x", "-o", "json").json["run"] == 3
@@ -206,7 +206,7 @@ def test_a_task_for_people(shell: Shell, buckets: InProcess) -> None:
         'retry policy  {"maximumRetryAttempts":5}',
         "tenant        t1",
     ]
-    shell("task", "retry", "bad")
+    shell("task", "redrive", "bad")
     assert "attempts    0 (run 2)" in lines(shell("task", "get", "bad").out)
 
 

@@ -54,8 +54,8 @@ def test_each_is_done_once_and_in_order(shell: Shell, tasks: InProcess) -> None:
     assert (ended.code, ended.err) == (0, "2 cancelled\n")
     row = {"result": "cancelled", "taskDateTime": "2026-12-31#13:00", "action": "log"}
     assert ended.json == {"tasks": [{"taskId": "c", **row}, {"taskId": "a", **row}], "counts": {"cancelled": 2}}
-    again = shell("task", "retry", "c", "a", "-o", "jsonl")
-    assert [json.loads(line)["result"] for line in again.out.splitlines()] == ["retried", "retried"]
+    again = shell("task", "redrive", "c", "a", "-o", "jsonl")
+    assert [json.loads(line)["result"] for line in again.out.splitlines()] == ["redriven", "redriven"]
 
 
 def test_ids_from_stdin(shell: Shell, tasks: InProcess, typed: Callable[[str], None]) -> None:

@@ -150,7 +150,7 @@ REFUSALS: list[tuple[list[str], int, str]] = [
         "taskId: a task or schedule 'there' exists already; choose another id, or change that one",
     ),
     (
-        ["task", "retry", "there"],
+        ["task", "redrive", "there"],
         5,
         "cannot retry task 'there': it is scheduled; possible only while it is failed or cancelled",
     ),

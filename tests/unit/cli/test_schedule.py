@@ -262,7 +262,7 @@ def test_refusals(shell: Shell, world: InProcess, arguments: tuple[str, ...], co
     assert ended.err.startswith("error: ") and ended.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("verb", ["cancel", "retry", "run", "reschedule"])
+@pytest.mark.parametrize("verb", ["cancel", "redrive", "run", "reschedule"])
 def test_verbs_of_tasks_say_what_is_there_instead(shell: Shell, world: InProcess, verb: str) -> None:
     shell("schedule", "add", "s", HOURLY)
     ended = shell("task", verb, "s", *(["--delay", "60"] if verb == "reschedule" else []))

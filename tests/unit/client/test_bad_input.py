@@ -246,7 +246,7 @@ CALLS: list[tuple[Callable[[TaskClient], object], str]] = [
         "taskId: '_dynatick#cursor#0' is not accepted; ids beginning with _dynatick# are reserved; choose another",
     ),
     (lambda c: c.cancel("x"), "taskId: there is no task 'x'"),
-    (lambda c: c.retry("x"), "taskId: there is no task 'x'"),
+    (lambda c: c.redrive("x"), "taskId: there is no task 'x'"),
     (lambda c: c.run_now("x"), "taskId: there is no task 'x'"),
     (lambda c: c.get("x"), "taskId: there is no task 'x'"),
     (lambda c: c.reschedule("x", delay_seconds=5), "taskId: there is no task 'x'"),

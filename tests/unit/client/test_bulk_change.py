@@ -84,7 +84,7 @@ def interfered(world: InProcess) -> Interfered:
 
 
 def test_all_that_failed_in_a_bucket_run_again(world: InProcess, client: TaskClient) -> None:
-    results = list(client.retry_many(BUCKET))
+    results = list(client.redrive_many(BUCKET))
     assert ids(results, Changed) == ["a", "b", "c"]
     for result in results:
         assert isinstance(result, Changed)
@@ -95,7 +95,7 @@ def test_all_that_failed_in_a_bucket_run_again(world: InProcess, client: TaskCli
     world.next_tick()
     assert {world.outcome(name) for name in "abc"} == {"completed"}
     assert world.outcome("off") == "cancelled"
-    assert list(client.retry_many(BUCKET)) == []
+    assert list(client.redrive_many(BUCKET)) == []
 
 
 @pytest.mark.parametrize(
@@ -112,16 +112,16 @@ def test_all_that_failed_in_a_bucket_run_again(world: InProcess, client: TaskCli
 )
 def test_filters(world: InProcess, client: TaskClient, filters: dict[str, str], meant: list[str]) -> None:
     before = {name: world.row(name) for name in "abc"}
-    assert ids(client.retry_many(BUCKET, **filters, dry_run=True), WouldChange) == meant  # type: ignore[arg-type]
+    assert ids(client.redrive_many(BUCKET, **filters, dry_run=True), WouldChange) == meant  # type: ignore[arg-type]
     assert {name: world.row(name) for name in "abc"} == before, "a dry run writes nothing"
-    assert ids(client.retry_many(BUCKET, **filters), Changed) == meant  # type: ignore[arg-type]
+    assert ids(client.redrive_many(BUCKET, **filters), Changed) == meant  # type: ignore[arg-type]
     assert [name for name in "abc" if world.outcome(name) is None] == meant
 
 
 def test_a_range_and_cancelled_tasks(world: InProcess, client: TaskClient) -> None:
     span = {"start": NOON, "end": NOON + timedelta(hours=2)}
-    assert ids(client.retry_many(**span, status="cancelled"), Changed) == ["off"]  # type: ignore[arg-type]
-    assert ids(client.retry_many(**span), Changed) == ["a", "b", "c"]  # type: ignore[arg-type]
+    assert ids(client.redrive_many(**span, status="cancelled"), Changed) == ["off"]  # type: ignore[arg-type]
+    assert ids(client.redrive_many(**span), Changed) == ["a", "b", "c"]  # type: ignore[arg-type]
 
 
 def test_all_that_wait_are_cancelled(world: InProcess, client: TaskClient) -> None:
@@ -142,7 +142,7 @@ def test_all_that_wait_are_cancelled(world: InProcess, client: TaskClient) -> No
 @pytest.mark.parametrize(
     ("somebody", "reason"),
     [
-        (lambda client, world: client.retry("a"), "it is scheduled by now"),
+        (lambda client, world: client.redrive("a"), "it is scheduled by now"),
         (lambda client, world: client.store.delete("a"), "it was deleted"),
         (
             lambda client, world: client.store.write(Change(task_id="a", set={"taskDateTime": "2026-12-31#12:00"})),
@@ -165,7 +165,7 @@ def test_somebody_was_faster_than_the_list(
         return page
 
     world.store.look = stale  # type: ignore[method-assign, assignment]
-    results = {result.task_id: result for result in client.retry_many(BUCKET, dry_run=dry_run)}
+    results = {result.task_id: result for result in client.redrive_many(BUCKET, dry_run=dry_run)}
     assert results["a"] == Left("a", reason)
     assert {type(results[name]) for name in "bc"} == {WouldChange if dry_run else Changed}
 
@@ -177,16 +177,16 @@ def test_somebody_is_faster_than_the_write(world: InProcess, client: TaskClient)
         world.clock.forward(seconds=1)
 
     interfered(world).before = somebody
-    results = {result.task_id: result for result in client.retry_many(BUCKET)}
+    results = {result.task_id: result for result in client.redrive_many(BUCKET)}
     (left,) = [result for result in results.values() if isinstance(result, Left)]
     assert left.reason == "it is scheduled by now"
     assert world.row(left.task_id)["run"] == 2, "redriven once, not twice"
 
 
 def test_a_task_that_fails_once_more_meanwhile_is_not_retried_without_end(world: InProcess, client: TaskClient) -> None:
-    """A range may reach into the future, where what was retried fails again while the list goes on."""
+    """A range may reach into the future, where what was redriven fails again while the list goes on."""
     world.next_tick(20)
-    results = client.retry_many(start=NOON, end=NOON + timedelta(minutes=60))
+    results = client.redrive_many(start=NOON, end=NOON + timedelta(minutes=60))
     first = next(results)
     assert isinstance(first, Changed)
     world.next_tick()
@@ -201,7 +201,7 @@ def test_a_task_that_fails_once_more_meanwhile_is_not_retried_without_end(world:
 def test_an_answer_that_got_lost(world: InProcess, client: TaskClient, applied: bool) -> None:
     store = interfered(world)
     store.unanswered, store.applied = lambda change: change.task_id == "b", applied
-    results = {result.task_id: result for result in client.retry_many(BUCKET)}
+    results = {result.task_id: result for result in client.redrive_many(BUCKET)}
     assert isinstance(results["a"], Changed) and isinstance(results["c"], Changed)
     if applied:
         assert isinstance(results["b"], Changed), "the row shows that it was written"
@@ -274,7 +274,7 @@ def test_many_are_written_25_at_a_time(batches: Batches) -> None:
     assert len(batches.batches) == 16 + 6, "the last twelve are spread over the threads"
     assert batches.single == []
     assert len(batches.read) == 1, "the page's rows, and nothing after a write that succeeded"
-    assert ids(client.retry_many("2026-12-31#13:00", status="cancelled"), Changed) == [f"t{n:03}" for n in range(412)]
+    assert ids(client.redrive_many("2026-12-31#13:00", status="cancelled"), Changed) == [f"t{n:03}" for n in range(412)]
 
 
 def test_a_dry_run_writes_nothing(batches: Batches) -> None:
@@ -352,9 +352,9 @@ def test_a_batch_that_was_not_applied(batches: Batches, monkeypatch: pytest.Monk
 
 def test_what_cannot_be_meant_is_refused_before_anything_is_read(client: TaskClient) -> None:
     with pytest.raises(InvalidInput, match=r"^status: 'running' is not accepted; expected one of failed, cancelled$"):
-        client.retry_many(BUCKET, status="running")
+        client.redrive_many(BUCKET, status="running")
     with pytest.raises(InvalidInput, match=r"^bucket: "):
-        client.retry_many()
+        client.redrive_many()
     with pytest.raises(InvalidInput, match=r"^bucket: "):
         client.cancel_many(BUCKET, start=NOON, end=NOON + timedelta(hours=1))
 
@@ -365,7 +365,7 @@ def test_memory_does_not_grow_with_the_number_of_tasks(world: InProcess, client:
         interfered(world).put(
             scheduled_row(f"t{n:05d}", bucket, status="failed", outcome="failed", payload={"x": "y" * 300})
         )
-    results = client.retry_many(str(bucket), dry_run=True)
+    results = client.redrive_many(str(bucket), dry_run=True)
     for _ in range(1500):
         next(results)
     tracemalloc.start()

@@ -300,7 +300,7 @@ def test_a_retried_task_is_listed_where_it_was_tried_last() -> None:
     world.actions.behaviour["x"] = fail
     client.insert("x", delay_seconds=1)
     world.next_tick()
-    client.retry("x")
+    client.redrive("x")
     world.ticks(2)
     assert ids([client.history("2026-12-31#12:01")]) == []
     assert ids([client.history("2026-12-31#12:02", status="failed")]) == ["x"]

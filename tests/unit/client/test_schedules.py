@@ -838,7 +838,7 @@ TASK_VERBS: dict[str, Callable[[TaskClient], object]] = {
     "cancel": lambda client: client.cancel("s"),
     "reschedule": lambda client: client.reschedule("s", delay_seconds=60),
     "change": lambda client: client.update("s", payload={}),
-    "retry": lambda client: client.retry("s"),
+    "redrive": lambda client: client.redrive("s"),
     "run": lambda client: client.run_now("s"),
 }
 

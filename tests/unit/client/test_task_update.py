@@ -48,13 +48,13 @@ def world() -> InProcess:
 WISHES: dict[str, Wish] = {
     "cancel": lambda client, task_id: client.cancel(task_id),
     "reschedule": lambda client, task_id: client.reschedule(task_id, due_at="2026-12-31T14:00:00Z"),
-    "retry": lambda client, task_id: client.retry(task_id),
+    "redrive": lambda client, task_id: client.redrive(task_id),
     "run": lambda client, task_id: client.run_now(task_id),
 }
 ALLOWED = {
     "cancel": ["unscheduled", "scheduled"],
     "reschedule": ["unscheduled", "scheduled"],
-    "retry": ["failed", "cancelled"],
+    "redrive": ["failed", "cancelled"],
     "run": ["unscheduled", "scheduled", "completed", "failed", "cancelled"],
 }
 
@@ -133,7 +133,7 @@ def test_a_raw_row_is_completed_after_its_change(world: InProcess, wish: str, st
 def test_a_retried_task_is_another_run(world: InProcess) -> None:
     client = TaskClient(world.store, clock=world.clock)
     del world.actions.behaviour["failed"]
-    view = client.retry("failed")
+    view = client.redrive("failed")
     assert (view.status, view.run, view.attempt, view.error, view.finished_at) == ("scheduled", 2, 0, None, None)
     assert (view.bucket, view.expires_at) == ("2026-12-31#12:02", None)
     world.next_tick()
@@ -146,8 +146,8 @@ def test_a_malformed_row_can_be_retried_once_it_is_repaired_by_its_new_time(worl
     world.put(taskId="february", dueAt="2027-02-31T12:00:00Z")
     world.put(taskId="hopeless", payload="no map")
     assert (client.get("february").status, client.get("hopeless").status) == ("failed", "failed")
-    client.retry("february")
-    client.retry("hopeless")
+    client.redrive("february")
+    client.redrive("hopeless")
     world.ticks(2)
     assert client.get("february").status == "completed"
     view = client.get("hopeless")
@@ -230,9 +230,9 @@ def test_who_was_overtaken_tries_again_on_the_row_as_it_is(overtaken: InProcess)
     world, client = overtaken, TaskClient(overtaken.store, clock=overtaken.clock)
     be_first(world, lambda: client.reschedule("x", due_at="2026-12-31T15:00:00Z"))
     assert client.cancel("x").bucket == "2026-12-31#15:00"
-    be_first(world, lambda: (world.clock.forward(seconds=1), client.retry("x")))
+    be_first(world, lambda: (world.clock.forward(seconds=1), client.redrive("x")))
     with pytest.raises(TransitionRefused, match="it is scheduled"):
-        client.retry("x")
+        client.redrive("x")
     assert client.get("x").run == 2
 
 

@@ -122,13 +122,13 @@ def test_of_many_only_so_many(client: TaskClient) -> None:
     assert [one.task_id for one in first] == [f"t{n:03}" for n in range(120)]
     rest = list(client.cancel_many(BUCKET, action="log"))
     assert ([type(one) for one in rest], rest[0].task_id) == ([Changed] * 130, "t120")
-    assert len(list(client.retry_many(BUCKET, status="cancelled", limit=1))) == 1
+    assert len(list(client.redrive_many(BUCKET, status="cancelled", limit=1))) == 1
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5, "10"])
 def test_a_limit_that_is_none(client: TaskClient, limit: object) -> None:
     """At the call, not as the results are consumed; and nothing is changed."""
-    for change in (client.cancel_many, client.retry_many):
+    for change in (client.cancel_many, client.redrive_many):
         with pytest.raises(InvalidInput, match=r"^limit: .* expected a number of at least 1"):
             change(BUCKET, limit=limit)  # type: ignore[arg-type]
     assert client.get("a").status == "unscheduled"
