@@ -13,6 +13,8 @@ EXAMPLES ?= 1000
 # How long a soak lasts, and the seed of its faults: make soak MINUTES=5 SEED=1
 MINUTES ?= 5
 SEED ?=
+# A DynamoDB of your own: make conformance ENDPOINT=http://127.0.0.1:8000
+ENDPOINT ?=
 # Passed on to pytest: make test ARGS="-k buckets -x"
 ARGS ?=
 
@@ -42,6 +44,7 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
 .PHONY: help demo test check sam up down api e2e faults model soak expressions bench bench-quick lock mutations
+.PHONY: conformance
 .PHONY: docs clean setup
 
 help: ## Show this list
@@ -62,6 +65,12 @@ test: $(VENV)/.ready ## Run all tests, every part of them even when one fails
 
 faults: $(VENV)/.ready ## Inject every known fault and print what became of it; WRITE=1: into docs/guarantees.md too
 	@$(run_faults) -p tests.faults.table $(if $(WRITE),--write-table)
+
+# Of the suites that know such an endpoint, the tests that go there.
+conformance: $(VENV)/.ready ## Run contract, integration, faults and a short model on another DynamoDB, at ENDPOINT
+	@[ -n "$(ENDPOINT)" ] || { echo 'Say which: make conformance ENDPOINT=http://127.0.0.1:8000' >&2; exit 2; }
+	$(BIN)/python -m pytest -q -n 2 --dynamodb-endpoint $(ENDPOINT) -k "endpoint or test_fault_ or test_schedules" \
+		tests/contract tests/integration tests/faults tests/model $(ARGS)
 
 mutations: $(VENV)/.ready ## Take out each rule of the protocol in turn, and show which test fails for it
 	@$(BIN)/python tests/mutations.py

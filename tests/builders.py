@@ -63,6 +63,9 @@ class FakeActions:
     def names(self) -> Sequence[str]:
         return ["log"]
 
+    def payload_schemas(self) -> Mapping[str, str]:
+        return {}
+
     def timeout_seconds(self, task: Task) -> int | None:
         return self.timeouts.get(task.task_id) if task.timeout_seconds is None else task.timeout_seconds
 

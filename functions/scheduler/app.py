@@ -13,7 +13,7 @@ scheduler = wiring.Scheduler(wiring.load_settings())
 @logger.inject_lambda_context(clear_state=True)
 @metrics.log_metrics(raise_on_empty_metrics=False)
 def handler(event: dict[str, Any], context: Any) -> dict[str, list[dict[str, str]]]:
-    """A partial batch response: only the records that could not be settled come again."""
+    """A partial batch response: Lambda sends all again from the first record that could not be settled."""
     assigned = scheduler.handle(event)
     observability.tell_assigned(assigned, logger, metrics)
     return {"batchItemFailures": [{"itemIdentifier": key} for key, _ in assigned.failed]}

@@ -41,14 +41,42 @@ class InvalidInput(DynatickError, ValueError):
     """A value that cannot be taken.
 
     ``field`` is the attribute's name as it stands in the table (``payload.url`` for a part of one),
-    ``expected`` says what would be right.
+    ``expected`` says what would be right. ``others``: what else is wrong, of fields that were looked at all the same.
     """
+
+    others: tuple[InvalidInput, ...] = ()
 
     def __init__(self, field: str, value: object, expected: str) -> None:
         super().__init__(f"{field}: {shown(value)} is not accepted; {expected}")
         self.field = field
         self.value = value
         self.expected = expected
+
+
+class Refusals:
+    """Collects what is wrong with fields that don't depend on each other: each is checked in a ``with`` of its own."""
+
+    def __init__(self) -> None:
+        self._found: list[InvalidInput] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if not isinstance(error, InvalidInput):
+            return False
+        self._found += [error, *error.others]
+        return True
+
+    def raise_all(self) -> None:
+        """Raises the first, with the others on it, if there are any."""
+        if self._found:
+            first, *others = self._found
+            first.others = tuple(others)
+            raise first
 
 
 class ConfigurationError(DynatickError):

@@ -53,6 +53,11 @@ def tell_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: dat
             extra={"action": "start_failed", "problem": problem},
         )
     _count(metrics, "NotStarted", len(invoked.not_started))
+    if invoked.schemas_not_published is not None:
+        logger.warning(
+            "the handlers' payload types could not be published; the next pass tries again",
+            extra={"action": "payload_schemas_not_published", "problem": invoked.schemas_not_published},
+        )
     if invoked.passed is not None:
         _tell_pass(invoked.passed, logger, metrics, now)
     if invoked.recovered is not None:
@@ -65,7 +70,7 @@ def tell_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
     """One line and the metrics of a batch of the stream."""
     for key, problem in assigned.failed:
         logger.error(
-            "a record could not be settled; it comes again",
+            "a record could not be settled; it comes again, with those after it",
             extra={"action": "record_failed", "record": key, "problem": problem},
         )
     logger.info(
@@ -127,11 +132,13 @@ def tell_request(answer: Answer, logger: Logger, metrics: Metrics) -> None:
     )
     metrics.add_metric(name="Requests", unit=MetricUnit.Count, value=1)
     _count(metrics, "RequestsRefused", int(400 <= answer.status < 500))
-    _count(metrics, "RequestsFailed", int(answer.status >= 500))
+    _count(metrics, "RequestsFailed", int(answer.status >= 500 and answer.code != "unhealthy"))
 
 
 def _tell_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetime) -> None:
     fields = _fields(report) | {"tick": str(Bucket(report.tick)), "buckets": report.buckets}
+    age = max(0.0, (report.started_at - instant_of(report.tick)).total_seconds())
+    metrics.add_metric(name="TickAge", unit=MetricUnit.Seconds, value=age)
     if report.held_elsewhere:
         logger.info(
             "another process holds the shard and serves this tick",
@@ -141,8 +148,6 @@ def _tell_pass(report: PassReport, logger: Logger, metrics: Metrics, now: dateti
         return
     logger.info("pass ended", extra={"action": "pass_ended", **fields})
     _count_all(report, metrics)
-    age = max(0.0, (report.started_at - instant_of(report.tick)).total_seconds())
-    metrics.add_metric(name="TickAge", unit=MetricUnit.Seconds, value=age)
     if report.lateness_count:
         metrics.add_metric(name="Lateness", unit=MetricUnit.Milliseconds, value=report.lateness_max_ms)
     if report.drained_through is not None:

@@ -65,6 +65,10 @@ class Application:
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[int, dict[str, str], bytes]:
         if not _is_meant(scope):
             return 421, {"Content-Type": "text/plain"}, b"This server answers to 127.0.0.1 and localhost only.\n"
+        if _is_foreign(scope):
+            return 403, {"Content-Type": "text/plain"}, b"This server does nothing for pages of other origins.\n"
+        if scope["path"] == "/" and scope["method"] == "GET":
+            return 307, {"Location": "/docs"}, b""
         page = self._pages.get(scope["path"])
         if page is not None and scope["method"] == "GET":
             return 200, {"Content-Type": page[0]}, page[1]
@@ -83,8 +87,22 @@ def serve(client: TaskClient, port: int, *, log_level: str = "info") -> None:
 
 def _is_meant(scope: Scope) -> bool:
     """Whether the request names this machine: another's page could reach it by a name of its own."""
-    host = next((value.decode("latin-1") for name, value in scope["headers"] if name.lower() == b"host"), "")
+    host = _header(scope, b"host")
     return host.rpartition(":")[0] in _HOSTS or host in _HOSTS
+
+
+def _is_foreign(scope: Scope) -> bool:
+    """Whether a page of another origin has sent a request. Browsers say so, in one of two headers; a link that is
+    followed to a page of ours may come from anywhere."""
+    if scope["method"] in ("GET", "HEAD"):
+        return False
+    origin, site = _header(scope, b"origin"), _header(scope, b"sec-fetch-site")
+    return site not in ("", "same-origin", "none") or origin not in ("", f"http://{_header(scope, b'host')}")
+
+
+def _header(scope: Scope, wanted: bytes) -> str:
+    """The first of that name; empty if there is none."""
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name.lower() == wanted), "")
 
 
 def _event(scope: Scope, body: bytes) -> dict[str, Any]:
@@ -113,21 +131,26 @@ def _event(scope: Scope, body: bytes) -> dict[str, Any]:
         event["queryStringParameters"] = {name: ",".join(values) for name, values in parsed.items()}
     if body:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        as_text = kind.startswith("text/") or kind in _TEXT
-        event["body"] = body.decode("utf-8", "replace") if as_text else base64.b64encode(body).decode()
+        as_text = (kind.startswith("text/") or kind in _TEXT) and _is_utf8(body)
+        event["body"] = body.decode() if as_text else base64.b64encode(body).decode()
         event["isBase64Encoded"] = not as_text
     return event
 
 
+def _is_utf8(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _decoded(raw_path: bytes) -> str:
-    """As the gateway decodes a path: all but %25; what is no UTF-8 stays as it is."""
-    parts = []
-    for part in raw_path.partition(b"?")[0].split(b"%25"):
-        try:
-            parts.append(unquote_to_bytes(part).decode("utf-8"))
-        except UnicodeDecodeError:
-            parts.append(part.decode("latin-1"))
-    return "%25".join(parts)
+    """As the gateway decodes a path: twice, up to a ``?``. What it refuses, keeps its ``%``, and the API refuses it."""
+    try:
+        return unquote_to_bytes(unquote_to_bytes(raw_path)).decode("utf-8").partition("?")[0]
+    except UnicodeDecodeError:
+        return raw_path.decode("latin-1")
 
 
 async def _body(receive: Receive) -> bytes:

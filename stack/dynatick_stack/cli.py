@@ -12,11 +12,10 @@ from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
-from botocore.exceptions import BotoCoreError, ClientError
 
 from dynatick.cli.output import Output, show_document, show_many, show_one
 from dynatick_stack import emulator, local, logs
-from dynatick_stack.deploy import REGION
+from dynatick_stack.deploy import REGION, STACK
 from dynatick_stack.emulator import PORT, STATE
 from dynatick_stack.errors import RefusedError, StackError
 from dynatick_stack.processes import INTERRUPTIONS
@@ -123,6 +122,7 @@ def show_env(context: typer.Context, output: Print = Output.TABLE) -> None:
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "DYNATICK_TABLE": stack.table,
+        "DYNATICK_STACK": STACK,
         "DYNATICK_API_URL": stack.outputs["ApiUrl"],
         "DYNATICK_DEAD_LETTER_QUEUE_URL": stack.outputs["DeadLetterQueueUrl"],
     }
@@ -244,7 +244,11 @@ def _failures(interrupted: str = "Interrupted", code: int = INTERRUPTED) -> Iter
     except StackError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(error.exit_code) from None
-    except (BotoCoreError, ClientError) as error:
+    except Exception as error:
+        from botocore.exceptions import BotoCoreError, ClientError  # here, since help needs no SDK
+
+        if not isinstance(error, (BotoCoreError, ClientError)):
+            raise
         typer.echo(f"error: the emulator doesn't do as asked: {error}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:

@@ -12,10 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import boto3
-from botocore.config import Config
-from botocore.exceptions import ClientError, WaiterError
-
 from dynatick_stack import template
 from dynatick_stack.errors import DeployError, RefusedError, StackError
 
@@ -35,6 +31,10 @@ PLACES = {
 
 def client(service: str, endpoint: str) -> Any:
     """A boto3 client of the emulator, whatever profile and credentials the user has."""
+    # Here, since the help of the command line needs no SDK, which takes a quarter of a second to import.
+    import boto3
+    from botocore.config import Config
+
     return boto3.client(
         service,  # type: ignore[call-overload]
         endpoint_url=endpoint,
@@ -58,6 +58,8 @@ def deploy(
     root: Path = template.ROOT,
 ) -> dict[str, str]:
     """Create the stack or update it; the outputs. Parameters not named keep their values."""
+    from botocore.exceptions import ClientError, WaiterError
+
     body = template.load(root / template.TEMPLATE.name)
     check_parameters(parameters, body)
     s3 = client("s3", endpoint)
@@ -146,6 +148,8 @@ def _problem(value: str, spec: Mapping[str, Any]) -> str | None:
 
 
 def _stack(cloudformation: "CloudFormationClient") -> Any | None:
+    from botocore.exceptions import ClientError
+
     try:
         return cloudformation.describe_stacks(StackName=STACK)["Stacks"][0]
     except ClientError as error:

@@ -20,6 +20,7 @@ from dynatick_stack.venv import Say
 # What differs from the template's defaults here: tasks may reach this machine, and what is on the emulator.
 LOCAL = {
     "WebhookPrivateHosts": f"{emulator.HOST},localhost",
+    "AllowedWebhookHosts": "*",
     "AllowedTopicArns": "arn:aws:sns:*:*:*",
     "AllowedQueueArns": "arn:aws:sqs:*:*:*",
     "AllowedEventBusArns": "arn:aws:events:*:*:event-bus/*",

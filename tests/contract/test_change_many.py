@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
-from tests.builders import NOON, FakeClock
+from tests.builders import NOON, FakeClock, scheduled_row
 
 from dynatick import TaskClient
 from dynatick.client import Changed, Left
@@ -16,6 +16,7 @@ from dynatick.domain.lifecycle import claim
 from dynatick.domain.normalise import Defaults
 from dynatick.engine.inforce import agree
 from dynatick.engine.ports import Store
+from dynatick.store.dynamodb import DynamoStore
 
 BUCKET = "2026-12-31#13:00"
 TASKS = 230
@@ -25,7 +26,7 @@ def test_while_others_change_them(store: Store, monkeypatch: pytest.MonkeyPatch)
     agree(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
     clock, own = FakeClock(NOON + timedelta(minutes=1)), FakeClock()
     client, another = TaskClient(store, clock=own), TaskClient(store, clock=clock)
-    assert {type(one).__name__ for one in client.insert_many(
+    assert {type(one).__name__ for one in client.insert_lazily(
         {"taskId": f"t{n:03d}", "taskDateTime": BUCKET, "action": "log"} for n in range(TASKS)
     )} == {"Inserted"}  # fmt: skip
     store.create({"taskId": "raw", "taskDateTime": BUCKET, "lease": None})
@@ -64,3 +65,72 @@ def test_while_others_change_them(store: Store, monkeypatch: pytest.MonkeyPatch)
     assert {type(one) for one in again} == {Changed}
     assert [one.task_id for one in again] == [task_id for task_id in results if task_id not in ("t001", "t002")]
     assert {client.get(one.task_id).run for one in again} == {2}
+
+
+def failed_row(task_id: str) -> dict[str, object]:
+    """With all that another run takes off."""
+    return {
+        **scheduled_row(task_id, Bucket.parse(BUCKET), status="failed", outcome="failed"),
+        "finishedAt": "2026-12-31T12:50:00Z",
+        "expiresAt": 1798725000,
+        "error": "it broke",
+        "result": {"n": 1},
+        "lease": "k1",
+        "leaseUntil": "2026-12-31T12:55:00Z",
+        "delaySeconds": 60,
+        "deferrals": 2,
+        "attempt": 3,
+        "run": 4,
+        "attempts": [{"run": 4, "attempt": 3, "error": "it broke"}],
+        'tenant\'s "own"': "kept",
+    }
+
+
+def test_another_run_goes_25_to_a_call(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    agree(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
+    client = TaskClient(store, clock=FakeClock(NOON + timedelta(hours=1)))
+    store.create_many([failed_row(f"t{n:03d}") for n in range(TASKS)])
+    write, write_many = store.write, store.write_many
+    alone: list[str] = []
+    together: list[int] = []
+
+    def note_one(change: Change) -> Result:
+        alone.append(change.task_id)
+        return write(change)
+
+    def note_many(changes: Sequence[Change]) -> Sequence[Result]:
+        together.append(len(changes))
+        return write_many(changes)
+
+    def is_batched() -> bool:
+        return isinstance(store, DynamoStore) and store._batched
+
+    if is_batched():
+        monkeypatch.setattr(store, "write", note_one)
+    monkeypatch.setattr(store, "write_many", note_many)
+    results = list(client.retry_many(BUCKET))
+    assert {type(one) for one in results} == {Changed} and len(results) == TASKS
+    assert (sum(together), max(together)) == (TASKS, 25)
+    assert alone == []
+    for result in results:
+        assert isinstance(result, Changed) and result.task == client.get(result.task_id)
+
+
+def test_another_run_is_the_same_in_a_batch_as_alone(store: Store) -> None:
+    agree(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
+    client = TaskClient(store, clock=FakeClock(NOON + timedelta(hours=1)))
+    store.create_many([failed_row(task_id) for task_id in ("alone", "b1", "b2", "b3")])
+    store.create({**failed_row("by-hand"), "action": None})
+    client.retry("alone")
+    results = {one.task_id: one for one in client.retry_many(BUCKET)}
+    assert {task_id: type(one) for task_id, one in results.items()} == dict.fromkeys(
+        ("b1", "b2", "b3", "by-hand"), Changed
+    )
+    rows = {task_id: dict(store.get(task_id) or {}) for task_id in ("alone", *results)}
+    assert "attempt" not in rows.pop("by-hand")
+    for row in rows.values():
+        assert str(row.pop("dueAt")).startswith("2026-12-31T13:0")
+        assert (row["run"], row["attempt"], row['tenant\'s "own"']) == (5, 0, "kept")
+        assert not row.keys() & {"outcome", "finishedAt", "expiresAt", "error", "result", "lease", "leaseUntil"}
+        assert row.pop("taskId")
+    assert rows["b1"] == rows["b2"] == rows["b3"] == rows["alone"]

@@ -393,6 +393,19 @@ def test_look_filters_and_pages(store: Store) -> None:
     )  # fmt: skip
 
 
+def test_only_ids_that_begin_with_a_prefix_are_read(store: Store) -> None:
+    ids = ["a-1", "a-2", "a-3", "a", "ab", "b-1", "ä-1"]
+    store.create_many([scheduled_row(task_id, BUCKET) for task_id in ids])
+    store.write(Change(task_id="a-2", set={"outcome": "failed"}))
+    assert ids_in(store, BUCKET, prefix="a-", open_only=False) == ["a-1", "a-2", "a-3"]
+    assert ids_in(store, BUCKET, prefix="a-") == ["a-1", "a-3"]
+    assert ids_in(store, BUCKET, prefix="a-", open_only=False, limit=1) == ["a-1", "a-2", "a-3"]
+    assert ids_in(store, BUCKET, prefix="a-", after="a-1", open_only=False) == ["a-2", "a-3"]
+    assert ids_in(store, BUCKET, prefix="a-", outcome="failed") == ["a-2"]
+    assert ids_in(store, BUCKET, prefix="ä") == ["ä-1"]
+    assert ids_in(store, BUCKET, prefix="c") == []
+
+
 def test_an_entry_whose_outcome_is_null_is_open(store: Store) -> None:
     for task_id, more in {"ended": {"outcome": "failed"}, "null": {"outcome": None}, "open": {}}.items():
         store.create({"taskId": task_id, "taskDateTime": str(BUCKET), **more})

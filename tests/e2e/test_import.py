@@ -238,7 +238,7 @@ def test_an_import_that_is_interrupted_goes_on(
 
 @pytest.mark.slow
 def test_a_reader_that_has_seen_enough_ends_an_export_quietly(importing: World) -> None:
-    list(importing.client.insert_many({"taskId": f"x{n}", "taskDateTime": "2030-03-01#12:00"} for n in range(3000)))
+    list(importing.client.insert_lazily({"taskId": f"x{n}", "taskDateTime": "2030-03-01#12:00"} for n in range(3000)))
     environment = os.environ | {"DYNATICK_STATE_DIR": str(importing.stack.state_dir)}
     pipe = f"'{COMMAND}' task export --local --bucket '2030-03-01#12:00' | head -1; echo ${{PIPESTATUS[0]}}"
     command = ["bash", "-c", pipe]

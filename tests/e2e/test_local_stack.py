@@ -223,7 +223,7 @@ def test_a_refused_deployment_is_explained_and_cleaned_up(own_state: Path, tmp_p
     simple, math = "      MetricName: TickAge\n", "      Metrics: [{ Id: a, Expression: b + c }]\n"
     assert simple in text
     (root / "template.yaml").write_text(text.replace(simple, math))
-    with pytest.raises(deploy.DeployError, match="TicksMissingAlarm"):
+    with pytest.raises(deploy.DeployError, match="NoTickAlarm"):
         local.up(emulator.free_port(), state_dir=own_state, root=root)
     assert processes.running(own_state) == {}
 

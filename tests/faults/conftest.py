@@ -1,4 +1,7 @@
-"""The engine and the worlds of the fault tests. ``make faults`` prints what they counted (see table.py)."""
+"""The engine and the worlds of the fault tests. ``make faults`` prints what they counted (see table.py).
+
+With --dynamodb-endpoint their tables are there, and only queues and targets on the emulator.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def new_world(engine: str, tmp_path: Path) -> Iterator[NewWorld]:
+def new_world(engine: str, dynamodb_endpoint: str | None, tmp_path: Path) -> Iterator[NewWorld]:
     """Makes worlds, after their first tick. ``start``: the time of their clock. The rest: settings of the functions."""
     with ExitStack() as worlds:
         numbers = iter(range(100))
@@ -53,7 +56,8 @@ def new_world(engine: str, tmp_path: Path) -> Iterator[NewWorld]:
             folder = tmp_path / f"world-{next(numbers)}"
             folder.mkdir()
             start = given.pop("start", START)
-            world = worlds.enter_context(World(engine, folder, start=start - timedelta(minutes=1), **given))
+            began = start - timedelta(minutes=1)
+            world = worlds.enter_context(World(engine, folder, dynamodb=dynamodb_endpoint, start=began, **given))
             world.tick()  # the settings in force are known then, and the cursors there
             world.clock.to(start)  # however long that took
             return world

@@ -69,7 +69,7 @@ def test_fault_05_an_insert_of_many_is_partly_accepted(new_world: NewWorld, tell
     tasks: list[dict[str, object]] = [{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(60)]
     tasks[10] |= {"delaySeconds": -1}
     tasks[50] |= {"payload": {"bulk": "x" * 400_000}}
-    results = list(world.client.insert_many(tasks))
+    results = list(world.client.insert_lazily(tasks))
     assert [result.position for result in results] == list(range(60))
     for number, result in enumerate(results):
         kind = Refused if number in (10, 50) else Exists if number % 7 == 0 else Inserted

@@ -45,7 +45,7 @@ def test_fault_13_the_second_insert_is_refused(world: World, tell: Tell) -> None
     with pytest.raises(TaskExists):
         world.client.insert("t00", delay_seconds=90)
     many = [{"taskId": f"t{n % 30:02d}", "delaySeconds": 30} for n in range(60)]
-    results = list(world.client.insert_many(many))
+    results = list(world.client.insert_lazily(many))
     assert [isinstance(result, Inserted) for result in results] == [20 <= n < 30 for n in range(60)]
     assert all(isinstance(result, (Inserted, Exists)) for result in results)
     after = world.rows()

@@ -31,13 +31,15 @@ def test_fault_19_bad_weather_everywhere(new_world: NewWorld, tell: Tell) -> Non
              "payload": {"failures": 1} if n % 10 == 0 else {"permanent": True} if n % 10 == 1 else {}}
             for n in range(TASKS)
         ]  # fmt: skip
-        results = list(world.client.insert_many(tasks))
+        results = list(world.client.insert_lazily(tasks))
         seam.arm([])
     # A task that was throttled at each try is given again. Where an answer was lost, the SDK has inserted the task a
     # second time, and found its own.
     failed = [task for task, result in zip(tasks, results, strict=True) if isinstance(result, Failed)]
     assert len(failed) < TASKS / 10
-    results = [result for result in results if not isinstance(result, Failed)] + list(world.client.insert_many(failed))
+    results = [result for result in results if not isinstance(result, Failed)] + list(
+        world.client.insert_lazily(failed)
+    )
     assert {type(result) for result in results} <= {Inserted, Exists}
     world.inserted |= {str(task["taskId"]) for task in tasks}
     for number in range(60):

@@ -38,22 +38,32 @@ AFTER_LEASE = LIFE + 10  # when every lease of a process that died is over, with
 
 
 class World:
-    """``speed``: of the clock. ``environ``: settings of the functions beside those that are always needed."""
+    """``endpoint``: of the emulator. ``dynamodb``: of another DynamoDB than its own. ``speed``: of the clock.
+    ``environ``: settings of the functions beside those that are always needed.
+    """
 
     def __init__(
-        self, endpoint: str, folder: Path, *, start: datetime = START, speed: float = 1.0, **environ: str
+        self,
+        endpoint: str,
+        folder: Path,
+        *,
+        dynamodb: str | None = None,
+        start: datetime = START,
+        speed: float = 1.0,
+        **environ: str,
     ) -> None:
+        tables = dynamodb or endpoint
         self.folder = folder
         self.table = f"faults-{uuid.uuid4().hex}"
-        self.dynamodb = boto3.client("dynamodb", endpoint_url=endpoint)
+        self.dynamodb = boto3.client("dynamodb", endpoint_url=tables)
         self.dynamodb.create_table(TableName=self.table, **table_definition())
         self.dynamodb.get_waiter("table_exists").wait(TableName=self.table)
         self._sqs = boto3.client("sqs", endpoint_url=endpoint)
         self.queue = self._sqs.create_queue(QueueName=self.table)["QueueUrl"]
         self.clock = SharedClock(folder / "clock", start, speed=speed)
         self.ledger = Ledger(folder / "ledger")
-        self.stream = Stream(self.table, partial(boto3.client, endpoint_url=endpoint))
-        self.store = DynamoStore(self.table, endpoint_url=endpoint)
+        self.stream = Stream(self.table, partial(boto3.client, endpoint_url=tables))
+        self.store = DynamoStore(self.table, endpoint_url=tables)
         self.client = TaskClient(self.store, clock=self.clock)
         self.inserted: set[str] = set()
         self.put_over: set[str] = set()  # of those, where one task has replaced another
@@ -68,6 +78,8 @@ class World:
             "PYTHONPATH": str(ROOT),
             **{name: value for name, value in os.environ.items() if name.startswith("AWS_")},
             "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ENDPOINT_URL_DYNAMODB": tables,
+            "AWS_ENDPOINT_URL_DYNAMODB_STREAMS": tables,
             "AWS_LAMBDA_FUNCTION_NAME": "processor",
             "DYNATICK_TABLE": self.table,
             "DYNATICK_DEAD_LETTER_QUEUE_URL": self.queue,
@@ -206,7 +218,7 @@ class World:
 
     def insert_many(self, tasks: Sequence[Mapping[str, object]]) -> None:
         """By the client; all must be taken."""
-        refused = [result for result in self.client.insert_many(tasks) if type(result).__name__ != "Inserted"]
+        refused = [result for result in self.client.insert_lazily(tasks) if type(result).__name__ != "Inserted"]
         assert not refused, refused[:3]
         self.inserted |= {str(task["taskId"]) for task in tasks}
 

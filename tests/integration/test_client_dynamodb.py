@@ -186,8 +186,8 @@ def test_many(world: InProcess, client: TaskClient) -> None:
     tasks = [
         {"taskId": f"t{n}", "dueAt": "2026-12-31T12:01:00Z"} if n % 10 else {"taskId": f"t{n}"} for n in range(120)
     ]
-    assert list(client.insert_many(tasks)) == [Inserted(n, f"t{n}") for n in range(120)]
-    again = {type(result).__name__ for result in client.insert_many(tasks)}
+    assert list(client.insert_lazily(tasks)) == [Inserted(n, f"t{n}") for n in range(120)]
+    again = {type(result).__name__ for result in client.insert_lazily(tasks)}
     assert again == {"Exists"}
     for n in range(0, 120, 10):
         world.stream(world.row(f"t{n}"))

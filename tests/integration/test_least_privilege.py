@@ -7,6 +7,8 @@ of theirs is noted by a hook in botocore. The emulator itself allows everything.
 from __future__ import annotations
 
 import json
+import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -18,9 +20,11 @@ import pytest
 from botocore.client import BaseClient
 from tests.integration.deployed import TABLE, Deployed, LambdaContext, deploy
 
+from dynatick import TaskClient
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.recurrence import ready
+from dynatick.domain.task import SYSTEM_PREFIX as PREFIX
 from dynatick.engine.inforce import SETTINGS_ID
 from dynatick.errors import StoreError
 from dynatick.store.wire import Wire
@@ -75,16 +79,13 @@ NAMES = {
             "AllowedKeyArns": "keys",
         }.items()
     },
-    '"*"': "*",
 }
 
 BY_LAMBDA: dict[str, set[Right]] = {
-    # What the service itself does in the role's name: logs, traces, the stream, what it could not deliver.
+    # What the service itself does in the role's name: logs, the stream, what it could not deliver.
     "SchedulerRole": {
         ("logs:CreateLogStream", "log"),
         ("logs:PutLogEvents", "log"),
-        ("xray:PutTraceSegments", "*"),
-        ("xray:PutTelemetryRecords", "*"),
         ("sqs:SendMessage", "failures"),
         ("dynamodb:DescribeStream", "stream"),
         ("dynamodb:GetRecords", "stream"),
@@ -94,8 +95,6 @@ BY_LAMBDA: dict[str, set[Right]] = {
     "ProcessorRole": {
         ("logs:CreateLogStream", "log"),
         ("logs:PutLogEvents", "log"),
-        ("xray:PutTraceSegments", "*"),
-        ("xray:PutTelemetryRecords", "*"),
         ("sqs:SendMessage", "failures"),
         ("kms:Decrypt", "keys"),
         ("kms:GenerateDataKey", "keys"),
@@ -103,8 +102,6 @@ BY_LAMBDA: dict[str, set[Right]] = {
     "ImporterRole": {
         ("logs:CreateLogStream", "log"),
         ("logs:PutLogEvents", "log"),
-        ("xray:PutTraceSegments", "*"),
-        ("xray:PutTelemetryRecords", "*"),
         ("sqs:SendMessage", "failures"),
         # So that S3 says of an object that it is missing.
         ("s3:ListBucket", "bucket"),
@@ -112,8 +109,6 @@ BY_LAMBDA: dict[str, set[Right]] = {
     "ApiRole": {
         ("logs:CreateLogStream", "log"),
         ("logs:PutLogEvents", "log"),
-        ("xray:PutTraceSegments", "*"),
-        ("xray:PutTelemetryRecords", "*"),
     },
 }
 
@@ -190,7 +185,7 @@ class Calls:
     """Notes what a function calls, while it runs."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.rights: dict[str, set[Right]] = {role: set() for role in BY_LAMBDA}
+        self.rights: defaultdict[str, set[Right]] = defaultdict(set)
         self._role: str | None = None
         call = BaseClient._make_api_call
 
@@ -218,12 +213,11 @@ class Calls:
             self._role = None
 
 
-@pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    state: Path = tmp_path_factory.mktemp("emulator")
-    running = emulator.start(emulator.free_port(), state_dir=state, say=lambda text: None)
+@pytest.fixture
+def endpoint(tmp_path: Path) -> Iterator[str]:
+    running = emulator.start(emulator.free_port(), state_dir=tmp_path, say=lambda text: None)
     yield running.endpoint
-    emulator.stop(state_dir=state)
+    emulator.stop(state_dir=tmp_path)
 
 
 @pytest.fixture
@@ -331,9 +325,11 @@ def everything_the_api_does(deployed: Deployed) -> None:
     """Each of its operations once."""
     done: set[tuple[str, str]] = set()
 
-    def ask(method: str, path: str, body: object = None, *, of: str | None = None, query: str = "") -> None:
+    def ask(
+        method: str, path: str, body: object = None, *, of: str | None = None, query: str = "", also: int = 200
+    ) -> None:
         answer = deployed.request(method, path, body, query)
-        assert answer["statusCode"] < 300, answer["body"]
+        assert answer["statusCode"] < 300 or answer["statusCode"] == also, answer["body"]
         done.add((method, of or path))
 
     due = datetime.now(UTC) + timedelta(days=1)
@@ -349,12 +345,15 @@ def everything_the_api_does(deployed: Deployed) -> None:
     ask("PATCH", "/v1/tasks/asked", {"payload": {"n": 1}}, of="/v1/tasks/<taskId>")
     for verb in ("cancel", "retry", "run"):
         ask("POST", f"/v1/tasks/asked/{verb}", of=f"/v1/tasks/<taskId>/{verb}")
+    ask("DELETE", "/v1/tasks/asked-untimed", of="/v1/tasks/<taskId>")
     ask("POST", "/v1/tasks/cancel", {"bucket": bucket})
     ask("POST", "/v1/tasks/retry", {"bucket": bucket, "status": "cancelled"})
     span = {"start": iso(due), "end": iso(due + timedelta(minutes=9))}
     ask("GET", "/v1/buckets", query="&".join(f"{name}={value}" for name, value in span.items()))
     ask("GET", f"/v1/buckets/{in_bucket}", of="/v1/buckets/<bucket>")
     ask("GET", "/v1/ticks")
+    ask("GET", "/v1/settings")
+    ask("GET", "/v1/health", also=503)  # if its ticks are long ago by now
     ask("POST", "/schedule-task", {"action": "log", "payload": {}, "run_at": span["start"]})
     ask("POST", "/v1/schedules", {"taskId": "asked-nightly", "scheduleExpression": "rate(1 hour)", "action": "log"})
     ask("GET", "/v1/schedules")
@@ -424,3 +423,85 @@ def test_each_function_may_do_what_it_does_and_nothing_else(
         monkeypatch.setattr(function, "handler", noted)
         does(deployed)
         assert calls.rights[role] | BY_LAMBDA[role] == allowed(role)
+
+
+# --- The policies that the documentation gives to callers ----------------------
+
+
+ACCESS = (template.ROOT / "docs" / "how-to" / "access.md").read_text(encoding="utf-8")
+ARN = "arn:aws:dynamodb:eu-west-1:123456789012:table/tasks"
+
+
+def documented(section: str) -> set[Right]:
+    """What the policy of a section allows. It denies the rows of our own, and nothing else."""
+    (policy,) = re.findall(rf"^## {section}$.*?^```json$(.*?)^```$", ACCESS, re.MULTILINE | re.DOTALL)
+    rights: set[Right] = set()
+    for statement in json.loads(policy)["Statement"]:
+        if statement["Effect"] == "Deny":
+            assert statement["Condition"] == {"ForAnyValue:StringLike": {"dynamodb:LeadingKeys": [f"{PREFIX}*"]}}
+            writes = {action for action, _ in rights if action != "dynamodb:GetItem"}
+            assert set(statement["Action"]) == writes
+            continue
+        rights |= {
+            (action, resource.replace(ARN, "table"))
+            for action in as_list(statement["Action"])
+            for resource in as_list(statement["Resource"])
+        }
+    return rights
+
+
+def inserts_everything(client: TaskClient, due: datetime) -> None:
+    client.insert("one", due_at=due, action="log")
+    client.insert("untimed", action="log")
+    assert client.insert_many([{"taskId": f"many-{n}", "dueAt": due, "action": "log"} for n in range(30)]).all_in
+    client.schedules.insert("nightly", "cron(0 * * * ? *)", action="log")
+
+
+def reads_everything(client: TaskClient, due: datetime) -> None:
+    bucket = str(Bucket(minute_of(due)))
+    assert client.get("one").task_id == "one"
+    assert len(client.history(bucket).entries) == 31
+    assert len(list(client.bucket_counts(bucket))) == 1
+    assert len(list(client.export(bucket))) == 31
+    assert len(client.history(bucket, prefix="many-", attempts=True).entries) == 30
+    client.ticks()
+    client.health()
+    assert client.settings() is not None
+    assert [one.schedule_id for one in client.schedules.list().schedules] == ["nightly"]
+    client.schedules.get("nightly")
+    client.schedules.preview("nightly")
+    client.schedules.history("nightly")
+
+
+def changes_everything(client: TaskClient, due: datetime) -> None:
+    bucket = str(Bucket(minute_of(due)))
+    client.reschedule("one", due_at=due + timedelta(hours=1))
+    client.update("one", payload={"n": 1})
+    client.cancel("one")
+    client.retry("one")
+    client.run_now("one")
+    assert len(list(client.reschedule_many(bucket, shift=timedelta(hours=-1)))) == 30
+    bucket = str(Bucket(minute_of(due - timedelta(hours=1))))
+    assert len(list(client.cancel_many(bucket))) == 30
+    assert len(list(client.retry_many(bucket, status="cancelled"))) == 30
+    client.delete("untimed")
+    client.schedules.update("nightly", payload={"n": 1})
+    client.schedules.pause("nightly")
+    client.schedules.resume("nightly")
+    client.schedules.run_now("nightly")
+    now = datetime.now(UTC)
+    assert list(client.schedules.backfill("nightly", start=now - timedelta(hours=3), end=now))
+    client.schedules.delete("nightly")
+
+
+def test_each_policy_of_the_documentation_allows_what_it_says_and_nothing_else(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = Calls(monkeypatch)
+    due = (datetime.now(UTC) + timedelta(days=1)).replace(minute=7, second=0, microsecond=0)
+    for who, does in (("Insert", inserts_everything), ("Read", reads_everything), ("Change", changes_everything)):
+        with calls.of(who):
+            does(TaskClient.connect(TABLE), due)
+    assert calls.rights["Insert"] == documented("Insert")
+    assert calls.rights["Read"] == documented("Read")
+    assert calls.rights["Change"] - documented("Read") == documented("Change")

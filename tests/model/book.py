@@ -324,6 +324,8 @@ class Book:
         life, bucket = self.life_of(new), Bucket.canonical(new.get("taskDateTime"))
         if bucket is None or new.get("taskDateTime") == old.get("taskDateTime") or is_terminal(new):
             return
+        if "malformedReason" in new:  # it goes to where a tick marks it failed once the queue takes its letter
+            return
         at, earliest = self.seconds(bucket.instant), life.not_before
         if at < earliest - 0.001:
             self.say(f"{life.task_id}: put into {bucket}, {earliest - at:.1f} s before its time")

@@ -88,7 +88,7 @@ class Machine(Surroundings):
             life = self._life(f"m{n:02d}", script if n % 10 == 3 else ("slow",) if backlog else ("ok",), None, when)
             order.lives[life.task_id] = life
             tasks.append({"taskId": life.task_id, **when.attributes(now), "life": life.number})
-        self._ask(order, lambda c: list(c.insert_many(tasks)), plan, 0)
+        self._ask(order, lambda c: list(c.insert_lazily(tasks)), plan, 0)
 
     def _life(self, task_id: str, script: tuple[str, ...], policy: Any, when: When, **known: Any) -> Life:
         policy, now, start = policy or {}, self.world.simulation.instant, self.world.simulation.start

@@ -152,7 +152,9 @@ class Seam:
         open_only: bool = True,
         outcome: str | None = None,
         limit: int | None = None,
+        prefix: str | None = None,
     ) -> Page:
+        assert prefix is None, "the index of the model knows no prefixes"
         limit = min(limit or self.page, self.page)
         if self.actor.kind == "processor":
             self.simulation.sleep(self.poll_seconds)

@@ -20,7 +20,7 @@ CLIENT = ("dynatick.client", "dynatick.bulk")
     [
         ("processor", (*ROUTER, *CLIENT)),
         ("scheduler", (*ROUTER, *DRAIN, *CLIENT)),
-        ("api", (*DRAIN, "dynatick.bulk")),
+        ("api", (*DRAIN, "dynatick.bulk.dropped", "dynatick.bulk.importing", "dynatick.bulk.reading")),
         ("importer", (*ROUTER, *DRAIN)),
     ],
 )

@@ -74,9 +74,12 @@ def test_every_place_that_a_link_names_is_there() -> None:
 def test_the_public_surface() -> None:
     """Whoever adds a name here promises to keep it."""
     assert sorted(dynatick.__all__) == [
-        "Bucket", "DynatickError", "Exists", "Failed", "Grid", "HandlerContext", "Inserted", "InvalidInput",
-        "MemoryStore", "PermanentError", "Refused", "RetryPolicy", "RetryableError", "ScheduleNotFound",
-        "TaskChanged", "TaskClient", "TaskExists", "TaskNotFound", "TransitionRefused", "Unassigned", "handler",
+        "Bucket", "ConfigurationError", "DynatickError", "Exists", "Failed", "Grid", "HandlerContext", "Health",
+        "HistoryPage", "InsertCounts", "Inserted", "InvalidInput", "ItemTooLarge", "MemoryStore", "NewTask",
+        "NoneInserted", "PermanentError", "Refused", "RetryPolicy", "RetryPolicyRow", "RetryableError",
+        "ScheduleNotFound", "ScheduleRun", "ScheduleView", "Status", "StoreError", "TaskChanged", "TaskClient",
+        "TaskEntry", "TaskExists", "TaskNotFound", "TaskRow", "TaskView", "TransitionRefused", "Unassigned",
+        "handler",
     ]  # fmt: skip
     for name in dynatick.__all__:
         assert getattr(dynatick, name).__name__ == name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 
 # In a process of its own: loggers are the process's, and so is their configuration.
 PROGRAM = """
@@ -72,6 +73,51 @@ def test_a_file_with_nothing_in_it_is_no_reason_for_a_warning() -> None:
     assert ran.stderr == ""
 
 
+def told_by_a_processor(program: str) -> list[dict[str, Any]]:
+    """What a program writes in a processor's process: log lines and metrics."""
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env={
+            "POWERTOOLS_SERVICE_NAME": "p",
+            "POWERTOOLS_METRICS_NAMESPACE": "Dynatick",
+            "AWS_LAMBDA_FUNCTION_NAME": "p",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [json.loads(line) for line in ran.stdout.splitlines() if line]
+
+
+PASSED = """
+import types
+from datetime import UTC, datetime
+from dynatick import observability
+from dynatick.domain.buckets import minute_of
+from dynatick.engine.processor import Invoked
+from dynatick.engine.report import PassReport
+
+logger, metrics = observability.create()
+NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
+
+@metrics.log_metrics(raise_on_empty_metrics=False)
+def handler(held, context):
+    began = NOON.replace(second=7)
+    report = PassReport(tick=minute_of(NOON), shard=0, generation=1, started_at=began, held_elsewhere=held)
+    observability.tell_invocation(Invoked(passed=report), logger, metrics, NOON.replace(second=9))
+
+for held in (False, True):
+    handler(held, types.SimpleNamespace(function_name="processor"))
+"""
+
+
+def test_a_tick_is_told_whether_it_gets_the_shard_or_not() -> None:
+    """An alarm takes the absence of this metric for the absence of ticks."""
+    lines = told_by_a_processor(PASSED)
+    assert [one["action"] for one in lines if "action" in one] == ["pass_ended", "shard_held"]
+    assert [one["TickAge"] for one in lines if "TickAge" in one] == [[7.0], [7.0]]
+
+
 RECONCILED = """
 import types
 from datetime import UTC, datetime, timedelta
@@ -101,18 +147,7 @@ for event in [
 
 
 def test_the_reconcile_says_how_far_it_is_and_whether_it_is_overdue() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", RECONCILED],
-        env={
-            "POWERTOOLS_SERVICE_NAME": "p",
-            "POWERTOOLS_METRICS_NAMESPACE": "Dynatick",
-            "AWS_LAMBDA_FUNCTION_NAME": "p",
-        },
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = [json.loads(line) for line in ran.stdout.splitlines() if line]
+    lines = told_by_a_processor(RECONCILED)
     held, *ended = [line for line in lines if "action" in line]
     assert (held["level"], held["action"]) == ("INFO", "reconcile_held")
     assert [(one["action"], one["level"], one["overdue"], one["continued"], one.get("problem")) for one in ended] == [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dynatick.actions.aws import MakeClient, Service
     from dynatick.actions.limits import Limits
-    from dynatick.actions.registry import Action, Registry, Timeout
+    from dynatick.actions.registry import Action, PayloadSchema, Registry, Timeout
     from dynatick.actions.targets import Allowed, Reach
     from dynatick.domain.task import Task
     from dynatick.engine.ports import Clock
@@ -65,8 +65,8 @@ def build_actions(
 
     registry = Registry()
 
-    def add(name: str, action: Action, timeout: Timeout | None = None) -> None:
-        registry.add(name, Limited(name, action, limits) if name in limits.actions() else action, timeout)
+    def add(name: str, action: Action, timeout: Timeout | None = None, schema: PayloadSchema | None = None) -> None:
+        registry.add(name, Limited(name, action, limits) if name in limits.actions() else action, timeout, schema)
 
     add("log", Log())
     registry.add("webhook", Later(webhook), webhook_seconds)  # it keeps to its limits itself: they may name a host
@@ -88,7 +88,7 @@ def build_actions(
     for found in load_handlers(handlers_module, max_timeout_seconds) if handlers_module is not None else ():
         if found.name in BUILT_IN and found.name not in registry.names():
             raise ConfigurationError("action", f"{shown(found.name)} is a built-in's name; give the handler another")
-        add(found.name, found, found.reserved_seconds)
+        add(found.name, found, found.reserved_seconds, found.payload_schema)
     if may.actions:
         registry.keep(may.actions)
     if unknown := sorted(limits.actions() - set(registry.names())):

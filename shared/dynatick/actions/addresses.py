@@ -94,16 +94,18 @@ class PrivateHosts:
 class Hosts:
     """Which hosts webhooks may go to.
 
-    ``allowed``: names, of which ``*.example.com`` stands for all below example.com; empty for any (parameter
-    ``AllowedWebhookHosts``). ``private``: see PrivateHosts. Raises ConfigurationError for what is no host.
+    ``allowed``: names, of which ``*.example.com`` stands for all below example.com; empty, or ``*`` alone, for any
+    (parameter ``AllowedWebhookHosts``). ``private``: see PrivateHosts. Raises ConfigurationError for what is no host.
     """
 
     def __init__(self, *, private: Iterable[str] = (), allowed: Iterable[str] = ()) -> None:
         self.private = PrivateHosts(private)
         allowed = [name.strip() for name in allowed]
+        self._any = allowed in ([], ["*"])
+        if self._any:
+            allowed = []
         self._below = tuple(f".{_checked_host(n[2:], _ALLOWED)}" for n in allowed if n.startswith("*."))
         self._names = frozenset(_checked_host(n, _ALLOWED) for n in allowed if not n.startswith("*."))
-        self._any = not allowed
 
     def allows(self, host: str) -> bool:
         """Whether a host may be called, if its addresses may."""

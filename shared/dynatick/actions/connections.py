@@ -3,7 +3,7 @@
 Imported, with urllib3 (botocore brings it along), when the first webhook runs.
 A name is resolved when a connection is opened, each of its addresses is checked, and one of those
 very addresses is connected to: the name can't point elsewhere in between. TLS still verifies the
-name.
+name. Resolving it counts towards the request's time.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -75,7 +76,7 @@ class Connections:
         resolve: Resolve = resolve,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        gate = _Gate(private_hosts, resolve, clock)
+        gate = _Gate(private_hosts, _Lookups(resolve), clock)
         # One context for all: loading the certificates takes longer than a call.
         context = ssl_context or ssl.create_default_context()
         self._pools = _Pools(gate, maxsize=per_host, ssl_context=context)
@@ -110,17 +111,49 @@ class Connections:
         return answer
 
 
+class _Lookups:
+    """Resolves names and waits a given time at most: the system's resolver may hang for half a minute.
+
+    A name is looked up in a thread of its own. Who asks for it meanwhile waits for the same one, so a name that hangs
+    leaves one thread behind.
+    """
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+        self._lock = threading.Lock()
+        self._under_way: dict[tuple[str, int], Future[Sequence[str]]] = {}
+
+    def addresses(self, host: str, port: int, timeout: float) -> Sequence[str]:
+        """Raises OSError if there are none, or none in time."""
+        with self._lock:
+            lookup = self._under_way.get((host, port))
+            if lookup is None:
+                lookup = Future()
+                threading.Thread(target=self._look_up, args=(host, port, lookup), daemon=True).start()
+                self._under_way[host, port] = lookup  # if there is a thread that takes it away again
+        return lookup.result(timeout)
+
+    def _look_up(self, host: str, port: int, lookup: Future[Sequence[str]]) -> None:
+        try:
+            lookup.set_result(self._resolve(host, port))
+        except Exception as error:
+            lookup.set_exception(error)  # it is raised where somebody waits
+        finally:
+            with self._lock:
+                del self._under_way[host, port]
+
+
 @dataclass(frozen=True, slots=True)
 class _Gate:
     """Decides which addresses a connection may be opened to."""
 
     private_hosts: PrivateHosts
-    resolve: Resolve
+    lookups: _Lookups
     clock: Clock
 
-    def addresses(self, host: str, port: int) -> Sequence[str]:
+    def addresses(self, host: str, port: int, timeout: float) -> Sequence[str]:
         """The host's addresses, all of them checked."""
-        found = self.resolve(host.strip("[]"), port)
+        found = self.lookups.addresses(host.strip("[]"), port, timeout)
         # One that is not public among others is a trap, or a mistake: neither gets a call.
         if host in self.private_hosts or all(map(is_public, found)):
             return found
@@ -145,7 +178,7 @@ class _Gated(HTTPConnection):
         # urllib3 calls this for the bare socket of each connection, with or without TLS.
         self._ends = ends = time.monotonic() + (self.timeout or 0.0)
         try:
-            addresses = self._gate.addresses(self._dns_host, self.port)
+            addresses = self._gate.addresses(self._dns_host, self.port, self.timeout or 0.0)
         except (OSError, UnicodeError) as error:
             raise NameResolutionError(self.host, self, socket.gaierror(str(error))) from error
         failure: OSError | None = None

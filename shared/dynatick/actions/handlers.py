@@ -8,8 +8,9 @@
 The payload comes as the function's annotation says it. Without one, or as a ``dict`` or
 ``Mapping``, it comes as a dict of plain Python values (see ``values.plain``). A dataclass, a
 TypedDict, a pydantic model and whatever else pydantic understands is checked first; a payload that
-does not fit fails the task for good. pydantic is imported when the first such task runs, for it is
-dear at a cold start.
+does not fit is refused when the task is inserted (``payload_schema``), and fails the task for good if
+it got into the table. pydantic is imported when the first such task runs, or after the first pass of
+a process, for it is dear at a cold start.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
+from dynatick.actions.payload_schema import schema_of
 from dynatick.actions.payloads import field_problems
 from dynatick.actions.registry import check_name
 from dynatick.actions.values import plain
@@ -105,6 +107,13 @@ class Handler:
     def reserved_seconds(self, task: Task) -> int | None:
         """How long a call takes at the most, as was declared; None: nothing was."""
         return self._timeout_seconds
+
+    def payload_schema(self) -> str | None:
+        """The JSON Schema of the payload, for the check at insertion; None: any map will do, or nothing is sure.
+
+        Raises ConfigurationError for a type that pydantic can't check.
+        """
+        return None if self._adapter is None else schema_of(self._adapter)
 
     def run(self, task: Task, context: ActionContext) -> object:
         """Calls the function. Raises what it raises; PermanentError where that was declared."""

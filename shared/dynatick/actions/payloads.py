@@ -42,23 +42,23 @@ _known_names: dict[type[Any], tuple[str, ...]] = {}
 def check_payload(action: str, payload: object) -> None:
     """Refuses what the built-in action could not work with. Raises InvalidInput, without the value in it.
 
-    The payloads of handlers are the processor's to check: nobody else knows their types.
+    What handlers could not work with, the settings row tells (``payload_schema``).
     """
     kind = _type_of(action)
     if kind is None:
         return
     problem = _Problem(kind)
     problem.parse({} if payload is None else payload)
-    if problem.field is not None:
-        raise InvalidInput(problem.field, problem.found, problem.text)
+    if problem.refusal is not None:
+        raise problem.refusal
 
 
 def parsed(kind: type[Payload], payload: Mapping[str, object]) -> Payload:
     """A task's payload as its action takes it. Raises PermanentError, without the value in it."""
     problem = _Problem(kind)
     value = problem.parse(payload)
-    if problem.field is not None:
-        raise PermanentError(f"{problem.field}: {problem.text}{problem.more}")
+    if problem.refusal is not None:
+        raise PermanentError(f"{problem.refusal.field}: {problem.refusal.expected}{problem.more}")
     return cast(Payload, value)
 
 
@@ -86,14 +86,21 @@ def field_problems(error: ValidationError) -> list[tuple[str, str]]:
     return found
 
 
+def refusal(error: ValidationError, raw: object) -> InvalidInput:
+    """The problems of a payload as our own error, the first with the others on it, without the values."""
+    first, *others = (
+        InvalidInput(field, _described(_at(raw, field)), text) for field, text in field_problems(error) if field
+    )
+    first.others = tuple(others)
+    return first
+
+
 class _Problem:
-    """Parses, and keeps what is wrong: the field, what was found there, what it should be."""
+    """Parses, and keeps what is wrong: the field, what was found there (not what it says), what it should be."""
 
     def __init__(self, kind: type[Any]) -> None:
         self._kind = kind
-        self.field: str | None = None
-        self.found: object = None
-        self.text = ""
+        self.refusal: InvalidInput | None = None
         self.more = ""  # what else is wrong
 
     def parse(self, payload: object) -> object:
@@ -118,14 +125,14 @@ class _Problem:
         try:
             return adapter.validate_python(raw)
         except ValidationError as error:
-            (field, text), *others = field_problems(error)
-            self._set(field, _at(raw, field), text)
+            self.refusal = refusal(error, raw)
+            _, *others = field_problems(error)
             self.more = "".join(f"; {path}{': ' if path else ''}{problem}" for path, problem in others)
         return None
 
     def _set(self, field: str, value: object, text: str) -> None:
         # What it is and not what it says: errors stand in the index, in logs and in messages.
-        self.field, self.text, self.found = field, text, _described(value)
+        self.refusal = InvalidInput(field, _described(value), text)
 
 
 def _described(value: object) -> str:
@@ -148,7 +155,10 @@ def _described(value: object) -> str:
 
 def _at(raw: object, path: str) -> object:
     for part in path.split(".")[1:]:
-        raw = raw.get(part) if isinstance(raw, Mapping) else None
+        if isinstance(raw, list) and part.isdecimal():
+            raw = raw[int(part)] if int(part) < len(raw) else None
+        else:
+            raw = raw.get(part) if isinstance(raw, Mapping) else None
     return raw
 
 

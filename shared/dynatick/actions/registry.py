@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +16,14 @@ from dynatick.errors import ConfigurationError, PermanentError, RetryableError, 
 Timeout = Callable[[Task], int | None]
 """How many seconds an attempt of a task takes at the most, as its action says."""
 
+PayloadSchema = Callable[[], str | None]
+"""The JSON Schema of an action's payload; None: it has none."""
+
+MAX_SCHEMA_BYTES = 16 * 1024
+MAX_SCHEMAS_BYTES = 128 * 1024
+"""Of one schema, and of all together: they stand in a row, which is read at each tick."""
+
+_logger = logging.getLogger("dynatick.actions")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*", re.ASCII)
 _LISTED = 20
 
@@ -65,10 +74,14 @@ class Registry:
     def __init__(self, actions: Mapping[str, Action] | Iterable[tuple[str, Action]] = ()) -> None:
         self._actions: dict[str, Action] = {}
         self._timeouts: dict[str, Timeout] = {}
+        self._schemas: dict[str, PayloadSchema] = {}
+        self._written: dict[str, str] | None = None
         for name, action in actions.items() if isinstance(actions, Mapping) else actions:
             self.add(name, action)
 
-    def add(self, name: str, action: Action, timeout: Timeout | None = None) -> None:
+    def add(
+        self, name: str, action: Action, timeout: Timeout | None = None, schema: PayloadSchema | None = None
+    ) -> None:
         """Takes in one more. Raises ConfigurationError for a wrong name and for one in use."""
         if check_name(name) in self._actions:
             problem = f"{shown(name)} is there twice; give one of them another name"
@@ -76,6 +89,8 @@ class Registry:
         self._actions[name] = action
         if timeout is not None:
             self._timeouts[name] = timeout
+        if schema is not None:
+            self._schemas[name] = schema
 
     def keep(self, names: Iterable[str]) -> None:
         """Leaves out all others. Raises ConfigurationError for a name that there is not."""
@@ -88,6 +103,32 @@ class Registry:
     def names(self) -> Sequence[str]:
         """The actions that can be run, sorted."""
         return sorted(self._actions)
+
+    def payload_schemas(self) -> Mapping[str, str]:
+        """The JSON Schemas of the payloads, as text, by action. Made once; too large ones are left out, and logged."""
+        if self._written is None:
+            self._written = {}
+            left = MAX_SCHEMAS_BYTES
+            for name in sorted(self._schemas.keys() & self._actions.keys()):
+                problem = None
+                try:
+                    schema = self._schemas[name]()
+                except ConfigurationError as error:
+                    schema, problem = None, str(error)
+                if schema is not None and len(schema.encode()) > min(left, MAX_SCHEMA_BYTES):
+                    problem = (
+                        f"its payload's schema has {len(schema.encode())} bytes; there is room for {MAX_SCHEMA_BYTES}, "
+                        f"and for {MAX_SCHEMAS_BYTES} of all handlers together"
+                    )
+                if problem is not None:
+                    _logger.warning(
+                        "payloads of a handler are checked only when its tasks run",
+                        extra={"action": "payload_schema_left_out", "handler": name, "problem": problem},
+                    )
+                elif schema is not None:
+                    self._written[name] = schema
+                    left -= len(schema.encode())
+        return self._written
 
     def timeout_seconds(self, task: Task) -> int | None:
         """The task's own ``timeoutSeconds``, else its action's; None: neither says."""

@@ -18,7 +18,8 @@ _WRONG_KEY = "payload.signingSecret: expected the secret to be whsec_ and the ba
 def signature(secrets: str, key: str, now: datetime, body: bytes) -> dict[str, str]:
     """Headers by Standard Webhooks. The id is the idempotency key: the same at each attempt. While a key is being
     replaced the secret holds both, with a space between them."""
-    message_id, timestamp = escaped(key), str(int(now.timestamp()))
+    # Dots part what is signed: an id that holds some could be read as a shorter one, with a time of its own choice.
+    message_id, timestamp = escaped(key).replace(".", "%2E"), str(int(now.timestamp()))
     signed = f"{message_id}.{timestamp}.".encode() + body
     signatures = [
         base64.b64encode(hmac.digest(_key_of(secret), signed, hashlib.sha256)).decode() for secret in secrets.split()

@@ -11,7 +11,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
 
-from dynatick.api import buckets, bulk, schedules, simple, tasks, ticks
+from dynatick.api import buckets, bulk, installation, schedules, simple, tasks, ticks
 from dynatick.api.problems import Problem, invalid, problem_of
 from dynatick.api.ranges import Seconds
 from dynatick.api.requests import json_body, path_of, understood
@@ -60,10 +60,14 @@ class Api:
         try:
             path = path_of(event)
             self._operation = self.table.find(method, path)
-            if self._operation is None:
+            response: dict[str, Any]
+            if self._operation is not None:
+                request = understood(event, path, takes_body=self._operation.has_body)
+                response = self.resolver.resolve(request, context)
+            elif method == "OPTIONS" and (possible := self.table.methods_of(path)):
+                response = self._build(_options(possible))
+            else:
                 raise self._unknown(method, path)
-            request = understood(event, path, takes_body=self._operation.has_body)
-            response: dict[str, Any] = self.resolver.resolve(request, context)
         except Exception as error:  # the door's last resort: the caller learns no more than where to ask
             response = self._build(self._problem(error))
         response.setdefault("headers", {})
@@ -86,7 +90,7 @@ class Api:
         else:
             known = problem_of(error, parameters)
             problem = known or Problem(code="internal", detail="the request could not be served; the log says why")
-        if problem.status >= 500:
+        if problem.status >= 500 and problem.code != "unhealthy":  # that is an answer, and no fault of the API
             logger.error(
                 "a request could not be served",
                 extra={"action": "request_failed", "request_id": self._request_id},
@@ -105,6 +109,12 @@ class Api:
         }
 
 
+def _options(possible: list[str]) -> Response[str]:
+    """What a browser asks before it sends a request of another origin's page. Whether that one may, the gateway says in
+    headers of its own (``ApiCorsOrigins``)."""
+    return Response(status_code=204, body="", headers={"Allow": ", ".join(sorted([*possible, "OPTIONS"]))})
+
+
 def operations(client: TaskClient, seconds: Seconds) -> list[Operation]:
     """All that the API can do, in the order of its document."""
     return [
@@ -113,5 +123,6 @@ def operations(client: TaskClient, seconds: Seconds) -> list[Operation]:
         *schedules.ScheduleRoutes(client).operations(),
         *buckets.Buckets(client, seconds).operations(),
         *ticks.Ticks(client).operations(),
+        *installation.Installation(client).operations(),
         *simple.Simple(client).operations(),
     ]

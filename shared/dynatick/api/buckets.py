@@ -10,7 +10,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Path
 
 from dynatick.api import models
 from dynatick.api.ids import from_path
-from dynatick.api.ranges import Seconds, Timer, parts
+from dynatick.api.ranges import Seconds, Timer, check_given, parts
 from dynatick.api.routes import Operation, answer
 from dynatick.api.tasks import End, Start, Token
 from dynatick.client import TaskClient
@@ -66,6 +66,7 @@ class Buckets:
         ]
 
     def list(self, start: Start = None, end: End = None) -> Response[str]:
+        check_given("/v1/buckets", None, start, end)
         found: list[dict[str, object]] = []
         next_start = None
         timer = Timer(self._seconds)

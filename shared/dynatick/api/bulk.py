@@ -10,7 +10,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 
 from dynatick.api import models
-from dynatick.api.problems import path_of, pointer
+from dynatick.api.problems import MOST_WRONG, path_of, pointer
 from dynatick.api.ranges import Seconds, Timer, parts
 from dynatick.api.routes import Operation, answer
 from dynatick.client import (
@@ -81,7 +81,7 @@ class Bulk:
         )
 
     def create_many(self, body: Annotated[models.NewTasks, Body()]) -> Response[str]:
-        results = [inserted(result) for result in self._client.insert_many(body.tasks)]
+        results = [inserted(result) for result in self._client.insert_lazily(body.tasks)]
         return answer({"results": results, "counts": counts_of(results)})
 
     def cancel_many(self, body: Annotated[models.CancelSelection, Body()]) -> Response[str]:
@@ -144,13 +144,15 @@ def inserted(result: InsertResult) -> dict[str, object]:
         case Exists():
             return {**told, "result": "exists"}
         case Refused(error=error):
-            where = pointer(["tasks", str(result.position), *path_of(error.field)])
-            return {
-                **told,
-                "result": "refused",
-                "detail": f"{error.field}: {shown(error.value)} is not accepted; {error.expected}",
-                "pointer": where,
-            }
+            item = ["tasks", str(result.position)]
+            errors = [
+                {
+                    "detail": f"{one.field}: {shown(one.value)} is not accepted; {one.expected}",
+                    "pointer": pointer([*item, *path_of(one.field)]),
+                }
+                for one in (error, *error.others)[:MOST_WRONG]
+            ]
+            return {**told, "result": "refused", **errors[0], "errors": errors}
         case Failed():
             return {**told, "result": "failed", "detail": _NOT_KNOWN}
 

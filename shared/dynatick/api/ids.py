@@ -1,8 +1,8 @@
 """Ids in a path. Any id can stand there: as it is, percent-encoded, or as ``~`` with its base64url form.
 
-API Gateway decodes a path before it hands it on, so an encoded ``/`` would be a separator again, and what follows an
-encoded ``?`` is cut off. Ids with one of these, those that begin with ``~`` or are ``.`` or ``..``, and those that
-stand for something else there, are given in the second form.
+API Gateway decodes a path twice before it hands it on, so an encoded ``/`` would be a separator again, what follows an
+encoded ``?`` is cut off, and ``%`` would begin another character. Ids with one of these, those that begin with ``~`` or
+are ``.`` or ``..``, and those that stand for something else there, are given in the second form.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ _MARK = "~"
 RESERVED = frozenset({"bulk", "cancel", "retry"})
 """What follows /v1/tasks/ and is no id."""
 
-_UNFIT = re.compile(r"[/?\\\x00-\x1f\x7f]|^~|^\.{1,2}$")
+_UNFIT = re.compile(r"[/?%\\\x00-\x1f\x7f]|^~|^\.{1,2}$")
 
 
 def normal_path(raw: str) -> str:
-    """A path as routes match it, whether or not whoever handed it on has decoded it. Raises InvalidInput."""
+    """A decoded path as routes match it. Raises InvalidInput for one that a gateway can't have decoded to its end, for
+    who sent it means another id than would be read in it."""
+    if "%" in raw:
+        raise InvalidInput("path", raw, "expected an id with % as ~ and the id in base64url, and the path in UTF-8")
     try:
-        text = unquote_to_bytes(raw).decode("utf-8")
-        return quote(text, safe="/")
+        return quote(raw, safe="/")
     except UnicodeError:
         raise InvalidInput("path", raw, "expected UTF-8, percent-encoded") from None
 

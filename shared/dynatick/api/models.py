@@ -345,6 +345,14 @@ class TaskPage(_Answer):
     nextPageToken: str | None = Field(None, description="Give it as pageToken for the next page. None: the last one.")
 
 
+class WrongField(_Form):
+    """One value that is not accepted."""
+
+    detail: str
+    pointer: str | None = Field(None, description="Where it stands in the body, as a JSON pointer.")
+    parameter: str | None = Field(None, description="The parameter in path, query or header.")
+
+
 class InsertResult(_Answer):
     """What became of one task of many."""
 
@@ -353,8 +361,9 @@ class InsertResult(_Answer):
     result: Literal["inserted", "wouldInsert", "exists", "refused", "failed"] = Field(
         description="wouldInsert: a dry run. failed: the table gave no answer; whether it was written is not known."
     )
-    detail: str | None = Field(None, description="Why not.")
+    detail: str | None = Field(None, description="Why not: the first of `errors`.")
     pointer: str | None = Field(None, description="The value that is not accepted.")
+    errors: list[WrongField] | None = Field(None, description="All that is wrong with a task that is refused.")
 
 
 class InsertResults(_Answer):
@@ -486,12 +495,37 @@ class NextRuns(_Answer):
     warnings: list[str] = Field(description="What may surprise: how it fits the ticks, a year of the clock's jumps.")
 
 
-class WrongField(_Form):
-    """One value that is not accepted."""
+class Settings(_Answer):
+    """What is in force."""
 
-    detail: str
-    pointer: str | None = Field(None, description="Where it stands in the body, as a JSON pointer.")
-    parameter: str | None = Field(None, description="The parameter in path, query or header.")
+    tickMinutes: int = Field(description="Minutes from one tick to the next.")
+    shardCount: int = Field(description="Into so many parts new tasks of a bucket are spread.")
+    shardsEver: int = Field(description="The most there ever were: every tick serves all of them.")
+    actions: list[str] = Field(description="What tasks may do: built-in actions that are allowed, and handlers.")
+    handlers: dict[str, dict[str, Any] | None] = Field(
+        description="Those of the actions that are handlers, each with the JSON Schema of its payload, if it is known."
+    )
+    defaultAction: str | None = Field(None, description="Of a task that names none.")
+    retentionDays: int | None = Field(None, description="How long an ended task stays.")
+    maxTimeoutSeconds: int | None = Field(None, description="The longest timeoutSeconds that can be served.")
+
+
+class HealthFinding(_Answer):
+    """Something that keeps tasks from running when they are due."""
+
+    kind: str
+    why: str
+    remedy: str
+
+
+class Health(_Answer):
+    """Whether ticks come."""
+
+    healthy: bool
+    lastTick: str | None = Field(None, description="The latest tick, of the shard that waits longest for one.")
+    lastTickAgeSeconds: float | None = None
+    missingTicks: int = Field(description="That should have come since, but for those of the last two minutes.")
+    findings: list[HealthFinding]
 
 
 class ProblemDetails(_Answer):

@@ -25,13 +25,14 @@ from dynatick.errors import (
 
 CONTENT_TYPE = "application/problem+json"
 TYPE = "urn:dynatick:problem:"
-_MOST = 50  # wrong fields in one answer
+MOST_WRONG = 50  # wrong fields in one answer
 
 CODES: Final[Mapping[str, tuple[int, str]]] = {
     "malformed-body": (400, "The body is no JSON in UTF-8"),
     "not-found": (404, "There is no such path"),
     "task-not-found": (404, "There is no task of this id"),
     "schedule-not-found": (404, "There is no schedule of this id"),
+    "no-settings": (404, "No tick has come yet"),
     "method-not-allowed": (405, "The path is there, the method is not"),
     "task-exists": (409, "A task or schedule of this id is there already"),
     "not-possible-now": (409, "The state of the task or schedule does not allow it"),
@@ -43,6 +44,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = {
     "idempotency-key-reused": (422, "The Idempotency-Key was used for something else"),
     "internal": (500, "A fault of the service"),
     "unavailable": (503, "The table does not answer now"),
+    "unhealthy": (503, "Tasks may not run when they are due"),
 }
 """Every code, with its status and what it means in general. What holds for the request at hand is in ``detail``."""
 
@@ -86,7 +88,7 @@ class Problem(DynatickError):
             **self.more,
         }
         if self.errors:
-            values["errors"] = [wrong.to_json() for wrong in self.errors[:_MOST]]
+            values["errors"] = [wrong.to_json() for wrong in self.errors[:MOST_WRONG]]
         return values
 
     def to_response(self, request_id: str) -> Response[str]:
@@ -107,7 +109,8 @@ def problem_of(error: Exception, parameters: frozenset[str]) -> Problem | None:
         case Problem():
             return error
         case InvalidInput():
-            return Problem(code="invalid-input", detail=str(error), errors=[wrong(error, parameters)])
+            errors = [wrong(one, parameters) for one in (error, *error.others)]
+            return Problem(code="invalid-input", detail=str(error), errors=errors)
         case ScheduleNotFound():
             return Problem(code="schedule-not-found", detail=str(error))
         case TaskNotFound():

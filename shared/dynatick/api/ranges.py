@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from urllib.parse import quote, urlencode
 
+from dynatick.api.problems import Problem, Wrong
 from dynatick.client import TaskClient
 from dynatick.client.looks import scope
 from dynatick.domain.buckets import instant_of
@@ -16,6 +18,8 @@ Seconds = Callable[[], float]
 BUDGET_SECONDS = 15.0
 """After which nothing else is begun. A gateway waits for 30 seconds (API Gateway quotas)."""
 
+_RANGE = {"start": "2026-12-31T00:00:00Z", "end": "2027-01-01T00:00:00Z"}
+_BUCKET = "2026-12-31#12:00"
 _LOOKS = 480  # of the index, in one part
 
 
@@ -43,6 +47,22 @@ class Part:
     end: datetime
     until: datetime  # the end of the whole range
     out_of_time: bool
+
+
+def check_given(
+    path: str, bucket: str | None, start: str | None, end: str | None, *more: tuple[str, str | None]
+) -> None:
+    """Refuses a list without a bucket and without a range: the table is read by time. Raises Problem, which says what
+    is missing, and shows a request that has it. ``more``: other parameters, which the example keeps."""
+    missing = [name for name, value in (("start", start), ("end", end)) if value is None]
+    if bucket is not None or not missing:
+        return
+    kept = [(name, value) for name, value in more if value is not None]
+    example = f"{path}?{urlencode([*kept, *_RANGE.items()], safe=':')}"
+    one = f", or one bucket, such as bucket={quote(_BUCKET, safe=':')}" if path == "/v1/tasks" else ""
+    detail = f"expected a range of time with start and end{one}; for instance {example}"
+    wrong = [Wrong(f"it is missing; for instance {name}={_RANGE[name]}", parameter=name) for name in missing]
+    raise Problem(code="invalid-input", detail=detail, errors=wrong)
 
 
 def parts(client: TaskClient, start: str | None, end: str | None, timer: Timer) -> Iterator[Part]:

@@ -14,7 +14,8 @@ from decimal import Decimal
 from typing import Any
 
 from dynatick.api.ids import normal_path
-from dynatick.api.problems import Problem
+from dynatick.api.problems import Problem, Wrong
+from dynatick.bulk.jsontext import unique
 from dynatick.errors import InvalidInput, shown
 
 MAX_BODY_BYTES = 5 * 1024 * 1024
@@ -30,7 +31,8 @@ def path_of(event: Mapping[str, Any]) -> str:
     try:
         return normal_path(str(event.get("rawPath") or "/"))
     except InvalidInput as error:
-        raise Problem(code="not-found", detail=str(error)) from error
+        detail = str(error)
+        raise Problem(code="invalid-input", detail=detail, errors=[Wrong(detail, parameter="path")]) from error
 
 
 def understood(event: Mapping[str, Any], path: str, *, takes_body: bool) -> Event:
@@ -43,7 +45,7 @@ def understood(event: Mapping[str, Any], path: str, *, takes_body: bool) -> Even
 def json_body(text: str) -> dict[str, object]:
     """The JSON object of a body; numbers keep their digits. Raises Problem, InvalidInput."""
     try:
-        value = json.loads(text, parse_float=Decimal, parse_constant=_no_constant)
+        value = json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=unique)
     except RecursionError:
         raise InvalidInput("body", "a deeper value", f"expected at most {MAX_DEPTH} levels") from None
     except ValueError as error:  # of digits, too, that are too many for Python

@@ -45,6 +45,11 @@ class Simple:
         try:
             return insert(self._client, row, key)
         except InvalidInput as error:
-            if error.field == "dueAt":  # under the name that it has here
-                raise InvalidInput("run_at", error.value, error.expected) from error
-            raise
+            raise _under_own_names(error) from error
+
+
+def _under_own_names(error: InvalidInput) -> InvalidInput:
+    field = "run_at" if error.field == "dueAt" else error.field
+    found = InvalidInput(field, error.value, error.expected)
+    found.others = tuple(_under_own_names(one) for one in error.others)
+    return found

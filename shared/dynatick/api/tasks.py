@@ -14,6 +14,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Pat
 from dynatick.api import models, sizes
 from dynatick.api.ids import from_path, to_path
 from dynatick.api.problems import Problem
+from dynatick.api.ranges import check_given
 from dynatick.api.routes import Operation, answer, given
 from dynatick.client import NewTask, TaskClient, TaskView
 from dynatick.client.history import MAX_LIMIT
@@ -28,8 +29,8 @@ TaskId = Annotated[
     str,
     Path(
         alias="taskId",
-        description="The task's id, percent-encoded. One with `/` or `?` or a control character, one that begins with "
-        "`~`, and `.`, `..`, `bulk`, `cancel` and `retry` are given as `~` and the id in base64url.",
+        description="The task's id, percent-encoded. One with `/`, `?`, `%` or a control character, one that begins "
+        "with `~`, and `.`, `..`, `bulk`, `cancel` and `retry` are given as `~` and the id in base64url.",
         examples=["welcome-42"],
     ),
 ]
@@ -89,7 +90,7 @@ class Tasks:
                 call=self.list,
                 summary="List the tasks of a bucket or of a range",
                 description="In order of time, shard and id. A task is listed in one bucket, that of its latest "
-                "attempt. A range spans at most 31 days.",
+                "attempt. Give a `bucket`, or `start` and `end`; a range spans at most 31 days.",
                 tag="Task",
                 answers={200: ("A part of the list", models.TaskPage)},
                 problems=("invalid-input",),
@@ -118,6 +119,19 @@ class Tasks:
                 answers=_ONE,
                 headers=("ETag",),
                 problems=("task-not-found", "not-possible-now", "changed", "item-too-large"),
+                parameters=_OF_ONE | {"If-Match"},
+            ),
+            Operation(
+                name="deleteTask",
+                method="DELETE",
+                path="/v1/tasks/<taskId>",
+                call=self.delete,
+                summary="Remove a task that waits or has ended",
+                description="Nothing is left of it. One that runs can't be deleted. With `If-Match`, only if it is the "
+                "task that you have seen.",
+                tag="Task",
+                answers={204: ("It is gone", None)},
+                problems=("task-not-found", "not-possible-now", "changed", "invalid-input"),
                 parameters=_OF_ONE | {"If-Match"},
             ),
             self._verb("cancel", self.cancel, "Call a waiting task off"),
@@ -153,6 +167,8 @@ class Tasks:
         limit: Annotated[int, Query(alias="limit", ge=1, le=MAX_LIMIT, description="At most so many.")] = 100,
         token: Token = None,
     ) -> Response[str]:
+        check_given("/v1/tasks", bucket, start, end, ("status", status))
+
         def page_of(limit: int) -> Mapping[str, object]:
             page = self._client.history(bucket, start=start, end=end, status=status, limit=limit, page_token=token)
             return {"tasks": [entry.to_row() for entry in page.entries], "nextPageToken": page.next_page_token}
@@ -174,6 +190,10 @@ class Tasks:
                 version=version_of(match),
             )
         )
+
+    def delete(self, task_id: TaskId, match: Match = None) -> Response[str]:
+        self._client.delete(from_path(task_id), version=version_of(match))
+        return Response(status_code=204, body="")
 
     def cancel(self, task_id: TaskId) -> Response[str]:
         return shown(self._client.cancel(from_path(task_id)))
@@ -241,5 +261,5 @@ def version_of(match: str | None) -> str | None:
 
 
 def _digest(key: str, row: Mapping[str, object] | None = None) -> str:
-    text = key if row is None else key + json.dumps(row, sort_keys=True, default=str)
+    text = key if row is None else key + json.dumps(row, sort_keys=True, default=repr)  # 1.5 is not "1.5"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from dynatick.bulk.jsontext import loads
-from dynatick.bulk.lines import MAX_LINE_BYTES, Line, lines
+from dynatick.bulk.lines import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, lines, too_many_empty
 from dynatick.bulk.records import Record, Source
 from dynatick.errors import InvalidInput
 
@@ -45,6 +45,7 @@ class _Rows:
         """Ends where the structure is lost, with an error."""
         csv.field_size_limit(MAX_LINE_BYTES + 2)
         parser = csv.reader(self._feed(), strict=True)
+        empty = 0  # rows, since the last that is none
         while True:
             self.taken, self.size = [], 0
             try:
@@ -60,9 +61,12 @@ class _Rows:
             else:
                 if cells is None:
                     return
-                if not cells or cells == [""]:
-                    continue
-                yield cells
+                if cells and cells != [""]:
+                    empty = 0
+                    yield cells
+                elif (empty := empty + 1) > MAX_EMPTY_LINES:
+                    self.is_broken = True
+                    yield too_many_empty()
             if self.is_broken:
                 return
 
@@ -155,10 +159,12 @@ class Column:
 
 def _check(columns: Sequence[Column]) -> None:
     """Raises InvalidInput for a heading that says two things of one attribute, or that is none."""
-    names = [(column.attribute, column.part) for column in columns]
-    for n, (attribute, part) in enumerate(names):
-        if (attribute, part) in names[:n] or (part is not None and (attribute, None) in names):
-            raise InvalidInput("heading", columns[n].name, "expected each attribute once")
+    whole = {column.attribute for column in columns if column.part is None}
+    seen: set[tuple[str, str | None]] = set()
+    for column in columns:
+        if (column.attribute, column.part) in seen or (column.part is not None and column.attribute in whole):
+            raise InvalidInput("heading", column.name, "expected each attribute once")
+        seen.add((column.attribute, column.part))
     if len(columns) == 1 and (";" in columns[0].name or "\t" in columns[0].name):
         raise InvalidInput("heading", columns[0].name, "expected columns separated by commas")
 
@@ -175,8 +181,9 @@ def _row(columns: Sequence[Column], cells: Sequence[str]) -> dict[str, object]:
         value = column.value(cell)
         if column.attribute == REST:
             assert isinstance(value, dict)
+            own = {one.attribute for one in columns}
             for name in value:
-                if any(name == one.attribute for one in columns):
+                if name in own:
                     raise InvalidInput(REST, name, "it has a column of its own")
             row |= value
         elif column.part is None:

@@ -11,6 +11,8 @@ from dynatick.bulk.ids import PREFIX, with_id
 from dynatick.bulk.jsontext import dumps
 from dynatick.bulk.records import Record
 from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult, Refused
+from dynatick.domain.misspelt import check_names
+from dynatick.domain.schedule import RECURRENCE
 from dynatick.errors import InvalidInput, ItemTooLarge
 
 _PATIENCE = 200  # failures in a row after which the table is taken to be away
@@ -67,6 +69,7 @@ class Import:
     until: Callable[[], bool] = lambda: False
     id_prefix: str = PREFIX
     drop_state: bool = False  # take of each row what defines the task, as of an export with state
+    schedules_only: bool = False  # a line without an expression is no task that was meant to run at once
     offset: int = 0
     line: int = 1
     latest: str | None = None
@@ -104,6 +107,9 @@ class Import:
         self._exhausted = True
 
     def _meant(self, row: Mapping[str, object]) -> Mapping[str, object]:
+        if self.schedules_only and all(row.get(name) is None for name in RECURRENCE):
+            check_names(row)
+            raise InvalidInput(RECURRENCE[0], None, "expected one on each line of a file of schedules")
         return definition(row) if self.drop_state else row
 
     def _take(self, record: Record, result: InsertResult) -> bool:

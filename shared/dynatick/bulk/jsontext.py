@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -14,11 +15,20 @@ from dynatick.errors import InvalidInput
 def loads(text: str, field: str) -> object:
     """A JSON value. Raises InvalidInput, also for a name that stands twice in an object: one of them was meant."""
     try:
-        value: object = json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=_object)
+        value: object = json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InvalidInput(field, text, f"expected JSON: {reason}") from None
     return value
+
+
+def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object, of its members. Raises ValueError if a name stands twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the name {name!r} stands twice")
+    return found
 
 
 def dumps(value: object) -> str:
@@ -44,14 +54,6 @@ def _number(value: Decimal) -> str:
     if value == value.to_integral_value() and abs(value.adjusted()) < 38:
         return str(int(value))
     return str(value)
-
-
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r} stands twice")
-    return found
 
 
 def _no_constant(name: str) -> object:

@@ -13,6 +13,9 @@ Read = Callable[[int], bytes]
 MAX_LINE_BYTES = 400 * 1024
 """As much as an item holds (DynamoDB quotas)."""
 
+MAX_EMPTY_LINES = 100_000
+"""One after another, in which nobody asks how much time is left. What has more of them is no file of records."""
+
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1024 * 1024
 _KEPT = 1000  # bytes of a line that is too long, to know it by
@@ -34,6 +37,12 @@ class Line:
     def text(self) -> str:
         """As it can stand in a message: what is no UTF-8 is written out."""
         return self.without_bom().decode("utf-8", "backslashreplace").rstrip("\r\n")
+
+
+def too_many_empty() -> InvalidInput:
+    """What is wrong where nothing but empty lines comes."""
+    expected = f"expected at most {MAX_EMPTY_LINES:,} empty lines on end; nothing after them is read"
+    return InvalidInput("line", "", expected)
 
 
 def too_long(line: Line) -> InvalidInput:

@@ -8,7 +8,7 @@ from itertools import chain
 from dynatick.bulk import cells
 from dynatick.bulk.formats import FileFormat
 from dynatick.bulk.jsontext import loads
-from dynatick.bulk.lines import MAX_LINE_BYTES, Line, lines, too_long
+from dynatick.bulk.lines import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, lines, too_long, too_many_empty
 from dynatick.bulk.records import Record, Source
 from dynatick.errors import InvalidInput
 
@@ -29,10 +29,16 @@ def read(source: Source, form: FileFormat, *, offset: int = 0, number: int = 1) 
 
 
 def _by_line(found: Iterator[Line]) -> Iterator[Record]:
+    empty = 0  # lines, since the last that is none
     for line in found:
         content = line.without_bom()
         if not line.too_long and not content.strip():
+            empty += 1
+            if empty > MAX_EMPTY_LINES:
+                yield Record(line.number, line.end, line.number + 1, "", None, too_many_empty(), is_last=True)
+                return
             continue
+        empty = 0
         row = error = None
         try:
             if line.too_long:

@@ -9,14 +9,14 @@ import typer
 from dynatick.cli.output import Column, Output, say, show_many
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task import Limit, PageToken, Status, list_page, show_page
-from dynatick.cli.values import time_of
+from dynatick.cli.which import Last, Span, span_of
 
 app = typer.Typer(name="bucket", help="See what buckets hold.", no_args_is_help=True)
 
-_STATUSES = ("unscheduled", "scheduled", "running", "completed", "failed", "cancelled")
+_SPARE = {"unscheduled": 6, "scheduled": 3, "running": 4, "completed": 2, "failed": 1, "cancelled": 5}
 _COLUMNS = (
     Column("BUCKET", "bucket"),
-    *(Column(status.upper(), status, right=True) for status in _STATUSES),
+    *(Column(status.upper(), status, right=True, spare=spare) for status, spare in _SPARE.items()),
     Column("TOTAL", "total", right=True),
 )
 
@@ -33,7 +33,7 @@ def show(
     """Show a bucket: how many tasks of each status, and which."""
     client = session.client()
     counts = next(iter(client.bucket_counts(bucket)), None)
-    page = list_page(client, bucket=bucket, status=status, limit=limit, page_token=page_token)
+    page = list_page(client, Span(bucket, None, None), status=status, limit=limit, page_token=page_token)
     held = {} if counts is None else dict(counts.counts)
     if session.output is Output.TABLE and held:
         say(f"{bucket}: " + ", ".join(f"{number} {name}" for name, number in sorted(held.items())))
@@ -44,11 +44,13 @@ def show(
 @on_table
 def list_buckets(
     session: Session,
-    from_: Annotated[str, typer.Option("--from", metavar="TIME", help="First instant.", show_default=False)],
-    to: Annotated[str, typer.Option(metavar="TIME", help="End, not itself part of it.", show_default=False)],
+    from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant.")] = None,
+    to: Annotated[str | None, typer.Option(metavar="TIME", help="End, not itself part of it.")] = None,
+    last: Last = None,
 ) -> None:
     """List the buckets of a range, with how many tasks of each status they hold. Empty ones are left out."""
-    found = session.client().bucket_counts(start=time_of(from_), end=time_of(to))
+    span = span_of(from_, to, last, session.clock())
+    found = session.client().bucket_counts(start=span.start, end=span.end)
     if session.output is not Output.TABLE:
         show_many([one.to_row() for one in found], _COLUMNS, session.output, name="buckets")
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from urllib.parse import urlsplit
 
 from dynatick.errors import (
     ConfigurationError,
@@ -58,14 +59,39 @@ def code_of(error: DynatickError) -> ExitCode:
 
 
 _OPTIONS = {"start": "--from", "end": "--to"}
+_LOG_IN = "the credentials have expired; log in again"
 _HINTS = {
-    "ResourceNotFoundException": "there is no such table there; see --table, --region and --profile",
+    "ResourceNotFoundException": "there is no such table there; see --table, --stack, --region and --profile",
     "NoCredentialsError": "name a profile with --profile, or set AWS_PROFILE",
     "NoRegionError": "name a region with --region, or set AWS_REGION",
     "UnrecognizedClientException": "the credentials are not accepted; see --profile",
-    "ExpiredTokenException": "the credentials have expired; log in again",
+    "InvalidClientTokenId": "the credentials are not accepted; see --profile",
+    "PartialCredentialsError": "the credentials are not complete; see --profile",
+    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "TokenRetrievalError"), _LOG_IN),
+    **dict.fromkeys(("SSOTokenLoadError", "UnauthorizedSSOTokenError"), f"{_LOG_IN}, as with aws sso login"),
     "AccessDeniedException": "the credentials do not allow it; see --profile",
 }
+
+
+_NO_ANSWER = ("EndpointConnectionError", "ConnectTimeoutError", "ConnectionClosedError", "ReadTimeoutError")
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
+
+
+def hint_of(error: BaseException) -> str | None:
+    """What can be done about an error of the SDK, or of pynamodb's."""
+    # The store's adapter knows the SDK, which is imported already where it has failed.
+    from dynatick.store.failures import failure_code
+
+    code = failure_code(error)
+    if code in _NO_ANSWER:
+        cause = getattr(error, "cause", None) or error
+        endpoint = str(getattr(cause, "kwargs", {}).get("endpoint_url") or "")
+        parts = urlsplit(endpoint)
+        where = f"nothing answers at {parts.scheme}://{parts.netloc}" if parts.netloc else "nothing answers"
+        if parts.hostname in _THIS_MACHINE:
+            return f"{where}; start it with make up, or see --endpoint-url and AWS_ENDPOINT_URL"
+        return f"{where}; see --endpoint-url, --region and the network"
+    return _HINTS.get(code)
 
 
 def told(error: DynatickError) -> str:
@@ -73,10 +99,7 @@ def told(error: DynatickError) -> str:
     if isinstance(error, InvalidInput) and error.field in _OPTIONS:
         return str(InvalidInput(_OPTIONS[error.field], error.value, error.expected))
     if isinstance(error, StoreError) and error.__cause__ is not None:
-        # Its adapter knows the SDK, which is imported already where it has failed.
-        from dynatick.store.failures import failure_code
-
-        hint = _HINTS.get(failure_code(error.__cause__))
+        hint = hint_of(error.__cause__)
         if hint is not None:
             return f"{error} ({hint})"
     return str(error)

@@ -62,13 +62,14 @@ class _Asked:
     def of(cls, text: str, zone: str, after: str | None, start: str | None, end: str | None) -> _Asked:
         """Raises InvalidInput, also where nothing runs after the instant that is asked about."""
         expression = parse_expression(text)
-        instant = Session().clock().replace(microsecond=0) if after is None else _instant(after, "from")
+        now = Session().clock().replace(microsecond=0)
+        instant = now if after is None else _instant(after, "from", now)
         asked = cls(
             expression=expression,
             zone=check_zone(zone),
             after=instant,
-            start=_instant(start, "startDate") if start else instant if isinstance(expression, Rate) else None,
-            end=_instant(end, "endDate") if end else None,
+            start=_instant(start, "startDate", now) if start else instant if isinstance(expression, Rate) else None,
+            end=_instant(end, "endDate", now) if end else None,
         )
         check_fires(asked.expression, after=asked.after, zone=asked.zone, start=asked.start, end=asked.end)
         return asked
@@ -141,8 +142,8 @@ def next_runs(
         say("That is the last run")
 
 
-def _instant(text: str, field: str) -> datetime:
-    time = parse_time(time_of(text), field)
+def _instant(text: str, field: str, now: datetime) -> datetime:
+    time = parse_time(time_of(text, field, now), field)
     return time.instant if isinstance(time, Bucket) else time
 
 

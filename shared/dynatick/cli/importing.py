@@ -34,6 +34,7 @@ class ImportOptions:
     id_prefix: str
     drop_state: bool
     restart: bool
+    schedules_only: bool
 
 
 def import_tasks(session: Session, options: ImportOptions) -> None:
@@ -57,6 +58,7 @@ def import_tasks(session: Session, options: ImportOptions) -> None:
             tell=_say if errors is None else lambda error: errors.write(error.to_json()),
             id_prefix=options.id_prefix,
             drop_state=options.drop_state,
+            schedules_only=options.schedules_only,
         )
         if place is not None:
             run.offset, run.line, run.latest, run.tally = place.offset, place.line, place.latest, Tally(**place.counts)

@@ -15,6 +15,7 @@ from dynatick.actions.values import to_json
 _FRACTION = re.compile(r"\.\d+Z$")
 _WIDE = 10_000  # where nobody looks at it, nothing is wrapped
 _READABLE = 16  # characters that a column which folds should have
+_LEAST = 8  # that it must have
 _GAP = 2
 _STYLES = {
     "scheduled": "cyan",
@@ -43,7 +44,7 @@ class Column:
     attribute: str
     right: bool = False
     folds: bool = False  # may go over several lines where a terminal is narrow
-    spare: bool = False  # is left out where a terminal is too narrow for all
+    spare: int = 0  # is left out where a terminal is too narrow for all, the higher the sooner; 0: only if it must
     to_seconds: bool = False  # an instant, of which people need no fractions
 
 
@@ -67,8 +68,13 @@ def show_one(row: Mapping[str, object], output: Output) -> None:
     if output is not Output.TABLE:
         show_document(row, output)
         return
-    pairs = [{"name": name, "value": value} for name, value in row.items()]
-    show_table(pairs, [Column("name", "name"), Column("value", "value", folds=True)], headings=False)
+    show_pairs(row.items())
+
+
+def show_pairs(pairs: Iterable[tuple[str, object]]) -> None:
+    """Names and values, for people; a name may stand there twice."""
+    rows = [{"name": name, "value": value} for name, value in pairs]
+    show_table(rows, [Column("name", "name"), Column("value", "value", folds=True)], headings=False)
 
 
 def show_many(
@@ -126,15 +132,28 @@ def show_table(rows: Iterable[Mapping[str, object]], columns: Sequence[Column], 
 
 
 def _fitting(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Which columns are shown: without spare ones, the last first, where there is no room for all."""
+    """Which columns are shown where there is no room for all: without those that are empty, then without spare ones.
+
+    Where that is not enough, columns fold narrower, and then the last ones go. None is cut, so times stand whole.
+    """
     from rich.cells import cell_len
 
-    shown = list(range(len(columns)))
+    numbers = range(len(columns))
+    shown = list(numbers)
     wanted = [max(map(cell_len, (column.heading, *(line[n] for line in cells)))) for n, column in enumerate(columns)]
-    least = [min(wide, _READABLE) if column.folds else wide for wide, column in zip(wanted, columns, strict=True)]
-    for n in reversed(range(len(columns))):
-        if columns[n].spare and sum(least[one] + _GAP for one in shown) > width:
-            shown.remove(n)
+
+    def leave_out(some: Iterable[int], readable: int) -> None:
+        for n in some:
+            room = (min(wanted[one], readable) if columns[one].folds else wanted[one] for one in shown)
+            if sum(room) + _GAP * len(shown) <= width:
+                return
+            if n in shown:
+                shown.remove(n)
+
+    last_first = range(len(columns) - 1, 0, -1)
+    leave_out((n for n in last_first if not any(line[n] for line in cells)), _READABLE)
+    leave_out(sorted((n for n in last_first if columns[n].spare), key=lambda n: -columns[n].spare), _READABLE)
+    leave_out(last_first, _LEAST)
     return shown
 
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dynatick.bulk.formats import FileFormat
 from dynatick.cli.exporting import chosen_format, export_schedules
+from dynatick.cli.many import change_each
 from dynatick.cli.output import Column, Output, say, show_many, show_one, show_table
 from dynatick.cli.session import Session, on_table
-from dynatick.cli.task import Timeout, import_file
-from dynatick.cli.values import map_of, time_of
+from dynatick.cli.showing import show_task
+from dynatick.cli.task import Timeout, import_command
+from dynatick.cli.values import map_of, minutes_of, seconds_of
+from dynatick.cli.which import Ids
 from dynatick.domain.instants import format_instant
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from dynatick.client import ScheduleView
+    from dynatick.client import ScheduleView, TaskView
 
 app = typer.Typer(
     name="schedule", help="Recurring schedules: insert, edit, pause, see their runs.", no_args_is_help=True
@@ -28,7 +32,8 @@ Zone = Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="IANA tim
 StartDate = Annotated[str | None, typer.Option(metavar="TIME", help="No run before; a rate counts from here.")]
 EndDate = Annotated[str | None, typer.Option(metavar="TIME", help="No run after.")]
 Window = Annotated[
-    int | None, typer.Option("--flexible-time-window", metavar="MINUTES", help="Spread starts over so many minutes.")
+    str | None,
+    typer.Option("--flexible-time-window", metavar="DURATION", help="Spread starts over so many minutes, or 1h30m."),
 ]
 CatchUp = Annotated[str | None, typer.Option(help="Runs that an outage delayed: latest (default), all or none.")]
 Overlap = Annotated[
@@ -51,19 +56,26 @@ COLUMNS = (
     Column("SCHEDULE", "taskId", folds=True),
     Column("STATE", "scheduleState"),
     Column("EXPRESSION", "scheduleExpression", folds=True),
-    Column("ZONE", "scheduleExpressionTimezone"),
-    Column("ACTION", "action", folds=True, spare=True),
+    Column("ZONE", "scheduleExpressionTimezone", spare=1),
+    Column("ACTION", "action", folds=True, spare=1),
     Column("NEXT RUN", "nextRunAt"),
-    Column("LAST RUN", "lastRunAt", spare=True),
-    Column("MISSED", "missedRuns", right=True, spare=True),
+    Column("LAST RUN", "lastRunAt", spare=1),
+    Column("MISSED", "missedRuns", right=True, spare=1),
+    Column("WHY", "why", folds=True),
+)
+_CHANGED = (
+    Column("SCHEDULE", "taskId", folds=True),
+    Column("WHAT", "result"),
+    Column("STATE", "scheduleState", spare=1),
+    Column("NEXT RUN", "nextRunAt", spare=1),
     Column("WHY", "why", folds=True),
 )
 PREVIEW = (Column("RUN", "runAt"), Column("LOCAL TIME", "local"), Column("NOTES", "notes", folds=True))
 RUNS = (
     Column("RUN", "runAt"),
     Column("STATUS", "status"),
-    Column("BUCKET", "taskDateTime", spare=True),
-    Column("FINISHED", "finishedAt", to_seconds=True, spare=True),
+    Column("BUCKET", "taskDateTime", spare=1),
+    Column("FINISHED", "finishedAt", to_seconds=True, spare=1),
     Column("REASON", "reason"),
     Column("ERROR", "error", folds=True),
     Column("TASK", "taskId", folds=True),
@@ -100,13 +112,13 @@ def add(
         schedule_id,
         expression,
         timezone=tz,
-        start_date=time_of(start_date),
-        end_date=time_of(end_date),
-        flexible_time_window=flexible_time_window,
+        start_date=session.time(start_date, "startDate"),
+        end_date=session.time(end_date, "endDate"),
+        flexible_time_window=minutes_of(flexible_time_window, "flexibleTimeWindow"),
         action=action,
         payload=map_of(payload, "payload"),
         retry_policy=map_of(retry_policy, "retryPolicy"),
-        timeout_seconds=timeout_seconds,
+        timeout_seconds=seconds_of(timeout_seconds, "timeoutSeconds"),
         catch_up=catch_up,
         overlap=overlap,
         enabled=not paused,
@@ -150,8 +162,8 @@ def list_schedules(
         say("There are none")
 
 
-app.command("import", help="Insert the schedules of a file. The same as task import: a file may hold both.")(
-    import_file
+app.command("import", help="Insert the schedules of a file. Each line needs a scheduleExpression.")(
+    import_command(schedules_only=True)
 )
 
 
@@ -200,13 +212,13 @@ def update(
     given: dict[str, Any] = {
         "expression": expression,
         "timezone": tz,
-        "start_date": time_of(start_date),
-        "end_date": time_of(end_date),
-        "flexible_time_window": flexible_time_window,
+        "start_date": session.time(start_date, "startDate"),
+        "end_date": session.time(end_date, "endDate"),
+        "flexible_time_window": minutes_of(flexible_time_window, "flexibleTimeWindow"),
         "action": action,
         "payload": map_of(payload, "payload"),
         "retry_policy": map_of(retry_policy, "retryPolicy"),
-        "timeout_seconds": timeout_seconds,
+        "timeout_seconds": seconds_of(timeout_seconds, "timeoutSeconds"),
         "catch_up": catch_up,
         "overlap": overlap,
     }
@@ -221,36 +233,50 @@ def update(
 @on_table
 def pause(
     session: Session,
-    schedule_id: ScheduleId,
+    schedule_ids: Ids,
     reason: Annotated[str | None, typer.Option(help="Why; it is shown with the schedule.")] = None,
 ) -> None:
     """Make no runs from now on."""
-    _show(session, session.client().schedules.pause(schedule_id, reason), notes=False)
+    _change(session, schedule_ids, partial(session.client().schedules.pause, reason=reason), "paused")
 
 
 @app.command()
 @on_table
-def resume(session: Session, schedule_id: ScheduleId) -> None:
+def resume(session: Session, schedule_ids: Ids) -> None:
     """Make runs again, from now on."""
-    _show(session, session.client().schedules.resume(schedule_id), notes=False)
+    _change(session, schedule_ids, session.client().schedules.resume, "resumed")
 
 
 @app.command()
 @on_table
-def delete(session: Session, schedule_id: ScheduleId) -> None:
-    """End a schedule and remove it. Tasks that it has made stay."""
-    session.client().schedules.delete(schedule_id)
-    if session.output is Output.TABLE:
-        say(f"deleted {schedule_id}")
-    else:
-        show_one({"taskId": schedule_id, "deleted": True}, session.output)
+def delete(session: Session, schedule_ids: Ids) -> None:
+    """End schedules and remove them. Tasks that they have made stay."""
+    schedules = session.client().schedules
+
+    def remove(schedule_id: str) -> str:
+        schedules.delete(schedule_id)
+        return schedule_id
+
+    def show(schedule_id: str) -> None:
+        if session.output is Output.TABLE:
+            say(f"deleted {schedule_id}")
+        else:
+            show_one({"taskId": schedule_id, "deleted": True}, session.output)
+
+    change_each(
+        session, schedule_ids, remove, "deleted", show=show, row=lambda _: {}, columns=_CHANGED, name="schedules"
+    )
 
 
 @app.command("run")
 @on_table
-def run_now(session: Session, schedule_id: ScheduleId) -> None:
-    """Make one task of it at the next tick, beside its expression."""
-    show_one(session.client().schedules.run_now(schedule_id).to_row(), session.output)
+def run_now(session: Session, schedule_ids: Ids) -> None:
+    """Make one task of each at the next tick, beside its expression."""
+
+    def show(task: TaskView) -> None:
+        show_task(task, session.output, session.clock())
+
+    change_each(session, schedule_ids, session.client().schedules.run_now, "to run", show=show)
 
 
 @app.command()
@@ -290,7 +316,9 @@ def backfill(
     from dynatick.cli.exits import CommandFailed, ExitCode
     from dynatick.client import Exists, Failed
 
-    results = session.client().schedules.backfill(schedule_id, start=_needed(from_), end=_needed(to), dry_run=dry_run)
+    start, end = session.time(from_, "start"), session.time(to, "end")
+    assert start is not None and end is not None
+    results = session.client().schedules.backfill(schedule_id, start=start, end=end, dry_run=dry_run)
     rows: list[dict[str, object]] = []
     failed = 0
     for result in results:
@@ -319,13 +347,23 @@ def history(
     limit: Limit = 100,
 ) -> None:
     """List the runs that were due, with what became of them."""
-    runs = session.client().schedules.history(schedule_id, start=time_of(from_), end=time_of(to), limit=limit)
+    start, end = session.time(from_, "start"), session.time(to, "end")
+    runs = session.client().schedules.history(schedule_id, start=start, end=end, limit=limit)
     rows = [run.to_row() for run in runs]
     if session.output is Output.TABLE:
         rows = [{**row, "reason": "run now"} if "runNow" in row else row for row in rows]
     show_many(rows, RUNS, session.output, name="runs")
     if not rows and session.output is Output.TABLE:
         say("There are none")
+
+
+def _change(session: Session, ids: Sequence[str], change: Callable[[str], ScheduleView], done: str) -> None:
+    def row(view: ScheduleView) -> Mapping[str, object]:
+        next_run = {} if view.next_run_at is None else {"nextRunAt": format_instant(view.next_run_at)}
+        return {"scheduleState": view.state, **next_run}
+
+    show = partial(_show, session, notes=False)
+    change_each(session, ids, change, done, show=show, row=row, columns=_CHANGED, name="schedules")
 
 
 def _show(session: Session, view: ScheduleView, *, notes: bool = True) -> None:
@@ -342,10 +380,6 @@ def _show(session: Session, view: ScheduleView, *, notes: bool = True) -> None:
 def _say_notes(view: ScheduleView) -> None:
     for warning in view.warnings:
         say(f"note: {warning}")
-
-
-def _needed(text: str) -> Any:
-    return time_of(text)
 
 
 def _arguments(names: Sequence[str]) -> list[str]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
 from dynatick.cli.exits import CommandFailed, ExitCode
 from dynatick.cli.output import Output
+from dynatick.cli.values import time_of
 
 if TYPE_CHECKING:
     from dynatick.cli.localstack import LocalStack
@@ -26,6 +28,9 @@ class Session:
     """The shared options of one command line, under the names that typer shows them by."""
 
     table: Annotated[str | None, typer.Option(help="The table's name. Default: DYNATICK_TABLE.")] = None
+    stack: Annotated[
+        str | None, typer.Option(help="The CloudFormation stack whose table it is. Default: DYNATICK_STACK.")
+    ] = None
     region: Annotated[str | None, typer.Option(help="The AWS region. Default: AWS_REGION, or the profile's.")] = None
     profile: Annotated[str | None, typer.Option(help="The AWS profile. Default: AWS_PROFILE.")] = None
     endpoint_url: Annotated[
@@ -40,18 +45,19 @@ class Session:
         """The present instant: the only clock of the command line."""
         return datetime.now(UTC)
 
+    def time(self, text: str | None, field: str) -> str | Decimal | None:
+        """A time as the client takes it. Raises InvalidInput."""
+        return time_of(text, field, self.clock())
+
     def client(self) -> TaskClient:
         """A client of the table that is meant. Raises CommandFailed if none is."""
         # The SDK takes a third of a second to import: only commands that need it pay.
         from dynatick.client import TaskClient
         from dynatick.client.connect import ClientSettings, open_store
 
-        if not self.local and not self.table and not os.environ.get("DYNATICK_TABLE"):
-            message = "no table is named: give --table, set DYNATICK_TABLE, or use --local"
-            raise CommandFailed(ExitCode.USAGE, message)
         settings = ClientSettings.from_env(
             os.environ,
-            table=self.table or (self.local_stack().table if self.local else None),
+            table=self._table(),
             region=self.region,
             endpoint_url=self.endpoint_url,
             profile=self.profile,
@@ -59,6 +65,36 @@ class Session:
         if self.local:
             settings = self.local_stack().settings(settings)
         return TaskClient(open_store(settings), clock=self.clock)
+
+    def processor(self) -> str:
+        """The name of the processor function. Raises CommandFailed."""
+        if self.local:
+            return self.local_stack().processor
+        stack = self.stack or os.environ.get("DYNATICK_STACK")
+        if not stack:
+            message = "name the processor function with --function, or its stack with --stack; or use --local"
+            raise CommandFailed(ExitCode.USAGE, message)
+        from dynatick.cli.stack import PROCESSOR, resource
+
+        return resource(self, stack, PROCESSOR)
+
+    def _table(self) -> str:
+        """What is given counts more than what the environment says."""
+        if self.local and self.stack:
+            raise CommandFailed(ExitCode.USAGE, "--local is a stack of its own, so --stack says nothing; leave one out")
+        if self.table:
+            return self.table
+        if self.local:
+            return self.local_stack().table
+        table, stack = os.environ.get("DYNATICK_TABLE"), self.stack or os.environ.get("DYNATICK_STACK")
+        if table and not self.stack:
+            return table
+        if not stack:
+            message = "no table is named: give --table or --stack, set DYNATICK_TABLE or DYNATICK_STACK, or use --local"
+            raise CommandFailed(ExitCode.USAGE, message)
+        from dynatick.cli.stack import TABLE, resource
+
+        return resource(self, stack, TABLE)
 
     def local_stack(self) -> LocalStack:
         """The local stack that runs. Raises CommandFailed."""
@@ -68,22 +104,38 @@ class Session:
 
 
 def on_table(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
-    """A command that gets a Session as its first argument, and its options after those of its own."""
+    """A command that gets a Session as its first argument, and its options after those of its own.
+
+    A parameter that is a dataclass stands for an option for each of its fields.
+    """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    annotations = inspect.get_annotations(Session, eval_str=True)
-    shared = [
-        inspect.Parameter(
-            option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=annotations[option.name]
-        )
-        for option in fields(Session)
-    ]
+    groups = {
+        one.name: one.annotation for one in own if isinstance(one.annotation, type) and is_dataclass(one.annotation)
+    }
 
     def run(**values: Any) -> None:
-        session = Session(**{option.name: values.pop(option.name) for option in shared})
+        session = Session(**{option.name: values.pop(option.name) for option in _options(Session)})
+        for name, group in groups.items():
+            values[name] = group(**{option.name: values.pop(option.name) for option in _options(group)})
         command(session, **values)  # type: ignore[call-arg]  # typer passes what the signature names
 
-    parameters = [*(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own), *shared]
+    parameters: list[inspect.Parameter] = []
+    for one in own:
+        keyword = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        parameters += _options(groups[one.name]) if one.name in groups else [keyword]
+    parameters += _options(Session)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     return run
+
+
+def _options(group: type[Any]) -> list[inspect.Parameter]:
+    """The fields of a dataclass, as parameters of a command."""
+    annotations = inspect.get_annotations(group, eval_str=True)
+    return [
+        inspect.Parameter(
+            option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=annotations[option.name]
+        )
+        for option in fields(group)
+    ]

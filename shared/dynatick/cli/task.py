@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dynatick.bulk.formats import FileFormat
 from dynatick.bulk.ids import PREFIX
-from dynatick.cli.exits import CommandFailed, ExitCode
+from dynatick.cli.exits import CommandFailed, ExitCode, code_of, told
 from dynatick.cli.exporting import ExportOptions, chosen_format, export_tasks
 from dynatick.cli.importing import ImportOptions, import_tasks
-from dynatick.cli.many import require_one_way, show_results
-from dynatick.cli.output import Column, Output, say, show_many, show_one
+from dynatick.cli.listing import Listing
+from dynatick.cli.many import Wish, are_named, change_each, change_many, each
+from dynatick.cli.output import Column, Output, one_line, say, show_many, show_one
 from dynatick.cli.session import Session, on_table
-from dynatick.cli.values import map_of, require_range, time_of
-from dynatick.errors import InvalidInput
+from dynatick.cli.showing import item_of, show_raw, show_task
+from dynatick.cli.values import map_of, seconds_of, shift_of
+from dynatick.cli.which import Filters, Ids, IdsOrNone, Range, Span, ids_of, is_single
+from dynatick.errors import DynatickError, InvalidInput
 
 if TYPE_CHECKING:
-    from dynatick.client import HistoryPage, TaskClient, TaskEntry
+    from dynatick.client import HistoryPage, TaskClient, TaskEntry, TaskView
+    from dynatick.domain.task import Row
 
 app = typer.Typer(name="task", help="Insert tasks, change them, see them.", no_args_is_help=True)
 
 TaskId = Annotated[str, typer.Argument(metavar="ID", help="The task's id.", show_default=False)]
 At = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="When: 2026-12-31T12:07:00Z, 2026-12-31#12:00 or epoch seconds."),
+    typer.Option(metavar="TIME", help="When: 2026-12-31T12:07:00Z, 2026-12-31#12:00, epoch seconds, +10m or now."),
 ]
-Delay = Annotated[float | None, typer.Option(metavar="SECONDS", help="When: so many seconds from now.")]
-OneOrMany = Annotated[
-    str | None, typer.Argument(metavar="ID", help="The task's id, if one is meant.", show_default=False)
+Delay = Annotated[
+    str | None, typer.Option(metavar="DURATION", help="When: so long from now, as 90s, 2h, 1h30m, 3d; or seconds.")
 ]
-Bucket = Annotated[str | None, typer.Option(metavar="BUCKET", help="Such as 2026-12-31#12:00.")]
-From = Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")]
-To = Annotated[str | None, typer.Option(metavar="TIME", help="End of the range, not itself part of it.")]
 Payload = Annotated[str | None, typer.Option(metavar="JSON|@FILE", help="The action's arguments, a JSON object.")]
 Timeout = Annotated[
-    int | None,
-    typer.Option(metavar="SECONDS", help="How long an attempt takes at the most; it is not begun with less time left."),
+    str | None,
+    typer.Option(metavar="DURATION", help="What an attempt takes at the most; it is not begun with less time left."),
 ]
-OfAction = Annotated[str | None, typer.Option(help="Only those of this action.")]
+Waiting = Annotated[str | None, typer.Option(help="Only those that are scheduled, or unscheduled. Default: both.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say which tasks are meant, and change none.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking, which is done on a terminal only.")]
 Limit = Annotated[int, typer.Option(help="Most tasks to list.")]
 PageToken = Annotated[str | None, typer.Option(help="Go on where the page before ended.")]
 Status = Annotated[
@@ -53,9 +55,9 @@ COLUMNS = (
     Column("BUCKET", "taskDateTime"),
     Column("STATUS", "status"),
     Column("ACTION", "action", folds=True),
-    Column("DUE", "dueAt", to_seconds=True, spare=True),
-    Column("FINISHED", "finishedAt", to_seconds=True, spare=True),
-    Column("ATTEMPT", "attempt", right=True, spare=True),
+    Column("DUE", "dueAt", to_seconds=True, spare=1),
+    Column("FINISHED", "finishedAt", to_seconds=True, spare=1),
+    Column("ATTEMPT", "attempt", right=True, spare=1),
     Column("ERROR", "error", folds=True),
 )
 
@@ -80,72 +82,154 @@ def add(
     """Insert a task. Refused if there is one of this id."""
     view = session.client().insert(
         task_id,
-        due_at=time_of(at),
-        delay_seconds=delay,
+        due_at=session.time(at, "dueAt"),
+        delay_seconds=seconds_of(delay, "delaySeconds"),
         action=action,
         payload=map_of(payload, "payload"),
         retry_policy=map_of(retry_policy, "retryPolicy"),
-        timeout_seconds=timeout_seconds,
+        timeout_seconds=seconds_of(timeout_seconds, "timeoutSeconds"),
         attributes=map_of(attributes, "attributes"),
     )
-    show_one(view.to_row(), session.output)
+    _show(session, view)
 
 
 @app.command()
 @on_table
-def get(session: Session, task_id: TaskId) -> None:
-    """Show a task."""
-    show_one(session.client().get(task_id).to_row(), session.output)
+def get(
+    session: Session,
+    task_ids: Ids,
+    raw: Annotated[bool, typer.Option("--raw", help="The item as the table holds it, in DynamoDB's JSON.")] = False,
+) -> None:
+    """Show tasks. With --output json, their whole rows."""
+    client = session.client()
+
+    def read(task_id: str) -> TaskView | Row:
+        view = client.get(task_id)
+        return client.store.get(task_id) or view.row if raw else view
+
+    show_each(session, task_ids, read)
 
 
 @app.command("list")
 @on_table
 def list_tasks(
     session: Session,
-    bucket: Bucket = None,
-    from_: From = None,
-    to: To = None,
+    *,
+    range_: Range,
     status: Status = None,
+    filters: Filters,
+    attempts: Annotated[
+        bool,
+        typer.Option("--attempts", help="The attempts of ended tasks too: reads half a unit per task and 4 KB of it."),
+    ] = False,
     limit: Limit = 100,
     page_token: PageToken = None,
 ) -> None:
     """List the tasks of a bucket or of a range, with their status."""
+    span = range_.span(session.clock())
     client = session.client()
-    show_page(
-        session, list_page(client, bucket=bucket, from_=from_, to=to, status=status, limit=limit, page_token=page_token)
+    page = list_page(
+        client, span, status=status, filters=filters, attempts=attempts, limit=limit, page_token=page_token
     )
+    show_page(session, page)
 
 
 @app.command()
 @on_table
 def cancel(
     session: Session,
-    task_id: OneOrMany = None,
-    bucket: Bucket = None,
-    from_: From = None,
-    to: To = None,
-    action: OfAction = None,
+    task_ids: IdsOrNone = None,
+    *,
+    range_: Range,
+    status: Waiting = None,
+    filters: Filters,
     dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> None:
-    """Call a waiting task off, or all of a bucket or range."""
-    filters = {"bucket": bucket, "from": from_, "to": to, "action": action, "dry-run": dry_run or None}
-    if require_one_way(task_id, **filters):
-        show_one(session.client().cancel(str(task_id)).to_row(), session.output)
+    """Call waiting tasks off: those named, or all of a bucket or range."""
+    if are_named(task_ids, **range_.given(), status=status, **filters.given(), dry_run=dry_run):
+        change_each(session, task_ids or (), session.client().cancel, "cancelled", show=partial(_show, session))
         return
-    results = session.client().cancel_many(
-        bucket, start=time_of(from_), end=time_of(to), action=action, dry_run=dry_run
+    span = range_.span(session.clock())
+    change_many(
+        session,
+        partial(
+            session.client().cancel_many,
+            span.bucket,
+            start=span.start,
+            end=span.end,
+            status=status,
+            **filters.arguments(),
+        ),
+        Wish("cancel", "cancelled", dry_run=dry_run, yes=yes),
     )
-    show_results(session, results, "cancelled")
 
 
 @app.command()
 @on_table
-def reschedule(session: Session, task_id: TaskId, at: At = None, delay: Delay = None) -> None:
-    """Give a waiting task another time."""
-    if at is None and delay is None:
-        raise CommandFailed(ExitCode.USAGE, "say when: --at or --delay")
-    view = session.client().reschedule(task_id, due_at=time_of(at), delay_seconds=delay)
-    show_one(view.to_row(), session.output)
+def delete(session: Session, task_ids: Ids) -> None:
+    """Remove tasks that wait or have ended. Nothing is left of them."""
+
+    def show(task_id: str) -> None:
+        if session.output is Output.TABLE:
+            say(f"deleted {task_id}")
+        else:
+            show_one({"taskId": task_id, "deleted": True}, session.output)
+
+    client = session.client()
+
+    def remove(task_id: str) -> str:
+        client.delete(task_id)
+        return task_id
+
+    change_each(session, task_ids, remove, "deleted", show=show, row=lambda _: {})
+
+
+@app.command()
+@on_table
+def reschedule(
+    session: Session,
+    task_ids: IdsOrNone = None,
+    *,
+    at: At = None,
+    delay: Delay = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="SHIFT", help="Each so much later or earlier: +1h, -30m. Of a bucket or range."),
+    ] = None,
+    range_: Range,
+    status: Waiting = None,
+    filters: Filters,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Give waiting tasks another time: those named, or all of a bucket or range."""
+    if at is None and delay is None and by is None:
+        raise CommandFailed(ExitCode.USAGE, "say when: --at, --delay or --by")
+    due_at, delay_seconds = session.time(at, "dueAt"), seconds_of(delay, "delaySeconds")
+    shift = None if by is None else shift_of(by, "by")
+    if are_named(task_ids, **range_.given(), status=status, **filters.given(), dry_run=dry_run, by=by):
+        change = partial(session.client().reschedule, due_at=due_at, delay_seconds=delay_seconds)
+        change_each(session, task_ids or (), change, "rescheduled", show=partial(_show, session))
+        return
+    if shift is not None and (at is not None or delay is not None):
+        raise CommandFailed(ExitCode.USAGE, "--by moves each from where it is, so --at and --delay say nothing")
+    span = range_.span(session.clock())
+    change_many(
+        session,
+        partial(
+            session.client().reschedule_many,
+            span.bucket,
+            start=span.start,
+            end=span.end,
+            status=status,
+            **filters.arguments(),
+            due_at=due_at,
+            delay_seconds=delay_seconds,
+            shift=shift,
+        ),
+        Wish("reschedule", "rescheduled", dry_run=dry_run, yes=yes),
+    )
 
 
 @app.command()
@@ -155,81 +239,100 @@ def update(session: Session, task_id: TaskId, at: At = None, delay: Delay = None
     changed = map_of(payload, "payload")
     if at is None and delay is None and changed is None:
         raise CommandFailed(ExitCode.USAGE, "say what to change: --at, --delay or --payload")
-    view = session.client().update(task_id, due_at=time_of(at), delay_seconds=delay, payload=changed)
-    show_one(view.to_row(), session.output)
+    view = session.client().update(
+        task_id,
+        due_at=session.time(at, "dueAt"),
+        delay_seconds=seconds_of(delay, "delaySeconds"),
+        payload=changed,
+    )
+    _show(session, view)
 
 
 @app.command("run")
 @on_table
-def run_now(session: Session, task_id: TaskId) -> None:
-    """Run a task at the next tick: a waiting one, or one that has ended once more."""
-    show_one(session.client().run_now(task_id).to_row(), session.output)
+def run_now(session: Session, task_ids: Ids) -> None:
+    """Run tasks at the next tick: waiting ones, or ones that have ended once more."""
+    change_each(session, task_ids, session.client().run_now, "to run", show=partial(_show, session))
 
 
 @app.command()
 @on_table
 def retry(
     session: Session,
-    task_id: OneOrMany = None,
-    bucket: Bucket = None,
-    from_: From = None,
-    to: To = None,
+    task_ids: IdsOrNone = None,
+    *,
+    range_: Range,
     status: Annotated[str | None, typer.Option(help="Those that are failed (the default), or cancelled.")] = None,
-    action: OfAction = None,
+    filters: Filters,
     error: Annotated[str | None, typer.Option(metavar="TEXT", help="Only those with this in their error.")] = None,
     dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> None:
-    """Give a failed or cancelled task another run, at the next tick, or all of a bucket or range."""
-    filters = {"bucket": bucket, "from": from_, "to": to, "status": status, "action": action, "error": error}
-    if require_one_way(task_id, **filters, **{"dry-run": dry_run or None}):
-        show_one(session.client().retry(str(task_id)).to_row(), session.output)
+    """Give failed or cancelled tasks another run, at the next tick: those named, or all of a bucket or range."""
+    if are_named(task_ids, **range_.given(), status=status, **filters.given(), error=error, dry_run=dry_run):
+        change_each(session, task_ids or (), session.client().retry, "retried", show=partial(_show, session))
         return
-    results = session.client().retry_many(
-        bucket,
-        start=time_of(from_),
-        end=time_of(to),
-        status=status or "failed",
-        action=action,
-        error=error,
-        dry_run=dry_run,
+    span = range_.span(session.clock())
+    change_many(
+        session,
+        partial(
+            session.client().retry_many,
+            span.bucket,
+            start=span.start,
+            end=span.end,
+            status=status or "failed",
+            **filters.arguments(),
+            error=error,
+        ),
+        Wish("retry", "retried", dry_run=dry_run, yes=yes),
     )
-    show_results(session, results, "retried")
 
 
-@on_table
-def import_file(
-    session: Session,
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help=".ndjson, .jsonl, .json or .csv; - for stdin.", show_default=False)
-    ],
-    form: Annotated[
-        FileFormat | None, typer.Option("--format", help="Default: by the file's name; of stdin, ndjson.")
-    ] = None,
-    errors: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Where to write the lines that are refused, as NDJSON.")
-    ] = None,
-    id_prefix: Annotated[
-        str, typer.Option(metavar="TEXT", help="How ids begin that are derived, for lines without a taskId.")
-    ] = PREFIX,
-    drop_state: Annotated[
-        bool, typer.Option("--drop-state", help="Leave out what an export with --state says beside the tasks.")
-    ] = False,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Begin at the first line, although an interrupted run got further.")
-    ] = False,
-) -> None:
-    """Insert the tasks of a file, under the table's names (taskId, dueAt …). What is in already stays as it is.
+def import_command(*, schedules_only: bool) -> Callable[..., None]:
+    """The command that imports a file. ``schedules_only``: a line that is none is refused."""
 
-    A line with a scheduleExpression becomes a schedule. Interrupted and run again, it goes on; FILE.progress, beside
-    the file, says where.
-    """
-    options = ImportOptions(
-        file=file, form=form, errors=errors, id_prefix=id_prefix, drop_state=drop_state, restart=restart
-    )
-    import_tasks(session, options)
+    @on_table
+    def import_file(
+        session: Session,
+        file: Annotated[
+            str, typer.Argument(metavar="FILE", help=".ndjson, .jsonl, .json or .csv; - for stdin.", show_default=False)
+        ],
+        form: Annotated[
+            FileFormat | None, typer.Option("--format", help="Default: by the file's name; of stdin, ndjson.")
+        ] = None,
+        errors: Annotated[
+            str | None, typer.Option(metavar="FILE", help="Where to write the lines that are refused, as NDJSON.")
+        ] = None,
+        id_prefix: Annotated[
+            str, typer.Option(metavar="TEXT", help="How ids begin that are derived, for lines without a taskId.")
+        ] = PREFIX,
+        drop_state: Annotated[
+            bool, typer.Option("--drop-state", help="Leave out what an export with --state says beside the tasks.")
+        ] = False,
+        restart: Annotated[
+            bool, typer.Option("--restart", help="Begin at the first line, although an interrupted run got further.")
+        ] = False,
+    ) -> None:
+        """Insert the tasks of a file, under the table's names (taskId, dueAt …). What is in already stays as it is.
+
+        A line with a scheduleExpression becomes a schedule. Interrupted and run again, it goes on; FILE.progress,
+        beside the file, says where.
+        """
+        options = ImportOptions(
+            file=file,
+            form=form,
+            errors=errors,
+            id_prefix=id_prefix,
+            drop_state=drop_state,
+            restart=restart,
+            schedules_only=schedules_only,
+        )
+        import_tasks(session, options)
+
+    return import_file
 
 
-app.command("import")(import_file)
+app.command("import")(import_command(schedules_only=False))
 
 
 @app.command("export")
@@ -239,10 +342,10 @@ def export_file(
     file: Annotated[
         str, typer.Argument(metavar="[FILE]", help=".ndjson, .jsonl or .csv. Default: stdout.", show_default=False)
     ] = "-",
-    bucket: Bucket = None,
-    from_: From = None,
-    to: To = None,
+    *,
+    range_: Range,
     status: Status = None,
+    filters: Filters,
     form: Annotated[
         FileFormat | None, typer.Option("--format", help="Default: by the file's name; to stdout, ndjson.")
     ] = None,
@@ -253,26 +356,36 @@ def export_file(
 ) -> None:
     """Write the tasks of a bucket, or of a range, to a file that can be imported again.
 
-    Interrupted and run again with the same options, it goes on; FILE.progress, beside the file, says where.
+    Interrupted and run again with the same options, it goes on; FILE.progress, beside the file, says where. With times
+    counted from now it begins anew.
     """
-    require_range(bucket, from_, to)
+    span = range_.span(session.clock())
     chosen = chosen_format(form, file)
-    client, start, end = session.client(), time_of(from_), time_of(to)
+    client = session.client()
     table = getattr(client.store, "table", session.table)
-    asked = {"table": table, "bucket": bucket, "from": from_, "to": to, "status": status, "state": state}
+    # Not as typed: an hour from now is another one when it is run again.
+    between = {name: None if time is None else str(time) for name, time in (("from", span.start), ("to", span.end))}
+    given = {name: value for name, value in filters.given().items() if value is not None}
+    asked = {"table": table, "bucket": span.bucket, **between, "status": status, "state": state, **given}
     options = ExportOptions(
         file=file, form=chosen, asked={**asked, "format": str(chosen)}, restart=restart, with_state=state
     )
-    export_tasks(lambda after: client.export(bucket, start=start, end=end, status=status, after=after), options)
+
+    def rows(after: tuple[str, str] | None) -> Iterator[Row]:
+        return client.export(
+            span.bucket, start=span.start, end=span.end, status=status, **filters.arguments(), after=after
+        )
+
+    export_tasks(rows, options)
 
 
 def list_page(
     client: TaskClient,
+    span: Span,
     *,
-    bucket: str | None = None,
-    from_: str | None = None,
-    to: str | None = None,
     status: str | None = None,
+    filters: Filters | None = None,
+    attempts: bool = False,
     limit: int,
     page_token: str | None,
 ) -> HistoryPage:
@@ -280,17 +393,18 @@ def list_page(
     from dynatick.client import HistoryPage
     from dynatick.client.history import MAX_LIMIT
 
-    require_range(bucket, from_, to)
     if limit < 1:
         raise InvalidInput("limit", limit, "expected a number, 1 or more")
     found: list[TaskEntry] = []
     token = page_token
     while True:
         page = client.history(
-            bucket,
-            start=time_of(from_),
-            end=time_of(to),
+            span.bucket,
+            start=span.start,
+            end=span.end,
             status=status,
+            **(filters or Filters()).arguments(),
+            attempts=attempts,
             limit=min(limit - len(found), MAX_LIMIT),
             page_token=token,
         )
@@ -310,3 +424,35 @@ def show_page(session: Session, page: HistoryPage, beside: Mapping[str, object] 
         say(f"There are more: --page-token {token}")
     elif not rows and session.output is Output.TABLE:
         say("There are none")
+
+
+def show_each(session: Session, typed: Sequence[str], read: Callable[[str], TaskView | Row]) -> None:
+    """Prints tasks as they are read, each as a block or a document, and of others why not. Raises CommandFailed."""
+    if is_single(typed):
+        _show(session, read(typed[0]))
+        return
+    failed: list[ExitCode] = []
+    ids = ids_of(typed)
+    shown = 0
+    with Listing((), Output.JSON if session.output is Output.JSON else Output.JSONL, name="tasks") as listing:
+        for _, answer in each(ids, read):
+            if isinstance(answer, DynatickError):
+                failed.append(code_of(answer))
+                say(f"error: {one_line(told(answer))}")
+                continue
+            if session.output is Output.JSON:
+                listing.add(item_of(answer) if isinstance(answer, Mapping) else answer.to_row())
+            else:
+                if shown and session.output is Output.TABLE:
+                    print()
+                _show(session, answer)
+            shown += 1
+    if failed:
+        raise CommandFailed(max(failed), f"{len(failed)} of {len(ids)} not shown")
+
+
+def _show(session: Session, task: TaskView | Row) -> None:
+    if isinstance(task, Mapping):
+        show_raw(task, session.output)
+    else:
+        show_task(task, session.output, session.clock())

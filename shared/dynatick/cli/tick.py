@@ -11,7 +11,7 @@ import typer
 from dynatick.cli.exits import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_many
 from dynatick.cli.session import Session, on_table
-from dynatick.cli.values import duration_of, time_of
+from dynatick.cli.values import duration_of
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.errors import InvalidInput
 
@@ -22,16 +22,16 @@ app = typer.Typer(name="tick", help="See what the ticks did, or make one now.", 
 
 _COLUMNS = (
     Column("TICK", "tick"),
-    Column("SHARD", "shard", right=True, spare=True),
+    Column("SHARD", "shard", right=True, spare=1),
     Column("WHAT", "what"),
     Column("DUE", "due", right=True),
     Column("CLAIMED", "claimed", right=True),
     Column("COMPLETED", "completed", right=True),
     Column("FAILED", "failed", right=True),
-    Column("RETRIED", "retried", right=True, spare=True),
-    Column("MISSED", "missed", right=True, spare=True),
-    Column("LATE MS", "latenessMaxMs", right=True, spare=True),
-    Column("TOOK MS", "tookMs", right=True, spare=True),
+    Column("RETRIED", "retried", right=True, spare=1),
+    Column("MISSED", "missed", right=True, spare=1),
+    Column("LATE MS", "latenessMaxMs", right=True, spare=1),
+    Column("TOOK MS", "tookMs", right=True, spare=1),
 )
 
 
@@ -40,7 +40,7 @@ _COLUMNS = (
 def list_ticks(
     session: Session,
     last: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="The latest: 90s, 60m, 2h, 1d. Default: 60m.")
+        str | None, typer.Option(metavar="DURATION", help="The latest: 90s, 60m, 2h, 1h30m, 1d. Default: 60m.")
     ] = None,
     from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None,
     to: Annotated[str | None, typer.Option(metavar="TIME", help="End of the range. Default: now.")] = None,
@@ -49,7 +49,7 @@ def list_ticks(
     if last is not None and (from_ or to):
         raise InvalidInput("last", last, "expected either --last or a range, not both")
     if from_ or to:
-        entries = session.client().ticks(start=time_of(from_), end=time_of(to))
+        entries = session.client().ticks(start=session.time(from_, "start"), end=session.time(to, "end"))
     else:
         entries = session.client().ticks(duration_of(last or "60m", "last"))
     _show(session, entries)
@@ -60,15 +60,14 @@ def list_ticks(
 def run_tick(
     session: Session,
     function: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The processor function. With --local it is known.")
+        str | None,
+        typer.Option(metavar="NAME", help="The processor function. Default: that of --stack, or of --local."),
     ] = None,
 ) -> None:
     """Run the processor for the current minute, wait for it, and show what it did."""
-    if function is None and not session.local:
-        raise CommandFailed(ExitCode.USAGE, "name the processor function with --function, or use --local")
+    name = function if function is not None else session.processor()
     client = session.client()
     minute = minute_of(session.clock())
-    name = function if function is not None else session.local_stack().processor
     before = client.ticks(start=Bucket(minute), end=Bucket(minute + 1))
     _invoke(_lambda(session), name, {"dynatick": {"tick": str(Bucket(minute))}})
     # The minute may have had its tick before, which stays listed.
@@ -114,13 +113,9 @@ def _lambda(session: Session) -> Any:
         from dynatick.cli.localstack import aws_client
 
         return aws_client("lambda", session.local_stack().endpoint)
-    import boto3
-    from botocore.config import Config
+    from dynatick.cli import stack
 
-    profile = boto3.Session(profile_name=session.profile, region_name=session.region)
-    # It is waited for as long as a function may run, and never started twice.
-    config = Config(connect_timeout=3, read_timeout=900, retries={"total_max_attempts": 1})
-    return profile.client("lambda", endpoint_url=session.endpoint_url, config=config)
+    return stack.aws_client(session, "lambda")
 
 
 def _invoke(client: Any, name: str, event: Mapping[str, object]) -> None:

@@ -5,42 +5,94 @@ from __future__ import annotations
 import json
 import re
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
 from dynatick.cli.exits import CommandFailed, ExitCode
+from dynatick.domain.instants import EXPECTED_RANGE, format_instant
 from dynatick.errors import InvalidInput
 
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?", re.ASCII)
-_DURATION = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_UNITS = ("days", "hours", "minutes", "seconds")
+_DURATION = re.compile("(?=.)" + "".join(rf"(?:(?P<{unit}>\d{{1,6}}){unit[0]})?" for unit in _UNITS), re.ASCII)
+_DURATIONS = "90s, 60m, 2h, 1h30m or 1d"
 _MAX_FILE_BYTES = 4 * 1024 * 1024  # no item comes near it
 
 
-def time_of(text: str | None) -> str | Decimal | None:
-    """A time: a number is epoch seconds; what else it means is the client's to say."""
-    return Decimal(text) if text is not None and _NUMBER.fullmatch(text.strip()) else text
+def time_of(text: str | None, field: str, now: datetime) -> str | Decimal | None:
+    """A time as the client takes it: ``now``, +10m and -1h count from ``now``, a number is epoch seconds. What else it
+    means is the client's to say. Raises InvalidInput."""
+    if text is None:
+        return None
+    typed = text.strip()
+    if typed == "now":
+        return format_instant(now)
+    sign, length = (typed[0], typed[1:]) if typed[:1] in ("+", "-") else ("", typed)
+    if _NUMBER.fullmatch(length):
+        if sign:
+            raise InvalidInput(field, text, f"give its unit too: {sign}{length}s, {sign}{length}m or {sign}{length}h")
+        return Decimal(length)
+    distance = _distance(length)
+    if distance is None:
+        return text
+    if not sign:
+        raise InvalidInput(field, text, f"say which way from now: +{length} is later, -{length} earlier")
+    try:
+        return format_instant(now + distance if sign == "+" else now - distance)
+    except OverflowError:
+        raise InvalidInput(field, text, EXPECTED_RANGE) from None
 
 
 def duration_of(text: str, field: str) -> timedelta:
-    """A duration such as 90s, 60m, 2h, 1d. Raises InvalidInput."""
-    match = _DURATION.fullmatch(text.strip())
+    """A duration such as 90s, 60m, 2h, 1h30m, 1d: the larger units first. Raises InvalidInput."""
+    distance = _distance(text.strip())
+    if distance is None:
+        raise InvalidInput(field, text, f"expected numbers with their units, such as {_DURATIONS}")
+    return distance
+
+
+def shift_of(text: str, field: str) -> timedelta:
+    """How far to move something: +1h later, -30m earlier. Raises InvalidInput."""
+    typed = text.strip()
+    distance = _distance(typed[1:]) if typed[:1] in ("+", "-") else None
+    if not distance:
+        raise InvalidInput(field, text, "expected a duration with its sign, such as +1h for later or -30m for earlier")
+    return distance if typed[0] == "+" else -distance
+
+
+def seconds_of(text: str | None, field: str) -> int | Decimal | None:
+    """A duration in seconds: a number is just that. Raises InvalidInput."""
+    if text is None:
+        return None
+    typed = text.strip()
+    distance = _distance(typed)
+    if distance is not None:
+        return distance // timedelta(seconds=1)
+    if not _NUMBER.fullmatch(typed):
+        raise InvalidInput(field, text, f"expected a number of seconds, or a duration such as {_DURATIONS}")
+    return Decimal(typed) if "." in typed else int(typed)
+
+
+def minutes_of(text: str | None, field: str) -> int | None:
+    """A duration in minutes: a whole number is just that. Raises InvalidInput."""
+    if text is None:
+        return None
+    typed = text.strip()
+    distance = _distance(typed)
+    if distance is not None and not distance % timedelta(minutes=1):
+        return distance // timedelta(minutes=1)
+    if not re.fullmatch(r"-?\d{1,9}", typed, re.ASCII):
+        raise InvalidInput(field, text, "expected a whole number of minutes, or a duration such as 15m or 1h30m")
+    return int(typed)
+
+
+def _distance(text: str) -> timedelta | None:
+    """What a text such as 1h30m says; None if it is no duration."""
+    match = _DURATION.fullmatch(text)
     if match is None:
-        raise InvalidInput(field, text, "expected a number with its unit, such as 90s, 60m, 2h or 1d")
-    return timedelta(**{_UNITS[match[2]]: int(match[1])})
-
-
-def require_range(bucket: str | None, from_: str | None, to: str | None) -> None:
-    """Raises CommandFailed unless a bucket is named, or both ends of a range."""
-    if bucket is not None:
-        given = [name for name, value in (("--from", from_), ("--to", to)) if value is not None]
-        if given:
-            raise CommandFailed(ExitCode.USAGE, f"--bucket names one bucket, so {given[0]} says nothing; leave one out")
-    elif from_ is None or to is None:
-        missing = "--to" if from_ is not None else "--from" if to is not None else None
-        both = "say which tasks are meant: --bucket, or --from and --to"
-        raise CommandFailed(ExitCode.USAGE, both if missing is None else f"a range needs both its ends; give {missing}")
+        return None
+    return timedelta(**{unit: int(number) for unit, number in match.groupdict().items() if number is not None})
 
 
 def map_of(text: str | None, field: str) -> dict[str, object] | None:

@@ -8,9 +8,11 @@ client.history("2026-12-31#12:00", status="failed")
 from dynatick.actions.payloads import check_payload, payload_schemas
 from dynatick.client.connect import ClientSettings
 from dynatick.client.doctor import Diagnosis
-from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult, Refused
+from dynatick.client.insertion import Exists, Failed, InsertCounts, Inserted, InsertResult, NoneInserted, Refused
+from dynatick.client.installation import Health
 from dynatick.client.many import Changed, Left, ManyResult, Unchanged, WouldChange
 from dynatick.client.newtask import NewTask, Time
+from dynatick.client.rows import BucketCountsRow, RetryPolicyRow, ScheduleRunRow, TaskEntryRow, TaskRow
 from dynatick.client.runs import ScheduleRun
 from dynatick.client.schedules import Schedules
 from dynatick.client.scheduleviews import SchedulePage, ScheduleView
@@ -21,14 +23,17 @@ from dynatick.engine.diagnosis import Finding, Kind
 
 __all__ = [
     "BucketCounts",
+    "BucketCountsRow",
     "Changed",
     "ClientSettings",
     "Diagnosis",
     "Exists",
     "Failed",
     "Finding",
+    "Health",
     "HistoryPage",
     "IdleTicks",
+    "InsertCounts",
     "InsertResult",
     "Inserted",
     "Kind",
@@ -36,13 +41,18 @@ __all__ = [
     "ManyResult",
     "MissedTicks",
     "NewTask",
+    "NoneInserted",
     "Refused",
+    "RetryPolicyRow",
     "SchedulePage",
     "ScheduleRun",
+    "ScheduleRunRow",
     "ScheduleView",
     "Schedules",
     "TaskClient",
     "TaskEntry",
+    "TaskEntryRow",
+    "TaskRow",
     "TaskView",
     "TickEntry",
     "TickView",

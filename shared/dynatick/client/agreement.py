@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from dynatick.actions.payload_schema import check_schema
+from dynatick.actions.payloads import check_payload
 from dynatick.domain.timeout import check_timeout
 from dynatick.engine.inforce import InForce, read_in_force
 from dynatick.engine.ports import Clock, Store
@@ -50,6 +52,26 @@ class Agreement:
             more = f" and {len(known.actions) - _LISTED} more" if len(known.actions) > _LISTED else ""
             names = ", ".join(shown(name)[1:-1] for name in known.actions[:_LISTED])
             raise InvalidInput("action", action, f"expected one of {names}{more}")
+
+    def check_payload(self, action: str, payload: object, *, of_handlers: bool = True) -> None:
+        """Refuses a payload that the action could not work with. Raises InvalidInput, without the value in it.
+
+        ``of_handlers`` False: only those of the built-in actions are looked at.
+        """
+        check_payload(action, payload)
+        if not of_handlers or (known := self.current()) is None:
+            return
+        schema = known.payload_schemas.get(action)
+        try:
+            if schema is not None:
+                check_schema(schema, payload)
+        except InvalidInput:
+            known = self._doubted()  # the handler may be a newer one by now
+            newer = None if known is None else known.payload_schemas.get(action)
+            if newer == schema:
+                raise
+            if newer is not None:
+                check_schema(newer, payload)
 
     def check_timeout(self, seconds: object) -> None:
         """Refuses a ``timeoutSeconds`` that no invocation of the processor can serve. Raises InvalidInput."""

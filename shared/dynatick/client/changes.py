@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from dynatick.actions.payloads import check_payload
 from dynatick.client.views import number_or, text_or_none, version_of
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.change import Change, Condition, Result, Unknown, Written, as_read
@@ -22,6 +21,7 @@ MAX_KEY_BYTES = 2048
 
 _TRIES = 20
 _MOST_COMPARED = 100  # attributes; an expression has its limits
+_DECIDES_DELETION: Final = ("outcome", "status", "lease", "createdAt")
 WAITING: Final = (UNSCHEDULED, str(Status.SCHEDULED))
 _REDRIVABLE: Final = (str(Status.FAILED), str(Status.CANCELLED))
 _ENDED: Final = (str(Status.COMPLETED), *_REDRIVABLE)
@@ -31,6 +31,7 @@ _OF_SCHEDULES: Final = {
     "change": "change the schedule itself (dynatick schedule update)",
     "retry": "retry the task of the run that failed (dynatick schedule history lists them)",
     "run": "have it make a run (dynatick schedule run)",
+    "delete": "delete it as a schedule (dynatick schedule delete)",
 }
 """What can be done with a schedule instead of what is for tasks."""
 
@@ -104,6 +105,25 @@ def carry_out(store: Store, task_id: str, decide: Callable[[Row], Change], *, tr
     raise StoreError(f"cannot change {task_id!r}: it was changed by others {_TRIES} times")
 
 
+def delete(store: Store, task_id: str, version: str | None = None) -> None:
+    """Removes a task that doesn't run: on condition that it is as it was read, so no claim is undone.
+
+    Raises TaskNotFound, TransitionRefused, TaskChanged if it isn't in the ``version``, StoreError.
+    """
+    row = store.get(known_id(task_id))
+    if row is None:
+        raise TaskNotFound(task_id)
+    for _ in range(_TRIES):
+        _require_deletable(row)
+        conditions = as_read(row, *_DECIDES_DELETION) if version is None else in_version(row, version)
+        if store.delete(task_id, when=conditions):
+            return
+        row = store.get(task_id)
+        if row is None:  # by this very request, whose answer was lost, or by another
+            return
+    raise StoreError(f"cannot delete {task_id!r}: it was changed by others {_TRIES} times")
+
+
 def state_shown(row: Row) -> str:
     """A row's state, which its outcome decides."""
     return (text_or_none(row["outcome"]) if is_terminal(row) else None) or state_of(row)
@@ -114,6 +134,15 @@ def check_redrivable(status: str) -> str:
     if status not in _REDRIVABLE:
         raise InvalidInput("status", status, f"expected one of {', '.join(_REDRIVABLE)}")
     return str(status)
+
+
+def waiting_states(status: str | None) -> tuple[str, ...]:
+    """The states that a task can be called off or rescheduled from, or the one that is named. Raises InvalidInput."""
+    if status is None:
+        return WAITING
+    if status not in WAITING:
+        raise InvalidInput("status", status, f"expected one of {', '.join(WAITING)}")
+    return (str(status),)
 
 
 def cancelled(row: Row, *, now: datetime, retention_days: int) -> Change:
@@ -128,12 +157,12 @@ def rescheduled(row: Row, *, bucket: Bucket, due_at: datetime) -> Change:
     return reschedule(row, bucket=bucket, due_at=due_at)
 
 
-def revised(row: Row, *, payload: object) -> Change:
-    """Given another payload. Raises TransitionRefused unless the task waits; InvalidInput for what its action could
-    not work with."""
+def revised(row: Row, *, payload: object, check: Callable[[str, object], None]) -> Change:
+    """Given another payload. Raises TransitionRefused unless the task waits; InvalidInput from ``check``, which is
+    called with its action, for what that could not work with."""
     _require(row, "change", WAITING)
     if isinstance(action := row.get("action"), str):
-        check_payload(action, payload)
+        check(action, payload)
     return revise(row, payload=payload)
 
 
@@ -170,6 +199,17 @@ def _require(row: Row, wish: str, allowed: tuple[str, ...]) -> None:
     # A status from hand, without an outcome, has not ended anything: the scheduler is about to mend it.
     if state not in allowed or (state in _ENDED and not is_terminal(row)):
         raise TransitionRefused(str(row["taskId"]), wish, state, allowed)
+
+
+def _require_deletable(row: Row) -> None:
+    state = state_shown(row)
+    if is_or_was_schedule(row):
+        raise TransitionRefused(
+            str(row["taskId"]), "delete", state, (), is_a="a schedule", instead=_OF_SCHEDULES["delete"]
+        )
+    if state == Status.RUNNING:
+        wait = "an attempt can't be called back: wait until it has ended; if it is tried again, cancel it then"
+        raise TransitionRefused(str(row["taskId"]), "delete", state, (*WAITING, *_ENDED), instead=wait)
 
 
 def _next_run(row: Row) -> int:

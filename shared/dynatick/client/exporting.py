@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
-from dynatick.client.history import check_status_filter
+from dynatick.client.history import Wanted
 from dynatick.client.looks import Position, Scope, Seen, read_ahead
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import state_of
@@ -20,22 +20,30 @@ _TOGETHER = 25  # rows that are fetched by one request: they may be large
 _AT_A_TIME = 8  # such requests; no more rows than theirs are held
 
 
-def export(store: Store, scope: Scope, *, status: str | None, after: tuple[str, str] | None = None) -> Iterator[Row]:
+def export(store: Store, scope: Scope, wanted: Wanted, *, after: tuple[str, str] | None = None) -> Iterator[Row]:
     """In order of time, shard and id. Raises InvalidInput."""
-    wanted = check_status_filter(status)
-    return _rows(store, scope, wanted, None if after is None else _position(after, scope))
+    return _rows(store, scope, wanted, None if after is None else _position(after, scope, wanted))
 
 
-def _position(after: tuple[str, str], scope: Scope) -> Position:
+def _position(after: tuple[str, str], scope: Scope, wanted: Wanted) -> Position:
     bucket = Bucket.parse(after[0], "after")
     if bucket not in scope:
         raise InvalidInput("after", after[0], "expected a bucket of those that are exported")
+    if not after[1].startswith(wanted.prefix or ""):
+        raise InvalidInput("after", after[1], f"expected an id that begins with {wanted.prefix}")
     return Position(bucket, check_task_id(after[1]))
 
 
-def _rows(store: Store, scope: Scope, wanted: str | None, start: Position | None) -> Iterator[Row]:
-    ended = wanted in TERMINAL
-    look = partial(_look, store, open_only=wanted is not None and not ended, outcome=wanted if ended else None)
+def _rows(store: Store, scope: Scope, wanted: Wanted, start: Position | None) -> Iterator[Row]:
+    status = wanted.status
+    ended = status in TERMINAL
+    look = partial(
+        _look,
+        store,
+        open_only=status is not None and not ended,
+        outcome=str(status) if ended else None,
+        prefix=wanted.prefix,
+    )
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="dynatick-export") as pool:
         fetched: deque[tuple[Sequence[Entry], Future[Mapping[str, Row]]]] = deque()
         for entries in _parts(scope, look, start):
@@ -46,8 +54,8 @@ def _rows(store: Store, scope: Scope, wanted: str | None, start: Position | None
             yield from _meant(*fetched.popleft(), wanted)
 
 
-def _look(store: Store, position: Position, *, open_only: bool, outcome: str | None) -> Seen:
-    page = store.look(position.bucket, after=position.after, open_only=open_only, outcome=outcome)
+def _look(store: Store, position: Position, *, open_only: bool, outcome: str | None, prefix: str | None) -> Seen:
+    page = store.look(position.bucket, after=position.after, open_only=open_only, outcome=outcome, prefix=prefix)
     return Seen(position.bucket, page.entries, {}, page.after)
 
 
@@ -57,7 +65,7 @@ def _parts(scope: Scope, look: partial[Seen], start: Position | None) -> Iterato
             yield seen.entries[first : first + _TOGETHER]
 
 
-def _meant(entries: Sequence[Entry], rows: Future[Mapping[str, Row]], wanted: str | None) -> Iterator[Row]:
+def _meant(entries: Sequence[Entry], rows: Future[Mapping[str, Row]], wanted: Wanted) -> Iterator[Row]:
     found = rows.result()
     for entry in entries:
         row = found.get(entry.task_id)
@@ -66,5 +74,5 @@ def _meant(entries: Sequence[Entry], rows: Future[Mapping[str, Row]], wanted: st
             continue
         if is_listed_as_schedule(entry.task_id, entry.schedule_id) or is_schedule(row) or "scheduleState" in row:
             continue
-        if wanted is None or state_of(row) == wanted:
+        if wanted.fits(state_of(row), row.get("action"), row.get("scheduleId")):
             yield row

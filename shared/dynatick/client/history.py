@@ -7,15 +7,24 @@ import binascii
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 
 from dynatick.client.changes import MAX_KEY_BYTES
-from dynatick.client.looks import Position, Scope, Seen, read, read_ahead
-from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, instant_or_none, number_or, text_or_none
+from dynatick.client.looks import Position, Scope, Seen, check_prefix, read, read_ahead
+from dynatick.client.views import (
+    BucketCounts,
+    HistoryPage,
+    TaskEntry,
+    instant_or_none,
+    number_or,
+    status_of,
+    text_or_none,
+)
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.schedule import RECURRENCE, is_listed_as_schedule, is_schedule
-from dynatick.domain.task import TERMINAL, UNSCHEDULED, Row, Status
+from dynatick.domain.task import TERMINAL, Row, Status
 from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput
 
@@ -25,22 +34,56 @@ _FILTERED_AT_A_TIME = 1000
 _SHOWN = (
     "taskDateTime", "status", "outcome", "action", "dueAt", "finishedAt", "error", "attempt", "scheduleId", *RECURRENCE
 )  # fmt: skip
-_STATUSES = (*map(str, Status), UNSCHEDULED)
+_AT_A_TIME = 200  # entries that an iteration reads
+_STATUSES = tuple(map(str, Status))
 
 
-def history(store: Store, scope: Scope, *, status: str | None, limit: int, page_token: str | None) -> HistoryPage:
-    """One page, in order of time, shard and id. Raises InvalidInput."""
-    wanted = check_status_filter(status)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """Which tasks a history is of."""
+
+    status: str | None = None
+    action: str | None = None
+    schedule_id: str | None = None
+    prefix: str | None = None  # how their ids begin
+
+    def __post_init__(self) -> None:
+        """Raises InvalidInput."""
+        check_status_filter(self.status)
+        check_prefix(self.prefix)
+
+    @property
+    def all(self) -> bool:
+        """Whether every entry that is read is one of them."""
+        return self.status is self.action is self.schedule_id is None
+
+    def fits(self, status: object, action: object, schedule_id: object) -> bool:
+        """Whether a task is one of these, by what is known of it beside its id."""
+        return (
+            self.status in (None, status) and self.action in (None, action) and self.schedule_id in (None, schedule_id)
+        )
+
+
+def history(
+    store: Store, scope: Scope, wanted: Wanted, *, limit: int, page_token: str | None, attempts: bool = False
+) -> HistoryPage:
+    """One page, in order of time, shard and id. ``attempts``: also of tasks that have ended. Raises InvalidInput."""
+    page = _history(store, scope, wanted, limit=limit, page_token=page_token)
+    return _with_attempts(store, page) if attempts else page
+
+
+def _history(store: Store, scope: Scope, wanted: Wanted, *, limit: int, page_token: str | None) -> HistoryPage:
     check_limit(limit)
-    start = None if page_token is None else _position(page_token, scope)
+    start = None if page_token is None else _position(page_token, scope, wanted.prefix)
     positions = scope.positions(start)
-    ended = wanted in TERMINAL
+    ended = wanted.status in TERMINAL
     read_one = partial(
         read,
         store,
-        open_only=wanted is not None and not ended,
-        outcome=wanted if ended else None,
-        limit=limit if wanted is None else max(limit, _FILTERED_AT_A_TIME),
+        open_only=wanted.status is not None and not ended,
+        outcome=str(wanted.status) if ended else None,
+        limit=limit if wanted.all else max(limit, _FILTERED_AT_A_TIME),
+        prefix=wanted.prefix,
         only=_SHOWN,
     )
     found: list[TaskEntry] = []
@@ -49,7 +92,7 @@ def history(store: Store, scope: Scope, *, status: str | None, limit: int, page_
         looks += 1
         for n, entry in enumerate(seen.entries):
             task = _entry(entry, seen)
-            if task is None or (wanted is not None and task.status != wanted):
+            if task is None or not wanted.fits(task.status, task.action, task.schedule_id):
                 continue
             found.append(task)
             if len(found) == limit:
@@ -60,6 +103,16 @@ def history(store: Store, scope: Scope, *, status: str | None, limit: int, page_
             pages.close()
             return _page(found, scope, seen, seen.after)
     return HistoryPage(entries=tuple(found))
+
+
+def every_entry(store: Store, scope: Scope, wanted: Wanted) -> Iterator[TaskEntry]:
+    """All entries of a history, page by page as they are consumed."""
+    token = None
+    while True:
+        page = history(store, scope, wanted, limit=_AT_A_TIME, page_token=token)
+        yield from page.entries
+        if (token := page.next_page_token) is None:
+            return
 
 
 def bucket_counts(store: Store, scope: Scope) -> Iterator[BucketCounts]:
@@ -112,7 +165,7 @@ def _entry(entry: Entry, seen: Seen) -> TaskEntry | None:
     return TaskEntry(
         task_id=entry.task_id,
         bucket=entry.bucket,
-        status=entry.outcome or (text_or_none(ended) or state_of(live)),
+        status=status_of(entry.outcome or (text_or_none(ended) or state_of(live))),
         action=_now(live, "action", entry.action),
         due_at=instant_or_none(live.get("dueAt", entry.due_at)),
         finished_at=instant_or_none(live.get("finishedAt", entry.finished_at)),
@@ -120,6 +173,17 @@ def _entry(entry: Entry, seen: Seen) -> TaskEntry | None:
         attempt=number_or(live.get("attempt"), 0) if row is not None else None,
         schedule_id=_now(live, "scheduleId", entry.schedule_id),
     )
+
+
+def _with_attempts(store: Store, page: HistoryPage) -> HistoryPage:
+    """With the attempts of tasks that have ended, which only their rows show."""
+    ended = [entry.task_id for entry in page.entries if entry.attempt is None]
+    rows = store.get_many(ended, consistent=False, only=("attempt",)) if ended else {}
+    entries = (
+        replace(one, attempt=number_or(rows[one.task_id].get("attempt"), 0)) if one.task_id in rows else one
+        for one in page.entries
+    )
+    return replace(page, entries=tuple(entries))
 
 
 def _now(live: Row, name: str, listed: str | None) -> str | None:
@@ -148,7 +212,7 @@ def _token(position: Position) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _position(token: object, scope: Scope) -> Position:
+def _position(token: object, scope: Scope, prefix: str | None) -> Position:
     """Where a page token points. Raises InvalidInput for one that does not belong here."""
     wrong = InvalidInput("pageToken", token, "expected the token of the page before, with the same bucket or range")
     if not isinstance(token, str):
@@ -156,7 +220,7 @@ def _position(token: object, scope: Scope) -> Position:
     try:
         held = json.loads(base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True))
         bucket, after = Bucket.parse(held["bucket"]), held["after"]
-        fits = after is None or 0 < len(after.encode()) <= MAX_KEY_BYTES
+        fits = after is None or (0 < len(after.encode()) <= MAX_KEY_BYTES and after.startswith(prefix or ""))
     except (binascii.Error, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise wrong from None
     if bucket not in scope or not fits:

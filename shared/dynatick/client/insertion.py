@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from dynatick.client.newtask import Composed
 from dynatick.engine.ports import Store, StoreFailure
-from dynatick.errors import InvalidInput, ItemTooLarge, StoreError
+from dynatick.errors import DynatickError, InvalidInput, ItemTooLarge, StoreError
 
 BATCH = 25  # what one call to the table takes
 THREADS = 8
@@ -51,6 +51,58 @@ class Failed:
 
 InsertResult = Inserted | Exists | Refused | Failed
 
+MOST_PROBLEMS = 1000
+
+
+@dataclass(kw_only=True, slots=True)
+class InsertCounts:
+    """What came of many tasks: how many had which fate."""
+
+    inserted: int = 0
+    exists: int = 0  # a task of this id was there already
+    refused: int = 0
+    failed: int = 0
+    problems: list[Refused | Failed] = field(default_factory=list)
+    """Why each that was refused, or failed, did: the first 1,000 of them."""
+
+    @property
+    def all_in(self) -> bool:
+        """Whether each of the tasks is in the table, now or before."""
+        return not (self.refused or self.failed)
+
+    def __str__(self) -> str:
+        fates = {"inserted": self.inserted, "exist": self.exists, "refused": self.refused, "failed": self.failed}
+        return ", ".join(f"{number:,} {fate}" for fate, number in fates.items() if number) or "nothing to insert"
+
+
+class NoneInserted(DynatickError):
+    """None of many tasks is in the table: each was refused, or the table took none. ``counts``: why."""
+
+    def __init__(self, counts: InsertCounts) -> None:
+        first = counts.problems[0]
+        super().__init__(f"no task is in: {counts}; position {first.position}: {first.error}")
+        self.counts = counts
+
+
+def count(results: Iterable[InsertResult]) -> InsertCounts:
+    """Consumes the results. Raises NoneInserted if there are some, and none of the tasks is in."""
+    counts = InsertCounts()
+    for result in results:
+        match result:
+            case Inserted():
+                counts.inserted += 1
+            case Exists():
+                counts.exists += 1
+            case Refused():
+                counts.refused += 1
+            case Failed():
+                counts.failed += 1
+        if isinstance(result, Refused | Failed) and len(counts.problems) < MOST_PROBLEMS:
+            counts.problems.append(result)
+    if counts.problems and not (counts.inserted or counts.exists):
+        raise NoneInserted(counts)
+    return counts
+
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
@@ -74,7 +126,7 @@ class _Chunk:
         return len(self.ready) + len(self.known)
 
 
-def insert_many(
+def insert_lazily(
     store: Store,
     tasks: Iterable[object],
     compose: Callable[[object], Composed],

@@ -10,9 +10,9 @@ from datetime import datetime
 
 from dynatick.client.newtask import Time
 from dynatick.domain.buckets import Bucket, Grid, parse_time
-from dynatick.domain.task import Row
+from dynatick.domain.task import Row, check_task_id
 from dynatick.engine.ports import Entry, Store
-from dynatick.errors import InvalidInput
+from dynatick.errors import InvalidInput, Refusals
 
 MAX_DAYS = 31
 AT_A_TIME = 8
@@ -59,6 +59,12 @@ class Seen:
     after: str | None
 
 
+def backwards(meant: Scope) -> Iterator[Position]:
+    """Its positions, the latest minute first."""
+    for minute in reversed(meant.minutes):
+        yield from Scope(range(minute, minute + 1), meant.shards).positions()
+
+
 def scope(bucket: str | Bucket | None, start: Time | None, end: Time | None, shards_ever: int) -> Scope:
     """What one bucket (all its shards, unless one is named) or the instants from ``start`` to before ``end`` mean.
 
@@ -80,10 +86,29 @@ def scope(bucket: str | Bucket | None, start: Time | None, end: Time | None, sha
 
 def minutes_between(start: Time, end: Time) -> range:
     """The minutes that begin at or after ``start`` and before ``end``. Raises InvalidInput."""
-    first, last = _instant(start, "start"), _instant(end, "end")
+    first, last = instants(start, end)
     if last <= first:
         raise InvalidInput("end", _text(end), f"expected it to be later than start, which is {_text(start)}")
     return range(_EVERY_MINUTE.tick_at_or_after(first), _EVERY_MINUTE.tick_at_or_after(last))
+
+
+def instants(start: Time, end: Time) -> tuple[datetime, datetime]:
+    """Both ends of a range. Raises InvalidInput for both, if both are wrong."""
+    wrong = Refusals()
+    with wrong:
+        first = _instant(start, "start")
+    with wrong:
+        last = _instant(end, "end")
+    wrong.raise_all()
+    return first, last
+
+
+def check_prefix(prefix: str | None) -> str | None:
+    """How ids begin. Raises InvalidInput."""
+    try:
+        return None if prefix is None else check_task_id(prefix)
+    except InvalidInput as error:
+        raise InvalidInput("prefix", prefix, error.expected) from None
 
 
 def read(
@@ -93,10 +118,13 @@ def read(
     open_only: bool = False,
     outcome: str | None = None,
     limit: int | None = None,
+    prefix: str | None = None,
     only: Collection[str] = (),
 ) -> Seen:
     """One page of a bucket, with the live rows of what has not ended. ``only``: the attributes of these that count."""
-    page = store.look(position.bucket, after=position.after, open_only=open_only, outcome=outcome, limit=limit)
+    page = store.look(
+        position.bucket, after=position.after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix
+    )
     unended = [entry.task_id for entry in page.entries if entry.outcome is None]
     rows = store.get_many(unended, only=only) if unended else {}
     return Seen(position.bucket, page.entries, rows, page.after)

@@ -3,8 +3,7 @@
 What the index lists is judged again on the row itself, at the write too. So a task that somebody else has changed
 meanwhile is left to them, and told; and doing it all once more changes nothing that was changed already.
 
-Calling off goes 25 to a call. Another run removes more attributes than one statement can, so there the store makes a
-call for each.
+They go 25 to a call, eight calls at a time.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from functools import partial
 from typing import TypeVar
 
 from dynatick.client.changes import carry_out, state_shown, try_many
-from dynatick.client.looks import Scope, Seen, read, read_ahead
+from dynatick.client.looks import Scope, Seen, backwards, check_prefix, read, read_ahead
 from dynatick.client.views import TaskView, instant_or_none
 from dynatick.domain.change import Change
 from dynatick.domain.task import TERMINAL, Row
 from dynatick.engine.ports import Entry, Store
-from dynatick.errors import StoreError, TaskNotFound, TransitionRefused
+from dynatick.errors import InvalidInput, StoreError, TaskNotFound, TransitionRefused
 
 BATCH = 25  # what one call to the table takes
 AT_A_TIME = 8  # such calls
@@ -75,15 +74,22 @@ class Filter:
 
     states: tuple[str, ...]  # either ended ones or others, not both
     action: str | None = None
+    schedule_id: str | None = None
+    prefix: str | None = None  # how their ids begin
     error: str | None = None  # stands somewhere in the task's error, in whatever case
+    unless: Callable[[Row], bool] = lambda row: False  # a row that has not ended and needs no change
+
+    def __post_init__(self) -> None:
+        """Raises InvalidInput."""
+        check_prefix(self.prefix)
 
     @property
     def of_ended(self) -> bool:
         return self.states[0] in TERMINAL
 
-    def fits(self, state: object, action: object, error: object) -> bool:
-        """Whether a task is one of these, by what the index or the row says of it."""
-        if state not in self.states or self.action not in (None, action):
+    def fits(self, state: object, action: object, schedule_id: object, error: object) -> bool:
+        """Whether a task is one of these, by what the index or the row says of it beside its id."""
+        if state not in self.states or self.action not in (None, action) or self.schedule_id not in (None, schedule_id):
             return False
         return self.error is None or (isinstance(error, str) and self.error.casefold() in error.casefold())
 
@@ -97,11 +103,13 @@ def change_many(
     began: datetime,
     dry_run: bool,
     limit: int | None = None,
+    latest_first: bool = False,
 ) -> Iterator[ManyResult]:
     """One result a task, in order of time, shard and id; memory does not grow with their number.
 
     A task that ended after ``began`` is left alone: it may be one that was retried here and has failed again.
-    ``limit``: at most so many tasks, the first.
+    ``limit``: at most so many tasks, the first. ``latest_first``: buckets in the other order, where tasks go to later
+    ones, so that none is met again.
     Raises StoreError if the tasks cannot be listed.
     """
 
@@ -110,8 +118,10 @@ def change_many(
     outcomes = wanted.states if wanted.of_ended else (None,)
     with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="dynatick-change") as pool:
         for outcome in outcomes:
-            read_one = partial(read, store, open_only=outcome is None, outcome=outcome, limit=PAGE)
-            for seen in (pages := read_ahead(scope.positions(), read_one)):
+            read_one = partial(
+                read, store, open_only=outcome is None, outcome=outcome, limit=PAGE, prefix=wanted.prefix
+            )
+            for seen in (pages := read_ahead(backwards(scope) if latest_first else scope.positions(), read_one)):
                 for chunk in _chunks(store, seen, wanted):
                     meant = chunk[:left]
                     if dry_run:
@@ -179,14 +189,14 @@ def _told(entry: Entry, do: Callable[[], _T]) -> _T | Left | Unchanged:
         return do()
     except TaskNotFound:
         return Left(entry.task_id, "it was deleted")
-    except (_MovedOn, TransitionRefused) as error:
+    except (_MovedOn, TransitionRefused, InvalidInput) as error:
         return Left(entry.task_id, str(error))
     except StoreError as error:
         return Unchanged(entry.task_id, error)
 
 
 def _parts(listed: Sequence[_Listed]) -> Iterator[Sequence[_Listed]]:
-    """In batches, even ones: all threads are busy, also where each change takes a call of its own."""
+    """In batches, even ones: all threads are busy, also where an engine takes a call for each change."""
     size = -(-len(listed) // AT_A_TIME)
     return (listed[start : start + size] for start in range(0, len(listed), size or 1))
 
@@ -205,8 +215,8 @@ def _chunks(store: Store, seen: Seen, wanted: Filter) -> Iterator[list[_Listed]]
 def _listed(entry: Entry, row: Row | None, wanted: Filter) -> bool:
     """Whether a task is meant: by the index if it has ended, for that shows all of it then; else by its row."""
     if wanted.of_ended:
-        return wanted.fits(entry.outcome, entry.action, entry.error)
-    return row is not None and row.get("taskDateTime") == entry.bucket and _fits(row, wanted)
+        return wanted.fits(entry.outcome, entry.action, entry.schedule_id, entry.error)
+    return row is not None and row.get("taskDateTime") == entry.bucket and _fits(row, wanted) and not wanted.unless(row)
 
 
 def _moved_on(row: Row, entry: Entry, wanted: Filter, began: datetime) -> str | None:
@@ -222,4 +232,4 @@ def _moved_on(row: Row, entry: Entry, wanted: Filter, began: datetime) -> str | 
 
 
 def _fits(row: Row, wanted: Filter) -> bool:
-    return wanted.fits(state_shown(row), row.get("action"), row.get("error"))
+    return wanted.fits(state_shown(row), row.get("action"), row.get("scheduleId"), row.get("error"))

@@ -8,16 +8,16 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from dynatick.actions.payloads import check_payload as check_payload_of
 from dynatick.client.agreement import Agreement
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.instants import format_instant, require_aware
+from dynatick.domain.misspelt import check_names
 from dynatick.domain.normalise import Defaults, When, normalise, when_due
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import RECURRENCE
 from dynatick.domain.task import OWN_ATTRIBUTES, Row, check_action, check_payload, check_task_id
 from dynatick.domain.timeout import check_timeout
-from dynatick.errors import InvalidInput
+from dynatick.errors import InvalidInput, Refusals
 from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, check_size
 
 Time = str | int | float | Decimal | datetime | Bucket
@@ -67,16 +67,33 @@ def compose(task: NewTask, agreement: Agreement, *, now: datetime, check_actions
 
     With a time, and knowing the settings in force, it is complete, which spares the scheduler its write.
     """
-    row = row_of(task)
+    wrong = Refusals()
+    row = row_of(task, wrong)
+    timed = any(getattr(task, argument) is not None for argument in _TIMES.values())
+    if not timed:
+        with wrong:
+            check_names(row, [name for name in row if name not in _ARGUMENTS])
     if check_actions and isinstance(row.get("action"), str):
-        agreement.check_action(str(row["action"]))
+        with wrong:
+            agreement.check_action(str(row["action"]))
     if "timeoutSeconds" in row:
-        agreement.check_timeout(row["timeoutSeconds"])
-    timed = any(name in row for name in _TIMES)
-    in_force = agreement.current() if timed or "action" not in row else None
-    action = row.get("action") or (in_force.default_action if in_force else None)
-    if isinstance(action, str):
-        check_payload_of(action, row.get("payload"))
+        with wrong:
+            agreement.check_timeout(row["timeoutSeconds"])
+    in_force = agreement.current() if timed or task.action is None else None
+    action = row.get("action") or (in_force.default_action if in_force and task.action is None else None)
+    if isinstance(action, str) and (task.payload is None or "payload" in row):
+        with wrong:
+            agreement.check_payload(action, row.get("payload"), of_handlers=check_actions)
+    if wrong:
+        with wrong:
+            if any(name in row for name in _TIMES):
+                placed = {"taskId": "-", **row}
+                agreement.check_shard(
+                    when_due(
+                        placed, now=now, grid=in_force.grid if in_force else _EVERY_MINUTE, defaults=Defaults()
+                    ).bucket.shard
+                )
+        wrong.raise_all()
     if not timed or in_force is None or action is None:
         if timed:
             when = when_due(row, now=now, grid=in_force.grid if in_force else _EVERY_MINUTE, defaults=Defaults())
@@ -124,25 +141,38 @@ def not_before_next_tick(bucket: Bucket, task_id: str, *, now: datetime, grid: G
     return Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id))
 
 
-def row_of(task: NewTask) -> dict[str, object]:
-    """The row as put-item would take it: checked, and a copy that the caller cannot change any more."""
-    row: dict[str, object] = {"taskId": check_task_id(task.task_id)}
+def row_of(task: NewTask, wrong: Refusals) -> dict[str, object]:
+    """The row as put-item would take it: checked, and a copy that the caller cannot change any more. What is wrong is
+    left out of it, and told to ``wrong``."""
+    row: dict[str, object] = {}
+    with wrong:
+        row["taskId"] = check_task_id(task.task_id)
     given = {name: getattr(task, argument) for name, argument in _TIMES.items()}
-    row |= {name: _time(value, name) for name, value in given.items() if value is not None}
-    _check_single(row)
+    with wrong:
+        _check_single({name: value for name, value in given.items() if value is not None})
+    for name, value in given.items():
+        if value is not None:
+            with wrong:
+                row[name] = _time(value, name)
     if task.action is not None:
-        row["action"] = _kept(check_action(task.action), "action")
+        with wrong:
+            row["action"] = _kept(check_action(task.action), "action")
     if task.payload is not None:
-        row["payload"] = payload_of(task.payload)
+        with wrong:
+            row["payload"] = payload_of(task.payload)
     if task.retry_policy is not None:
         policy = task.retry_policy
-        row["retryPolicy"] = policy.to_row() if isinstance(policy, RetryPolicy) else _policy(policy)
+        with wrong:
+            row["retryPolicy"] = policy.to_row() if isinstance(policy, RetryPolicy) else _policy(policy)
     if task.timeout_seconds is not None:
-        row["timeoutSeconds"] = check_timeout(task.timeout_seconds)
-    if not isinstance(task.attributes, Mapping):
-        raise InvalidInput("attributes", task.attributes, "expected a map of names to values")
-    for name, value in task.attributes.items():
-        row[_own_name(name, value)] = _kept(value, name)
+        with wrong:
+            row["timeoutSeconds"] = check_timeout(task.timeout_seconds)
+    with wrong:
+        if not isinstance(task.attributes, Mapping):
+            raise InvalidInput("attributes", task.attributes, "expected a map of names to values")
+        for name, value in task.attributes.items():
+            with wrong:
+                row[_own_name(name, value)] = _kept(value, name)
     return row
 
 

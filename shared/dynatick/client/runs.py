@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
+from typing import TYPE_CHECKING, cast
 
 from dynatick.client.changes import state_shown
 from dynatick.client.views import instant_or_none, text_or_none, without_none
@@ -18,6 +19,9 @@ from dynatick.domain.schedule import DEFINITION, Former, MissedFor, Schedule, Sc
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from dynatick.client.rows import ScheduleRunRow
 
 _INSTANT = timedelta(microseconds=1)
 _SHOWN = ("status", "outcome", "taskDateTime", "finishedAt", "error")
@@ -37,9 +41,9 @@ class ScheduleRun:
     reason: str | None = None  # why it was not made: outage, overlap, paused, id-taken, too-large
     run_now: bool = False  # it was asked for, beside the expression
 
-    def to_row(self) -> Mapping[str, object]:
+    def to_row(self) -> ScheduleRunRow:
         """Under the table's names; what there is none of is left out."""
-        return without_none(
+        row = without_none(
             {
                 "runAt": format_instant(self.run_at),
                 "status": self.status,
@@ -51,6 +55,7 @@ class ScheduleRun:
                 "runNow": True if self.run_now else None,
             }
         )
+        return cast("ScheduleRunRow", row)
 
 
 def expected_runs(schedule: Schedule, now: datetime, count: int) -> list[Occurrence]:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
-from dynatick.actions.payloads import check_payload
 from dynatick.client import changes
 from dynatick.client.agreement import Agreement
 from dynatick.client.history import check_limit
 from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult
+from dynatick.client.looks import instants
 from dynatick.client.newtask import Composed, NewTask, Time, payload_of, row_of, text_of
 from dynatick.client.runs import ScheduleRun, expected_runs, latest_runs, runs_between
 from dynatick.client.scheduleviews import SchedulePage, ScheduleView, warnings_of
@@ -38,6 +38,7 @@ from dynatick.engine.ports import Clock, Store, StoreFailure
 from dynatick.errors import (
     InvalidInput,
     ItemTooLarge,
+    Refusals,
     ScheduleNotFound,
     StoreError,
     TaskExists,
@@ -145,16 +146,24 @@ class Schedules:
 
     def _composed(self, template: NewTask, recurrence: Mapping[str, object], now: datetime) -> Composed:
         """The row to be written, checked. Raises InvalidInput."""
-        check_schedule_id(template.task_id)
-        row = row_of(template)
-        row |= {
-            name: _date(value, name) if name in ("startDate", "endDate") else value
-            for name, value in recurrence.items()
-            if value is not None
-        }
-        self._check_action(row)
+        wrong = Refusals()
+        row = row_of(template, wrong)
+        if "taskId" in row:
+            with wrong:
+                check_schedule_id(template.task_id)
+        for name, value in recurrence.items():
+            if value is not None:
+                with wrong:
+                    row[name] = _date(value, name) if name in ("startDate", "endDate") else value
+        if template.action is None or "action" in row:
+            with wrong:
+                self._check_action(row)
         if row.get("timeoutSeconds") is not None:
-            self._agreement.check_timeout(row["timeoutSeconds"])
+            with wrong:
+                self._agreement.check_timeout(row["timeoutSeconds"])
+        with wrong:
+            _check_recurrence(row)
+        wrong.raise_all()
         change = edited(row, {}, now=now, grid=self._grid(), defaults=self._defaults())
         whole = {name: value for name, value in {**row, **change.set}.items() if name not in change.remove}
         check_size(whole)
@@ -213,11 +222,23 @@ class Schedules:
         unknown = next((name for name in edits if name not in UPDATABLE), None)
         if unknown is not None:
             raise InvalidInput(unknown, edits[unknown], f"expected any of {', '.join(UPDATABLE)}")
-        wanted = {UPDATABLE[name]: _as_stored(name, value) for name, value in edits.items()}
-        if wanted.get("scheduleExpression", "") is None:
-            raise InvalidInput("scheduleExpression", None, "a schedule has one; delete the schedule to end it")
+        wanted: dict[str, object] = {}
+        wrong = Refusals()
+        for name, value in edits.items():
+            with wrong:
+                wanted[UPDATABLE[name]] = _as_stored(name, value)
+        with wrong:
+            if wanted.get("scheduleExpression", "") is None:
+                raise InvalidInput("scheduleExpression", None, "a schedule has one; delete the schedule to end it")
         if wanted.get("timeoutSeconds") is not None:
-            self._agreement.check_timeout(wanted["timeoutSeconds"])
+            with wrong:
+                self._agreement.check_timeout(wanted["timeoutSeconds"])
+        with wrong:
+            _check_recurrence(wanted)
+        if wrong and wanted.keys() & {"action", "payload"}:
+            with wrong:  # so that all that is wrong is told
+                self._check_action({**(self._store.get(changes.known_id(schedule_id)) or {}), **wanted})
+        wrong.raise_all()
         return self._edit(schedule_id, "update", lambda row: wanted, version)
 
     def pause(self, schedule_id: str, reason: str | None = None) -> ScheduleView:
@@ -279,7 +300,8 @@ class Schedules:
         row = self._row(schedule_id)
         _open(row, "backfill")
         schedule, now = self._begun(row), self._clock()
-        first, last = _instant(start, "start"), min(_instant(end, "end"), now)
+        first, last = instants(start, end)
+        last = min(last, now)
         if last < first:
             raise InvalidInput("end", str(end), f"expected it not to be before start, {start}, which must be past")
         runs = [run.instant for run in runs_between(schedule, first, last, MAX_BACKFILL + 1)]
@@ -305,8 +327,8 @@ class Schedules:
         """
         check_limit(limit)
         row, now = self._row(schedule_id), self._clock()
-        first = None if start is None else _instant(start, "start")
-        last = now if end is None else min(_instant(end, "end"), now)
+        begin, last = instants(now if start is None else start, now if end is None else end)
+        first, last = None if start is None else begin, min(last, now)
         if first is not None and last < first:
             raise InvalidInput(
                 "end", str(end or now), f"expected it not to be before start, {start}, which must be past"
@@ -377,7 +399,8 @@ class Schedules:
         def decide(row: Row) -> Change:
             _open(row, wish)
             now, edits = self._clock(), dict(edits_of(row))
-            self._check_action({**row, **edits})
+            if edits.keys() & {"action", "payload"}:  # what is there already does not keep a schedule from being paused
+                self._check_action({**row, **edits})
             change = edited(row, edits, now=now, grid=grid, defaults=defaults)
             check_size({**row, **change.set})
             if row.get("status") is None and not self._can_complete({**row, **edits}):
@@ -425,7 +448,8 @@ class Schedules:
         action = row.get("action")
         if action is not None and self._check_actions:
             self._agreement.check_action(check_action(action))
-        check_payload(self._defaults().action if action is None else check_action(action), row.get("payload"))
+        name = self._defaults().action if action is None else check_action(action)
+        self._agreement.check_payload(name, row.get("payload"), of_handlers=self._check_actions)
 
     def _grid(self) -> Grid:
         in_force = self._agreement.current()
@@ -440,6 +464,18 @@ class Schedules:
             action=plain.action if action is None else action,
             retention_days=plain.retention_days if days is None else days,
         )
+
+
+def _check_recurrence(row: Row) -> None:
+    """Checks each attribute that says when a schedule runs, and how, by itself. Raises InvalidInput for all that are
+    wrong; how they go together is seen when the schedule is made of them."""
+    wrong = Refusals()
+    for name in row:
+        if name in _GIVEN and row[name] is not None:
+            expression = {} if name in RECURRENCE else {"scheduleExpression": "rate(1 day)"}
+            with wrong:
+                Schedule.from_row({"taskId": "-", **expression, name: row[name]})
+    wrong.raise_all()
 
 
 def _open(row: Row, wish: str) -> Schedule:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 
 from dynatick.client import changes
 from dynatick.client import history as histories
@@ -14,24 +15,27 @@ from dynatick.client.agreement import Agreement
 from dynatick.client.connect import ClientSettings, open_store
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.exporting import export
-from dynatick.client.insertion import InsertResult, insert_many
+from dynatick.client.insertion import InsertCounts, InsertResult, count, insert_lazily
+from dynatick.client.installation import Health, health_of
 from dynatick.client.looks import Scope, scope
 from dynatick.client.many import Filter, ManyResult, change_many
+from dynatick.client.moving import Move
 from dynatick.client.newtask import Composed, NewTask, Time, compose, not_before_next_tick, payload_of, time_of
+from dynatick.client.rows import TaskRow
 from dynatick.client.schedules import Schedules
 from dynatick.client.ticks import TickEntry
-from dynatick.client.views import BucketCounts, HistoryPage, TaskView
+from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.change import Change, together
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import RECURRENCE
-from dynatick.domain.task import Row
+from dynatick.domain.task import Row, Status
 from dynatick.engine.diagnosis import Finding
 from dynatick.engine.inforce import InForce
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled
-from dynatick.errors import InvalidInput, TaskExists, TaskNotFound
+from dynatick.errors import InvalidInput, Refusals, TaskExists, TaskNotFound
 from dynatick.store.codec import check_size
 
 
@@ -43,8 +47,9 @@ class TaskClient:
     not answer. Times are given as a bucket (``"2026-12-31#12:00"``), as RFC 3339 text with its offset, as epoch
     seconds, or as an aware datetime.
 
-    ``check_actions``: refuse actions that the processor does not know. ``settings_ttl_seconds``: how long the tick
-    interval and the actions in force, which the processor keeps in the table, are believed before they are read again.
+    ``check_actions``: refuse actions that the processor does not know, and payloads that its handlers would refuse.
+    ``settings_ttl_seconds``: how long the tick interval, the actions in force and their payloads' types, which the
+    processor keeps in the table, are believed before they are read again.
     """
 
     def __init__(
@@ -123,16 +128,22 @@ class TaskClient:
             raise TaskExists(task_id)
         return TaskView.from_row(composed.row)
 
-    def insert_many(self, tasks: Iterable[NewTask | Mapping[str, object]]) -> Iterator[InsertResult]:
-        """Inserts any number of tasks, in batches, as the results are consumed: one a task, in order.
+    def insert_many(self, tasks: Iterable[NewTask | TaskRow | Mapping[str, object]]) -> InsertCounts:
+        """Inserts any number of tasks, in batches, and returns how many are in, and why others are not.
 
         Maps are taken under the table's names (``taskId``, ``dueAt`` …). One bad task holds up no other.
+        Raises NoneInserted if none of them is in.
         """
-        return insert_many(self.store, tasks, self._compose_one)
+        return count(self.insert_lazily(tasks))
+
+    def insert_lazily(self, tasks: Iterable[NewTask | TaskRow | Mapping[str, object]]) -> Iterator[InsertResult]:
+        """As ``insert_many``, but only as the results are consumed: one a task, in order. Nothing is inserted before,
+        and nothing after the last that is asked for but what is under way."""
+        return insert_lazily(self.store, tasks, self._compose_one)
 
     def insert_rows(self, rows: Iterable[Mapping[str, object]]) -> Iterator[InsertResult]:
-        """As ``insert_many``, of rows as put-item takes them: those with a ``scheduleExpression`` become schedules."""
-        return insert_many(self.store, rows, self._compose_row)
+        """As ``insert_lazily``, of rows as put-item takes them: one with a ``scheduleExpression`` makes a schedule."""
+        return insert_lazily(self.store, rows, self._compose_row)
 
     def get(self, task_id: str) -> TaskView:
         """The task, read consistently. Raises TaskNotFound."""
@@ -144,6 +155,14 @@ class TaskClient:
     def cancel(self, task_id: str) -> TaskView:
         """Calls a waiting task off. Raises TaskNotFound, TransitionRefused."""
         return self._change(task_id, self._cancelled())
+
+    def delete(self, task_id: str, *, version: str | None = None) -> None:
+        """Removes a task that waits or has ended; nothing is left of it. One that runs can't be deleted.
+
+        ``version``: only if the task is still the one that a ``TaskView`` showed, by its ``version``.
+        Raises TaskNotFound, TransitionRefused, TaskChanged: nothing was deleted then.
+        """
+        changes.delete(self.store, task_id, version)
 
     def reschedule(
         self,
@@ -180,11 +199,18 @@ class TaskClient:
         if not timed and payload is None:
             raise InvalidInput("payload", None, f"expected something to change: payload, or one of {', '.join(times)}")
         wishes: list[Callable[[Row], Change]] = []
+        known, wrong = changes.known_id(task_id), Refusals()
         if timed:
-            wishes.append(self._rescheduled(changes.known_id(task_id), times))
+            with wrong:
+                wishes.append(self._rescheduled(known, times))
+        check = partial(self._agreement.check_payload, of_handlers=self._check_actions)
         if payload is not None:
-            kept = payload_of(payload)
-            wishes.append(lambda row: changes.revised(row, payload=kept))
+            with wrong:
+                kept = payload_of(payload)
+                wishes.append(lambda row: changes.revised(row, payload=kept, check=check))
+                if wrong and (there := self.store.get(known)) and isinstance(action := there.get("action"), str):
+                    check(action, kept)  # so that all that is wrong is told
+        wrong.raise_all()
 
         def decide(row: Row) -> Change:
             change = together(*(wish(row) for wish in wishes))
@@ -210,8 +236,10 @@ class TaskClient:
         *,
         start: Time | None = None,
         end: Time | None = None,
-        status: str = "failed",
+        status: Status | str = Status.FAILED,
         action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
         error: str | None = None,
         dry_run: bool = False,
         limit: int | None = None,
@@ -220,7 +248,8 @@ class TaskClient:
         are consumed. ``status`` may be ``cancelled``; ``error`` is a part of their error; ``dry_run``: says only which.
         ``limit``: at most so many tasks, the first.
         """
-        wanted = Filter(states=(changes.check_redrivable(status),), action=action, error=error)
+        state = changes.check_redrivable(status)
+        wanted = Filter(states=(state,), action=action, schedule_id=schedule_id, prefix=prefix, error=error)
         meant = self._scope(bucket, start, end)
         return self._change_many(meant, wanted, self._next_tick(changes.retried), dry_run, limit)
 
@@ -230,13 +259,49 @@ class TaskClient:
         *,
         start: Time | None = None,
         end: Time | None = None,
+        status: Status | str | None = None,
         action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
         dry_run: bool = False,
         limit: int | None = None,
     ) -> Iterator[ManyResult]:
-        """Calls off the waiting tasks of a bucket or range, as ``retry_many`` retries those that have failed."""
-        wanted = Filter(states=changes.WAITING, action=action)
+        """Calls off the waiting tasks of a bucket or range, as ``retry_many`` retries those that have failed.
+        ``status``: only ``scheduled`` ones, or ``unscheduled``."""
+        wanted = Filter(states=changes.waiting_states(status), action=action, schedule_id=schedule_id, prefix=prefix)
         return self._change_many(self._scope(bucket, start, end), wanted, self._cancelled(), dry_run, limit)
+
+    def reschedule_many(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        status: Status | str | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
+        due_at: Time | None = None,
+        delay_seconds: float | Decimal | None = None,
+        shift: timedelta | None = None,
+        dry_run: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[ManyResult]:
+        """Gives the waiting tasks of a bucket or range another time, as ``cancel_many`` calls them off: all of them one
+        time, by ``due_at`` or ``delay_seconds``, or by ``shift`` each its own, so much later or earlier. What has
+        passed means the next tick. Each is moved once; with ``due_at``, those that are there already are left out.
+        With a ``shift`` to later, the latest buckets come first, and ``limit`` means these.
+        """
+        move = self._move(due_at, delay_seconds, shift)
+        wanted = Filter(
+            states=changes.waiting_states(status),
+            action=action,
+            schedule_id=schedule_id,
+            prefix=prefix,
+            unless=move.is_done,
+        )
+        meant, later = self._scope(bucket, start, end), shift is not None and shift > timedelta()
+        return self._change_many(meant, wanted, move.decide, dry_run, limit, latest_first=later)
 
     def history(
         self,
@@ -244,18 +309,39 @@ class TaskClient:
         *,
         start: Time | None = None,
         end: Time | None = None,
-        status: str | None = None,
+        status: Status | str | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
+        attempts: bool = False,
         limit: int = 100,
         page_token: str | None = None,
     ) -> HistoryPage:
         """The tasks of a bucket (all its shards, unless one is named), or of a range from ``start`` to before ``end``.
 
-        In order of time, shard and id. ``status``: only those. ``limit``: at most so many, up to 1,000; a page may
-        hold fewer and still not be the last, which is the one without ``next_page_token``. A range spans at most 31
-        days. A task is listed in one bucket, that of its latest attempt.
+        In order of time, shard and id. ``status``, ``action``, ``schedule_id``, ``prefix`` of the id: only those.
+        ``limit``: at most so many of them, up to 1,000; a page may hold fewer and still not be the last, which is the
+        one without ``next_page_token``. A range spans at most 31 days. A task is listed in one bucket, that of its
+        latest attempt. ``attempts``: reads also the rows of ended tasks, for their number of attempts.
         """
+        wanted = histories.Wanted(status=status, action=action, schedule_id=schedule_id, prefix=prefix)
         meant = self._scope(bucket, start, end)
-        return histories.history(self.store, meant, status=status, limit=limit, page_token=page_token)
+        return histories.history(self.store, meant, wanted, limit=limit, page_token=page_token, attempts=attempts)
+
+    def iter_history(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        status: Status | str | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
+    ) -> Iterator[TaskEntry]:
+        """All tasks that ``history`` lists, one after another: pages are read as they are consumed."""
+        wanted = histories.Wanted(status=status, action=action, schedule_id=schedule_id, prefix=prefix)
+        return histories.every_entry(self.store, self._scope(bucket, start, end), wanted)
 
     def export(
         self,
@@ -263,7 +349,10 @@ class TaskClient:
         *,
         start: Time | None = None,
         end: Time | None = None,
-        status: str | None = None,
+        status: Status | str | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
         after: tuple[str, str] | None = None,
     ) -> Iterator[Row]:
         """The whole rows of what ``history`` lists, as they are consumed: under the table's names, numbers as Decimal.
@@ -271,7 +360,8 @@ class TaskClient:
         Memory does not grow with their number. What changes meanwhile may be missing, or be there twice.
         ``after``: the ``taskDateTime`` and ``taskId`` of a row of an export of the same; it goes on after that.
         """
-        return export(self.store, self._scope(bucket, start, end), status=status, after=after)
+        wanted = histories.Wanted(status=status, action=action, schedule_id=schedule_id, prefix=prefix)
+        return export(self.store, self._scope(bucket, start, end), wanted, after=after)
 
     def bucket_counts(
         self, bucket: str | Bucket | None = None, *, start: Time | None = None, end: Time | None = None
@@ -324,6 +414,11 @@ class TaskClient:
             self.store, self._agreement.refresh(), clock=self._clock, mend=mend, tell=tell, page_read=page_read
         )
 
+    def health(self) -> Health:
+        """Whether ticks come, and drain what they find: by the settings and the cursors, two requests. ``doctor`` looks
+        at every task, too."""
+        return health_of(self.store, self._agreement.refresh(), self._clock())
+
     def settings(self) -> InForce | None:
         """The tick interval, shards and actions in force, read now; None before the first tick."""
         return self._agreement.refresh()
@@ -347,10 +442,20 @@ class TaskClient:
         return TaskView.from_row(changes.carry_out(self.store, task_id, decide))
 
     def _change_many(
-        self, meant: Scope, wanted: Filter, decide: Callable[[Row], Change], dry_run: bool, limit: int | None
+        self,
+        meant: Scope,
+        wanted: Filter,
+        decide: Callable[[Row], Change],
+        dry_run: bool,
+        limit: int | None,
+        *,
+        latest_first: bool = False,
     ) -> Iterator[ManyResult]:
         histories.check_most(limit)
-        return change_many(self.store, meant, wanted, decide, began=self._clock(), dry_run=dry_run, limit=limit)
+        began = self._clock()
+        return change_many(
+            self.store, meant, wanted, decide, began=began, dry_run=dry_run, limit=limit, latest_first=latest_first
+        )
 
     def _cancelled(self) -> Callable[[Row], Change]:
         in_force = self._agreement.current()
@@ -370,6 +475,16 @@ class TaskClient:
             return changes.rescheduled(row, bucket=bucket, due_at=when.due_at if bucket == when.bucket else present)
 
         return decide
+
+    def _move(self, due_at: Time | None, delay_seconds: float | Decimal | None, shift: timedelta | None) -> Move:
+        """Raises InvalidInput unless one of them is given."""
+        began, grid = self._clock(), self._grid()
+        if shift is None:
+            when = time_of("any", {"dueAt": due_at, "delaySeconds": delay_seconds}, now=began, grid=grid)
+            return Move(to=when.due_at, began=began, clock=self._clock, grid=grid)
+        if due_at is not None or delay_seconds is not None or not shift:
+            raise InvalidInput("shift", str(shift), "expected a single time, or a shift that is not zero")
+        return Move(shift=shift, began=began, clock=self._clock, grid=grid)
 
     def _next_tick(self, decide: Callable[..., Change]) -> Callable[[Row], Change]:
         grid = self._grid()

@@ -11,12 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from typing import TYPE_CHECKING, cast
 
 from dynatick.actions.values import plain, to_json
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import state_of
-from dynatick.domain.task import OWN_ATTRIBUTES, Row
+from dynatick.domain.task import OWN_ATTRIBUTES, Row, Status
 from dynatick.errors import InvalidInput, shown
+
+if TYPE_CHECKING:
+    from dynatick.client.rows import BucketCountsRow, TaskEntryRow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +28,7 @@ class TaskView:
     """A task as it stood when it was read."""
 
     task_id: str
-    status: str  # scheduled, running, completed, failed, cancelled; unscheduled: nobody has looked at it yet
+    status: Status | str  # another text only if it was put there by hand
     bucket: str | None  # taskDateTime as it stands; a canonical name once the task is scheduled
     due_at: datetime | None
     action: str | None
@@ -55,7 +59,7 @@ class TaskView:
         payload = values.get("payload")
         return cls(
             task_id=str(row["taskId"]),
-            status=state_of(row),
+            status=status_of(state_of(row)),
             bucket=text_or_none(row.get("taskDateTime")),
             due_at=instant_or_none(row.get("dueAt")),
             action=text_or_none(row.get("action")),
@@ -73,7 +77,7 @@ class TaskView:
 
     def to_row(self) -> Mapping[str, object]:
         """Under the table's names; a row that nobody has looked at yet says so."""
-        return {**self.row, "status": self.status}
+        return {**self.row, "status": str(self.status)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,21 +86,21 @@ class TaskEntry:
 
     task_id: str
     bucket: str
-    status: str
+    status: Status | str
     action: str | None = None
     due_at: datetime | None = None
     finished_at: datetime | None = None
     error: str | None = None
-    attempt: int | None = None  # of tasks that have not ended
+    attempt: int | None = None  # of tasks that have not ended; of all, where it was asked for
     schedule_id: str | None = None
 
-    def to_row(self) -> Mapping[str, object]:
+    def to_row(self) -> TaskEntryRow:
         """Under the table's names; what there is none of is left out."""
-        return without_none(
+        row = without_none(
             {
                 "taskId": self.task_id,
                 "taskDateTime": self.bucket,
-                "status": self.status,
+                "status": str(self.status),
                 "action": self.action,
                 "dueAt": None if self.due_at is None else format_instant(self.due_at),
                 "finishedAt": None if self.finished_at is None else format_instant(self.finished_at),
@@ -105,6 +109,7 @@ class TaskEntry:
                 "scheduleId": self.schedule_id,
             }
         )
+        return cast("TaskEntryRow", row)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,8 +131,16 @@ class BucketCounts:
     def total(self) -> int:
         return sum(self.counts.values())
 
-    def to_row(self) -> Mapping[str, object]:
+    def to_row(self) -> BucketCountsRow:
         return {"bucket": self.bucket, "counts": dict(self.counts), "total": self.total}
+
+
+def status_of(text: str) -> Status | str:
+    """A status that is known, as such; any other text as it is."""
+    try:
+        return Status(text)
+    except ValueError:
+        return text
 
 
 def version_of(row: Mapping[str, object]) -> str:

@@ -16,6 +16,7 @@ from dynatick.domain.buckets import Bucket, Grid, minute_of, parse_time
 from dynatick.domain.change import Change, Condition, as_read
 from dynatick.domain.instants import format_instant, in_range, parse_instant
 from dynatick.domain.lifecycle import TIME_INPUTS, is_terminal, terminal
+from dynatick.domain.misspelt import check_names
 from dynatick.domain.numbers import is_whole
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import RECURRENCE
@@ -230,6 +231,7 @@ def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults) -> dict[str
             )
     if row.get("status") not in (None, str(Status.SCHEDULED)):
         raise InvalidInput("status", row["status"], "leave it out: it is set by Dynatick")
+    check_names(row)
     action = action_of(row, defaults)
     check_payload(row.get("payload"))
     if row.get("retryPolicy") is not None:

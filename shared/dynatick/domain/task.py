@@ -39,14 +39,15 @@ class Status(StrEnum):
     COMPLETED = "completed"  # its action returned
     FAILED = "failed"  # it never will: permanent error, attempts used up, or not understood
     CANCELLED = "cancelled"  # somebody called it off before it was claimed
+    UNSCHEDULED = "unscheduled"  # no row says so: it has no status yet
 
 
 MALFORMED_REASON: Final = "malformedReason"
 """The attribute of a row that can't be understood, for as long as the dead-letter queue does not take its message."""
 
-_STATUSES = {str(status): status for status in Status}
+_STATUSES = {str(status): status for status in Status if status is not Status.UNSCHEDULED}
 TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
-UNSCHEDULED = "unscheduled"
+UNSCHEDULED = str(Status.UNSCHEDULED)
 
 OWN_ATTRIBUTES = frozenset(
     {
@@ -227,12 +228,10 @@ def check_payload(value: object) -> Mapping[str, object]:
 
 def check_status(value: object) -> Status:
     """A status in force. Callers leave it out; a row's own is set by Dynatick."""
-    if type(value) is str and (status := _STATUSES.get(value)) is not None:
-        return status
-    try:
-        return Status(value)  # type: ignore[arg-type]  # whatever it is: boto3's Binary cannot even be made a str
-    except ValueError:
-        raise InvalidInput("status", value, "leave it out: it is set by Dynatick") from None
+    status = _STATUSES.get(value) if isinstance(value, str) else None
+    if status is None:
+        raise InvalidInput("status", value, "leave it out: it is set by Dynatick")
+    return status
 
 
 def check_count(value: object, name: str) -> int:

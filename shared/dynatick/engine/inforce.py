@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from dynatick.domain.buckets import Grid
@@ -20,8 +20,11 @@ from dynatick.errors import StoreError
 SETTINGS_ID = f"{SYSTEM_PREFIX}settings"
 _TRIES = 10
 _AGREED = (
-    "tickMinutes", "shardCount", "shardsEver", "actions", "defaultAction", "retentionDays", "maxTimeoutSeconds"
+    "tickMinutes", "shardCount", "shardsEver", "actions", "defaultAction", "retentionDays", "maxTimeoutSeconds",
+    "payloadSchemas", "payloadSchemaForm",
 )  # fmt: skip
+SCHEMA_FORM = 1
+"""Of the payloads' schemas. A reader that finds another number checks nothing by them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +37,7 @@ class InForce:
     default_action: str | None = None  # of a task that names none; None: not known yet
     retention_days: int | None = None  # how long an ended task stays; None: not known yet
     max_timeout_seconds: int | None = None  # the longest timeoutSeconds that the processor can serve; None: not known
+    payload_schemas: Mapping[str, str] = field(default_factory=dict)  # JSON Schema as text, by action: handlers' types
 
     def to_row(self) -> dict[str, object]:
         """Under the table's names."""
@@ -49,6 +53,8 @@ class InForce:
             values["retentionDays"] = self.retention_days
         if self.max_timeout_seconds is not None:
             values["maxTimeoutSeconds"] = self.max_timeout_seconds
+        if self.payload_schemas:
+            values |= {"payloadSchemas": dict(self.payload_schemas), "payloadSchemaForm": SCHEMA_FORM}
         return values
 
 
@@ -66,11 +72,12 @@ def agree(
     actions: Sequence[str] | None = None,
     defaults: Defaults | None = None,
     max_timeout_seconds: int | None = None,
+    payload_schemas: Mapping[str, str] | None = None,
 ) -> InForce:
     """Makes the deployed grid the one in force, and returns the agreement. Writes only what differs.
 
-    ``actions`` None: leave those that are listed (the scheduler does not know them). ``defaults`` and
-    ``max_timeout_seconds`` None likewise.
+    ``actions`` None: leave those that are listed (the scheduler does not know them). ``defaults``,
+    ``max_timeout_seconds`` and ``payload_schemas`` None likewise.
     """
     for _ in range(_TRIES):
         row = store.get(SETTINGS_ID)
@@ -82,6 +89,7 @@ def agree(
             default_action=defaults.action if defaults else known.default_action if known else None,
             retention_days=defaults.retention_days if defaults else known.retention_days if known else None,
             max_timeout_seconds=max_timeout_seconds or (known.max_timeout_seconds if known else None),
+            payload_schemas=payload_schemas if payload_schemas is not None else known.payload_schemas if known else {},
         )
         if wanted == known:
             return wanted
@@ -93,6 +101,7 @@ def agree(
             change = Change(
                 task_id=SETTINGS_ID,
                 set=values,
+                remove=tuple(name for name in _AGREED if name in row and name not in values),
                 when=as_read(row, *_AGREED),
             )
             if isinstance(store.write(change), Written):
@@ -108,6 +117,8 @@ def _row(wanted: InForce, now: datetime) -> dict[str, object]:
 def _understood(row: Row) -> InForce:
     actions, default_action, days = (row.get(name) for name in ("actions", "defaultAction", "retentionDays"))
     longest = row.get("maxTimeoutSeconds")
+    schemas = row.get("payloadSchemas") if row.get("payloadSchemaForm") == SCHEMA_FORM else None
+    known_schemas = schemas.items() if isinstance(schemas, Mapping) else ()
     return InForce(
         grid=Grid(
             tick_minutes=check_count(row.get("tickMinutes"), "tickMinutes"),
@@ -118,4 +129,5 @@ def _understood(row: Row) -> InForce:
         default_action=None if default_action is None else str(default_action),
         retention_days=None if days is None else check_count(days, "retentionDays"),
         max_timeout_seconds=None if longest is None else check_count(longest, "maxTimeoutSeconds"),
+        payload_schemas={str(name): str(text) for name, text in known_schemas},
     )

@@ -78,10 +78,10 @@ class Store(Protocol):
         """Many, in batches; one answer a change, in order. No id may stand twice."""
 
     def look(self, bucket: Bucket, *, after: str | None = None, open_only: bool = True, outcome: str | None = None,
-             limit: int | None = None) -> Page:  # fmt: skip
+             limit: int | None = None, prefix: str | None = None) -> Page:  # fmt: skip
         """A page of a bucket's entries in order of id, eventually consistent: those not ended, or all, or
         those of one outcome. ``limit`` bounds the entries that are read, before they are filtered; None: as many as
-        the engine puts on a page."""
+        the engine puts on a page. ``prefix``: only ids that begin with it are read; so must ``after``."""
 
     def schedules(self, state: str, *, after: str | None = None, limit: int | None = None) -> Listing:
         """A page of the ids of schedules in one ``scheduleState``, in order, eventually consistent."""
@@ -129,6 +129,9 @@ class Actions(Protocol):
 
     def names(self) -> Sequence[str]:
         """The actions that can be run."""
+
+    def payload_schemas(self) -> Mapping[str, str]:
+        """The JSON Schemas of the actions' payloads, as text, by action: of those that have one."""
 
     def timeout_seconds(self, task: Task) -> int | None:
         """How long an attempt of the task takes at the most, as the task says, else its action; None: neither does."""

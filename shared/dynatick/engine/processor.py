@@ -27,7 +27,7 @@ from dynatick.engine.recovery import RecoveryOrder, recover
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import SKEW_MARGIN, Rules
 from dynatick.engine.settle import Settler, tell_dead_letters
-from dynatick.errors import DynatickError, InvalidInput
+from dynatick.errors import DynatickError, InvalidInput, StoreError
 
 _EXPECTED = 'expected a scheduled event with its "time", or {"dynatick": {"tick": "2026-12-31#12:00"}}'
 
@@ -128,6 +128,7 @@ class Invoked:
     reconciled: Reconciled | None = None
     shards: int = 1
     not_started: list[str] = field(default_factory=list)  # invocations that could not be started, with the reason
+    schemas_not_published: str | None = None  # why the settings row could not take those of the handlers' payloads
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,6 +191,8 @@ class Processor:
             go_on=go_on,
             hand_out=lambda recovery: self._start(recovery, done),
         )
+        if shard == 0 and not self.running:
+            self._publish_payload_schemas(in_force, done)
         return done
 
     def _recover(self, order: RecoveryOrder, hard_end: datetime) -> Invoked:
@@ -243,6 +246,16 @@ class Processor:
             defaults=self.rules.defaults,
             max_timeout_seconds=self.rules.max_timeout_seconds,
         )
+
+    def _publish_payload_schemas(self, in_force: InForce, done: Invoked) -> None:
+        """After the tasks, since making schemas takes time once a process. Without them, payloads are checked when
+        tasks run: the next pass tries again."""
+        try:
+            schemas = self.actions.payload_schemas()
+            if schemas != in_force.payload_schemas:
+                agree(self.store, self.rules.grid, now=self.clock(), payload_schemas=schemas)
+        except StoreError as error:
+            done.schemas_not_published = str(error)
 
     def _start(self, order: Order, done: Invoked) -> bool:
         """Starts another invocation; one that cannot be started is left to the next tick, and reported."""

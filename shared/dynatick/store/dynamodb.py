@@ -202,10 +202,13 @@ class DynamoStore:
         if not self._batched:
             return [self.write(change) for change in changes]
         results: dict[int, Result] = {}
-        batch = [n for n, change in enumerate(changes) if partiql.is_expressible(change)]
-        answers = self._execute([partiql.update(self.table, changes[n]) for n in batch])
-        for n, answer in zip(batch, answers, strict=True):
-            results[n] = partiql.result_of(answer, changes[n].returning)
+        expressible = [n for n, change in enumerate(changes) if partiql.is_expressible(change)]
+        statements = {n: partiql.update(self.table, changes[n]) for n in expressible}
+        batch = [n for n in expressible if partiql.fits(statements[n])]
+        for n, answer in zip(batch, self._execute([statements[n] for n in batch]), strict=True):
+            # An engine may take no more than one REMOVE. Then it goes the other way.
+            if len(changes[n].remove) <= 1 or not partiql.is_refused(answer):
+                results[n] = partiql.result_of(answer, changes[n].returning)
         return [results[n] if n in results else self.write(change) for n, change in enumerate(changes)]
 
     def look(
@@ -216,6 +219,7 @@ class DynamoStore:
         open_only: bool = True,
         outcome: str | None = None,
         limit: int | None = None,
+        prefix: str | None = None,
     ) -> Page:
         name = {"S": str(bucket)}
         query: dict[str, Any] = {
@@ -225,6 +229,10 @@ class DynamoStore:
             "ExpressionAttributeNames": {"#bucket": "taskDateTime"},
             "ExpressionAttributeValues": {":bucket": name},
         }
+        if prefix is not None:
+            query["KeyConditionExpression"] += " AND begins_with(#id, :prefix)"
+            query["ExpressionAttributeNames"]["#id"] = "taskId"
+            query["ExpressionAttributeValues"][":prefix"] = {"S": prefix}
         if outcome is not None:
             query["FilterExpression"] = "#outcome = :outcome"
             query["ExpressionAttributeNames"]["#outcome"] = "outcome"

@@ -111,13 +111,14 @@ class MemoryStore:
         open_only: bool = True,
         outcome: str | None = None,
         limit: int | None = None,
+        prefix: str | None = None,
     ) -> Page:
         name = {"S": str(bucket)}
         with self._lock:
             ids = sorted(
                 i
                 for i, item in self._items.items()
-                if item.get("taskDateTime") == name and (after is None or i > after)
+                if item.get("taskDateTime") == name and (after is None or i > after) and i.startswith(prefix or "")
             )
             page = ids[: min(limit or PAGE, PAGE)]
             entries = [entry_of(self._items[i]) for i in page]

@@ -1,6 +1,6 @@
 """Conditional writes as PartiQL statements, and what the answers to them say.
 
-In the form that every engine takes: SET with commas, one REMOVE at the most, ``IS MISSING`` for what is absent.
+In the form that every engine takes: SET with commas, a REMOVE for each attribute, ``IS MISSING`` for what is absent.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ Answer = Mapping[str, Any]
 
 
 def is_expressible(change: Change) -> bool:
-    """Whether one statement can say it."""
-    return bool(change.set) and len(change.remove) <= 1
+    """Whether one statement can say it. DynamoDB takes a name that begins with # or : for a placeholder, quoted or not;
+    only the users' own have such names.
+    """
+    names = (*change.set, *change.remove, *(part.attribute for part in change.when))
+    return bool(change.set) and not any(name.startswith(("#", ":")) for name in names)
 
 
 def update(table: str, change: Change) -> dict[str, Any]:
@@ -92,6 +95,11 @@ def insert(table: str, item: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
 def fits(statement: Statement) -> bool:
     """Whether a statement may stand in a batch: the names of a row's attributes can be longer than its text may be."""
     return len(statement["Statement"].encode()) <= MAX_BYTES
+
+
+def is_refused(answer: Answer) -> bool:
+    """Whether a statement was not understood, or may not be: nothing was done."""
+    return error_of(answer)[0] in ("ValidationException", "ValidationError")
 
 
 def _quoted(name: str) -> str:

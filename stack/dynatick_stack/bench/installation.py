@@ -208,7 +208,7 @@ class Installation:
             row(f"{prefix}{n}", bucket, FAILING if fail_every and n % fail_every == 0 else ACTION)
             for n in range(number)
         )
-        wrong = [result for result in self.client.insert_many(rows) if not isinstance(result, Inserted)]
+        wrong = [result for result in self.client.insert_lazily(rows) if not isinstance(result, Inserted)]
         assert not wrong, wrong[:3]
 
 

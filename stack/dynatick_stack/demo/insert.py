@@ -39,7 +39,7 @@ def insert(batch: Sequence[Expected], *, dynamodb: Any, table: str, client: Task
             except DynatickError as problem:
                 raise StackError(f"{one.name}: {problem}") from problem
     many = [one for one in batch if one.door is Door.INSERT_MANY]
-    for one, result in zip(many, client.insert_many([one.item for one in many]), strict=True):
+    for one, result in zip(many, client.insert_lazily([one.item for one in many]), strict=True):
         match result:
             case Inserted():
                 sent[one.task_id] = None

@@ -24,8 +24,13 @@ both under the table's names (`taskId`, `dueAt` …). Where there is more than `
 `nextPageToken`, says how to go on. On a narrow terminal a table leaves out what matters least. `task export` writes a
 file's format instead: `--format`.
 
-A time is a bucket (`2026-12-31#12:00`), an instant with its offset (`2026-12-31T13:07:00+01:00`), or epoch seconds.
-JSON may come from a file: `--payload @payload.json`.
+A time is a bucket (`2026-12-31#12:00`), an instant with its offset (`2026-12-31T13:07:00+01:00`), epoch seconds, `now`,
+or counted from now with a sign: `+10m`, `-1h30m`. A duration is numbers with their units, the larger first: `90s`,
+`1h30m`, `3d`. JSON may come from a file: `--payload @payload.json`.
+
+Where several ids are given, or `-` for those on stdin, each has its line, and one that fails does not stop the others;
+the exit code is then the highest of theirs. What changes all tasks of a bucket or range asks first where stdin and
+stderr are a terminal, unless `--yes` is given.
 
 For `dynatick expr`, `--from` is now if it is not given. An expression that does not run after it is refused, as invalid
 input is.

@@ -11,7 +11,8 @@ from dynatick_stack.reference.markdown import entries
 
 # What each is, by who writes it; the page refuses to be made when one is missing or too many.
 _OF_PASSES = entries("""\
-TickAge | Seconds | From the tick's minute to the beginning of its pass. That there is one at all says that ticks come
+TickAge | Seconds | From the tick's minute to the beginning of its pass, which may find the shard held. That there
+    is one says that ticks come
 Lateness | Milliseconds | The longest that a task of the pass began after its tick
 Undrained | Seconds | How far the oldest bucket that is not drained for good lies back
 Due | Count | Tasks that the index listed as due
@@ -45,12 +46,12 @@ Moved | Count | Tasks moved on, because their bucket was closed
 Rejected | Count | Rows that can't be understood, marked failed
 Undelivered | Count | Rows that can't be understood and stay open, for the dead-letter queue did not take their
     messages; a tick or the daily reconcile tries again
-FailedRecords | Count | Records that met a fault of the infrastructure, and come again
+FailedRecords | Count | Records that met a fault of the infrastructure; all from the first of a batch come again
 """)
 _OF_THE_API = entries("""\
 Requests | Count | Requests that the gateway handed on
 RequestsRefused | Count | Those answered with 400 to 499: they were wrong
-RequestsFailed | Count | Those answered with 500 or more: something here is wrong
+RequestsFailed | Count | Those answered with 500 or more, but for an unhealthy `/v1/health`: something here is wrong
 """)
 
 _OF_IMPORTS = entries("""\
@@ -68,7 +69,7 @@ def page() -> str:
     alarms = [
         (name, one["Properties"])
         for name, one in template.load()["Resources"].items()
-        if one["Type"] == "AWS::CloudWatch::Alarm"
+        if one["Type"] in ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
     ]
     return markdown.page(
         "Metrics and alarms",
@@ -106,10 +107,18 @@ def _table(metrics: Mapping[str, Sequence[str]]) -> str:
 
 
 def _alarm(name: str, one: dict[str, Any]) -> tuple[str, str, str, str]:
-    sign = {"GreaterThanThreshold": "above", "LessThanThreshold": "below"}[one["ComparisonOperator"]]
+    says = markdown.one_line(one["AlarmDescription"])
+    if "AlarmRule" in one:
+        others = re.findall(r"\$\{(\w+)\}", one["AlarmRule"]["Fn::Sub"])
+        return f"`{name}`", " and ".join(f"`{other}`" for other in others), "while they ring", says
+    sign = {
+        "GreaterThanThreshold": "above",
+        "GreaterThanOrEqualToThreshold": "from",
+        "LessThanThreshold": "below",
+    }[one["ComparisonOperator"]]
     threshold = "four ticks and an hour" if isinstance(one["Threshold"], dict) else str(one["Threshold"])
     each = "tick" if isinstance(one["Period"], dict) else f"{one['Period']} s"
     times = one["EvaluationPeriods"]
     of = f"{one['DatapointsToAlarm']} of {times}" if "DatapointsToAlarm" in one else str(times)
     rings = f"{one['Statistic'].lower()} {sign} {threshold}, {of} times a {each}"
-    return f"`{name}`", f"`{one['Namespace']}` `{one['MetricName']}`", rings, markdown.one_line(one["AlarmDescription"])
+    return f"`{name}`", f"`{one['Namespace']}` `{one['MetricName']}`", rings, says

@@ -62,7 +62,7 @@ class Doors:
         numbers = self._ask(INSERT, MANY, tasks)
         taken: list[Drawn] = []
         for number, task, result in zip(
-            numbers, tasks, self._client.insert_many([task.timed for task in tasks]), strict=True
+            numbers, tasks, self._client.insert_lazily([task.timed for task in tasks]), strict=True
         ):
             # One that exists may be our own, inserted by a call whose answer was lost.
             answer = YES if isinstance(result, Inserted) else UNCLEAR

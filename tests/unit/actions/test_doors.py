@@ -4,7 +4,9 @@ field, and writes nothing."""
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from tests.unit.api.support import event, read
 from tests.unit.bulk.test_dropped import Bucket, Lambda
 
 from dynatick import InvalidInput, Refused, TaskClient, cli
+from dynatick.actions import build_actions
+from dynatick.actions.handlers import handler
 from dynatick.actions.payloads import BUILT_IN
 from dynatick.api import Api
 from dynatick.cli.session import Session
@@ -28,6 +32,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "sqs": {"queueArn": ARN.format("sqs", "orders"), "message": {"n": 1}},
     "stepfunctions": {"stateMachineArn": ARN.format("states", "stateMachine:onboarding")},
     "webhook": {"url": "https://example.com/hook"},
+    "send-reminder": {"to": "ann@example.com", "text": "It is time", "copies": "2"},
 }
 # Of each kind: a field that is missing, one of the wrong type, one that does not fit, and one that there is not.
 WRONG: list[tuple[str, Any, str]] = [
@@ -51,9 +56,24 @@ WRONG: list[tuple[str, Any, str]] = [
     ("webhook", RIGHT["webhook"] | {"headers": {"Host": "x"}}, "payload.headers"),
     ("webhook", RIGHT["webhook"] | {"signingSecret": "whsec_hunter2"}, "payload.signingSecret"),
     ("webhook", RIGHT["webhook"] | {"retries": 1}, "payload"),
+    ("send-reminder", {"to": "ann@example.com"}, "payload.text"),
+    ("send-reminder", RIGHT["send-reminder"] | {"to": {"name": "Ann"}}, "payload.to"),
+    ("send-reminder", RIGHT["send-reminder"] | {"copies": "two"}, "payload.copies"),
 ]
 IDS = [f"{action}-{field}-{n}" for n, (action, _, field) in enumerate(WRONG)]
 SOON = "2026-12-31T12:30:00Z"
+
+
+@dataclass
+class Reminder:
+    to: str
+    text: str
+    copies: int = 1
+
+
+@handler("send-reminder")
+def send_reminder(reminder: Reminder) -> None:
+    """A handler of the user's, which the processor publishes with its payload's type."""
 
 
 class Doors:
@@ -64,7 +84,15 @@ class Doors:
         self.world = InProcess()
         self.capsys = capsys
         self.folder = folder
-        agree(self.world.store, self.world.rules.grid, now=self.world.clock(), actions=BUILT_IN, defaults=Defaults())
+        handlers = build_actions(handlers_module=_module(monkeypatch), clock=self.world.clock)
+        agree(
+            self.world.store,
+            self.world.rules.grid,
+            now=self.world.clock(),
+            actions=(*BUILT_IN, "send-reminder"),
+            defaults=Defaults(),
+            payload_schemas=handlers.payload_schemas(),
+        )
         self.client = TaskClient(self.world.store, clock=self.world.clock)
         self.api = Api(self.client)
         monkeypatch.setattr(Session, "client", lambda session: self.client)
@@ -79,7 +107,7 @@ class Doors:
         return _field(lambda: self.client.insert("t", action=action, payload=payload))
 
     def client_insert_many(self, action: str, payload: Any) -> str | None:
-        (result,) = self.client.insert_many([{"taskId": "t", "dueAt": SOON, **_given(action, payload)}])
+        (result,) = self.client.insert_lazily([{"taskId": "t", "dueAt": SOON, **_given(action, payload)}])
         return result.error.field if isinstance(result, Refused) else None
 
     def client_schedule(self, action: str, payload: Any) -> str | None:
@@ -91,7 +119,7 @@ class Doors:
         answer = self.api.handle(event(method, path, body), None)
         if answer.status < 300:
             return None
-        (error,) = read(answer)["errors"]
+        error, *_ = read(answer)["errors"]
         return str(error["pointer"]).removeprefix(prefix).replace("/", ".")
 
     def http_create(self, action: str, payload: Any) -> str | None:
@@ -224,6 +252,12 @@ def test_the_default_action_counts_where_a_task_names_none(doors: Doors, payload
     ):
         assert str(_field(insert)).startswith("payload")
         assert doors.world.store.get("t") is None
+
+
+def _module(monkeypatch: pytest.MonkeyPatch) -> str:
+    """This one, as the setting names a module."""
+    monkeypatch.setitem(sys.modules, "handlers_of_this_test", sys.modules[__name__])
+    return "handlers_of_this_test"
 
 
 def _given(action: str, payload: Any) -> Mapping[str, Any]:

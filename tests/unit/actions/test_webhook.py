@@ -410,6 +410,26 @@ def test_a_name_that_cannot_be_resolved(clock):
     assert caught.value.__cause__ is None
 
 
+def test_a_resolver_that_hangs_takes_no_longer_than_the_request_may(clock):
+    asked, answers = [], threading.Event()
+
+    def resolve(host, port):
+        asked.append(host)
+        answers.wait(60)
+        return ["127.0.0.1"]
+
+    webhook = a_webhook(clock, resolve=resolve)
+    payload = {"url": "https://hooks.example/", "timeoutSeconds": 0.2}
+    try:
+        for _ in range(3):
+            with pytest.raises(RetryableError, match="name of the target's host could not be resolved"):
+                call(webhook, payload)
+        assert not answers.is_set()
+        assert asked == ["hooks.example"], "one thread hangs, not one for each try"
+    finally:
+        answers.set()
+
+
 def test_no_request_begins_when_the_time_is_up(webhook, server):
     with pytest.raises(RetryableError, match="no time was left to call the target"):
         call(webhook, {"url": server.url}, deadline=NOW + timedelta(seconds=0.05))

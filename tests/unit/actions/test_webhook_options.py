@@ -17,6 +17,7 @@ from tests.unit.actions.support import NOW, Server, a_context, a_server, a_task,
 
 from dynatick.actions.addresses import Hosts
 from dynatick.actions.secrets import Secrets
+from dynatick.actions.signing import signature
 from dynatick.errors import ActionError, ConfigurationError, PermanentError, RetryableError
 
 SECRET = "hunter2"
@@ -119,6 +120,7 @@ def test_the_schedule_is_told(server: Server) -> None:
     ("allowed", "host", "yes"),
     [
         ((), "anything.example", True),
+        (("*",), "anything.example", True),
         (("hooks.example.com",), "hooks.example.com", True),
         (("hooks.example.com",), "HOOKS.example.com.", True),
         (("hooks.example.com",), "example.com", False),
@@ -142,10 +144,15 @@ def test_a_host_that_is_not_allowed_gets_no_call(server: Server) -> None:
     assert server.requests == []
 
 
-@pytest.mark.parametrize("host", ["https://a", "*", "*.", "a b", "*.*.example.com"])
+@pytest.mark.parametrize("host", ["https://a", "*.", "a b", "*.*.example.com"])
 def test_what_is_no_host_is_a_wrong_setting(host: str) -> None:
     with pytest.raises(ConfigurationError, match=r"AllowedWebhookHosts: .* is not a host"):
         Hosts(allowed=[host])
+
+
+def test_any_host_and_some_host_together_is_a_wrong_setting() -> None:
+    with pytest.raises(ConfigurationError, match=r"AllowedWebhookHosts: .* is not a host"):
+        Hosts(allowed=["*", "example.com"])
 
 
 # --- Secrets ------------------------------------------------------------------
@@ -239,6 +246,19 @@ def test_a_signature(server: Server, payload: dict[str, Any]) -> None:
     request.body += b" "
     with pytest.raises(WebhookVerificationError):
         verified(KEY, request)
+
+
+def test_an_id_with_dots_signs_no_other_message() -> None:
+    """Else it could be cut in another place: into a shorter id, a time of its own choice, and the rest as the body."""
+    now = datetime.now(UTC)
+    later = int(now.timestamp()) + 60
+    headers = signature(KEY, f"a.{later}.{{}}#1-1", now, b"{}")
+    Verifier(KEY).verify(b"{}", headers)
+    assert "." not in headers["webhook-id"]
+    forged = {**headers, "webhook-id": "a", "webhook-timestamp": str(later)}
+    for rest in (f"{{}}#1-1.{headers['webhook-timestamp']}.{{}}", f"{{}}%231-1.{headers['webhook-timestamp']}.{{}}"):
+        with pytest.raises(WebhookVerificationError):
+            Verifier(KEY).verify(rest.encode(), forged, json_parse=False)
 
 
 def test_a_signature_of_a_request_without_a_body(server: Server) -> None:

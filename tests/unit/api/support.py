@@ -31,11 +31,11 @@ def event(
     request_id: str = "request-1",
     **headers: str,
 ) -> dict[str, Any]:
-    """A request in payload format 2.0. ``path`` as the caller writes it; the gateway decodes it, but for %25."""
+    """A request in payload format 2.0. ``path`` as the caller writes it; the gateway decodes it twice."""
     made: dict[str, Any] = {
         "version": "2.0",
         "routeKey": "$default",
-        "rawPath": "%25".join(unquote(part) for part in path.split("%25")),
+        "rawPath": unquote(unquote(path)).partition("?")[0],
         "rawQueryString": query,
         "headers": {name.replace("_", "-"): value for name, value in headers.items()},
         "requestContext": {"http": {"method": method, "path": path}, "requestId": request_id, "stage": "$default"},

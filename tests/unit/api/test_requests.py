@@ -24,20 +24,21 @@ def test_a_path_that_is_not_there(caller: Caller, path: str) -> None:
         caller.refused("not-found", method, path)
 
 
-def test_a_path_that_is_no_text(caller: Caller) -> None:
-    request = event("GET", "/v1/tasks/a") | {"rawPath": "/v1/tasks/%ff%fe"}
-    assert read(caller.api.handle(request, None))["code"] == "not-found"
+@pytest.mark.parametrize("path", ["/v1/tasks/%ff%fe", "/v1/tasks/\udcff"])
+def test_a_path_that_is_no_text(caller: Caller, path: str) -> None:
+    request = event("GET", "/v1/tasks/a") | {"rawPath": path}
+    assert read(caller.api.handle(request, None))["code"] == "invalid-input"
 
 
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
         ("PUT", "/v1/tasks", "GET, POST"),
-        ("HEAD", "/v1/tasks/a", "GET, PATCH"),
+        ("HEAD", "/v1/tasks/a", "DELETE, GET, PATCH"),
         ("GET", "/v1/tasks/bulk", "POST"),
-        ("DELETE", "/v1/tasks/a", "GET, PATCH"),
+        ("DELETE", "/v1/tasks", "GET, POST"),
         ("GET", "/v1/tasks/a/cancel", "POST"),
-        ("OPTIONS", "/schedule-task", "POST"),
+        ("PUT", "/schedule-task", "POST"),
         ("PROPFIND", "/v1/ticks", "GET"),
     ],
 )
@@ -45,6 +46,26 @@ def test_a_method_that_is_not_possible(caller: Caller, method: str, path: str, a
     answer = caller.send(method, path)
     assert answer.response["headers"]["Allow"] == allowed
     caller.refused("method-not-allowed", method, path)
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/v1/tasks", "GET, OPTIONS, POST"),
+        ("/v1/tasks/a%20b", "DELETE, GET, OPTIONS, PATCH"),
+        ("/v1/tasks/bulk", "OPTIONS, POST"),
+        ("/schedule-task", "OPTIONS, POST"),
+        ("/v1/health", "GET, OPTIONS"),
+    ],
+)
+def test_a_browser_that_asks_first_is_told_what_is_possible(caller: Caller, path: str, allowed: str) -> None:
+    headers = {"origin": "https://app.example.com", "access-control-request-method": "PATCH"}
+    answer = caller.send("OPTIONS", path, **headers)
+    assert (answer.status, answer.response["body"], answer.code) == (204, "", None)
+    assert answer.response["headers"]["Allow"] == allowed
+    assert answer.response["headers"]["X-Request-Id"] == "request-1"
+    others = [name for name in answer.response["headers"] if name.lower().startswith("access-control")]
+    assert others == [], "these are the gateway's to say"
 
 
 @pytest.mark.parametrize(
@@ -58,6 +79,8 @@ def test_a_method_that_is_not_possible(caller: Caller, method: str, path: str, a
         ('[{"taskId": "a"}]', "invalid-input"),
         ('"text"', "invalid-input"),
         ('{"payload": {"n": NaN}}', "malformed-body"),
+        ('{"taskId": "a", "taskId": "b"}', "malformed-body"),
+        ('{"payload": {"n": 1, "n": 2}}', "malformed-body"),
         ('{"payload": {"n": -Infinity}}', "malformed-body"),
         ('{"payload": {"n": 1' + "0" * 5000 + "}}", "malformed-body"),
         ('{"payload": {"n": 1e400}}', "invalid-input"),

@@ -73,7 +73,7 @@ class Lambda:
     bucket: Bucket
     records: int = 10**9  # that an invocation has time for
     started: list[Mapping[str, object]] = field(default_factory=list)
-    insert_many: Callable[[Iterable[Mapping[str, object]]], Iterator[InsertResult]] | None = None
+    insert_lazily: Callable[[Iterable[Mapping[str, object]]], Iterator[InsertResult]] | None = None
 
     def invoke(self, event: Mapping[str, object]) -> None:
         self.started.append(json.loads(json.dumps(event)))
@@ -87,7 +87,7 @@ class Lambda:
             return end if next(asked) > self.records else self.world.clock()
 
         importer = Importer(
-            files=self.bucket, insert_rows=self.insert_many or client.insert_many, invoker=self, clock=clock
+            files=self.bucket, insert_rows=self.insert_lazily or client.insert_lazily, invoker=self, clock=clock
         )
         return importer.handle(event, hard_end=end)
 
@@ -189,11 +189,11 @@ def test_a_file_that_is_gone_is_left(function: Lambda, how: str) -> None:
 
 
 def test_a_table_that_is_away_makes_the_event_come_again(function: Lambda) -> None:
-    def insert_many(rows: Iterable[Mapping[str, object]]) -> Iterator[InsertResult]:
+    def insert_lazily(rows: Iterable[Mapping[str, object]]) -> Iterator[InsertResult]:
         for n, row in enumerate(rows):
             yield Failed(n, str(row.get("taskId")), StoreError("throttled"))
 
-    function.insert_many = insert_many
+    function.insert_lazily = insert_lazily
     event = function.bucket.event("imports/tasks.ndjson", "".join(TASK % n for n in range(50)))
     with pytest.raises(StoreError, match=r"no further than line 1 of imports/tasks[.]ndjson: the table did not take"):
         function.handle(event)
@@ -205,16 +205,16 @@ def test_a_table_that_goes_away_half_way_is_gone_on_from_there(function: Lambda,
     """What went in before is not gone over again; what was wrong is told once."""
     client = TaskClient(function.world.store, clock=function.world.clock)
 
-    def insert_many(rows: Iterable[Mapping[str, object]]) -> Iterator[InsertResult]:
-        for n, result in enumerate(client.insert_many(rows)):
+    def insert_lazily(rows: Iterable[Mapping[str, object]]) -> Iterator[InsertResult]:
+        for n, result in enumerate(client.insert_lazily(rows)):
             if n >= 100 and raises:
                 raise StoreError("no answer")
             yield Failed(n, "t", StoreError("throttled")) if 100 <= n < 105 else result
 
-    function.insert_many = insert_many
+    function.insert_lazily = insert_lazily
     first = function.handle(function.bucket.event("imports/tasks.ndjson", MIXED))
     assert first.continued and first.problem in ("the table did not take a task", "no answer")
-    function.insert_many = None
+    function.insert_lazily = None
     (event,) = function.started
     assert event["dynatick"]["import"]["line"] == 101  # type: ignore[index]
     function.started.clear()

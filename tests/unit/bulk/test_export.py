@@ -85,7 +85,9 @@ def test_a_table_from_the_file_of_another(form: FileFormat, with_state: bool) ->
     rows = client.export(start="2026-12-31T00:00:00Z", end="2027-01-01T00:00:00Z")
     lines = list(export_lines(rows, form, with_state=with_state))
     data = "".join(lines).encode()
-    run = Import(insert_rows=TaskClient(other.store, clock=other.clock).insert_many, tell=print, drop_state=with_state)
+    run = Import(
+        insert_rows=TaskClient(other.store, clock=other.clock).insert_lazily, tell=print, drop_state=with_state
+    )
     for _ in run.run(read(lambda at: io.BytesIO(data[at:]).read, form)):
         pass
     assert (run.complete, run.tally.inserted, run.tally.total) == (True, 4, 4)
@@ -128,7 +130,7 @@ def test_a_bucket_of_several_pages() -> None:
     world = InProcess(store=MemoryStore())
     world.tick()
     client = TaskClient(world.store, clock=world.clock)
-    list(client.insert_many({"taskId": f"t{n:04}", "taskDateTime": "2026-12-31#12:30"} for n in range(1234)))
+    list(client.insert_lazily({"taskId": f"t{n:04}", "taskDateTime": "2026-12-31#12:30"} for n in range(1234)))
     assert [row["taskId"] for row in client.export("2026-12-31#12:30")] == [f"t{n:04}" for n in range(1234)]
 
 

@@ -57,7 +57,7 @@ def store(world: InProcess) -> Moody:
 def run(world: InProcess, text: str, run: Import | None = None, **options: object) -> tuple[Import, list[LineError]]:
     errors: list[LineError] = []
     if run is None:
-        run = Import(insert_rows=client(world).insert_many, tell=errors.append, **options)  # type: ignore[arg-type]
+        run = Import(insert_rows=client(world).insert_lazily, tell=errors.append, **options)  # type: ignore[arg-type]
     data = text.encode()
     for _ in run.run(
         read(lambda at: io.BytesIO(data[at:]).read, FileFormat.NDJSON, offset=run.offset, number=run.line)
@@ -119,7 +119,7 @@ def test_asked_to_stop_it_ends_with_every_answer_and_goes_on_there(world: InProc
     assert not first.complete and not first.gave_up
     assert 100 < first.line < 200 and first.tally.total == first.line - 1
     second = Import(
-        insert_rows=client(world).insert_many, tell=errors.append, offset=first.offset, line=first.line,
+        insert_rows=client(world).insert_lazily, tell=errors.append, offset=first.offset, line=first.line,
         tally=first.tally,
     )  # fmt: skip
     run(world, text, second)
@@ -128,11 +128,11 @@ def test_asked_to_stop_it_ends_with_every_answer_and_goes_on_there(world: InProc
 
 
 def test_a_table_that_cannot_be_asked_is_the_callers_to_handle(world: InProcess) -> None:
-    def insert_many(rows: Iterable[Mapping[str, object]]) -> Iterator[InsertResult]:
-        yield from client(world).insert_many([row for row, _ in zip(rows, range(30), strict=False)])
+    def insert_lazily(rows: Iterable[Mapping[str, object]]) -> Iterator[InsertResult]:
+        yield from client(world).insert_lazily([row for row, _ in zip(rows, range(30), strict=False)])
         raise StoreError("no answer")
 
-    going = Import(insert_rows=insert_many, tell=lambda error: None)
+    going = Import(insert_rows=insert_lazily, tell=lambda error: None)
     with pytest.raises(StoreError, match="no answer"):
         run(world, "".join(TASK % n for n in range(60)), going)
     assert (going.line, going.complete) == (31, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynatick.bulk.formats import FileFormat, format_of
-from dynatick.bulk.lines import MAX_LINE_BYTES, Line, lines
+from dynatick.bulk.lines import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, lines
 from dynatick.bulk.reading import read
 from dynatick.bulk.records import Record
 from dynatick.errors import InvalidInput
@@ -293,3 +294,31 @@ def test_a_name_that_tells_nothing_is_refused(name: str) -> None:
 
 def test_a_line_in_a_message_is_text_whatever_it_holds() -> None:
     assert Line(2, 5, b"a\xffb\r\n").text() == "a\\xffb"
+
+
+@pytest.mark.parametrize(("form", "heading"), [(FileFormat.NDJSON, ""), (FileFormat.CSV, "taskId\n")])
+def test_a_file_of_empty_lines_has_an_end(form: FileFormat, heading: str) -> None:
+    """Between two records somebody asks how much time is left."""
+    task = '{"taskId": "a"}\n' if form is FileFormat.NDJSON else "a\n"
+    (first, last) = records(heading + "\n" * MAX_EMPTY_LINES + task + "\n" * (MAX_EMPTY_LINES + 1) + task, form)
+    assert (first.row, first.is_last) == ({"taskId": "a"}, False)
+    assert last.error is not None
+    assert (last.error.field, last.is_last) == ("line", True)
+
+
+def test_a_heading_of_thousands_of_columns() -> None:
+    """In time that grows with their number, and no faster."""
+    columns, cells = ",".join(f"c{n}" for n in range(20_000)), ",".join("1" for _ in range(20_000))
+    began = time.process_time()
+    (one,) = records(f'taskId,*,{columns}\na,"{{}}",{cells}\n', FileFormat.CSV)
+    assert one.row is not None
+    assert len(one.row) == 20_001
+    assert time.process_time() - began < 2  # 7 s, if each is compared with each
+
+
+def test_a_name_that_stands_twice_among_thousands() -> None:
+    names = ", ".join(f'"{n:x}": 1' for n in range(30_000))
+    began = time.process_time()
+    (one,) = records("{" + names + ', "0": 2}\n')
+    assert one.error is not None and "stands twice" in str(one.error)
+    assert time.process_time() - began < 2  # half a minute, if each is compared with each

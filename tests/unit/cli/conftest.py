@@ -40,7 +40,7 @@ class Shell:
 
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    for name in ("DYNATICK_TABLE", "DYNATICK_STATE_DIR", "AWS_ENDPOINT_URL"):
+    for name in ("DYNATICK_TABLE", "DYNATICK_STACK", "DYNATICK_STATE_DIR", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
     return Shell(capsys)
 

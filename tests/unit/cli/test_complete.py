@@ -20,21 +20,26 @@ from dynatick.client.schedules import Schedules
 OF_TASKS = {
     "insert": "task add",
     "insert_many": "task import",
+    "insert_lazily": "task import",
     "insert_rows": "task import",
     "get": "task get",
     "cancel": "task cancel",
+    "delete": "task delete",
     "reschedule": "task reschedule",
     "update": "task update",
     "retry": "task retry",
     "run_now": "task run",
     "retry_many": "task retry",
     "cancel_many": "task cancel",
+    "reschedule_many": "task reschedule",
     "history": "task list",
+    "iter_history": "task list",
     "export": "task export",
     "bucket_counts": "bucket list",
     "ticks": "tick list",
     "tick_range": "tick list",
     "doctor": "doctor",
+    "health": "doctor",
     "settings": "settings",
 }
 OF_SCHEDULES = {
@@ -54,7 +59,7 @@ OF_SCHEDULES = {
 }
 NO_VERBS = {"connect", "schedules"}  # ways to the rest
 COMMAND = Path(sys.executable).with_name("dynatick")
-SHARED = {"--table", "--region", "--profile", "--endpoint-url", "--local", "--output"}
+SHARED = {"--table", "--stack", "--region", "--profile", "--endpoint-url", "--local", "--output"}
 
 
 def methods(of: type) -> set[str]:
@@ -103,6 +108,7 @@ def test_everything_that_the_client_does_has_a_command(of: type, verbs: dict[str
         "schedule preview nightly",
         "schedule history nightly --from 2026-12-31#11:00",
         "schedule backfill nightly --from 2026-12-31#11:00 --to 2026-12-31#12:00 --dry-run",
+        "task delete there",
         "schedule delete nightly",
         "expr next rate(5minutes)",
         "expr explain rate(5minutes)",

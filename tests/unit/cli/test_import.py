@@ -296,8 +296,8 @@ def leaving(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> Leaving:
     """Holds a thousand tasks in two buckets."""
     store = Leaving()
     client = TaskClient(store, clock=world.clock)
-    list(client.insert_many({"taskId": f"t{n:03}", "taskDateTime": "2026-12-31#12:30"} for n in range(700)))
-    list(client.insert_many({"taskId": f"u{n:03}", "taskDateTime": "2026-12-31#12:31"} for n in range(300)))
+    list(client.insert_lazily({"taskId": f"t{n:03}", "taskDateTime": "2026-12-31#12:30"} for n in range(700)))
+    list(client.insert_lazily({"taskId": f"u{n:03}", "taskDateTime": "2026-12-31#12:31"} for n in range(300)))
     monkeypatch.setattr(Session, "client", lambda session: client)
     return store
 
@@ -395,14 +395,16 @@ SCHEDULES = """\
 @pytest.mark.parametrize("ending", ["ndjson", "csv"])
 def test_schedules_in_and_out_again(shell: Shell, world: InProcess, tmp_path: Path, noun: str, ending: str) -> None:
     ended = shell(noun, "import", written(tmp_path, SCHEDULES), "-o", "json")
-    assert ended.json == {"inserted": 4, "exists": 0, "refused": 5, "failed": 0}
+    tasks = noun == "task"  # a file of schedules holds none
+    assert ended.json == {"inserted": 3 + tasks, "exists": 0, "refused": 6 - tasks, "failed": 0}
     reasons = {line.split(": ")[0]: line.split(": ")[1] for line in ended.err.splitlines()[:-1]}
     assert reasons == {
+        **({} if tasks else {"line 4": "scheduleExpression"}),
         "line 5": "scheduleExpression", "line 6": "dueAt", "line 7": "nextRunAt", "line 8": "overlap",
         "line 9": "stateReason",
     }  # fmt: skip
     again = shell(noun, "import", written(tmp_path, SCHEDULES), "-o", "json")
-    assert (again.json["inserted"], again.json["exists"]) == (0, 4)
+    assert (again.json["inserted"], again.json["exists"]) == (0, 3 + tasks)
     nightly = shell("schedule", "get", "nightly", "-o", "json").json
     assert (nightly["nextRunAt"], nightly["scheduleState"]) == ("2027-01-01T02:00:00Z", "ENABLED")
     assert world.row("often")["scheduleExpression"] == "rate(5 minutes)" and "cronExpression" not in world.row("often")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 
 import pytest
 from tests.builders import InProcess, scheduled_row
@@ -73,7 +75,7 @@ def test_cancelled_ones(shell: Shell, failed: InProcess) -> None:
     assert shell("task", "retry", "--bucket", "2026-12-31#13:00", "--status", "cancelled").err == "1 retried\n"
 
 
-NEITHER = "name a task, or say which by --bucket, or by --from and --to"
+NEITHER = "name a task, or say which by --bucket, --last, or --from and --to"
 BOTH = "a task is named, so --{} says nothing; give one of them only"
 
 
@@ -126,3 +128,106 @@ def test_long_lists_are_printed_as_they_come(shell: Shell, world: InProcess) -> 
     assert len(table) == number + 1
     assert sum(line.startswith("TASK") for line in table) == 1
     assert len(shell("task", "retry", "--bucket", BUCKET, "--dry-run", "-o", "json").json["tasks"]) == number
+
+
+class Terminal(io.StringIO):
+    """Somewhere to type at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def waiting(world: InProcess, shell: Shell) -> InProcess:
+    """Three tasks at 12:30."""
+    for name in ("w1", "w2", "w3"):
+        shell("task", "add", name, "--at", "2026-12-31#12:30")
+    return world
+
+
+VERBS = [
+    (["cancel"], "Cancel 3 tasks? [y/N] ", "3 cancelled\n"),
+    (["reschedule", "--by", "+1h"], "Reschedule 3 tasks? [y/N] ", "3 rescheduled\n"),
+    (["retry", "--status", "cancelled"], "Retry 3 tasks? [y/N] ", "3 retried\n"),
+]
+
+
+@pytest.mark.parametrize(("verb", "question", "done"), VERBS)
+def test_on_a_terminal_it_is_asked(
+    shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch, verb: list[str], question: str, done: str
+) -> None:
+    if verb[0] == "retry":
+        shell("task", "cancel", "w1", "w2", "w3")
+    before = {name: waiting.row(name) for name in ("w1", "w2", "w3")}
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
+    asked = ("task", *verb, "--bucket", "2026-12-31#12:30")
+    for answer in ("n\n", "\n", ""):  # the last is the end of the input
+        monkeypatch.setattr(sys, "stdin", Terminal(answer))
+        ended = shell(*asked)
+        assert (ended.code, ended.out, ended.err) == (130, "", f"{question}error: nothing was changed\n")
+    assert {name: waiting.row(name) for name in before} == before
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    ended = shell(*asked)
+    assert (ended.code, ended.err) == (0, question + done)
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    assert shell(*asked).err == "There are none\n"  # and nothing to ask
+
+
+@pytest.mark.parametrize(("verb", "question", "done"), VERBS)
+def test_it_is_not_asked_where_nobody_can_answer_or_has_already(
+    shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch, verb: list[str], question: str, done: str
+) -> None:
+    if verb[0] == "retry":
+        shell("task", "cancel", "w1", "w2", "w3")
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    asked = ("task", *verb, "--bucket", "2026-12-31#12:30")
+    assert shell(*asked, "--dry-run").err == f"3 to be {done[2:]}"
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
+    assert shell(*asked, "--yes").err == done
+
+
+def test_without_a_terminal_nothing_waits_for_an_answer(shell: Shell, waiting: InProcess) -> None:
+    assert shell("task", "cancel", "--bucket", "2026-12-31#12:30").err == "3 cancelled\n"
+
+
+def test_so_many_are_not_counted_to_the_end(shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many, "_COUNTED", 2)
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
+    ended = shell("task", "cancel", "--bucket", "2026-12-31#12:30")
+    assert ended.err == "Cancel more than 2 tasks? [y/N] 3 cancelled\n"
+
+
+def test_many_get_another_time(shell: Shell, waiting: InProcess) -> None:
+    def due() -> list[str]:
+        return [str(waiting.row(name)["dueAt"])[11:16] for name in ("w1", "w2", "w3")]
+
+    span = ("--from", "now", "--to", "+2h")
+    dry = shell("task", "reschedule", *span, "--by", "+1h", "--dry-run", "-o", "json").json
+    assert (dry["counts"], due()) == ({"to be rescheduled": 3}, ["12:30", "12:30", "12:30"])
+    done = shell("task", "reschedule", *span, "--by", "+1h", "--prefix", "w1", "--status", "scheduled", "-o", "json")
+    assert (done.json["tasks"][0]["taskDateTime"], due()) == ("2026-12-31#13:30", ["13:30", "12:30", "12:30"])
+    assert shell("task", "reschedule", *span, "--by", "-10m", "--action", "log").err == "3 rescheduled\n"
+    assert due() == ["13:20", "12:20", "12:20"]
+    assert shell("task", "reschedule", *span, "--at", "2026-12-31#12:20").err == "1 rescheduled\n"
+    assert shell("task", "reschedule", *span, "--delay", "45m").err == "3 rescheduled\n"
+    assert len(set(due())) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--last", "1h"], 2, "say when: --at, --delay or --by"),
+        (["x", "--by", "+1h"], 2, BOTH.format("by")),
+        (["--last", "1h", "--by", "+1h", "--at", "now"], 2,
+         "--by moves each from where it is, so --at and --delay say nothing"),
+        (["--last", "1h", "--by", "1h"], 3, "by: '1h' is not accepted; "
+         "expected a duration with its sign, such as +1h for later or -30m for earlier"),
+        (["--by", "+1h"], 2, NEITHER),
+    ],
+)  # fmt: skip
+def test_refusals_of_another_time(
+    shell: Shell, world: InProcess, arguments: list[str], code: int, message: str
+) -> None:
+    ended = shell("task", "reschedule", *arguments)
+    assert (ended.code, ended.out, ended.err) == (code, "", f"error: {message}\n")

@@ -20,7 +20,7 @@ REFUSALS: list[tuple[list[str], int, str]] = [
     (["task", "nope"], 2, "No such command 'nope'. (see dynatick task --help)"),
     (["task", "add"], 2, "Missing argument 'ID'. (see dynatick task add --help)"),
     (["task", "get", "x", "--nope"], 2, "No such option: --nope (see dynatick task get --help)"),
-    (["bucket", "list", "--from", "5"], 2, "Missing option '--to'. (see dynatick bucket list --help)"),
+    (["bucket", "list", "--from", "5"], 2, "a range needs both its ends; give --to"),
     # the task's id
     (["task", "add", ""], 3, "taskId: '' is not accepted; expected a text that is not empty"),
     (["task", "add", "_dynatick#x"], 3, RESERVED),
@@ -52,24 +52,52 @@ REFUSALS: list[tuple[list[str], int, str]] = [
     (
         ["task", "add", "x", "--delay", "-1"],
         3,
-        "delaySeconds: -1.0 is not accepted; expected a number of seconds from 0 to 316224000",
+        "delaySeconds: -1 is not accepted; expected a number of seconds from 0 to 316224000",
     ),
     (
         ["task", "add", "x", "--delay", "nan"],
         3,
-        "delaySeconds: nan is not accepted; expected a number of seconds from 0 to 316224000",
+        "delaySeconds: 'nan' is not accepted; "
+        "expected a number of seconds, or a duration such as 90s, 60m, 2h, 1h30m or 1d",
     ),
     (
         ["task", "add", "x", "--at", "5", "--delay", "5"],
         3,
-        "delaySeconds: 5.0 is not accepted; expected a single time, and dueAt is given too",
+        "delaySeconds: 5 is not accepted; expected a single time, and dueAt is given too",
     ),
-    (["task", "reschedule", "there"], 2, "say when: --at or --delay"),
+    (
+        ["task", "add", "x", "--at", "10m"],
+        3,
+        "dueAt: '10m' is not accepted; say which way from now: +10m is later, -10m earlier",
+    ),
+    (
+        ["task", "add", "x", "--at", "+600"],
+        3,
+        "dueAt: '+600' is not accepted; give its unit too: +600s, +600m or +600h",
+    ),
+    (
+        ["task", "add", "x", "--delay", "30m1h"],
+        3,
+        "delaySeconds: '30m1h' is not accepted; "
+        "expected a number of seconds, or a duration such as 90s, 60m, 2h, 1h30m or 1d",
+    ),
+    (
+        ["task", "add", "x", "--timeout-seconds", "16m"],
+        3,
+        "timeoutSeconds: 960 is not accepted; expected a whole number of seconds from 1 to 900",
+    ),
+    (
+        ["schedule", "add", "x", "rate(1 hour)", "--flexible-time-window", "90s"],
+        3,
+        "flexibleTimeWindow: '90s' is not accepted; "
+        "expected a whole number of minutes, or a duration such as 15m or 1h30m",
+    ),
+    (["task", "reschedule", "there"], 2, "say when: --at, --delay or --by"),
     (["task", "update", "there"], 2, "say what to change: --at, --delay or --payload"),
     (
         ["task", "update", "there", "--at", "5", "--delay", "5"],
         3,
-        "delaySeconds: 5.0 is not accepted; expected a single time, and dueAt is given too",
+        "delaySeconds: 5 is not accepted; expected a single time, and dueAt is given too",
     ),
     # what it does
     (["task", "add", "x", "--action", "nope"], 3, "action: 'nope' is not accepted; expected one of log"),
@@ -133,8 +161,33 @@ REFUSALS: list[tuple[list[str], int, str]] = [
         "(dynatick schedule pause, dynatick schedule delete)",
     ),
     # lists
-    (["task", "list"], 2, "say which tasks are meant: --bucket, or --from and --to"),
-    (["task", "export"], 2, "say which tasks are meant: --bucket, or --from and --to"),
+    (
+        ["task", "list", "--from", "1h", "--to", "now"],
+        3,
+        "--from: '1h' is not accepted; say which way from now: +1h is later, -1h earlier",
+    ),
+    (
+        ["bucket", "list", "--last", "1h", "--to", "now"],
+        3,
+        "last: '1h' is not accepted; expected either --last or a range, not both",
+    ),
+    (
+        ["task", "list", "--bucket", "2026-12-31#12:00", "--last", "1h"],
+        2,
+        "--bucket names one bucket, so --last says nothing; leave one out",
+    ),
+    (
+        ["task", "list", "--last", "1h", "--prefix", ""],
+        3,
+        "prefix: '' is not accepted; expected a text that is not empty",
+    ),
+    (
+        ["task", "cancel", "--last", "1h", "--status", "failed"],
+        3,
+        "status: 'failed' is not accepted; expected one of unscheduled, scheduled",
+    ),
+    (["task", "list"], 2, "say which are meant: --bucket, --last, or --from and --to"),
+    (["task", "export"], 2, "say which are meant: --bucket, --last, or --from and --to"),
     (["task", "list", "--from", "5"], 2, "a range needs both its ends; give --to"),
     (["task", "cancel", "--to", "5"], 2, "a range needs both its ends; give --from"),
     (
@@ -181,7 +234,7 @@ REFUSALS: list[tuple[list[str], int, str]] = [
     (
         ["tick", "list", "--last", "an hour"],
         3,
-        "last: 'an hour' is not accepted; expected a number with its unit, such as 90s, 60m, 2h or 1d",
+        "last: 'an hour' is not accepted; expected numbers with their units, such as 90s, 60m, 2h, 1h30m or 1d",
     ),
     (
         ["tick", "list", "--last", "8d"],
@@ -193,7 +246,7 @@ REFUSALS: list[tuple[list[str], int, str]] = [
         3,
         "last: '1h' is not accepted; expected either --last or a range, not both",
     ),
-    (["tick", "run"], 2, "name the processor function with --function, or use --local"),
+    (["tick", "run"], 2, "name the processor function with --function, or its stack with --stack; or use --local"),
     (["task", "import", "/nope.ndjson"], 4, "cannot read /nope.ndjson: No such file or directory"),
 ]
 
@@ -219,7 +272,9 @@ def test_a_file_that_is_not_text(shell: Shell, world: InProcess, tmp_path: Path)
 def test_no_table_is_named(shell: Shell) -> None:
     ended = shell("task", "get", "x")
     assert ended.code == 2
-    assert ended.err == "error: no table is named: give --table, set DYNATICK_TABLE, or use --local\n"
+    assert ended.err == (
+        "error: no table is named: give --table or --stack, set DYNATICK_TABLE or DYNATICK_STACK, or use --local\n"
+    )
 
 
 def test_a_table_that_does_not_answer(shell: Shell) -> None:

@@ -206,7 +206,7 @@ def world(request: pytest.FixtureRequest) -> InProcess:
 def test_what_an_insert_refuses(world: InProcess, row: dict[str, object], field: str, message: str) -> None:
     client = TaskClient(world.store, clock=world.clock)
     task = row if "taskId" in row or not row else {"taskId": "x", **row}
-    (result,) = client.insert_many([task])
+    (result,) = client.insert_lazily([task])
 
     assert isinstance(result, Refused)
     assert str(result.error) == f"{field}: {message}"
@@ -230,7 +230,7 @@ def test_what_an_insert_refuses(world: InProcess, row: dict[str, object], field:
     ],
 )
 def test_what_is_no_task(task: object, message: str) -> None:
-    (result,) = TaskClient(MemoryStore()).insert_many([task])  # type: ignore[list-item]
+    (result,) = TaskClient(MemoryStore()).insert_lazily([task])  # type: ignore[list-item]
     assert isinstance(result, Refused)
     assert str(result.error) == message
 

@@ -7,9 +7,19 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
-from tests.builders import InProcess
+from tests.builders import FakeClock, InProcess
 
-from dynatick import MemoryStore, PermanentError, TaskClient
+from dynatick import (
+    InvalidInput,
+    MemoryStore,
+    NewTask,
+    PermanentError,
+    RetryPolicy,
+    RetryPolicyRow,
+    Status,
+    TaskClient,
+    TaskRow,
+)
 from dynatick.client import BucketCounts, HistoryPage, TaskEntry
 from dynatick.client import history as histories
 from dynatick.domain.buckets import Bucket, Grid
@@ -36,9 +46,10 @@ class Counting(MemoryStore):
         open_only: bool = True,
         outcome: str | None = None,
         limit: int | None = None,
+        prefix: str | None = None,
     ) -> Page:
         self.looks += 1
-        return super().look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
+        return super().look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix)
 
 
 def world_of(shard_count: int = 1) -> tuple[InProcess, TaskClient]:
@@ -305,3 +316,126 @@ def test_what_was_written_by_hand_can_be_listed() -> None:
     ended, odd = client.history(BUCKET).entries
     assert (odd.status, odd.action, odd.due_at, odd.attempt) == ("Binary(b'x')", "b'y'", None, 0)
     assert (ended.status, ended.error) == ("b'x'", "5")
+
+
+@pytest.fixture
+def several() -> tuple[InProcess, TaskClient]:
+    """In one bucket, of two actions and two schedules: ended ones, failed ones and those that wait."""
+    world, client = world_of(shard_count=2)
+    for n in range(30):
+        row: dict[str, object] = {
+            "taskId": f"{'ab'[n % 2]}-{n:02d}",
+            "taskDateTime": BUCKET,
+            "action": ("log", "mail")[n % 3 == 0],
+            "scheduleId": f"s{n % 5}",
+            "attempt": n % 4,
+            "status": "scheduled",
+        }
+        if n >= 10:
+            row |= {"outcome": "completed", "status": "completed"}
+        world.store.create(row)
+    return world, client
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_a_limit_means_tasks_that_are_wanted(several: tuple[InProcess, TaskClient], limit: int) -> None:
+    _, client = several
+    numbers: dict[str, tuple[dict[str, str], list[int]]] = {
+        "action": ({"action": "mail"}, [n for n in range(30) if n % 3 == 0]),
+        "schedule": ({"schedule_id": "s3"}, [n for n in range(30) if n % 5 == 3]),
+        "prefix": ({"prefix": "b-1"}, [11, 13, 15, 17, 19]),
+        "all": ({"prefix": "a-", "action": "mail", "schedule_id": "s0", "status": "scheduled"}, [0]),
+        "none": ({"prefix": "c"}, []),
+    }
+    for asked, expected in numbers.values():
+        pages = all_pages(client, BUCKET, limit=limit, **asked)
+        assert sorted(ids(pages)) == sorted(f"{'ab'[n % 2]}-{n:02d}" for n in expected)
+        assert all(len(page.entries) == limit for page in pages[:-1]) and len(pages[-1].entries) <= limit
+        exported = [str(row["taskId"]) for row in client.export(BUCKET, **asked)]  # type: ignore[arg-type]
+        assert exported == ids(pages)
+
+
+def test_a_page_token_of_another_prefix_is_refused(several: tuple[InProcess, TaskClient]) -> None:
+    _, client = several
+    token = client.history(BUCKET, prefix="b-", limit=1).next_page_token
+    with pytest.raises(InvalidInput, match="pageToken"):
+        client.history(BUCKET, prefix="a-", page_token=token)
+    with pytest.raises(InvalidInput, match="after: 'b-01' is not accepted; expected an id that begins with a-"):
+        client.export(BUCKET, prefix="a-", after=(BUCKET, "b-01"))
+
+
+def test_attempts_of_ended_tasks_are_read_where_they_are_asked_for(several: tuple[InProcess, TaskClient]) -> None:
+    _, client = several
+    listed = {entry.task_id: entry.attempt for entry in client.history(BUCKET).entries}
+    assert (listed["a-02"], listed["b-11"]) == (2, None)
+    shown = {entry.task_id: entry.attempt for entry in client.history(BUCKET, attempts=True).entries}
+    assert shown == {task_id: int(task_id[2:]) % 4 for task_id in shown} and len(shown) == 30
+
+
+def test_a_bulk_change_takes_the_same_filters(several: tuple[InProcess, TaskClient]) -> None:
+    _, client = several
+    for asked, expected in (
+        ({"prefix": "a-"}, ["a-00", "a-02", "a-04", "a-06", "a-08"]),
+        ({"schedule_id": "s3"}, ["a-08", "b-03"]),
+        ({"prefix": "b-", "action": "mail", "status": "scheduled"}, ["b-03", "b-09"]),
+        ({"status": "unscheduled"}, []),
+    ):
+        would = client.cancel_many(BUCKET, dry_run=True, **asked)  # type: ignore[arg-type]
+        assert sorted(one.task_id for one in would) == expected
+
+
+# -- types -----------------------------------------------------------------------------------------------------------
+
+
+def test_all_pages_of_a_history_are_read_as_they_are_consumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, clock = MemoryStore(), FakeClock()
+    client = TaskClient(store, clock=clock)
+    for n in range(450):
+        client.insert(f"t{n:03}", task_date_time=f"2026-12-31#13:{n % 5:02}")
+    read: list[str] = []
+    look = store.look
+    monkeypatch.setattr(store, "look", lambda bucket, **how: read.append(str(bucket)) or look(bucket, **how))
+    how = {"start": "2026-12-31T13:00:00Z", "end": "2026-12-31T14:00:00Z"}
+    entries = client.iter_history(**how)
+    assert read == [], "nothing before the first is asked for"
+    first = next(entries)
+    assert len(set(read)) < 20, "not the whole hour for the first"
+    found = [first, *entries]
+    assert [entry.task_id for entry in found] == sorted(
+        (f"t{n:03}" for n in range(450)), key=lambda task_id: (int(task_id[1:]) % 5, task_id)
+    )
+    client.cancel("t007")
+    assert [entry.task_id for entry in client.iter_history(**how, status=Status.CANCELLED)] == ["t007"]
+    assert [entry.task_id for entry in client.iter_history("2026-12-31#13:02", status="cancelled")] == ["t007"]
+
+
+def test_what_cannot_be_iterated_is_refused_at_once() -> None:
+    client = TaskClient(MemoryStore())
+    for how in ({}, {"bucket": "2026-12-31#13:00", "status": "done"}, {"start": "soon", "end": "later"}):
+        with pytest.raises(InvalidInput):
+            client.iter_history(**how)
+
+
+def test_a_status_is_an_enum_and_text() -> None:
+    client = TaskClient(MemoryStore())
+    client.insert("t")
+    view = client.get("t")
+    assert view.status is Status.UNSCHEDULED
+    assert view.status == "unscheduled"
+    assert type(view.to_row()["status"]) is str
+    client.store.create({"taskId": "odd", "status": "paused"})
+    assert client.get("odd").status == "paused"
+    client.insert("u", task_date_time="2026-12-31#13:00", action="log")
+    client.store.delete("u")
+    client.store.create({"taskId": "u", "taskDateTime": "2026-12-31#13:00", "status": "scheduled", "attempt": 0})
+    (entry,) = client.history("2026-12-31#13:00").entries
+    assert entry.status is Status.SCHEDULED
+    assert type(entry.to_row()["status"]) is str
+
+
+def test_a_map_of_a_task_has_the_names_that_insert_many_takes() -> None:
+    assert TaskRow.__required_keys__ == {"taskId"}
+    row = dict.fromkeys(TaskRow.__annotations__)
+    task = NewTask.from_row(row)
+    assert task.attributes == {}, "none of them is taken for the caller's own"
+    assert set(RetryPolicyRow.__annotations__) == set(RetryPolicy().to_row())

@@ -8,7 +8,7 @@ import pytest
 from tests.builders import InProcess
 
 from dynatick import MemoryStore, TaskClient
-from dynatick.client import Exists, Failed, Inserted, NewTask, Refused
+from dynatick.client import Exists, Failed, Inserted, NewTask, NoneInserted, Refused
 from dynatick.client.insertion import BATCH, THREADS
 from dynatick.domain.task import Row
 from dynatick.engine.ports import StoreFailure
@@ -24,11 +24,51 @@ def world() -> InProcess:
     return world
 
 
+def test_it_inserts_before_it_returns_and_counts(world: InProcess) -> None:
+    client = TaskClient(world.store, clock=world.clock)
+    client.insert("there", due_at=WHEN)
+    many = [{"taskId": "a", "dueAt": WHEN}, {"taskId": "there", "dueAt": WHEN}, {"taskId": "bad", "due_at": WHEN}]
+    counts = client.insert_many(iter(many))
+    assert world.row("a")["status"] == "scheduled"
+    assert (counts.inserted, counts.exists, counts.refused, counts.failed) == (1, 1, 1, 0)
+    assert not counts.all_in
+    assert str(counts) == "1 inserted, 1 exist, 1 refused"
+    (problem,) = counts.problems
+    assert isinstance(problem, Refused)
+    assert (problem.position, problem.task_id, problem.error.field) == (2, "bad", "due_at")
+    assert client.insert_many([many[0]]).all_in
+
+
+def test_to_have_none_of_them_in_is_an_error(world: InProcess) -> None:
+    client = TaskClient(world.store, clock=world.clock)
+    with pytest.raises(NoneInserted, match=r"no task is in: 5,000 refused; position 0: due_at: .*dueAt") as refused:
+        client.insert_many({"taskId": f"t{n}", "due_at": WHEN} for n in range(5000))
+    assert refused.value.counts.refused == 5000
+    assert len(refused.value.counts.problems) == 1000
+    nothing = client.insert_many([])
+    assert (nothing.all_in, str(nothing)) == (True, "nothing to insert")
+
+
+def test_to_have_each_of_them_already_is_none(world: InProcess) -> None:
+    client = TaskClient(world.store, clock=world.clock)
+    many = [{"taskId": f"t{n}", "dueAt": WHEN} for n in range(30)]
+    assert client.insert_many(many).inserted == 30
+    again = client.insert_many(many)
+    assert (again.inserted, again.exists, again.all_in) == (0, 30, True)
+
+
+def test_lazily_nothing_is_inserted_before_it_is_asked_for(world: InProcess) -> None:
+    client = TaskClient(world.store, clock=world.clock)
+    results = client.insert_lazily([{"taskId": "a", "dueAt": WHEN}])
+    assert world.store.get("a") is None
+    assert next(results) == Inserted(0, "a")
+
+
 def test_each_task_has_its_result_in_order(world: InProcess) -> None:
     client = TaskClient(world.store, clock=world.clock)
     client.insert("there", due_at=WHEN)
     results = list(
-        client.insert_many(
+        client.insert_lazily(
             [
                 {"taskId": "a", "dueAt": WHEN},
                 NewTask(task_id="b", due_at=WHEN, payload={"n": 1}),
@@ -55,7 +95,7 @@ def test_each_task_has_its_result_in_order(world: InProcess) -> None:
 def test_any_number_of_them(world: InProcess, number: int) -> None:
     client = TaskClient(world.store, clock=world.clock)
     tasks = ({"taskId": f"t{n}", **({"dueAt": WHEN} if n % 3 else {})} for n in range(number))
-    assert list(client.insert_many(tasks)) == [Inserted(n, f"t{n}") for n in range(number)]
+    assert list(client.insert_lazily(tasks)) == [Inserted(n, f"t{n}") for n in range(number)]
     assert sum(1 for n in range(number) if world.store.get(f"t{n}")) == number
 
 
@@ -68,7 +108,7 @@ def test_no_more_is_read_than_what_is_under_way(world: InProcess) -> None:
         for read in range(1, 100_000):
             yield {"taskId": f"t{read}", "dueAt": WHEN}
 
-    results = client.insert_many(tasks())
+    results = client.insert_lazily(tasks())
     for n in range(1000):
         assert next(results).position == n
         assert read - n <= BATCH * (2 * THREADS + 2)
@@ -85,13 +125,13 @@ def test_a_map_that_is_used_again_by_the_caller(world: InProcess) -> None:
             task["payload"]["n"] = n  # type: ignore[index]
             yield task
 
-    assert all(isinstance(result, Inserted) for result in client.insert_many(tasks()))
+    assert all(isinstance(result, Inserted) for result in client.insert_lazily(tasks()))
     assert [client.get(f"t{n}").payload for n in range(60)] == [{"n": n} for n in range(60)]
 
 
 def test_the_same_id_over_and_over(world: InProcess) -> None:
     client = TaskClient(world.store, clock=world.clock)
-    results = list(client.insert_many({"taskId": "x", "dueAt": WHEN, "payload": {"n": n}} for n in range(200)))
+    results = list(client.insert_lazily({"taskId": "x", "dueAt": WHEN, "payload": {"n": n}} for n in range(200)))
     assert results == [Inserted(0, "x"), *(Exists(n, "x") for n in range(1, 200))]
     assert client.get("x").payload == {"n": 0}
 
@@ -104,7 +144,7 @@ def test_an_error_of_the_callers_own_comes_through(world: InProcess) -> None:
         raise RuntimeError("the file broke off")
 
     with pytest.raises(RuntimeError, match="the file broke off"):
-        list(client.insert_many(tasks()))
+        list(client.insert_lazily(tasks()))
 
 
 class Faulty(MemoryStore):
@@ -130,7 +170,7 @@ def test_what_the_table_does_not_take_is_told() -> None:
     client = TaskClient(world.store, clock=world.clock)
     ids = ["raw-away", "raw-large", "away", "large", "a", "raw"]
     tasks = [{"taskId": i} if i.startswith("raw") else {"taskId": i, "dueAt": WHEN} for i in ids]
-    results = list(client.insert_many(tasks))
+    results = list(client.insert_lazily(tasks))
     told = [(type(r).__name__, type(getattr(r, "error", None)).__name__) for r in results]
     assert told == [
         ("Failed", "StoreError"),
@@ -140,5 +180,5 @@ def test_what_the_table_does_not_take_is_told() -> None:
         ("Inserted", "NoneType"),
         ("Inserted", "NoneType"),
     ]
-    broken = list(client.insert_many([{"taskId": "break", "dueAt": WHEN}, {"taskId": "b", "dueAt": WHEN}]))
+    broken = list(client.insert_lazily([{"taskId": "break", "dueAt": WHEN}, {"taskId": "b", "dueAt": WHEN}]))
     assert all(isinstance(result, Failed) for result in broken)

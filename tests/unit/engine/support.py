@@ -97,11 +97,12 @@ class RiggedStore(MemoryStore):
         open_only: bool = True,
         outcome: str | None = None,
         limit: int | None = None,
+        prefix: str | None = None,
     ) -> Page:
         self.looks.append(bucket)
         if self.before_look is not None:
             self.before_look(bucket)
-        page = super().look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
+        page = super().look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix)
         return Page([entry for entry in page.entries if not self.hidden(entry)], page.after)
 
     def peek(self, task_id: str) -> Row | None:
@@ -174,6 +175,7 @@ class LaggingStore(MemoryStore):
         open_only: bool = True,
         outcome: str | None = None,
         limit: int | None = None,
+        prefix: str | None = None,
     ) -> Page:
         now = self._clock()
         shown = MemoryStore()
@@ -182,7 +184,7 @@ class LaggingStore(MemoryStore):
                 visible = [version for version in versions if version.visible_at <= now]
                 if visible and visible[-1].row is not None:
                     shown.put(visible[-1].row)
-        return shown.look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
+        return shown.look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix)
 
     def _follow(self, task_id: str) -> None:
         if is_own_row(task_id):

@@ -124,3 +124,41 @@ def test_a_row_that_somebody_has_spoilt_is_named(spoilt: dict[str, object]) -> N
     with pytest.raises(InvalidInput) as caught:
         read_in_force(store)
     assert caught.value.field in spoilt
+
+
+SCHEMAS = {"mail": '{"type":"object","properties":{"to":{"type":"string"}},"required":["to"]}'}
+
+
+def test_schemas_of_payloads_are_kept_by_who_does_not_know_them() -> None:
+    store = RiggedStore()
+    agree(store, Grid(), now=NOON, actions=["mail"], payload_schemas=SCHEMAS)
+    found = agree(store, Grid(tick_minutes=5), now=NOON, defaults=Defaults())
+    assert found.payload_schemas == SCHEMAS
+    assert read_in_force(store) == found
+    store.forget()
+    agree(store, Grid(tick_minutes=5), now=NOON, payload_schemas=SCHEMAS)
+    assert store.writes == []
+
+
+def test_schemas_that_there_are_none_of_any_more_are_taken_off() -> None:
+    store = RiggedStore()
+    agree(store, Grid(), now=NOON, payload_schemas=SCHEMAS)
+    assert agree(store, Grid(), now=NOON, payload_schemas={}).payload_schemas == {}
+    row = store.peek(SETTINGS_ID)
+    assert row is not None and not row.keys() & {"payloadSchemas", "payloadSchemaForm"}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"payloadSchemaForm": Decimal(2)}, {"payloadSchemas": "text"}, {"payloadSchemas": None}]
+)
+def test_schemas_of_another_form_are_none(wrong: dict[str, object]) -> None:
+    store = RiggedStore()
+    agree(store, Grid(), now=NOON, payload_schemas=SCHEMAS)
+    row = store.peek(SETTINGS_ID)
+    assert row is not None
+    store.put(dict(row) | wrong)
+    found = read_in_force(store)
+    assert found is not None and found.payload_schemas == {}
+    store.forget()
+    agree(store, Grid(), now=NOON)
+    assert store.writes == [], "a newer one's are left alone"

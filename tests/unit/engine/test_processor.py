@@ -13,7 +13,7 @@ from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, cannot, rul
 
 from dynatick.domain.buckets import Grid
 from dynatick.domain.task import Task
-from dynatick.engine.inforce import read_in_force
+from dynatick.engine.inforce import SETTINGS_ID, read_in_force
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import PassOrder, ReconcileOrder, parse_event
 from dynatick.engine.report import Resume
@@ -160,6 +160,52 @@ def test_an_invocation_that_cannot_be_started_costs_the_others_nothing() -> None
     w.insert("t1", at=bucket_at(2, 1))
     w.next_tick()
     assert w.outcome("t1") == "completed", "the next tick serves what this one could not"
+
+
+SCHEMAS = {"log": '{"type":"object"}'}
+
+
+def test_the_payload_types_of_handlers_are_published_after_the_tasks_of_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = world()
+    w.insert("t", at=bucket_at(1))
+    ended: list[str | None] = []
+
+    def schemas() -> Mapping[str, str]:
+        ended.append(w.outcome("t"))
+        return SCHEMAS
+
+    monkeypatch.setattr(w.actions, "payload_schemas", schemas)
+    w.next_tick()
+    assert ended == ["completed"], "making them takes time, for which no task waits"
+    in_force = read_in_force(w.store)
+    assert in_force is not None and in_force.payload_schemas == SCHEMAS
+    w.store.forget()
+    w.ticks(3)
+    assert [change for change in w.store.writes if change.task_id == SETTINGS_ID] == []
+
+
+def test_the_first_shard_alone_publishes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = world(rules=rules(grid=Grid(shard_count=2)))
+    w.next_tick()
+    monkeypatch.setattr(w.actions, "payload_schemas", lambda: SCHEMAS)
+    w.handle({"dynatick": {"tick": "2026-12-31#12:01", "shard": 1}})
+    in_force = read_in_force(w.store)
+    assert in_force is not None and in_force.payload_schemas == {}
+
+
+def test_a_tick_whose_payload_types_cannot_be_written_has_done_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = world()
+    w.next_tick()
+    w.insert("t", at=bucket_at(2))
+    monkeypatch.setattr(w.actions, "payload_schemas", lambda: SCHEMAS)
+    w.store.throttled = lambda change: change.task_id == SETTINGS_ID
+    (done,) = w.next_tick()
+    assert w.outcome("t") == "completed"
+    assert str(done.schemas_not_published).startswith("cannot agree on the settings")
+    w.store.throttled = lambda change: False
+    (done,) = w.next_tick()
+    in_force = read_in_force(w.store)
+    assert done.schemas_not_published is None and in_force is not None and in_force.payload_schemas == SCHEMAS
 
 
 def test_a_continuation_is_of_the_same_tick_and_the_next_generation() -> None:

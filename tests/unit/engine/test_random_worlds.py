@@ -414,6 +414,9 @@ class Work:
     def names(self) -> Sequence[str]:
         return ["log"]
 
+    def payload_schemas(self) -> Mapping[str, str]:
+        return {}
+
     def timeout_seconds(self, task: Task) -> int | None:
         return task.timeout_seconds
 

@@ -65,7 +65,7 @@ def test_the_client_refuses_it(world: InProcess, name: str) -> None:
     assert len(str(refused.value)) < 600
     with pytest.raises(InvalidInput):
         client.insert("x", attributes={"mine": TOO_MUCH[name]})
-    results = list(client.insert_many([{"taskId": "x", "payload": TOO_MUCH[name]}, {"taskId": "healthy"}]))
+    results = list(client.insert_lazily([{"taskId": "x", "payload": TOO_MUCH[name]}, {"taskId": "healthy"}]))
     assert isinstance(results[0], Refused)
     assert world.store.get("x") is None
     assert world.store.get("healthy") is not None

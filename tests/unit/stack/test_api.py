@@ -54,16 +54,21 @@ def test_a_task_there_and_back(url: str, http: urllib3.PoolManager) -> None:
     made = send(http, "POST", f"{url}/v1/tasks", {"taskId": task_id, "delaySeconds": 60})
     assert made.status == 201
     assert send(http, "GET", url + made.headers["Location"]).json()["taskId"] == task_id
-    assert send(http, "POST", f"{url}/v1/tasks", {"taskId": "50%#ä", "delaySeconds": 60}).status == 201
-    assert send(http, "GET", f"{url}/v1/tasks/50%25%23%C3%A4").json()["taskId"] == "50%#ä"
+    assert send(http, "POST", f"{url}/v1/tasks", {"taskId": "50#ä", "delaySeconds": 60}).status == 201
+    for path in ("50%23%C3%A4", "50%2523%25C3%25A4"):
+        assert send(http, "GET", f"{url}/v1/tasks/{path}").json()["taskId"] == "50#ä"
+    for path in ("50%25", "50%2525", "%2541%2525"):
+        assert send(http, "GET", f"{url}/v1/tasks/{path}").json()["code"] == "invalid-input"
+    assert send(http, "GET", f"{url}/v1/tasks/50%2523%25C3%25A4%253Fmore").json()["taskId"] == "50#ä"
 
 
 def test_problems_are_those_of_the_deployed_one(url: str, http: urllib3.PoolManager) -> None:
     for method, path, body, code in (
         ("GET", "/v1/none", None, "not-found"),
-        ("GET", "/v1/tasks/%ff", None, "not-found"),
+        ("GET", "/v1/tasks/%ff", None, "invalid-input"),
         ("PUT", "/v1/tasks", {}, "method-not-allowed"),
         ("POST", "/v1/tasks", b"{", "malformed-body"),
+        ("POST", "/v1/tasks", b'{"taskId": "\xc3"}', "malformed-body"),
         ("POST", "/v1/tasks", b'{"payload": {"text": "' + b"x" * 6_000_000 + b'"}}', "body-too-large"),
     ):
         answer = send(http, method, url + path, body)
@@ -83,6 +88,34 @@ def test_the_document_and_the_page_to_try_it_by(url: str, http: urllib3.PoolMana
         assert f"/docs/{name}" in page.data.decode()
         assert len(send(http, "GET", f"{url}/docs/{name}").data) > 50_000
     assert "https://" not in page.data.decode()  # nothing is fetched from elsewhere
+
+
+FOREIGN = [
+    {"Origin": "https://example.com"},
+    {"Origin": "null"},
+    {"Origin": "http://127.0.0.1:1"},
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+]
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+def test_a_page_of_another_origin_changes_nothing(url: str, http: urllib3.PoolManager, headers: dict[str, str]) -> None:
+    """A form can send a POST without a body from any page, with the developer's credentials behind it."""
+    assert send(http, "POST", f"{url}/v1/tasks", b'{"taskId": "mine"}', **headers).status == 403
+    assert send(http, "POST", f"{url}/v1/tasks/mine/run", **headers).status == 403
+    assert send(http, "GET", f"{url}/v1/tasks/mine").status == 404
+
+
+@pytest.mark.parametrize("own", ["same-origin", "none"])
+def test_a_page_of_its_own_may(url: str, http: urllib3.PoolManager, own: str) -> None:
+    answer = send(http, "POST", f"{url}/v1/tasks", {"taskId": own}, **{"Origin": url, "Sec-Fetch-Site": own})
+    assert answer.status == 201
+
+
+def test_the_root_leads_to_the_documentation(url: str, http: urllib3.PoolManager) -> None:
+    answer = send(http, "GET", f"{url}/")
+    assert (answer.status, answer.headers["Location"]) == (307, "/docs")
 
 
 def test_a_page_by_a_name_of_its_own_gets_nothing(url: str, http: urllib3.PoolManager) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from dynatick_stack import local
 from dynatick_stack.cli import app
 
 
@@ -51,3 +52,12 @@ def test_a_busy_port_has_a_code_of_its_own() -> None:
         result = run("up", "--port", str(taken.getsockname()[1]))
     assert "in use by another program" in result.output
     assert result.exit_code == 5
+
+
+def test_env_names_the_stack_so_that_every_command_works_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = {"TasksTableName": "t", "ApiUrl": "http://api", "DeadLetterQueueUrl": "http://queue"}
+    stack = local.LocalStack(endpoint="http://127.0.0.1:4777", outputs=outputs)
+    monkeypatch.setattr(local, "attach", lambda *, state_dir: stack)
+    lines = run("env").output.splitlines()
+    assert "export DYNATICK_STACK=dynatick" in lines and "export DYNATICK_TABLE=t" in lines
+    assert "export AWS_ENDPOINT_URL=http://127.0.0.1:4777" in lines

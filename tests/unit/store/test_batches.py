@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from tests.builders import scheduled_row
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Unknown, Written
+from dynatick.domain.change import Change, Unknown, Written, as_read
 from dynatick.engine.ports import StoreFailure
 from dynatick.store import partiql
 from dynatick.store.dynamodb import ANSWER_BYTES, DynamoStore
@@ -62,11 +62,61 @@ def test_other_faults_of_a_request_are_not_taken_apart(service: Service) -> None
     assert service.batches == [2]
 
 
+@pytest.mark.parametrize("code", ["ValidationException", "ValidationError"])
+def test_an_engine_that_takes_no_more_than_one_remove_gets_those_changes_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    def call(wire: Wire, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        several = [one["Statement"].count(" REMOVE ") > 1 for one in request["Statements"]]
+        if any(several) and code == "ValidationException":
+            raise ClientError({"Error": {"Code": code, "Message": "no"}}, operation)
+        return {"Responses": [{"Error": {"Code": code, "Message": "no"}} if refused else {} for refused in several]}
+
+    monkeypatch.setattr(Wire, "call", call)
+    store = DynamoStore("tasks", region="us-east-1")
+    alone: list[str] = []
+
+    def write(change: Change) -> Written:
+        alone.append(change.task_id)
+        return Written()
+
+    monkeypatch.setattr(store, "write", write)
+    removed = {"none": (), "one": ("a",), "two": ("a", "b"), "three": ("a", "b", "c")}
+    results = store.write_many([Change(task_id=i, set={"n": 1}, remove=names) for i, names in removed.items()])
+    assert results == [Written()] * 4
+    assert alone == ["two", "three"]
+
+
+def test_a_change_whose_statement_would_be_too_long_goes_alone(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = DynamoStore("tasks", region="us-east-1")
+    monkeypatch.setattr(store, "write", lambda change: Written())
+    long = Change(task_id="long", set={"n": 1}, remove=tuple(f"{'x' * 900}{n}" for n in range(10)))
+    assert store.write_many([long, Change(task_id="short", set={"n": 1})]) == [Written()] * 2
+    assert service.batches == [1]
+
+
 @pytest.mark.parametrize(("letters", "fits"), [(8100, True), (8200, False)])
 def test_how_long_a_statement_may_be(letters: int, fits: bool) -> None:
     statement = partiql.insert("tasks", {"taskId": {"S": "a"}, "n" * letters: {"N": "1"}})
     assert partiql.fits(statement) == fits
     assert (len(statement["Statement"]) <= 8192) == fits
+
+
+@pytest.mark.parametrize("name", ["#status", ":now", "#"])
+@pytest.mark.parametrize("where", ["set", "remove", "when", "absent"])
+def test_a_name_that_would_be_taken_for_a_placeholder_goes_alone(name: str, where: str) -> None:
+    """Users may have such attributes, and a row is compared as it was read."""
+    row = {name: 1} if where == "when" else {}
+    change = Change(
+        task_id="a",
+        set={"status": "failed"} | ({name: 1} if where == "set" else {}),
+        remove=(name,) if where == "remove" else (),
+        when=as_read(row, "status", *([name] if where in ("when", "absent") else [])),
+    )
+    assert not partiql.is_expressible(change)
+    assert partiql.is_expressible(Change(task_id="a", set={"a#": 1}, when=as_read({}, "b:")))
 
 
 def test_once_rows_are_large_a_request_asks_for_fewer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,252 @@
+"""What a handler's payload must look like, as JSON Schema, so that an interface can refuse at insertion what the
+handler's type would refuse.
+
+``schema_of`` writes it from the type: the part of JSON Schema below, and only what is sure. A payload that does not fit
+the schema does not fit the type; one that fits it may still be refused by what only Python knows, such as a validator
+of the user's. ``check_schema`` judges by the same rules of conversion as the handler: a text of digits is a number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from dynatick.actions.values import plain
+from dynatick.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+    from pydantic_core import SchemaValidator
+
+Schema = dict[str, Any]
+
+_FORMATS = {"date": "date", "time": "time", "datetime": "date-time", "timedelta": "duration", "uuid": "uuid"}
+_LENGTHS = {"min_length": "minItems", "max_length": "maxItems"}
+_BOUNDS = {
+    "ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum", "multiple_of": "multipleOf"
+}  # fmt: skip
+_NUMBERS: tuple[type, ...] = (int, float)
+_TEXT_IS_CHANGED = ("strip_whitespace", "to_lower", "to_upper")  # before its length and pattern are looked at
+_OF_NAMES = ("populate_by_name", "validate_by_name")
+
+
+def schema_of(adapter: TypeAdapter[Any]) -> str | None:
+    """The JSON Schema of a type, as text; None if nothing is sure about it."""
+    writer = _Writer()
+    schema = writer.of(adapter.core_schema, {})
+    if not schema:
+        return None
+    return json.dumps(schema | ({"$defs": writer.defs} if writer.defs else {}), separators=(",", ":"))
+
+
+def check_schema(text: str, payload: object) -> None:
+    """Refuses a payload that does not fit a schema. Raises InvalidInput, without the value in it."""
+    from dynatick.actions.payloads import refusal
+
+    validator = _validator(text)
+    if validator is None:
+        return
+    from pydantic import ValidationError
+
+    try:
+        raw = _as_kept(plain({} if payload is None else payload))
+    except ValueError as error:
+        raise InvalidInput("payload", f"a {type(payload).__name__}", str(error)) from None
+    try:
+        validator.validate_python(raw)
+    except ValidationError as error:
+        raise refusal(error, raw) from None
+
+
+class _Writer:
+    """From pydantic's core schema. What isn't known here becomes ``{}``, which anything fits."""
+
+    def __init__(self) -> None:
+        self.defs: dict[str, Schema] = {}
+        self._definitions: dict[str, Mapping[str, Any]] = {}
+        self._names: dict[str, str] = {}  # ours, by pydantic's, which differ from process to process
+
+    def of(self, core: Mapping[str, Any], config: Mapping[str, Any]) -> Schema:
+        config = {**config, **core.get("config", {})}
+        match core["type"]:
+            case "none":
+                return {"type": "null"}
+            case "bool":
+                return {"type": "boolean"}
+            case "int" | "float" as kind:
+                return {"type": "integer" if kind == "int" else "number", **_kept(core, _BOUNDS)}
+            case "decimal":
+                return {"anyOf": [{"type": "number"}, {"type": "string"}]}
+            case "str":
+                return _text(core, config)
+            case "date" | "time" | "datetime" | "timedelta" | "uuid" as kind:
+                return {"type": "string", "format": _FORMATS[kind]}
+            case "literal":
+                return _one_of(core["expected"])
+            case "enum" if core.get("sub_type") in (None, "str"):
+                return _members(core)
+            case "list" | "set" | "frozenset" as kind:
+                items = self.of(core["items_schema"], config) if "items_schema" in core else {}
+                unique = {} if kind == "list" else {"uniqueItems": True}
+                return {"type": "array", **unique, **({"items": items} if items else {}), **_kept(core, _LENGTHS)}
+            case "tuple":
+                return {"type": "array"}
+            case "dict":
+                values = self.of(core["values_schema"], config) if "values_schema" in core else {}
+                return {"type": "object", **({"additionalProperties": values} if values else {})}
+            case "typed-dict" | "model-fields" | "dataclass-args":
+                return self._fields(core, config)
+            case "dataclass" | "function-after" | "default":
+                return self.of(core["schema"], config)
+            case "model" if not core.get("custom_init"):
+                return self.of(core["schema"], config)
+            case "nullable":
+                return _any_of([self.of(core["schema"], config), {"type": "null"}])
+            case "union":
+                choices = [one[0] if isinstance(one, tuple) else one for one in core["choices"]]
+                return _any_of([self.of(one, config) for one in choices])
+            case "tagged-union":
+                return _any_of([self.of(one, config) for one in core["choices"].values()])
+            case "definitions":
+                self._definitions |= {one["ref"]: one for one in core["definitions"]}
+                return self.of(core["schema"], config)
+            case "definition-ref":
+                return self._ref(core["schema_ref"])
+        return {}
+
+    def _ref(self, ref: str) -> Schema:
+        if ref not in self._definitions:
+            return {}
+        if ref not in self._names:
+            name = self._names[ref] = f"d{len(self._names) + 1}"
+            self.defs[name] = {}  # keeps the order in which they are met
+            self.defs[name] = self.of(self._definitions[ref], {})
+        return {"$ref": f"#/$defs/{self._names[ref]}"}
+
+    def _fields(self, core: Mapping[str, Any], config: Mapping[str, Any]) -> Schema:
+        fields = core["fields"]
+        listed = fields.items() if isinstance(fields, dict) else [(one["name"], one) for one in fields]
+        by_name = any(config.get(name) for name in _OF_NAMES) or config.get("validate_by_alias") is False
+        properties: dict[str, Schema] = {}
+        required: list[str] = []
+        closed = core.get("extra_behavior", config.get("extra_fields_behavior")) == "forbid"
+        for name, field in listed:
+            if field.get("init") is False:
+                continue
+            alias = field.get("validation_alias", name)
+            if not isinstance(alias, str) or (alias != name and by_name):
+                closed = False  # it has several names
+                continue
+            properties[alias] = self.of(field["schema"], config)
+            if core["type"] == "typed-dict":
+                needed = field.get("required", core.get("total", True))
+            else:
+                needed = field["schema"]["type"] != "default"
+            if needed:
+                required.append(alias)
+        made: Schema = {"type": "object", "properties": properties}
+        if required:
+            made["required"] = required
+        return made | ({"additionalProperties": False} if closed else {})
+
+
+def _text(core: Mapping[str, Any], config: Mapping[str, Any]) -> Schema:
+    if core.get("coerce_numbers_to_str") or config.get("coerce_numbers_to_str"):
+        return {}
+    made: Schema = {"type": "string", **_kept(core, {"min_length": "minLength"})}
+    if any(core.get(name) or config.get(f"str_{name}") for name in _TEXT_IS_CHANGED):
+        return made
+    made |= _kept(core, {"max_length": "maxLength"})
+    engine = core.get("regex_engine", config.get("regex_engine", "rust-regex"))
+    if isinstance(core.get("pattern"), str) and engine == "rust-regex":
+        made["pattern"] = core["pattern"]
+    return made
+
+
+def _kept(core: Mapping[str, Any], names: Mapping[str, str]) -> Schema:
+    return {right: core[name] for name, right in names.items() if type(core.get(name)) in _NUMBERS}
+
+
+def _members(core: Mapping[str, Any]) -> Schema:
+    usual: Any = Enum._missing_
+    if core["cls"]._missing_.__func__ is not usual.__func__:  # the user's own may take any value
+        return {}
+    return _one_of([one.value for one in core["members"]])
+
+
+def _one_of(values: list[Any]) -> Schema:
+    plain_ones = all(value is None or type(value) in (str, int, bool) for value in values)
+    return {"enum": values} if plain_ones else {}
+
+
+def _any_of(choices: list[Schema]) -> Schema:
+    return {"anyOf": choices} if all(choices) else {}
+
+
+def _as_kept(value: object) -> object:
+    """As a handler gets it, after it lay in the table: 1.0 is 1."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {name: _as_kept(part) for name, part in value.items()}
+    return [_as_kept(part) for part in value] if isinstance(value, list) else value
+
+
+@lru_cache(maxsize=256)
+def _validator(text: str) -> SchemaValidator | None:
+    """None for what can't be understood: then the handler is the first that checks."""
+    from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+    try:
+        schema = json.loads(text)
+        definitions = [{**_core(one), "ref": f"#/$defs/{name}"} for name, one in schema.get("$defs", {}).items()]
+        return SchemaValidator(core_schema.definitions_schema(_core(schema), definitions))  # type: ignore[arg-type]
+    except (SchemaError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def _core(schema: Mapping[str, Any]) -> Any:
+    """The schema as pydantic takes it."""
+    from pydantic_core import core_schema as core
+
+    def bounds(names: Mapping[str, str]) -> dict[str, Any]:
+        return {argument: schema[name] for argument, name in names.items() if name in schema}
+
+    match schema:
+        case {"$ref": str(ref)}:
+            return core.definition_reference_schema(ref)
+        case {"anyOf": [*choices]}:
+            # In angle brackets: the label is no part of the field's path (see field_problems).
+            return core.union_schema([(_core(one), "<form>") for one in choices])
+        case {"enum": [*values]}:
+            return core.literal_schema(values)
+        case {"type": "null"}:
+            return core.none_schema()
+        case {"type": "boolean"}:
+            return core.bool_schema()
+        case {"type": "integer"}:
+            return core.int_schema(**bounds(_BOUNDS))
+        case {"type": "number"}:
+            return core.float_schema(**bounds(_BOUNDS))
+        case {"type": "string", "format": form} if form in _FORMATS.values():
+            kind = next(name for name, value in _FORMATS.items() if value == form)
+            return {"type": kind}
+        case {"type": "string"}:
+            names = {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"}
+            return core.str_schema(**bounds(names))
+        case {"type": "array"}:
+            make: Any = core.set_schema if schema.get("uniqueItems") else core.list_schema
+            return make(_core(schema.get("items", {})), **bounds(_LENGTHS))
+        case {"type": "object", "properties": fields}:
+            required = schema.get("required", [])
+            return core.typed_dict_schema(
+                {name: core.typed_dict_field(_core(one), required=name in required) for name, one in fields.items()},
+                extra_behavior="forbid" if schema.get("additionalProperties") is False else "ignore",
+            )
+        case {"type": "object"}:
+            return core.dict_schema(values_schema=_core(schema.get("additionalProperties", {})))
+        case _:
+            return core.any_schema()

@@ -1,0 +1,84 @@
+"""What an installation is and how it does: the settings in force, and whether its ticks come."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dynatick.actions.payloads import BUILT_IN
+from dynatick.domain.buckets import Grid, instant_of, minute_of
+from dynatick.domain.instants import format_instant
+from dynatick.engine.cursor import Cursor, cursor_id
+from dynatick.engine.diagnosis import Finding, judge_cursors
+from dynatick.engine.inforce import InForce
+from dynatick.engine.ports import Store
+from dynatick.errors import InvalidInput
+
+_FRESH = timedelta(minutes=2)  # a tick as young may still be on its way
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Health:
+    """Whether tasks run when they are due, as far as the cursors tell. ``findings``: as the doctor has them."""
+
+    last_tick: datetime | None  # of the shard that waits longest for one; None: no tick has come yet
+    age_seconds: float | None
+    missing_ticks: int  # that should have come since, but for those of the last two minutes
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether ticks come, and drain what they find."""
+        return not self.findings
+
+    def to_row(self) -> Mapping[str, object]:
+        return {
+            "healthy": self.is_healthy,
+            "lastTick": None if self.last_tick is None else format_instant(self.last_tick),
+            "lastTickAgeSeconds": None if self.age_seconds is None else round(self.age_seconds, 1),
+            "missingTicks": self.missing_ticks,
+            "findings": [
+                {"kind": str(finding.kind), "why": finding.why, "remedy": finding.remedy} for finding in self.findings
+            ],
+        }
+
+
+def health_of(store: Store, in_force: InForce | None, now: datetime) -> Health:
+    """Reads the cursors, 100 shards in a request. Raises StoreError."""
+    known = in_force or InForce(grid=Grid(), shards_ever=1)
+    shards = range(known.shards_ever)
+    rows = store.get_many([cursor_id(shard) for shard in shards], consistent=False)
+    cursors: dict[int, Cursor | InvalidInput | None] = {}
+    for shard in shards:
+        row = rows.get(cursor_id(shard))
+        try:
+            cursors[shard] = None if row is None else Cursor.from_row(shard, row)
+        except InvalidInput as error:
+            cursors[shard] = error
+    served = [one.closed_through for one in cursors.values() if isinstance(one, Cursor) and one.last_tick is not None]
+    last = min(served, default=None)
+    every = known.grid.tick_minutes
+    missing = 0 if last is None else max(0, minute_of(now - _FRESH) // every - last // every)
+    return Health(
+        last_tick=None if last is None else instant_of(last),
+        age_seconds=None if last is None else max(0.0, (now - instant_of(last)).total_seconds()),
+        missing_ticks=missing,
+        findings=tuple(judge_cursors(cursors, known.grid, now)),
+    )
+
+
+def settings_row(in_force: InForce) -> Mapping[str, object]:
+    """The settings in force as people and programs read them: with the handlers, each with the JSON Schema of its
+    payload (None: any map will do, or it isn't known)."""
+    row = {name: value for name, value in in_force.to_row().items() if not name.startswith("payloadSchema")}
+    schemas = {name: _read(text) for name, text in in_force.payload_schemas.items()}
+    return {**row, "handlers": {name: schemas.get(name) for name in in_force.actions if name not in BUILT_IN}}
+
+
+def _read(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:  # written by another
+        return None

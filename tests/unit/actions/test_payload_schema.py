@@ -1,0 +1,368 @@
+"""The schemas of handlers' payloads: what doesn't fit the schema doesn't fit the type, whatever the type is."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import InitVar, dataclass, field
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum, IntEnum, StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, NotRequired, TypeVar
+
+import pytest
+from boto3.dynamodb.types import Binary
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from jsonschema_rs import Draft202012Validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    HttpUrl,
+    RootModel,
+    StringConstraints,
+    TypeAdapter,
+    WithJsonSchema,
+    model_validator,
+)
+from tests.unit.actions.support import a_context, a_task
+from typing_extensions import TypedDict
+
+from dynatick.actions.handlers import Handler
+from dynatick.actions.payload_schema import check_schema, schema_of
+from dynatick.actions.registry import MAX_SCHEMA_BYTES, MAX_SCHEMAS_BYTES, Registry
+from dynatick.errors import InvalidInput, PermanentError
+from dynatick.store.codec import decode, encode
+
+T = TypeVar("T")
+
+
+class Colour(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+class Lenient(Enum):
+    A = "a"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Lenient:
+        return cls.A
+
+
+@dataclass
+class Node:
+    name: str
+    next: Node | None = None
+    others: list[Node] = field(default_factory=list)
+
+
+@dataclass
+class Counted:
+    start: InitVar[int]
+    total: int = field(init=False)
+
+    def __post_init__(self, start: int) -> None:
+        self.total = start
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    a: int
+    b: str = "b"
+
+
+class Child(BaseModel):
+    x: int
+
+
+class Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    a: Child
+    b: list[Child] = []
+
+
+class Aliased(BaseModel):
+    model_config = ConfigDict(populate_by_name=True, extra="forbid")
+    a: int = Field(alias="aye")
+    b: str = Field("b", validation_alias=AliasChoices("bee", "be"))
+
+
+class OneAlias(BaseModel):
+    a: int = Field(alias="aye")
+
+
+class Turned(BaseModel):
+    """Takes a form of its own before anything is looked at."""
+
+    a: int
+
+    @model_validator(mode="before")
+    @classmethod
+    def turn(cls, value: Any) -> Any:
+        return {"a": 1} if value == {} else value
+
+
+class OwnInit(BaseModel):
+    a: int
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(a=len(values))
+
+
+class Stripped(BaseModel):
+    model_config = ConfigDict(str_strip_whitespace=True)
+    a: str = Field(max_length=3, min_length=1)
+    b: Annotated[str, StringConstraints(pattern="^x$")] = "x"
+
+
+class Numbers(BaseModel):
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+    a: str
+
+
+class Lines(RootModel[dict[str, list[int]]]):
+    pass
+
+
+class Holder(BaseModel, Generic[T]):
+    held: T
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    name: str
+
+
+class Pets(BaseModel):
+    pet: Cat | Dog = Field(discriminator="kind")
+
+
+class Partly(TypedDict):
+    a: int
+    b: NotRequired[str]
+
+
+class Optional(TypedDict, total=False):
+    a: Annotated[int, Field(ge=0, lt=10, multiple_of=2)]
+
+
+class Wide(BaseModel):
+    at: datetime | None = None
+    day: date = date(2026, 1, 1)
+    for_: timedelta = Field(timedelta(), alias="for")
+    amount: Decimal = Decimal(0)
+    id: uuid.UUID | int = 0
+    flag: bool = False
+    ratio: float = Field(0.0, gt=-1, le=1)
+    colour: Colour = Colour.RED
+    level: Level = Level.LOW
+    lenient: Lenient = Lenient.A
+    which: Literal["x", 1, None] = "x"
+    pair: tuple[int, str] = (1, "a")
+    tags: set[str] = Field(default_factory=set, max_length=2)
+    frozen: frozenset[int] = frozenset()
+    raw: bytes = b""
+    url: HttpUrl | None = None
+    path: Path = Path()
+    code: Annotated[str, Field(pattern=r"^\d{2}$")] = "00"
+    says: Annotated[str, WithJsonSchema({"type": "integer"})] = ""
+    shouted: Annotated[int, BeforeValidator(lambda value: 1)] = 1
+    small: Annotated[int, AfterValidator(lambda value: value)] = 1
+    lists: list[list[int]] = Field(default_factory=list, max_length=2)
+
+
+KINDS: list[Any] = [
+    Node, Counted, Strict, Closed, Aliased, OneAlias, Turned, OwnInit, Stripped, Numbers, Lines, Holder[int],
+    Holder[Child | None], Pets, Partly, Optional, Wide, dict[str, int], dict[str, Node],
+]  # fmt: skip
+NAMES = sorted(
+    {"a", "b", "aye", "bee", "x", "name", "next", "others", "start", "total", "held", "pet", "kind", "lives", "for"}
+    | set(Wide.model_fields)
+)
+
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 12), st.decimals(-3, 3, places=1), st.just(Binary(b"x")),
+    st.sampled_from(["", "a", " abc ", "1", "1.5", "x", "cat", "dog", "red", "true", "00", "\u0661\u0661", "2026-12-31",
+                     "2026-12-31T12:00:00Z", "PT5S", "https://example.com", str(uuid.UUID(int=1))]),
+)  # fmt: skip
+values = st.recursive(
+    scalars | st.sets(st.text("ab", min_size=1), min_size=1, max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=3),
+    max_leaves=6,
+)
+payloads = st.dictionaries(st.sampled_from(NAMES), values, max_size=4)
+
+
+def handler_of(kind: Any) -> Handler:
+    def handle(payload: Any) -> object:
+        return None
+
+    handle.__annotations__["payload"] = kind
+    return Handler("typed", handle)
+
+
+HANDLERS = [handler_of(kind) for kind in KINDS]
+SCHEMAS = [handler.payload_schema() for handler in HANDLERS]
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.integers(0, len(KINDS) - 1), payloads)
+@example(KINDS.index(Wide), {"code": "\u0661\u0661"})
+@example(KINDS.index(Wide), {"says": "text", "shouted": [], "lenient": 7})
+@example(KINDS.index(Wide), {"which": 1.0, "flag": "yes", "at": 0, "ratio": "0.5", "amount": "1.10"})
+@example(KINDS.index(Stripped), {"a": " abc ", "b": " x "})
+@example(KINDS.index(Numbers), {"a": 1})
+@example(KINDS.index(Aliased), {"a": 1, "be": "b"})
+@example(KINDS.index(Turned), {})
+@example(KINDS.index(OwnInit), {"x": 1})
+def test_what_the_schema_refuses_the_type_refuses_too(n: int, payload: dict[str, Any]) -> None:
+    schema = SCHEMAS[n]
+    if schema is None:
+        return
+    try:
+        check_schema(schema, payload)
+    except InvalidInput:
+        row = decode(encode({"taskId": "t", "payload": payload}))
+        task = a_task(row["payload"])
+        with pytest.raises(PermanentError):
+            HANDLERS[n].run(task, a_context(task))
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "told"),
+    [
+        (Node, {}, "payload.name: 'nothing' is not accepted; Field required"),
+        (Node, {"name": 5}, "payload.name: 'a number' is not accepted; Input should be a valid string"),
+        (Node, {"name": "a", "next": {"name": None}}, "payload.next.name: 'nothing' is not accepted; "),
+        (Node, {"name": "a", "others": [{"name": "b"}, {}]}, "payload.others.1.name: 'nothing' is not accepted; "),
+        (Counted, {"start": "many"}, "payload.start: 'a text of 4 characters' is not accepted; "),
+        (Strict, {"a": 1, "hidden": "x"}, "payload.hidden: 'a text of 1 characters' is not accepted; "),
+        (Closed, {"a": {"x": []}}, "payload.a.x: 'a list' is not accepted; Input should be a valid integer"),
+        (Closed, {"a": {"x": 1, "y": 1}, "b": [{}]}, "payload.b.0.x: "),
+        (OneAlias, {"a": 1}, "payload.aye: "),
+        (Lines, {"a": ["b"]}, "payload.a.0: "),
+        (Holder[Child | None], {"held": {}}, "payload.held.x: "),
+        (Pets, {"pet": {"kind": "cow"}}, "payload.pet.kind: 'a text of 3 characters' is not accepted; "),
+        (Partly, {"b": "b"}, "payload.a: "),
+        (Optional, {"a": 10}, "payload.a: 'a number' is not accepted; Input should be less than 10"),
+        (Optional, {"a": 3}, "payload.a: 'a number' is not accepted; Input should be a multiple of 2"),
+        (Stripped, {"a": ""}, "payload.a: 'a text of 0 characters' is not accepted; "),
+        (Wide, {"at": "tomorrow"}, "payload.at: 'a text of 8 characters' is not accepted; "),
+        (Wide, {"colour": "green"}, "payload.colour: 'a text of 5 characters' is not accepted; Input should be 'red'"),
+        (Wide, {"tags": ["a", "b", "c"]}, "payload.tags: 'a list' is not accepted; "),
+        (Wide, {"lists": [[1], ["x"]]}, "payload.lists.1.0: "),
+        (Wide, {"code": "7"}, "payload.code: 'a text of 1 characters' is not accepted; String should match pattern"),
+        (Wide, {"amount": []}, "payload.amount: 'a list' is not accepted; "),
+        (dict[str, int], {"a": "b"}, "payload.a: "),
+    ],
+)
+def test_what_does_not_fit_is_told_by_field_and_without_the_value(kind: Any, payload: Any, told: str) -> None:
+    schema = handler_of(kind).payload_schema()
+    assert schema is not None
+    with pytest.raises(InvalidInput) as refused:
+        check_schema(schema, payload)
+    assert str(refused.value).startswith(told)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_json_schema_for_others(kind: Any) -> None:
+    schema = handler_of(kind).payload_schema()
+    if schema is not None:
+        Draft202012Validator(json.loads(schema))
+
+
+def test_it_says_what_others_read_in_it() -> None:
+    schema = json.loads(handler_of(Node).payload_schema() or "")
+    node = {"$ref": "#/$defs/d1"}
+    assert schema == {
+        **node,
+        "$defs": {
+            "d1": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "next": {"anyOf": [node, {"type": "null"}]},
+                    "others": {"type": "array", "items": node},
+                },
+                "required": ["name"],
+            }
+        },
+    }
+    assert not Draft202012Validator(schema).is_valid({"name": "a", "others": [{}]})
+
+
+def test_the_same_type_has_the_same_schema_each_time() -> None:
+    """It is written only when it changed, so it may not hold what differs from process to process."""
+    assert schema_of(TypeAdapter(Closed)) == schema_of(TypeAdapter(Closed))
+    for kind in KINDS:
+        assert str(id(kind)) not in (handler_of(kind).payload_schema() or "")
+
+
+@pytest.mark.parametrize("kind", [Any, dict, dict[str, Any], Turned])
+def test_a_type_about_which_nothing_is_sure_has_none(kind: Any) -> None:
+    assert handler_of(kind).payload_schema() is None
+
+
+@pytest.mark.parametrize(
+    "schema",
+    ["", "no JSON", "[]", "3", '{"type":"string","pattern":"("}', '{"$ref":"#/$defs/nowhere"}', '{"anyOf":[7]}',
+     '{"type":"object","properties":[]}', '{"type":"integer","minimum":"x"}', '{"type":"later"}'],
+)  # fmt: skip
+def test_a_schema_that_cannot_be_understood_refuses_nothing(schema: str) -> None:
+    check_schema(schema, {"a": 1})
+
+
+def sized(number: int) -> Callable[[], str]:
+    return lambda: "x" * number
+
+
+def test_schemas_have_bounds_of_size(caplog: pytest.LogCaptureFixture) -> None:
+    registry = Registry()
+    registry.add("large", handler_of(dict), schema=sized(MAX_SCHEMA_BYTES + 1))
+    for n in range(MAX_SCHEMAS_BYTES // MAX_SCHEMA_BYTES):
+        registry.add(f"part-{n}", handler_of(dict), schema=sized(MAX_SCHEMA_BYTES))
+    registry.add("zz-none-is-left", handler_of(dict), schema=sized(1))
+    with caplog.at_level(logging.WARNING, "dynatick.actions"):
+        found = registry.payload_schemas()
+        again = registry.payload_schemas()
+    assert sorted(found) == [f"part-{n}" for n in range(8)]
+    assert again == found
+    told = [(record.action, record.handler) for record in caplog.records]  # type: ignore[attr-defined]
+    assert told == [("payload_schema_left_out", "large"), ("payload_schema_left_out", "zz-none-is-left")]
+
+
+def test_only_actions_that_are_allowed_have_one() -> None:
+    registry = Registry()
+    registry.add("a", handler_of(Node), schema=handler_of(Node).payload_schema)
+    registry.add("b", handler_of(Node), schema=handler_of(Node).payload_schema)
+    registry.keep(["b"])
+    assert list(registry.payload_schemas()) == ["b"]
+
+
+def test_a_type_that_cannot_be_checked_is_left_to_the_task_to_tell(caplog: pytest.LogCaptureFixture) -> None:
+    class Strange:
+        pass
+
+    registry = Registry()
+    registry.add("strange", handler_of(Strange), schema=handler_of(Strange).payload_schema)
+    with caplog.at_level(logging.WARNING, "dynatick.actions"):
+        assert registry.payload_schemas() == {}
+    (record,) = caplog.records
+    assert "Strange" in record.problem  # type: ignore[attr-defined]

@@ -1,0 +1,180 @@
+"""Settings and health over HTTP."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.builders import NOON, InProcess
+from tests.unit.api.support import Caller, read
+
+from dynatick.client import TaskClient
+from dynatick.domain.buckets import Grid
+from dynatick.domain.normalise import Defaults
+from dynatick.engine.cursor import cursor_id
+from dynatick.engine.inforce import agree
+from dynatick.engine.rules import Rules
+from dynatick.errors import StoreError
+from dynatick.store.memory import MemoryStore
+
+
+class Counted(MemoryStore):
+    """Counts requests; ``down``: it does not answer."""
+
+    requests = 0
+    down = False
+
+    def _ask(self) -> None:
+        self.requests += 1
+        if self.down:
+            raise StoreError("host 10.0.0.1: no route")
+
+    def get(self, task_id: str) -> Any:
+        self._ask()
+        return super().get(task_id)
+
+    def get_many(self, task_ids: Any, **how: Any) -> Any:
+        self._ask()
+        asked = self.requests
+        found = super().get_many(task_ids, **how)  # by get, in memory
+        self.requests = asked
+        return found
+
+
+def installed(shards: int = 1, tick_minutes: int = 1) -> tuple[InProcess, Caller]:
+    grid = Grid(shard_count=shards, tick_minutes=tick_minutes)
+    world = InProcess(store=Counted(), rules=Rules(grid=grid, max_timeout_seconds=112))
+    caller = Caller(store=world.store, clock=world.clock)  # type: ignore[arg-type]
+    return world, caller
+
+
+def health(world: InProcess, caller: Caller) -> tuple[int, Any]:
+    assert isinstance(world.store, Counted)
+    world.store.requests = 0
+    answer = caller.send("GET", "/v1/health")
+    assert world.store.requests <= 2
+    return answer.status, read(answer)
+
+
+# -- settings ------------------------------------------------------------------------------------------------------
+
+
+def test_settings_are_those_in_force(caller: Caller) -> None:
+    schema = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
+    agree(
+        caller.store,
+        Grid(tick_minutes=5, shard_count=2),
+        now=caller.clock(),
+        actions=["log", "mail", "raw", "webhook"],
+        defaults=Defaults(action="mail", retention_days=7),
+        max_timeout_seconds=112,
+        payload_schemas={"mail": json.dumps(schema), "gone": "{}"},
+    )
+    assert caller.ask("GET", "/v1/settings") == {
+        "tickMinutes": 5,
+        "shardCount": 2,
+        "shardsEver": 2,
+        "actions": ["log", "mail", "raw", "webhook"],
+        "handlers": {"mail": schema, "raw": None},
+        "defaultAction": "mail",
+        "retentionDays": 7,
+        "maxTimeoutSeconds": 112,
+    }
+
+
+def test_before_the_first_tick_there_are_no_settings() -> None:
+    problem = Caller().refused("no-settings", "GET", "/v1/settings")
+    assert problem["status"] == 404
+    assert "no tick has come yet" in problem["detail"]
+
+
+# -- health --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_an_installation_whose_ticks_come_is_healthy(shards: int) -> None:
+    world, caller = installed(shards)
+    world.ticks(3)
+    world.clock.forward(seconds=20)
+    status, row = health(world, caller)
+    assert status == 200
+    assert (row["healthy"], row["lastTick"], row["missingTicks"], row["findings"]) == (
+        True,
+        "2026-12-31T12:03:00Z",
+        0,
+        [],
+    )
+    assert 20 <= row["lastTickAgeSeconds"] < 40
+
+
+def test_missing_ticks_are_counted_before_they_are_an_alarm(caplog: pytest.LogCaptureFixture) -> None:
+    world, caller = installed()
+    world.ticks(3)
+    world.clock.forward(minutes=5)
+    status, row = health(world, caller)
+    assert (status, row["missingTicks"]) == (200, 3)
+    world.clock.forward(minutes=10)
+    status, row = health(world, caller)
+    assert (status, row["code"], row["healthy"], row["missingTicks"]) == (503, "unhealthy", False, 13)
+    assert [finding["kind"] for finding in row["findings"]] == ["cursor-behind"]
+    assert "no tick has come since 2026-12-31#12:03" in row["detail"]
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == [], "it is no fault of the API"
+
+
+def test_ticks_that_are_further_apart_are_not_missing_before_their_time() -> None:
+    world, caller = installed(tick_minutes=30)
+    world.next_tick(30)
+    world.clock.forward(minutes=29)
+    assert health(world, caller)[1]["missingTicks"] == 0
+    world.clock.forward(minutes=4)
+    assert health(world, caller)[1]["missingTicks"] == 1
+
+
+def test_the_shard_that_waits_longest_counts() -> None:
+    world, caller = installed(shards=2)
+    world.ticks(2)
+    for minute in range(3, 30):
+        world.clock.forward(minutes=1)
+        world.handle({"dynatick": {"tick": f"2026-12-31#12:{minute:02}", "shard": 0}})
+    status, row = health(world, caller)
+    assert (status, row["lastTick"]) == (503, "2026-12-31T12:02:00Z")
+    assert [finding["why"].partition(":")[0] for finding in row["findings"]] == ["shard 1"]
+
+
+def test_before_the_first_tick_it_is_not_healthy() -> None:
+    world, caller = installed()
+    status, row = health(world, caller)
+    assert (status, row["lastTick"], row["lastTickAgeSeconds"]) == (503, None, None)
+    assert [finding["kind"] for finding in row["findings"]] == ["no-tick"]
+
+
+def test_a_cursor_that_cannot_be_read_is_told() -> None:
+    world, caller = installed()
+    world.ticks(1)
+    row = world.store.get(cursor_id(0))
+    assert row is not None
+    world.store.delete(cursor_id(0))
+    world.store.create({**row, "closedThrough": "noon"})
+    status, found = health(world, caller)
+    assert (status, [one["kind"] for one in found["findings"]]) == (503, ["cursor-unreadable"])
+
+
+def test_a_table_that_does_not_answer_is_not_healthy() -> None:
+    world, caller = installed()
+    world.ticks(1)
+    assert isinstance(world.store, Counted)
+    world.store.down = True
+    status, row = health(world, caller)
+    assert (status, row["code"]) == (503, "unavailable")
+    assert "10.0.0.1" not in json.dumps(row)
+
+
+def test_the_client_says_the_same() -> None:
+    world, _ = installed()
+    world.ticks(2)
+    client = TaskClient(world.store, clock=world.clock)
+    found = client.health()
+    assert found.is_healthy and found.last_tick == NOON + timedelta(minutes=2)
+    assert found.age_seconds is not None and 0 < found.age_seconds < 20

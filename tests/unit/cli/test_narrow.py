@@ -1,0 +1,130 @@
+"""Tables on narrow terminals: no line is longer than the terminal is wide, and every time stands whole on its line."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+
+import pytest
+from tests.builders import InProcess
+from tests.unit.cli.conftest import Shell
+
+from dynatick.cli import bucket, many, schedule, task, tick
+from dynatick.cli.output import Column, Output, show_one, show_table
+
+TIME = re.compile(r"\d{4}-\d\d-\d\d[#T][\d:]*Z?")
+BUCKETS = [f"2026-12-31#12:{minute:02d}" for minute in range(3)]
+INSTANT = "2026-12-31T12:00:00Z"
+LONG = "order-2026-confirmation-of-the-customer-4711"
+
+ROWS: dict[str, tuple[Sequence[Column], list[dict[str, object]], str]] = {
+    "bucket list": (
+        bucket._COLUMNS,
+        [
+            {
+                "bucket": name, "unscheduled": 1, "scheduled": 10_000, "running": 100, "completed": 123_456,
+                "failed": 7, "cancelled": 1, "total": 133_565,
+            }
+            for name in BUCKETS
+        ],
+        "bucket",
+    ),
+    "task list": (
+        task.COLUMNS,
+        [
+            {
+                "taskId": LONG, "taskDateTime": name, "status": "completed", "action": "send-reminder",
+                "dueAt": INSTANT, "finishedAt": INSTANT, "attempt": 3, "error": "SMTP: the server refused it",
+            }
+            for name in BUCKETS
+        ],
+        "taskDateTime",
+    ),
+    "bulk": (
+        many._COLUMNS,
+        [
+            {"taskId": LONG, "result": "to be rescheduled", "taskDateTime": name, "action": "log", "why": "x" * 50}
+            for name in BUCKETS
+        ],
+        "",
+    ),
+    "schedule list": (
+        schedule.COLUMNS,
+        [
+            {
+                "taskId": LONG, "scheduleState": "ENABLED", "scheduleExpression": "cron(0 9 ? * MON-FRI *)",
+                "scheduleExpressionTimezone": "America/Argentina/Buenos_Aires", "action": "log", "nextRunAt": INSTANT,
+                "lastRunAt": INSTANT, "missedRuns": 3, "why": "",
+            }
+        ],
+        "",
+    ),
+    "tick list": (
+        tick._COLUMNS,
+        [{"tick": "2026-12-31#12:02 … 12:07", "shard": 0, "what": "5 idle"}]
+        + [{"tick": name, "shard": 0, "what": "pass", "due": 5, "claimed": 5, "completed": 5} for name in BUCKETS],
+        "tick",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(params=[80, 60, 40])
+def width(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda stream: True)  # it is another one in the test itself
+    monkeypatch.setenv("COLUMNS", str(request.param))
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    return int(request.param)
+
+
+@pytest.mark.parametrize("table", ROWS)
+def test_tables(capsys: pytest.CaptureFixture[str], width: int, table: str) -> None:
+    columns, rows, always = ROWS[table]
+    show_table(rows, columns)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert max(map(len, text.splitlines())) <= width
+    times = TIME.findall(text)
+    assert {len(time) for time in times} <= {len(BUCKETS[0]), len(INSTANT)}
+    if always:
+        assert [time for time in times if "#" in time] == [str(row[always])[:16] for row in rows]
+
+
+def test_what_matters_most_stays(capsys: pytest.CaptureFixture[str], width: int) -> None:
+    def headings(table: str) -> list[str]:
+        show_table(ROWS[table][1], ROWS[table][0])
+        return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()[0].split()
+
+    assert (
+        headings("bucket list")
+        == {
+            80: ["BUCKET", "SCHEDULED", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "TOTAL"],
+            60: ["BUCKET", "SCHEDULED", "COMPLETED", "FAILED", "TOTAL"],
+            40: ["BUCKET", "FAILED", "TOTAL"],
+        }[width]
+    )
+    assert (
+        headings("task list")
+        == {
+            80: ["TASK", "BUCKET", "STATUS", "ACTION", "ERROR"],
+            60: ["TASK", "BUCKET", "STATUS", "ACTION", "ERROR"],
+            40: ["TASK", "BUCKET", "STATUS"],
+        }[width]
+    )
+
+
+def test_columns_that_are_empty_go_first(capsys: pytest.CaptureFixture[str], width: int) -> None:
+    rows: list[Mapping[str, object]] = [{"bucket": BUCKETS[0], "cancelled": 2, "unscheduled": 1, "total": 3}]
+    show_table(rows, bucket._COLUMNS)
+    heading = capsys.readouterr().out.splitlines()[0]
+    assert ("UNSCHEDULED" in heading) is (width > 40)
+    assert ("FAILED" in heading) is False
+
+
+def test_a_task(shell: Shell, world: InProcess, capsys: pytest.CaptureFixture[str], width: int) -> None:
+    shell("task", "add", LONG, "--at", "+30m", "--payload", '{"text": "' + "x" * 60 + '"}')
+    shown = shell("task", "get", LONG).out
+    assert max(map(len, shown.splitlines())) <= width
+    assert f"due       {INSTANT[:14]}30:00Z" in shown or f"due       {INSTANT[:14]}29" in shown
+    show_one({"name": "x", "due": INSTANT}, Output.TABLE)
+    assert INSTANT in capsys.readouterr().out

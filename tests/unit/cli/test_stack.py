@@ -1,0 +1,175 @@
+"""``--stack``: the table and the functions by the name of their stack; and what is said where nothing answers."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from botocore.exceptions import (
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    UnauthorizedSSOTokenError,
+)
+from pynamodb.exceptions import GetError
+from tests.builders import InProcess
+from tests.unit.cli.conftest import Shell
+
+from dynatick.cli import stack
+from dynatick.cli.exits import CommandFailed, hint_of
+from dynatick.cli.session import Session
+from dynatick.client import connect
+from dynatick.client.connect import ClientSettings
+from dynatick.store.memory import MemoryStore
+
+NAMES = {"TasksTable": "mine-TasksTable-1", "ProcessorFunction": "mine-ProcessorFunction-1"}
+
+
+class CloudFormation:
+    """Answers as CloudFormation does for one stack, ``mine``."""
+
+    def describe_stack_resource(self, *, StackName: str, LogicalResourceId: str) -> Mapping[str, Any]:
+        if StackName != "mine":
+            raise error_of("ValidationError", f"Stack '{StackName}' does not exist")
+        if LogicalResourceId not in NAMES:
+            raise error_of("ValidationError", f"Resource {LogicalResourceId} does not exist for stack {StackName}")
+        return {"StackResourceDetail": {"PhysicalResourceId": NAMES[LogicalResourceId]}}
+
+
+def error_of(code: str, message: str = "no") -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": message}}, "DescribeStackResource")
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[ClientSettings]:
+    """The tables that were opened."""
+    opened: list[ClientSettings] = []
+
+    def open_store(settings: ClientSettings) -> MemoryStore:
+        opened.append(settings)
+        return MemoryStore()
+
+    monkeypatch.setattr(connect, "open_store", open_store)
+    monkeypatch.setattr(stack, "aws_client", lambda session, service: CloudFormation())
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "table"),
+    [
+        (["--stack", "mine"], {}, "mine-TasksTable-1"),
+        ([], {"DYNATICK_STACK": "mine"}, "mine-TasksTable-1"),
+        (["--stack", "mine"], {"DYNATICK_TABLE": "other"}, "mine-TasksTable-1"),
+        ([], {"DYNATICK_TABLE": "other", "DYNATICK_STACK": "mine"}, "other"),
+        (["--table", "given", "--stack", "mine"], {}, "given"),
+    ],
+)
+def test_which_table_is_meant(
+    shell: Shell,
+    opened: list[ClientSettings],
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    environment: dict[str, str],
+    table: str,
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert shell("task", "get", "x", *options).code == 4
+    assert [settings.table for settings in opened] == [table]
+
+
+def test_a_stack_that_is_not_there(shell: Shell, opened: list[ClientSettings]) -> None:
+    ended = shell("task", "get", "x", "--stack", "nope")
+    message = "error: there is no stack 'nope' there; see --stack, --region and --profile\n"
+    assert (ended.code, ended.out, ended.err) == (4, "", message)
+    with pytest.raises(CommandFailed, match="the stack 'mine' has no Other: it was not made of Dynatick's template"):
+        stack.resource(Session(), "mine", "Other")
+    ended = shell("task", "get", "x", "--stack", "mine", "--local")
+    assert ended.err == "error: --local is a stack of its own, so --stack says nothing; leave one out\n"
+    assert (ended.code, opened) == (2, [])
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (error_of("AccessDeniedException"), "the credentials do not allow it; see --profile"),
+        (error_of("ExpiredToken"), "the credentials have expired; log in again"),
+        (NoCredentialsError(), "name a profile with --profile, or set AWS_PROFILE"),
+        (UnauthorizedSSOTokenError(), "the credentials have expired; log in again, as with aws sso login"),
+        (
+            EndpointConnectionError(endpoint_url="http://127.0.0.1:4566/"),
+            "nothing answers at http://127.0.0.1:4566; start it with make up, or see --endpoint-url and "
+            "AWS_ENDPOINT_URL",
+        ),
+        (
+            ConnectTimeoutError(endpoint_url="https://dynamodb.mars-1.amazonaws.com/"),
+            "nothing answers at https://dynamodb.mars-1.amazonaws.com; see --endpoint-url, --region and the network",
+        ),
+        (
+            error_of("ResourceNotFoundException"),
+            "there is no such table there; see --table, --stack, --region and --profile",
+        ),
+        (error_of("Throttling"), None),
+    ],
+)  # fmt: skip
+def test_what_can_be_done_about_it(
+    shell: Shell, opened: list[ClientSettings], monkeypatch: pytest.MonkeyPatch, error: Exception, hint: str | None
+) -> None:
+    assert hint_of(error) == hint
+
+    def fails(*_: object, **__: object) -> object:
+        raise error
+
+    monkeypatch.setattr(CloudFormation, "describe_stack_resource", fails)
+    ended = shell("task", "get", "x", "--stack", "mine")
+    assert ended.code == 6
+    assert ended.err.startswith("error: cannot look up the stack 'mine': ")
+    assert hint is None or ended.err.endswith(f" ({hint})\n")
+
+
+def test_the_hint_for_an_error_within_one_of_pynamodb() -> None:
+    within = GetError(cause=EndpointConnectionError(endpoint_url="http://localhost:8000"))
+    hint = "nothing answers at http://localhost:8000; start it with make up, or see --endpoint-url and AWS_ENDPOINT_URL"
+    assert hint_of(within) == hint
+
+
+def test_nothing_answers_where_the_table_should_be(shell: Shell) -> None:
+    ended = shell("task", "get", "x", "--table", "t", "--endpoint-url", "http://127.0.0.1:9", "--region", "us-east-1")
+    assert ended.code == 6
+    assert "nothing answers at http://127.0.0.1:9; start it with make up" in ended.err
+
+
+def test_a_client_goes_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `dynatick local env` sets it, and with AWS_REGION alone."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:4777")
+    monkeypatch.setenv("AWS_REGION", "eu-west-3")
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    client = stack.aws_client(Session(), "lambda")
+    assert (client.meta.endpoint_url, client.meta.region_name) == ("http://127.0.0.1:4777", "eu-west-3")
+    given = stack.aws_client(Session(endpoint_url="http://127.0.0.1:4888", region="us-west-2"), "lambda")
+    assert (given.meta.endpoint_url, given.meta.region_name) == ("http://127.0.0.1:4888", "us-west-2")
+
+
+def test_a_tick_by_hand_with_what_local_env_sets(
+    shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invoked: list[str] = []
+
+    class Lambda:
+        def invoke(self, *, FunctionName: str, Payload: bytes) -> Mapping[str, object]:
+            invoked.append(FunctionName)
+            world.handle(json.loads(Payload))
+            return {"Payload": io.BytesIO(b"null")}
+
+    services = {"cloudformation": CloudFormation(), "lambda": Lambda()}
+    monkeypatch.setattr(stack, "aws_client", lambda session, service: services[service])
+    monkeypatch.setenv("DYNATICK_STACK", "mine")
+    shell("task", "add", "x", "--delay", "1")
+    world.clock.forward(minutes=1)
+    ended = shell("tick", "run", "-o", "json")
+    assert (ended.code, invoked) == (0, ["mine-ProcessorFunction-1"])
+    assert [one["completed"] for one in ended.json["ticks"]] == [1]

@@ -1,0 +1,125 @@
+"""Times and durations as they are typed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from tests.builders import NOON, InProcess
+from tests.unit.cli.conftest import Shell
+
+from dynatick import InvalidInput
+from dynatick.cli.values import duration_of, minutes_of, seconds_of, shift_of, time_of
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        (None, None),
+        ("now", "2026-12-31T12:00:00Z"),
+        (" now ", "2026-12-31T12:00:00Z"),
+        ("+10m", "2026-12-31T12:10:00Z"),
+        ("-1h", "2026-12-31T11:00:00Z"),
+        ("+1d2h3m4s", "2027-01-01T14:03:04Z"),
+        ("1798718400", Decimal(1798718400)),
+        ("1798718400.5", Decimal("1798718400.5")),
+        ("2026-12-31#12:00", "2026-12-31#12:00"),
+        ("2026-12-31T12:00:00Z", "2026-12-31T12:00:00Z"),
+        ("tomorrow", "tomorrow"),  # the client says what is wrong with it
+        ("+", "+"),
+        ("", ""),
+    ],
+)
+def test_times(text: str | None, time: object) -> None:
+    assert time_of(text, "dueAt", NOON) == time
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("10m", "say which way from now: +10m is later, -10m earlier"),
+        ("+10", "give its unit too: +10s, +10m or +10h"),
+        ("-3600", "give its unit too: -3600s, -3600m or -3600h"),
+        ("-999999d", "expected a time between 1970 and 9998"),
+    ],
+)
+def test_a_time_that_could_mean_two_things_is_refused_with_a_hint(text: str, hint: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        time_of(text, "dueAt", NOON)
+    assert str(refused.value) == f"dueAt: '{text}' is not accepted; {hint}"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90),
+        ("0", 0),
+        ("1.5", Decimal("1.5")),
+        ("-1", -1),
+        ("90s", 90),
+        ("2h", 7200),
+        ("1h30m", 5400),
+        ("3d", 259200),
+    ],
+)
+def test_durations_in_seconds(text: str, seconds: object) -> None:
+    assert seconds_of(text, "delaySeconds") == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "h", "30m1h", "1h 30m", "1w", "-1h", "+1h", "1H", "nan", "1e3", "1234567s", "\u0661h"]
+)
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(InvalidInput, match="expected numbers with their units, such as 90s, 60m, 2h, 1h30m or 1d"):
+        duration_of(text, "last")
+    with pytest.raises(InvalidInput, match="expected a number of seconds, or a duration such as 90s"):
+        seconds_of(text, "delaySeconds")
+
+
+def test_shifts_and_minutes() -> None:
+    assert shift_of("+1h", "by") == timedelta(hours=1)
+    assert shift_of("-1h30m", "by") == timedelta(hours=-1, minutes=-30)
+    for text in ("1h", "+0s", "+60", ""):
+        with pytest.raises(InvalidInput, match=r"expected a duration with its sign, such as \+1h for later"):
+            shift_of(text, "by")
+    assert [minutes_of(text, "window") for text in ("15", "15m", "1h30m", "120s", "-1", None)] == [
+        15,
+        15,
+        90,
+        2,
+        -1,
+        None,
+    ]
+
+
+def test_they_are_taken_wherever_a_time_is(shell: Shell, world: InProcess) -> None:
+    def due(*arguments: str) -> str:
+        ended = shell("task", *arguments, "-o", "json")
+        assert ended.code == 0, ended.err
+        return str(ended.json["dueAt"])[:16]
+
+    assert due("add", "a", "--delay", "2h") == "2026-12-31T14:00"
+    assert due("add", "b", "--delay", "90") == "2026-12-31T12:01"
+    assert due("add", "c", "--at", "+1h30m") == "2026-12-31T13:30"
+    assert due("add", "d", "--at=now") == "2026-12-31T12:00"
+    assert due("reschedule", "a", "--at", "+10m") == "2026-12-31T12:10"
+    assert due("update", "a", "--delay", "1d") == "2027-01-01T12:00"
+    assert shell("task", "add", "e", "--timeout-seconds", "2m", "-o", "json").json["timeoutSeconds"] == 120
+    world.ticks(3)
+    for arguments in (["--from", "-1h", "--to", "now"], ["--from=-1h", "--to=+0s"], ["--last", "2h"]):
+        listed = shell("task", "list", *arguments, "-o", "json").json["tasks"]
+        assert {task["taskId"] for task in listed} == {"b", "d"}, arguments
+        counts = shell("bucket", "list", *arguments, "-o", "json").json["buckets"]
+        assert sum(one["total"] for one in counts) == 2
+        assert len(shell("task", "export", *arguments).out.splitlines()) == 2
+        assert "pass" in [one["kind"] for one in shell("tick", "list", *arguments, "-o", "json").json["ticks"]]
+    made = shell("schedule", "add", "s", "rate(1 hour)", "--start-date", "+1h", "--flexible-time-window", "15m")
+    assert made.code == 0 and "2026-12-31T13:" in made.out
+    assert shell("schedule", "history", "s", "--from", "-1h", "--to", "now").code == 0
+    assert shell("expr", "next", "rate(1 hour)", "--from", "+1h", "--count", "1", "-o", "json").code == 0
+
+
+def test_the_last_minute_is_part_of_the_last_hour(shell: Shell, world: InProcess) -> None:
+    world.store.create({"taskId": "x", "taskDateTime": "2026-12-31#12:00", "outcome": "completed"})
+    assert [one["taskId"] for one in shell("task", "list", "--last", "1h", "-o", "json").json["tasks"]] == ["x"]

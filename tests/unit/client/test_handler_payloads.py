@@ -1,0 +1,103 @@
+"""Payloads of handlers, checked by the types that the processor has published in the settings row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+import pytest
+from tests.builders import InProcess
+from tests.unit.engine.support import RiggedStore
+
+from dynatick import InvalidInput, TaskClient
+from dynatick.engine.inforce import SETTINGS_ID, agree
+
+
+def schema(name: str) -> Mapping[str, str]:
+    fields = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
+    return {"mail": json.dumps(fields)}
+
+
+def a_world(schemas: Mapping[str, str]) -> tuple[InProcess, TaskClient]:
+    world = InProcess(store=RiggedStore())
+    publish(world, schemas)
+    return world, TaskClient(world.store, clock=world.clock)
+
+
+def publish(world: InProcess, schemas: Mapping[str, str]) -> None:
+    agree(world.store, world.rules.grid, now=world.clock(), actions=["log", "mail"], payload_schemas=schemas)
+
+
+def reads(world: InProcess) -> int:
+    assert isinstance(world.store, RiggedStore)
+    return world.store.reads.count(SETTINGS_ID)
+
+
+def test_checking_costs_no_read_of_its_own() -> None:
+    world, client = a_world(schema("to"))
+    before = reads(world)
+    for n in range(10):
+        client.insert(f"t{n}", delay_seconds=5, action="mail", payload={"to": "ann"})
+    assert reads(world) == before + 1
+
+
+def test_a_type_that_has_changed_is_read_again_before_a_refusal() -> None:
+    world, client = a_world(schema("to"))
+    client.insert("a", action="mail", payload={"to": "ann"})
+    publish(world, schema("address"))
+    client.insert("b", action="mail", payload={"address": "ann"})
+    publish(world, {})
+    world.clock.forward(seconds=2)
+    client.insert("c", action="mail", payload={})
+    publish(world, schema("to"))
+    world.clock.forward(seconds=60)
+    with pytest.raises(InvalidInput, match=r"payload\.to"):
+        client.insert("d", action="mail", payload={})
+
+
+def test_many_wrong_payloads_cost_no_read_each() -> None:
+    world, client = a_world(schema("to"))
+    client.insert("a", action="mail", payload={"to": "ann"})
+    before = reads(world)
+    refused = client.insert_lazily({"taskId": f"t{n}", "action": "mail"} for n in range(100))
+    assert len(list(refused)) == 100
+    assert reads(world) <= before + 10  # one a second
+
+
+def test_who_checks_no_actions_checks_no_payload_of_theirs() -> None:
+    world, _ = a_world(schema("to"))
+    client = TaskClient(world.store, clock=world.clock, check_actions=False)
+    before = reads(world)
+    client.insert("t", action="mail", payload={})
+    assert reads(world) == before
+
+
+def test_before_the_first_tick_nothing_is_known() -> None:
+    client = TaskClient(InProcess().store)
+    assert client.insert("t", action="mail", payload={"to": 5}).payload == {"to": 5}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda client: client.schedules.pause("s"),
+        lambda client: client.schedules.update("s", expression="rate(2 hours)"),
+    ],
+    ids=["pause", "another expression"],
+)
+def test_a_schedule_whose_payload_fits_no_more_can_still_be_changed(change: Callable[[TaskClient], object]) -> None:
+    world, client = a_world({})
+    client.schedules.insert("s", "rate(1 hour)", action="mail", payload={})
+    publish(world, schema("to"))
+    world.clock.forward(minutes=2)
+    change(client)
+    with pytest.raises(InvalidInput, match=r"payload\.to"):
+        client.schedules.update("s", payload={"text": "x"})
+
+
+def test_the_task_of_a_raw_row_is_judged_when_it_runs() -> None:
+    world, _ = a_world(schema("to"))
+    world.store.create({"taskId": "raw", "action": "mail", "payload": {}})
+    world.stream(world.store.get("raw"))
+    row = world.store.get("raw")
+    assert row is not None and row["status"] == "scheduled"

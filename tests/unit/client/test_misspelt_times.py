@@ -1,0 +1,96 @@
+"""A task whose time stands under a name that means nothing is refused at each door, and never runs at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.actions.test_doors import Doors
+from tests.unit.api.support import event, read
+from tests.unit.bulk.test_dropped import Bucket, Lambda
+
+from dynatick import InvalidInput, Refused, cli
+
+SOON = "2026-12-31T12:30:00Z"
+NAMES = {
+    "due_at": "dueAt",
+    "DueAt": "dueAt",
+    "run_at": "dueAt",
+    "scheduledFor": "dueAt",
+    "taskdatetime": "taskDateTime",
+    "delay_seconds": "delaySeconds",
+    "ScheduleExpression": "scheduleExpression",
+}
+
+
+@pytest.fixture
+def doors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Doors:
+    return Doors(monkeypatch, capsys, tmp_path)
+
+
+@pytest.mark.parametrize(("name", "right"), NAMES.items())
+def test_each_door_refuses_it_and_gives_the_right_name(doors: Doors, name: str, right: str) -> None:
+    task = {"taskId": "t", name: SOON}
+    with pytest.raises(InvalidInput, match=f"^{name}: .*{right}"):
+        doors.client.insert("t", attributes={name: SOON})
+    (result,) = doors.client.insert_lazily([task])
+    assert isinstance(result, Refused)
+    assert (result.error.field, right in str(result.error)) == (name, True)
+
+    (error,) = read(doors.api.handle(event("POST", "/v1/tasks", task), None))["errors"]
+    assert (error["pointer"], right in error["detail"]) == (f"#/{name}", True)
+    (one,) = read(doors.api.handle(event("POST", "/v1/tasks/bulk", {"tasks": [task]}), None))["results"]
+    assert right in json.dumps(one)
+
+    for file, text in (("t.ndjson", json.dumps(task) + "\n"), ("t.csv", f"taskId,{name}\nt,{SOON}\n")):
+        path = doors.folder / file
+        path.write_text(text, "utf-8")
+        assert cli.run(["task", "import", str(path)]) != 0
+        assert right in doors.capsys.readouterr().err
+        function = Lambda(doors.world, Bucket())
+        function.run(function.bucket.event(f"imports/{file}", text))
+        (told,) = function.bucket.errors()
+        assert told["field"] == name
+    assert doors.world.store.get("t") is None
+
+
+@pytest.mark.parametrize(("name", "right"), NAMES.items())
+def test_a_raw_row_fails_with_the_right_name(doors: Doors, name: str, right: str) -> None:
+    row = doors.world.put(taskId="t", **{name: SOON})
+    assert (row["outcome"], name in str(row["error"]), right in str(row["error"])) == ("failed", True, True)
+
+
+def test_with_a_time_under_its_right_name_it_is_the_users_own(doors: Doors) -> None:
+    doors.client.insert("t", due_at=SOON, attributes={"due_at": "later"})
+    doors.client.schedules.insert("s", "rate(1 hour)", attributes={"run_at": "noon"})
+    for task_id, name in (("t", "due_at"), ("s", "run_at")):
+        row = doors.world.store.get(task_id)
+        assert row is not None and name in row
+
+
+OF_EVENTBRIDGE_SCHEDULER = {
+    "Name": "nightly",
+    "ScheduleExpression": "cron(0 2 * * ? *)",
+    "ScheduleExpressionTimezone": "Europe/Berlin",
+    "Target": {"Arn": "arn:aws:lambda:eu-west-1:123456789012:function:report"},
+}
+
+
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        (OF_EVENTBRIDGE_SCHEDULER, "ScheduleExpression"),
+        ({"taskId": "t", "dueAt": SOON}, "scheduleExpression"),
+        ({"taskId": "t"}, "scheduleExpression"),
+    ],
+)
+def test_a_file_of_schedules_holds_schedules_only(doors: Doors, row: dict[str, object], named: str) -> None:
+    path = doors.folder / "s.ndjson"
+    lines = [row, {"taskId": "s", "scheduleExpression": "rate(1 hour)"}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    assert cli.run(["schedule", "import", str(path)]) != 0
+    said = doors.capsys.readouterr().err
+    assert f": {named}: " in said and "scheduleExpression" in said
+    assert "1 line was refused; the others are in" in said
+    assert [str(one["taskId"]) for one in doors.world.store.scan().rows if "status" in one] == ["s"]

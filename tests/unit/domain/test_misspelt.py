@@ -1,0 +1,50 @@
+"""A time under a name that means nothing is refused, and not taken for a task without a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from dynatick.domain.misspelt import TIMES, check_names, meant
+from dynatick.errors import InvalidInput
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("due_at", "dueAt"), ("DueAt", "dueAt"), ("DUE-AT", "dueAt"), ("run_at", "dueAt"), ("runAt", "dueAt"),
+        ("scheduledFor", "dueAt"), ("scheduled_time", "dueAt"), ("due", "dueAt"),
+        ("taskdatetime", "taskDateTime"), ("task_date_time", "taskDateTime"), ("taskDateTme", "taskDateTime"),
+        ("TaskDatetimes", "taskDateTime"), ("bucket", "taskDateTime"),
+        ("delay", "delaySeconds"), ("delay_seconds", "delaySeconds"), ("delaySecond", "delaySeconds"),
+        ("ScheduleExpression", "scheduleExpression"), ("schedule_expression", "scheduleExpression"),
+        ("scheduleExpresion", "scheduleExpression"), ("cron", "scheduleExpression"),
+        ("CronExpression", "cronExpression"),
+    ],
+)  # fmt: skip
+def test_what_somebody_may_have_meant(name: str, right: str) -> None:
+    assert meant(name) == right
+    with pytest.raises(InvalidInput, match=f"{name}: 'x' .*{right}"):
+        check_names({"taskId": "t", name: "x"})
+
+
+@pytest.mark.parametrize(
+    "name", [*TIMES, "customer", "order", "date", "time", "runtime", "dues", "task", "schedule", ""]
+)
+def test_other_names_are_the_users_own(name: str) -> None:
+    assert meant(name) is None
+
+
+@pytest.mark.parametrize("right", TIMES)
+def test_beside_a_time_under_its_right_name_they_are_too(right: str) -> None:
+    check_names({"taskId": "t", right: "2026-12-31#12:00", "due_at": "x"})
+    with pytest.raises(InvalidInput):
+        check_names({"taskId": "t", right: None, "due_at": "x"})
+
+
+def test_only_the_names_that_are_given_are_looked_at() -> None:
+    check_names({"taskId": "t", "due_at": "x"}, ["customer"])
+
+
+def test_thousands_of_names_are_no_mistake_of_writing() -> None:
+    check_names({**{f"n{n}": 1 for n in range(100)}, "due_at": "x"})
+    check_names({"due_at" + "_" * 40: "x"})
