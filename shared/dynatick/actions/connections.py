@@ -114,8 +114,8 @@ class Connections:
 class _Lookups:
     """Resolves names and waits a given time at most: the system's resolver may hang for half a minute.
 
-    A name is looked up in a thread of its own. Who asks for it meanwhile waits for the same one, so a name that hangs
-    leaves one thread behind.
+    A name is looked up in a thread of its own. Requests that need it meanwhile wait for the same one, so a name that
+    hangs leaves one thread behind.
     """
 
     def __init__(self, resolve: Resolve) -> None:
@@ -137,7 +137,7 @@ class _Lookups:
         try:
             lookup.set_result(self._resolve(host, port))
         except Exception as error:
-            lookup.set_exception(error)  # it is raised where somebody waits
+            lookup.set_exception(error)  # it is raised in the threads that wait
         finally:
             with self._lock:
                 del self._under_way[host, port]

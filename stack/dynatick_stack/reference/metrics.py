@@ -110,12 +110,8 @@ def _alarm(name: str, one: dict[str, Any]) -> tuple[str, str, str, str]:
     says = markdown.one_line(one["AlarmDescription"])
     if "AlarmRule" in one:
         others = re.findall(r"\$\{(\w+)\}", one["AlarmRule"]["Fn::Sub"])
-        return f"`{name}`", " and ".join(f"`{other}`" for other in others), "while they ring", says
-    sign = {
-        "GreaterThanThreshold": "above",
-        "GreaterThanOrEqualToThreshold": "from",
-        "LessThanThreshold": "below",
-    }[one["ComparisonOperator"]]
+        return f"`{name}`", " and ".join(f"`{other}`" for other in others), "the first rings, the second is OK", says
+    sign = {"GreaterThanThreshold": "above", "LessThanThreshold": "below"}[one["ComparisonOperator"]]
     threshold = "four ticks and an hour" if isinstance(one["Threshold"], dict) else str(one["Threshold"])
     each = "tick" if isinstance(one["Period"], dict) else f"{one['Period']} s"
     times = one["EvaluationPeriods"]
