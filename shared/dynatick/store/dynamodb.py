@@ -202,10 +202,12 @@ class DynamoStore:
         if not self._batched:
             return [self.write(change) for change in changes]
         results: dict[int, Result] = {}
-        expressible = [n for n, change in enumerate(changes) if partiql.is_expressible(change)]
-        statements = {n: partiql.update(self.table, changes[n]) for n in expressible}
-        batch = [n for n in expressible if partiql.fits(statements[n])]
-        for n, answer in zip(batch, self._execute([statements[n] for n in batch]), strict=True):
+        statements = {
+            n: statement
+            for n, change in enumerate(changes)
+            if (statement := partiql.update(self.table, change)) is not None and partiql.fits(statement)
+        }
+        for n, answer in zip(statements, self._execute(list(statements.values())), strict=True):
             # An engine may take no more than one REMOVE. Then it goes the other way.
             if len(changes[n].remove) <= 1 or not partiql.is_refused(answer):
                 results[n] = partiql.result_of(answer, changes[n].returning)

@@ -21,16 +21,10 @@ Statement = dict[str, Any]
 Answer = Mapping[str, Any]
 
 
-def is_expressible(change: Change) -> bool:
-    """Whether one statement can say it. DynamoDB takes a name that begins with # or : for a placeholder, quoted or not;
-    only the users' own have such names.
+def update(table: str, change: Change) -> Statement | None:
+    """An UPDATE in the comma form, the only one that every engine takes. It never creates a row. None: it sets nothing,
+    or has a name that no statement can hold.
     """
-    names = (*change.set, *change.remove, *(part.attribute for part in change.when))
-    return bool(change.set) and not any(name.startswith(("#", ":")) for name in names)
-
-
-def update(table: str, change: Change) -> dict[str, Any]:
-    """An UPDATE in the comma form, the only one that every engine takes. It never creates a row."""
     parameters: list[dict[str, Any]] = []
     sets: list[str | tuple[str, int]] = []
     for name, value in change.set.items():
@@ -50,8 +44,11 @@ def update(table: str, change: Change) -> dict[str, Any]:
             parameters.append(encode_value(part.value, part.attribute))
         else:
             where.append((part.attribute, part.value if isinstance(part, AtLeast) else None))
+    text = _update_text(table, tuple(sets), change.remove, tuple(where), change.returning)
+    if text is None:
+        return None
     return {
-        "Statement": _update_text(table, tuple(sets), change.remove, tuple(where), change.returning),
+        "Statement": text,
         "Parameters": parameters,
         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
     }
@@ -64,10 +61,14 @@ def _update_text(
     remove: tuple[str, ...],
     where: tuple[str | tuple[str, int | None], ...],
     returning: bool,
-) -> str:
+) -> str | None:
     """The text of an UPDATE. A bare name stands for a parameter: to be set, or to be equal to. With a number it is to
     have that added, or to be at least that; with None, to be absent. (Text and numbers, for they are the cache's key.)
     """
+    names = (*remove, *(part if isinstance(part, str) else part[0] for part in (*sets, *where)))
+    # DynamoDB takes these for placeholders, quoted or not; only the users' own attributes have such names.
+    if not sets or any(name.startswith(("#", ":")) for name in names):
+        return None
     # Unquoted on the right: one engine takes no quoted name for a value. Only our own names come here.
     setting = [f"{_quoted(s)}=?" if isinstance(s, str) else f"{_quoted(s[0])}={s[0]}+{s[1]}" for s in sets]
     removing = "".join(f" REMOVE {_quoted(name)}" for name in remove)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import pytest
@@ -129,13 +129,20 @@ def test_what_others_changed_first_is_left_to_them(world: InProcess, monkeypatch
     client = client_of(world)
     write_many = world.store.write_many
 
+    def claim_it() -> None:
+        bucket = Bucket.parse(world.row("t30-0")["taskDateTime"])
+        until = world.clock() + timedelta(minutes=2)
+        world.store.write(claim("t30-0", bucket, token="k", lease_until=until, now=world.clock()))
+
+    others: dict[str, Callable[[], object]] = {
+        "t30-0": claim_it,
+        "t30-1": lambda: client.reschedule("t30-1", due_at=NOON + timedelta(minutes=80)),
+        "t30-2": lambda: world.store.delete("t30-2"),
+    }
+
     def others_first(changes: Sequence[Change]) -> Sequence[Result]:
-        if any(change.task_id == "t30-0" for change in changes):
-            bucket = Bucket.parse(world.row("t30-0")["taskDateTime"])
-            until = world.clock() + timedelta(minutes=2)
-            world.store.write(claim("t30-0", bucket, token="k", lease_until=until, now=world.clock()))
-            client.reschedule("t30-1", due_at=NOON + timedelta(minutes=80))
-            world.store.delete("t30-2")
+        for change in changes:  # just before its own write: shards are read and written side by side
+            others[change.task_id]()
         return write_many(changes)
 
     monkeypatch.setattr(world.store, "write_many", others_first)
