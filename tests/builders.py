@@ -16,7 +16,7 @@ from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row, Task
 from dynatick.engine.assign import Arrival, Assigned, assign
 from dynatick.engine.installation_settings import publish_settings
-from dynatick.engine.placement import Placer, tell_dead_letters
+from dynatick.engine.placement import Placer, send_rejection
 from dynatick.engine.ports import ActionContext, Store
 from dynatick.engine.processor import Invoked, Processor
 from dynatick.engine.rules import Rules
@@ -138,19 +138,19 @@ class InProcess:
         for _ in range(number):
             self.next_tick()
 
-    def settler(self) -> Placer:
-        in_force = publish_settings(self.store, self.rules.grid, now=self.clock())
+    def placer(self) -> Placer:
+        settings = publish_settings(self.store, self.rules.grid, now=self.clock())
         return Placer(
             self.store,
             self.rules,
-            in_force,
+            settings,
             self.clock,
-            lambda row, error: tell_dead_letters(self.dead_letters, row, error, self.clock()),
+            lambda row, error: send_rejection(self.dead_letters, row, error, self.clock()),
         )
 
     def stream(self, new: Row | None, old: Row | None = None) -> Assigned:
         """One record of the stream, as the scheduler gets it."""
-        return assign([Arrival("1", new, old)], self.settler())
+        return assign([Arrival("1", new, old)], self.placer())
 
     def put(self, **row: object) -> Row:
         """put-item, and its record of the stream. Returns the row as it is then."""

@@ -170,7 +170,7 @@ class PermanentError(ActionError):
     permanent = True
 
 
-class NotYet(Exception):
+class RateLimited(Exception):
     """It is not this task's turn yet, and nothing was done: no attempt is counted.
 
     ``seconds`` until its turn. ``until_later``: it is better given back until then than kept in hand.

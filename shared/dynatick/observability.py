@@ -139,7 +139,7 @@ def _log_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetim
     fields = _fields(report) | {"tick": str(Bucket(report.tick)), "buckets": report.buckets}
     age = max(0.0, (report.started_at - instant_of(report.tick)).total_seconds())
     metrics.add_metric(name="TickAge", unit=MetricUnit.Seconds, value=age)
-    if report.held_elsewhere:
+    if report.leased_elsewhere:
         logger.info(
             "another process holds the shard and serves this tick",
             extra={"action": "shard_held", **fields},
@@ -165,7 +165,7 @@ def _fields(report: PassReport) -> dict[str, object]:
     counts: dict[str, object] = {name: getattr(report, name) for name in _PASS_COUNTS}
     return counts | {
         "shard": report.shard,
-        "generation": report.generation,
+        "continuation": report.continuation,
         "lateness_max_ms": report.lateness_max_ms,
         "continued": report.continued,
     }

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dynatick.bulk.dropped_file import Importer
     from dynatick.engine.processor import Processor
 
-_AGREED_FOR = timedelta(minutes=1)
+_SETTINGS_FRESH_FOR = timedelta(minutes=1)
 
 
 def utc_now() -> datetime:
@@ -127,17 +127,17 @@ class Scheduler:
         self._store = DynamoStore(settings.table, batched=settings.batched)
         self._dead_letters = _dead_letters(settings, tries=2)
         self._rules = build_rules(settings)
-        self._in_force: InstallationSettings | None = None
-        self._agreed_at = utc_now()
+        self._settings: InstallationSettings | None = None
+        self._published_at = utc_now()
 
     def handle(self, event: Mapping[str, Any]) -> Assigned:
         """Settles the rows of a stream event."""
         now = utc_now()
-        if self._in_force is None or now - self._agreed_at > _AGREED_FOR:
-            self._in_force = publish_settings(self._store, self._rules.grid, now=now, defaults=self._rules.defaults)
-            self._agreed_at = now
-        settler = Placer(self._store, self._rules, self._in_force, utc_now, until_refused(self._dead_letters, utc_now))
-        return assign([_arrival(record) for record in event["Records"]], settler)
+        if self._settings is None or now - self._published_at > _SETTINGS_FRESH_FOR:
+            self._settings = publish_settings(self._store, self._rules.grid, now=now, defaults=self._rules.defaults)
+            self._published_at = now
+        placer = Placer(self._store, self._rules, self._settings, utc_now, until_refused(self._dead_letters, utc_now))
+        return assign([_arrival(record) for record in event["Records"]], placer)
 
 
 def build_rules(settings: Settings) -> Rules:

@@ -60,7 +60,7 @@ class LocalStack:
         artifacts = build(root=self.root, cache=self.cache)
         wanted = {name: str(value) for name, value in parameters.items()}
         self.outputs = deploy.deploy(self.endpoint, artifacts, wanted, root=self.root)
-        self._first_run()
+        self._first_occurrence()
         return self.outputs
 
     def invoke_processor(self, event: Mapping[str, Any]) -> Any:
@@ -91,7 +91,7 @@ class LocalStack:
         """All that the functions wrote since then, in order of time."""
         return LogReader(self.endpoint, since=since, function=function).read()
 
-    def _first_run(self) -> None:
+    def _first_occurrence(self) -> None:
         # Inserters read the grid in force from a row that the processor keeps: it should say at
         # once what has just been deployed, not at the next tick only.
         for attempt in range(1, FIRST_RUNS + 1):

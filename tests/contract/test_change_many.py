@@ -11,7 +11,7 @@ from tests.builders import NOON, FakeClock, scheduled_row
 from dynatick import TaskClient
 from dynatick.client import Changed, Left
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.change import Change, Result
+from dynatick.domain.conditional_update import ConditionalUpdate, Result
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.normalise import Defaults
 from dynatick.engine.installation_settings import publish_settings
@@ -33,7 +33,7 @@ def test_while_others_change_them(store: Store, monkeypatch: pytest.MonkeyPatch)
     write_many = store.write_many
     seen: list[int] = []
 
-    def others_first(changes: Sequence[Change]) -> Sequence[Result]:
+    def others_first(changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         seen.append(len(changes))
         if any(change.task_id == "t001" for change in changes):
             lease_until = clock() + timedelta(minutes=2)
@@ -41,7 +41,7 @@ def test_while_others_change_them(store: Store, monkeypatch: pytest.MonkeyPatch)
             store.delete("t002")
             another.cancel("t003")
             another.update("t004", payload={"n": 1})
-            store.write(Change(task_id="t005", set={"lease": "of an earlier run"}))
+            store.write(ConditionalUpdate(task_id="t005", set={"lease": "of an earlier run"}))
         return write_many(changes)
 
     monkeypatch.setattr(store, "write_many", others_first)
@@ -94,11 +94,11 @@ def test_another_run_goes_25_to_a_call(store: Store, monkeypatch: pytest.MonkeyP
     alone: list[str] = []
     together: list[int] = []
 
-    def note_one(change: Change) -> Result:
+    def note_one(change: ConditionalUpdate) -> Result:
         alone.append(change.task_id)
         return write(change)
 
-    def note_many(changes: Sequence[Change]) -> Sequence[Result]:
+    def note_many(changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         together.append(len(changes))
         return write_many(changes)
 

@@ -10,7 +10,7 @@ from tests.builders import FakeActions, InProcess, key_of, scheduled_row
 
 from dynatick.client import TaskClient
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.change import Change, Written
+from dynatick.domain.conditional_update import ConditionalUpdate, Written
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Row, Task
 from dynatick.engine.cursor import Cursor, cursor_id
@@ -255,7 +255,7 @@ def test_a_schedule_whose_latest_task_somebody_has_spoilt_holds_up_no_other(worl
     for schedule_id in ("spoilt", "healthy"):
         put(world, {"taskId": schedule_id, "scheduleExpression": "rate(1 minute)"})
     world.next_tick()
-    assert isinstance(world.store.write(Change(task_id="spoilt", set={"lastTaskId": ids[name]})), Written)
+    assert isinstance(world.store.write(ConditionalUpdate(task_id="spoilt", set={"lastTaskId": ids[name]})), Written)
     world.next_tick()
     for schedule_id in ("spoilt", "healthy"):
         assert world.outcome(f"{schedule_id}#1#2026-12-31T12:02:00Z") == "completed"

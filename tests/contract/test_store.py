@@ -10,7 +10,17 @@ import pytest
 from tests.builders import NOON, scheduled_row
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Absent, AtLeast, Change, Is, Lost, Plus, Unknown, Written, as_read
+from dynatick.domain.conditional_update import (
+    Absent,
+    AtLeast,
+    ConditionalUpdate,
+    Is,
+    Lost,
+    Plus,
+    Unknown,
+    Written,
+    as_read,
+)
 from dynatick.domain.lifecycle import claim, complete, redrive, release, retry
 from dynatick.domain.task import Task
 from dynatick.engine.ports import Store, StoreFailure
@@ -25,7 +35,7 @@ def ids_in(store: Store, bucket: Bucket, *, after: str | None = None, **filters:
     """Every id of a bucket, over all pages."""
     found: list[str] = []
     while True:
-        page = store.look(bucket, after=after, **filters)  # type: ignore[arg-type]
+        page = store.query_bucket(bucket, after=after, **filters)  # type: ignore[arg-type]
         found += [entry.task_id for entry in page.entries]
         after = page.after
         if after is None:
@@ -114,8 +124,8 @@ def test_a_row_that_is_too_large_is_said_to_be(store: Store) -> None:
     assert answer.too_large
     store.create({"taskId": "almost", "payload": {"x": "y" * 400_000}})
     for result in (
-        store.write(Change(task_id="almost", set={"result": "z" * 20_000})),
-        *store.write_many([Change(task_id="almost", set={"result": "z" * 20_000})]),
+        store.write(ConditionalUpdate(task_id="almost", set={"result": "z" * 20_000})),
+        *store.write_many([ConditionalUpdate(task_id="almost", set={"result": "z" * 20_000})]),
     ):
         assert isinstance(result, Unknown)
         assert result.too_large
@@ -146,7 +156,7 @@ def test_large_rows_are_rows_like_others(store: Store, monkeypatch: pytest.Monke
     assert store.get("a") == large
     assert store.get_many(ids) == {task_id: {**large, "taskId": task_id} for task_id in ids}
     claims = [
-        Change(task_id=task_id, set={"lease": "x"}, when=(Is("status", "scheduled"),), returning=True)
+        ConditionalUpdate(task_id=task_id, set={"lease": "x"}, conditions=(Is("status", "scheduled"),), returning=True)
         for task_id in ids
     ]
     assert [result.row for result in store.write_many(claims) if isinstance(result, Written)] == [
@@ -168,10 +178,10 @@ def test_large_rows_are_rows_like_others(store: Store, monkeypatch: pytest.Monke
 
 def test_a_write_needs_the_row_and_its_conditions(store: Store) -> None:
     store.create({"taskId": "a", "status": "scheduled", "attempt": 0})
-    good = Change(
+    good = ConditionalUpdate(
         task_id="a",
         set={"status": "running", "attempt": Plus(1), "lease": "x"},
-        when=(Is("status", "scheduled"), Absent("outcome"), AtLeast("attempt", 0)),
+        conditions=(Is("status", "scheduled"), Absent("outcome"), AtLeast("attempt", 0)),
         returning=True,
     )
     written = store.write(good)
@@ -202,7 +212,7 @@ def test_a_write_needs_the_row_and_its_conditions(store: Store) -> None:
 @pytest.mark.parametrize("batched", [False, True])
 def test_conditions(store: Store, condition: Is | Absent | AtLeast, holds: bool, batched: bool) -> None:
     store.create({"taskId": "a", "status": "scheduled", "n": 3, "none": None})
-    change = Change(task_id="a", set={"seen": True}, when=(condition,))
+    change = ConditionalUpdate(task_id="a", set={"seen": True}, conditions=(condition,))
     (result,) = store.write_many([change]) if batched else [store.write(change)]
     assert isinstance(result, Written if holds else Lost)
     row = store.get("a")
@@ -215,8 +225,8 @@ def test_text_is_not_a_number_of_attempts(store: Store, request: pytest.FixtureR
         return  # it raises where DynamoDB compares: a fault of the stand-in, met by no other engine
     store.create({"taskId": "a", "attempt": "many"})
     for result in (
-        store.write(Change(task_id="a", set={"x": 1}, when=(AtLeast("attempt", 0),))),
-        *store.write_many([Change(task_id="a", set={"x": 1}, when=(AtLeast("attempt", 0),))]),
+        store.write(ConditionalUpdate(task_id="a", set={"x": 1}, conditions=(AtLeast("attempt", 0),))),
+        *store.write_many([ConditionalUpdate(task_id="a", set={"x": 1}, conditions=(AtLeast("attempt", 0),))]),
     ):
         assert isinstance(result, Lost)
 
@@ -253,7 +263,9 @@ def test_a_row_that_is_still_as_it_was_read(store: Store, batched: bool) -> None
     row = store.get("a")
     assert row is not None
     when = (*as_read(row, *sorted(row.keys() - {"taskId"})), *as_read(row, "lease", "outcome", "never.there"))
-    change = Change(task_id="a", set={"payload": {"n": 2}}, remove=("tags",), when=when, returning=True)
+    change = ConditionalUpdate(
+        task_id="a", set={"payload": {"n": 2}}, remove=("tags",), conditions=when, returning=True
+    )
     (result,) = store.write_many([change]) if batched else [store.write(change)]
     assert isinstance(result, Written), result
     assert result.row is not None
@@ -291,7 +303,7 @@ def test_a_row_that_others_have_changed(
     assert row is not None
     store.delete("a")
     store.create(present)
-    change = Change(task_id="a", set={"seen": True}, when=as_read(row, name))
+    change = ConditionalUpdate(task_id="a", set={"seen": True}, conditions=as_read(row, name))
     (result,) = store.write_many([change]) if batched else [store.write(change)]
     assert isinstance(result, Lost), result
     found = store.get("a")
@@ -356,13 +368,13 @@ def test_the_whole_life_of_a_task_as_changes(store: Store) -> None:
 def test_remove_and_set_in_one_change(store: Store) -> None:
     store.create({"taskId": "a", "x": 1, "y": 2, "z": 3})
     for remove in (("x",), ("y", "z")):
-        (result,) = store.write_many([Change(task_id="a", set={"n": 1}, remove=remove, returning=True)])
+        (result,) = store.write_many([ConditionalUpdate(task_id="a", set={"n": 1}, remove=remove, returning=True)])
         assert isinstance(result, Written)
         assert result.row is not None
         assert not set(remove) & result.row.keys()
     assert store.get("a") == {"taskId": "a", "n": 1}
     store.create({"taskId": "b", "x": 1})
-    (result,) = store.write_many([Change(task_id="b", remove=("x",), returning=True)])
+    (result,) = store.write_many([ConditionalUpdate(task_id="b", remove=("x",), returning=True)])
     assert isinstance(result, Written)
     assert store.get("b") == {"taskId": "b"}
 
@@ -386,7 +398,7 @@ def test_look_filters_and_pages(store: Store) -> None:
     assert ids_in(store, BUCKET, limit=7) == [f"t{n:02d}" for n in range(0, 30, 3)]
     assert ids_in(store, BUCKET, after="t26") == ["t27"]
     assert ids_in(store, Bucket(BUCKET.minute, 1)) == []
-    page = store.look(BUCKET, open_only=False, limit=1, after="t01")
+    page = store.query_bucket(BUCKET, open_only=False, limit=1, after="t01")
     (entry,) = page.entries
     assert (entry.task_id, entry.bucket, entry.outcome, entry.action, entry.due_at, entry.finished_at, entry.error) == (
         "t02", str(BUCKET), "failed", "log", "2026-12-31T12:00:00Z", "x", "e",
@@ -396,7 +408,7 @@ def test_look_filters_and_pages(store: Store) -> None:
 def test_only_ids_that_begin_with_a_prefix_are_read(store: Store) -> None:
     ids = ["a-1", "a-2", "a-3", "a", "ab", "b-1", "ä-1"]
     store.create_many([scheduled_row(task_id, BUCKET) for task_id in ids])
-    store.write(Change(task_id="a-2", set={"outcome": "failed"}))
+    store.write(ConditionalUpdate(task_id="a-2", set={"outcome": "failed"}))
     assert ids_in(store, BUCKET, prefix="a-", open_only=False) == ["a-1", "a-2", "a-3"]
     assert ids_in(store, BUCKET, prefix="a-") == ["a-1", "a-3"]
     assert ids_in(store, BUCKET, prefix="a-", open_only=False, limit=1) == ["a-1", "a-2", "a-3"]
@@ -410,7 +422,7 @@ def test_an_entry_whose_outcome_is_null_is_open(store: Store) -> None:
     for task_id, more in {"ended": {"outcome": "failed"}, "null": {"outcome": None}, "open": {}}.items():
         store.create({"taskId": task_id, "taskDateTime": str(BUCKET), **more})
     assert ids_in(store, BUCKET) == ["null", "open"]
-    page = store.look(BUCKET, open_only=False)
+    page = store.query_bucket(BUCKET, open_only=False)
     assert {entry.task_id: entry.outcome for entry in page.entries} == {"ended": "failed", "null": None, "open": None}
     assert ids_in(store, BUCKET, outcome="failed") == ["ended"]
 
@@ -419,7 +431,7 @@ def test_look_reads_past_a_page_of_a_megabyte(store: Store) -> None:
     """Failure mode 4: every page is read. Entries of about 1 KB make two pages or more."""
     rows = [scheduled_row(f"{n:04d}-{'x' * 1000}", BUCKET) for n in range(2100)]
     store.create_many(rows)
-    first = store.look(BUCKET)
+    first = store.query_bucket(BUCKET)
     assert first.after is not None
     assert len(ids_in(store, BUCKET)) == 2100
 
@@ -477,7 +489,7 @@ def scan_all(store: Store, *, after: str | None = None, **of: int) -> list[str]:
 def test_delete_on_a_condition(store: Store) -> None:
     assert store.create({"taskId": "a", "status": "recurring", "scheduleExpression": "rate(1 hour)"})
     as_it_was = as_read({"status": "recurring"}, "outcome", "status")
-    assert isinstance(store.write(Change(task_id="a", set={"status": "scheduled"})), Written)
+    assert isinstance(store.write(ConditionalUpdate(task_id="a", set={"status": "scheduled"})), Written)
     assert store.delete("a", as_it_was) is False
     assert store.get("a") is not None
     assert store.delete("a", as_read({"status": "scheduled"}, "outcome", "status")) is True
@@ -505,7 +517,7 @@ def test_schedules_are_listed_by_state_in_order(store: Store) -> None:
     assert pages_of_schedules(store, "DISABLED", 1) == [["paused"]]
     assert pages_of_schedules(store, "COMPLETED", 1) == [[]]
     assert store.schedules("ENABLED", after="a").ids == ids[2:]
-    (result,) = store.write_many([Change(task_id="b", set={"scheduleState": "DISABLED"}, returning=True)])
+    (result,) = store.write_many([ConditionalUpdate(task_id="b", set={"scheduleState": "DISABLED"}, returning=True)])
     assert isinstance(result, Written)
     store.delete("Z")
     assert pages_of_schedules(store, "ENABLED", None) == [[one for one in ids if one not in ("Z", "b")]]

@@ -21,7 +21,7 @@ TASKS = 300
 def test_each_attempt_is_made_once(store: Store, with_shard_lease: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the shard lease both drain; with it one closes its tick and leaves the work to the other (rule 16)."""
     if not with_shard_lease:
-        monkeypatch.setattr(Cursor, "is_held", lambda self, now: False)
+        monkeypatch.setattr(Cursor, "is_leased", lambda self, now: False)
     system = InProcess(store=store)
     system.tick()
     bucket = Bucket(minute_of(NOON) + 1)
@@ -44,7 +44,7 @@ def test_each_attempt_is_made_once(store: Store, with_shard_lease: bool, monkeyp
     assert Counter(system.actions.ran) == {(f"t{n:03d}", 1, 1): 1 for n in range(TASKS)}
     passes = [invoked.passed for invoked in done if invoked.passed is not None]
     assert sum(report.completed for report in passes) == TASKS
-    assert any(report.held_elsewhere for report in passes) <= with_shard_lease
+    assert any(report.leased_elsewhere for report in passes) <= with_shard_lease
     rows = store.get_many([f"t{n:03d}" for n in range(TASKS)])
     assert {row["outcome"] for row in rows.values()} == {"completed"}
     assert {row["attempt"] for row in rows.values()} == {1}

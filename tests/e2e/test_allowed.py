@@ -127,9 +127,9 @@ def test_the_processor_has_rights_to_what_is_allowed_and_to_nothing_else(little:
 
 
 def test_the_doors_know_the_kinds(little: World, rows: Rows) -> None:
-    in_force = read_settings(little.client.store)
-    assert in_force is not None
-    assert tuple(in_force.actions) == ("log", "sqs", "webhook")
+    settings = read_settings(little.client.store)
+    assert settings is not None
+    assert tuple(settings.actions) == ("log", "sqs", "webhook")
     with pytest.raises(InvalidInput, match="'stepfunctions' is not accepted; expected one of log, sqs, webhook"):
         little.client.insert("x", action="stepfunctions", payload={})
 

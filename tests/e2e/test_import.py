@@ -133,7 +133,11 @@ def test_schedules_are_dropped_too(importing: World) -> None:
     (error,) = errors_of(importing, report)
     assert (error["line"], error["field"]) == (4, "scheduleExpression")
     shown = [importing.client.schedules.get(f"recurring-{n}") for n in range(3)]
-    runs = [f"{one.schedule_id}#1#{format_instant(one.next_run_at)}" for one in shown if one.next_run_at is not None]
+    runs = [
+        f"{one.schedule_id}#1#{format_instant(one.next_occurrence_at)}"
+        for one in shown
+        if one.next_occurrence_at is not None
+    ]
     assert len(runs) == 3
     importing.run_to_end(runs)
     for one in shown:

@@ -51,8 +51,8 @@ def test_a_short_soak(folder: Path, tmp_path: Path) -> None:
     inserted = number(output, "inserted")
     # How much fits into twenty seconds depends on how busy the machine is otherwise.
     assert inserted >= 10
-    fates = ("executed", "cancelled", "deleted", "replaced", "failed")
-    assert sum(number(output, fate) for fate in fates) == inserted
+    record_results = ("executed", "cancelled", "deleted", "replaced", "failed")
+    assert sum(number(output, recorded_as) for recorded_as in record_results) == inserted
     # It was no calm: what the journal says of it, not the table.
     history = history_of(read(tmp_path / "kept" / "journal"))
     assert history.done >= 10
@@ -104,4 +104,4 @@ def test_rows_that_are_taken_away_behind_its_back_turn_it_red(tmp_path: Path) ->
     ids = {life.partition("/")[0] for life in missed}  # some had replaced another under its id
     assert {task_id for task_id in ids if task_id.partition("#")[0] not in taken} <= taken  # or its schedule was
     assert not ended.verdict.is_good
-    assert ended.verdict.fates["lost"] == len(missed)
+    assert ended.verdict.record_results["lost"] == len(missed)

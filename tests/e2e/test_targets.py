@@ -165,9 +165,9 @@ def occurrences(world: World, targets: Targets, rows: Rows) -> dict[str, dict[st
 
 
 def test_each_kind_is_in_force(world: World, rows: Rows) -> None:
-    in_force = read_settings(world.client.store)
-    assert in_force is not None
-    assert {"sns", "sqs", "eventbridge", "lambda", "stepfunctions", "webhook", "log"} <= set(in_force.actions)
+    settings = read_settings(world.client.store)
+    assert settings is not None
+    assert {"sns", "sqs", "eventbridge", "lambda", "stepfunctions", "webhook", "log"} <= set(settings.actions)
 
 
 def test_sqs_sends_a_bucket_of_messages(targets: Targets, rows: Rows) -> None:

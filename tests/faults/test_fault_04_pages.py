@@ -15,7 +15,7 @@ MANY = 2500  # with ids of 1,000 bytes more than two pages of 1 MB
 def test_fault_04_more_than_a_page_of_1_mb(world: World, tell: Tell) -> None:
     bucket = Bucket(minute_of(world.clock()) + 1)
     world.insert_many([{"taskId": f"{n:04d}" + "-" * 996, "taskDateTime": bucket} for n in range(MANY)])
-    first = world.store.look(bucket)
+    first = world.store.query_bucket(bucket)
     assert first.after is not None
     assert len(first.entries) < MANY / 2
 

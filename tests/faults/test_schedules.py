@@ -82,8 +82,8 @@ def account(world: World, schedule_id: str, *, first: datetime, last: datetime) 
         runs = minutes(parse_instant(note["from"], "from"), parse_instant(note["until"], "until"))
         assert len(runs) == note["runs"]
         missed += runs
-    assert len(missed) == len({*missed}) == schedule.get("missedRuns", 0)
-    waiting = [str(schedule["bufferedRunAt"])] if "bufferedRunAt" in schedule else []
+    assert len(missed) == len({*missed}) == schedule.get("missedOccurrences", 0)
+    waiting = [str(schedule["bufferedOccurrenceAt"])] if "bufferedOccurrenceAt" in schedule else []
     assert sorted([*times, *missed, *waiting]) == minutes(first, last), "each once, and none beside"
     again = repeated(world.ledger.done(), world.killed)
     assert {prefix + run for run, number in times.items() if number > 1} <= again
@@ -138,7 +138,7 @@ def test_no_tick_for_ninety_minutes(world: World, catch_up: str, made: range) ->
     assert list(rows) != []
     assert sorted(rows) == expected[: len(rows)]
     schedule = world.row("s")
-    assert int(str(schedule.get("missedRuns", 0))) == 91 - len(made)
+    assert int(str(schedule.get("missedOccurrences", 0))) == 91 - len(made)
     if catch_up != "all":
         assert [dict(one)["reason"] for one in schedule["missed"]] == ["outage"]  # type: ignore[attr-defined]
     assert not repeated(world.ledger.done(), set())
@@ -287,9 +287,9 @@ def test_pausing_races_with_the_tick(world: World) -> None:
     paused_runs = minutes(first + timedelta(minutes=2), resumed)
     expected = [run for run in minutes(first, world.clock()) if run not in paused_runs]
     assert executed == Counter(f"s#1#{run}" for run in expected)
-    assert {run.status for run in world.client.schedules.history("s") if format_instant(run.run_at) in paused_runs} == {
-        "missed"
-    }
+    assert {
+        run.status for run in world.client.schedules.history("s") if format_instant(run.occurrence_at) in paused_runs
+    } == {"missed"}
 
 
 def test_an_edit_while_a_run_is_being_made(world: World) -> None:

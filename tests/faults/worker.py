@@ -28,7 +28,7 @@ def main(function: str) -> None:
     folder = Path(os.environ[FOLDER])
     clock = SharedClock(folder / "clock")
     if os.environ.get(NO_LEASE):
-        Cursor.is_held = lambda self, now: False  # type: ignore[method-assign]
+        Cursor.is_leased = lambda self, now: False  # type: ignore[method-assign]
 
     def note_invocation(event: dict[str, Any]) -> None:
         with (folder / "started").open("a") as file:

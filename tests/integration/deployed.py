@@ -68,7 +68,12 @@ class Deployed:
     def drained_through(self, minute: int) -> None:
         """Puts the cursor as a tick of that minute leaves it."""
         cursor = Cursor(
-            shard=0, closed_through=minute, drained_through=minute, looked_through=minute, mark=minute, mark_at=EPOCH
+            shard=0,
+            closed_through=minute,
+            drained_through=minute,
+            polled_through=minute,
+            checkpoint=minute,
+            checkpoint_at=EPOCH,
         )
         self.table.put_item(Item={"taskId": cursor_id(0), **cursor.to_row()})
 

@@ -30,7 +30,7 @@ from dynatick import (
 )
 from dynatick.client import Changed, Inserted, TaskView, TickView, WouldChange
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.change import Lost, Written
+from dynatick.domain.conditional_update import Lost, Written
 from dynatick.domain.lifecycle import claim
 from dynatick.engine.ports import Store
 from dynatick.engine.rules import Rules

@@ -304,7 +304,7 @@ def run_everything(deployed: Deployed, receiver: Receiver) -> None:
     assert change is not None
     deployed.table.put_item(Item={**raw, **change.set})
     deployed.tick(now)
-    occurrence = deployed.row(f"every#1#{change.set['nextRunAt']}")
+    occurrence = deployed.row(f"every#1#{change.set['nextOccurrenceAt']}")
     assert (occurrence["outcome"], occurrence["taskDateTime"]) == ("completed", bucket)
     context = LambdaContext(ends=now + timedelta(seconds=60))
     deployed.processor.handler({"dynatick": {"reconcile": True}}, context)

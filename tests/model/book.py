@@ -191,7 +191,7 @@ class Book:
         if new is None:
             self.say(f"{effect.task_id} vanished")
             return
-        for name in ("closedThrough", "drainedThrough", "lookedThrough", "shardsEver", "version"):
+        for name in ("closedThrough", "drainedThrough", "polledThrough", "shardsEver", "version"):
             if name in old and (name not in new or str(new[name]).rjust(20) < str(old[name]).rjust(20)):
                 self.say(f"{effect.task_id}: {name} went back from {old[name]} to {new.get(name)}")
         if "drainedThrough" in new and str(new["drainedThrough"]) > str(new["closedThrough"]):

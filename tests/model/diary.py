@@ -104,7 +104,7 @@ class Diary:
         self.policies(new)
         if new.get("status") is None:  # the scheduler has still to look at it
             return
-        before, after = self.instant(old, "nextRunAt"), self.instant(new, "nextRunAt")
+        before, after = self.instant(old, "nextOccurrenceAt"), self.instant(new, "nextOccurrenceAt")
         if is_terminal(new):
             self._hear_end(now, new)
             if new.get("outcome") == "failed":
@@ -116,7 +116,7 @@ class Diary:
         if old is None:
             return
         self._hear_missed(by, now, old, new)
-        waiting, waits = self.instant(old, "bufferedRunAt"), self.instant(new, "bufferedRunAt")
+        waiting, waits = self.instant(old, "bufferedOccurrenceAt"), self.instant(new, "bufferedOccurrenceAt")
         if waiting is not None and waits != waiting and not self.is_dealt_with(waiting):
             self.wrong(f"the run of {waiting:.0f}, which waited, is lost")
         if before is not None and after != before:
@@ -146,7 +146,7 @@ class Diary:
             )
         )  # fmt: skip
         self.edited_at = None
-        after = self.instant(new, "nextRunAt")
+        after = self.instant(new, "nextOccurrenceAt")
         if state != "ENABLED" or after is None or after <= now:
             return
         runs = times.named(self.eras[-1].start, self.eras[-1].end, now + MARGIN, now + HORIZON)
@@ -181,9 +181,9 @@ class Diary:
             for run in sorted(left_out):
                 self._check_missed(by, now, run, reason)
                 self.missed[run] = now
-        delta = number(new.get("missedRuns")) - number(old.get("missedRuns"))
+        delta = number(new.get("missedOccurrences")) - number(old.get("missedOccurrences"))
         if delta != counted:
-            self.wrong(f"missedRuns is up by {delta}, and {counted} are noted")
+            self.wrong(f"missedOccurrences is up by {delta}, and {counted} are noted")
 
     def _check_paused(self, first: float, last: float) -> None:
         asked = next((era.asked_at for era in reversed(self.eras[:-1]) if not era.enabled), math.inf)
@@ -251,7 +251,7 @@ class Diary:
 
     def _check_lateness(self, by: Actor, run: float, schedule: Row | None) -> None:
         """Late runs are made as ``catchUp`` says. ``by`` has closed its buckets through some tick or a later one."""
-        if _ALL in self.catch_up or run == self.instant(schedule, "bufferedRunAt") or not by.closed_at:
+        if _ALL in self.catch_up or run == self.instant(schedule, "bufferedOccurrenceAt") or not by.closed_at:
             return
         _, longest = self.tick_minutes()
         closed = min(by.closed_at.values())
@@ -269,7 +269,7 @@ class Diary:
         """All that was due by then has been dealt with."""
         if is_terminal(row):
             return
-        waits = self.instant(row, "bufferedRunAt")
+        waits = self.instant(row, "bufferedOccurrenceAt")
         due = self.due(-math.inf, last_tick - self.window)
         lost = [run for run in due if not self.is_dealt_with(run) and run != waits]
         if lost:

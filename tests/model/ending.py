@@ -26,7 +26,7 @@ def close_the_schedules(world: Installation) -> None:
     _see_all(world)
     _reconcile(world)  # finds those that the stream has not told of
     now = format_instant(world.simulation.instant)
-    due = [row for row in world.open_rows() if str(row.get("nextRunAt", "~")) <= now]
+    due = [row for row in world.open_rows() if str(row.get("nextOccurrenceAt", "~")) <= now]
     _tick(world, at_least=max(map(_bucket_minute, due), default=-math.inf))  # where the grid was coarser, later
     for _ in range(SCHEDULES_TICKS):
         _tick(world)
@@ -85,7 +85,7 @@ def _calm(world: Installation) -> None:
 
 def _reconcile(world: Installation) -> None:
     kept = read_round(world.table.inner)
-    if kept is not None and kept.is_held(world.simulation.instant):
+    if kept is not None and kept.is_leased(world.simulation.instant):
         world.pass_time(2 * LEASE.total_seconds())  # one was killed, and until its lease has expired no other works
     world.reconcile()
     world.rest()

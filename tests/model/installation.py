@@ -29,7 +29,7 @@ from dynatick.domain.lifecycle import is_terminal
 from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.assign import Arrival, assign
 from dynatick.engine.installation_settings import InstallationSettings, publish_settings
-from dynatick.engine.placement import Placer, tell_dead_letters
+from dynatick.engine.placement import Placer, send_rejection
 from dynatick.engine.ports import ActionContext, DeadLetter, Store
 from dynatick.engine.processor import Invoked, Processor
 from dynatick.engine.rules import Rules
@@ -38,7 +38,7 @@ from dynatick.errors import DynatickError, PermanentError, RetryableError
 INDEX_LAG = 100.0  # longer than from tick to tick
 THREADS = 3
 SCHEDULER_LIFE = 60.0
-AGREED_FOR = 60.0
+SETTINGS_FRESH_FOR = 60.0
 RETRY_DELAYS = (60.0, 120.0)  # Lambda's, after an asynchronous invocation that raised
 CLIENTS = 2
 
@@ -206,7 +206,7 @@ class Installation:
 
         def work() -> None:
             environment = self._idle.pop() if self._idle and not plan.cold else self._environment()
-            generation = self._retired
+            continuation = self._retired
             end = actor.ends = self.simulation.now + plan.life
             self.simulation.at(end, lambda: None if actor.finished else actor.kill())
             for ran in self.book.executions.values():
@@ -220,7 +220,7 @@ class Installation:
                 if tries < len(RETRY_DELAYS):
                     self._process(event, delay=RETRY_DELAYS[tries], tries=tries + 1)
             actor.finished = True
-            if generation == self._retired:
+            if continuation == self._retired:
                 self._idle.append(environment)
             else:
                 environment.end()
@@ -273,7 +273,7 @@ class Installation:
 
         def work() -> None:
             try:
-                failed = assign(batch, self._settler()).failed
+                failed = assign(batch, self._placer()).failed
             except DynatickError:
                 answer(None)
                 return
@@ -288,9 +288,9 @@ class Installation:
         # A scheduler that was killed on the way says nothing, until its time is up.
         self.simulation.at(self.simulation.now + min(actor.plan.life, SCHEDULER_LIFE), end)
 
-    def _settler(self) -> Placer:
+    def _placer(self) -> Placer:
         now = self.simulation.now
-        if self._agreed is None or now - self._agreed[1] > AGREED_FOR:
+        if self._agreed is None or now - self._agreed[1] > SETTINGS_FRESH_FOR:
             self._agreed = (
                 publish_settings(self.seam, self.rules.grid, now=self._clock(), defaults=self.rules.defaults),
                 now,
@@ -300,7 +300,7 @@ class Installation:
             self.rules,
             self._agreed[0],
             self._clock,
-            lambda row, error: tell_dead_letters(self, row, error, self._clock()),
+            lambda row, error: send_rejection(self, row, error, self._clock()),
         )
 
     # -- what a processor asks for: invoker, actions, dead letters -----------------------------------------------------

@@ -15,7 +15,7 @@ from tests.model.steps import step
 from tests.model.surroundings import POLICIES, Surroundings, plans, scripts
 
 from dynatick.client import NewTask
-from dynatick.domain.change import Absent, Change, as_read
+from dynatick.domain.conditional_update import Absent, ConditionalUpdate, as_read
 from dynatick.domain.lifecycle import is_terminal, state_of
 
 NONSENSE = (("action", 7), ("retryPolicy", "never"), ("payload", "text"))
@@ -157,7 +157,7 @@ class Machine(Surroundings):
         else:  # until the scheduler sees it, the bucket is what counts; and without a status, always
             life.not_before = min(life.not_before, asked)
             life.asked = asked if state_of(row) == "scheduled" else None
-        world.table.write(world.hand, Change(task_id=task_id, set=times, when=(Absent("outcome"),)))
+        world.table.write(world.hand, ConditionalUpdate(task_id=task_id, set=times, when=(Absent("outcome"),)))
 
     @step(task_id=ids, time=st.sampled_from(BAD_TIMES))
     def spoil_time(self, task_id: str, time: str) -> None:
@@ -166,7 +166,7 @@ class Machine(Surroundings):
         if row is None or is_terminal(row) or state_of(row) == "running":
             return
         self.world.book.life_of(row).meant = END
-        change = Change(task_id=task_id, set={"taskDateTime": time}, when=as_read(row, "status", "outcome"))
+        change = ConditionalUpdate(task_id=task_id, set={"taskDateTime": time}, when=as_read(row, "status", "outcome"))
         self.world.table.write(self.world.hand, change)
 
     @step(task_id=ids, nonsense=st.sampled_from(NONSENSE))
@@ -176,7 +176,7 @@ class Machine(Surroundings):
         if row is None or state_of(row) != "scheduled":
             return
         self.world.book.life_of(row).meant = END
-        change = Change(task_id=task_id, set={name: value}, when=as_read(row, "status", "outcome"))
+        change = ConditionalUpdate(task_id=task_id, set={name: value}, when=as_read(row, "status", "outcome"))
         self.world.table.write(self.world.hand, change)
 
     @step(ago=st.sampled_from((20.0, 150.0, 1000.0)), what=st.sampled_from(("own", "tasks", "all")))

@@ -18,7 +18,7 @@ from tests.model.times import EXPRESSIONS
 
 from dynatick.client.insertion import Exists
 from dynatick.domain.buckets import instant_of, minute_of
-from dynatick.domain.change import Absent, Change
+from dynatick.domain.conditional_update import Absent, ConditionalUpdate
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import is_terminal
 from dynatick.domain.task import Row
@@ -142,7 +142,7 @@ class ScheduleMachine(Surroundings):
         """update-item, by hand."""
         row = self._row(schedule_id)
         if row is not None and not is_terminal(row):
-            change = Change(task_id=schedule_id, set=EDITS[edit], when=(Absent("outcome"),))
+            change = ConditionalUpdate(task_id=schedule_id, set=EDITS[edit], when=(Absent("outcome"),))
             self.world.table.write(self.world.hand, change)
 
     @step(schedule_id=ids)

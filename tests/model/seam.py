@@ -18,7 +18,7 @@ from tests.model.steps import Brief
 from tests.model.table import Table
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Condition, Result, Unknown
+from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result, Unknown
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Page, ScanPage, StoreFailure
 from dynatick.errors import StoreError
@@ -144,7 +144,7 @@ class Seam:
         ids = list(dict.fromkeys(task_ids))
         return self._read(lambda: self.table.rows(ids, only))
 
-    def look(
+    def query_bucket(
         self,
         bucket: Bucket,
         *,
@@ -160,7 +160,7 @@ class Seam:
             self.simulation.sleep(self.poll_seconds)
             self.polls.append((self.actor, bucket, self.simulation.now))
         return self._read(
-            lambda: self.table.look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
+            lambda: self.table.query_bucket(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
         )
 
     def scan(
@@ -179,10 +179,10 @@ class Seam:
             lambda answers: [failure if dice.random() < 0.6 else answer for answer in answers],
         )
 
-    def write(self, change: Change) -> Result:
+    def write(self, change: ConditionalUpdate) -> Result:
         return self.call(lambda by: self.table.write(by, change), lambda: UNKNOWN, lambda _: UNKNOWN)
 
-    def write_many(self, changes: Sequence[Change]) -> Sequence[Result]:
+    def write_many(self, changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         """A batch is no transaction: some of it may be refused, and of some the answer lost."""
         actor = self.actor
         dice = actor.dice
@@ -198,8 +198,8 @@ class Seam:
             lambda results: [UNKNOWN if dice.random() < 0.6 else result for result in results],
         )
 
-    def delete(self, task_id: str, when: Sequence[Condition] = ()) -> bool:
-        return self.call(lambda by: self.table.delete(by, task_id, when), _no_answer, lambda _: _no_answer())
+    def delete(self, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
+        return self.call(lambda by: self.table.delete(by, task_id, conditions), _no_answer, lambda _: _no_answer())
 
     def _read(self, do: Callable[[], T]) -> T:
         return self.call(lambda _: do(), _no_answer, lambda _: _no_answer())

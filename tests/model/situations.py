@@ -118,8 +118,8 @@ SITUATIONS: Mapping[str, Situation] = {
             tick(Tick(plans=(SHORT,)), *[Tick(plans=(SHORT,) * 4)] * 3, PLAIN, PLAIN),
         ],
         lambda world: (
-            any(r.generation and r.expired for r in passes(world))
-            and any(r.generation and r.claimed for r in passes(world))
+            any(r.continuation and r.expired for r in passes(world))
+            and any(r.continuation and r.claimed for r in passes(world))
             and any(r.recovered for r in recoveries(world))
         ),
     ),

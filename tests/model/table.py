@@ -15,7 +15,7 @@ from typing import TypeVar
 from tests.model.simulation import Simulation
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Condition, Result
+from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Entry, Page, ScanPage, Store, StoreFailure
 
@@ -61,8 +61,8 @@ class Table:
     def put(self, by: object, row: Row) -> None:
         self._noting(by, [str(row["taskId"])], lambda: self.put_row(row))
 
-    def delete(self, by: object, task_id: str, when: Sequence[Condition] = ()) -> bool:
-        return self._noting(by, [task_id], lambda: self.inner.delete(task_id, when))
+    def delete(self, by: object, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
+        return self._noting(by, [task_id], lambda: self.inner.delete(task_id, conditions))
 
     def create(self, by: object, row: Row) -> bool:
         return self._noting(by, [str(row["taskId"])], lambda: self.inner.create(row))
@@ -70,10 +70,10 @@ class Table:
     def create_many(self, by: object, rows: Sequence[Row]) -> list[bool | StoreFailure]:
         return self._noting(by, [str(row["taskId"]) for row in rows], lambda: list(self.inner.create_many(rows)))
 
-    def write(self, by: object, change: Change) -> Result:
+    def write(self, by: object, change: ConditionalUpdate) -> Result:
         return self._noting(by, [change.task_id], lambda: self.inner.write(change))
 
-    def write_many(self, by: object, changes: Sequence[Change]) -> list[Result]:
+    def write_many(self, by: object, changes: Sequence[ConditionalUpdate]) -> list[Result]:
         return self._noting(by, [c.task_id for c in changes], lambda: list(self.inner.write_many(changes)))
 
     def _noting(self, by: object, ids: Sequence[str], do: Callable[[], T]) -> T:
@@ -113,11 +113,11 @@ class Table:
             if after is None:
                 return rows
 
-    def look(
+    def query_bucket(
         self, bucket: Bucket, *, after: str | None, open_only: bool, outcome: str | None, limit: int | None
     ) -> Page:
         """A page of a bucket, as one of the index's replicas shows it now."""
-        page = self.inner.look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
+        page = self.inner.query_bucket(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
         replica, now = self.dice.randrange(REPLICAS), self.simulation.now
         found = {entry.task_id: entry for entry in page.entries}
         for task_id, versions in self._index.items():

@@ -133,8 +133,8 @@ def test_what_no_tick_polls_any_more_is_lost_without_reconcile_and_not_with_it(s
 
 
 def test_if_the_engine_makes_its_calls_in_another_order_one_like_it_is_found() -> None:
-    kept = KEPT[4, "markAt is read before the closing write"]
-    (mutation,) = [m for m in MUTATIONS if m.what == "markAt is read before the closing write"]
+    kept = KEPT[4, "checkpointAt is read before the closing write"]
+    (mutation,) = [m for m in MUTATIONS if m.what == "checkpointAt is read before the closing write"]
     elsewhere = [changed(one, lambda _, value: replace(value, call=9) if isinstance(value, Fault) else value)
                  for one in kept.steps]  # fmt: skip
     with broken(mutation):

@@ -77,7 +77,7 @@ def test_the_public_surface() -> None:
         "Bucket", "ConfigurationError", "DynatickError", "Exists", "Failed", "Grid", "HandlerContext", "Health",
         "HistoryPage", "InsertCounts", "Inserted", "InvalidInput", "ItemTooLarge", "MemoryStore", "NewTask",
         "NoneInserted", "PermanentError", "Refused", "RetryPolicy", "RetryPolicyRow", "RetryableError",
-        "ScheduleNotFound", "ScheduleRun", "ScheduleView", "Status", "StoreError", "TaskChanged", "TaskClient",
+        "ScheduleNotFound", "ScheduleOccurrence", "ScheduleView", "Status", "StoreError", "TaskChanged", "TaskClient",
         "TaskEntry", "TaskExists", "TaskNotFound", "TaskRow", "TaskView", "TransitionRefused", "Unassigned",
         "handler",
     ]  # fmt: skip

@@ -17,7 +17,7 @@ from tests.builders import FakeClock, InProcess
 
 from dynatick import TaskClient
 from dynatick.actions import build_actions
-from dynatick.domain.change import Change, Result, Unknown
+from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
 from dynatick.engine.rules import SKEW_MARGIN
 from dynatick.store.memory import MemoryStore
 from dynatick_stack import template
@@ -32,7 +32,7 @@ class Lossy(MemoryStore):
         super().__init__()
         self.lost = False
 
-    def write(self, change: Change) -> Result:
+    def write(self, change: ConditionalUpdate) -> Result:
         if self.lost and change.set.get("status") == "completed":
             return Unknown("the process is dead")
         return super().write(change)

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.engine.support import World, bucket_at, cannot, is_cursor, world
 
 from dynatick import observability, wiring
-from dynatick.domain.change import Change
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.task import Row, Task
 from dynatick.engine.ports import ActionContext
 
@@ -92,7 +92,7 @@ def tick_record(w: World, patch: pytest.MonkeyPatch) -> None:
 
 
 def end_write(w: World, patch: pytest.MonkeyPatch) -> None:
-    def is_end(change: Change) -> bool:
+    def is_end(change: ConditionalUpdate) -> bool:
         return is_cursor(change) and change.set["lease"] is None
 
     w.rigged.throttled = is_end
@@ -108,7 +108,7 @@ def metrics(w: World, patch: pytest.MonkeyPatch) -> None:
 
 def coordinator(w: World, patch: pytest.MonkeyPatch) -> None:
     """A fault of our own, in the middle of a pass."""
-    patch.setattr("dynatick.engine.execution.Execution.settle_up", refuses)
+    patch.setattr("dynatick.engine.execution.Execution.finish_records", refuses)
 
 
 FAULTS: list[Callable[[World, pytest.MonkeyPatch], None]] = [tick_record, end_write, page, metrics, coordinator]

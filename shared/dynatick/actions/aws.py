@@ -14,7 +14,7 @@ from dynatick.errors import ActionError, PermanentError, RetryableError, shown
 CALL_SECONDS = 14.0
 """For a call with its second try: a task begins at least so long before its process ends, at the default timeout."""
 
-LEAST_SECONDS = 3.0
+MIN_SECONDS = 3.0
 
 _LAST_SECONDS = 5.0
 """To connect, and to record what became of the call."""
@@ -76,7 +76,7 @@ class Service:
         if self.limits is not None:
             self.limits.take(task, self.action)
         left = (context.deadline - self.clock()).total_seconds()
-        if left < LEAST_SECONDS:
+        if left < MIN_SECONDS:
             raise RetryableError("no time was left to call the target")
         region = arn.split(":")[3]
         if waits is None:

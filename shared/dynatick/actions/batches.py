@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dynatick.actions.aws import Refused, error_of, failure_of
-from dynatick.actions.plain_values import MOST_BYTES
+from dynatick.actions.plain_values import MAX_BYTES
 from dynatick.errors import ActionError, RetryableError
 
-MOST = 10
+MAX = 10
 WAIT_SECONDS = 0.005
 
 Send = Callable[[Sequence[Any]], Sequence[object | Refused]]
@@ -40,7 +40,7 @@ class _Batch:
 class Batches:
     """Batches under way, by target."""
 
-    def __init__(self, *, most: int = MOST, most_bytes: int = MOST_BYTES, wait: float = WAIT_SECONDS) -> None:
+    def __init__(self, *, most: int = MAX, most_bytes: int = MAX_BYTES, wait: float = WAIT_SECONDS) -> None:
         self._most = most
         self._most_bytes = most_bytes
         self._wait = wait

@@ -9,7 +9,7 @@ from typing import Any
 _CONNECT_SECONDS = 2
 _TRIES = 2
 _WAITS = (2, 5, 10, 30, 60, 120, 300, 600, 900)  # seconds for an answer; few, for each is a client
-_MOST_EXACT = 16  # clients for a wait that somebody asked for exactly
+_MAX_EXACT = 16  # clients for a wait that somebody asked for exactly
 
 
 class Clients:
@@ -36,7 +36,7 @@ class Clients:
                 kept[key] = _made(service, region, wait, tries)
             if exact:
                 self._exact.move_to_end(key)
-                if len(self._exact) > _MOST_EXACT:
+                if len(self._exact) > _MAX_EXACT:
                     self._exact.popitem(last=False)
             return kept[key]
 

@@ -18,7 +18,7 @@ from dynatick.actions.aws import Refused, Service
 from dynatick.actions.batches import Batches
 from dynatick.actions.payload_fields import CONFIG, Text, arn, fitting, wrong
 from dynatick.actions.payloads import parsed
-from dynatick.actions.plain_values import MOST_BYTES, to_json
+from dynatick.actions.plain_values import MAX_BYTES, to_json
 from dynatick.actions.task_facts import facts
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
@@ -76,8 +76,8 @@ class EventBridge:
             "Resources": payload.resources,
         }
         size = sum(len(text.encode()) for text in (payload.source, payload.detail_type, detail, *payload.resources))
-        if size > MOST_BYTES:
-            raise PermanentError(f"payload.detail: the event is {size} bytes; expected at most {MOST_BYTES}")
+        if size > MAX_BYTES:
+            raise PermanentError(f"payload.detail: the event is {size} bytes; expected at most {MAX_BYTES}")
         client = self._service.client(payload.event_bus_arn, task, context)
 
         def send(entries: Sequence[Any]) -> Sequence[object]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, Clock
-from dynatick.errors import ConfigurationError, NotYet, shown
+from dynatick.errors import ConfigurationError, RateLimited, shown
 
 if TYPE_CHECKING:
     from dynatick.actions.registry import Action
@@ -24,7 +24,7 @@ _LIMIT = re.compile(
     r"(?P<action>[A-Za-z0-9][A-Za-z0-9._/-]*)(?::(?P<host>[A-Za-z0-9._-]+))?=(?P<number>[1-9][0-9]{0,5})/(?P<unit>[smh])"
 )
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
-_MOST_WAITING = 10_000
+_MAX_WAITING = 10_000
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Limits:
         self._clock = clock
         self._horizon = horizon
         self._paces: dict[str, _Pace] = {}
-        self._turns: dict[str, float] = {}  # of the tasks that wait, by their lease
+        self._waiting_turns: dict[str, float] = {}  # of the tasks that wait, by their lease
         self._lock = threading.Lock()
         for limit in limits:
             found = _LIMIT.fullmatch(limit)
@@ -80,19 +80,19 @@ class Limits:
             return
         now, key = self._clock().timestamp(), task.lease or task.task_id
         with self._lock:
-            turn = self._turns.pop(key, None)
+            turn = self._waiting_turns.pop(key, None)
             if turn is None:
                 turn = max(max(pace.full_at, now) - pace.burst for pace in paces)
                 if turn - now >= self._horizon:
-                    raise NotYet(max(_later(pace, turn) for pace in paces) - now, until_later=True)
+                    raise RateLimited(max(_later(pace, turn) for pace in paces) - now, until_later=True)
                 for pace in paces:
                     pace.full_at = max(pace.full_at, now) + pace.interval
             if turn <= now:
                 return
-            while len(self._turns) >= _MOST_WAITING:  # of tasks that were given back and never came again
-                del self._turns[next(iter(self._turns))]
-            self._turns[key] = turn
-        raise NotYet(turn - now)
+            while len(self._waiting_turns) >= _MAX_WAITING:  # of tasks that were given back and never came again
+                del self._waiting_turns[next(iter(self._waiting_turns))]
+            self._waiting_turns[key] = turn
+        raise RateLimited(turn - now)
 
 
 class Limited:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from dynatick.actions.plain_values import MOST_BYTES, to_json
+from dynatick.actions.plain_values import MAX_BYTES, to_json
 from dynatick.actions.task_facts import escaped, facts, repeat_id
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
@@ -56,8 +56,8 @@ def size_of(text: str, attributes: Mapping[str, Mapping[str, str]]) -> int:
     """In bytes, as both services count. Raises PermanentError for a message that is too large for either."""
     counted = sum(len(name) + sum(len(part.encode()) for part in value.values()) for name, value in attributes.items())
     size = len(text.encode()) + counted
-    if size > MOST_BYTES:
-        raise PermanentError(f"payload.message: it is {size} bytes with its attributes; expected at most {MOST_BYTES}")
+    if size > MAX_BYTES:
+        raise PermanentError(f"payload.message: it is {size} bytes with its attributes; expected at most {MAX_BYTES}")
     return size
 
 

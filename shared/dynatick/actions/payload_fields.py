@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
-from dynatick.actions.plain_values import MOST_BYTES, to_json
+from dynatick.actions.plain_values import MAX_BYTES, to_json
 from dynatick.actions.secrets import MANAGED_NAME, SSM_NAME
 from dynatick.errors import shown
 
@@ -116,8 +116,8 @@ def fitting(value: object) -> object:
         raise wrong("expected text that UTF-8 can hold") from None
     except ValueError as error:
         raise wrong(str(error)) from None
-    if size > MOST_BYTES:
-        raise wrong(f"it is {size} bytes; expected at most {MOST_BYTES}")
+    if size > MAX_BYTES:
+        raise wrong(f"it is {size} bytes; expected at most {MAX_BYTES}")
     return value
 
 

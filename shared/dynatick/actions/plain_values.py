@@ -12,7 +12,7 @@ from dynatick.errors import shown
 MAX_RESULT_BYTES = 4096
 """A result is a note beside the task, not its product; rows that stay small cost little."""
 
-MOST_BYTES = 262_144
+MAX_BYTES = 262_144
 """What SNS, SQS, EventBridge and Step Functions take: of a message, of a call's messages together, of an input."""
 
 _MAX_DEPTH = 100  # DynamoDB ends at 32; beyond this, recursion itself would become the trouble

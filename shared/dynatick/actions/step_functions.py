@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass
 from dynatick.actions.aws import Service, failure_of
 from dynatick.actions.payload_fields import CONFIG, Text, arn, fitting
 from dynatick.actions.payloads import parsed
-from dynatick.actions.plain_values import MOST_BYTES, to_json
+from dynatick.actions.plain_values import MAX_BYTES, to_json
 from dynatick.actions.task_facts import facts, repeat_id
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
@@ -54,8 +54,8 @@ class StepFunctions:
             given = to_json({**payload.input, "dynatick": facts(task, context)})
         except ValueError as error:
             raise PermanentError(f"payload.input: {error}") from None
-        if len(given) > MOST_BYTES:  # it is ASCII
-            raise PermanentError(f"payload.input: it is {len(given)} bytes with ours; expected at most {MOST_BYTES}")
+        if len(given) > MAX_BYTES:  # it is ASCII
+            raise PermanentError(f"payload.input: it is {len(given)} bytes with ours; expected at most {MAX_BYTES}")
         name = execution_name(task, context)
         client = self._service.client(machine, task, context)
         try:

@@ -42,7 +42,7 @@ MAX_RETRY_AFTER_SECONDS = 86_400.0
 
 _RETRYABLE = frozenset({408, 425, 429})
 _UNAUTHORISED = frozenset({401, 403})
-_LEAST_SECONDS = 0.1
+_MIN_SECONDS = 0.1
 
 
 class Webhook:
@@ -108,9 +108,9 @@ class Webhook:
 
     def _timeout(self, payload: WebhookPayload, context: ActionContext) -> float:
         left = (context.deadline - self._clock()).total_seconds()
-        if left < _LEAST_SECONDS:
+        if left < _MIN_SECONDS:
             raise RetryableError("no time was left to call the target")
-        return min(max(payload.timeout_seconds, _LEAST_SECONDS), left)
+        return min(max(payload.timeout_seconds, _MIN_SECONDS), left)
 
     def _judged(self, answer: Answer, payload: WebhookPayload) -> object:
         status, expected = answer.status, payload.expected_statuses

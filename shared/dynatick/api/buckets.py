@@ -18,7 +18,7 @@ from dynatick.client.history import MAX_LIMIT
 from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.instants import format_instant
 
-MOST = 20_000
+MAX = 20_000
 """Buckets in one answer: what a function may answer has an end."""
 
 Name = Annotated[
@@ -76,7 +76,7 @@ class Buckets:
                 break
             for counts in self._client.bucket_counts(start=part.start, end=part.end):
                 found.append(dict(counts.to_row()))
-                if timer.is_up or len(found) == MOST:
+                if timer.is_up or len(found) == MAX:
                     next_start = instant_of(Bucket.parse(counts.bucket).minute + 1)
                     break
             if next_start is not None:

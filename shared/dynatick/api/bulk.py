@@ -10,7 +10,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 
 from dynatick.api import models
-from dynatick.api.problems import MOST_WRONG, path_of, pointer
+from dynatick.api.problems import MAX_WRONG, path_of, pointer
 from dynatick.api.ranges import Seconds, Timer, parts
 from dynatick.api.routes import Operation, answer
 from dynatick.client import (
@@ -150,7 +150,7 @@ def inserted(result: InsertResult) -> dict[str, object]:
                     "detail": f"{one.field}: {shown(one.value)} is not accepted; {one.expected}",
                     "pointer": pointer([*item, *path_of(one.field)]),
                 }
-                for one in (error, *error.others)[:MOST_WRONG]
+                for one in (error, *error.others)[:MAX_WRONG]
             ]
             return {**told, "result": "refused", **errors[0], "errors": errors}
         case Failed():

@@ -45,10 +45,10 @@ class Installation:
         ]
 
     def settings(self) -> Response[str]:
-        in_force = self._client.settings()
-        if in_force is None:
+        settings = self._client.settings()
+        if settings is None:
             raise Problem(code="no-settings", detail="no tick has come yet; the first one writes what is in force")
-        return answer(settings_row(in_force))
+        return answer(settings_row(settings))
 
     def health(self) -> Response[str]:
         found = self._client.health()

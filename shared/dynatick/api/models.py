@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from dynatick.domain.task import MAX_ACTION_CHARACTERS, MAX_TASK_ID_BYTES
 from dynatick.domain.timeout import MAX_TIMEOUT_SECONDS
 
-MOST_TASKS = 1000
+MAX_TASKS = 1000
 """Tasks in one request."""
 
 EXAMPLE_TASK: dict[str, Any] = {
@@ -128,7 +128,7 @@ class NewTasks(_Closed):
 
     tasks: list[dict[str, Any]] = Field(
         min_length=1,
-        max_length=MOST_TASKS,
+        max_length=MAX_TASKS,
         description="Tasks as `NewTask` describes them, each with its taskId. One that is wrong holds up no other.",
         examples=[[EXAMPLE_TASK]],
     )
@@ -156,7 +156,7 @@ class Selection(_Closed):
     action: str | None = Field(None, description="Only tasks of this action.", examples=["webhook"])
     dryRun: bool = Field(False, description="Say which tasks are meant, and change none.")
     limit: int = Field(
-        MOST_TASKS, ge=1, le=MOST_TASKS, description="At most so many tasks are changed, and listed, by one request."
+        MAX_TASKS, ge=1, le=MAX_TASKS, description="At most so many tasks are changed, and listed, by one request."
     )
 
 
@@ -444,10 +444,10 @@ class Schedule(_Answer):
     scheduleState: str = Field(description="ENABLED, DISABLED (paused), COMPLETED, FAILED; or unscheduled.")
     scheduleExpression: Any = None
     scheduleExpressionTimezone: Any = None
-    nextRunAt: Any = Field(None, description="The next run.")
-    lastRunAt: Any = Field(None, description="The latest one.")
+    nextOccurrenceAt: Any = Field(None, description="The next run.")
+    lastOccurrenceAt: Any = Field(None, description="The latest one.")
     lastTaskId: Any = Field(None, description="The task that was made for it.")
-    missedRuns: Any = Field(None, description="How many were left out, but for those of pauses.")
+    missedOccurrences: Any = Field(None, description="How many were left out, but for those of pauses.")
     stateReason: Any = None
     error: Any = Field(None, description="Why it failed.")
     warnings: list[str] | None = Field(None, description="What may surprise.")
@@ -463,7 +463,7 @@ class ScheduleList(_Answer):
 class Run(_Answer):
     """One run of a schedule that was due."""
 
-    runAt: str = Field(description="Its nominal instant.")
+    occurrenceAt: str = Field(description="Its nominal instant.")
     status: str = Field(
         description="Of its task; missed: it was not made; due: its tick is to come; gone: there is no trace of it."
     )
@@ -475,23 +475,23 @@ class Run(_Answer):
     runNow: bool | None = Field(None, description="It was asked for, beside the expression.")
 
 
-class RunList(_Answer):
+class OccurrenceList(_Answer):
     """Runs that were due, oldest first."""
 
     runs: list[Run]
 
 
-class NextRun(_Answer):
+class NextOccurrence(_Answer):
     """A run to come."""
 
-    runAt: str = Field(description="Its nominal instant.")
+    occurrenceAt: str = Field(description="Its nominal instant.")
     notes: list[str] = Field(description="What the clock's jumps do to it.")
 
 
-class NextRuns(_Answer):
+class NextOccurrences(_Answer):
     """The next runs. Of a paused schedule: as if it were resumed."""
 
-    runs: list[NextRun]
+    runs: list[NextOccurrence]
     warnings: list[str] = Field(description="What may surprise: how it fits the ticks, a year of the clock's jumps.")
 
 

@@ -25,7 +25,7 @@ from dynatick.errors import (
 
 CONTENT_TYPE = "application/problem+json"
 TYPE = "urn:dynatick:problem:"
-MOST_WRONG = 50  # wrong fields in one answer
+MAX_WRONG = 50  # wrong fields in one answer
 
 CODES: Final[Mapping[str, tuple[int, str]]] = {
     "malformed-body": (400, "The body is no JSON in UTF-8"),
@@ -88,7 +88,7 @@ class Problem(DynatickError):
             **self.more,
         }
         if self.errors:
-            values["errors"] = [wrong.to_json() for wrong in self.errors[:MOST_WRONG]]
+            values["errors"] = [wrong.to_json() for wrong in self.errors[:MAX_WRONG]]
         return values
 
     def to_response(self, request_id: str) -> Response[str]:

@@ -67,8 +67,8 @@ def check_given(
 
 def parts(client: TaskClient, start: str | None, end: str | None, timer: Timer) -> Iterator[Part]:
     """The parts of a range in order, until time is up. Raises InvalidInput for what is no range."""
-    in_force = client.settings()
-    shards = in_force.shards_ever if in_force else 1
+    settings = client.settings()
+    shards = settings.shards_ever if settings else 1
     minutes = scope(None, start, end, shards).minutes
     step = max(1, _LOOKS // shards)
     until = instant_of(minutes.stop)

@@ -123,12 +123,12 @@ class ScheduleRoutes:
                 problems=("schedule-not-found", "not-possible-now", "task-exists", "invalid-input", "item-too-large"),
                 parameters=_OF_ONE,
             ),
-            self._runs("preview", self.preview, "The next runs", models.NextRuns, frozenset({"count"})),
+            self._runs("preview", self.preview, "The next runs", models.NextOccurrences, frozenset({"count"})),
             self._runs(
                 "history",
                 self.history,
                 "What became of the latest runs",
-                models.RunList,
+                models.OccurrenceList,
                 frozenset({"start", "end", "limit"}),
             ),
             Operation(
@@ -236,7 +236,7 @@ class ScheduleRoutes:
     ) -> Response[str]:
         known = _id(schedule_id)
         runs, warnings = self._schedules.preview(known, count), self._schedules.get(known).warnings
-        shown = [{"runAt": format_instant(run.instant), "notes": list(run.notes)} for run in runs]
+        shown = [{"occurrenceAt": format_instant(run.instant), "notes": list(run.notes)} for run in runs]
         return answer({"runs": shown, "warnings": list(warnings)})
 
     def history(self, schedule_id: Id, start: Start = None, end: End = None, limit: Limit = 100) -> Response[str]:

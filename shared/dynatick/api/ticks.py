@@ -17,7 +17,7 @@ from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.instants import format_instant
 
 MAX_MINUTES = 24 * 60
-MOST_RECORDS = 20_000
+MAX_RECORDS = 20_000
 """That are asked for by one request: of each minute and shard there may be one. A gateway waits for 30 seconds (API
 Gateway quotas)."""
 
@@ -53,8 +53,8 @@ class Ticks:
 
     def list(self, minutes: Minutes = 60, start: Start = None, end: End = None) -> Response[str]:
         first, stop = self._client.tick_range(timedelta(minutes=minutes), start=start, end=end)
-        in_force = self._client.settings()
-        until = min(stop, first + timedelta(minutes=max(1, MOST_RECORDS // (in_force.shards_ever if in_force else 1))))
+        settings = self._client.settings()
+        until = min(stop, first + timedelta(minutes=max(1, MAX_RECORDS // (settings.shards_ever if settings else 1))))
         rows = [entry.to_row() for entry in self._client.ticks(start=first, end=until)] if first < until else []
         fitting, next_start = sizes.how_many(rows), format_instant(until) if until < stop else None
         if fitting < len(rows):

@@ -26,7 +26,7 @@ IMPORTS, ERRORS, REPORTS = "imports/", "errors/", "reports/"
 """Prefixes of the bucket: what is read, and what is written. None lies within another."""
 
 _RESERVE = timedelta(seconds=20)  # to await what is under way, write what is wrong, and start the next
-_MOST_ERRORS = 64 * 1024 * 1024  # bytes in one file of them
+_MAX_ERRORS = 64 * 1024 * 1024  # bytes in one file of them
 _IN_MEMORY = 4 * 1024 * 1024
 _EXPECTED = 'expected an event of S3 by EventBridge ("Object Created"), or {"dynatick": {"import": {…}}}'
 
@@ -170,7 +170,7 @@ class Importer:
         stop_at = hard_end - min(_RESERVE, (hard_end - now) / 4)
 
         def is_time() -> bool:
-            return errors.failed or self.clock() >= stop_at or errors.file.tell() >= _MOST_ERRORS
+            return errors.failed or self.clock() >= stop_at or errors.file.tell() >= _MAX_ERRORS
 
         run = Import(
             insert_rows=self.insert_rows, tell=errors.tell, until=is_time, offset=order.offset, line=order.line

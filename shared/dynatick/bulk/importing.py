@@ -52,7 +52,9 @@ class Tally:
         return asdict(self)
 
     def __str__(self) -> str:
-        return ", ".join(f"{number} {fate}" for fate, number in self.to_row().items() if number) or "nothing"
+        return (
+            ", ".join(f"{number} {recorded_as}" for recorded_as, number in self.to_row().items() if number) or "nothing"
+        )
 
 
 @dataclass(kw_only=True, slots=True)

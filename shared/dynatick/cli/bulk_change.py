@@ -143,9 +143,9 @@ def show_results(session: Session, results: Iterator[ManyResult], done: str) -> 
         for result in results:
             row = _row(result, done)
             listing.add(row)
-            fate = str(row["result"])
-            counts[fate] = counts.get(fate, 0) + 1
-            failures = failures + 1 if fate == "unknown" else 0
+            recorded_as = str(row["result"])
+            counts[recorded_as] = counts.get(recorded_as, 0) + 1
+            failures = failures + 1 if recorded_as == "unknown" else 0
             if failures == _PATIENCE:
                 break
         listing.beside = {"counts": counts}
@@ -155,7 +155,7 @@ def show_results(session: Session, results: Iterator[ManyResult], done: str) -> 
 
 
 def _summed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {fate}" for fate, number in counts.items()) or "There are none"
+    return ", ".join(f"{number} {recorded_as}" for recorded_as, number in counts.items()) or "There are none"
 
 
 def _row(result: ManyResult, done: str) -> Mapping[str, object]:

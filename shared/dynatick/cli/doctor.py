@@ -53,8 +53,8 @@ def doctor(
         case Output.JSON:
             show_document({**found.to_row(), "findings": rows}, session.output)
         case Output.TABLE if rows:
-            fates = [{**row, "fate": row.get("left", "yes" if row["repaired"] else "")} for row in rows]
-            show_many(fates, (*_COLUMNS, _MENDED if repair else _REMEDY), session.output, name="findings")
+            record_results = [{**row, "fate": row.get("left", "yes" if row["repaired"] else "")} for row in rows]
+            show_many(record_results, (*_COLUMNS, _MENDED if repair else _REMEDY), session.output, name="findings")
         case _:
             pass
     _sum_up(found, shown=len(rows) if session.output is not Output.JSONL else found.found)

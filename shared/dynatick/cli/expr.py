@@ -32,7 +32,7 @@ app = typer.Typer(
     name="expr", help="See what a schedule expression means, and when it runs. Needs no table.", no_args_is_help=True
 )
 
-_MOST = 100_000
+_MAX = 100_000
 _COLUMNS = (Column("RUN", "run"), Column("LOCAL TIME", "local"), Column("NOTES", "notes", folds=True))
 
 Text = Annotated[str, typer.Argument(metavar="EXPR", help="Such as 'cron(0 12 ? * MON-FRI *)'.", show_default=False)]
@@ -44,7 +44,7 @@ StartDate = Annotated[
     str | None, typer.Option(metavar="TIME", help="No run before; a rate counts from here. Default: --from.")
 ]
 EndDate = Annotated[str | None, typer.Option(metavar="TIME", help="No run after.")]
-Count = Annotated[int, typer.Option(min=1, max=_MOST, help="How many runs.")]
+Count = Annotated[int, typer.Option(min=1, max=_MAX, help="How many runs.")]
 Print = Annotated[Output, typer.Option("--output", "-o", help="How to print data.")]
 
 

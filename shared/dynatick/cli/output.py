@@ -15,7 +15,7 @@ from dynatick.actions.plain_values import to_json
 _FRACTION = re.compile(r"\.\d+Z$")
 _WIDE = 10_000  # where nobody looks at it, nothing is wrapped
 _READABLE = 16  # characters that a column which folds should have
-_LEAST = 8  # that it must have
+_MIN = 8  # that it must have
 _GAP = 2
 _STYLES = {
     "scheduled": "cyan",
@@ -153,7 +153,7 @@ def _fitting(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: i
     last_first = range(len(columns) - 1, 0, -1)
     leave_out((n for n in last_first if not any(line[n] for line in cells)), _READABLE)
     leave_out(sorted((n for n in last_first if columns[n].spare), key=lambda n: -columns[n].spare), _READABLE)
-    leave_out(last_first, _LEAST)
+    leave_out(last_first, _MIN)
     return shown
 
 

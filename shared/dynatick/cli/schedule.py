@@ -47,8 +47,8 @@ Limit = Annotated[int, typer.Option(help="Most to list, up to 1,000.")]
 _SHOWN = (
     "taskId", "scheduleExpression", "cronExpression", "scheduleExpressionTimezone", "startDate", "endDate",
     "flexibleTimeWindow", "catchUp", "overlap", "action", "payload", "retryPolicy", "timeoutSeconds",
-    "scheduleState", "stateReason", "error", "nextRunAt", "taskDateTime", "bufferedRunAt", "lastRunAt", "lastTaskId",
-    "missedRuns", "createdAt",
+    "scheduleState", "stateReason", "error", "nextOccurrenceAt", "taskDateTime", "bufferedOccurrenceAt",
+    "lastOccurrenceAt", "lastTaskId", "missedOccurrences", "createdAt",
 )  # fmt: skip
 """What people see of a schedule, in this order, and its own attributes. Programs get it all."""
 
@@ -58,21 +58,21 @@ COLUMNS = (
     Column("EXPRESSION", "scheduleExpression", folds=True),
     Column("ZONE", "scheduleExpressionTimezone", spare=1),
     Column("ACTION", "action", folds=True, spare=1),
-    Column("NEXT RUN", "nextRunAt"),
-    Column("LAST RUN", "lastRunAt", spare=1),
-    Column("MISSED", "missedRuns", right=True, spare=1),
+    Column("NEXT RUN", "nextOccurrenceAt"),
+    Column("LAST RUN", "lastOccurrenceAt", spare=1),
+    Column("MISSED", "missedOccurrences", right=True, spare=1),
     Column("WHY", "why", folds=True),
 )
 _CHANGED = (
     Column("SCHEDULE", "taskId", folds=True),
     Column("WHAT", "result"),
     Column("STATE", "scheduleState", spare=1),
-    Column("NEXT RUN", "nextRunAt", spare=1),
+    Column("NEXT RUN", "nextOccurrenceAt", spare=1),
     Column("WHY", "why", folds=True),
 )
-PREVIEW = (Column("RUN", "runAt"), Column("LOCAL TIME", "local"), Column("NOTES", "notes", folds=True))
+PREVIEW = (Column("RUN", "occurrenceAt"), Column("LOCAL TIME", "local"), Column("NOTES", "notes", folds=True))
 RUNS = (
-    Column("RUN", "runAt"),
+    Column("RUN", "occurrenceAt"),
     Column("STATUS", "status"),
     Column("BUCKET", "taskDateTime", spare=1),
     Column("FINISHED", "finishedAt", to_seconds=True, spare=1),
@@ -291,7 +291,7 @@ def preview(
 
     schedules = session.client().schedules
     runs, view = schedules.preview(schedule_id, count), schedules.get(schedule_id)
-    rows = [{"runAt": format_instant(run.instant), "notes": list(run.notes)} for run in runs]
+    rows = [{"occurrenceAt": format_instant(run.instant), "notes": list(run.notes)} for run in runs]
     if session.output is not Output.TABLE:
         show_many(rows, (), session.output, name="runs", beside={"warnings": list(view.warnings)})
         return
@@ -359,7 +359,9 @@ def history(
 
 def _change(session: Session, ids: Sequence[str], change: Callable[[str], ScheduleView], done: str) -> None:
     def row(view: ScheduleView) -> Mapping[str, object]:
-        next_run = {} if view.next_run_at is None else {"nextRunAt": format_instant(view.next_run_at)}
+        next_run = (
+            {} if view.next_occurrence_at is None else {"nextOccurrenceAt": format_instant(view.next_occurrence_at)}
+        )
         return {"scheduleState": view.state, **next_run}
 
     show = partial(_show, session, notes=False)

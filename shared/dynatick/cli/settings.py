@@ -12,7 +12,7 @@ def settings(session: Session) -> None:
     """Show the settings in force: tick interval, shards, actions. The template's parameters set them."""
     from dynatick.client.installation import settings_row
 
-    in_force = session.client().settings()
-    if in_force is None:
+    settings = session.client().settings()
+    if settings is None:
         raise CommandFailed(ExitCode.NOT_FOUND, "no tick has run yet; the first one writes down what is in force")
-    show_one(settings_row(in_force), session.output)
+    show_one(settings_row(settings), session.output)

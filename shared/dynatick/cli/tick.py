@@ -88,8 +88,8 @@ def _show(session: Session, entries: list[TickEntry], *, nothing: str = "There a
 def _line(row: Mapping[str, object]) -> Mapping[str, object]:
     """A tick as its line in the table."""
     if row["kind"] == "pass":
-        generation = f", part {int(str(row['generation'])) + 1}" if row["generation"] or row["continued"] else ""
-        return {**row, "what": f"pass{generation}", "tookMs": _took(row)}
+        continuation = f", part {int(str(row['continuation'])) + 1}" if row["continuation"] or row["continued"] else ""
+        return {**row, "what": f"pass{continuation}", "tookMs": _took(row)}
     until = str(row["until"]).partition("#")[2]
     several = row["since"] != row["until"]
     return {

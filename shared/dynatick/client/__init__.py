@@ -12,8 +12,8 @@ from dynatick.client.doctor import Diagnosis
 from dynatick.client.insertion import Exists, Failed, InsertCounts, Inserted, InsertResult, NoneInserted, Refused
 from dynatick.client.installation import Health
 from dynatick.client.new_task import NewTask, Time
-from dynatick.client.row_types import BucketCountsRow, RetryPolicyRow, ScheduleRunRow, TaskEntryRow, TaskRow
-from dynatick.client.schedule_occurrences import ScheduleRun
+from dynatick.client.row_types import BucketCountsRow, RetryPolicyRow, ScheduleOccurrenceRow, TaskEntryRow, TaskRow
+from dynatick.client.schedule_occurrences import ScheduleOccurrence
 from dynatick.client.schedule_views import SchedulePage, ScheduleView
 from dynatick.client.schedules import Schedules
 from dynatick.client.tasks import TaskClient
@@ -44,9 +44,9 @@ __all__ = [
     "NoneInserted",
     "Refused",
     "RetryPolicyRow",
+    "ScheduleOccurrence",
+    "ScheduleOccurrenceRow",
     "SchedulePage",
-    "ScheduleRun",
-    "ScheduleRunRow",
     "ScheduleView",
     "Schedules",
     "TaskClient",

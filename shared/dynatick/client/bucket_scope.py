@@ -122,7 +122,7 @@ def read(
     only: Collection[str] = (),
 ) -> Seen:
     """One page of a bucket, with the live rows of what has not ended. ``only``: the attributes of these that count."""
-    page = store.look(
+    page = store.query_bucket(
         position.bucket, after=position.after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix
     )
     unended = [entry.task_id for entry in page.entries if entry.outcome is None]

@@ -19,7 +19,7 @@ from typing import TypeVar
 from dynatick.client.bucket_scope import Scope, Seen, backwards, check_prefix, read, read_ahead
 from dynatick.client.task_update import carry_out, state_shown, try_many
 from dynatick.client.views import TaskView, instant_or_none
-from dynatick.domain.change import Change
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.task import TERMINAL, Row
 from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput, StoreError, TaskNotFound, TransitionRefused
@@ -98,7 +98,7 @@ def change_many(
     store: Store,
     scope: Scope,
     wanted: Filter,
-    decide: Callable[[Row], Change],
+    decide: Callable[[Row], ConditionalUpdate],
     *,
     began: datetime,
     dry_run: bool,
@@ -141,7 +141,7 @@ class _Work:
 
     store: Store
     wanted: Filter
-    decide: Callable[[Row], Change]
+    decide: Callable[[Row], ConditionalUpdate]
     began: datetime
 
     def look(self, listed: _Listed) -> ManyResult:
@@ -152,7 +152,7 @@ class _Work:
     def carry_out(self, part: Sequence[_Listed]) -> list[ManyResult]:
         """In one batch, in a thread of the pool. Where somebody was faster it is decided anew, one by one."""
         decided = {entry.task_id: _told(entry, partial(self._decide, entry, row)) for entry, row in part}
-        changes = [one for one in decided.values() if isinstance(one, Change)]
+        changes = [one for one in decided.values() if isinstance(one, ConditionalUpdate)]
         tries = {tried.change.task_id: tried for tried in try_many(self.store, changes)}
 
         def finish(entry: Entry) -> Changed:
@@ -163,10 +163,10 @@ class _Work:
         results: list[ManyResult] = []
         for entry, _ in part:
             answer = decided[entry.task_id]
-            results.append(_told(entry, partial(finish, entry)) if isinstance(answer, Change) else answer)
+            results.append(_told(entry, partial(finish, entry)) if isinstance(answer, ConditionalUpdate) else answer)
         return results
 
-    def _decide(self, entry: Entry, row: Row | None) -> Change:
+    def _decide(self, entry: Entry, row: Row | None) -> ConditionalUpdate:
         return self.decide(self._still(entry, row))
 
     def _still(self, entry: Entry, row: Row | None) -> Row:

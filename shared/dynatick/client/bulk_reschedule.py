@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from dynatick.client import task_update
 from dynatick.client.new_task import not_before_next_tick
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.change import Change
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import EXPECTED_RANGE, format_instant, in_range
 from dynatick.domain.normalise import Defaults, when_due
 from dynatick.domain.task import Row
@@ -26,7 +26,7 @@ class Move:
     clock: Clock
     grid: Grid
 
-    def decide(self, row: Row) -> Change:
+    def decide(self, row: Row) -> ConditionalUpdate:
         """The change of one. Raises TransitionRefused, InvalidInput."""
         task_id = str(row["taskId"])
         due_at = self.to or self._shifted(row)

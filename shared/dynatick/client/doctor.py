@@ -72,7 +72,7 @@ def finding_row(finding: Finding) -> Mapping[str, object]:
 
 def examine(
     store: Store,
-    in_force: InstallationSettings | None,
+    settings: InstallationSettings | None,
     *,
     clock: Clock,
     repair: bool,
@@ -81,8 +81,8 @@ def examine(
     pause: Callable[[float], None] = time.sleep,
 ) -> Diagnosis:
     """Reads the table to its end. Raises StoreError if it does not answer."""
-    missed = _missed_ticks(store, in_force, clock())
-    known = in_force or InstallationSettings(grid=Grid(), shards_ever=1)
+    missed = _missed_ticks(store, settings, clock())
+    known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
     findings: list[Finding] = []
 
     def take(finding: Finding) -> None:
@@ -111,20 +111,20 @@ def examine(
     )
 
 
-def _missed_ticks(store: Store, in_force: InstallationSettings | None, now: datetime) -> int:
+def _missed_ticks(store: Store, settings: InstallationSettings | None, now: datetime) -> int:
     last_hour = range(minute_of(now) - 59, minute_of(now) + 1)
-    return sum(one.ticks for one in ticks(store, in_force, last_hour, now=now) if isinstance(one, MissedTicks))
+    return sum(one.ticks for one in ticks(store, settings, last_hour, now=now) if isinstance(one, MissedTicks))
 
 
-def _rules(in_force: InstallationSettings) -> Rules:
+def _rules(settings: InstallationSettings) -> Rules:
     """As the functions have them, as far as the table tells. A task without a time goes to the next tick, as the
     reconcile puts it."""
     usual = Defaults()
     defaults = Defaults(
-        action=in_force.default_action or usual.action,
-        retention_days=usual.retention_days if in_force.retention_days is None else in_force.retention_days,
+        action=settings.default_action or usual.action,
+        retention_days=usual.retention_days if settings.retention_days is None else settings.retention_days,
     )
-    return Rules(grid=in_force.grid, defaults=defaults)
+    return Rules(grid=settings.grid, defaults=defaults)
 
 
 def _cannot_tell(row: Row, error: str) -> bool:

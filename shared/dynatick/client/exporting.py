@@ -55,7 +55,9 @@ def _rows(store: Store, scope: Scope, wanted: Wanted, start: Position | None) ->
 
 
 def _look(store: Store, position: Position, *, open_only: bool, outcome: str | None, prefix: str | None) -> Seen:
-    page = store.look(position.bucket, after=position.after, open_only=open_only, outcome=outcome, prefix=prefix)
+    page = store.query_bucket(
+        position.bucket, after=position.after, open_only=open_only, outcome=outcome, prefix=prefix
+    )
     return Seen(position.bucket, page.entries, {}, page.after)
 
 

@@ -51,7 +51,7 @@ class Failed:
 
 InsertResult = Inserted | Exists | Refused | Failed
 
-MOST_PROBLEMS = 1000
+MAX_PROBLEMS = 1000
 
 
 @dataclass(kw_only=True, slots=True)
@@ -71,8 +71,16 @@ class InsertCounts:
         return not (self.refused or self.failed)
 
     def __str__(self) -> str:
-        fates = {"inserted": self.inserted, "exist": self.exists, "refused": self.refused, "failed": self.failed}
-        return ", ".join(f"{number:,} {fate}" for fate, number in fates.items() if number) or "nothing to insert"
+        record_results = {
+            "inserted": self.inserted,
+            "exist": self.exists,
+            "refused": self.refused,
+            "failed": self.failed,
+        }
+        return (
+            ", ".join(f"{number:,} {recorded_as}" for recorded_as, number in record_results.items() if number)
+            or "nothing to insert"
+        )
 
 
 class NoneInserted(DynatickError):
@@ -97,7 +105,7 @@ def count(results: Iterable[InsertResult]) -> InsertCounts:
                 counts.refused += 1
             case Failed():
                 counts.failed += 1
-        if isinstance(result, Refused | Failed) and len(counts.problems) < MOST_PROBLEMS:
+        if isinstance(result, Refused | Failed) and len(counts.problems) < MAX_PROBLEMS:
             counts.problems.append(result)
     if counts.problems and not (counts.inserted or counts.exists):
         raise NoneInserted(counts)

@@ -45,9 +45,9 @@ class Health:
         }
 
 
-def health_of(store: Store, in_force: InstallationSettings | None, now: datetime) -> Health:
+def health_of(store: Store, settings: InstallationSettings | None, now: datetime) -> Health:
     """Reads the cursors, 100 shards in a request. Raises StoreError."""
-    known = in_force or InstallationSettings(grid=Grid(), shards_ever=1)
+    known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
     shards = range(known.shards_ever)
     rows = store.get_many([cursor_id(shard) for shard in shards], consistent=False)
     cursors: dict[int, Cursor | InvalidInput | None] = {}
@@ -69,12 +69,12 @@ def health_of(store: Store, in_force: InstallationSettings | None, now: datetime
     )
 
 
-def settings_row(in_force: InstallationSettings) -> Mapping[str, object]:
+def settings_row(settings: InstallationSettings) -> Mapping[str, object]:
     """The settings in force as people and programs read them: with the handlers, each with the JSON Schema of its
     payload (None: any map will do, or it isn't known)."""
-    row = {name: value for name, value in in_force.to_row().items() if not name.startswith("payloadSchema")}
-    schemas = {name: _read(text) for name, text in in_force.payload_schemas.items()}
-    return {**row, "handlers": {name: schemas.get(name) for name in in_force.actions if name not in BUILT_IN}}
+    row = {name: value for name, value in settings.to_row().items() if not name.startswith("payloadSchema")}
+    schemas = {name: _read(text) for name, text in settings.payload_schemas.items()}
+    return {**row, "handlers": {name: schemas.get(name) for name in settings.actions if name not in BUILT_IN}}
 
 
 def _read(text: str) -> object:

@@ -62,7 +62,7 @@ class Composed:
     complete: bool
 
 
-def compose(task: NewTask, agreement: SettingsCache, *, now: datetime, check_actions: bool) -> Composed:
+def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, check_actions: bool) -> Composed:
     """The row of a new task. Raises InvalidInput.
 
     With a time, and knowing the settings in force, it is complete, which spares the scheduler its write.
@@ -75,39 +75,39 @@ def compose(task: NewTask, agreement: SettingsCache, *, now: datetime, check_act
             check_names(row, [name for name in row if name not in _ARGUMENTS])
     if check_actions and isinstance(row.get("action"), str):
         with wrong:
-            agreement.check_action(str(row["action"]))
+            settings_cache.check_action(str(row["action"]))
     if "timeoutSeconds" in row:
         with wrong:
-            agreement.check_timeout(row["timeoutSeconds"])
-    in_force = agreement.current() if timed or task.action is None else None
-    action = row.get("action") or (in_force.default_action if in_force and task.action is None else None)
+            settings_cache.check_timeout(row["timeoutSeconds"])
+    settings = settings_cache.current() if timed or task.action is None else None
+    action = row.get("action") or (settings.default_action if settings and task.action is None else None)
     if isinstance(action, str) and (task.payload is None or "payload" in row):
         with wrong:
-            agreement.check_payload(action, row.get("payload"), of_handlers=check_actions)
+            settings_cache.check_payload(action, row.get("payload"), of_handlers=check_actions)
     if wrong:
         with wrong:
             if any(name in row for name in _TIMES):
                 placed = {"taskId": "-", **row}
-                agreement.check_shard(
+                settings_cache.check_shard(
                     when_due(
-                        placed, now=now, grid=in_force.grid if in_force else _EVERY_MINUTE, defaults=Defaults()
+                        placed, now=now, grid=settings.grid if settings else _EVERY_MINUTE, defaults=Defaults()
                     ).bucket.shard
                 )
         wrong.raise_all()
-    if not timed or in_force is None or action is None:
+    if not timed or settings is None or action is None:
         if timed:
-            when = when_due(row, now=now, grid=in_force.grid if in_force else _EVERY_MINUTE, defaults=Defaults())
-            agreement.check_shard(when.bucket.shard)
+            when = when_due(row, now=now, grid=settings.grid if settings else _EVERY_MINUTE, defaults=Defaults())
+            settings_cache.check_shard(when.bucket.shard)
         check_size(row)
         return Composed(row, complete=False)
-    grid, defaults = in_force.grid, Defaults(action=str(action))
+    grid, defaults = settings.grid, Defaults(action=str(action))
     change = normalise(row, now=now, grid=grid, defaults=defaults)
     if "outcome" in change.set:  # it was rejected: this says the same, and names the attribute
         when_due(row, now=now, grid=grid, defaults=defaults)
         raise InvalidInput("taskId", task.task_id, str(change.set.get("error")))
     row.update(change.set)
     bucket = Bucket.parse(row["taskDateTime"])
-    agreement.check_shard(bucket.shard)
+    settings_cache.check_shard(bucket.shard)
     row["taskDateTime"] = str(not_before_next_tick(bucket, task.task_id, now=now, grid=grid))
     check_size(row)
     return Composed(row, complete=True)

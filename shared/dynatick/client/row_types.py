@@ -53,10 +53,10 @@ class BucketCountsRow(TypedDict):
     total: int
 
 
-class ScheduleRunRow(TypedDict):
+class ScheduleOccurrenceRow(TypedDict):
     """One run of a schedule that was due."""
 
-    runAt: str
+    occurrenceAt: str
     status: str
     taskId: NotRequired[str]
     taskDateTime: NotRequired[str]

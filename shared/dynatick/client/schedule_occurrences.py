@@ -21,18 +21,18 @@ from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from dynatick.client.row_types import ScheduleRunRow
+    from dynatick.client.row_types import ScheduleOccurrenceRow
 
 _INSTANT = timedelta(microseconds=1)
 _SHOWN = ("status", "outcome", "taskDateTime", "finishedAt", "error")
-_MOST = 20_000  # instants that one look into the past goes through
+_MAX = 20_000  # instants that one look into the past goes through
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ScheduleRun:
+class ScheduleOccurrence:
     """One run of a schedule that was due."""
 
-    run_at: datetime  # nominal
+    occurrence_at: datetime  # nominal
     status: str  # of its task; missed: it was not made; due: its tick is still to come; gone: there is no trace of it
     task_id: str | None = None
     bucket: str | None = None
@@ -41,11 +41,11 @@ class ScheduleRun:
     reason: str | None = None  # why it was not made: outage, overlap, paused, id-taken, too-large
     run_now: bool = False  # it was asked for, beside the expression
 
-    def to_row(self) -> ScheduleRunRow:
+    def to_row(self) -> ScheduleOccurrenceRow:
         """Under the table's names; what there is none of is left out."""
         row = without_none(
             {
-                "runAt": format_instant(self.run_at),
+                "occurrenceAt": format_instant(self.occurrence_at),
                 "status": self.status,
                 "taskId": self.task_id,
                 "taskDateTime": self.bucket,
@@ -55,18 +55,18 @@ class ScheduleRun:
                 "runNow": True if self.run_now else None,
             }
         )
-        return cast("ScheduleRunRow", row)
+        return cast("ScheduleOccurrenceRow", row)
 
 
-def expected_runs(schedule: Schedule, now: datetime, count: int) -> list[Occurrence]:
+def expected_occurrences(schedule: Schedule, now: datetime, count: int) -> list[Occurrence]:
     """The next runs, from the one that is due on."""
     after = now
-    if schedule.state is ScheduleState.ENABLED and schedule.next_run_at is not None:
-        after = schedule.next_run_at - _INSTANT
+    if schedule.state is ScheduleState.ENABLED and schedule.next_occurrence_at is not None:
+        after = schedule.next_occurrence_at - _INSTANT
     return list(islice(_runs(schedule, after), count))
 
 
-def runs_between(schedule: Schedule, first: datetime, last: datetime, most: int) -> list[Occurrence]:
+def occurrences_between(schedule: Schedule, first: datetime, last: datetime, most: int) -> list[Occurrence]:
     """The runs from ``first`` to ``last``, both part of it; no more than ``most``, the first."""
     found: list[Occurrence] = []
     for run in islice(_runs(schedule, first - _INSTANT), most):
@@ -76,7 +76,9 @@ def runs_between(schedule: Schedule, first: datetime, last: datetime, most: int)
     return found
 
 
-def latest_runs(store: Store, row: Row, first: datetime | None, last: datetime, limit: int) -> list[ScheduleRun]:
+def latest_occurrences(
+    store: Store, row: Row, first: datetime | None, last: datetime, limit: int
+) -> list[ScheduleOccurrence]:
     """What became of the runs from ``first`` to ``last``; without ``first``, of the latest ``limit``."""
     if row.get("revision") is None:  # nobody has looked at it yet, or it could not be understood: it has had no run
         return []
@@ -105,7 +107,7 @@ def latest_runs(store: Store, row: Row, first: datetime | None, last: datetime, 
     found += [
         _run(task_id, instant, row=rows[task_id], run_now=True) for task_id, instant in asked.items() if task_id in rows
     ]
-    found.sort(key=lambda run: run.run_at)
+    found.sort(key=lambda run: run.occurrence_at)
     return found[-limit:] if first is None else found[:limit]
 
 
@@ -161,7 +163,7 @@ def _of_eras(eras: list[tuple[Schedule, datetime | None]], first: datetime, last
     found: list[datetime] = []
     for schedule, until in eras:
         end = last if until is None else min(last, until)
-        found += [run.instant for run in runs_between(schedule, first, end, _MOST)]
+        found += [run.instant for run in occurrences_between(schedule, first, end, _MAX)]
         first = max(first, end + _INSTANT)
     return found
 
@@ -185,15 +187,15 @@ def _backfilled(row: Row, first: datetime | None, last: datetime) -> set[datetim
         if former is None or since is None:  # somebody has spoilt the note
             continue
         run = former.next_after((since if first is None else max(since, first)) - _INSTANT)
-        while run is not None and run <= last and len(found) < _MOST:
+        while run is not None and run <= last and len(found) < _MAX:
             found.add(run)
             run = former.next_after(run)
     return found
 
 
-def _run(task_id: str, instant: datetime, *, row: Row, run_now: bool = False) -> ScheduleRun:
-    return ScheduleRun(
-        run_at=instant,
+def _run(task_id: str, instant: datetime, *, row: Row, run_now: bool = False) -> ScheduleOccurrence:
+    return ScheduleOccurrence(
+        occurrence_at=instant,
         status=state_shown(row),
         task_id=task_id,
         bucket=text_or_none(row.get("taskDateTime")),
@@ -203,13 +205,15 @@ def _run(task_id: str, instant: datetime, *, row: Row, run_now: bool = False) ->
     )
 
 
-def _not_made(instant: datetime, schedule: Schedule, paused_at: datetime | None) -> ScheduleRun:
+def _not_made(instant: datetime, schedule: Schedule, paused_at: datetime | None) -> ScheduleOccurrence:
     """``paused_at``: of a schedule that is paused now."""
     for missed in reversed(schedule.missed):
         if missed.first <= instant <= missed.last:
-            return ScheduleRun(run_at=instant, status="missed", reason=str(missed.reason))
+            return ScheduleOccurrence(occurrence_at=instant, status="missed", reason=str(missed.reason))
     if paused_at is not None and instant > paused_at:
-        return ScheduleRun(run_at=instant, status="missed", reason=str(MissedFor.PAUSED))
-    if instant == schedule.buffered_run_at or (schedule.next_run_at is not None and instant >= schedule.next_run_at):
-        return ScheduleRun(run_at=instant, status="due")
-    return ScheduleRun(run_at=instant, status="gone")
+        return ScheduleOccurrence(occurrence_at=instant, status="missed", reason=str(MissedFor.PAUSED))
+    if instant == schedule.buffered_occurrence_at or (
+        schedule.next_occurrence_at is not None and instant >= schedule.next_occurrence_at
+    ):
+        return ScheduleOccurrence(occurrence_at=instant, status="due")
+    return ScheduleOccurrence(occurrence_at=instant, status="gone")

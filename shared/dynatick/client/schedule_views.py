@@ -35,10 +35,10 @@ class ScheduleView:
     overlap: str
     action: str | None
     payload: Mapping[str, object]
-    next_run_at: datetime | None
-    last_run_at: datetime | None
+    next_occurrence_at: datetime | None
+    last_occurrence_at: datetime | None
     last_task_id: str | None  # the latest occurrence
-    missed_runs: int
+    missed_occurrences: int
     created_at: datetime | None
     error: str | None  # why it failed
     warnings: tuple[str, ...]  # what may surprise
@@ -72,10 +72,10 @@ class ScheduleView:
             overlap=text_or_none(row.get("overlap")) or str(Overlap.SKIP),
             action=text_or_none(row.get("action")),
             payload=payload if isinstance(payload, dict) else {},
-            next_run_at=instant_or_none(row.get("nextRunAt")),
-            last_run_at=instant_or_none(row.get("lastRunAt")),
+            next_occurrence_at=instant_or_none(row.get("nextOccurrenceAt")),
+            last_occurrence_at=instant_or_none(row.get("lastOccurrenceAt")),
             last_task_id=text_or_none(row.get("lastTaskId")),
-            missed_runs=number_or(row.get("missedRuns"), 0),
+            missed_occurrences=number_or(row.get("missedOccurrences"), 0),
             created_at=instant_or_none(row.get("createdAt")),
             error=text_or_none(row.get("error")),
             warnings=warnings,

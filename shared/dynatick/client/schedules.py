@@ -12,12 +12,17 @@ from dynatick.client.bucket_scope import instants
 from dynatick.client.history import check_limit
 from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult
 from dynatick.client.new_task import Composed, NewTask, Time, payload_of, row_of, text_of
-from dynatick.client.schedule_occurrences import ScheduleRun, expected_runs, latest_runs, runs_between
+from dynatick.client.schedule_occurrences import (
+    ScheduleOccurrence,
+    expected_occurrences,
+    latest_occurrences,
+    occurrences_between,
+)
 from dynatick.client.schedule_views import SchedulePage, ScheduleView, warnings_of
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.views import TaskView
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of, parse_time
-from dynatick.domain.change import Change, as_read, together
+from dynatick.domain.conditional_update import ConditionalUpdate, as_read, together
 from dynatick.domain.expressions import Occurrence, Rate
 from dynatick.domain.instants import format_instant
 from dynatick.domain.normalise import Defaults
@@ -75,8 +80,8 @@ class Schedules:
     for what cannot be taken, before anything is written; ScheduleNotFound; StoreError if the table does not answer.
     """
 
-    def __init__(self, store: Store, agreement: SettingsCache, clock: Clock, *, check_actions: bool) -> None:
-        self._store, self._agreement, self._clock = store, agreement, clock
+    def __init__(self, store: Store, settings_cache: SettingsCache, clock: Clock, *, check_actions: bool) -> None:
+        self._store, self._settings_cache, self._clock = store, settings_cache, clock
         self._check_actions = check_actions
 
     def insert(
@@ -160,7 +165,7 @@ class Schedules:
                 self._check_action(row)
         if row.get("timeoutSeconds") is not None:
             with wrong:
-                self._agreement.check_timeout(row["timeoutSeconds"])
+                self._settings_cache.check_timeout(row["timeoutSeconds"])
         with wrong:
             _check_recurrence(row)
         wrong.raise_all()
@@ -232,7 +237,7 @@ class Schedules:
                 raise InvalidInput("scheduleExpression", None, "a schedule has one; delete the schedule to end it")
         if wanted.get("timeoutSeconds") is not None:
             with wrong:
-                self._agreement.check_timeout(wanted["timeoutSeconds"])
+                self._settings_cache.check_timeout(wanted["timeoutSeconds"])
         with wrong:
             _check_recurrence(wanted)
         if wrong and wanted.keys() & {"action", "payload"}:
@@ -264,7 +269,7 @@ class Schedules:
             # What somebody puts in its place at this very moment is another's, and may be a task.
             if row is None or not is_or_was_schedule(row):
                 return
-            if self._store.delete(schedule_id, when=as_read(row, "outcome", "status", *RECURRENCE)):
+            if self._store.delete(schedule_id, conditions=as_read(row, "outcome", "status", *RECURRENCE)):
                 return
             row = self._store.get(schedule_id)
         raise StoreError(f"cannot delete {schedule_id!r}: it was changed by others {_TRIES} times")
@@ -278,7 +283,7 @@ class Schedules:
         schedule, now = _open(row, "run"), self._clock()
         nominal = now.replace(microsecond=0)
         task = self._occurrence(row, schedule, nominal, extra="#now")
-        self._note_run(schedule_id, nominal)  # first, so that no run is made that the history would not know of
+        self._note_occurrence(schedule_id, nominal)  # first, so that no run is made that the history would not know of
         if not self._store.create(task):
             raise TaskExists(str(task["taskId"]))
         return TaskView.from_row(task)
@@ -289,7 +294,7 @@ class Schedules:
         row = self._row(schedule_id)
         if row.get("outcome") is not None:
             return []
-        return expected_runs(self._begun(row), self._clock(), count)
+        return expected_occurrences(self._begun(row), self._clock(), count)
 
     def backfill(self, schedule_id: str, *, start: Time, end: Time, dry_run: bool = False) -> Iterator[InsertResult]:
         """Makes the occurrences of nominal instants from ``start`` to ``end`` (itself part of it, and not after now)
@@ -304,7 +309,7 @@ class Schedules:
         last = min(last, now)
         if last < first:
             raise InvalidInput("end", str(end), f"expected it not to be before start, {start}, which must be past")
-        runs = [run.instant for run in runs_between(schedule, first, last, MAX_BACKFILL + 1)]
+        runs = [run.instant for run in occurrences_between(schedule, first, last, MAX_BACKFILL + 1)]
         if len(runs) > MAX_BACKFILL:
             raise InvalidInput(
                 "end", str(end), f"there are more than {MAX_BACKFILL} runs in this range: take it in parts"
@@ -321,7 +326,7 @@ class Schedules:
         start: Time | None = None,
         end: Time | None = None,
         limit: int = 100,
-    ) -> Sequence[ScheduleRun]:
+    ) -> Sequence[ScheduleOccurrence]:
         """What became of the runs from ``start`` to ``end`` (default: now), oldest first; without ``start``, of the
         latest ``limit``. Runs that were not made are told with the reason.
         """
@@ -333,7 +338,7 @@ class Schedules:
             raise InvalidInput(
                 "end", str(end or now), f"expected it not to be before start, {start}, which must be past"
             )
-        return latest_runs(self._store, row, first, last, limit)
+        return latest_occurrences(self._store, row, first, last, limit)
 
     def _insert(self, rows: Iterable[Row], dry_run: bool) -> Iterator[InsertResult]:
         many = list(rows)
@@ -357,7 +362,7 @@ class Schedules:
         with_action = row if row.get("action") is not None else {**row, "action": self._defaults().action}
         return occurrence(with_action, schedule, nominal, bucket, now=now, extra=extra)
 
-    def _note_run(self, schedule_id: str, nominal: datetime) -> None:
+    def _note_occurrence(self, schedule_id: str, nominal: datetime) -> None:
         """So that the schedule's history finds it."""
         instant = format_instant(nominal)
 
@@ -383,7 +388,9 @@ class Schedules:
         task_update.carry_out(
             self._store,
             schedule_id,
-            lambda row: Change(task_id=schedule_id, set=note(row), when=as_read(row, name), returning=True),
+            lambda row: ConditionalUpdate(
+                task_id=schedule_id, set=note(row), conditions=as_read(row, name), returning=True
+            ),
         )
 
     def _edit(
@@ -396,7 +403,7 @@ class Schedules:
         self._row(schedule_id)
         grid, defaults = self._grid(), self._defaults()
 
-        def decide(row: Row) -> Change:
+        def decide(row: Row) -> ConditionalUpdate:
             _open(row, wish)
             now, edits = self._clock(), dict(edits_of(row))
             if edits.keys() & {"action", "payload"}:  # what is there already does not keep a schedule from being paused
@@ -406,10 +413,14 @@ class Schedules:
             if row.get("status") is None and not self._can_complete({**row, **edits}):
                 gone = tuple(name for name, value in edits.items() if value is None and name in row)
                 set_ = {name: value for name, value in edits.items() if value is not None}
-                change = Change(task_id=schedule_id, set=set_, remove=gone, when=change.when, returning=True)
+                change = ConditionalUpdate(
+                    task_id=schedule_id, set=set_, remove=gone, conditions=change.conditions, returning=True
+                )
             if not change.set and not change.remove:  # there is nothing to do; this says so with a write
-                change = Change(task_id=schedule_id, set={"scheduleId": schedule_id}, when=change.when, returning=True)
-            return change if version is None else together(change, when=task_update.in_version(row, version))
+                change = ConditionalUpdate(
+                    task_id=schedule_id, set={"scheduleId": schedule_id}, conditions=change.conditions, returning=True
+                )
+            return change if version is None else together(change, conditions=task_update.in_version(row, version))
 
         return self._view(task_update.carry_out(self._store, schedule_id, decide), self._clock())
 
@@ -438,8 +449,8 @@ class Schedules:
 
     def _can_complete(self, row: Row) -> bool:
         """Whether this knows all that the scheduler would set: the ticks in force, and the default action."""
-        in_force = self._agreement.current()
-        return in_force is not None and (row.get("action") is not None or in_force.default_action is not None)
+        settings = self._settings_cache.current()
+        return settings is not None and (row.get("action") is not None or settings.default_action is not None)
 
     def _view(self, row: Row, now: datetime) -> ScheduleView:
         return ScheduleView.from_row(row, warnings=warnings_of(row, self._grid(), now))
@@ -447,18 +458,18 @@ class Schedules:
     def _check_action(self, row: Row) -> None:
         action = row.get("action")
         if action is not None and self._check_actions:
-            self._agreement.check_action(check_action(action))
+            self._settings_cache.check_action(check_action(action))
         name = self._defaults().action if action is None else check_action(action)
-        self._agreement.check_payload(name, row.get("payload"), of_handlers=self._check_actions)
+        self._settings_cache.check_payload(name, row.get("payload"), of_handlers=self._check_actions)
 
     def _grid(self) -> Grid:
-        in_force = self._agreement.current()
-        return in_force.grid if in_force else Grid()
+        settings = self._settings_cache.current()
+        return settings.grid if settings else Grid()
 
     def _defaults(self) -> Defaults:
-        in_force = self._agreement.current()
-        action = in_force.default_action if in_force else None
-        days = in_force.retention_days if in_force else None
+        settings = self._settings_cache.current()
+        action = settings.default_action if settings else None
+        days = settings.retention_days if settings else None
         plain = Defaults()
         return Defaults(
             action=plain.action if action is None else action,

@@ -9,7 +9,7 @@ from typing import Final
 
 from dynatick.client.views import number_or, text_or_none, version_of
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Condition, Result, Unknown, Written, as_read
+from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result, Unknown, Written, as_read
 from dynatick.domain.lifecycle import cancel, is_terminal, redrive, reschedule, revise, state_of
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import MAX_TASK_ID_BYTES, OWN_ATTRIBUTES, UNSCHEDULED, Row, Status, check_task_id, is_own_row
@@ -20,7 +20,7 @@ MAX_KEY_BYTES = 2048
 """A partition key ends there (DynamoDB quotas). Raw rows with ids beyond what can be indexed are there, as failed."""
 
 _TRIES = 20
-_MOST_COMPARED = 100  # attributes; an expression has its limits
+_MAX_COMPARED = 100  # attributes; an expression has its limits
 _DECIDES_DELETION: Final = ("outcome", "status", "lease", "createdAt")
 WAITING: Final = (UNSCHEDULED, str(Status.SCHEDULED))
 _REDRIVABLE: Final = (str(Status.FAILED), str(Status.CANCELLED))
@@ -50,7 +50,7 @@ def known_id(task_id: str) -> str:
 class Tried:
     """A change that was tried once. ``row``: as written, or if no answer said so, as it was read after that."""
 
-    change: Change
+    change: ConditionalUpdate
     result: Result
     row: Row | None
 
@@ -64,7 +64,7 @@ class Tried:
         return None
 
 
-def try_many(store: Store, changes: Sequence[Change]) -> list[Tried]:
+def try_many(store: Store, changes: Sequence[ConditionalUpdate]) -> list[Tried]:
     """Tries each once, in one batch, and reads those together that were not written. No id may stand twice."""
     results: Sequence[Result]
     try:
@@ -88,7 +88,9 @@ def try_many(store: Store, changes: Sequence[Change]) -> list[Tried]:
     ]
 
 
-def carry_out(store: Store, task_id: str, decide: Callable[[Row], Change], *, tried: Tried | None = None) -> Row:
+def carry_out(
+    store: Store, task_id: str, decide: Callable[[Row], ConditionalUpdate], *, tried: Tried | None = None
+) -> Row:
     """Writes what ``decide`` makes of the row, and returns the row as written. ``tried``: if it was tried once already.
 
     Raises TaskNotFound, TransitionRefused (from ``decide``), StoreError.
@@ -116,7 +118,7 @@ def delete(store: Store, task_id: str, version: str | None = None) -> None:
     for _ in range(_TRIES):
         _require_deletable(row)
         conditions = as_read(row, *_DECIDES_DELETION) if version is None else in_version(row, version)
-        if store.delete(task_id, when=conditions):
+        if store.delete(task_id, conditions=conditions):
             return
         row = store.get(task_id)
         if row is None:  # by this very request, whose answer was lost, or by another
@@ -145,19 +147,19 @@ def waiting_states(status: str | None) -> tuple[str, ...]:
     return (str(status),)
 
 
-def cancelled(row: Row, *, now: datetime, retention_days: int) -> Change:
+def cancelled(row: Row, *, now: datetime, retention_days: int) -> ConditionalUpdate:
     """Called off. Raises TransitionRefused unless the task waits."""
     _require(row, "cancel", WAITING)
     return cancel(row, now=now, retention_days=retention_days)
 
 
-def rescheduled(row: Row, *, bucket: Bucket, due_at: datetime) -> Change:
+def rescheduled(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpdate:
     """Put into another bucket. Raises TransitionRefused unless the task waits."""
     _require(row, "reschedule", WAITING)
     return reschedule(row, bucket=bucket, due_at=due_at)
 
 
-def revised(row: Row, *, payload: object, check: Callable[[str, object], None]) -> Change:
+def revised(row: Row, *, payload: object, check: Callable[[str, object], None]) -> ConditionalUpdate:
     """Given another payload. Raises TransitionRefused unless the task waits; InvalidInput from ``check``, which is
     called with its action, for what that could not work with."""
     _require(row, "change", WAITING)
@@ -175,20 +177,20 @@ def in_version(row: Row, version: str) -> tuple[Condition, ...]:
     if version_of(row) != version:
         raise TaskChanged(str(row["taskId"]))
     others = sorted(name for name in row if name not in OWN_ATTRIBUTES)
-    return as_read(row, *sorted(OWN_ATTRIBUTES - {"taskId"}), *others[:_MOST_COMPARED])
+    return as_read(row, *sorted(OWN_ATTRIBUTES - {"taskId"}), *others[:_MAX_COMPARED])
 
 
-def redriven(row: Row, *, bucket: Bucket, now: datetime) -> Change:
+def redriven(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
     """Given another run. Raises TransitionRefused unless the task has failed or was cancelled."""
     _require(row, "redrive", _REDRIVABLE)
-    return redrive(row, bucket=bucket, due_at=now, run=_next_run(row))
+    return redrive(row, bucket=bucket, due_at=now, run=_next_occurrence(row))
 
 
-def run_at_once(row: Row, *, bucket: Bucket, now: datetime) -> Change:
+def run_at_once(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
     """Into the next tick: a waiting task is moved there, one that has ended gets another run."""
     _require(row, "run", (*WAITING, *_ENDED))
     if is_terminal(row):
-        return redrive(row, bucket=bucket, due_at=now, run=_next_run(row))
+        return redrive(row, bucket=bucket, due_at=now, run=_next_occurrence(row))
     return reschedule(row, bucket=bucket, due_at=now)
 
 
@@ -212,7 +214,7 @@ def _require_deletable(row: Row) -> None:
         raise TransitionRefused(str(row["taskId"]), "delete", state, (*WAITING, *_ENDED), instead=wait)
 
 
-def _next_run(row: Row) -> int:
+def _next_occurrence(row: Row) -> int:
     return max(number_or(row.get("run"), 1), 1) + 1
 
 
@@ -223,13 +225,13 @@ def _is_long_key(task_id: object) -> bool:
         return False
 
 
-def _try(store: Store, change: Change) -> Tried:
+def _try(store: Store, change: ConditionalUpdate) -> Tried:
     result = store.write(change)
     row = result.row if isinstance(result, Written) else None
     return Tried(change, result, row or store.get(change.task_id))
 
 
-def _shows(row: Row, change: Change) -> bool:
+def _shows(row: Row, change: ConditionalUpdate) -> bool:
     return all(row.get(name) == value for name, value in change.set.items()) and not any(
         n in row for n in change.remove
     )

@@ -26,7 +26,7 @@ from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.ticks import TickEntry
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
-from dynatick.domain.change import Change, together
+from dynatick.domain.conditional_update import ConditionalUpdate, together
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import RECURRENCE
@@ -63,12 +63,12 @@ class TaskClient:
         self.store = store
         self._clock = clock
         self._check_actions = check_actions
-        self._agreement = SettingsCache(store, clock, timedelta(seconds=settings_ttl_seconds))
+        self._settings_cache = SettingsCache(store, clock, timedelta(seconds=settings_ttl_seconds))
 
     @property
     def schedules(self) -> Schedules:
         """Recurring schedules."""
-        return Schedules(self.store, self._agreement, self._clock, check_actions=self._check_actions)
+        return Schedules(self.store, self._settings_cache, self._clock, check_actions=self._check_actions)
 
     @classmethod
     def connect(
@@ -198,12 +198,12 @@ class TaskClient:
         timed = any(value is not None for value in times.values())
         if not timed and payload is None:
             raise InvalidInput("payload", None, f"expected something to change: payload, or one of {', '.join(times)}")
-        wishes: list[Callable[[Row], Change]] = []
+        wishes: list[Callable[[Row], ConditionalUpdate]] = []
         known, wrong = task_update.known_id(task_id), Refusals()
         if timed:
             with wrong:
                 wishes.append(self._rescheduled(known, times))
-        check = partial(self._agreement.check_payload, of_handlers=self._check_actions)
+        check = partial(self._settings_cache.check_payload, of_handlers=self._check_actions)
         if payload is not None:
             with wrong:
                 kept = payload_of(payload)
@@ -212,10 +212,10 @@ class TaskClient:
                     check(action, kept)  # so that all that is wrong is told
         wrong.raise_all()
 
-        def decide(row: Row) -> Change:
+        def decide(row: Row) -> ConditionalUpdate:
             change = together(*(wish(row) for wish in wishes))
             check_size({**row, **change.set})
-            return change if version is None else together(change, when=task_update.in_version(row, version))
+            return change if version is None else together(change, conditions=task_update.in_version(row, version))
 
         return self._change(task_id, decide)
 
@@ -387,7 +387,7 @@ class TaskClient:
         """
         now = self._clock()
         minutes = tick_lists.minutes_meant(last, start, end, now=now)
-        return tick_lists.ticks(self.store, self._agreement.refresh(), minutes, now=now)
+        return tick_lists.ticks(self.store, self._settings_cache.refresh(), minutes, now=now)
 
     def tick_range(
         self,
@@ -413,20 +413,20 @@ class TaskClient:
         ``tell`` is called with each finding, once its fate is known; ``page_read`` after each page of the table.
         """
         return examine(
-            self.store, self._agreement.refresh(), clock=self._clock, repair=repair, tell=tell, page_read=page_read
+            self.store, self._settings_cache.refresh(), clock=self._clock, repair=repair, tell=tell, page_read=page_read
         )
 
     def health(self) -> Health:
         """Whether ticks come, and drain what they find: by the settings and the cursors, two requests. ``doctor`` looks
         at every task, too."""
-        return health_of(self.store, self._agreement.refresh(), self._clock())
+        return health_of(self.store, self._settings_cache.refresh(), self._clock())
 
     def settings(self) -> InstallationSettings | None:
         """The tick interval, shards and actions in force, read now; None before the first tick."""
-        return self._agreement.refresh()
+        return self._settings_cache.refresh()
 
     def _compose(self, task: NewTask) -> Composed:
-        return compose(task, self._agreement, now=self._clock(), check_actions=self._check_actions)
+        return compose(task, self._settings_cache, now=self._clock(), check_actions=self._check_actions)
 
     def _compose_one(self, task: object) -> Composed:
         if isinstance(task, Mapping):
@@ -440,14 +440,14 @@ class TaskClient:
             return self.schedules.compose(row)
         return self._compose_one(row)
 
-    def _change(self, task_id: str, decide: Callable[[Row], Change]) -> TaskView:
+    def _change(self, task_id: str, decide: Callable[[Row], ConditionalUpdate]) -> TaskView:
         return TaskView.from_row(task_update.carry_out(self.store, task_id, decide))
 
     def _change_many(
         self,
         meant: Scope,
         wanted: Filter,
-        decide: Callable[[Row], Change],
+        decide: Callable[[Row], ConditionalUpdate],
         dry_run: bool,
         limit: int | None,
         *,
@@ -459,19 +459,19 @@ class TaskClient:
             self.store, meant, wanted, decide, began=began, dry_run=dry_run, limit=limit, latest_first=latest_first
         )
 
-    def _cancelled(self) -> Callable[[Row], Change]:
-        in_force = self._agreement.current()
-        days = in_force.retention_days if in_force else None
+    def _cancelled(self) -> Callable[[Row], ConditionalUpdate]:
+        settings = self._settings_cache.current()
+        days = settings.retention_days if settings else None
         retention_days = Defaults().retention_days if days is None else days
         return lambda row: task_update.cancelled(row, now=self._clock(), retention_days=retention_days)
 
-    def _rescheduled(self, task_id: str, times: Mapping[str, object]) -> Callable[[Row], Change]:
+    def _rescheduled(self, task_id: str, times: Mapping[str, object]) -> Callable[[Row], ConditionalUpdate]:
         """Raises InvalidInput for what is no time."""
         grid = self._grid()
         when = time_of(task_id, times, now=self._clock(), grid=grid)
-        self._agreement.check_shard(when.bucket.shard)
+        self._settings_cache.check_shard(when.bucket.shard)
 
-        def decide(row: Row) -> Change:
+        def decide(row: Row) -> ConditionalUpdate:
             present = self._clock()
             bucket = not_before_next_tick(when.bucket, task_id, now=present, grid=grid)
             return task_update.rescheduled(row, bucket=bucket, due_at=when.due_at if bucket == when.bucket else present)
@@ -488,10 +488,10 @@ class TaskClient:
             raise InvalidInput("shift", str(shift), "expected a single time, or a shift that is not zero")
         return Move(shift=shift, began=began, clock=self._clock, grid=grid)
 
-    def _next_tick(self, decide: Callable[..., Change]) -> Callable[[Row], Change]:
+    def _next_tick(self, decide: Callable[..., ConditionalUpdate]) -> Callable[[Row], ConditionalUpdate]:
         grid = self._grid()
 
-        def decide_now(row: Row) -> Change:
+        def decide_now(row: Row) -> ConditionalUpdate:
             now = self._clock()
             bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(str(row["taskId"])))
             return decide(row, bucket=bucket, now=now)
@@ -500,9 +500,9 @@ class TaskClient:
 
     def _grid(self) -> Grid:
         """The grid in force; before there is one, every minute, which every tick looks at."""
-        in_force = self._agreement.current()
-        return in_force.grid if in_force else Grid()
+        settings = self._settings_cache.current()
+        return settings.grid if settings else Grid()
 
     def _scope(self, bucket: str | Bucket | None, start: Time | None, end: Time | None) -> Scope:
-        in_force = self._agreement.refresh()
-        return scope(bucket, start, end, in_force.shards_ever if in_force else 1)
+        settings = self._settings_cache.refresh()
+        return scope(bucket, start, end, settings.shards_ever if settings else 1)

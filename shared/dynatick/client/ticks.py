@@ -32,7 +32,7 @@ class TickView:
 
     tick: str
     shard: int
-    generation: int  # a pass that ran out of time goes on in the next
+    continuation: int  # a pass that ran out of time goes on in the next
     started_at: datetime | None
     finished_at: datetime | None
     buckets: int  # looked at
@@ -64,7 +64,7 @@ class TickView:
                 "kind": "pass",
                 "tick": self.tick,
                 "shard": self.shard,
-                "generation": self.generation,
+                "continuation": self.continuation,
                 "startedAt": None if self.started_at is None else format_instant(self.started_at),
                 "finishedAt": None if self.finished_at is None else format_instant(self.finished_at),
                 **counts,
@@ -122,12 +122,12 @@ def minutes_meant(last: timedelta, start: Time | None, end: Time | None, *, now:
     return range(minute_of(now - last) + 1, minute_of(now) + 1)
 
 
-def ticks(store: Store, in_force: InstallationSettings | None, minutes: range, *, now: datetime) -> list[TickEntry]:
+def ticks(store: Store, settings: InstallationSettings | None, minutes: range, *, now: datetime) -> list[TickEntry]:
     """What happened at the ticks of these minutes, in order of time, then shard."""
-    if in_force is None or not minutes:
+    if settings is None or not minutes:
         return []
     minutes = range(minutes.start, min(minutes.stop, minute_of(now) + 1))
-    shards = range(in_force.shards_ever)
+    shards = range(settings.shards_ever)
     records = _records(store, minutes, shards)
     cursors = store.get_many([cursor_id(shard) for shard in shards])
     entries: list[tuple[int, int, int, TickEntry]] = []
@@ -136,13 +136,13 @@ def ticks(store: Store, in_force: InstallationSettings | None, minutes: range, *
         own = [(minute, row) for minute, of_shard, row in records if of_shard == shard]
         later = _next_record(store, cursor, minutes.stop, shard, now)
         served = {minute: _ended(row, minute) for minute, row in own}  # the longest of its generations, sorted last
-        idle = _idle_runs(shard, [row for _, row in own] + later, cursor, served, in_force)
+        idle = _idle_runs(shard, [row for _, row in own] + later, cursor, served, settings)
         for minute, row in own:
-            entries.append((minute, shard, number_or(row.get("generation"), 0), _view(row)))
+            entries.append((minute, shard, number_or(row.get("continuation"), 0), _view(row)))
         for first, last, run in idle:
             if first < minutes.stop and last >= minutes.start:
                 entries.append((max(first, minutes.start), shard, -1, run))
-        for first, missed in _missed(shard, minutes, served, idle, cursor, in_force, now):
+        for first, missed in _missed(shard, minutes, served, idle, cursor, settings, now):
             entries.append((first, shard, -1, missed))
     return [entry for *_, entry in sorted(entries, key=lambda found: found[:3])]
 
@@ -159,13 +159,13 @@ def _records(store: Store, minutes: Iterable[int], shards: Iterable[int]) -> lis
     """The tick records, with minute and shard. Every minute is asked for: the grid may have been another."""
     found: list[tuple[int, int, Row]] = []
     wanted = [(minute, shard) for minute in minutes for shard in shards]
-    generation = 0
+    continuation = 0
     while wanted:
-        ids = {tick_record_id(minute, shard, generation): (minute, shard) for minute, shard in wanted}
+        ids = {tick_record_id(minute, shard, continuation): (minute, shard) for minute, shard in wanted}
         rows = store.get_many(ids, consistent=False)
         found += [(*ids[record], row) for record, row in rows.items()]
         wanted = [ids[record] for record, row in rows.items() if row.get("continued") is True]
-        generation += 1
+        continuation += 1
     return sorted(found, key=lambda record: record[:2])
 
 
@@ -181,7 +181,7 @@ def _next_record(store: Store, cursor: Cursor | None, after: int, shard: int, no
 
 
 def _idle_runs(
-    shard: int, records: Sequence[Row], cursor: Cursor | None, served: Mapping[int, int], in_force: InstallationSettings
+    shard: int, records: Sequence[Row], cursor: Cursor | None, served: Mapping[int, int], settings: InstallationSettings
 ) -> list[tuple[int, int, IdleTicks]]:
     """Runs of idle ticks: those that ended are told by the record that ended them, the present one by the cursor."""
     told = [row["idleBefore"] for row in records if isinstance(row.get("idleBefore"), Mapping)]
@@ -195,7 +195,7 @@ def _idle_runs(
         if first is None or last is None or not number:
             continue
         if first in served:  # it was only the last part of a pass that had nothing to do any more
-            first = min(last, in_force.grid.tick_after(served[first]))
+            first = min(last, settings.grid.tick_after(served[first]))
         view = IdleTicks(shard=shard, since=str(Bucket(first)), until=str(Bucket(last)), ticks=number)
         runs.append((first, last, view))
     return runs
@@ -207,7 +207,7 @@ def _missed(
     passes: Mapping[int, int],
     idle: Sequence[tuple[int, int, IdleTicks]],
     cursor: Cursor | None,
-    in_force: InstallationSettings,
+    settings: InstallationSettings,
     now: datetime,
 ) -> list[tuple[int, MissedTicks]]:
     """Ticks of the present grid that nothing tells of, after the first that something tells of."""
@@ -215,13 +215,13 @@ def _missed(
     if not served or cursor is None:
         return []
     end = minute_of(now - _FRESH) + 1
-    if cursor.is_held(now):  # a pass is at work: it serves all that has come since the last one
+    if cursor.is_leased(now):  # a pass is at work: it serves all that has come since the last one
         end = min(end, (_minute(cursor.last_tick) or end) + 1)
     end = min(minutes.stop, max(end, *(last for _, last in served)))
     missing: list[tuple[int, MissedTicks]] = []
     run: list[int] = []
     start = max(minutes.start, min(first for first, _ in served))
-    grid = in_force.grid
+    grid = settings.grid
     minute = grid.tick_after(start - 1)
     while minute < end:
         if any(first <= minute <= last for first, last in served):
@@ -252,7 +252,7 @@ def _view(row: Row) -> TickView:
     return TickView(
         tick=str(row.get("tick")),
         shard=number_or(row.get("shard"), 0),
-        generation=number_or(row.get("generation"), 0),
+        continuation=number_or(row.get("continuation"), 0),
         started_at=instant_or_none(row.get("startedAt")),
         finished_at=instant_or_none(row.get("finishedAt")),
         first_start_ms=None if first is None else number_or(first, 0),

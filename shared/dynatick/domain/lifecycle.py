@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Absent, AtLeast, Change, Is, Plus, as_read
+from dynatick.domain.conditional_update import Absent, AtLeast, ConditionalUpdate, Is, Plus, as_read
 from dynatick.domain.instants import EPOCH, format_instant
 from dynatick.domain.numbers import is_whole
 from dynatick.domain.task import TERMINAL, UNSCHEDULED, LargeRow, Row, Status, Task
@@ -89,13 +89,13 @@ def claim(
     lease_until: datetime,
     now: datetime,
     released: bool = False,
-) -> Change:
+) -> ConditionalUpdate:
     """scheduled → running (9). The attempt is counted here: a task that kills its process runs out of them (10).
 
     ``released``: instead from running, of a row that ``release`` has given back.
     """
     left = _GIVEN_BACK if released else _WAITING
-    return Change(
+    return ConditionalUpdate(
         task_id=task_id,
         set={
             "status": str(Status.RUNNING),
@@ -104,7 +104,7 @@ def claim(
             "startedAt": format_instant(now),
             "attempt": _ONE_MORE,
         },
-        when=(*left, Is("taskDateTime", str(bucket)), *_NORMALISED_AND_OPEN),
+        conditions=(*left, Is("taskDateTime", str(bucket)), *_NORMALISED_AND_OPEN),
         returning=True,
     )
 
@@ -121,13 +121,13 @@ def started(row: Row, *, token: str, lease_until: datetime, now: datetime) -> Ro
     return row.changed(values) if isinstance(row, LargeRow) else {**row, **values}
 
 
-def take_over(row: Row, *, attempt: int, token: str, lease_until: datetime, now: datetime) -> Change:
+def reclaim(row: Row, *, attempt: int, token: str, lease_until: datetime, now: datetime) -> ConditionalUpdate:
     """running → running, after the lease in ``row`` ran out (10). ``attempt`` is the new one's number."""
     lost = {
         **_attempt_entry(row, now),
         "error": "the lease ran out: its process died, or did not finish in time",
     }
-    return Change(
+    return ConditionalUpdate(
         task_id=str(row["taskId"]),
         set={
             "lease": token,
@@ -136,102 +136,102 @@ def take_over(row: Row, *, attempt: int, token: str, lease_until: datetime, now:
             "attempt": attempt,
             "attempts": _bounded(row.get("attempts"), lost),
         },
-        when=as_read(row, "outcome", "status", "taskDateTime", "lease", "leaseUntil"),
+        conditions=as_read(row, "outcome", "status", "taskDateTime", "lease", "leaseUntil"),
         returning=True,
     )
 
 
-def complete(task: Task, *, now: datetime, retention_days: int, result: object = None) -> Change:
+def complete(task: Task, *, now: datetime, retention_days: int, result: object = None) -> ConditionalUpdate:
     """running → completed, on the claim's token (12)."""
     values = terminal(Status.COMPLETED, now, retention_days)
     if result is not None:
         values["result"] = result
-    return Change(task_id=task.task_id, set=values, when=_held(task))
+    return ConditionalUpdate(task_id=task.task_id, set=values, conditions=_held(task))
 
 
-def fail(task: Task, *, now: datetime, retention_days: int, error: str) -> Change:
+def fail(task: Task, *, now: datetime, retention_days: int, error: str) -> ConditionalUpdate:
     """running → failed, on the claim's token (12)."""
     values = terminal(Status.FAILED, now, retention_days, error)
     if task.attempt:
         values["attempts"] = _bounded(task.attempts, _ended(task, now, error))
-    return Change(task_id=task.task_id, set=values, when=_held(task))
+    return ConditionalUpdate(task_id=task.task_id, set=values, conditions=_held(task))
 
 
-def retry(task: Task, *, now: datetime, bucket: Bucket, error: str) -> Change:
+def retry(task: Task, *, now: datetime, bucket: Bucket, error: str) -> ConditionalUpdate:
     """running → scheduled in a later bucket, on the claim's token (12)."""
-    return Change(
+    return ConditionalUpdate(
         task_id=task.task_id,
         set={
             "status": str(Status.SCHEDULED),
             "taskDateTime": str(bucket),
             "attempts": _bounded(task.attempts, _ended(task, now, error)),
         },
-        when=_held(task),
+        conditions=_held(task),
     )
 
 
-def postpone(task: Task, *, bucket: Bucket) -> Change:
+def defer_claimed(task: Task, *, bucket: Bucket) -> ConditionalUpdate:
     """running → scheduled in a later bucket, on the claim's token (12): it was not executed, and the attempt is given
     back."""
-    return Change(
+    return ConditionalUpdate(
         task_id=task.task_id,
         set={"status": str(Status.SCHEDULED), "taskDateTime": str(bucket), "attempt": task.attempt - 1},
-        when=_held(task),
+        conditions=_held(task),
     )
 
 
-def release(task: Task) -> Change:
+def release(task: Task) -> ConditionalUpdate:
     """Give a claim back that was never executed, and the attempt with it (12).
 
     The row stays *running*, with a lease that ended long ago: were it scheduled, the stream would move it to the
     next tick, whereas whoever goes on with this bucket can take it at once.
     """
-    return Change(
+    return ConditionalUpdate(
         task_id=task.task_id,
         set={"attempt": task.attempt - 1, "leaseUntil": RELEASED},
-        when=_held(task),
+        conditions=_held(task),
     )
 
 
-def fail_unexecuted(row: Row, *, now: datetime, retention_days: int, error: str) -> Change:
+def fail_unexecuted(row: Row, *, now: datetime, retention_days: int, error: str) -> ConditionalUpdate:
     """running → failed without executing: the lease ran out at the last attempt (10), or the row was spoilt by hand."""
     lost = {**_attempt_entry(row, now), "error": short(error)}
-    return Change(
+    return ConditionalUpdate(
         task_id=str(row["taskId"]),
         set={
             **terminal(Status.FAILED, now, retention_days, error),
             "attempts": _bounded(row.get("attempts"), lost),
         },
-        when=as_read(row, "outcome", "status", "taskDateTime", "lease", "leaseUntil"),
+        conditions=as_read(row, "outcome", "status", "taskDateTime", "lease", "leaseUntil"),
     )
 
 
-def move(row: Row, bucket: Bucket) -> Change:
+def move(row: Row, bucket: Bucket) -> ConditionalUpdate:
     """To another bucket, whatever the status: a running row keeps its lease (5, 6).
 
     On condition that the row exists, has no outcome, and that its bucket and time inputs are as they were read.
     """
-    return Change(
+    return ConditionalUpdate(
         task_id=str(row["taskId"]),
         set={"taskDateTime": str(bucket), "movedTo": str(bucket)},
-        when=as_read(row, "outcome", *TIME_INPUTS),
+        conditions=as_read(row, "outcome", *TIME_INPUTS),
         returning=True,
     )
 
 
-def defer(row: Row, bucket: Bucket) -> Change:
+def defer(row: Row, bucket: Bucket) -> ConditionalUpdate:
     """A ``move`` of a row that nothing could be done with: it is counted, for each one goes further than the last."""
     moved = move(row, bucket)
     return replace(moved, set={**moved.set, "deferrals": deferrals_of(row) + 1})
 
 
-def defer_failure(row: Row, bucket: Bucket, *, now: datetime, error: str) -> Change:
+def defer_failure(row: Row, bucket: Bucket, *, now: datetime, error: str) -> ConditionalUpdate:
     """running → running in a later bucket: it has failed for good, but the dead-letter queue did not take its message.
 
     Its lease ends now, and the error stays on the row: the tick that finds it there fails it without executing it. On
     condition of the lease that the row shows (12); it may lie in another bucket by now (6).
     """
-    return Change(
+    return ConditionalUpdate(
         task_id=str(row["taskId"]),
         set={
             "taskDateTime": str(bucket),
@@ -240,7 +240,7 @@ def defer_failure(row: Row, bucket: Bucket, *, now: datetime, error: str) -> Cha
             "leaseUntil": format_instant(now),
             "error": short(error),
         },
-        when=as_read(row, "outcome", "status", "lease", "leaseUntil"),
+        conditions=as_read(row, "outcome", "status", "lease", "leaseUntil"),
     )
 
 
@@ -250,32 +250,32 @@ def deferrals_of(row: Row) -> int:
     return min(int(number), MAX_DEFERRALS) if is_whole(number) and number > 0 else 0
 
 
-def end_lease(row: Row, *, now: datetime) -> Change:
+def end_lease(row: Row, *, now: datetime) -> ConditionalUpdate:
     """running → running: a lease that no process can hold ends now, so that the task is taken over (10)."""
-    return Change(
+    return ConditionalUpdate(
         task_id=str(row["taskId"]),
         set={"leaseUntil": format_instant(now)},
-        when=as_read(row, "outcome", "status", "lease", "leaseUntil"),
+        conditions=as_read(row, "outcome", "status", "lease", "leaseUntil"),
     )
 
 
-def cancel(row: Row, *, now: datetime, retention_days: int) -> Change:
+def cancel(row: Row, *, now: datetime, retention_days: int) -> ConditionalUpdate:
     """scheduled (or not looked at yet) → cancelled (13)."""
-    return Change(
+    return ConditionalUpdate(
         task_id=str(row["taskId"]),
         set=terminal(Status.CANCELLED, now, retention_days),
-        when=as_read(row, "outcome", "status", "lease"),
+        conditions=as_read(row, "outcome", "status", "lease"),
         returning=True,
     )
 
 
-def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> Change:
+def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpdate:
     """scheduled (or not looked at yet) → scheduled at another time; the status is written too (13).
 
     A row that was not looked at yet is left without ``attempt``, so it is normalised before it can be claimed.
     """
     by_hand = ("attempt",) if row.get("status") is None else ()
-    return Change(
+    return ConditionalUpdate(
         task_id=str(row["taskId"]),
         set={
             "status": str(Status.SCHEDULED),
@@ -283,29 +283,29 @@ def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> Change:
             "dueAt": format_instant(due_at),
         },
         remove=tuple(name for name in ("delaySeconds", "outcome", *by_hand) if name in row),
-        when=as_read(row, "outcome", "status", "lease", *TIME_INPUTS),
+        conditions=as_read(row, "outcome", "status", "lease", *TIME_INPUTS),
         returning=True,
     )
 
 
-def revise(row: Row, *, payload: object) -> Change:
+def revise(row: Row, *, payload: object) -> ConditionalUpdate:
     """scheduled (or not looked at yet) → the same with another payload. Not while it runs: it has been read then."""
-    return Change(
+    return ConditionalUpdate(
         task_id=str(row["taskId"]),
         set={"payload": payload},
-        when=as_read(row, "outcome", "status", "lease", "payload"),
+        conditions=as_read(row, "outcome", "status", "lease", "payload"),
         returning=True,
     )
 
 
-def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Change:
+def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> ConditionalUpdate:
     """terminal → scheduled in a future bucket, with attempt 0 and the next ``run`` (13).
 
     A row that never became a task (marked failed, or cancelled, before) gets no ``attempt``: it is normalised first.
     So is one whose ``attempt`` was set by hand, which names no action.
     """
     counted = "attempt" in row and row.get("action") is not None
-    return Change(
+    return ConditionalUpdate(
         task_id=str(row["taskId"]),
         set={
             "status": str(Status.SCHEDULED),
@@ -330,7 +330,7 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Change:
             )
             if name in row
         ),
-        when=as_read(row, "status", "outcome", "run"),
+        conditions=as_read(row, "status", "outcome", "run"),
         returning=True,
     )
 
@@ -348,16 +348,16 @@ def state_of(row: Row) -> str:
     return status if isinstance(status, str) else shown(status)
 
 
-def ended_by_hand(row: Row, *, now: datetime, retention_days: int) -> Change | None:
+def ended_by_hand(row: Row, *, now: datetime, retention_days: int) -> ConditionalUpdate | None:
     """Completes a row whose status somebody set to a terminal one by hand, without an outcome; None for others."""
     status = row.get("status")  # of any type
     if is_terminal(row) or not isinstance(status, str) or status not in TERMINAL:
         return None
     values = terminal(Status(status), now, retention_days)
-    return Change(
+    return ConditionalUpdate(
         task_id=str(row["taskId"]),
         set=values,
-        when=as_read(row, "outcome", "status", "lease"),
+        conditions=as_read(row, "outcome", "status", "lease"),
         returning=True,
     )
 

@@ -33,7 +33,7 @@ _MEANT: Final = {
 
 _LONG: Final = [name.lower() for name in TIMES if len(name) >= 12]  # where a wrong letter still shows what was meant
 _LIKENESS = 0.9
-_MOST_NAMES, _LONGEST = 100, 40  # what is looked at, for a row may have thousands of names
+_MAX_NAMES, _LONGEST = 100, 40  # what is looked at, for a row may have thousands of names
 
 
 def meant(name: str) -> str | None:
@@ -55,7 +55,7 @@ def check_names(row: Row, names: Iterable[str] | None = None) -> None:
     """
     if any(row.get(name) is not None for name in TIMES):
         return
-    for name in islice(row if names is None else names, _MOST_NAMES):
+    for name in islice(row if names is None else names, _MAX_NAMES):
         right = meant(name)
         if right is not None:
             raise InvalidInput(

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import TypeGuard
 
 from dynatick.domain.buckets import Bucket, Grid, minute_of, parse_time
-from dynatick.domain.change import Change, Condition, as_read
+from dynatick.domain.conditional_update import Condition, ConditionalUpdate, as_read
 from dynatick.domain.instants import format_instant, in_range, parse_instant
 from dynatick.domain.lifecycle import TIME_INPUTS, is_terminal, terminal
 from dynatick.domain.misspelt import check_names
@@ -38,7 +38,7 @@ MAX_COUNT = 10**9
 
 _BULKY = ("payload", "result", "attempts")
 _ROOM = 4096  # characters as Python shows them: more than the end of a life takes
-_MOST_DROPPED = 100  # attributes; an expression has its limits too
+_MAX_DROPPED = 100  # attributes; an expression has its limits too
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,7 +105,7 @@ def needs_normalising(row: Row) -> bool:
     return status is None or not is_count(row.get("attempt"), 0)
 
 
-def normalise(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Change:
+def normalise(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> ConditionalUpdate:
     """The write that makes a row without a status a scheduled task, or a failed one with the reason.
 
     On condition that its status, its time inputs and its action are as in ``row``. A task that was due already is
@@ -115,26 +115,28 @@ def normalise(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Cha
         values = _values(row, now, grid, defaults)
     except InvalidInput as error:
         return reject(row, error, now=now, grid=grid, retention_days=defaults.retention_days)
-    return Change(
+    return ConditionalUpdate(
         task_id=str(row["taskId"]),
         set={name: value for name, value in values.items() if not same(row, name, value)},
         remove=_stray(row, values),
-        when=as_met(row),
+        conditions=as_polled(row),
         returning=True,
     )
 
 
-def place(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Change:
+def place(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> ConditionalUpdate:
     """The write that gives a waiting task a bucket again after somebody has spoilt it; its past stays as it is."""
     try:
         when = when_due(row, now=now, grid=grid, defaults=defaults)
     except InvalidInput as error:
         return reject(row, error, now=now, grid=grid, retention_days=defaults.retention_days)
     values = {"taskDateTime": str(when.bucket), "dueAt": format_instant(when.due_at)}
-    return Change(task_id=str(row["taskId"]), set=values, remove=stray_of_live(row), when=as_met(row), returning=True)
+    return ConditionalUpdate(
+        task_id=str(row["taskId"]), set=values, remove=stray_of_live(row), conditions=as_polled(row), returning=True
+    )
 
 
-def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Change | None:
+def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> ConditionalUpdate | None:
     """What to write when somebody changed a waiting row by hand; None if there is nothing to do.
 
     Only a time that changed is derived anew. Moves of our own are left alone: a retry's (it comes from running), a
@@ -148,10 +150,12 @@ def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Default
     if (
         changed is None
         or (changed == "taskDateTime" and new.get("movedTo") == new["taskDateTime"])
-        or (changed != "delaySeconds" and _agree(new, grid))
+        or (changed != "delaySeconds" and _publish_settings(new, grid))
     ):
         return (
-            Change(task_id=str(new["taskId"]), remove=stray, when=as_read(new, "outcome"), returning=True)
+            ConditionalUpdate(
+                task_id=str(new["taskId"]), remove=stray, conditions=as_read(new, "outcome"), returning=True
+            )
             if stray
             else None
         )
@@ -160,10 +164,14 @@ def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Default
     except InvalidInput as error:
         return reject(new, error, now=now, grid=grid, retention_days=defaults.retention_days)
     values = {"taskDateTime": str(when.bucket), "dueAt": format_instant(when.due_at)}
-    return Change(task_id=str(new["taskId"]), set=values, remove=stray, when=as_met(new), returning=True)
+    return ConditionalUpdate(
+        task_id=str(new["taskId"]), set=values, remove=stray, conditions=as_polled(new), returning=True
+    )
 
 
-def reject(row: Row, reason: InvalidInput | str, *, now: datetime, grid: Grid, retention_days: int) -> Change:
+def reject(
+    row: Row, reason: InvalidInput | str, *, now: datetime, grid: Grid, retention_days: int
+) -> ConditionalUpdate:
     """unscheduled (or waiting) → failed with the reason, listed in the current bucket, so that it is seen.
 
     On condition, too, that the attribute that is to blame still is as in ``row``: somebody may have put it right.
@@ -175,16 +183,16 @@ def reject(row: Row, reason: InvalidInput | str, *, now: datetime, grid: Grid, r
         values["taskDateTime"] = str(grid.bucket_of(task_id, now))
     elif "taskDateTime" in row:
         remove = (*remove, "taskDateTime")
-    met = as_met(row)
+    met = as_polled(row)
     blamed = reason.field.partition(".")[0] if isinstance(reason, InvalidInput) else ""
     if blamed in row and blamed != "taskId" and all(condition.attribute != blamed for condition in met):
         met = (*met, *as_read(row, blamed))
     if MALFORMED_REASON in row:
         met = (*met, *as_read(row, MALFORMED_REASON))
-    return Change(task_id=task_id, set=values, remove=remove, when=met, returning=True)
+    return ConditionalUpdate(task_id=task_id, set=values, remove=remove, conditions=met, returning=True)
 
 
-def keep_open(row: Row, rejection: Change, bucket: Bucket) -> Change:
+def keep_open(row: Row, rejection: ConditionalUpdate, bucket: Bucket) -> ConditionalUpdate:
     """Instead of a rejection of which the dead-letter queue took no message: into a bucket whose tick tries again.
 
     The reason is kept, since the bucket is written over the row's own time; and it can't be claimed without
@@ -194,7 +202,9 @@ def keep_open(row: Row, rejection: Change, bucket: Bucket) -> Change:
     if "error" in rejection.set:
         values[MALFORMED_REASON] = str(rejection.set["error"])
     remove = ("attempt",) if "attempt" in row else ()
-    return Change(task_id=rejection.task_id, set=values, remove=remove, when=rejection.when, returning=True)
+    return ConditionalUpdate(
+        task_id=rejection.task_id, set=values, remove=remove, conditions=rejection.conditions, returning=True
+    )
 
 
 def kept_reason(row: Row) -> str | None:
@@ -204,13 +214,13 @@ def kept_reason(row: Row) -> str | None:
     return reason if waits and isinstance(reason, str) and row.get("status") != str(Status.RUNNING) else None
 
 
-def slimmer(change: Change, row: Row) -> Change:
+def slimmer(change: ConditionalUpdate, row: Row) -> ConditionalUpdate:
     """The same end of a life, without what makes ``row`` too large or too long to be indexed."""
     dropped = {name for name in _BULKY if name in row or name in change.set}
     freed = sum(len(repr(row[name])) for name in dropped if name in row)
     if len(change.task_id.encode("utf-8", "replace")) > MAX_TASK_ID_BYTES:
         dropped.add("taskDateTime")
-    for name in sorted(row, key=lambda name: len(repr(row[name])), reverse=True)[:_MOST_DROPPED]:
+    for name in sorted(row, key=lambda name: len(repr(row[name])), reverse=True)[:_MAX_DROPPED]:
         if freed >= _ROOM:
             break
         if name not in dropped and name not in change.set and name not in ("taskId", "lease"):
@@ -218,7 +228,9 @@ def slimmer(change: Change, row: Row) -> Change:
             freed += len(repr(row[name]))
     kept = {name: value for name, value in change.set.items() if name not in dropped}
     remove = tuple(sorted(name for name in dropped.union(change.remove) if name in row))
-    return Change(task_id=change.task_id, set=kept, remove=remove, when=change.when, returning=change.returning)
+    return ConditionalUpdate(
+        task_id=change.task_id, set=kept, remove=remove, conditions=change.conditions, returning=change.returning
+    )
 
 
 def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults) -> dict[str, object]:
@@ -318,7 +330,7 @@ def same(row: Row, name: str, value: object) -> bool:
     return row.get(name) == value and not isinstance(row.get(name), bool)  # True is 1 to Python, but not to a table
 
 
-def _agree(row: Row, grid: Grid) -> bool:
+def _publish_settings(row: Row, grid: Grid) -> bool:
     """Whether a row's bucket is the one that its due instant belongs to."""
     bucket = Bucket.canonical(row.get("taskDateTime"))
     try:
@@ -330,7 +342,7 @@ def _agree(row: Row, grid: Grid) -> bool:
     )
 
 
-def as_met(row: Row) -> tuple[Condition, ...]:
+def as_polled(row: Row) -> tuple[Condition, ...]:
     """Conditions that nothing has changed which a row's place depends on."""
     return as_read(row, "outcome", "status", "action", *TIME_INPUTS)
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
-from dynatick.domain.change import Change, as_read
+from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.expressions import Rate, check_fires
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import TIME_INPUTS, terminal
@@ -42,19 +42,19 @@ _HANDED_ON = ("payload", "retryPolicy", "timeoutSeconds")  # to occurrences, bes
 
 MISSED_KEPT = 10
 EARLIER_KEPT = 10
-MOST_PAUSED = 1000
+MAX_PAUSED = 1000
 """Runs of a pause that are counted."""
 
-MOST_WEIGHED = 2000
+MAX_WEIGHED = 2000
 """Runs that one decision weighs. What is left of a long outage is for the next look at the schedule."""
 
-_POSITION = ("taskDateTime", "nextRunAt", "bufferedRunAt", "lastRunAt", "definedAt")
+_POSITION = ("taskDateTime", "nextOccurrenceAt", "bufferedOccurrenceAt", "lastOccurrenceAt", "definedAt")
 
 
 # -- coming in, and being changed ------------------------------------------------------------------------------------
 
 
-def ready(row: Row, *, now: datetime, grid: Grid, defaults: Defaults, revision: int = 1) -> Change | None:
+def ready(row: Row, *, now: datetime, grid: Grid, defaults: Defaults, revision: int = 1) -> ConditionalUpdate | None:
     """What must be written before a row is a schedule in the bucket of its next run; None if it is one.
 
     A new row is checked and placed. One that somebody has edited is placed anew, from now on; all runs that were due
@@ -70,7 +70,7 @@ def ready(row: Row, *, now: datetime, grid: Grid, defaults: Defaults, revision: 
 
 def edited(
     row: Row, edits: Mapping[str, object], *, now: datetime, grid: Grid, defaults: Defaults, revision: int = 1
-) -> Change:
+) -> ConditionalUpdate:
     """The write that changes attributes of a schedule (None: removes one), and places it anew where that is called for.
 
     Raises InvalidInput for what cannot be taken.
@@ -93,16 +93,18 @@ def edited(
         values, remove = _begun(wanted, schedule, now, grid, action, revision)
     values = {name: value for name, value in edits.items() if value is not None} | values
     remove = tuple(dict.fromkeys((*remove, *(name for name, value in edits.items() if value is None))))
-    return Change(
+    return ConditionalUpdate(
         task_id=schedule.schedule_id,
         set={name: value for name, value in values.items() if not same(row, name, value)},
         remove=tuple(name for name in remove if name in row and name not in values),
-        when=_as_met(row),
+        conditions=_as_polled(row),
         returning=True,
     )
 
 
-def refused(row: Row, reason: InvalidInput | str, *, now: datetime, grid: Grid, retention_days: int) -> Change:
+def refused(
+    row: Row, reason: InvalidInput | str, *, now: datetime, grid: Grid, retention_days: int
+) -> ConditionalUpdate:
     """→ failed with the reason, as a task that cannot be understood; listed among the schedules as FAILED."""
     change = reject(row, reason, now=now, grid=grid, retention_days=retention_days)
     return replace(change, set={**change.set, "scheduleState": str(ScheduleState.FAILED)})
@@ -119,7 +121,7 @@ def _begun(
                     name, row[name], "leave it out: a schedule's times follow from its expression, from startDate on"
                 )
     created = created_at(row, now)
-    first = _first_run(schedule, now)
+    first = _first_occurrence(schedule, now)
     values: dict[str, object] = {
         **_as_understood(row, schedule),
         "status": RECURRING,
@@ -129,7 +131,7 @@ def _begun(
         "createdAt": created,
         **_position(schedule, now, grid, first),
     }
-    stray = (*past_attributes(row), *TIME_INPUTS, "attempt", "run", "cronExpression", "nextRunAt")
+    stray = (*past_attributes(row), *TIME_INPUTS, "attempt", "run", "cronExpression", "nextOccurrenceAt")
     return values, tuple(name for name in stray if name not in values)
 
 
@@ -147,24 +149,26 @@ def _repaired(row: Row, schedule: Schedule, now: datetime, grid: Grid) -> tuple[
                 values["dueBefore"] = [former.to_row() for former in due_before]
             if not _is_next_due(schedule, now):  # one that waits is all that pends
                 first = None if paused else schedule.next_after(now)
-                values |= {} if first is None else {"nextRunAt": format_instant(first)}
-                remove = (*remove, "nextRunAt")
+                values |= {} if first is None else {"nextOccurrenceAt": format_instant(first)}
+                remove = (*remove, "nextOccurrenceAt")
         else:
-            values |= _position(schedule, now, grid, _first_run(schedule, now))
+            values |= _position(schedule, now, grid, _first_occurrence(schedule, now))
             if paused:
-                remove = (*remove, "taskDateTime", "nextRunAt")
+                remove = (*remove, "taskDateTime", "nextOccurrenceAt")
     elif paused:
         if not pending:
-            remove = (*remove, "taskDateTime", "nextRunAt")
-    elif schedule.next_run_at is None and schedule.buffered_run_at is not None:  # none is left but the one that waits
-        first = schedule.next_after(max(now, schedule.buffered_run_at))
-        values |= {} if first is None else {"nextRunAt": format_instant(first)}
+            remove = (*remove, "taskDateTime", "nextOccurrenceAt")
+    elif (
+        schedule.next_occurrence_at is None and schedule.buffered_occurrence_at is not None
+    ):  # none is left but the one that waits
+        first = schedule.next_after(max(now, schedule.buffered_occurrence_at))
+        values |= {} if first is None else {"nextOccurrenceAt": format_instant(first)}
         if schedule.bucket is None:
             values["taskDateTime"] = str(grid.bucket_of(schedule.schedule_id, now))
-    elif schedule.next_run_at is None:
-        values |= _position(schedule, now, grid, _first_run(schedule, now))
+    elif schedule.next_occurrence_at is None:
+        values |= _position(schedule, now, grid, _first_occurrence(schedule, now))
     elif _is_misplaced(row, schedule, grid):
-        values["taskDateTime"] = str(_bucket_of(schedule, schedule.next_run_at, grid))
+        values["taskDateTime"] = str(_bucket_of(schedule, schedule.next_occurrence_at, grid))
     return values, tuple(name for name in remove if name not in values)
 
 
@@ -180,22 +184,22 @@ def _remembered(row: Row, schedule: Schedule, now: datetime) -> dict[str, object
         kept = row.get("earlier")
         values["earlier"] = [*(kept if isinstance(kept, (list, tuple)) else ()), former.to_row()][-EARLIER_KEPT:]
     if before.get("scheduleState") == str(ScheduleState.DISABLED) and schedule.defined_at is not None:
-        left_out = _paused_runs(former, schedule.defined_at)
+        left_out = _paused_occurrences(former, schedule.defined_at)
         if left_out is not None:
             values["missed"] = [entry.to_row() for entry in [*schedule.missed, left_out][-MISSED_KEPT:]]
     return values
 
 
-def _paused_runs(former: Former, paused_at: datetime) -> Missed | None:
+def _paused_occurrences(former: Former, paused_at: datetime) -> Missed | None:
     """The runs of a pause that ends. What was due when it began is made in spite of it."""
     first: datetime | None = None
     last, number = paused_at, 0
-    while number < MOST_PAUSED and (run := former.next_after(last)) is not None:
+    while number < MAX_PAUSED and (run := former.next_after(last)) is not None:
         first, last, number = first or run, run, number + 1
     if first is None:
         return None
     # Of very many the number is not counted to its end.
-    last = last if number < MOST_PAUSED else former.until
+    last = last if number < MAX_PAUSED else former.until
     return Missed(first=first, last=last, runs=number, reason=MissedFor.PAUSED)
 
 
@@ -203,9 +207,9 @@ def is_pending(schedule: Schedule, now: datetime) -> bool:
     """Whether a run is due, or waits, that the schedule's tick has still to make."""
     if schedule.bucket is None:
         return False
-    if schedule.buffered_run_at is not None:
+    if schedule.buffered_occurrence_at is not None:
         return True
-    due = schedule.next_run_at
+    due = schedule.next_occurrence_at
     if due is None or due > now:
         return False
     return schedule.state is ScheduleState.ENABLED or schedule.defined != schedule.definition or _before_pause(schedule)
@@ -213,7 +217,7 @@ def is_pending(schedule: Schedule, now: datetime) -> bool:
 
 def _is_next_due(schedule: Schedule, now: datetime) -> bool:
     """Whether the next run was due under the definition that is being replaced."""
-    due = schedule.next_run_at
+    due = schedule.next_occurrence_at
     if due is None or due > now:
         return False
     before = schedule.definition
@@ -221,20 +225,20 @@ def _is_next_due(schedule: Schedule, now: datetime) -> bool:
 
 
 def _before_pause(schedule: Schedule) -> bool:
-    due, paused_at = schedule.next_run_at, schedule.defined_at
+    due, paused_at = schedule.next_occurrence_at, schedule.defined_at
     return due is not None and paused_at is not None and due <= paused_at
 
 
 def _due_before(schedule: Schedule, now: datetime) -> Sequence[Former]:
     """The definitions that have runs which are due, beside the first: now the one in force is among them."""
-    former, first = schedule.former(now), schedule.next_run_at
+    former, first = schedule.former(now), schedule.next_occurrence_at
     if former is None or first is None:
         return schedule.due_before
     since = max([first, *(before.until for before in schedule.due_before)])
     return schedule.due_before if former.next_after(since) is None else [*schedule.due_before, former]
 
 
-def _first_run(schedule: Schedule, after: datetime) -> datetime:
+def _first_occurrence(schedule: Schedule, after: datetime) -> datetime:
     """Raises InvalidInput if there is none."""
     return check_fires(schedule.expression, after=after, zone=schedule.zone, start=schedule.start, end=schedule.end)
 
@@ -256,7 +260,7 @@ def _as_understood(row: Row, schedule: Schedule) -> dict[str, object]:
 def _position(schedule: Schedule, now: datetime, grid: Grid, first: datetime) -> dict[str, object]:
     values: dict[str, object] = {"definedAt": format_instant(now)}
     if schedule.state is ScheduleState.ENABLED:
-        values["nextRunAt"] = format_instant(first)
+        values["nextOccurrenceAt"] = format_instant(first)
         values["taskDateTime"] = str(_bucket_of(schedule, first, grid))
     return values
 
@@ -267,14 +271,14 @@ def _bucket_of(schedule: Schedule, nominal: datetime, grid: Grid) -> Bucket:
 
 def _is_misplaced(row: Row, schedule: Schedule, grid: Grid) -> bool:
     """Whether it lies in no bucket, or in one later than its next run's without having been moved there by a tick."""
-    if schedule.bucket is None or schedule.next_run_at is None:
+    if schedule.bucket is None or schedule.next_occurrence_at is None:
         return True
-    if schedule.buffered_run_at is not None or row.get("movedTo") == row.get("taskDateTime"):
+    if schedule.buffered_occurrence_at is not None or row.get("movedTo") == row.get("taskDateTime"):
         return False
-    return schedule.bucket.minute > _bucket_of(schedule, schedule.next_run_at, grid).minute
+    return schedule.bucket.minute > _bucket_of(schedule, schedule.next_occurrence_at, grid).minute
 
 
-def _as_met(row: Row) -> tuple[Any, ...]:
+def _as_polled(row: Row) -> tuple[Any, ...]:
     names = dict.fromkeys(("outcome", "status", "action", *TIME_INPUTS, *DEFINITION, *_POSITION))
     return as_read(row, *names)
 
@@ -289,23 +293,23 @@ class Plan:
     make: Sequence[datetime]  # nominal instants of the occurrences to make, oldest first
     missed: Sequence[Missed]
     buffered: datetime | None
-    next_run_at: datetime | None  # None: no run is left
+    next_occurrence_at: datetime | None  # None: no run is left
     more: bool  # further runs are due already, so that the schedule stays where it is
     weighed: Sequence[datetime] = field(default=(), compare=False)  # all runs that this decides on
 
     def leaves_out(self, schedule: Schedule) -> bool:
         """Whether some run is not made now that might be."""
-        return bool(self.missed) or self.buffered != schedule.buffered_run_at
+        return bool(self.missed) or self.buffered != schedule.buffered_occurrence_at
 
 
-def plan_runs(
+def plan_occurrences(
     schedule: Schedule,
     *,
     closed_through: int,
     grid: Grid,
     active: bool,
     most: int,
-    most_weighed: int = MOST_WEIGHED,
+    most_weighed: int = MAX_WEIGHED,
     there: Mapping[datetime, bool] = MappingProxyType({}),
 ) -> Plan:
     """Which runs are made at a tick that has closed all buckets through ``closed_through``.
@@ -316,28 +320,28 @@ def plan_runs(
     have still to end.
     """
     deciding = _Deciding(schedule, grid, closed_through, active, there)
-    run = schedule.next_run_at
-    if schedule.buffered_run_at is not None and (not active or schedule.buffered_run_at in there):
-        deciding.start(schedule.buffered_run_at)
+    run = schedule.next_occurrence_at
+    if schedule.buffered_occurrence_at is not None and (not active or schedule.buffered_occurrence_at in there):
+        deciding.start(schedule.buffered_occurrence_at)
     else:
-        deciding.buffered = schedule.buffered_run_at
+        deciding.buffered = schedule.buffered_occurrence_at
     for _ in range(most_weighed):
         if run is None or not deciding.is_due(run) or len(deciding.make) >= most:
             break
-        following = _run_after(schedule, run)
+        following = _occurrence_after(schedule, run)
         deciding.decide(run, is_latest=following is None or not deciding.is_due(following))
         run = following
     return Plan(
         make=deciding.make,
         missed=deciding.missed,
         buffered=deciding.buffered,
-        next_run_at=run,
+        next_occurrence_at=run,
         more=run is not None and deciding.is_due(run),
         weighed=deciding.weighed,
     )
 
 
-def _run_after(schedule: Schedule, run: datetime) -> datetime | None:
+def _occurrence_after(schedule: Schedule, run: datetime) -> datetime | None:
     """After the runs that were due when a definition changed, the new one counts from the change."""
     after = run
     for former in schedule.due_before:
@@ -387,7 +391,7 @@ class _Deciding:
             self.miss(run, MissedFor.OVERLAP)
 
     def start(self, run: datetime) -> None:
-        if run == self.schedule.buffered_run_at:
+        if run == self.schedule.buffered_occurrence_at:
             self.weighed.append(run)
         self.make.append(run)
         self.active = self.there.get(run, True)
@@ -404,26 +408,30 @@ class _Deciding:
 
 def advance(
     row: Row, schedule: Schedule, plan: Plan, *, closed_through: int, grid: Grid, now: datetime, retention_days: int
-) -> Change:
+) -> ConditionalUpdate:
     """The write that moves a schedule on, once the occurrences of ``plan`` are there."""
     values: dict[str, object] = {}
     remove: list[str] = []
     if plan.make:
         last = plan.make[-1]
-        values |= {"lastRunAt": format_instant(last), "lastTaskId": schedule.occurrence_id(last)}
+        values |= {"lastOccurrenceAt": format_instant(last), "lastTaskId": schedule.occurrence_id(last)}
     if plan.missed:
         kept = [*schedule.missed, *plan.missed][-MISSED_KEPT:]
         values["missed"] = [entry.to_row() for entry in kept]
-        values["missedRuns"] = schedule.missed_runs + sum(entry.runs for entry in plan.missed)
+        values["missedOccurrences"] = schedule.missed_occurrences + sum(entry.runs for entry in plan.missed)
     if plan.buffered is not None:
-        values["bufferedRunAt"] = format_instant(plan.buffered)
+        values["bufferedOccurrenceAt"] = format_instant(plan.buffered)
     else:
-        remove.append("bufferedRunAt")
-    if plan.next_run_at is not None:
-        values["nextRunAt"] = format_instant(plan.next_run_at)
+        remove.append("bufferedOccurrenceAt")
+    if plan.next_occurrence_at is not None:
+        values["nextOccurrenceAt"] = format_instant(plan.next_occurrence_at)
     else:
-        remove.append("nextRunAt")
-    due_before = [one for one in schedule.due_before if plan.next_run_at is not None and one.until >= plan.next_run_at]
+        remove.append("nextOccurrenceAt")
+    due_before = [
+        one
+        for one in schedule.due_before
+        if plan.next_occurrence_at is not None and one.until >= plan.next_occurrence_at
+    ]
     if due_before:
         values["dueBefore"] = [former.to_row() for former in due_before]
     else:
@@ -433,19 +441,19 @@ def advance(
         if plan.buffered is not None:
             values["taskDateTime"] = str(_look_again(schedule, plan, closed_through, grid))
         elif paused:
-            remove += ["taskDateTime", "nextRunAt"]
-            values.pop("nextRunAt", None)
-        elif plan.next_run_at is None:
+            remove += ["taskDateTime", "nextOccurrenceAt"]
+            values.pop("nextOccurrenceAt", None)
+        elif plan.next_occurrence_at is None:
             remove.append("taskDateTime")
             values |= terminal(Status.COMPLETED, now, retention_days)
             values["scheduleState"] = str(ScheduleState.COMPLETED)
         else:
-            values["taskDateTime"] = str(_bucket_of(schedule, plan.next_run_at, grid))
-    return Change(
+            values["taskDateTime"] = str(_bucket_of(schedule, plan.next_occurrence_at, grid))
+    return ConditionalUpdate(
         task_id=schedule.schedule_id,
         set={name: value for name, value in values.items() if not same(row, name, value)},
         remove=tuple(name for name in remove if name in row),
-        when=as_read(row, *dict.fromkeys(("outcome", "status", *DEFINITION, *_POSITION))),
+        conditions=as_read(row, *dict.fromkeys(("outcome", "status", *DEFINITION, *_POSITION))),
         returning=True,
     )
 
@@ -453,9 +461,9 @@ def advance(
 def _look_again(schedule: Schedule, plan: Plan, closed_through: int, grid: Grid) -> Bucket:
     """While a run waits for the one before it, the next tick looks again."""
     soon = Bucket(grid.tick_after(closed_through), grid.shard_of(schedule.schedule_id))
-    if plan.next_run_at is None or schedule.state is ScheduleState.DISABLED:
+    if plan.next_occurrence_at is None or schedule.state is ScheduleState.DISABLED:
         return soon
-    return min(soon, _bucket_of(schedule, plan.next_run_at, grid))
+    return min(soon, _bucket_of(schedule, plan.next_occurrence_at, grid))
 
 
 # -- occurrences -----------------------------------------------------------------------------------------------------

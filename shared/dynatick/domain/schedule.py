@@ -36,8 +36,9 @@ DEFINITION = ("cronExpression", *TIMING, "flexibleTimeWindow", "scheduleState")
 
 SCHEDULE_ATTRIBUTES = frozenset(
     {
-        *DEFINITION, "catchUp", "overlap", "stateReason", "revision", "definition", "definedAt", "nextRunAt",
-        "bufferedRunAt", "dueBefore", "lastRunAt", "lastTaskId", "missed", "missedRuns", "earlier", "ranNow",
+        *DEFINITION, "catchUp", "overlap", "stateReason", "revision", "definition", "definedAt", "nextOccurrenceAt",
+        "bufferedOccurrenceAt", "dueBefore", "lastOccurrenceAt", "lastTaskId", "missed", "missedOccurrences", "earlier",
+        "ranNow",
         "backfilled",
     }
 )  # fmt: skip
@@ -176,12 +177,12 @@ class Schedule:
     defined_at: datetime | None = None  # when its definition last changed: runs count from there
     definition: Mapping[str, object] | None = None  # as it was last understood: the one in force
     due_before: Sequence[Former] = field(default=())  # oldest first
-    next_run_at: datetime | None = None  # the first run that has not been dealt with
-    buffered_run_at: datetime | None = None  # a run that waits for the end of the one before
-    last_run_at: datetime | None = None
+    next_occurrence_at: datetime | None = None  # the first run that has not been dealt with
+    buffered_occurrence_at: datetime | None = None  # a run that waits for the end of the one before
+    last_occurrence_at: datetime | None = None
     last_task_id: str | None = None  # the latest occurrence
     missed: Sequence[Missed] = field(default=())  # the latest
-    missed_runs: int = 0
+    missed_occurrences: int = 0
 
     @property
     def offset(self) -> timedelta:
@@ -241,12 +242,12 @@ class Schedule:
             defined_at=_noted(row, "definedAt"),
             definition=_mapping(row.get("definition")),
             due_before=_former(row.get("dueBefore")),
-            next_run_at=_noted(row, "nextRunAt"),
-            buffered_run_at=_noted(row, "bufferedRunAt"),
-            last_run_at=_noted(row, "lastRunAt"),
+            next_occurrence_at=_noted(row, "nextOccurrenceAt"),
+            buffered_occurrence_at=_noted(row, "bufferedOccurrenceAt"),
+            last_occurrence_at=_noted(row, "lastOccurrenceAt"),
             last_task_id=_task_id(row.get("lastTaskId")),
             missed=_missed(row.get("missed")),
-            missed_runs=_count(row.get("missedRuns"), 0),
+            missed_occurrences=_count(row.get("missedOccurrences"), 0),
         )  # fmt: skip
         if schedule.start is not None and schedule.end is not None and schedule.end < schedule.start:
             raise InvalidInput("endDate", row["endDate"], f"expected it not to be before startDate, {row['startDate']}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Result, Unknown, Written
+from dynatick.domain.conditional_update import Result, Unknown, Written
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import RELEASED, claim, is_terminal
 from dynatick.domain.normalise import is_count
@@ -107,13 +107,13 @@ def is_last_attempt(row: Row) -> bool:
     return attempts_of(row) + 1 == policy_of(row).maximum_attempts
 
 
-def is_stuck(row: Row, bucket: Bucket, settler: Placer, now: datetime) -> bool:
+def is_stuck(row: Row, bucket: Bucket, placer: Placer, now: datetime) -> bool:
     """Whether a row lies open in its bucket, and no tick can do anything with it: it can't be made a task nor marked
     failed, or its lease is one that no process can hold."""
     if is_terminal(row) or row.get("taskDateTime") != str(bucket):
         return False
     if row.get("status") != str(Status.RUNNING):
-        return settler.make_ready(row) is not None
+        return placer.make_ready(row) is not None
     return not lease_is_over(row, now + LONGEST_LEASE)
 
 
@@ -152,7 +152,7 @@ class Claimer:
     """Claims entries of buckets in batches. One token a claim, so that a late record hits its own only."""
 
     store: Store
-    settler: Placer
+    placer: Placer
     clock: Callable[[], datetime]
     new_token: Callable[[], str]
 
@@ -217,16 +217,16 @@ class Claimer:
         """A row that the scheduler has not seen yet, or that was changed by hand (9: normalised on the spot)."""
         task_id = str(row["taskId"])
         try:
-            change = self.settler.make_ready(row)
+            change = self.placer.make_ready(row)
             if change is None:  # it is scheduled here: the claim was refused for a reason that has gone since
                 return self._claim_one(bucket, task_id, token, lease_until)
-            result = self.settler.carry_out(row, change)
+            result = self.placer.carry_out(row, change)
             if isinstance(result, Written) and result.row is not None:
                 row = result.row
                 if not is_terminal(row) and row.get("taskDateTime") == str(bucket):
                     return self._claim_one(bucket, task_id, token, lease_until)
                 if not is_terminal(row):
-                    self.settler.settle(task_id, row)
+                    self.placer.settle(task_id, row)
                 return Ineligible()
         except DynatickError:
             return Contended(stuck=True)

@@ -1,7 +1,7 @@
 """The cursor of a shard: through where its buckets are closed to newcomers, through where they are drained for good.
 
 Terms as in the protocol (docs/protocol.md): C is ``closedThrough``, S ``drainedThrough``; every bucket up to ``mark``
-was closed before ``markAt``. All writes are conditional on the row's version; C and S only grow (16).
+was closed before ``checkpointAt``. All writes are conditional on the row's version; C and S only grow (16).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.change import Change, Is, Unknown, Written
+from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, Written
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
 from dynatick.engine.ports import Store
@@ -32,9 +32,9 @@ class Cursor:
     shard: int
     closed_through: int  # C
     drained_through: int  # S
-    looked_through: int  # every bucket up to here had a full look at least once
-    mark: int
-    mark_at: datetime
+    polled_through: int  # every bucket up to here had a full look at least once
+    checkpoint: int
+    checkpoint_at: datetime
     open_until: datetime | None = None  # until then some pass may still write occurrences into closed buckets
     lease: str | None = None  # the shard's holder
     lease_until: datetime | None = None
@@ -43,7 +43,7 @@ class Cursor:
     idle_ticks: int = 0
     last_tick: str | None = None  # the latest tick that was served
 
-    def is_held(self, now: datetime) -> bool:
+    def is_leased(self, now: datetime) -> bool:
         """Whether a process that is not known to be dead holds the shard."""
         return self.lease is not None and self.lease_until is not None and now <= self.lease_until + SKEW_MARGIN
 
@@ -53,9 +53,9 @@ class Cursor:
             "outcome": "none",  # an end that no scan for open tasks stops at
             "closedThrough": str(Bucket(self.closed_through)),
             "drainedThrough": str(Bucket(self.drained_through)),
-            "lookedThrough": str(Bucket(self.looked_through)),
-            "mark": str(Bucket(self.mark)),
-            "markAt": format_instant(self.mark_at),
+            "polledThrough": str(Bucket(self.polled_through)),
+            "checkpoint": str(Bucket(self.checkpoint)),
+            "checkpointAt": format_instant(self.checkpoint_at),
             "openUntil": None if self.open_until is None else format_instant(self.open_until),
             "lease": self.lease,
             "leaseUntil": None if self.lease_until is None else format_instant(self.lease_until),
@@ -73,9 +73,9 @@ class Cursor:
             shard=shard,
             closed_through=Bucket.parse(row.get("closedThrough"), "closedThrough").minute,
             drained_through=Bucket.parse(row.get("drainedThrough"), "drainedThrough").minute,
-            looked_through=Bucket.parse(row.get("lookedThrough"), "lookedThrough").minute,
-            mark=Bucket.parse(row.get("mark"), "mark").minute,
-            mark_at=parse_instant(row.get("markAt"), "markAt"),
+            polled_through=Bucket.parse(row.get("polledThrough"), "polledThrough").minute,
+            checkpoint=Bucket.parse(row.get("checkpoint"), "checkpoint").minute,
+            checkpoint_at=parse_instant(row.get("checkpointAt"), "checkpointAt"),
             open_until=None if open_until is None else parse_instant(open_until, "openUntil"),
             lease=None if lease is None else str(lease),
             lease_until=None if until is None else parse_instant(until, "leaseUntil"),
@@ -92,7 +92,8 @@ def read_cursor(store: Store, shard: int, now: datetime) -> Cursor:
     if row is None:
         last = minute_of(now - _SKEW)
         fresh = Cursor(
-            shard=shard, closed_through=last, drained_through=last, looked_through=last, mark=last, mark_at=now,
+            shard=shard, closed_through=last, drained_through=last, polled_through=last, checkpoint=last,
+            checkpoint_at=now,
         )  # fmt: skip
         if store.create({"taskId": cursor_id(shard), **fresh.to_row()}):
             return fresh
@@ -108,10 +109,12 @@ def save(store: Store, old: Cursor, new: Cursor) -> Cursor | None:
         new,
         closed_through=max(old.closed_through, new.closed_through),
         drained_through=max(old.drained_through, new.drained_through),
-        looked_through=max(old.looked_through, new.looked_through),
+        polled_through=max(old.polled_through, new.polled_through),
         version=old.version + 1,
     )
-    result = store.write(Change(task_id=cursor_id(old.shard), set=new.to_row(), when=(Is("version", old.version),)))
+    result = store.write(
+        ConditionalUpdate(task_id=cursor_id(old.shard), set=new.to_row(), conditions=(Is("version", old.version),))
+    )
     if isinstance(result, Unknown):
         raise StoreError(f"cannot write the cursor of shard {old.shard}: {result.error}")
     return new if isinstance(result, Written) else None
@@ -128,7 +131,7 @@ def take(store: Store, shard: int, tick: int, *, token: str, now: datetime) -> C
         if cursor.lease == token:
             return cursor  # taken after all: it was only the answer that got lost, or the request was sent twice
         closed = replace(cursor, closed_through=max(cursor.closed_through, tick))
-        if cursor.is_held(now):
+        if cursor.is_leased(now):
             if closed == cursor or save(store, cursor, closed) is not None:
                 return None
             continue

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
-from dynatick.domain.change import Change
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import EPOCH, format_instant, parse_instant
 from dynatick.domain.lifecycle import RELEASED, is_terminal
 from dynatick.domain.normalise import needs_normalising
@@ -84,7 +84,7 @@ class Finding:
         return REMEDIES[self.kind]
 
 
-def what_is_wrong(row: Row, settler: Placer, drained: Mapping[int, int], now: datetime) -> Finding | None:
+def what_is_wrong(row: Row, placer: Placer, drained: Mapping[int, int], now: datetime) -> Finding | None:
     """What is wrong with a row; None if a tick will see it as it should be, or need not.
 
     ``drained``: S by shard, for all that are served and can be read. S only grows, so a row in a bucket at or before
@@ -92,7 +92,7 @@ def what_is_wrong(row: Row, settler: Placer, drained: Mapping[int, int], now: da
     """
     if is_terminal(row) or is_own_row(row.get("taskId")):
         return None
-    change = settler.make_ready(row)
+    change = placer.make_ready(row)
     if change is not None:
         return _unready(row, change)
     if is_at_rest(row):
@@ -100,14 +100,14 @@ def what_is_wrong(row: Row, settler: Placer, drained: Mapping[int, int], now: da
     bucket = Bucket.canonical(row.get("taskDateTime"))
     if bucket is None:
         return _found(Kind.NO_BUCKET, row, "its taskDateTime names no bucket")
-    if bucket.shard >= settler.in_force.shards_ever:
+    if bucket.shard >= placer.settings.shards_ever:
         return _found(Kind.UNSERVED_SHARD, row, f"its shard {bucket.shard} is not served")
     if bucket.minute <= drained.get(bucket.shard, -1):
         return _found(Kind.BEHIND_CURSOR, row, f"its bucket {bucket} was drained without it")
     if row.get("status") != str(Status.RUNNING):
         return None
     if lease_is_over(row, now):
-        return _stale(row, bucket, settler.in_force.grid, now)
+        return _stale(row, bucket, placer.settings.grid, now)
     if lease_is_over(row, now + LONGEST_LEASE):
         return None
     return _found(Kind.ENDLESS_LEASE, row, f"its lease ends at {row.get('leaseUntil')}, which is nobody's to hold")
@@ -126,13 +126,13 @@ def judge_cursors(cursors: Mapping[int, Cursor | InvalidInput | None], grid: Gri
             yield _of_shard(Kind.CURSOR_AHEAD, shard, f"buckets are closed through {closed}, which is still to come")
         elif instant_of(cursor.closed_through) + _TICKS_MISSED * tick + _CLOSED_LATE < now:
             yield _of_shard(Kind.CURSOR_BEHIND, shard, f"no tick has come since {Bucket(cursor.closed_through)}")
-        elif cursor.mark_at + _TICKS_MISSED * tick + _DRAINED_LATE < now and not cursor.is_held(now):
+        elif cursor.checkpoint_at + _TICKS_MISSED * tick + _DRAINED_LATE < now and not cursor.is_leased(now):
             # S meets the mark soon after it was set, and then there is a new one (4).
             first = Bucket(cursor.drained_through)
             yield _of_shard(Kind.CURSOR_STUCK, shard, f"ticks come, but nothing after {first} is drained for good")
 
 
-def _unready(row: Row, change: Change) -> Finding:
+def _unready(row: Row, change: ConditionalUpdate) -> Finding:
     """A row for which ``change`` is to be written first."""
     status = row.get("status")
     if isinstance(status, str) and status in TERMINAL:

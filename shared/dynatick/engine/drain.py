@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import AtLeast, Change, Plus, Written
+from dynatick.domain.conditional_update import AtLeast, ConditionalUpdate, Plus, Written
 from dynatick.domain.lifecycle import defer, deferrals_of, is_terminal
 from dynatick.domain.retry import deferral
 from dynatick.domain.schedule import is_listed_as_schedule
@@ -20,11 +20,11 @@ from dynatick.domain.task import Task, is_own_row
 from dynatick.engine.budget import Budget
 from dynatick.engine.claims import Claimed, Claimer, Contended, Ineligible, LeaseExpired, Malformed, Verdict, is_stuck
 from dynatick.engine.cursor import Cursor, take
-from dynatick.engine.execution import BATCH, Execution, Place, World
+from dynatick.engine.execution import BATCH, Execution, Place, Services
 from dynatick.engine.page_reader import PageReader
 from dynatick.engine.poll_window import Look, Window
 from dynatick.engine.ports import Page
-from dynatick.engine.record import Fate
+from dynatick.engine.record import RecordResult
 from dynatick.engine.recovery import MAX_RECOVERIES, TOGETHER, Recovery, RecoveryOrder, orders_for
 from dynatick.engine.recurring import Recurring, Served
 from dynatick.engine.report import PassReport, Resume, tick_record_id
@@ -34,83 +34,90 @@ from dynatick.errors import DynatickError
 
 CLAIMS_UNDER_WAY = 2
 CLAIM_DELAY = timedelta(seconds=1)  # that an entry waits for others to share its claim
-MOST_HELD = 500  # tasks that wait for their turn beside those that are in flight otherwise: memory has its bound
+MAX_WAITING_FOR_LIMIT = (
+    500  # tasks that wait for their turn beside those that are in flight otherwise: memory has its bound
+)
 MAX_LEFT_BEHIND = 100  # entries that a continuation is told of; if there are more, it begins at the oldest bucket
 MAX_DEFERRED = 200  # rows that one pass puts off
-ROUND_PATIENCE = timedelta(seconds=1)  # for what is in flight, before a bucket is looked at again
+ROUND_TIMEOUT = timedelta(seconds=1)  # for what is in flight, before a bucket is looked at again
 TICK_RECORD_DAYS = 7
 
 Entries = Sequence[tuple[Bucket, str]]
 
 
 def drain(
-    world: World,
+    services: Services,
     *,
     tick: int,
     shard: int,
     hard_end: datetime,
-    generation: int = 0,
+    continuation: int = 0,
     resume: Resume | None = None,
     left_behind: Entries = (),
-    go_on: Callable[[Resume | None, Entries], None] | None = None,
-    hand_out: Callable[[RecoveryOrder], bool] = lambda order: False,
+    send_continuation: Callable[[Resume | None, Entries], None] | None = None,
+    start_recovery: Callable[[RecoveryOrder], bool] = lambda order: False,
 ) -> PassReport:
     """Closes the shard's buckets through ``tick`` and runs what is due in them.
 
-    ``hard_end``: when the process will be killed. ``resume``: where an earlier generation of this pass stopped, and
-    ``left_behind`` what it could not end before that place. ``go_on`` is called once, with the same two, if this pass
-    leaves something for want of time and had made progress: as soon as the shard is free again if it was cut short,
-    later if it finds out later. ``hand_out`` starts a recovery, and says whether it could.
+    ``hard_end``: when the process will be killed. ``resume``: where an earlier invocation of this pass stopped, and
+    ``left_behind`` what it could not end before that place. ``send_continuation`` is called once, with the same two, if
+    this pass leaves something for want of time and had made progress: as soon as the shard is free again if it was cut
+    short, later if it finds out later. ``start_recovery`` starts a recovery, and says whether it could.
     Raises StoreError if the table cannot be reached; whatever was claimed then comes back by its lease.
     """
-    started = world.clock()
-    report = PassReport(tick=tick, shard=shard, generation=generation, started_at=started)
-    token = world.new_token()
-    cursor = take(world.store, shard, tick, token=token, now=started)
+    started = services.clock()
+    report = PassReport(tick=tick, shard=shard, continuation=continuation, started_at=started)
+    token = services.new_token()
+    cursor = take(services.store, shard, tick, token=token, now=started)
     if cursor is None:
-        report.held_elsewhere = True
-        report.finished_at = world.clock()
+        report.leased_elsewhere = True
+        report.finished_at = services.clock()
         return report
-    window = Window(cursor, world.rules, closed_at=world.clock())
-    running = _Pass(world, window, report, token, Budget.until(hard_end, started), go_on, hand_out)
+    window = Window(cursor, services.rules, closed_at=services.clock())
+    running = _Pass(services, window, report, token, Budget.until(hard_end, started), send_continuation, start_recovery)
     try:
         running.work(resume, left_behind)
     finally:
         running.close()
-    report.finished_at = world.clock()
+    report.finished_at = services.clock()
     if not report.is_idle:
-        _keep(world, report)
+        _keep(services, report)
     return report
 
 
-def _keep(world: World, report: PassReport) -> None:
-    expires = int((world.clock() + timedelta(days=TICK_RECORD_DAYS)).timestamp())
-    record = tick_record_id(report.tick, report.shard, report.generation)
-    if not world.store.create({"taskId": record, **report.to_row(), "expiresAt": expires}):
+def _keep(services: Services, report: PassReport) -> None:
+    expires = int((services.clock() + timedelta(days=TICK_RECORD_DAYS)).timestamp())
+    record = tick_record_id(report.tick, report.shard, report.continuation)
+    if not services.store.create({"taskId": record, **report.to_row(), "expiresAt": expires}):
         # The tick fired twice, and both times there was something to do.
         counts = {name: Plus(value) for name, value in report.counts().items() if value}
         there = tuple(AtLeast(name, 0) for name in counts)
-        world.store.write(Change(task_id=record, set={**counts, **report.ending()}, when=there))
+        services.store.write(ConditionalUpdate(task_id=record, set={**counts, **report.ending()}, conditions=there))
 
 
 class _Pass:
     def __init__(
         self,
-        world: World,
+        services: Services,
         window: Window,
         report: PassReport,
         token: str,
         budget: Budget,
-        go_on: Callable[[Resume | None, Entries], None] | None,
-        hand_out: Callable[[RecoveryOrder], bool],
+        send_continuation: Callable[[Resume | None, Entries], None] | None,
+        start_recovery: Callable[[RecoveryOrder], bool],
     ) -> None:
-        self.world, self.window, self.report, self.budget = world, window, report, budget
-        self.store, self.clock, self.go_on, self.hand_out = world.store, world.clock, go_on, hand_out
-        self.shard = ShardLease(world.store, world.clock, window, token)
-        self.claimer = Claimer(world.store, world.settler, world.clock, world.new_token)
-        self.recurring = Recurring(world.store, world.settler, self.claimer, world.clock, world.new_token)
+        self.services, self.window, self.report, self.budget = services, window, report, budget
+        self.store, self.clock, self.send_continuation, self.start_recovery = (
+            services.store,
+            services.clock,
+            send_continuation,
+            start_recovery,
+        )
+        self.shard = ShardLease(services.store, services.clock, window, token)
+        self.claimer = Claimer(services.store, services.placer, services.clock, services.new_token)
+        self.recurring = Recurring(services.store, services.placer, self.claimer, services.clock, services.new_token)
         self.execution = Execution(
-            world,
+            services,
             report,
             budget,
             closed_through=lambda: self.window.cursor.closed_through,
@@ -138,11 +145,11 @@ class _Pass:
             self.found = set()
             self._look_and_claim(minutes, resume)
             resume = None
-            self._hand_out()
+            self._start_recoveries()
             if self._must_stop():
                 break
             if self.found:  # and round again in what had something, until nothing new is due
-                patience = min(self.clock() + ROUND_PATIENCE, self.budget.stop_waiting)
+                patience = min(self.clock() + ROUND_TIMEOUT, self.budget.stop_waiting)
                 execution.wait(until=execution.nothing_runs, end=patience)
             if self.clock() >= self.budget.stop_claiming:
                 break
@@ -152,34 +159,34 @@ class _Pass:
             if not again and self._end():
                 break
         if self.report.resume or execution.too_late:
-            execution.give_back()
+            execution.release_unbegun()
         while self.shard.holding and not self._end():
             pass
         if self.window.cursor.closed_through > covered:  # that tick has left its buckets to this pass
             self._leave(Resume(covered + 1))
-        self._go_on()
+        self._continue()
         # What takes longer than is left goes on in a new invocation at once, and all that is not begun with it.
         execution.wait(until=lambda: not execution.in_flight or bool(execution.too_late), end=self.budget.stop_claiming)
-        execution.give_back()  # what no thread has begun by now might be cut off in the middle
-        self._go_on()
+        execution.release_unbegun()  # what no thread has begun by now might be cut off in the middle
+        self._continue()
         execution.wait(until=execution.nothing_runs)
         self._recover_here()
-        execution.settle_up()
-        self._go_on()
+        execution.finish_records()
+        self._continue()
         self.report.unfinished = len(execution.in_flight) + execution.claiming
-        self.report.moved, self.report.rejected = self.world.settler.moved, self.world.settler.failed
+        self.report.moved, self.report.rejected = self.services.placer.moved, self.services.placer.failed
         if execution.fault is not None:
             raise execution.fault
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """Has what is left taken up at once, if this pass was cut short and another one would get further."""
         worth_it = self.report.made_progress and not self.shard.lost and self.execution.fault is None
-        if self.report.resume and worth_it and self.go_on is not None and not self.report.continued:
+        if self.report.resume and worth_it and self.send_continuation is not None and not self.report.continued:
             left = list(self.left_behind)
             if len(left) > MAX_LEFT_BEHIND:
-                self.go_on(None, ())
+                self.send_continuation(None, ())
             else:
-                self.go_on(self.report.resume, left)
+                self.send_continuation(self.report.resume, left)
             self.report.continued = True
 
     def _leave(self, position: Resume) -> None:
@@ -251,18 +258,18 @@ class _Pass:
             # Under such an id nobody can put a task; and what is in flight holds its bucket already.
             elif not is_own_row(task_id) and (task_id, bucket.minute) not in self.execution.ids:
                 tasks.append((bucket, task_id))
-        self.window.hold(bucket.minute).in_hand += len(schedules) + len(tasks)
+        self.window.hold(bucket.minute).in_flight += len(schedules) + len(tasks)
         return schedules, tasks
 
     def _cut(self, position: Resume, unclaimed: Entries) -> None:
         for bucket, _ in unclaimed:
-            self._no_longer_in_hand(bucket.minute).busy += 1
+            self._no_longer_in_flight(bucket.minute).busy += 1
         self._leave(position)
         self.execution.wait(until=lambda: not self.execution.claiming)
 
-    def _no_longer_in_hand(self, minute: int) -> Look:
+    def _no_longer_in_flight(self, minute: int) -> Look:
         look = self.window.hold(minute)
-        look.in_hand -= 1
+        look.in_flight -= 1
         return look
 
     def _claim_left_behind(self, entries: Entries) -> None:
@@ -270,7 +277,7 @@ class _Pass:
         for start in range(0, len(entries), BATCH):
             batch = entries[start : start + BATCH]
             for bucket, _ in batch:
-                self.window.hold(bucket.minute).in_hand += 1
+                self.window.hold(bucket.minute).in_flight += 1
             position = Resume(min(bucket.minute for bucket, _ in batch))
             if not self._claim(batch, position):
                 return self._cut(position, batch)
@@ -313,13 +320,13 @@ class _Pass:
     def _each_once(self, batch: Entries) -> Entries:
         entries = list({task_id: (bucket, task_id) for bucket, task_id in batch}.values())
         for bucket, _ in set(batch).difference(entries):  # shown in two buckets, as a lagging index does
-            self._no_longer_in_hand(bucket.minute).busy += 1
+            self._no_longer_in_flight(bucket.minute).busy += 1
         return entries
 
     def _has_room(self, more: int) -> bool:
         # Those that wait for their turn hold no thread, so that a slow target does not keep others from being claimed.
         execution = self.execution
-        under_way = execution.claiming + len(execution.in_flight) - min(execution.bench.held, MOST_HELD)
+        under_way = execution.claiming + len(execution.in_flight) - min(execution.bench.held, MAX_WAITING_FOR_LIMIT)
         fits = under_way + more <= execution.most_in_flight and execution.has_room_for_large()
         claims = 1 if execution.large else CLAIMS_UNDER_WAY  # what comes next may be as large
         return execution.claiming < claims * BATCH and fits
@@ -333,12 +340,12 @@ class _Pass:
         """In an I/O thread."""
         try:
             verdicts = list(self.claimer.claim(entries, lease_until=self.budget.hard_end))
-            failed: list[Fate] = []
+            failed: list[RecordResult] = []
             for n, verdict in enumerate(verdicts):
                 if isinstance(verdict, Malformed):
-                    fate = self.execution.recorder.fail_spoilt(verdict)
-                    failed.append(fate)
-                    verdicts[n] = Contended() if fate is Fate.UNRECORDED else Ineligible()
+                    recorded_as = self.execution.recorder.fail_malformed(verdict)
+                    failed.append(recorded_as)
+                    verdicts[n] = Contended() if recorded_as is RecordResult.UNRECORDED else Ineligible()
         except Exception as error:  # to be raised by the coordinator, once what is in flight is recorded
             return partial(self._take_fault, entries, error)
         return partial(self._take_claimed, entries, position, verdicts, failed)
@@ -354,7 +361,7 @@ class _Pass:
     # -- events ----------------------------------------------------------------------------------------------------
 
     def _take_claimed(
-        self, entries: Entries, position: Resume, verdicts: Sequence[Verdict], failed: Sequence[Fate]
+        self, entries: Entries, position: Resume, verdicts: Sequence[Verdict], failed: Sequence[RecordResult]
     ) -> None:
         self.execution.claiming -= len(entries)
         self.execution.count(*failed)
@@ -364,7 +371,7 @@ class _Pass:
             if isinstance(verdict, Contended | LeaseExpired):
                 self.left_behind[bucket, task_id] = None
         if len(self.expired) >= TOGETHER:
-            self._hand_out()
+            self._start_recoveries()
 
     def _take_served(self, entries: Entries, position: Resume, served: Sequence[Served]) -> None:
         self.execution.claiming -= len(entries)
@@ -378,11 +385,11 @@ class _Pass:
         self.execution.claiming -= len(entries)
         self.window.writing -= of_schedules
         for bucket, _ in entries:
-            self._no_longer_in_hand(bucket.minute).busy += 1
+            self._no_longer_in_flight(bucket.minute).busy += 1
         self.execution.fault = self.execution.fault or error
 
     def _place(self, bucket: Bucket, task_id: str, verdict: Verdict, position: Resume, may_begin: bool) -> None:
-        look = self._no_longer_in_hand(bucket.minute)
+        look = self._no_longer_in_flight(bucket.minute)
         match verdict:
             case Claimed():
                 self.report.claimed += 1
@@ -422,22 +429,22 @@ class _Pass:
             self.execution.start(won, place, may_begin=self.execution.may_begin())
 
     def _started(self, place: Place) -> None:
-        self.window.hold(place.minute).in_hand += 1
+        self.window.hold(place.minute).in_flight += 1
 
-    def _recorded(self, place: Place, task: Task, fate: Fate) -> None:
-        look = self._no_longer_in_hand(place.minute)
+    def _recorded(self, place: Place, task: Task, recorded_as: RecordResult) -> None:
+        look = self._no_longer_in_flight(place.minute)
         # Another row may lie under the id of a superseded one: it was passed over while this one was in flight.
-        if fate in (Fate.UNRECORDED, Fate.SUPERSEDED):
+        if recorded_as in (RecordResult.UNRECORDED, RecordResult.SUPERSEDED):
             look.busy += 1
             self.left_behind[Bucket(place.minute, self.report.shard), task.task_id] = None
 
     def _released(self, place: Place) -> None:
-        self._no_longer_in_hand(place.minute).busy += 1
+        self._no_longer_in_flight(place.minute).busy += 1
         self._leave(place.position)
 
     def _between(self) -> None:
         if self.shard.is_to_be_renewed:
-            self._hand_out()
+            self._start_recoveries()
         try:
             self.shard.keep()
         except DynatickError as error:  # what is in flight is still brought to its end
@@ -448,7 +455,7 @@ class _Pass:
     def _end(self) -> bool:
         """The end write. False if another tick has closed buckets meanwhile, so that there is more to do."""
         try:
-            self._put_off()
+            self._defer_stuck()
             ended = self.shard.end(self._noted)
         except DynatickError as error:
             self.execution.fault = self.execution.fault or error
@@ -477,41 +484,41 @@ class _Pass:
             }
         return replace(cursor, idle_since=None, idle_ticks=0, last_tick=tick)
 
-    def _put_off(self) -> None:
+    def _defer_stuck(self) -> None:
         """Moves rows that nothing can be done with out of buckets that had their final look, so that S passes (3)."""
         left = MAX_DEFERRED
-        for minute, look in list(self.window.put_off()):
+        for minute, look in list(self.window.to_defer()):
             for task_id in look.held[:left]:
-                if self._is_put_off(Bucket(minute, self.report.shard), task_id):
+                if self._is_deferred(Bucket(minute, self.report.shard), task_id):
                     look.busy -= 1
             left -= len(look.held[:left])
             look.held = look.held if look.busy else []
 
-    def _is_put_off(self, bucket: Bucket, task_id: str) -> bool:
+    def _is_deferred(self, bucket: Bucket, task_id: str) -> bool:
         """Whether a row holds its bucket back no longer: moved to a tick after this process's end, later each time."""
-        settler, now = self.world.settler, self.clock()
+        placer, now = self.services.placer, self.clock()
         row = self.store.get(task_id)
         if row is None or is_terminal(row) or row.get("taskDateTime") != str(bucket):
             return True
-        if not is_stuck(row, bucket, settler, now):
+        if not is_stuck(row, bucket, placer, now):
             return False
         at = max(now + deferral(deferrals_of(row)), self.budget.hard_end + SKEW_MARGIN)
-        result = self.store.write(defer(row, self.world.in_force.grid.bucket_of(task_id, at)))
+        result = self.store.write(defer(row, self.services.settings.grid.bucket_of(task_id, at)))
         if not isinstance(result, Written) or result.row is None:
             return False
         self.report.deferred += 1
-        if not settler.is_ahead(result.row):  # C is read after the move, for this process may have been frozen (7, 17)
-            settler.settle(task_id)
+        if not placer.is_ahead(result.row):  # C is read after the move, for this process may have been frozen (7, 17)
+            placer.settle(task_id)
         return True
 
     # -- expired leases --------------------------------------------------------------------------------------------
 
-    def _hand_out(self) -> None:
+    def _start_recoveries(self) -> None:
         """Starts recoveries for the tasks whose lease expired; those beyond a pass's share are the next tick's."""
         for order in orders_for(self.expired):
             if self.recoveries == MAX_RECOVERIES:
                 break
-            if not self.not_handed_out and self.hand_out(order):
+            if not self.not_handed_out and self.start_recovery(order):
                 self.recoveries += 1
             else:
                 self.not_handed_out += [(order.bucket, task_id) for task_id in order.task_ids]
@@ -525,7 +532,7 @@ class _Pass:
             if execution.in_flight or execution.recording or execution.fault or not execution.may_begin():
                 self._leave(Resume(bucket.minute))
                 return
-            postponed = Recovery(execution, bucket).reclaim([task_id], last_too=True)
-            if postponed and (self.report.claimed or self.report.recovered):
+            deferred = Recovery(execution, bucket).reclaim([task_id], last_too=True)
+            if deferred and (self.report.claimed or self.report.recovered):
                 self._leave(Resume(bucket.minute))  # otherwise a new invocation had no more time for it either
             execution.wait(until=execution.nothing_runs)

@@ -16,7 +16,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from dynatick.domain.buckets import instant_of
-from dynatick.domain.change import Result, Unknown, Written
+from dynatick.domain.conditional_update import Result, Unknown, Written
 from dynatick.domain.lifecycle import release
 from dynatick.domain.task import Task
 from dynatick.engine.budget import Budget
@@ -25,34 +25,34 @@ from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.io_pool import IoPool, Job
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Actions, Clock, DeadLetters, Store
-from dynatick.engine.record import MOVED, Attempted, Fate, Overrun, Postponed, Recorder
+from dynatick.engine.record import MOVED, Attempted, Deferred, Overrun, Recorder, RecordResult
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import Rules
 from dynatick.engine.task_pool import TaskPool
 
 BATCH = 25
-LEAST_LANES, MOST_LANES = 2, 6  # claims and records at once
-LANE_PATIENCE = 0.02  # s that one of them waits before there is another lane: longer than most take
+MIN_IO_THREADS, MAX_IO_THREADS = 2, 6  # claims and records at once
+MAX_IO_WAIT = 0.02  # s that one of them waits before there is another lane: longer than most take
 RECORD_DELAY = 0.05  # s that an outcome waits for others to share its batch
 LARGE_IN_FLIGHT = 32_000_000  # bytes of large rows: beyond it nothing more is claimed
 LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: until then records that are under way are waited for
-_FATES = tuple(Fate)
+_COUNTED = tuple(RecordResult)
 _logger = logging.getLogger("dynatick.engine")
 _MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class World:
+class Services:
     """What an invocation works with."""
 
     store: Store
     actions: Actions
     dead_letters: DeadLetters
     rules: Rules
-    in_force: InstallationSettings
+    settings: InstallationSettings
     clock: Clock
     new_token: Callable[[], str]
-    settler: Placer
+    placer: Placer
     executions: list[Execution] = field(default_factory=list)  # of this process; each enters itself
 
 
@@ -75,39 +75,44 @@ class Execution:
 
     def __init__(
         self,
-        world: World,
+        services: Services,
         report: PassReport,
         budget: Budget,
         *,
         closed_through: Callable[[], int],
         moved: Callable[[str], object] | None = None,
         started: Callable[[Place], None] = lambda place: None,
-        recorded: Callable[[Place, Task, Fate], None] = lambda place, task, fate: None,
+        recorded: Callable[[Place, Task, RecordResult], None] = lambda place, task, recorded_as: None,
         released: Callable[[Place], None] = lambda place: None,
         between: Callable[[], None] = lambda: None,
     ) -> None:
-        self.world, self.report, self.budget = world, report, budget
+        self.services, self.report, self.budget = services, report, budget
         self.started, self.recorded, self.released, self.between = started, recorded, released, between
         self.moved = moved
         self.recorder = Recorder(
-            world.store, world.dead_letters, world.rules, world.in_force, world.clock, closed_through=closed_through
+            services.store,
+            services.dead_letters,
+            services.rules,
+            services.settings,
+            services.clock,
+            closed_through=closed_through,
         )
         self.too_late: list[Claimed] = []  # in flight, and not to be begun any more
         self.events: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.io = IoPool(
-            least=LEAST_LANES, most=MOST_LANES, patience=LANE_PATIENCE, name="dynatick-io", report=self.events.put
+            least=MIN_IO_THREADS, most=MAX_IO_THREADS, patience=MAX_IO_WAIT, name="dynatick-io", report=self.events.put
         )
         self.bench = TaskPool(
-            world.actions,
-            threads=world.rules.threads,
+            services.actions,
+            threads=services.rules.threads,
             deadline=budget.hard_end,
             recorded_from=budget.stop_waiting,
-            clock=world.clock,
+            clock=services.clock,
             ended=lambda attempted: self.events.put(partial(self._take_ended, attempted)),
             unbegun=lambda won: self.events.put(partial(self.too_late.append, won)),
-            max_timeout_seconds=world.rules.max_timeout_seconds,
+            max_timeout_seconds=services.rules.max_timeout_seconds,
         )
-        self.most_in_flight = max(4 * BATCH, 4 * world.rules.threads)
+        self.most_in_flight = max(4 * BATCH, 4 * services.rules.threads)
         self.in_flight: dict[str, Place] = {}  # by the token of the claim
         self.ids: set[tuple[str, int]] = set()  # of the same tasks, with the minutes of their buckets
         self.large: dict[str, int] = {}  # bytes of the large ones among them, by the same tokens
@@ -116,7 +121,7 @@ class Execution:
         self.ended: list[Attempted] = []  # to be recorded
         self.ended_since = 0.0  # by time.monotonic(), the first of them
         self.fault: Exception | None = None
-        world.executions.append(self)
+        services.executions.append(self)
 
     @property
     def running(self) -> int:
@@ -145,7 +150,7 @@ class Execution:
 
     def may_begin(self) -> bool:
         """Whether there is still time for a task to begin. Asked once for those that come together."""
-        return self.world.clock() < self.budget.stop_claiming
+        return self.services.clock() < self.budget.stop_claiming
 
     def submit(self, work: Job) -> None:
         """Does work in an I/O thread, in the order of submission. It must not raise; the coordinator calls what it
@@ -156,7 +161,7 @@ class Execution:
         """Handles events until a condition holds or until ``end`` (the budget's, if none is given)."""
         end = self.budget.stop_waiting if end is None else end
         self._flush(everything=True)
-        while not until() and self.world.clock() < end:
+        while not until() and self.services.clock() < end:
             self.handle_events()
         self._flush(everything=True)
 
@@ -177,13 +182,13 @@ class Execution:
         self.io.widen()
         self.between()
 
-    def give_back(self) -> Sequence[str]:
+    def release_unbegun(self) -> Sequence[str]:
         """Releases what was claimed and not begun (12), and returns the ids: the one who goes on begins there."""
-        unbegun = [*self.bench.take_back(), *self.too_late]
+        unbegun = [*self.bench.take_unbegun(), *self.too_late]
         self.too_late.clear()
         results: Sequence[Result] = [Unknown("not written")] * len(unbegun)
         try:
-            results = self.world.store.write_many([release(won.task) for won in unbegun]) if unbegun else ()
+            results = self.services.store.write_many([release(won.task) for won in unbegun]) if unbegun else ()
         except Exception as error:  # what is running is still brought to its end
             self.fault = self.fault or error
         for won, result in zip(unbegun, results, strict=True):
@@ -191,19 +196,19 @@ class Execution:
             self.released(self._no_longer(won.task))
         return [won.task.task_id for won in unbegun]
 
-    def settle_up(self) -> None:
+    def finish_records(self) -> None:
         """The last of the time: what ends is recorded, what came too late is given back."""
         spare = min(LAST_RECORDS, (self.budget.hard_end - self.budget.stop_waiting) / 4)
         self.wait(until=lambda: self.nothing_runs() and not self.claiming, end=self.budget.hard_end - spare)
-        self.give_back()
+        self.release_unbegun()
         for overrun in self.bench.overrunning():
             self._note_overrun(overrun)
 
-    def count(self, *fates: Fate) -> None:
+    def count(self, *record_results: RecordResult) -> None:
         """Counts in the report what the table says of attempts."""
-        for fate in _FATES:
-            if number := fates.count(fate):
-                setattr(self.report, fate.value, getattr(self.report, fate.value) + number)
+        for recorded_as in _COUNTED:
+            if number := record_results.count(recorded_as):
+                setattr(self.report, recorded_as.value, getattr(self.report, recorded_as.value) + number)
 
     def close(self) -> None:
         self.bench.close()
@@ -226,7 +231,7 @@ class Execution:
             self._flush(everything=False)
 
     def _note_start(self, attempted: Attempted) -> None:
-        if isinstance(attempted.outcome, Postponed):
+        if isinstance(attempted.outcome, Deferred):
             return  # it was not begun
         task = attempted.task
         if self.report.first_start_ms is None:
@@ -235,7 +240,7 @@ class Execution:
             due = max(task.due_at, task.created_at or task.due_at)
             if task.schedule_id is not None:  # its own time it has from its bucket: a flexible window may spread it
                 due = task.bucket.instant
-            tick = instant_of(self.world.in_force.grid.tick_at_or_after(due))
+            tick = instant_of(self.services.settings.grid.tick_at_or_after(due))
             self.report.late(max(0, _milliseconds(attempted.started_at - tick)))
 
     def _note_overrun(self, overrun: Overrun) -> None:
@@ -262,24 +267,26 @@ class Execution:
 
     def _record(self, attempts: Sequence[Attempted]) -> Callable[[], None]:
         """In an I/O thread."""
-        fates: Sequence[Fate] = [Fate.UNRECORDED] * len(attempts)
+        record_results: Sequence[RecordResult] = [RecordResult.UNRECORDED] * len(attempts)
         fault: Exception | None = None
         try:
-            fates = self.recorder.record(attempts)
+            record_results = self.recorder.record(attempts)
             if self.moved is not None:
-                for attempted, fate in zip(attempts, fates, strict=True):
-                    if fate in MOVED:
+                for attempted, recorded_as in zip(attempts, record_results, strict=True):
+                    if recorded_as in MOVED:
                         self.moved(attempted.task.task_id)
         except Exception as error:  # to be raised by the coordinator, once what is in flight is recorded
             fault = error
-        return partial(self._take_recorded, attempts, fates, fault)
+        return partial(self._take_recorded, attempts, record_results, fault)
 
-    def _take_recorded(self, attempts: Sequence[Attempted], fates: Sequence[Fate], fault: Exception | None) -> None:
+    def _take_recorded(
+        self, attempts: Sequence[Attempted], record_results: Sequence[RecordResult], fault: Exception | None
+    ) -> None:
         self.fault = self.fault or fault
         self.recording -= len(attempts)
-        for attempted, fate in zip(attempts, fates, strict=True):
-            self.recorded(self._no_longer(attempted.task), attempted.task, fate)
-        self.count(*fates)
+        for attempted, recorded_as in zip(attempts, record_results, strict=True):
+            self.recorded(self._no_longer(attempted.task), attempted.task, recorded_as)
+        self.count(*record_results)
 
 
 def _milliseconds(delta: timedelta) -> int:

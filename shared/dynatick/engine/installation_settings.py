@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dynatick.domain.buckets import Grid
-from dynatick.domain.change import Change, Written, as_read
+from dynatick.domain.conditional_update import ConditionalUpdate, Written, as_read
 from dynatick.domain.instants import format_instant
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
@@ -19,7 +19,7 @@ from dynatick.errors import StoreError
 
 SETTINGS_ID = f"{SYSTEM_PREFIX}settings"
 _TRIES = 10
-_AGREED = (
+_PUBLISHED = (
     "tickMinutes", "shardCount", "shardsEver", "actions", "defaultAction", "retentionDays", "maxTimeoutSeconds",
     "payloadSchemas", "payloadSchemaForm",
 )  # fmt: skip
@@ -98,11 +98,11 @@ def publish_settings(
             if store.create({"taskId": SETTINGS_ID, **values}):
                 return wanted
         else:
-            change = Change(
+            change = ConditionalUpdate(
                 task_id=SETTINGS_ID,
                 set=values,
-                remove=tuple(name for name in _AGREED if name in row and name not in values),
-                when=as_read(row, *_AGREED),
+                remove=tuple(name for name in _PUBLISHED if name in row and name not in values),
+                conditions=as_read(row, *_PUBLISHED),
             )
             if isinstance(store.write(change), Written):
                 return wanted

@@ -79,10 +79,10 @@ class PageReader:
 
     def _poll(self, read: _Read, after: str | None) -> None:
         """In a thread of the pool."""
-        world = self._execution.world
-        began, page, error = world.clock(), None, None
+        services = self._execution.services
+        began, page, error = services.clock(), None, None
         try:
-            page = world.store.look(Bucket(read.minute, self._shard), after=after, limit=PAGE)
+            page = services.store.query_bucket(Bucket(read.minute, self._shard), after=after, limit=PAGE)
         except Exception as raised:  # to be raised by the coordinator, once what is in flight is recorded
             error = raised
         self._execution.events.put(partial(read.take, began, page, error))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.change import Change, Lost, Result, Unknown, Written, as_read
+from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written, as_read
 from dynatick.domain.lifecycle import ended_by_hand, is_terminal, move
 from dynatick.domain.normalise import (
     keep_open,
@@ -38,7 +38,7 @@ _TRIES = 30
 class Undelivered(StoreError):
     """The dead-letter queue did not take the message of a row that is to be marked failed: it stays open."""
 
-    def __init__(self, row: Row, rejection: Change) -> None:
+    def __init__(self, row: Row, rejection: ConditionalUpdate) -> None:
         super().__init__(f"the dead-letter queue did not take {row['taskId']!r}; it stays open, and is tried again")
         self.rejection = rejection
 
@@ -53,14 +53,14 @@ class Placer:
 
     store: Store
     rules: Rules
-    in_force: InstallationSettings
+    settings: InstallationSettings
     clock: Callable[[], datetime]
     rejected: Callable[[Row, str], bool]
     moved: int = field(default=0, init=False)
     normalised: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
 
-    def make_ready(self, row: Row, *, revision: int = 1) -> Change | None:
+    def make_ready(self, row: Row, *, revision: int = 1) -> ConditionalUpdate | None:
         """What must be written before a row is a task in a bucket: normalised, repaired, or marked failed. Pure.
 
         ``revision``: with which a schedule begins that nobody has looked at.
@@ -71,21 +71,23 @@ class Placer:
         if (reason := kept_reason(row)) is not None:
             return self._rejection(row, reason, now)
         if is_schedule(row):
-            return ready(row, now=now, grid=self.in_force.grid, defaults=self.rules.defaults, revision=revision)
+            return ready(row, now=now, grid=self.settings.grid, defaults=self.rules.defaults, revision=revision)
         if needs_normalising(row):
-            return normalise(row, now=now, grid=self.in_force.grid, defaults=self.rules.defaults)
+            return normalise(row, now=now, grid=self.settings.grid, defaults=self.rules.defaults)
         repaired = ended_by_hand(row, now=now, retention_days=self.rules.retention_days)
         if repaired is not None:
             return repaired
         if row.get("status") not in _LIVE:
-            return normalise(row, now=now, grid=self.in_force.grid, defaults=self.rules.defaults)
+            return normalise(row, now=now, grid=self.settings.grid, defaults=self.rules.defaults)
         if row.get("status") == str(Status.SCHEDULED) and Bucket.canonical(row.get("taskDateTime")) is None:
-            return place(row, now=now, grid=self.in_force.grid, defaults=self.rules.defaults)
+            return place(row, now=now, grid=self.settings.grid, defaults=self.rules.defaults)
         if stray := stray_of_live(row):
-            return Change(task_id=str(row["taskId"]), remove=stray, when=as_read(row, "outcome"), returning=True)
+            return ConditionalUpdate(
+                task_id=str(row["taskId"]), remove=stray, conditions=as_read(row, "outcome"), returning=True
+            )
         return None
 
-    def carry_out(self, row: Row, change: Change) -> Result:
+    def carry_out(self, row: Row, change: ConditionalUpdate) -> Result:
         """Writes what ``make_ready`` decided. A row too large for that is marked failed without what makes it so.
 
         Raises Undelivered if the dead-letter queue does not take its message.
@@ -103,7 +105,7 @@ class Placer:
         self.count(change, result)
         return result
 
-    def count(self, change: Change, result: Result) -> None:
+    def count(self, change: ConditionalUpdate, result: Result) -> None:
         """Keeps the figures of what was written."""
         if isinstance(result, Written):
             if self.is_rejection(change):
@@ -116,7 +118,7 @@ class Placer:
         task_id: str,
         image: Row | None = None,
         *,
-        first: Change | None = None,
+        first: ConditionalUpdate | None = None,
         revision_of: Callable[[Row], int] = lambda row: 1,
     ) -> Row | None:
         """Sees to it that the task lies in a bucket that some tick will look at. Returns the row as last read.
@@ -161,7 +163,7 @@ class Placer:
             row = self._after(row, result)  # and then look again, for the mover may have been frozen meanwhile (7)
         raise StoreError(f"cannot settle {task_id!r}: it was changed by others {_TRIES} times")
 
-    def _keep_open(self, row: Row, rejection: Change, unsent: Undelivered) -> Row | None:
+    def _keep_open(self, row: Row, rejection: ConditionalUpdate, unsent: Undelivered) -> Row | None:
         """Puts a row into the next tick, which tries again to mark it failed; raises ``unsent`` once it lies there."""
         if self.is_ahead(row) and (kept_reason(row) is not None or "error" not in rejection.set):
             raise unsent
@@ -176,7 +178,7 @@ class Placer:
         ``closed``: C by shard as read after ``row`` was; filled in here.
         """
         bucket = Bucket.canonical(row.get("taskDateTime"))
-        if bucket is None or bucket.shard >= self.in_force.shards_ever:
+        if bucket is None or bucket.shard >= self.settings.shards_ever:
             return False
         closed = {} if closed is None else closed
         if bucket.shard not in closed:
@@ -184,14 +186,14 @@ class Placer:
         return bucket.minute > closed[bucket.shard]
 
     @staticmethod
-    def is_rejection(change: Change) -> bool:
+    def is_rejection(change: ConditionalUpdate) -> bool:
         """Whether a change marks a row as failed."""
         return change.set.get("outcome") == str(Status.FAILED)
 
     def _bucket_for(self, row: Row) -> Bucket:
         """Where a row belongs that cannot stay: in its own tick if that is still open, in a shard that is served; else
         in the first tick after now and C."""
-        grid, now = self.in_force.grid, self.clock()
+        grid, now = self.settings.grid, self.clock()
         shard = grid.shard_of(str(row["taskId"]))
         closed = read_cursor(self.store, shard, now).closed_through
         bucket = Bucket.canonical(row.get("taskDateTime"))
@@ -208,18 +210,18 @@ class Placer:
             raise StoreError(result.error)
         return self.store.get(str(row["taskId"]))
 
-    def _rejection(self, row: Row, reason: str, now: datetime) -> Change:
+    def _rejection(self, row: Row, reason: str, now: datetime) -> ConditionalUpdate:
         fail = refused if is_schedule(row) else reject
-        return fail(row, reason, now=now, grid=self.in_force.grid, retention_days=self.rules.retention_days)
+        return fail(row, reason, now=now, grid=self.settings.grid, retention_days=self.rules.retention_days)
 
-    def _mark_too_large(self, row: Row, change: Change, error: str) -> Result:
+    def _mark_too_large(self, row: Row, change: ConditionalUpdate, error: str) -> Result:
         reason = "the row is too large, or its taskId too long to be indexed; its payload was dropped to say so"
         if not self.is_rejection(change):
             change = reject(
                 row,
                 reason,
                 now=self.clock(),
-                grid=self.in_force.grid,
+                grid=self.settings.grid,
                 retention_days=self.rules.retention_days,
             )
             if not self.rejected(row, reason):
@@ -229,7 +231,7 @@ class Placer:
         return result
 
 
-def tell_dead_letters(dead_letters: DeadLetters, row: Row, error: str, now: datetime) -> bool:
+def send_rejection(dead_letters: DeadLetters, row: Row, error: str, now: datetime) -> bool:
     """One letter for a row that is marked failed without ever having run; whether it was taken."""
     taken: Sequence[bool] = dead_letters.send([DeadLetter(row=row, attempt=0, error=error, failed_at=now)])
     return all(taken)
@@ -242,7 +244,7 @@ def until_refused(dead_letters: DeadLetters, clock: Callable[[], datetime]) -> C
 
     def send(row: Row, error: str) -> bool:
         nonlocal refused
-        refused = refused or not tell_dead_letters(dead_letters, row, error, clock())
+        refused = refused or not send_rejection(dead_letters, row, error, clock())
         return not refused
 
     return send

@@ -18,7 +18,7 @@ class Look:
     began: datetime  # when its latest look began
     complete: bool = False  # whether that look read all pages
     busy: int = 0  # rows of that look that others hold, or that must wait
-    in_hand: int = 0  # rows that this pass is claiming, or has claimed and not seen recorded
+    in_flight: int = 0  # rows that this pass is claiming, or has claimed and not seen recorded
     held: list[str] = field(default_factory=list)  # ids among the busy that may have to be put off
 
 
@@ -48,8 +48,12 @@ class Window:
         Occurrences come into closed buckets. Those of this pass it knows; those of a pass that may have been killed
         have to show up in the index too.
         """
-        settled = self.cursor.mark_at if self.others_until is None else max(self.cursor.mark_at, self.others_until)
-        return settled + self.rules.settled_after
+        settled = (
+            self.cursor.checkpoint_at
+            if self.others_until is None
+            else max(self.cursor.checkpoint_at, self.others_until)
+        )
+        return settled + self.rules.index_settled_after
 
     def hold(self, minute: int) -> Look:
         """The look at a bucket, which may be still to come."""
@@ -67,7 +71,7 @@ class Window:
         """
         c = self.cursor
         ripe = now >= self.final_from
-        quiet = min(c.looked_through, c.mark, c.closed_through - 2 * self.rules.grid.tick_minutes)
+        quiet = min(c.polled_through, c.checkpoint, c.closed_through - 2 * self.rules.grid.tick_minutes)
         for minute in range(c.drained_through + 1, c.closed_through + 1):
             if ripe or minute > quiet:
                 yield minute
@@ -81,40 +85,40 @@ class Window:
         """The new S: through where every bucket had a final look that left nothing open (3)."""
         c = self.cursor
         reached = c.drained_through
-        for minute in range(c.drained_through + 1, c.mark + 1):
+        for minute in range(c.drained_through + 1, c.checkpoint + 1):
             look = self.looks.get(minute)
-            if look is None or not look.complete or look.busy or look.in_hand or not self._is_final(look):
+            if look is None or not look.complete or look.busy or look.in_flight or not self._is_final(look):
                 break
             reached = minute
         return reached
 
-    def looked_through(self) -> int:
+    def polled_through(self) -> int:
         """Through where every bucket had a full look that left nothing, in this pass or before."""
-        minute = self.cursor.looked_through
+        minute = self.cursor.polled_through
         while minute < self.cursor.closed_through and (look := self.looks.get(minute + 1)) is not None:
-            if not look.complete or look.busy or look.in_hand:
+            if not look.complete or look.busy or look.in_flight:
                 break
             minute += 1
         return minute
 
-    def put_off(self) -> Iterator[tuple[int, Look]]:
+    def to_defer(self) -> Iterator[tuple[int, Look]]:
         """The buckets that had a final look, and which nothing but rows holds back that may be put off (3)."""
-        for minute in range(self.cursor.drained_through + 1, self.cursor.mark + 1):
+        for minute in range(self.cursor.drained_through + 1, self.cursor.checkpoint + 1):
             look = self.looks.get(minute)
             if look is None or not look.complete or not self._is_final(look):
                 return
-            if look.held and not look.in_hand and len(look.held) == look.busy:
+            if look.held and not look.in_flight and len(look.held) == look.busy:
                 yield minute, look
 
     def progress(self) -> Cursor:
         """The cursor as far as the pass has come: S and the looks advanced, a new mark once S has met the old (4)."""
         c = self.cursor
         drained = self.reach()
-        now = replace(c, drained_through=drained, looked_through=self.looked_through())
-        if drained >= c.mark:
-            now = replace(now, mark=c.closed_through, mark_at=self.closed_at)
-        if self.written_at is not None and self.written_from is not None and self.written_from <= now.mark:
-            now = replace(now, mark_at=max(now.mark_at, self.written_at))
+        now = replace(c, drained_through=drained, polled_through=self.polled_through())
+        if drained >= c.checkpoint:
+            now = replace(now, checkpoint=c.closed_through, checkpoint_at=self.closed_at)
+        if self.written_at is not None and self.written_from is not None and self.written_from <= now.checkpoint:
+            now = replace(now, checkpoint_at=max(now.checkpoint_at, self.written_at))
         return now
 
     def at_the_end(self) -> Cursor:
@@ -130,10 +134,10 @@ class Window:
         self.looks = {
             minute: look
             for minute, look in self.looks.items()
-            if minute > c.looked_through
+            if minute > c.polled_through
             or not look.complete
             or look.busy
-            or look.in_hand
+            or look.in_flight
             or (minute > c.drained_through and self._is_final(look))
         }
 

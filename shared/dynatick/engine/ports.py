@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Condition, Result
+from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result
 from dynatick.domain.task import Row, Task
 
 Clock = Callable[[], datetime]
@@ -71,14 +71,15 @@ class Store(Protocol):
     def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
         """``create`` for many, in batches; one answer a row, in order. No id may stand twice."""
 
-    def write(self, change: Change) -> Result:
+    def write(self, change: ConditionalUpdate) -> Result:
         """One conditional write."""
 
-    def write_many(self, changes: Sequence[Change]) -> Sequence[Result]:
+    def write_many(self, changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         """Many, in batches; one answer a change, in order. No id may stand twice."""
 
-    def look(self, bucket: Bucket, *, after: str | None = None, open_only: bool = True, outcome: str | None = None,
-             limit: int | None = None, prefix: str | None = None) -> Page:  # fmt: skip
+    def query_bucket(self, bucket: Bucket, *, after: str | None = None, open_only: bool = True,
+                     outcome: str | None = None, limit: int | None = None,
+                     prefix: str | None = None) -> Page:  # fmt: skip
         """A page of a bucket's entries in order of id, eventually consistent: those not ended, or all, or
         those of one outcome. ``limit`` bounds the entries that are read, before they are filtered; None: as many as
         the engine puts on a page. ``prefix``: only ids that begin with it are read; so must ``after``."""
@@ -94,7 +95,7 @@ class Store(Protocol):
         ``segment``: of so many ``segments``, which together are the whole table. ``after``: any id of the same segment
         among as many, whether or not the row is still there."""
 
-    def delete(self, task_id: str, when: Sequence[Condition] = ()) -> bool:
+    def delete(self, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
         """Removes a row, if it is there. False, and it stays, if it is not as ``when`` says."""
 
 

@@ -2,7 +2,7 @@
 
 Events: a tick, as EventBridge sends it (``time``) or by hand (``{"dynatick": {"tick": "2026-12-31#12:00"}}``); one
 shard's pass, which a tick starts for every shard but the first, and a pass for its own continuation
-(``{"dynatick": {"tick": …, "shard": 3, "generation": 1, "resume": {…}, "left": […]}}``); a recovery, which a pass
+(``{"dynatick": {"tick": …, "shard": 3, "continuation": 1, "resume": {…}, "left": […]}}``); a recovery, which a pass
 starts for tasks whose lease expired (``{"dynatick": {"recover": {"bucket": …, "taskIds": […]}}}``); the daily
 reconcile (``{"dynatick": {"reconcile": true}}``).
 """
@@ -18,9 +18,9 @@ from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import Row, check_count
 from dynatick.engine.drain import Entries, drain
-from dynatick.engine.execution import Execution, World
+from dynatick.engine.execution import Execution, Services
 from dynatick.engine.installation_settings import InstallationSettings, publish_settings
-from dynatick.engine.placement import Placer, tell_dead_letters
+from dynatick.engine.placement import Placer, send_rejection
 from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, Store
 from dynatick.engine.reconcile import Reconciled, reconcile_round
 from dynatick.engine.reconcile_round import acquire
@@ -38,7 +38,7 @@ class PassOrder:
 
     tick: int
     shard: int | None = None
-    generation: int = 0
+    continuation: int = 0
     resume: Resume | None = None
     left: tuple[tuple[Bucket, str], ...] = ()  # entries before that place that could not be ended
 
@@ -46,7 +46,7 @@ class PassOrder:
         inner: dict[str, object] = {
             "tick": str(Bucket(self.tick)),
             "shard": self.shard,
-            "generation": self.generation,
+            "continuation": self.continuation,
         }
         if self.resume is not None:
             inner["resume"] = {
@@ -89,9 +89,9 @@ def parse_event(event: object, now: datetime) -> Order:
     if inner.get("reconcile"):
         began_at = inner.get("continuing")
         return ReconcileOrder(None if began_at is None else parse_instant(began_at, "event.dynatick.continuing"))
-    generation = check_count(inner.get("generation", 0), "event.dynatick.generation")
+    continuation = check_count(inner.get("continuation", 0), "event.dynatick.continuation")
     if "recover" in inner:
-        return RecoveryOrder.from_event(inner["recover"], generation)
+        return RecoveryOrder.from_event(inner["recover"], continuation)
     tick = Bucket.parse(inner.get("tick"), "event.dynatick.tick").minute
     shard = inner.get("shard")
     resume = inner.get("resume")
@@ -100,7 +100,7 @@ def parse_event(event: object, now: datetime) -> Order:
     return PassOrder(
         tick=_not_ahead(tick, inner.get("tick"), now),
         shard=None if shard is None else check_count(shard, "event.dynatick.shard"),
-        generation=generation,
+        continuation=continuation,
         resume=None
         if resume is None
         else Resume(
@@ -165,67 +165,69 @@ class Processor:
         return self._pass(order, hard_end)
 
     def _pass(self, order: PassOrder, hard_end: datetime) -> Invoked:
-        in_force = self._agree()
-        done = Invoked(shards=in_force.shards_ever)
+        settings = self._publish_settings()
+        done = Invoked(shards=settings.shards_ever)
         shard = order.shard
         if shard is None:  # a tick: every shard that was ever in use gets its pass (14)
             shard = 0
-            for other in range(1, in_force.shards_ever):
+            for other in range(1, settings.shards_ever):
                 self._start(PassOrder(tick=order.tick, shard=other), done)
 
-        def go_on(resume: Resume | None, left: Entries) -> None:
-            if order.generation < self.rules.generations:
+        def send_continuation(resume: Resume | None, left: Entries) -> None:
+            if order.continuation < self.rules.max_continuations:
                 following = PassOrder(
-                    tick=order.tick, shard=shard, generation=order.generation + 1, resume=resume, left=tuple(left)
+                    tick=order.tick, shard=shard, continuation=order.continuation + 1, resume=resume, left=tuple(left)
                 )
                 self._start(following, done)
 
         done.passed = drain(
-            self._world(in_force),
+            self._services(settings),
             tick=order.tick,
             shard=shard,
             hard_end=hard_end,
-            generation=order.generation,
+            continuation=order.continuation,
             resume=order.resume,
             left_behind=order.left,
-            go_on=go_on,
-            hand_out=lambda recovery: self._start(recovery, done),
+            send_continuation=send_continuation,
+            start_recovery=lambda recovery: self._start(recovery, done),
         )
         if shard == 0 and not self.running:
-            self._publish_payload_schemas(in_force, done)
+            self._publish_payload_schemas(settings, done)
         return done
 
     def _recover(self, order: RecoveryOrder, hard_end: datetime) -> Invoked:
         done = Invoked()
 
-        def go_on(rest: RecoveryOrder) -> None:
-            if rest.generation <= self.rules.generations:
+        def send_continuation(rest: RecoveryOrder) -> None:
+            if rest.continuation <= self.rules.max_continuations:
                 self._start(rest, done)
 
-        done.recovered = recover(self._world(self._agree()), order, hard_end=hard_end, go_on=go_on)
+        done.recovered = recover(
+            self._services(self._publish_settings()), order, hard_end=hard_end, send_continuation=send_continuation
+        )
         return done
 
-    def _world(self, in_force: InstallationSettings) -> World:
-        return World(
+    def _services(self, settings: InstallationSettings) -> Services:
+        return Services(
             store=self.store,
             actions=self.actions,
             dead_letters=self.dead_letters,
             rules=self.rules,
-            in_force=in_force,
+            settings=settings,
             clock=self.clock,
             new_token=self.new_token,
-            settler=Placer(self.store, self.rules, in_force, self.clock, self._tell),
+            placer=Placer(self.store, self.rules, settings, self.clock, self._tell),
             executions=self.executions,
         )
 
     def _reconcile(self, order: ReconcileOrder, hard_end: datetime) -> Invoked:
-        in_force = self._agree()
-        settler = Placer(self.store, self.rules, in_force, self.clock, self._tell)
+        settings = self._publish_settings()
+        placer = Placer(self.store, self.rules, settings, self.clock, self._tell)
         acquired = acquire(self.store, token=self.new_token(), now=self.clock(), continuing=order.continuing)
         if acquired is None:
             return Invoked(reconciled=Reconciled(held=True))
         found = reconcile_round(
-            settler,
+            placer,
             acquired,
             is_first=order.continuing is None,
             hard_end=hard_end,
@@ -237,7 +239,7 @@ class Processor:
             self._start(ReconcileOrder(acquired.began_at), done)
         return done
 
-    def _agree(self) -> InstallationSettings:
+    def _publish_settings(self) -> InstallationSettings:
         return publish_settings(
             self.store,
             self.rules.grid,
@@ -247,12 +249,12 @@ class Processor:
             max_timeout_seconds=self.rules.max_timeout_seconds,
         )
 
-    def _publish_payload_schemas(self, in_force: InstallationSettings, done: Invoked) -> None:
+    def _publish_payload_schemas(self, settings: InstallationSettings, done: Invoked) -> None:
         """After the tasks, since making schemas takes time once a process. Without them, payloads are checked when
         tasks run: the next pass tries again."""
         try:
             schemas = self.actions.payload_schemas()
-            if schemas != in_force.payload_schemas:
+            if schemas != settings.payload_schemas:
                 publish_settings(self.store, self.rules.grid, now=self.clock(), payload_schemas=schemas)
         except StoreError as error:
             done.schemas_not_published = str(error)
@@ -267,7 +269,7 @@ class Processor:
         return True
 
     def _tell(self, row: Row, error: str) -> bool:
-        return tell_dead_letters(self.dead_letters, row, error, self.clock())
+        return send_rejection(self.dead_letters, row, error, self.clock())
 
 
 def _not_ahead(tick: int, value: object, now: datetime) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.change import Change, Unknown
+from dynatick.domain.conditional_update import ConditionalUpdate, Unknown
 from dynatick.domain.lifecycle import end_lease, move
 from dynatick.domain.task import Row
 from dynatick.engine.cursor import Cursor, cursor_id, read_cursor
@@ -35,7 +35,7 @@ SAVE_EVERY = timedelta(seconds=10)
 """So much of its work is lost with an invocation that is killed, at most."""
 
 _WHOLE_TABLE = Segment()
-_MOST_DOUBTFUL = 500
+_MAX_DOUBTFUL = 500
 _JUDGED_AT_ONCE = 25  # rows that are in memory together, beside the page: they may have 400 KB each
 _RESERVE = timedelta(seconds=15)  # at the end of an invocation: for rows that were read and wait, and for the last save
 
@@ -61,7 +61,7 @@ class Reconciled:
 
 
 def reconcile(
-    settler: Placer,
+    placer: Placer,
     *,
     clock: Callable[[], datetime],
     repair: bool = True,
@@ -75,14 +75,14 @@ def reconcile(
     ``pause`` waits (seconds) before rows that may just have come in are judged; None: they are judged at once.
     ``tell`` is called with each finding, once its fate is known, and ``page_read`` after each page.
     """
-    scan = _Scan(settler, clock, repair=repair, pause=pause, tell=tell)
+    scan = _Scan(placer, clock, repair=repair, pause=pause, tell=tell)
     scan.judge_cursors(report=True)
     _SegmentScan(scan, page_read=page_read).run()
     return scan.report
 
 
 def reconcile_round(
-    settler: Placer,
+    placer: Placer,
     acquired: Round,
     *,
     is_first: bool,
@@ -97,7 +97,7 @@ def reconcile_round(
     StoreError if no segment was read on at all, or if that cannot be saved.
     """
     reserve = min(_RESERVE, (hard_end - clock()) / 4)
-    scan = _Scan(settler, clock, pause=pause, stop_at=hard_end - reserve, judge_until=hard_end - reserve / 3)
+    scan = _Scan(placer, clock, pause=pause, stop_at=hard_end - reserve, judge_until=hard_end - reserve / 3)
     scan.judge_cursors(report=is_first)
     place = _Place(scan, acquired)
 
@@ -117,7 +117,7 @@ class _Scan:
 
     def __init__(
         self,
-        settler: Placer,
+        placer: Placer,
         clock: Callable[[], datetime],
         *,
         repair: bool = True,
@@ -126,7 +126,7 @@ class _Scan:
         stop_at: datetime | None = None,
         judge_until: datetime | None = None,
     ) -> None:
-        self.settler, self.clock = settler, clock
+        self.placer, self.clock = placer, clock
         self.repair, self.pause, self.tell = repair, pause, tell
         self.stop_at = stop_at  # no page is read after it
         self.judge_until = judge_until  # no row is judged after it
@@ -143,7 +143,7 @@ class _Scan:
     def judge_cursors(self, *, report: bool) -> None:
         """Reads the cursors; ``report``: and reports what is wrong with them."""
         now = self.clock()
-        cursors = _read_cursors(self.settler, now, create=self.repair)
+        cursors = _read_cursors(self.placer, now, create=self.repair)
         # A missing one would be made where the last minute is drained (14).
         self.drained = {
             shard: minute_of(now) - 1 if cursor is None else cursor.drained_through
@@ -151,19 +151,19 @@ class _Scan:
             if not isinstance(cursor, InvalidInput)
         }
         if report:
-            for finding in judge_cursors(cursors, self.settler.in_force.grid, now):
+            for finding in judge_cursors(cursors, self.placer.settings.grid, now):
                 self._note(replace(finding, left="it wants a person") if self.repair else finding)
 
     def look(self, rows: Sequence[Row]) -> list[str]:
         """The first look at a page. Returns the ids of the rows that look wrong."""
-        now, in_force = self.clock(), self.settler.in_force
+        now, settings = self.clock(), self.placer.settings
         buckets = (Bucket.canonical(row.get("taskDateTime")) for row in rows)
-        retired = Counter(b.shard for b in buckets if b and in_force.grid.shard_count <= b.shard < in_force.shards_ever)
+        retired = Counter(b.shard for b in buckets if b and settings.grid.shard_count <= b.shard < settings.shards_ever)
         with self.lock:
             self.report.pages += 1
             self.report.scanned += len(rows)
             self.report.retired.update(retired)
-        return [str(row["taskId"]) for row in rows if what_is_wrong(row, self.settler, self.drained, now) is not None]
+        return [str(row["taskId"]) for row in rows if what_is_wrong(row, self.placer, self.drained, now) is not None]
 
     def wait(self, left: timedelta) -> None:
         """Before rows are judged that were read just now."""
@@ -173,7 +173,7 @@ class _Scan:
 
     def judge(self, row: Row) -> None:
         """Judges a row that looked wrong, as it is now."""
-        finding = what_is_wrong(row, self.settler, self.drained, self.clock())
+        finding = what_is_wrong(row, self.placer, self.drained, self.clock())
         if finding is not None:
             self.is_certain = True
             self._note(self._repaired(finding, row) if self.repair else finding)
@@ -184,7 +184,7 @@ class _Scan:
                 return replace(finding, left=f"{finding.remedy}, if it comes")
             if finding.kind is Kind.ENDLESS_LEASE:
                 self._write(end_lease(row, now=self.clock()))
-            self.settler.settle(finding.task_id)
+            self.placer.settle(finding.task_id)
         except DynatickError as error:
             return replace(finding, left=str(error))
         return replace(finding, repaired=True)
@@ -193,15 +193,15 @@ class _Scan:
         """A running task that nobody works on, into the next tick, which takes it over. False if it lies there already,
         or before."""
         bucket = Bucket.parse(row.get("taskDateTime"))
-        soon = Bucket(self.settler.in_force.grid.tick_after(minute_of(self.clock())), bucket.shard)
+        soon = Bucket(self.placer.settings.grid.tick_after(minute_of(self.clock())), bucket.shard)
         if bucket <= soon:
             return False
         self._write(move(row, soon))
         return True
 
-    def _write(self, change: Change) -> None:
+    def _write(self, change: ConditionalUpdate) -> None:
         """Whoever was first is right; but an answer there must be."""
-        result = self.settler.store.write(change)
+        result = self.placer.store.write(change)
         if isinstance(result, Unknown):
             raise StoreError(result.error)
 
@@ -238,7 +238,7 @@ class _SegmentScan:
     def run(self) -> None:
         """Reads on from its place to its end, or until the scan is over; at least a page."""
         while True:
-            page = self.scan.settler.store.scan(after=self.read_to, segment=self.number, segments=self.segments)
+            page = self.scan.placer.store.scan(after=self.read_to, segment=self.number, segments=self.segments)
             seen = self.scan.clock()
             self.doubtful += [(task_id, seen) for task_id in self.scan.look(page.rows)]
             self.read_to = page.after
@@ -251,7 +251,7 @@ class _SegmentScan:
     def _judge_doubtful(self, *, everything: bool) -> None:
         """Judges the rows that were seen long enough ago; ``everything``: waits for the others, and judges them too, as
         far as there is time."""
-        if self.doubtful and (everything or len(self.doubtful) >= _MOST_DOUBTFUL):
+        if self.doubtful and (everything or len(self.doubtful) >= _MAX_DOUBTFUL):
             self.scan.wait(PATIENCE - (self.scan.clock() - self.doubtful[-1][1]))
             ripe = len(self.doubtful)
         else:
@@ -259,7 +259,7 @@ class _SegmentScan:
         while ripe:
             batch = [self.doubtful.popleft()[0] for _ in range(min(ripe, _JUDGED_AT_ONCE))]
             ripe -= len(batch)
-            rows = self.scan.settler.store.get_many(batch)
+            rows = self.scan.placer.store.get_many(batch)
             for task_id in batch:
                 if task_id in rows:
                     self.scan.judge(rows[task_id])
@@ -300,7 +300,7 @@ class _Place:
     def _save(self, *, lease_until: datetime | None) -> None:
         before, report = self.acquired, self.scan.report
         kept = save(
-            self.scan.settler.store,
+            self.scan.placer.store,
             replace(
                 self.saved,
                 segments=tuple(segment.place for segment in self.segments),
@@ -329,16 +329,16 @@ class _Place:
         return report
 
 
-def _read_cursors(settler: Placer, now: datetime, *, create: bool) -> Mapping[int, Cursor | InvalidInput | None]:
+def _read_cursors(placer: Placer, now: datetime, *, create: bool) -> Mapping[int, Cursor | InvalidInput | None]:
     """The cursors of all shards that are served, as they are understood."""
-    shards = range(settler.in_force.shards_ever)
-    rows = settler.store.get_many([cursor_id(shard) for shard in shards])
+    shards = range(placer.settings.shards_ever)
+    rows = placer.store.get_many([cursor_id(shard) for shard in shards])
     found: dict[int, Cursor | InvalidInput | None] = {}
     for shard in shards:
         row = rows.get(cursor_id(shard))
         try:
             if row is None:
-                found[shard] = read_cursor(settler.store, shard, now) if create else None
+                found[shard] = read_cursor(placer.store, shard, now) if create else None
             else:
                 found[shard] = Cursor.from_row(shard, row)
         except InvalidInput as error:

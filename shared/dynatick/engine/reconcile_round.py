@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from dynatick.domain.change import Change, Is, Unknown, Written, as_read
+from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, Written, as_read
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
 from dynatick.engine.ports import Store
@@ -58,7 +58,7 @@ class Round:
         """Whether the whole table was read."""
         return all(segment.is_done for segment in self.segments)
 
-    def is_held(self, now: datetime) -> bool:
+    def is_leased(self, now: datetime) -> bool:
         """Whether an invocation that is not known to be dead works on it."""
         return self.lease_until is not None and now <= self.lease_until + SKEW_MARGIN
 
@@ -111,7 +111,7 @@ def acquire(store: Store, *, token: str, now: datetime, continuing: datetime | N
         known = None if row is None else _understood(row)
         if known is not None and known.lease == token:
             return known  # acquired after all: it was only the answer that got lost
-        if known is not None and known.is_held(now):
+        if known is not None and known.is_leased(now):
             return None
         unfinished = None if known is None or known.is_done else known
         if continuing is not None and (unfinished is None or unfinished.began_at != continuing):
@@ -126,7 +126,9 @@ def acquire(store: Store, *, token: str, now: datetime, continuing: datetime | N
             if store.create({"taskId": RECONCILE_ID, **acquired.to_row()}):
                 return acquired
             continue
-        change = Change(task_id=RECONCILE_ID, set=acquired.to_row(), when=as_read(row, "lease", "version"))
+        change = ConditionalUpdate(
+            task_id=RECONCILE_ID, set=acquired.to_row(), conditions=as_read(row, "lease", "version")
+        )
         result = store.write(change)
         if isinstance(result, Unknown):
             raise StoreError(f"cannot acquire the reconcile: {result.error}")
@@ -143,7 +145,7 @@ def save(store: Store, changed: Round) -> Round | None:
     for _ in range(_TRIES):
         new = replace(changed, version=changed.version + 1)
         held = (Is("lease", changed.lease), Is("version", changed.version))
-        result = store.write(Change(task_id=RECONCILE_ID, set=new.to_row(), when=held))
+        result = store.write(ConditionalUpdate(task_id=RECONCILE_ID, set=new.to_row(), conditions=held))
         if isinstance(result, Written):
             return new
         present = read_round(store)

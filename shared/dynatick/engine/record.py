@@ -9,15 +9,15 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Lost, Result, Unknown, Written
+from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written
 from dynatick.domain.lifecycle import (
     complete,
+    defer_claimed,
     defer_failure,
     deferrals_of,
     fail,
     fail_unexecuted,
     is_terminal,
-    postpone,
     retry,
 )
 from dynatick.domain.normalise import slimmer
@@ -46,7 +46,7 @@ class Error:
 
 
 @dataclass(frozen=True, slots=True)
-class Postponed:
+class Deferred:
     """The action was not begun: its turn comes in so many seconds."""
 
     seconds: float
@@ -67,12 +67,12 @@ class Attempted:
 
     task: Task
     row: Row  # as it was claimed
-    outcome: Done | Error | Postponed
+    outcome: Done | Error | Deferred
     started_at: datetime
     overrun: Overrun | None = None
 
 
-class Fate(Enum):
+class RecordResult(Enum):
     """What the table says of an attempt now."""
 
     COMPLETED = "completed"
@@ -84,8 +84,8 @@ class Fate(Enum):
     UNRECORDED = "unrecorded"  # not known: the lease runs out, and it is made again
 
 
-MOVED = (Fate.RETRIED, Fate.RELEASED)
-_OF_FATES = ("run", "status", "outcome", "lease")  # the attributes that tell what became of an attempt
+MOVED = (RecordResult.RETRIED, RecordResult.RELEASED)
+_OF_RESULTS = ("run", "status", "outcome", "lease")  # the attributes that tell what became of an attempt
 
 
 @dataclass(slots=True)
@@ -95,71 +95,77 @@ class Recorder:
     store: Store
     dead_letters: DeadLetters
     rules: Rules
-    in_force: InstallationSettings
+    settings: InstallationSettings
     clock: Callable[[], datetime]
     closed_through: Callable[[], int]  # a retry goes to a bucket that is open to newcomers
     jitter: Callable[[], float] = random.random
 
-    def record(self, attempts: Sequence[Attempted]) -> Sequence[Fate]:
+    def record(self, attempts: Sequence[Attempted]) -> Sequence[RecordResult]:
         """One fate an attempt, in order. The dead-letter message goes before the record of the final failure, so that
         no failure goes unheard; a failure whose message the queue refuses is deferred, and recorded at a later tick."""
         now = self.clock()
         planned = [self._plan(attempt, now) for attempt in attempts]
         unsent = self._send(
             [DeadLetter(row=a.row, attempt=a.task.attempt, error=str(c.set["error"]), failed_at=now)
-             if fate is Fate.FAILED else None for a, (c, fate) in zip(attempts, planned, strict=True)]
+             if result is RecordResult.FAILED else None for a, (c, result) in zip(attempts, planned, strict=True)]
         )  # fmt: skip
         for n in unsent:
-            planned[n] = self._deferral(attempts[n].row, str(planned[n][0].set["error"]), now), Fate.DEFERRED
+            planned[n] = self._deferral(attempts[n].row, str(planned[n][0].set["error"]), now), RecordResult.DEFERRED
         results = self._write([(change, attempt.row) for (change, _), attempt in zip(planned, attempts, strict=True)])
-        fates = [Fate.UNRECORDED] * len(attempts)
+        record_results = [RecordResult.UNRECORDED] * len(attempts)
         unclear: list[int] = []
         for n, result in enumerate(results):
             if isinstance(result, Written):
-                fates[n] = planned[n][1]
+                record_results[n] = planned[n][1]
             else:
                 unclear.append(n)
         if unclear:
-            rows = self.store.get_many([attempts[n].task.task_id for n in unclear], only=_OF_FATES)
+            rows = self.store.get_many([attempts[n].task.task_id for n in unclear], only=_OF_RESULTS)
             for n in unclear:
-                fates[n] = self._fate_of(rows.get(attempts[n].task.task_id), attempts[n].task, planned[n][1])
-        return fates
+                record_results[n] = self._record_result_of(
+                    rows.get(attempts[n].task.task_id), attempts[n].task, planned[n][1]
+                )
+        return record_results
 
-    def fail_unexecuted(self, row: Row, error: str, *, attempt: int) -> Fate:
+    def fail_unexecuted(self, row: Row, error: str, *, attempt: int) -> RecordResult:
         """Ends a running row that is not to be executed, on the condition of the lease that it shows."""
-        (fate,) = self.fail_many([(row, attempt, error)])
-        return fate
+        (recorded_as,) = self.fail_many([(row, attempt, error)])
+        return recorded_as
 
-    def fail_many(self, failures: Sequence[tuple[Row, int, str]]) -> Sequence[Fate]:
+    def fail_many(self, failures: Sequence[tuple[Row, int, str]]) -> Sequence[RecordResult]:
         """``fail_unexecuted`` for many (row, attempt, error), in batches; one fate each, in order."""
         now, days = self.clock(), self.rules.retention_days
         unsent = self._send(
             [DeadLetter(row=row, attempt=attempt, error=error, failed_at=now) for row, attempt, error in failures]
         )
         planned = [
-            (self._deferral(row, error, now), Fate.DEFERRED)
+            (self._deferral(row, error, now), RecordResult.DEFERRED)
             if n in unsent
-            else (fail_unexecuted(row, now=now, retention_days=days, error=error), Fate.FAILED)
+            else (fail_unexecuted(row, now=now, retention_days=days, error=error), RecordResult.FAILED)
             for n, (row, _, error) in enumerate(failures)
         ]
         results = self._write([(change, row) for (change, _), (row, _, _) in zip(planned, failures, strict=True)])
         return [
-            fate if isinstance(result, Written) else Fate.SUPERSEDED if isinstance(result, Lost) else Fate.UNRECORDED
-            for result, (_, fate) in zip(results, planned, strict=True)
+            recorded_as
+            if isinstance(result, Written)
+            else RecordResult.SUPERSEDED
+            if isinstance(result, Lost)
+            else RecordResult.UNRECORDED
+            for result, (_, recorded_as) in zip(results, planned, strict=True)
         ]
 
-    def fail_spoilt(self, spoilt: Malformed) -> Fate:
+    def fail_malformed(self, malformed: Malformed) -> RecordResult:
         """Ends a row that was claimed and cannot be understood."""
-        return self.fail_unexecuted(spoilt.row, spoilt.reason, attempt=0)
+        return self.fail_unexecuted(malformed.row, malformed.reason, attempt=0)
 
-    def _plan(self, attempt: Attempted, now: datetime) -> tuple[Change, Fate]:
+    def _plan(self, attempt: Attempted, now: datetime) -> tuple[ConditionalUpdate, RecordResult]:
         task, days = attempt.task, self.rules.retention_days
         if isinstance(attempt.outcome, Done):
-            return complete(task, now=now, retention_days=days, result=attempt.outcome.result), Fate.COMPLETED
-        if isinstance(attempt.outcome, Postponed):
+            return complete(task, now=now, retention_days=days, result=attempt.outcome.result), RecordResult.COMPLETED
+        if isinstance(attempt.outcome, Deferred):
             # Into the tick before its turn, which then waits for it: ticks are far apart, and a turn lost is lost.
-            at = now + timedelta(seconds=attempt.outcome.seconds, minutes=-self.in_force.grid.tick_minutes)
-            return postpone(task, bucket=self._open_bucket(task, at)), Fate.RELEASED
+            at = now + timedelta(seconds=attempt.outcome.seconds, minutes=-self.settings.grid.tick_minutes)
+            return defer_claimed(task, bucket=self._open_bucket(task, at)), RecordResult.RELEASED
         decision = decide_retry(
             task.retry_policy,
             attempt=task.attempt,
@@ -170,19 +176,19 @@ class Recorder:
             jitter=self.jitter(),
         )
         if isinstance(decision, GiveUp):
-            return fail(task, now=now, retention_days=days, error=attempt.outcome.text), Fate.FAILED
+            return fail(task, now=now, retention_days=days, error=attempt.outcome.text), RecordResult.FAILED
         bucket = self._open_bucket(task, decision.at)
-        return retry(task, now=now, bucket=bucket, error=attempt.outcome.text), Fate.RETRIED
+        return retry(task, now=now, bucket=bucket, error=attempt.outcome.text), RecordResult.RETRIED
 
     def _open_bucket(self, task: Task, at: datetime) -> Bucket:
         """The bucket of an instant, or the first after it that is open to newcomers."""
-        grid = self.in_force.grid
+        grid = self.settings.grid
         bucket = grid.bucket_of(task.task_id, at)
         return bucket._replace(minute=max(bucket.minute, grid.tick_after(self.closed_through())))
 
-    def _deferral(self, row: Row, error: str, now: datetime) -> Change:
+    def _deferral(self, row: Row, error: str, now: datetime) -> ConditionalUpdate:
         """Puts a failure off whose message the queue refused: a little longer each time, for it may refuse for days."""
-        grid = self.in_force.grid
+        grid = self.settings.grid
         at = now + deferral(deferrals_of(row))
         bucket = Bucket(
             max(grid.tick_at_or_after(at), grid.tick_after(self.closed_through())), grid.shard_of(str(row["taskId"]))
@@ -197,7 +203,7 @@ class Recorder:
         taken = self.dead_letters.send([letter for letter in letters if letter is not None])
         return {n for n, ok in zip(wanted, taken, strict=True) if not ok}
 
-    def _write(self, records: Sequence[tuple[Change, Row]]) -> Sequence[Result]:
+    def _write(self, records: Sequence[tuple[ConditionalUpdate, Row]]) -> Sequence[Result]:
         """Writes; what is too large is written without its bulk, and what got no answer once more. With each change
         the row as it was claimed."""
         results = list(self.store.write_many([change for change, _ in records])) if records else []
@@ -210,17 +216,19 @@ class Recorder:
                     results[n] = self.store.write(slimmer(change, row))
         return results
 
-    def _fate_of(self, row: Row | None, task: Task, wanted: Fate) -> Fate:
+    def _record_result_of(self, row: Row | None, task: Task, wanted: RecordResult) -> RecordResult:
         if row is None:
-            return Fate.SUPERSEDED
+            return RecordResult.SUPERSEDED
         is_ours = row.get("lease") == task.lease
         if is_terminal(row) or (row.get("status") == str(Status.SCHEDULED) and wanted in MOVED):
-            return wanted if is_ours else Fate.SUPERSEDED  # ours: it was only the answer that got lost
+            return wanted if is_ours else RecordResult.SUPERSEDED  # ours: it was only the answer that got lost
         # In other hands it has not ended either, and S must wait for it; what waits there now took its place.
-        return Fate.UNRECORDED if is_ours or row.get("status") == str(Status.RUNNING) else Fate.SUPERSEDED
+        return (
+            RecordResult.UNRECORDED if is_ours or row.get("status") == str(Status.RUNNING) else RecordResult.SUPERSEDED
+        )
 
 
-def _shrunk(change: Change) -> Change:
+def _shrunk(change: ConditionalUpdate) -> ConditionalUpdate:
     """The same write without what may be left out."""
     return replace(
         change,

@@ -12,8 +12,8 @@ from datetime import datetime
 from itertools import groupby
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Lost, Unknown, Written
-from dynatick.domain.lifecycle import RELEASED, claim, defer, deferrals_of, is_terminal, take_over
+from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Unknown, Written
+from dynatick.domain.lifecycle import RELEASED, claim, defer, deferrals_of, is_terminal, reclaim
 from dynatick.domain.retry import deferral
 from dynatick.domain.task import Row, Status
 from dynatick.engine.budget import Budget
@@ -27,7 +27,7 @@ from dynatick.engine.claims import (
     understand,
 )
 from dynatick.engine.cursor import read_cursor
-from dynatick.engine.execution import BATCH, Execution, Place, World
+from dynatick.engine.execution import BATCH, Execution, Place, Services
 from dynatick.engine.ports import ENVELOPE
 from dynatick.engine.report import PassReport, Resume
 from dynatick.errors import DynatickError, InvalidInput
@@ -44,14 +44,14 @@ class RecoveryOrder:
 
     bucket: Bucket
     task_ids: tuple[str, ...]
-    generation: int = 0
+    continuation: int = 0
 
     def to_event(self) -> dict[str, object]:
         recover = {"bucket": str(self.bucket), "taskIds": list(self.task_ids)}
-        return {ENVELOPE: {"recover": recover, "generation": self.generation}}
+        return {ENVELOPE: {"recover": recover, "continuation": self.continuation}}
 
     @classmethod
-    def from_event(cls, inner: object, generation: int) -> RecoveryOrder:
+    def from_event(cls, inner: object, continuation: int) -> RecoveryOrder:
         """Raises InvalidInput. ``inner``: the value of ``recover``."""
         if not isinstance(inner, Mapping):
             raise InvalidInput("event.dynatick.recover", inner, "expected a map of bucket and taskIds")
@@ -61,7 +61,7 @@ class RecoveryOrder:
         return cls(
             bucket=Bucket.parse(inner.get("bucket"), "event.dynatick.recover.bucket"),
             task_ids=tuple(dict.fromkeys(ids)),
-            generation=generation,
+            continuation=continuation,
         )
 
 
@@ -75,7 +75,7 @@ class Exhausted:
 
 def plan_recovery(
     row: Row | None, bucket: Bucket, *, token: str, lease_until: datetime, now: datetime
-) -> Change | Exhausted | None:
+) -> ConditionalUpdate | Exhausted | None:
     """How to go on with a task of ``bucket`` whose lease expired; None if that is no longer so. Pure."""
     if (
         row is None
@@ -92,7 +92,7 @@ def plan_recovery(
         return Exhausted(attempt, f"its process died, or did not finish in time, at the last of {attempt} attempts")
     if row.get("leaseUntil") == RELEASED and "outcome" not in row:
         return claim(str(row["taskId"]), bucket, token=token, lease_until=lease_until, now=now, released=True)
-    return take_over(row, attempt=attempt + 1, token=token, lease_until=lease_until, now=now)
+    return reclaim(row, attempt=attempt + 1, token=token, lease_until=lease_until, now=now)
 
 
 def orders_for(expired: Sequence[tuple[Bucket, LeaseExpired]]) -> Iterator[RecoveryOrder]:
@@ -124,41 +124,41 @@ def _parts(task_ids: Sequence[str], most: int) -> Iterator[tuple[str, ...]]:
 
 
 def recover(
-    world: World,
+    services: Services,
     order: RecoveryOrder,
     *,
     hard_end: datetime,
-    go_on: Callable[[RecoveryOrder], object] = lambda order: None,
+    send_continuation: Callable[[RecoveryOrder], object] = lambda order: None,
 ) -> PassReport:
     """Reclaims the tasks of an order and runs them: those with attempts left together, then each at its last one with
-    nothing else in flight. ``hard_end``: when the process will be killed. ``go_on`` is called with what time was too
-    short for, if this had made progress.
+    nothing else in flight. ``hard_end``: when the process will be killed. ``send_continuation`` is called with
+    what time was too short for, if this had made progress.
 
     The report is of the tick and the shard of the order's bucket. Raises StoreError if the table can't be reached.
     """
-    started = world.clock()
+    started = services.clock()
     report = PassReport(
-        tick=order.bucket.minute, shard=order.bucket.shard, generation=order.generation, started_at=started
+        tick=order.bucket.minute, shard=order.bucket.shard, continuation=order.continuation, started_at=started
     )
     execution = Execution(
-        world,
+        services,
         report,
         Budget.until(hard_end, started),
-        closed_through=lambda: read_cursor(world.store, order.bucket.shard, world.clock()).closed_through,
-        moved=world.settler.settle,
+        closed_through=lambda: read_cursor(services.store, order.bucket.shard, services.clock()).closed_through,
+        moved=services.placer.settle,
     )
     try:
         left = Recovery(execution, order.bucket).work(order.task_ids)
         report.unfinished = len(execution.in_flight)
-        report.moved, report.rejected = world.settler.moved, world.settler.failed
+        report.moved, report.rejected = services.placer.moved, services.placer.failed
         if execution.fault is not None:
             raise execution.fault
         if left and report.made_progress:
-            go_on(replace(order, task_ids=tuple(left), generation=order.generation + 1))
+            send_continuation(replace(order, task_ids=tuple(left), continuation=order.continuation + 1))
             report.continued = True
     finally:
         execution.close()
-    report.finished_at = world.clock()
+    report.finished_at = services.clock()
     return report
 
 
@@ -173,8 +173,8 @@ class Recovery:
         """Reclaims these tasks, and runs them. Returns the ids that there was no time for."""
         execution = self.execution
         end = execution.budget.stop_claiming
-        left, alone, postponed = list(task_ids), list[str](), list[str]()
-        while left and self._may_go_on():
+        left, alone, deferred = list(task_ids), list[str](), list[str]()
+        while left and self._may_continue():
             alone += self.reclaim(left[:BATCH], last_too=False)
             left = left[BATCH:]
             execution.wait(
@@ -184,13 +184,13 @@ class Recovery:
                 end=end,
             )
         execution.wait(until=execution.nothing_runs, end=end)
-        unbegun = execution.give_back()
+        unbegun = execution.release_unbegun()
         execution.wait(until=execution.nothing_runs)
-        while alone and self._may_go_on() and not execution.in_flight:
-            postponed += self.reclaim([alone.pop(0)], last_too=True)
+        while alone and self._may_continue() and not execution.in_flight:
+            deferred += self.reclaim([alone.pop(0)], last_too=True)
             execution.wait(until=execution.nothing_runs)
-        execution.settle_up()
-        return [*unbegun, *left, *alone, *postponed]
+        execution.finish_records()
+        return [*unbegun, *left, *alone, *deferred]
 
     def reclaim(self, task_ids: Sequence[str], *, last_too: bool) -> list[str]:
         """Reclaims those whose lease expired, and starts them. Returns the ids that it left: those that take longer
@@ -205,14 +205,14 @@ class Recovery:
             return []
 
     def _reclaim(self, task_ids: Sequence[str], last_too: bool) -> list[str]:
-        world, now = self.execution.world, self.execution.world.clock()
-        rows = world.store.get_many(task_ids)
+        services, now = self.execution.services, self.execution.services.clock()
+        rows = services.store.get_many(task_ids)
         left: list[str] = []
-        changes: list[tuple[Row, Change]] = []
+        changes: list[tuple[Row, ConditionalUpdate]] = []
         exhausted: list[tuple[Row, int, str]] = []
         for row in filter(None, map(rows.get, task_ids)):
             lease_until = self.execution.budget.hard_end
-            plan = plan_recovery(row, self.bucket, token=world.new_token(), lease_until=lease_until, now=now)
+            plan = plan_recovery(row, self.bucket, token=services.new_token(), lease_until=lease_until, now=now)
             if isinstance(plan, Exhausted):
                 exhausted.append((row, plan.attempt, plan.error))
             elif plan is not None and ((is_last_attempt(row) and not last_too) or not self._has_time_for(row)):
@@ -221,13 +221,13 @@ class Recovery:
                 changes.append((row, plan))
         if exhausted:
             self.execution.count(*self.execution.recorder.fail_many(exhausted))
-        results = world.store.write_many([change for _, change in changes]) if changes else ()
+        results = services.store.write_many([change for _, change in changes]) if changes else ()
         for (row, _), result in zip(changes, results, strict=True):
             if isinstance(result, Unknown) and result.too_large:
                 self._fail(row, f"the row is too large to be claimed ({result.error})")
             elif isinstance(result, Written) and result.row is not None:
                 self._start(result.row)
-            elif isinstance(result, Lost) and world.store.get(str(row["taskId"])) == row:
+            elif isinstance(result, Lost) and services.store.get(str(row["taskId"])) == row:
                 self._defer(row)  # what it holds can't be compared
         return left
 
@@ -235,7 +235,7 @@ class Recovery:
         known = understand(row)
         return isinstance(known, Malformed) or self.execution.bench.has_time_for(known.task)
 
-    def _may_go_on(self) -> bool:
+    def _may_continue(self) -> bool:
         return self.execution.fault is None and self.execution.may_begin()
 
     def _start(self, row: Row) -> None:
@@ -248,10 +248,10 @@ class Recovery:
             self.execution.start(won, place, may_begin=self.execution.may_begin())
 
     def _defer(self, row: Row) -> None:
-        world = self.execution.world
-        at = world.clock() + deferral(deferrals_of(row))
-        later = defer(row, world.in_force.grid.bucket_of(str(row["taskId"]), at))
-        self.execution.report.deferred += isinstance(world.store.write(later), Written)
+        services = self.execution.services
+        at = services.clock() + deferral(deferrals_of(row))
+        later = defer(row, services.settings.grid.bucket_of(str(row["taskId"]), at))
+        self.execution.report.deferred += isinstance(services.store.write(later), Written)
 
     def _fail(self, row: Row, reason: str) -> None:
         self.execution.count(self.execution.recorder.fail_unexecuted(row, reason, attempt=0))

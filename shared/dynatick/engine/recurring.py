@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Lost, Result, Unknown, Written
+from dynatick.domain.conditional_update import Lost, Result, Unknown, Written
 from dynatick.domain.lifecycle import is_terminal, started
-from dynatick.domain.recurrence import MOST_WEIGHED, Plan, advance, bucket_at, occurrence, plan_runs
+from dynatick.domain.recurrence import MAX_WEIGHED, Plan, advance, bucket_at, occurrence, plan_occurrences
 from dynatick.domain.schedule import Missed, MissedFor, Overlap, Schedule, is_schedule
 from dynatick.domain.task import Row
 from dynatick.engine.claims import Claimed, Claimer, Contended, Ineligible, Malformed, Verdict, understand
@@ -21,10 +21,10 @@ from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Store, StoreFailure
 from dynatick.errors import DynatickError
 
-MOST_AT_ONCE = 100
+MAX_AT_ONCE = 100
 """Occurrences that one batch of schedules makes at the most, so that memory does not grow with a backlog."""
 
-_OF_RUNS = ("status", "outcome", "scheduleId")  # the attributes that tell whether a run was made, and has ended
+_OF_OCCURRENCES = ("status", "outcome", "scheduleId")  # the attributes that tell whether a run was made, and has ended
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +58,7 @@ class Recurring:
     """Serves due schedules in batches."""
 
     store: Store
-    settler: Placer
+    placer: Placer
     claimer: Claimer
     clock: Callable[[], datetime]
     new_token: Callable[[], str]
@@ -98,14 +98,14 @@ class Recurring:
         if row.get("taskDateTime") != str(bucket):
             return Served(verdict=Ineligible())
         try:
-            change = self.settler.make_ready(row)
+            change = self.placer.make_ready(row)
             if change is not None:
-                result = self.settler.carry_out(row, change)
+                result = self.placer.carry_out(row, change)
                 if not isinstance(result, Written) or result.row is None:
                     return Served(verdict=Contended())
                 row = result.row
                 if is_terminal(row) or row.get("taskDateTime") != str(bucket):
-                    self.settler.settle(task_id, row)
+                    self.placer.settle(task_id, row)
                     return Served(verdict=Ineligible())
             return row, Schedule.from_row(row)
         except DynatickError:
@@ -117,19 +117,19 @@ class Recurring:
             for case in cases
             if case.schedule.last_task_id is not None and case.schedule.overlap is not Overlap.ALLOW
         }
-        latest = self.store.get_many(waiting, only=_OF_RUNS) if waiting else {}
+        latest = self.store.get_many(waiting, only=_OF_OCCURRENCES) if waiting else {}
         there: Mapping[str, Row] = {}
 
         def plan(case: _Case) -> Plan:
             schedule = case.schedule
             before = latest.get(schedule.last_task_id or "")
-            return plan_runs(
+            return plan_occurrences(
                 schedule,
                 closed_through=closed_through,
-                grid=self.settler.in_force.grid,
+                grid=self.placer.settings.grid,
                 active=before is not None and not is_terminal(before),
-                most=max(1, MOST_AT_ONCE // len(cases)),
-                most_weighed=max(MOST_AT_ONCE, MOST_WEIGHED // len(cases)),
+                most=max(1, MAX_AT_ONCE // len(cases)),
+                most_weighed=max(MAX_AT_ONCE, MAX_WEIGHED // len(cases)),
                 there={
                     run: not is_terminal(row)
                     for run in case.plan.weighed
@@ -144,14 +144,15 @@ class Recurring:
         doubtful = [case for case in cases if case.plan.leaves_out(case.schedule)]
         if doubtful:
             there = self.store.get_many(
-                [case.schedule.occurrence_id(run) for case in doubtful for run in case.plan.weighed], only=_OF_RUNS
+                [case.schedule.occurrence_id(run) for case in doubtful for run in case.plan.weighed],
+                only=_OF_OCCURRENCES,
             )
         for case in doubtful:
             case.plan = plan(case)
 
     def _make(self, cases: Sequence[_Case], closed_through: int, lease_until: datetime) -> None:
         """Writes the occurrences, and tells apart those that are there already."""
-        now, grid = self.clock(), self.settler.in_force.grid
+        now, grid = self.clock(), self.placer.settings.grid
         for case in cases:
             for run in case.plan.make:
                 bucket = bucket_at(case.schedule, run, found_in=case.bucket, closed_through=closed_through, grid=grid)
@@ -213,7 +214,7 @@ class Recurring:
     def _move_on(self, cases: Sequence[_Case], closed_through: int) -> Sequence[Result | None]:
         """One result a case; None: it was left where it is."""
         going = [case for case in cases if not case.failed]
-        now, days, grid = self.clock(), self.settler.rules.retention_days, self.settler.in_force.grid
+        now, days, grid = self.clock(), self.placer.rules.retention_days, self.placer.settings.grid
         changes = [
             advance(
                 case.row,
@@ -233,7 +234,7 @@ class Recurring:
         return [None if case.failed else next(results) for case in cases]
 
 
-_NOTHING = Plan(make=(), missed=(), buffered=None, next_run_at=None, more=False)
+_NOTHING = Plan(make=(), missed=(), buffered=None, next_occurrence_at=None, more=False)
 
 
 def _served(case: _Case, result: Result | None) -> Served:

@@ -27,10 +27,10 @@ class PassReport:
 
     tick: int
     shard: int
-    generation: int
+    continuation: int
     started_at: datetime
     finished_at: datetime | None = None
-    held_elsewhere: bool = False  # another process holds the shard and serves this tick too
+    leased_elsewhere: bool = False  # another process holds the shard and serves this tick too
     buckets: int = 0  # looked at, each once
     first_minute: int | None = None  # the first of them
     due: int = 0  # found waiting
@@ -89,7 +89,7 @@ class PassReport:
             "outcome": "none",  # an end that no scan for open tasks stops at
             "tick": str(Bucket(self.tick)),
             "shard": self.shard,
-            "generation": self.generation,
+            "continuation": self.continuation,
             "startedAt": format_instant(self.started_at),
             **self.counts(),
             "latenessMaxMs": self.lateness_max_ms,
@@ -129,6 +129,6 @@ class PassReport:
         return {"continued": self.continued, **ended}
 
 
-def tick_record_id(tick: int, shard: int, generation: int) -> str:
+def tick_record_id(tick: int, shard: int, continuation: int) -> str:
     """The id of a tick record. Generations are what a pass that ran out of time went on in."""
-    return f"{SYSTEM_PREFIX}tick#{Bucket(tick)}#{shard}#{generation}"
+    return f"{SYSTEM_PREFIX}tick#{Bucket(tick)}#{shard}#{continuation}"

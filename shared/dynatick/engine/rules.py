@@ -24,13 +24,13 @@ class Rules:
     index_lag: timedelta = timedelta(seconds=120)  # L: how far the index may lag behind the table
     threads: int = 16
     max_timeout_seconds: int | None = None  # what a task may reserve at the most; None: not known
-    generations: int = 50  # how often a pass may continue itself before it waits for the next tick
+    max_continuations: int = 50  # how often a pass may continue itself before it waits for the next tick
 
     @property
     def retention_days(self) -> int:
         return self.defaults.retention_days
 
     @property
-    def settled_after(self) -> timedelta:
+    def index_settled_after(self) -> timedelta:
         """How long after a bucket was closed a look at it is final (3)."""
         return self.index_lag + SKEW_MARGIN

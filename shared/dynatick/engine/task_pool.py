@@ -21,8 +21,8 @@ from dynatick.domain.task import Task
 from dynatick.domain.timeout import check_timeout
 from dynatick.engine.claims import Claimed
 from dynatick.engine.ports import ActionContext, Actions
-from dynatick.engine.record import Attempted, Done, Error, Overrun, Postponed
-from dynatick.errors import ActionError, InvalidInput, NotYet, RetryableError
+from dynatick.engine.record import Attempted, Deferred, Done, Error, Overrun
+from dynatick.errors import ActionError, InvalidInput, RateLimited, RetryableError
 
 LARGE_AT_ONCE = 4_000_000  # bytes, as the rows wait: a larger one runs with no other large one beside it
 
@@ -79,7 +79,7 @@ class TaskPool:
         self._running = 0
         self._loaded = 0  # bytes of the large ones that were let in
         self._waiting: deque[Claimed] = deque()  # large ones that were not yet
-        self._turns = threading.Condition()
+        self._waiting_turns = threading.Condition()
         self._held: list[tuple[float, int, Claimed]] = []  # a heap, by the time of their turn
         self._order = count()
         self._caller: threading.Thread | None = None
@@ -133,9 +133,9 @@ class TaskPool:
                 found.append(overrun)
         return found
 
-    def take_back(self) -> list[Claimed]:
+    def take_unbegun(self) -> list[Claimed]:
         """The tasks that no thread has begun."""
-        with self._turns:
+        with self._waiting_turns:
             unbegun = [won for _, _, won in self._held]
             self._held.clear()
         with self._lock:
@@ -152,10 +152,10 @@ class TaskPool:
 
     def close(self) -> None:
         """Ends the threads as they become idle. What none of them has begun is begun no more."""
-        with self._turns:
+        with self._waiting_turns:
             self._closed = True
-            self._turns.notify()
-        self.take_back()
+            self._waiting_turns.notify()
+        self.take_unbegun()
         with self._lock:  # a thread that has just taken a task counts as running, or finds this closed
             begun = self._begun
         for _ in range(begun):
@@ -179,25 +179,25 @@ class TaskPool:
                     self._let_in()
 
     def _hold(self, won: Claimed, seconds: float) -> None:
-        with self._turns:
+        with self._waiting_turns:
             if self._closed:
                 return  # its lease ends some time
             heapq.heappush(self._held, (time.monotonic() + seconds, next(self._order), won))
             if self._caller is None:
                 self._caller = threading.Thread(target=self._call_up, name="dynatick-turns", daemon=True)
                 self._caller.start()
-            self._turns.notify()
+            self._waiting_turns.notify()
 
     def _call_up(self) -> None:
         """In a thread of its own: submits the held ones as their turns come."""
-        with self._turns:
+        with self._waiting_turns:
             while not self._closed:
                 left = self._held[0][0] - time.monotonic() if self._held else None
                 if left is not None and left <= 0:
                     # Still under the lock: whoever takes back finds it in one place or in the other.
                     self.submit(heapq.heappop(self._held)[2])
                 else:
-                    self._turns.wait(left)
+                    self._waiting_turns.wait(left)
 
     def run(self, won: Claimed) -> Attempted | None:
         """One attempt, in the calling thread. Never raises: whatever an action does is the outcome of its attempt.
@@ -224,7 +224,7 @@ class TaskPool:
     def _fits(self, timeout: int, now: datetime) -> bool:
         return now + timedelta(seconds=timeout) <= self._recorded_from
 
-    def _outcome(self, won: Claimed) -> Done | Error | Postponed | None:
+    def _outcome(self, won: Claimed) -> Done | Error | Deferred | None:
         """What the action does. None: it is held until its turn comes."""
         task = won.task
         context = ActionContext(
@@ -241,11 +241,11 @@ class TaskPool:
             return Error(str(error), permanent=True)
         try:
             return Done(self._actions.run(whole, context))
-        except NotYet as early:
+        except RateLimited as early:
             if not early.until_later:
                 self._hold(won, early.seconds)
                 return None
-            return Postponed(early.seconds)
+            return Deferred(early.seconds)
         except RetryableError as error:
             return Error(_words_of(error), retry_after=_seconds(error.retry_after))
         except ActionError as error:

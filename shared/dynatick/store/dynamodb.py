@@ -21,11 +21,11 @@ from pynamodb.expressions.condition import Condition as PynamoCondition
 from pynamodb.expressions.operand import Path
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import (
+from dynatick.domain.conditional_update import (
     Absent,
     AtLeast,
-    Change,
     Condition,
+    ConditionalUpdate,
     Is,
     Lost,
     Plus,
@@ -175,9 +175,9 @@ class DynamoStore:
             return [self._create_one(row) for row in rows]
         return [answer for n in range(0, len(rows), BATCH) for answer in self._create_batch(rows[n : n + BATCH])]
 
-    def write(self, change: Change) -> Result:
+    def write(self, change: ConditionalUpdate) -> Result:
         condition: PynamoCondition = Path("taskId").exists()
-        for part in change.when:
+        for part in change.conditions:
             condition = condition & _condition(part)
         actions = [
             _Attribute(n).set(_Attribute(n) + v.number if isinstance(v, Plus) else encode_value(v, n))
@@ -198,7 +198,7 @@ class DynamoStore:
             return Unknown(f"{failure}: {error}", is_too_large(failure, str(error)))
         return Written(decode(answer["Attributes"]) if change.returning else None)
 
-    def write_many(self, changes: Sequence[Change]) -> Sequence[Result]:
+    def write_many(self, changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         if not self._batched:
             return [self.write(change) for change in changes]
         results: dict[int, Result] = {}
@@ -213,7 +213,7 @@ class DynamoStore:
                 results[n] = partiql.result_of(answer, changes[n].returning)
         return [results[n] if n in results else self.write(change) for n, change in enumerate(changes)]
 
-    def look(
+    def query_bucket(
         self,
         bucket: Bucket,
         *,
@@ -286,9 +286,9 @@ class DynamoStore:
         last = answer.get("LastEvaluatedKey")
         return ScanPage([decode(item) for item in answer["Items"]], last["taskId"]["S"] if last else None)
 
-    def delete(self, task_id: str, when: Sequence[Condition] = ()) -> bool:
+    def delete(self, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
         condition: PynamoCondition | None = None
-        for part in when:
+        for part in conditions:
             condition = _condition(part) if condition is None else condition & _condition(part)
         try:
             self._requests.delete_item(task_id, condition=condition)

@@ -12,11 +12,11 @@ from decimal import Decimal
 from zlib import crc32
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import (
+from dynatick.domain.conditional_update import (
     Absent,
     AtLeast,
-    Change,
     Condition,
+    ConditionalUpdate,
     Is,
     Lost,
     Plus,
@@ -77,12 +77,12 @@ class MemoryStore:
                 answers.append(StoreFailure(str(error), too_large=True))
         return answers
 
-    def write(self, change: Change) -> Result:
+    def write(self, change: ConditionalUpdate) -> Result:
         with self._lock:
             item = self._items.get(change.task_id)
             if item is None:
                 return Lost()
-            if not all(_holds(item, part) for part in change.when):
+            if not all(_holds(item, part) for part in change.conditions):
                 return Lost(decode(item))
             changed = dict(item)
             for name, value in change.set.items():
@@ -100,10 +100,10 @@ class MemoryStore:
             self._items[change.task_id] = changed
             return Written(row if change.returning else None)
 
-    def write_many(self, changes: Sequence[Change]) -> Sequence[Result]:
+    def write_many(self, changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         return [self.write(change) for change in changes]
 
-    def look(
+    def query_bucket(
         self,
         bucket: Bucket,
         *,
@@ -154,9 +154,9 @@ class MemoryStore:
         kept = [row for row in rows if not (open_only and row.get("outcome") is not None)]
         return ScanPage(kept, page[-1] if len(page) < len(ids) else None)
 
-    def delete(self, task_id: str, when: Sequence[Condition] = ()) -> bool:
+    def delete(self, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
         with self._lock:
-            if not all(_holds(self._items.get(task_id, {}), part) for part in when):
+            if not all(_holds(self._items.get(task_id, {}), part) for part in conditions):
                 return False
             self._items.pop(task_id, None)
             return True

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from dynatick.domain.change import AtLeast, Change, Is, Lost, Plus, Result, Unknown, Written
+from dynatick.domain.conditional_update import AtLeast, ConditionalUpdate, Is, Lost, Plus, Result, Unknown, Written
 from dynatick.engine.ports import StoreFailure
 from dynatick.store.codec import decode, encode_value
 from dynatick.store.failures import is_too_large
@@ -21,7 +21,7 @@ Statement = dict[str, Any]
 Answer = Mapping[str, Any]
 
 
-def update(table: str, change: Change) -> Statement | None:
+def update(table: str, change: ConditionalUpdate) -> Statement | None:
     """An UPDATE in the comma form, the only one that every engine takes. It never creates a row. None: it sets nothing,
     or has a name that no statement can hold.
     """
@@ -38,7 +38,7 @@ def update(table: str, change: Change) -> Statement | None:
             parameters.append(encode_value(value, name))
     parameters.append({"S": change.task_id})
     where: list[str | tuple[str, int | None]] = []
-    for part in change.when:
+    for part in change.conditions:
         if isinstance(part, Is):
             where.append(part.attribute)
             parameters.append(encode_value(part.value, part.attribute))

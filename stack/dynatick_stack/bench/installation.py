@@ -41,7 +41,7 @@ ACTION = "nothing"
 FAILING = "failing"
 READING = "reading"
 STREAM_BATCH = 100  # as the template's
-AGREED_FOR = timedelta(minutes=1)  # as the scheduler function's
+SETTINGS_FRESH_FOR = timedelta(minutes=1)  # as the scheduler function's
 START = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
 
 
@@ -195,10 +195,10 @@ class Installation:
     def _settle(self, passing: Sequence[Mapping[str, Any]]) -> int:
         for start in range(0, len(passing), STREAM_BATCH):
             now = self.clock()
-            if self._agreed is None or now - self._agreed[1] > AGREED_FOR:
+            if self._agreed is None or now - self._agreed[1] > SETTINGS_FRESH_FOR:
                 self._agreed = publish_settings(self.store, self.rules.grid, now=now), now
-            settler = Placer(self.store, self.rules, self._agreed[0], self.clock, lambda row, error: True)
-            assigned = assign([_arrival(record) for record in passing[start : start + STREAM_BATCH]], settler)
+            placer = Placer(self.store, self.rules, self._agreed[0], self.clock, lambda row, error: True)
+            assigned = assign([_arrival(record) for record in passing[start : start + STREAM_BATCH]], placer)
             assert not assigned.failed, assigned.failed
         return -(-len(passing) // STREAM_BATCH)
 

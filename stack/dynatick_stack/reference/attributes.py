@@ -69,12 +69,12 @@ stateReason | text | you | Why it is paused
 revision | number | Dynatick | 1, and one more when a schedule is put in the place of another: part of its tasks' ids
 definition | map | Dynatick | The definition that the next run was derived from, by which a change is noticed
 definedAt | text | Dynatick | Since when it is defined so
-nextRunAt | text | Dynatick | The next run
-bufferedRunAt | text | Dynatick | A run that waits for the one before to end
-lastRunAt | text | Dynatick | The latest run that a task was made for
+nextOccurrenceAt | text | Dynatick | The next run
+bufferedOccurrenceAt | text | Dynatick | A run that waits for the one before to end
+lastOccurrenceAt | text | Dynatick | The latest run that a task was made for
 lastTaskId | text | Dynatick | That task
 missed | list of maps | Dynatick | The latest runs that were not made: `from`, `until`, `runs`, `reason`
-missedRuns | number | Dynatick | How many there were in all, but for those of pauses
+missedOccurrences | number | Dynatick | How many there were in all, but for those of pauses
 dueBefore | list of maps | Dynatick | Definitions that were replaced while several runs were due, until those are made
 earlier | list of maps | Dynatick | When its runs came before its definition changed, for the history:
     the latest changes

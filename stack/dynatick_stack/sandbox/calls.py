@@ -113,7 +113,7 @@ def _kind_of(write: Write) -> str:
         return "own row"
     if {"taskId", "lease"} <= names:
         return "occurrence"
-    if names & {"nextRunAt", "lastRunAt", "bufferedRunAt"} and "definition" not in names:
+    if names & {"nextOccurrenceAt", "lastOccurrenceAt", "bufferedOccurrenceAt"} and "definition" not in names:
         return "advance"  # a schedule, to its next run
     if {"lease", "leaseUntil", "attempt"} <= names:
         return "take over" if "attempts" in names else "claim"

@@ -134,7 +134,7 @@ class Historian:
                 for attempt in self._open.pop(line.pid, {}).values():
                     attempt.died = True
             case Ticked():
-                history.ticks[line.fate] += 1
+                history.ticks[line.recorded_as] += 1
             case Disturbed():
                 history.disturbances[line.what] += 1
 

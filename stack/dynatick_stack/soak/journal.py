@@ -103,7 +103,7 @@ class Died:
 class Ticked:
     """What became of a tick, or of an invocation that one has started."""
 
-    fate: str
+    recorded_as: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -142,14 +142,14 @@ class Storm:
 
     def _tick(self) -> None:
         clock, last = self._here.clock, minute_of(self._here.clock())
-        for fates in self._plan.ticks():
+        for record_results in self._plan.ticks():
             while (minute := minute_of(clock())) <= last or self._calm.is_set():
                 if self._over.wait(GOES):
                     return
             last = minute
-            for fate, late in fates:
-                self._note(fate)
-                if fate not in (DROPPED, GAP):
+            for recorded_as, late in record_results:
+                self._note(recorded_as)
+                if recorded_as not in (DROPPED, GAP):
                     self._orders.put(self._tick_event(minute), after=late / self._plan.speed, again=2)
 
     @staticmethod
@@ -308,8 +308,8 @@ class Storm:
         self._threads.append(thread)
         thread.start()
 
-    def _note(self, fate: str) -> None:
-        self._here.journal.add(Ticked(fate=fate), sync=False)
+    def _note(self, recorded_as: str) -> None:
+        self._here.journal.add(Ticked(recorded_as=recorded_as), sync=False)
 
     def _tail(self) -> str:
         return "\n".join(self._rig.log.read_text(errors="replace").splitlines()[-20:])

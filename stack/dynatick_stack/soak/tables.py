@@ -31,10 +31,10 @@ def table(ended: Soaked) -> Table:
 def _lines(ended: Soaked) -> Iterator[tuple[str, int, str]]:
     verdict, history = ended.verdict, ended.history
     yield "inserted", sum(verdict.inserted.values()), _parts(verdict.inserted)
-    for fate in FATES:
-        yield fate, verdict.fates[fate], _NOTES.get(fate, "")
+    for recorded_as in FATES:
+        yield recorded_as, verdict.record_results[recorded_as], _NOTES.get(recorded_as, "")
     yield "executed more than once", sum(verdict.repeated.values()), _parts(verdict.repeated, "before its record")
-    yield "taken over after a lease", verdict.taken_over, ""
+    yield "taken over after a lease", verdict.reclaimed, ""
     yield "inserts without a clear answer", verdict.unclear, ""
     changes = {what: history.answers[what, YES] for what in (CANCEL, RESCHEDULE, RUN, REPLACE, DELETE)}
     refused = sum(number for (_, answer), number in history.answers.items() if answer == NO)

@@ -36,13 +36,13 @@ class Evidence:
 
 @dataclass(kw_only=True)
 class Verdict:
-    """``fates``: how many of the tasks whose insert was acknowledged met which. ``problems``: why it is red."""
+    """``record_results``: of the tasks whose insert was acknowledged. ``problems``: why it is red."""
 
     inserted: Counter[str] = field(default_factory=Counter)  # by door
     unclear: int = 0  # inserts without a clear answer
-    fates: Counter[str] = field(default_factory=Counter)
+    record_results: Counter[str] = field(default_factory=Counter)
     repeated: Counter[str] = field(default_factory=Counter)  # runs executed more than once, by why
-    taken_over: int = 0  # attempts that followed one which did not come to its end
+    reclaimed: int = 0  # attempts that followed one which did not come to its end
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -55,14 +55,14 @@ def judge(evidence: Evidence) -> Verdict:
     history = evidence.history
     lives = history.lives
     for life, wish in lives.items():
-        fate = "not there"
+        recorded_as = "not there"
         if wish.answer != NO:
-            fate, problem = _fate(life, wish, evidence)
+            recorded_as, problem = _fate(life, wish, evidence)
             verdict.problems += [problem] if problem else []
         if wish.answer == YES:
             verdict.inserted[wish.asked.door] += 1
-        if wish.answer == YES or fate in ("lost", "waiting"):
-            verdict.fates[fate] += 1
+        if wish.answer == YES or recorded_as in ("lost", "waiting"):
+            verdict.record_results[recorded_as] += 1
         if wish.answer == UNCLEAR:
             verdict.unclear += 1
     for life, runs in history.runs.items():
@@ -89,8 +89,8 @@ def _schedules_wrong(evidence: Evidence) -> Iterator[str]:
     for task_id, row in evidence.rows.items():
         if is_or_was_schedule(row) and row.get("outcome") != "completed":
             yield f"{task_id}: a schedule that is {row.get('scheduleState')}: {row.get('error', 'not at its end')}"
-        elif is_or_was_schedule(row) and row.get("missedRuns"):
-            yield f"{task_id}: a schedule that missed {row['missedRuns']} runs"
+        elif is_or_was_schedule(row) and row.get("missedOccurrences"):
+            yield f"{task_id}: a schedule that missed {row['missedOccurrences']} runs"
 
 
 # -- what became of a task ---------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def _count(attempts: Sequence[Attempt], verdict: Verdict) -> None:
     if len(finished) > 1:
         whys = {attempt.cut or "for no reason" for attempt in finished[:-1]}
         verdict.repeated[" and ".join(sorted(whys))] += 1
-    verdict.taken_over += sum(before.ended is None or before.done for before, _ in pairwise(attempts))
+    verdict.reclaimed += sum(before.ended is None or before.done for before, _ in pairwise(attempts))
 
 
 def _wrong(wish: Wish, attempts: Sequence[Attempt]) -> Iterator[str]:

@@ -115,8 +115,8 @@ def test_what_is_too_large_is_left_out_with_a_note(row, missing):
 
 
 def test_even_a_spoilt_row_makes_a_message():
-    spoilt = dict.fromkeys(ROW, "�" * 400000) | {"run": Decimal("NaN"), "dueAt": {"x": 1}}
-    body = message_of(a_letter("\x00" * 1024, row=spoilt, error="é" * 400_000))
+    malformed = dict.fromkeys(ROW, "�" * 400000) | {"run": Decimal("NaN"), "dueAt": {"x": 1}}
+    body = message_of(a_letter("\x00" * 1024, row=malformed, error="é" * 400_000))
     assert body.isascii()
     assert len(body) <= MAX_BODY_BYTES
     assert json.loads(body)["run"] == "NaN"

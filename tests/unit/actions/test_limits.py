@@ -14,7 +14,7 @@ from tests.unit.actions.support import NOW, a_context, a_server, a_task
 from dynatick.actions import build_actions
 from dynatick.actions.limits import Limits
 from dynatick.actions.targets import Reach
-from dynatick.errors import ConfigurationError, NotYet, PermanentError, RetryableError
+from dynatick.errors import ConfigurationError, PermanentError, RateLimited, RetryableError
 
 QUEUE = "arn:aws:sqs:eu-west-1:123456789012:orders"
 
@@ -34,7 +34,7 @@ def wait(limits: Limits, task_id: str, *names: str) -> float | str:
     """Seconds until the task's turn; "later" with those of one that is sent away."""
     try:
         limits.take(a_task(task_id=task_id, lease=f"{task_id}'s"), *(names or ("sns",)))
-    except NotYet as early:
+    except RateLimited as early:
         return f"later {early.seconds:.1f}" if early.until_later else round(early.seconds, 3)
     return 0.0
 
@@ -128,7 +128,7 @@ def test_webhooks_are_limited_by_their_host() -> None:
             if action == "log":
                 actions.run(task, a_context(task))
                 task = a_task(payload, action=action, task_id="d")
-            with pytest.raises(NotYet):
+            with pytest.raises(RateLimited):
                 actions.run(task, a_context(task))
         assert len(server.requests) == 2
 
@@ -161,6 +161,6 @@ def test_what_is_refused_takes_no_turn() -> None:
     task = a_task({"queueArn": QUEUE, "message": "x"}, action="sqs", task_id="a")
     with pytest.raises(RetryableError, match="away"):
         actions.run(task, a_context(task))
-    with pytest.raises(NotYet):
+    with pytest.raises(RateLimited):
         actions.run(second := a_task(task.payload, action="sqs", task_id="b"), a_context(second))
     assert calls == ["sqs"]

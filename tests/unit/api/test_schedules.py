@@ -26,7 +26,7 @@ def test_a_schedule_is_inserted_under_the_tables_names(caller: Caller) -> None:
     assert answer.response["headers"]["Location"] == "/v1/schedules/nightly"
     made = read(answer)
     assert {name: made[name] for name in ROW} == ROW
-    assert (made["scheduleState"], made["nextRunAt"]) == ("ENABLED", "2027-01-01T02:00:00Z")
+    assert (made["scheduleState"], made["nextOccurrenceAt"]) == ("ENABLED", "2027-01-01T02:00:00Z")
     assert (made["catchUp"], made["overlap"], made["endDate"]) == ("all", "allow", "2027-12-28T13:20:00Z")
     assert caller.ask("GET", "/v1/schedules/nightly") == made
     caller.refused("task-exists", "POST", "/v1/schedules", ROW)
@@ -60,7 +60,7 @@ def test_what_may_surprise_is_told(caller: Caller) -> None:
         ({"scheduleState": "COMPLETED"}, "#/scheduleState"),
         ({"action": "unheard-of"}, "#/action"),
         ({"action": "webhook", "payload": {"url": 7}}, "#/payload/url"),
-        ({"nextRunAt": "2027-01-01T00:00:00Z"}, "#/nextRunAt"),
+        ({"nextOccurrenceAt": "2027-01-01T00:00:00Z"}, "#/nextOccurrenceAt"),
     ],
 )
 def test_what_is_refused_is_named(caller: Caller, change: dict[str, object], pointer: str) -> None:
@@ -144,7 +144,7 @@ def test_its_runs(caller: Caller) -> None:
     """Those to come, those that were, one that was asked for, those that were left out."""
     caller.ask("POST", "/v1/schedules", ROW | {"scheduleExpression": "rate(1 hour)", "overlap": "allow"})
     first, *_ = caller.ask("GET", "/v1/schedules/nightly/preview", query="count=3")["runs"]
-    assert first == {"runAt": "2026-12-31T12:01:00Z", "notes": []}
+    assert first == {"occurrenceAt": "2026-12-31T12:01:00Z", "notes": []}
     asked = caller.send("POST", "/v1/schedules/nightly/run")
     assert asked.status == 201
     path = asked.response["headers"]["Location"]
@@ -155,7 +155,7 @@ def test_its_runs(caller: Caller) -> None:
     caller.clock.forward(hours=3)
     world.tick()
     runs = caller.ask("GET", "/v1/schedules/nightly/history")["runs"]
-    assert [(one["runAt"], one["status"], one.get("reason"), one.get("runNow")) for one in runs] == [
+    assert [(one["occurrenceAt"], one["status"], one.get("reason"), one.get("runNow")) for one in runs] == [
         ("2026-12-31T12:00:00Z", "completed", None, True),
         ("2026-12-31T12:01:00Z", "completed", None, None),
         ("2026-12-31T13:01:00Z", "missed", "outage", None),

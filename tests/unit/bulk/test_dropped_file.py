@@ -234,7 +234,7 @@ def test_a_bucket_that_cannot_be_read_makes_the_event_come_again(function: Lambd
 
 
 def test_errors_too_many_for_one_file_go_into_several(function: Lambda, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dropped_file, "_MOST_ERRORS", 5000)
+    monkeypatch.setattr(dropped_file, "_MAX_ERRORS", 5000)
     done = function.run(function.bucket.event("imports/tasks.ndjson", "bad\n" * 5000))
     assert len(done) > 3
     files = [key for key in function.bucket.objects if key.startswith("errors/")]

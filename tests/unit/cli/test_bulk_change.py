@@ -14,7 +14,7 @@ from dynatick import MemoryStore, PermanentError, TaskClient
 from dynatick.cli import bulk_change
 from dynatick.cli.listing import TOGETHER
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Result, Unknown
+from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
 
 BUCKET = "2026-12-31#12:01"
 
@@ -62,7 +62,12 @@ def test_each_way_of_printing(shell: Shell, failed: InProcess) -> None:
     assert [json.loads(line) for line in as_lines] == as_json["tasks"]
     done = shell("task", "redrive", "--bucket", BUCKET, "--error", "smtp", "--action", "log", "-o", "json").json
     assert done["counts"] == {"redriven": 3}
-    assert done["tasks"][0] == {"taskId": "a", "result": "redriven", "taskDateTime": "2026-12-31#12:02", "action": "log"}
+    assert done["tasks"][0] == {
+        "taskId": "a",
+        "result": "redriven",
+        "taskDateTime": "2026-12-31#12:02",
+        "action": "log",
+    }
     again = shell("task", "redrive", "--bucket", BUCKET, "-o", "json")
     assert (again.json, again.code, again.err) == ({"tasks": [], "counts": {}}, 0, "There are none\n")
     assert shell("task", "redrive", "--bucket", BUCKET).out == ""
@@ -105,7 +110,7 @@ def test_refusals(shell: Shell, world: InProcess, arguments: list[str], code: in
 
 
 def test_a_table_that_does_not_answer(shell: Shell, failed: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    def write(change: Change) -> Result:
+    def write(change: ConditionalUpdate) -> Result:
         return Unknown("throttled")
 
     failed.store.write = write  # type: ignore[method-assign]

@@ -13,7 +13,7 @@ from dynatick import MemoryStore
 from dynatick.client import doctor as doctors
 from dynatick.client.doctor import MAX_FINDINGS
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.change import Change
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.engine.cursor import cursor_id
 
 
@@ -131,7 +131,7 @@ def test_a_table_that_no_tick_has_come_to(shell: Shell, world: InProcess) -> Non
 
 
 def test_a_cursor_that_somebody_has_spoilt(shell: Shell, world: InProcess) -> None:
-    world.store.write(Change(task_id=cursor_id(0), set={"mark": "?"}))
+    world.store.write(ConditionalUpdate(task_id=cursor_id(0), set={"checkpoint": "?"}))
     ended = shell("doctor", "--repair", "-o", "json")
     assert ended.code == 7
     assert ended.json["kinds"] == {"cursor-unreadable": 1}

@@ -13,7 +13,7 @@ from tests.unit.cli.conftest import Shell
 
 from dynatick import MemoryStore
 from dynatick.cli import bulk_change
-from dynatick.domain.change import Unknown
+from dynatick.domain.conditional_update import Unknown
 
 
 @pytest.fixture

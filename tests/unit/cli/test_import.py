@@ -385,7 +385,7 @@ SCHEDULES = """\
 {"taskId": "once", "dueAt": "2026-12-31T12:30:00Z"}
 {"taskId": "bad", "scheduleExpression": "every day"}
 {"taskId": "late", "scheduleExpression": "rate(1 day)", "dueAt": "2026-12-31T12:30:00Z"}
-{"taskId": "own", "scheduleExpression": "rate(1 day)", "nextRunAt": "2026-12-31T12:30:00Z"}
+{"taskId": "own", "scheduleExpression": "rate(1 day)", "nextOccurrenceAt": "2026-12-31T12:30:00Z"}
 {"taskId": "odd", "scheduleExpression": "rate(1 day)", "overlap": "perhaps"}
 {"taskId": "why", "scheduleExpression": "rate(1 day)", "stateReason": 5}
 """
@@ -400,13 +400,13 @@ def test_schedules_in_and_out_again(shell: Shell, world: InProcess, tmp_path: Pa
     reasons = {line.split(": ")[0]: line.split(": ")[1] for line in ended.err.splitlines()[:-1]}
     assert reasons == {
         **({} if tasks else {"line 4": "scheduleExpression"}),
-        "line 5": "scheduleExpression", "line 6": "dueAt", "line 7": "nextRunAt", "line 8": "overlap",
+        "line 5": "scheduleExpression", "line 6": "dueAt", "line 7": "nextOccurrenceAt", "line 8": "overlap",
         "line 9": "stateReason",
     }  # fmt: skip
     again = shell(noun, "import", written(tmp_path, SCHEDULES), "-o", "json")
     assert (again.json["inserted"], again.json["exists"]) == (0, 3 + tasks)
     nightly = shell("schedule", "get", "nightly", "-o", "json").json
-    assert (nightly["nextRunAt"], nightly["scheduleState"]) == ("2027-01-01T02:00:00Z", "ENABLED")
+    assert (nightly["nextOccurrenceAt"], nightly["scheduleState"]) == ("2027-01-01T02:00:00Z", "ENABLED")
     assert world.row("often")["scheduleExpression"] == "rate(5 minutes)" and "cronExpression" not in world.row("often")
 
     out = tmp_path / f"out.{ending}"

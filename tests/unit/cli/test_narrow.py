@@ -54,8 +54,9 @@ ROWS: dict[str, tuple[Sequence[Column], list[dict[str, object]], str]] = {
         [
             {
                 "taskId": LONG, "scheduleState": "ENABLED", "scheduleExpression": "cron(0 9 ? * MON-FRI *)",
-                "scheduleExpressionTimezone": "America/Argentina/Buenos_Aires", "action": "log", "nextRunAt": INSTANT,
-                "lastRunAt": INSTANT, "missedRuns": 3, "why": "",
+                "scheduleExpressionTimezone": "America/Argentina/Buenos_Aires", "action": "log",
+                "nextOccurrenceAt": INSTANT,
+                "lastOccurrenceAt": INSTANT, "missedOccurrences": 3, "why": "",
             }
         ],
         "",

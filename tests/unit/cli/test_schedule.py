@@ -43,7 +43,7 @@ def test_add_for_people(shell: Shell, world: InProcess) -> None:
         "action": "log",
         "payload": '{"n":1.5}',
         "scheduleState": "ENABLED",
-        "nextRunAt": "2027-01-01T01:30:00Z",
+        "nextOccurrenceAt": "2027-01-01T01:30:00Z",
         "taskDateTime": "2027-01-01#01:30",
         "team": "blue",
     }
@@ -87,7 +87,7 @@ def test_add_with_all_that_a_schedule_has(shell: Shell, world: InProcess, tmp_pa
     assert "timeoutSeconds" not in shell("schedule", "update", "s", "--remove", "timeoutSeconds", "-o", "json").json
     assert (made["startDate"], made["endDate"]) == ("2026-12-31T23:30:00Z", "2028-01-01T00:00:00Z")
     assert (made["flexibleTimeWindow"], made["retryPolicy"]) == (15, {"maximumRetryAttempts": 1})
-    assert (made["scheduleState"], made["stateReason"], "nextRunAt" in made) == ("DISABLED", "not yet", False)
+    assert (made["scheduleState"], made["stateReason"], "nextOccurrenceAt" in made) == ("DISABLED", "not yet", False)
 
 
 def test_list(shell: Shell, world: InProcess) -> None:
@@ -159,7 +159,7 @@ def test_run_preview_history(shell: Shell, world: InProcess) -> None:
     world.clock.forward(minutes=5)
     world.tick()
     runs = shell("schedule", "history", "s", "-o", "json").json["runs"]
-    assert [(run["runAt"][11:16], run["status"], run.get("reason")) for run in runs] == [
+    assert [(run["occurrenceAt"][11:16], run["status"], run.get("reason")) for run in runs] == [
         ("12:00", "completed", None), ("12:01", "completed", None), ("12:02", "failed", None),
         ("12:03", "missed", "outage"), ("12:04", "missed", "outage"), ("12:05", "missed", "outage"),
         ("12:06", "completed", None), ("12:07", "missed", "overlap"),
@@ -170,9 +170,10 @@ def test_run_preview_history(shell: Shell, world: InProcess) -> None:
     some = shell(
         "schedule", "history", "s", "--from", "2026-12-31T12:01:00Z", "--to", "2026-12-31#12:02", "-o", "jsonl"
     )
-    assert [json.loads(line)["runAt"][11:16] for line in some.out.splitlines()] == ["12:01", "12:02"]
+    assert [json.loads(line)["occurrenceAt"][11:16] for line in some.out.splitlines()] == ["12:01", "12:02"]
     assert [
-        run["runAt"][11:16] for run in shell("schedule", "history", "s", "--limit", "1", "-o", "json").json["runs"]
+        run["occurrenceAt"][11:16]
+        for run in shell("schedule", "history", "s", "--limit", "1", "-o", "json").json["runs"]
     ] == ["12:07"]
 
 
@@ -187,8 +188,8 @@ def test_preview(shell: Shell, world: InProcess) -> None:
     assert lines(ended.err)[0] == "note: 02:30 does not exist on 2027-03-28: skipped (Europe/Berlin)"
     document = shell("schedule", "preview", "s", "--count", "2", "-o", "json").json
     assert document["runs"] == [
-        {"runAt": "2027-03-27T01:30:00Z", "notes": []},
-        {"runAt": "2027-03-29T00:30:00Z", "notes": ["02:30 does not exist on 2027-03-28: skipped"]},
+        {"occurrenceAt": "2027-03-27T01:30:00Z", "notes": []},
+        {"occurrenceAt": "2027-03-29T00:30:00Z", "notes": ["02:30 does not exist on 2027-03-28: skipped"]},
     ]
     assert document["warnings"] == shell("schedule", "get", "s", "-o", "json").json["warnings"]
     shell("schedule", "add", "once", "at(2026-12-31T12:00:30)")
@@ -228,8 +229,8 @@ def test_backfill(shell: Shell, world: InProcess) -> None:
         (("add", "s", HOURLY, "--catch-up", "some"), ExitCode.INVALID, "expected one of latest, all, none"),
         (("add", "s", HOURLY, "--overlap", "some"), ExitCode.INVALID, "expected one of skip, allow, bufferOne"),
         (("add", "s", HOURLY, "--payload", "[1]"), ExitCode.INVALID, "payload: "),
-        (("add", "s", HOURLY, "--attributes", '{"nextRunAt": "x"}'), ExitCode.INVALID,
-         "nextRunAt: 'x' is not accepted; it has an argument of its own, or is set by Dynatick"),
+        (("add", "s", HOURLY, "--attributes", '{"nextOccurrenceAt": "x"}'), ExitCode.INVALID,
+         "nextOccurrenceAt: 'x' is not accepted; it has an argument of its own, or is set by Dynatick"),
         (("add", "there", HOURLY), ExitCode.CONFLICT, "taskId: a task or schedule 'there' exists already"),
         (("add", "s"), ExitCode.USAGE, "Missing argument 'EXPR'"),
         (("get", "none"), ExitCode.NOT_FOUND, "taskId: there is no schedule 'none'"),

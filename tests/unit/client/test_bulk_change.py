@@ -13,7 +13,7 @@ from tests.builders import NOON, FakeClock, InProcess, scheduled_row
 from dynatick import InvalidInput, MemoryStore, PermanentError, TaskClient
 from dynatick.client import Changed, Left, ManyResult, Unchanged, WouldChange
 from dynatick.domain.buckets import Bucket, Grid, minute_of
-from dynatick.domain.change import Change, Result, Unknown
+from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row
@@ -29,11 +29,11 @@ class Interfered(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.before: Callable[[Change], None] | None = None
-        self.unanswered: Callable[[Change], bool] = lambda change: False
+        self.before: Callable[[ConditionalUpdate], None] | None = None
+        self.unanswered: Callable[[ConditionalUpdate], bool] = lambda change: False
         self.applied = True  # whether what got no answer took effect
 
-    def write(self, change: Change) -> Result:
+    def write(self, change: ConditionalUpdate) -> Result:
         if self.before is not None and change.returning:
             before, self.before = self.before, None
             before(change)
@@ -145,7 +145,9 @@ def test_all_that_wait_are_cancelled(world: InProcess, client: TaskClient) -> No
         (lambda client, world: client.redrive("a"), "it is scheduled by now"),
         (lambda client, world: client.store.delete("a"), "it was deleted"),
         (
-            lambda client, world: client.store.write(Change(task_id="a", set={"taskDateTime": "2026-12-31#12:00"})),
+            lambda client, world: client.store.write(
+                ConditionalUpdate(task_id="a", set={"taskDateTime": "2026-12-31#12:00"})
+            ),
             "it is in another bucket by now, 2026-12-31#12:00",
         ),
     ],
@@ -155,23 +157,23 @@ def test_somebody_was_faster_than_the_list(
     world: InProcess, client: TaskClient, somebody: Callable[..., object], reason: str, dry_run: bool
 ) -> None:
     """The index shows what was; the row is what counts."""
-    look = world.store.look
+    look = world.store.query_bucket
 
     def stale(*args: object, **given: object) -> object:
         page = look(*args, **given)  # type: ignore[arg-type]
         if any(entry.task_id == "a" for entry in page.entries):
-            world.store.look = look  # type: ignore[method-assign]
+            world.store.query_bucket = look  # type: ignore[method-assign]
             somebody(client, world)
         return page
 
-    world.store.look = stale  # type: ignore[method-assign, assignment]
+    world.store.query_bucket = stale  # type: ignore[method-assign, assignment]
     results = {result.task_id: result for result in client.redrive_many(BUCKET, dry_run=dry_run)}
     assert results["a"] == Left("a", reason)
     assert {type(results[name]) for name in "bc"} == {WouldChange if dry_run else Changed}
 
 
 def test_somebody_is_faster_than_the_write(world: InProcess, client: TaskClient) -> None:
-    def somebody(change: Change) -> None:
+    def somebody(change: ConditionalUpdate) -> None:
         world.clock.forward(seconds=1)
         client.run_now(change.task_id)
         world.clock.forward(seconds=1)
@@ -223,12 +225,12 @@ class Batches(MemoryStore):
         self.then_unreadable = self.unreadable = False
         self._batching = threading.local()
 
-    def write(self, change: Change) -> Result:
+    def write(self, change: ConditionalUpdate) -> Result:
         if not getattr(self._batching, "on", False):
             self.single.append(change.task_id)
         return super().write(change)
 
-    def write_many(self, changes: Sequence[Change]) -> Sequence[Result]:
+    def write_many(self, changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         if self.before is not None and any(change.task_id == "t001" for change in changes):
             self.before()
         self.batches.append(len(changes))
@@ -295,7 +297,7 @@ def test_others_who_are_faster_than_a_batch(batches: Batches) -> None:
         batches.delete("t002")
         another.cancel("t003")
         another.update("t004", payload={"n": 1})
-        batches.write(Change(task_id="t005", set={"lease": "of an earlier run"}))
+        batches.write(ConditionalUpdate(task_id="t005", set={"lease": "of an earlier run"}))
         cancelled.update(batches.get("t003") or {})
         batches.single.clear()
         batches.read.clear()
@@ -336,7 +338,7 @@ def test_a_batch_whose_answer_got_lost(batches: Batches, readable: bool) -> None
 def test_a_batch_that_was_not_applied(batches: Batches, monkeypatch: pytest.MonkeyPatch) -> None:
     client = waiting(batches, 30)
 
-    def fails(changes: Sequence[Change]) -> Sequence[Result]:
+    def fails(changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         if any(change.task_id == "t007" for change in changes):
             raise StoreError("throttled")
         return MemoryStore.write_many(batches, changes)

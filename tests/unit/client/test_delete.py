@@ -19,7 +19,7 @@ from dynatick import (
     TransitionRefused,
 )
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Lost
+from dynatick.domain.conditional_update import Lost
 from dynatick.domain.lifecycle import claim
 from dynatick.store.memory import MemoryStore
 
@@ -111,11 +111,11 @@ class Raced(RiggedStore):
 
     first: Callable[[], object] | None = None
 
-    def delete(self, task_id: str, when: object = ()) -> bool:
+    def delete(self, task_id: str, conditions: object = ()) -> bool:
         first, self.first = self.first, None
         if first is not None:
             first()
-        return MemoryStore.delete(self, task_id, when)  # type: ignore[arg-type]
+        return MemoryStore.delete(self, task_id, conditions)  # type: ignore[arg-type]
 
 
 def raced() -> tuple[InProcess, Raced]:
@@ -163,7 +163,7 @@ def test_a_delete_by_another_meanwhile_is_what_was_asked() -> None:
 
 def test_a_row_that_never_holds_still_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     world, store = raced()
-    monkeypatch.setattr(store, "delete", lambda task_id, when: False)
+    monkeypatch.setattr(store, "delete", lambda task_id, conditions: False)
     with pytest.raises(StoreError, match="cannot delete 't': it was changed by others"):
         client_of(world).delete("t")
 

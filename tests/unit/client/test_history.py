@@ -38,7 +38,7 @@ class Counting(MemoryStore):
         super().__init__()
         self.looks = 0
 
-    def look(
+    def query_bucket(
         self,
         bucket: Bucket,
         *,
@@ -49,7 +49,9 @@ class Counting(MemoryStore):
         prefix: str | None = None,
     ) -> Page:
         self.looks += 1
-        return super().look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix)
+        return super().query_bucket(
+            bucket, after=after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix
+        )
 
 
 def world_of(shard_count: int = 1) -> tuple[InProcess, TaskClient]:
@@ -267,8 +269,8 @@ def test_what_the_index_shows_late_is_put_right() -> None:
     class Lagging(Counting):
         shown: Page | None = None
 
-        def look(self, bucket: Bucket, **asked: object) -> Page:  # type: ignore[override]
-            return self.shown or super().look(bucket, **asked)  # type: ignore[arg-type]
+        def query_bucket(self, bucket: Bucket, **asked: object) -> Page:  # type: ignore[override]
+            return self.shown or super().query_bucket(bucket, **asked)  # type: ignore[arg-type]
 
     world = InProcess(store=Lagging())
     world.tick()
@@ -276,7 +278,7 @@ def test_what_the_index_shows_late_is_put_right() -> None:
     for i in ("gone", "moved", "ended", "waits"):
         client.insert(i, due_at="2026-12-31T12:30:00Z")
     assert isinstance(world.store, Lagging)
-    world.store.shown = world.store.look(Bucket.parse(BUCKET))
+    world.store.shown = world.store.query_bucket(Bucket.parse(BUCKET))
     world.store.delete("gone")
     client.reschedule("moved", due_at="2026-12-31T13:00:00Z")
     client.cancel("ended")
@@ -393,8 +395,8 @@ def test_all_pages_of_a_history_are_read_as_they_are_consumed(monkeypatch: pytes
     for n in range(450):
         client.insert(f"t{n:03}", task_date_time=f"2026-12-31#13:{n % 5:02}")
     read: list[str] = []
-    look = store.look
-    monkeypatch.setattr(store, "look", lambda bucket, **how: read.append(str(bucket)) or look(bucket, **how))
+    look = store.query_bucket
+    monkeypatch.setattr(store, "query_bucket", lambda bucket, **how: read.append(str(bucket)) or look(bucket, **how))
     how = {"start": "2026-12-31T13:00:00Z", "end": "2026-12-31T14:00:00Z"}
     entries = client.iter_history(**how)
     assert read == [], "nothing before the first is asked for"

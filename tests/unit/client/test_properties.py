@@ -72,7 +72,9 @@ def test_what_the_door_takes_is_a_task_and_never_early(row: dict[str, object], t
         publish_settings(store, grid, now=NOW, defaults=Defaults())
     client = TaskClient(store, clock=lambda: NOW)
     try:
-        composed = compose(NewTask.from_row({"taskId": "x", **row}), client._agreement, now=NOW, check_actions=True)
+        composed = compose(
+            NewTask.from_row({"taskId": "x", **row}), client._settings_cache, now=NOW, check_actions=True
+        )
     except InvalidInput as error:
         assert str(error)
         assert len(str(error)) < 2000

@@ -12,7 +12,7 @@ from tests.builders import NOON, InProcess
 from dynatick import InvalidInput, TaskClient
 from dynatick.client import Changed, Left, WouldChange
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.change import Change, Result
+from dynatick.domain.conditional_update import ConditionalUpdate, Result
 from dynatick.domain.lifecycle import claim
 from dynatick.engine.rules import Rules
 
@@ -140,7 +140,7 @@ def test_what_others_changed_first_is_left_to_them(world: InProcess, monkeypatch
         "t30-2": lambda: world.store.delete("t30-2"),
     }
 
-    def others_first(changes: Sequence[Change]) -> Sequence[Result]:
+    def others_first(changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         for change in changes:  # just before its own write: shards are read and written side by side
             others[change.task_id]()
         return write_many(changes)

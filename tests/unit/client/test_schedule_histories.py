@@ -82,10 +82,10 @@ def test_each_run_is_told_once(expression: str, operations: list[tuple[str, Any]
     told = client.schedules.history("s", limit=1000)
     notes = Schedule.from_row(world.row("s")).missed
     if len(notes) == MISSED_KEPT:  # what was missed before the oldest of them is forgotten
-        told = [run for run in told if run.status != "gone" or run.run_at >= notes[0].first]
+        told = [run for run in told if run.status != "gone" or run.occurrence_at >= notes[0].first]
     assert [run for run in told if run.status not in ("completed", "missed")] == []
     assert all((run.task_id is None) == (run.status == "missed") == (run.reason is not None) for run in told)
-    assert len({(run.run_at, run.run_now) for run in told}) == len(told)
+    assert len({(run.occurrence_at, run.run_now) for run in told}) == len(told)
     rows = [row for row in world.store.scan(open_only=False).rows if row.get("scheduleId") == "s" != row["taskId"]]
     assert {run.task_id for run in told if run.task_id} == {row["taskId"] for row in rows}
     assert {row["status"] for row in rows} <= {"completed"}

@@ -51,7 +51,7 @@ class World(InProcess):
     def told(self, schedule_id: str = "s", **how: Any) -> list[tuple[str, str]]:
         """A history in short: minute and status, with the reason."""
         return [
-            (f"{run.run_at:%H:%M}", f"{run.status} ({run.reason})" if run.reason else run.status)
+            (f"{run.occurrence_at:%H:%M}", f"{run.status} ({run.reason})" if run.reason else run.status)
             for run in self.schedules.history(schedule_id, **how)
         ]
 
@@ -82,10 +82,10 @@ def test_insert_writes_a_schedule_that_needs_no_scheduler(world: World) -> None:
         retry_policy=RetryPolicy(maximum_retry_attempts=1), catch_up="all", overlap="allow",
     )  # fmt: skip
     assert (made.schedule_id, made.expression, made.timezone, made.state) == ("s", "rate(2 minutes)", "UTC", "ENABLED")
-    assert (made.start_date, made.next_run_at, made.end_date) == (at(1), at(1), None)
+    assert (made.start_date, made.next_occurrence_at, made.end_date) == (at(1), at(1), None)
     assert (made.catch_up, made.overlap, made.flexible_time_window) == ("all", "allow", 0)
     assert (made.action, made.payload, made.attributes) == ("log", {"n": 1}, {"team": "blue"})
-    assert (made.missed_runs, made.last_run_at, made.last_task_id, made.error, made.warnings) == (
+    assert (made.missed_occurrences, made.last_occurrence_at, made.last_task_id, made.error, made.warnings) == (
         0,
         None,
         None,
@@ -113,11 +113,11 @@ def test_insert_takes_dates_and_zone(world: World) -> None:
 def test_insert_may_begin_paused(world: World) -> None:
     made = world.schedules.insert("s", HOURLY, enabled=False, reason="not before the move")
     assert made.state_reason == "not before the move"
-    assert (made.state, made.next_run_at, world.row("s").get("taskDateTime")) == ("DISABLED", None, None)
+    assert (made.state, made.next_occurrence_at, world.row("s").get("taskDateTime")) == ("DISABLED", None, None)
     world.outage(120)
     assert world.actions.ran == []
     resumed = world.schedules.resume("s")
-    assert (resumed.state, resumed.state_reason, resumed.next_run_at) == ("ENABLED", None, at(180))
+    assert (resumed.state, resumed.state_reason, resumed.next_occurrence_at) == ("ENABLED", None, at(180))
 
 
 def test_insert_takes_no_reason_that_a_table_cannot_hold(world: World) -> None:
@@ -129,12 +129,12 @@ def test_insert_takes_no_reason_that_a_table_cannot_hold(world: World) -> None:
 def test_before_the_first_tick_the_scheduler_completes_it() -> None:
     world = World()
     made = world.schedules.insert("s", "rate(1 hour)")
-    assert (made.state, made.next_run_at) == ("unscheduled", None)
+    assert (made.state, made.next_occurrence_at) == ("unscheduled", None)
     assert world.row("s") == {"taskId": "s", "scheduleExpression": "rate(1 hour)"}
     assert world.schedules.preview("s", 1)[0].instant == at(1)
     assert world.told() == []
     world.stream(world.row("s"))
-    assert world.schedules.get("s").next_run_at == at(1)
+    assert world.schedules.get("s").next_occurrence_at == at(1)
 
 
 def test_an_id_is_taken_once(world: World) -> None:
@@ -176,7 +176,7 @@ REFUSED = [
     ({"payload": [1]}, "payload: 'a list' is not accepted; expected a map"),
     ({"retry_policy": {"maximumRetryAttempts": -1}}, "retryPolicy.maximumRetryAttempts: -1 is not accepted"),
     ({"timeout_seconds": 0}, "timeoutSeconds: 0 is not accepted; expected a whole number of seconds from 1 to 900"),
-    ({"attributes": {"nextRunAt": "x"}}, "nextRunAt: 'x' is not accepted; it has an argument of its own, or is set by"),
+    ({"attributes": {"nextOccurrenceAt": "x"}}, "nextOccurrenceAt: 'x' is not accepted; it has an argument of its own"),
     ({"attributes": {"scheduleState": "ENABLED"}}, "scheduleState: 'ENABLED' is not accepted; it has an argument"),
     ({"attributes": {"cronExpression": "x"}}, "cronExpression: 'x' is not accepted; it has an argument of its own"),
     ({"attributes": {"dueAt": "x"}}, "dueAt: 'x' is not accepted"),
@@ -312,13 +312,13 @@ def test_get_shows_whatever_a_row_holds(world: World, catch_up: object) -> None:
         "earlier": 5,
         "ranNow": "x",
         "backfilled": [{}, 7],
-        "missedRuns": "many",
+        "missedOccurrences": "many",
     }
     assert isinstance(world.store, MemoryStore)
     world.store.put(row)
     view = world.schedules.get("s")
     assert view.row == row
-    assert view.missed_runs == 0
+    assert view.missed_occurrences == 0
 
 
 def test_list_by_state_and_page(world: World) -> None:
@@ -380,7 +380,7 @@ def test_update_counts_from_now_on(world: World) -> None:
     world.schedules.insert("s", HOURLY)
     world.clock.forward(minutes=30)
     changed = world.schedules.update("s", expression="cron(0/20 * * * ? *)", timezone="Europe/Berlin")
-    assert (changed.next_run_at, world.row("s")["taskDateTime"]) == (at(40), "2026-12-31#12:40")
+    assert (changed.next_occurrence_at, world.row("s")["taskDateTime"]) == (at(40), "2026-12-31#12:40")
     assert [run.instant for run in world.schedules.preview("s", 3)] == [at(40), at(60), at(80)]
 
 
@@ -446,7 +446,7 @@ def test_pause_and_resume(world: World) -> None:
     world.schedules.insert("s", "rate(1 minute)")
     world.ticks(2)
     paused = world.schedules.pause("s", "stocktaking")
-    assert (paused.state, paused.state_reason, paused.next_run_at) == ("DISABLED", "stocktaking", None)
+    assert (paused.state, paused.state_reason, paused.next_occurrence_at) == ("DISABLED", "stocktaking", None)
     assert "taskDateTime" not in world.row("s")
     world.ticks(3)
     assert world.told() == [
@@ -455,7 +455,7 @@ def test_pause_and_resume(world: World) -> None:
     ]  # fmt: skip
     assert [run.instant for run in world.schedules.preview("s", 1)] == [at(6)]  # as if it were resumed
     resumed = world.schedules.resume("s")
-    assert (resumed.state, resumed.state_reason, resumed.next_run_at) == ("ENABLED", None, at(6))
+    assert (resumed.state, resumed.state_reason, resumed.next_occurrence_at) == ("ENABLED", None, at(6))
     world.ticks(1)
     assert world.told()[2:] == [
         ("12:03", "missed (paused)"), ("12:04", "missed (paused)"), ("12:05", "missed (paused)"),
@@ -561,9 +561,9 @@ def test_run_now_is_beside_the_expression(world: World) -> None:
         world.schedules.run_now("s")
     world.ticks(1)
     (run,) = world.schedules.history("s")
-    assert (run.run_at, run.status, run.run_now, run.task_id) == (NOON, "completed", True, task.task_id)
+    assert (run.occurrence_at, run.status, run.run_now, run.task_id) == (NOON, "completed", True, task.task_id)
     assert run.to_row()["runNow"] is True
-    assert world.schedules.get("s").next_run_at == at(60)
+    assert world.schedules.get("s").next_occurrence_at == at(60)
 
 
 def test_run_now_of_a_paused_one(world: World) -> None:
@@ -703,11 +703,11 @@ def test_history_tells_what_became_of_each_run(world: World) -> None:
     world.ticks(3)
     world.client.schedules.pause("s")
     first, second, third = world.schedules.history("s")
-    assert (first.run_at, first.status, first.task_id) == (at(1), "completed", "s#1#2026-12-31T12:01:00Z")
+    assert (first.occurrence_at, first.status, first.task_id) == (at(1), "completed", "s#1#2026-12-31T12:01:00Z")
     assert (first.bucket, first.reason, first.run_now) == ("2026-12-31#12:01", None, False)
     assert first.finished_at is not None
     assert (second.status, second.error) == ("failed", "no such customer")
-    assert set(third.to_row()) == {"runAt", "status", "taskId", "taskDateTime", "finishedAt"}
+    assert set(third.to_row()) == {"occurrenceAt", "status", "taskId", "taskDateTime", "finishedAt"}
 
 
 def test_history_of_a_range(world: World) -> None:
@@ -744,7 +744,7 @@ def test_history_knows_what_was_changed_by_hand(world: World) -> None:
         ("12:01", "completed"), ("12:02", "completed"), ("12:03", "missed (paused)"), ("12:04", "missed (paused)"),
         ("12:06", "missed (paused)"), ("12:09", "completed"),
     ]  # fmt: skip
-    assert world.schedules.get("s").missed_runs == 0
+    assert world.schedules.get("s").missed_occurrences == 0
 
 
 def test_history_of_what_is_gone_and_what_is_due(world: World) -> None:
@@ -764,7 +764,7 @@ def test_history_of_one_that_has_ended(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "spoilt",
+    "malformed",
     [
         {"scheduleExpression": "rate(5 parsecs)"},
         {"cronExpression": 5},
@@ -774,10 +774,10 @@ def test_history_of_one_that_has_ended(world: World) -> None:
         {"endDate": "1990-01-01T00:00:00Z", "startDate": "1991-01-01T00:00:00Z"},
     ],
 )
-def test_history_of_one_that_was_spoilt_by_hand(world: World, spoilt: dict[str, Any]) -> None:
+def test_history_of_one_that_was_spoilt_by_hand(world: World, malformed: dict[str, Any]) -> None:
     world.put(taskId="s", scheduleExpression="rate(1 minute)")
     world.ticks(2)
-    world.put(**{**world.row("s"), **spoilt})
+    world.put(**{**world.row("s"), **malformed})
     assert world.schedules.get("s").state == "FAILED"
     world.ticks(2)
     assert world.told() == [("12:01", "completed"), ("12:02", "completed")]

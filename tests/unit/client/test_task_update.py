@@ -11,7 +11,7 @@ from tests.builders import NOON, InProcess, key_of
 from dynatick import MemoryStore, PermanentError, TaskClient, TransitionRefused
 from dynatick.client import TaskView
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Lost, Result, Unknown, Written
+from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.normalise import Defaults
 from dynatick.engine.rules import Rules
@@ -180,7 +180,7 @@ class Overtaken(MemoryStore):
         super().__init__()
         self.first: Callable[[], object] | None = None
 
-    def write(self, change: Change) -> Result:
+    def write(self, change: ConditionalUpdate) -> Result:
         if self.first is not None:
             first, self.first = self.first, None
             first()
@@ -244,7 +244,7 @@ class Mute(MemoryStore):
         self.lose = lose
         self.mute = False
 
-    def write(self, change: Change) -> Result:
+    def write(self, change: ConditionalUpdate) -> Result:
         if not self.mute:
             return super().write(change)
         if not self.lose:
@@ -270,7 +270,7 @@ def test_an_answer_that_got_lost(lose: bool) -> None:
 
 def test_a_row_that_never_holds_still() -> None:
     class Restless(MemoryStore):
-        def write(self, change: Change) -> Result:
+        def write(self, change: ConditionalUpdate) -> Result:
             return Lost() if change.task_id == "x" else super().write(change)
 
     world = InProcess(store=Restless())

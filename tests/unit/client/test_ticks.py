@@ -10,7 +10,7 @@ from tests.builders import NOON, InProcess
 from dynatick import MemoryStore, TaskClient
 from dynatick.client import IdleTicks, MissedTicks, TickEntry, TickView
 from dynatick.domain.buckets import Grid
-from dynatick.domain.change import Change
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.engine.cursor import cursor_id
 from dynatick.engine.rules import Rules
 
@@ -54,7 +54,7 @@ def test_ticks_with_work_and_idle_ones_in_between() -> None:
         "pass 12:08 claimed 1",
     ]
     (view,) = [entry for entry in client.ticks() if isinstance(entry, TickView) and entry.claimed == 2]
-    assert (view.shard, view.generation, view.due, view.completed, view.failed) == (0, 0, 2, 2, 0)
+    assert (view.shard, view.continuation, view.due, view.completed, view.failed) == (0, 0, 2, 2, 0)
     assert view.started_at == NOON + timedelta(minutes=4, milliseconds=200)
     assert view.to_row()["kind"] == "pass"
     assert view.to_row()["startedAt"] == "2026-12-31T12:04:00.200Z"
@@ -113,7 +113,7 @@ def test_a_cursor_that_somebody_has_spoilt_hides_no_pass() -> None:
     world, client = world_of()
     client.insert("a", delay_seconds=1)
     world.next_tick()
-    world.store.write(Change(task_id=cursor_id(0), set={"mark": "soon"}))
+    world.store.write(ConditionalUpdate(task_id=cursor_id(0), set={"checkpoint": "soon"}))
     assert told(client.ticks())[-1] == "pass 12:01 claimed 1"
     assert client.doctor().missed_ticks == 0
 
@@ -141,7 +141,7 @@ def test_a_pass_that_went_on_is_told_in_its_parts() -> None:
     world.next_tick()
     passes = [entry for entry in client.ticks() if isinstance(entry, TickView)]
     assert len(passes) > 1
-    assert [view.generation for view in passes] == list(range(len(passes)))
+    assert [view.continuation for view in passes] == list(range(len(passes)))
     # The last part may have found nothing left to do; then it has no record.
     assert all(view.continued for view in passes[:-1])
     assert sum(view.claimed - view.released for view in passes) == 60

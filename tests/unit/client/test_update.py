@@ -10,7 +10,7 @@ from tests.builders import NOON, FakeClock
 from dynatick import InvalidInput, MemoryStore, TaskChanged, TaskClient, TaskNotFound, TransitionRefused
 from dynatick.client import Changed, WouldChange
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.change import Unknown
+from dynatick.domain.conditional_update import Unknown
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.normalise import Defaults
 from dynatick.engine.installation_settings import publish_settings

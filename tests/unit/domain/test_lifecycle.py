@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.builders import scheduled_row
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Absent, AtLeast, Change, Is, Lost, Plus, Written
+from dynatick.domain.conditional_update import Absent, AtLeast, ConditionalUpdate, Is, Lost, Plus, Written
 from dynatick.domain.lifecycle import (
     MAX_ATTEMPTS_KEPT,
     MAX_ERROR_CHARACTERS,
@@ -23,6 +23,7 @@ from dynatick.domain.lifecycle import (
     claim,
     complete,
     defer,
+    defer_claimed,
     defer_failure,
     end_lease,
     ended_by_hand,
@@ -31,14 +32,13 @@ from dynatick.domain.lifecycle import (
     is_terminal,
     may_follow,
     move,
-    postpone,
+    reclaim,
     redrive,
     release,
     reschedule,
     retry,
     short,
     state_of,
-    take_over,
     terminal,
 )
 from dynatick.domain.task import TERMINAL, UNSCHEDULED, Row, Status, Task
@@ -117,12 +117,12 @@ def held() -> Task:
 class Arrow:
     """A change, as it is made of a row in a state, and the states in which it takes effect."""
 
-    make: Callable[[], Change]
+    make: Callable[[], ConditionalUpdate]
     takes_effect_on: tuple[str, ...]
     into: str
 
 
-def on_row(change: Callable[[Row], Change], state: str) -> Callable[[], Change]:
+def on_row(change: Callable[[Row], ConditionalUpdate], state: str) -> Callable[[], ConditionalUpdate]:
     return lambda: change(row_of(state))
 
 
@@ -136,7 +136,7 @@ ARROWS = {
         lambda: claim("t", HERE, token="new", lease_until=SOON, now=NOW, released=True), ("released",), "running"
     ),
     "take over": Arrow(
-        on_row(lambda row: take_over(row, attempt=2, token="new", lease_until=SOON, now=NOW), "running"),
+        on_row(lambda row: reclaim(row, attempt=2, token="new", lease_until=SOON, now=NOW), "running"),
         ("running",),
         "running",
     ),
@@ -146,7 +146,7 @@ ARROWS = {
     "fail": Arrow(lambda: fail(held(), now=NOW, retention_days=DAYS, error="x"), (*HELD, "released"), "failed"),
     "retry": Arrow(lambda: retry(held(), now=NOW, bucket=LATER, error="x"), (*HELD, "released"), "scheduled"),
     "release": Arrow(lambda: release(held()), (*HELD, "released"), "running"),
-    "postpone": Arrow(lambda: postpone(held(), bucket=LATER), (*HELD, "released"), "scheduled"),
+    "postpone": Arrow(lambda: defer_claimed(held(), bucket=LATER), (*HELD, "released"), "scheduled"),
     "defer": Arrow(
         on_row(lambda row: defer(row, LATER), "running"),
         ("scheduled", "scheduled again", "running", "running for another", "released"),
@@ -228,7 +228,7 @@ def test_each_change_takes_effect_on_what_it_leaves_and_on_nothing_else(name: st
         assert after["expiresAt"] == Decimal((NOW + timedelta(days=DAYS)).timestamp())
 
 
-def after(change: Change, state: str) -> Row:
+def after(change: ConditionalUpdate, state: str) -> Row:
     """The row of a state, after a change that takes effect."""
     store = MemoryStore()
     store.put(row_of(state))
@@ -241,7 +241,7 @@ def after(change: Change, state: str) -> Row:
 def test_nothing_is_written_without_a_condition() -> None:
     for name, arrow in ARROWS.items():
         change = arrow.make()
-        assert change.when, name
+        assert change.conditions, name
         assert change.task_id == "t"
 
 
@@ -250,7 +250,7 @@ def test_nothing_is_written_without_a_condition() -> None:
 
 def test_a_claim_is_one_write_on_bucket_status_and_outcome() -> None:
     change = claim("t", HERE, token="new", lease_until=SOON, now=NOW)
-    assert set(change.when) == {
+    assert set(change.conditions) == {
         Is("status", "scheduled"),
         Is("taskDateTime", "2026-12-31#12:00"),
         AtLeast("attempt", 0),
@@ -271,7 +271,7 @@ def test_a_claim_writes_nothing_that_the_index_holds() -> None:
     projected = {"taskDateTime", "outcome", "finishedAt", "error", "action", "dueAt", "scheduleId"}
     for change in (
         claim("t", HERE, token="new", lease_until=SOON, now=NOW),
-        take_over(RUNNING, attempt=2, token="new", lease_until=SOON, now=NOW),
+        reclaim(RUNNING, attempt=2, token="new", lease_until=SOON, now=NOW),
         release(held()),
     ):
         assert not projected & (set(change.set) | set(change.remove))
@@ -294,7 +294,7 @@ def test_a_release_gives_the_attempt_back_and_leaves_the_row_running() -> None:
 
 
 def test_a_take_over_notes_the_attempt_that_was_lost() -> None:
-    row = after(take_over(RUNNING, attempt=2, token="new", lease_until=SOON, now=NOW), "running")
+    row = after(reclaim(RUNNING, attempt=2, token="new", lease_until=SOON, now=NOW), "running")
     assert (row["attempt"], row["lease"], row["status"]) == (2, "new", "running")
     assert row["attempts"] == [
         {
@@ -319,8 +319,8 @@ def test_a_take_over_notes_the_attempt_that_was_lost() -> None:
         (release(held()), "mine"),
     ],
 )
-def test_records_are_on_condition_of_the_claims_token(change: Change, token: str) -> None:
-    assert set(change.when) == {Is("lease", token), Is("status", "running")}
+def test_records_are_on_condition_of_the_claims_token(change: ConditionalUpdate, token: str) -> None:
+    assert set(change.conditions) == {Is("lease", token), Is("status", "running")}
 
 
 def test_a_result_is_kept_if_there_is_one() -> None:
@@ -463,9 +463,9 @@ def test_the_first_attempt_of_the_present_run_is_kept() -> None:
     assert len(mixed) == MAX_ATTEMPTS_KEPT
 
 
-@pytest.mark.parametrize("spoilt", [None, "x", Decimal(7), {"a": 1}, {"a"}, [1, "x", None]])
-def test_spoilt_notes_of_attempts_are_begun_anew(spoilt: object) -> None:
-    change = fail_unexecuted({**RUNNING, "attempts": spoilt}, now=NOW, retention_days=DAYS, error="x")
+@pytest.mark.parametrize("malformed", [None, "x", Decimal(7), {"a": 1}, {"a"}, [1, "x", None]])
+def test_spoilt_notes_of_attempts_are_begun_anew(malformed: object) -> None:
+    change = fail_unexecuted({**RUNNING, "attempts": malformed}, now=NOW, retention_days=DAYS, error="x")
     assert [entry["attempt"] for entry in change.set["attempts"]] == [1]  # type: ignore[attr-defined]
 
 

@@ -13,7 +13,7 @@ from tests.builders import scheduled_row
 from tests.unit.domain.strategies import grids, near_instants, task_ids
 
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.change import Lost, Unknown, Written
+from dynatick.domain.conditional_update import Lost, Unknown, Written
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import complete
 from dynatick.domain.normalise import (
@@ -600,7 +600,7 @@ def test_what_makes_a_row_too_large_is_dropped_and_nothing_else() -> None:
     task = Task.from_row(row | {"status": "running", "lease": "x", "attempt": 1})
     record = complete(task, now=NOW, retention_days=1, result={"k": "v"})
     assert set(slimmer(record, row).set) == {"status", "outcome", "finishedAt", "expiresAt"}
-    assert slimmer(record, row).when == record.when
+    assert slimmer(record, row).conditions == record.conditions
 
 
 def test_only_an_id_that_is_too_long_costs_the_bucket() -> None:

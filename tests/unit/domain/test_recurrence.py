@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.builders import NOON, defaults
 
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
-from dynatick.domain.change import Absent, Is
-from dynatick.domain.recurrence import Plan, advance, bucket_at, edited, occurrence, plan_runs, ready
+from dynatick.domain.conditional_update import Absent, Is
+from dynatick.domain.recurrence import Plan, advance, bucket_at, edited, occurrence, plan_occurrences, ready
 from dynatick.domain.schedule import CatchUp, MissedFor, Overlap, Schedule, is_schedule
 from dynatick.domain.task import Task
 from dynatick.errors import InvalidInput
@@ -55,7 +55,7 @@ def test_a_bare_rate_starts_at_the_next_tick() -> None:
         "scheduleExpressionTimezone": "UTC",
         "scheduleState": "ENABLED",
         "startDate": "2026-12-31T12:05:00Z",
-        "nextRunAt": "2026-12-31T12:05:00Z",
+        "nextOccurrenceAt": "2026-12-31T12:05:00Z",
         "taskDateTime": "2026-12-31#12:05",
         "action": "log",
         "revision": 1,
@@ -84,7 +84,7 @@ def test_a_cron_follows_its_zone_from_its_start_to_its_end() -> None:
         startDate="2027-01-10T00:00:00+01:00",
         endDate="2027-01-11T23:00:00Z",
     )
-    assert row["nextRunAt"] == "2027-01-10T08:00:00Z"
+    assert row["nextOccurrenceAt"] == "2027-01-10T08:00:00Z"
     schedule = Schedule.from_row(row)
     assert schedule.next_after(datetime.fromisoformat("2027-01-10T08:00:00Z")) == datetime.fromisoformat(
         "2027-01-11T08:00:00Z"
@@ -95,7 +95,7 @@ def test_a_cron_follows_its_zone_from_its_start_to_its_end() -> None:
 def test_a_paused_one_lies_in_no_bucket() -> None:
     row = begun(scheduleState="DISABLED")
     assert "taskDateTime" not in row
-    assert "nextRunAt" not in row
+    assert "nextOccurrenceAt" not in row
     assert ready(row, now=at(60), grid=EVERY_MINUTE, defaults=defaults()) is None
 
 
@@ -133,8 +133,12 @@ def test_only_what_is_as_it_was_read_is_written() -> None:
     raw = {"taskId": "s", "scheduleExpression": "rate(1 minute)", "startDate": "2027-01-01T00:00:00Z"}
     change = ready(raw, now=NOON, grid=EVERY_MINUTE, defaults=defaults())
     assert change is not None
-    assert {Absent("status"), Absent("outcome"), Absent("taskDateTime"), Absent("cronExpression")} <= set(change.when)
-    assert {Is("scheduleExpression", "rate(1 minute)"), Is("startDate", "2027-01-01T00:00:00Z")} <= set(change.when)
+    assert {Absent("status"), Absent("outcome"), Absent("taskDateTime"), Absent("cronExpression")} <= set(
+        change.conditions
+    )
+    assert {Is("scheduleExpression", "rate(1 minute)"), Is("startDate", "2027-01-01T00:00:00Z")} <= set(
+        change.conditions
+    )
 
 
 def test_what_is_ready_is_left_alone() -> None:
@@ -157,7 +161,7 @@ def test_which_rows_are_schedules() -> None:
 def test_an_edit_counts_from_now_on() -> None:
     row = begun(scheduleExpression="cron(0 13 * * ? *)")
     later = changed(row, {"scheduleExpression": "cron(30 12 * * ? *)"}, at(10))
-    assert (later["nextRunAt"], later["taskDateTime"]) == ("2026-12-31T12:30:00Z", "2026-12-31#12:30")
+    assert (later["nextOccurrenceAt"], later["taskDateTime"]) == ("2026-12-31T12:30:00Z", "2026-12-31#12:30")
     assert later["definedAt"] == "2026-12-31T12:10:00Z"
     assert later["definition"] != row["definition"]
 
@@ -176,10 +180,10 @@ def test_an_edit_by_hand_is_found_by_itself() -> None:
 def test_an_edit_leaves_a_run_that_is_due_where_it_is() -> None:
     row = begun(scheduleExpression="cron(0 13 * * ? *)")
     later = changed(row, {"scheduleExpression": "cron(0/5 * * * ? *)"}, at(62))
-    assert (later["nextRunAt"], later["taskDateTime"]) == ("2026-12-31T13:00:00Z", "2026-12-31#13:00")
-    plan = plan_runs(Schedule.from_row(later), closed_through=C + 63, grid=EVERY_MINUTE, active=False, most=9)
+    assert (later["nextOccurrenceAt"], later["taskDateTime"]) == ("2026-12-31T13:00:00Z", "2026-12-31#13:00")
+    plan = plan_occurrences(Schedule.from_row(later), closed_through=C + 63, grid=EVERY_MINUTE, active=False, most=9)
     assert plan.make == [at(60)]
-    assert plan.next_run_at == at(65)  # not 12:05 to 13:00, which the new expression names too
+    assert plan.next_occurrence_at == at(65)  # not 12:05 to 13:00, which the new expression names too
 
 
 def test_pausing_and_resuming_within_an_interval_changes_nothing() -> None:
@@ -187,7 +191,7 @@ def test_pausing_and_resuming_within_an_interval_changes_nothing() -> None:
     paused = changed(row, {"scheduleState": "DISABLED", "stateReason": "why"}, at(10))
     assert "taskDateTime" not in paused
     resumed = changed(paused, {"scheduleState": "ENABLED", "stateReason": None}, at(20))
-    assert (resumed["nextRunAt"], resumed["taskDateTime"]) == ("2026-12-31T13:00:00Z", "2026-12-31#13:00")
+    assert (resumed["nextOccurrenceAt"], resumed["taskDateTime"]) == ("2026-12-31T13:00:00Z", "2026-12-31#13:00")
     assert "stateReason" not in resumed
 
 
@@ -197,19 +201,19 @@ def test_a_run_that_was_due_before_a_pause_is_made() -> None:
     paused = changed(row, {"scheduleState": "DISABLED"}, at(60.5))
     assert paused["taskDateTime"] == "2026-12-31#13:00"
     assert ready(paused, now=at(61), grid=EVERY_MINUTE, defaults=defaults()) is None
-    plan = plan_runs(Schedule.from_row(paused), closed_through=C + 62, grid=EVERY_MINUTE, active=False, most=9)
+    plan = plan_occurrences(Schedule.from_row(paused), closed_through=C + 62, grid=EVERY_MINUTE, active=False, most=9)
     assert plan.make == [at(60)]
     after = advanced(paused, plan, C + 62)
     assert "taskDateTime" not in after
     resumed = changed(paused, {"scheduleState": "ENABLED"}, at(61))
-    plan = plan_runs(Schedule.from_row(resumed), closed_through=C + 62, grid=EVERY_MINUTE, active=False, most=9)
+    plan = plan_occurrences(Schedule.from_row(resumed), closed_through=C + 62, grid=EVERY_MINUTE, active=False, most=9)
     assert plan.make == [at(60)]
 
 
 def test_runs_after_a_pause_are_not_made() -> None:
     row = begun()
     paused = changed(row, {"scheduleState": "DISABLED"}, at(1.5))  # 12:01 is due, its tick late
-    plan = plan_runs(Schedule.from_row(paused), closed_through=C + 4, grid=EVERY_MINUTE, active=False, most=9)
+    plan = plan_occurrences(Schedule.from_row(paused), closed_through=C + 4, grid=EVERY_MINUTE, active=False, most=9)
     assert plan.make == [at(1)]
     assert plan.missed == []
     assert not plan.more
@@ -218,50 +222,54 @@ def test_runs_after_a_pause_are_not_made() -> None:
 def waiting(**row: Any) -> dict[str, Any]:
     """Every five minutes from 12:05; the run of 12:10 waits, at 12:11, for that of 12:05."""
     row = begun(scheduleExpression="cron(0/5 * * * ? *)", overlap="bufferOne", **row)
-    row = advanced(row, Plan(make=[at(5)], missed=[], buffered=None, next_run_at=at(10), more=False), C + 5)
-    plan = plan_runs(Schedule.from_row(row), closed_through=C + 10, grid=EVERY_MINUTE, active=True, most=9)
+    row = advanced(row, Plan(make=[at(5)], missed=[], buffered=None, next_occurrence_at=at(10), more=False), C + 5)
+    plan = plan_occurrences(Schedule.from_row(row), closed_through=C + 10, grid=EVERY_MINUTE, active=True, most=9)
     row = advanced(row, plan, C + 10)
-    assert (row["bufferedRunAt"], row["taskDateTime"]) == ("2026-12-31T12:10:00Z", "2026-12-31#12:11")
+    assert (row["bufferedOccurrenceAt"], row["taskDateTime"]) == ("2026-12-31T12:10:00Z", "2026-12-31#12:11")
     return row
 
 
 def test_an_edit_while_a_run_waits_counts_from_now_on() -> None:
     """The one that waits is made; the next one was not due, and is no run of the new definition."""
     row = waiting()
-    assert row["nextRunAt"] == "2026-12-31T12:15:00Z"
+    assert row["nextOccurrenceAt"] == "2026-12-31T12:15:00Z"
     edited_row = changed(row, {"scheduleExpression": "cron(0/2 * * * ? *)"}, at(10.5))
-    assert (edited_row["nextRunAt"], edited_row["taskDateTime"]) == ("2026-12-31T12:12:00Z", "2026-12-31#12:11")
-    plan = plan_runs(Schedule.from_row(edited_row), closed_through=C + 11, grid=EVERY_MINUTE, active=False, most=9)
-    assert (plan.make, plan.next_run_at) == ([at(10)], at(12))
+    assert (edited_row["nextOccurrenceAt"], edited_row["taskDateTime"]) == ("2026-12-31T12:12:00Z", "2026-12-31#12:11")
+    plan = plan_occurrences(
+        Schedule.from_row(edited_row), closed_through=C + 11, grid=EVERY_MINUTE, active=False, most=9
+    )
+    assert (plan.make, plan.next_occurrence_at) == ([at(10)], at(12))
 
 
 def test_pausing_while_a_run_waits_makes_it_and_no_other() -> None:
     paused = changed(waiting(catchUp="all"), {"scheduleState": "DISABLED"}, at(10.5))
-    assert (paused["bufferedRunAt"], "nextRunAt" in paused) == ("2026-12-31T12:10:00Z", False)
+    assert (paused["bufferedOccurrenceAt"], "nextOccurrenceAt" in paused) == ("2026-12-31T12:10:00Z", False)
     resumed = changed(paused, {"scheduleState": "ENABLED"}, at(31))
-    plan = plan_runs(Schedule.from_row(resumed), closed_through=C + 31, grid=EVERY_MINUTE, active=False, most=9)
-    assert (plan.make, plan.missed, plan.next_run_at) == ([at(10)], [], at(35))
+    plan = plan_occurrences(Schedule.from_row(resumed), closed_through=C + 31, grid=EVERY_MINUTE, active=False, most=9)
+    assert (plan.make, plan.missed, plan.next_occurrence_at) == ([at(10)], [], at(35))
 
 
 def test_the_last_run_may_wait() -> None:
     """Looked at again, it is still a schedule, and is made before the schedule ends."""
     row = waiting(endDate="2026-12-31T12:12:00Z")
-    assert "nextRunAt" not in row
+    assert "nextOccurrenceAt" not in row
     assert ready(row, now=at(11), grid=EVERY_MINUTE, defaults=defaults()) is None
-    plan = plan_runs(Schedule.from_row(row), closed_through=C + 11, grid=EVERY_MINUTE, active=False, most=9)
+    plan = plan_occurrences(Schedule.from_row(row), closed_through=C + 11, grid=EVERY_MINUTE, active=False, most=9)
     assert plan.make == [at(10)]
     assert advanced(row, plan, C + 11)["scheduleState"] == "COMPLETED"
     lost = changed({name: value for name, value in row.items() if name != "taskDateTime"}, {}, at(11.5))
     assert lost["taskDateTime"] == "2026-12-31#12:12"
     longer = changed(row, {"endDate": "2026-12-31T12:30:00Z"}, at(11))
-    assert (longer["nextRunAt"], longer["taskDateTime"]) == ("2026-12-31T12:15:00Z", "2026-12-31#12:11")
+    assert (longer["nextOccurrenceAt"], longer["taskDateTime"]) == ("2026-12-31T12:15:00Z", "2026-12-31#12:11")
 
 
 def runs_from(row: dict[str, Any], closed: int) -> list[datetime]:
     """All that the ticks make of it, however many they take."""
     made: list[datetime] = []
     while True:
-        plan = plan_runs(Schedule.from_row(row), closed_through=C + closed, grid=EVERY_MINUTE, active=False, most=2)
+        plan = plan_occurrences(
+            Schedule.from_row(row), closed_through=C + closed, grid=EVERY_MINUTE, active=False, most=2
+        )
         made += plan.make
         row = advanced(row, plan, C + closed)
         if not plan.more:
@@ -322,13 +330,13 @@ def test_an_edit_before_the_start_of_a_run_that_a_window_puts_off() -> None:
         assert at(60) in runs_from(later, 90)
 
 
-@pytest.mark.parametrize("lost", ["scheduleId", "taskDateTime", "nextRunAt", "definition"])
+@pytest.mark.parametrize("lost", ["scheduleId", "taskDateTime", "nextOccurrenceAt", "definition"])
 def test_what_somebody_takes_off_comes_back(lost: str) -> None:
     row = begun(scheduleExpression="cron(0 13 * * ? *)")
-    spoilt = {name: value for name, value in row.items() if name != lost}
-    change = ready(spoilt, now=at(5), grid=EVERY_MINUTE, defaults=defaults())
+    malformed = {name: value for name, value in row.items() if name != lost}
+    change = ready(malformed, now=at(5), grid=EVERY_MINUTE, defaults=defaults())
     assert change is not None
-    repaired = spoilt | dict(change.set)
+    repaired = malformed | dict(change.set)
     assert {n: repaired[n] for n in row if n != "definedAt"} == {n: row[n] for n in row if n != "definedAt"}
 
 
@@ -355,7 +363,9 @@ def planned(
     closed: int, *, grid: Grid = EVERY_MINUTE, active: bool = False, most: int = 100, **row: Any
 ) -> tuple[dict[str, Any], Plan]:
     made = begun(grid, **row)
-    return made, plan_runs(Schedule.from_row(made), closed_through=C + closed, grid=grid, active=active, most=most)
+    return made, plan_occurrences(
+        Schedule.from_row(made), closed_through=C + closed, grid=grid, active=active, most=most
+    )
 
 
 def advanced(row: dict[str, Any], plan: Plan, closed: int, grid: Grid = EVERY_MINUTE) -> dict[str, Any]:
@@ -367,10 +377,10 @@ def advanced(row: dict[str, Any], plan: Plan, closed: int, grid: Grid = EVERY_MI
 
 def test_at_its_tick_a_run_is_made_and_the_schedule_moves_on() -> None:
     row, plan = planned(1)
-    assert plan == Plan(make=[at(1)], missed=[], buffered=None, next_run_at=at(2), more=False)
+    assert plan == Plan(make=[at(1)], missed=[], buffered=None, next_occurrence_at=at(2), more=False)
     after = advanced(row, plan, C + 1)
-    assert (after["nextRunAt"], after["taskDateTime"]) == ("2026-12-31T12:02:00Z", "2026-12-31#12:02")
-    assert (after["lastRunAt"], after["lastTaskId"]) == ("2026-12-31T12:01:00Z", "s#1#2026-12-31T12:01:00Z")
+    assert (after["nextOccurrenceAt"], after["taskDateTime"]) == ("2026-12-31T12:02:00Z", "2026-12-31#12:02")
+    assert (after["lastOccurrenceAt"], after["lastTaskId"]) == ("2026-12-31T12:01:00Z", "s#1#2026-12-31T12:01:00Z")
 
 
 OUTAGE = [
@@ -390,8 +400,8 @@ def test_after_an_outage(catch_up: str, expression: str, overlap: str, made: lis
     _, plan = planned(60, scheduleExpression=expression, catchUp=catch_up, overlap=overlap)
     assert list(plan.make) == [at(minutes) for minutes in made]
     assert sum(entry.runs for entry in plan.missed) == missed
-    assert plan.next_run_at is not None
-    assert plan.next_run_at > at(60)
+    assert plan.next_occurrence_at is not None
+    assert plan.next_occurrence_at > at(60)
 
 
 def test_one_missed_tick_is_no_outage() -> None:
@@ -417,12 +427,12 @@ def test_a_run_while_the_one_before_has_not_ended() -> None:
     row, buffer = planned(1, active=True, overlap="bufferOne")
     assert (buffer.make, buffer.buffered) == ([], at(1))
     waiting = advanced(row, buffer, C + 1)
-    assert waiting["bufferedRunAt"] == "2026-12-31T12:01:00Z"
+    assert waiting["bufferedOccurrenceAt"] == "2026-12-31T12:01:00Z"
     # One waits already: the next one is skipped.
-    held = plan_runs(Schedule.from_row(waiting), closed_through=C + 2, grid=EVERY_MINUTE, active=True, most=9)
+    held = plan_occurrences(Schedule.from_row(waiting), closed_through=C + 2, grid=EVERY_MINUTE, active=True, most=9)
     assert (held.make, held.buffered, [entry.runs for entry in held.missed]) == ([], at(1), [1])
     # The one before has ended: the one that waited starts, and the present one waits for it.
-    freed = plan_runs(Schedule.from_row(waiting), closed_through=C + 2, grid=EVERY_MINUTE, active=False, most=9)
+    freed = plan_occurrences(Schedule.from_row(waiting), closed_through=C + 2, grid=EVERY_MINUTE, active=False, most=9)
     assert (list(freed.make), freed.buffered) == ([at(1)], at(2))
 
 
@@ -433,7 +443,7 @@ def test_a_schedule_with_a_run_that_waits_is_looked_at_at_each_tick() -> None:
 
 def test_the_last_run_ends_it() -> None:
     row, plan = planned(30, scheduleExpression="at(2026-12-31T12:30:00)")
-    assert (list(plan.make), plan.next_run_at) == ([at(30)], None)
+    assert (list(plan.make), plan.next_occurrence_at) == ([at(30)], None)
     after = advanced(row, plan, C + 30)
     assert (after["status"], after["outcome"], after["scheduleState"]) == ("completed", "completed", "COMPLETED")
     assert "taskDateTime" not in after
@@ -445,14 +455,16 @@ def test_a_backlog_is_taken_in_parts() -> None:
     assert (len(plan.make), plan.more) == (25, True)
     after = advanced(row, plan, C + 60)
     assert after["taskDateTime"] == row["taskDateTime"]  # it stays where the next look finds it
-    assert after["nextRunAt"] == "2026-12-31T12:26:00Z"
+    assert after["nextOccurrenceAt"] == "2026-12-31T12:26:00Z"
 
 
 def test_a_week_without_ticks_is_gone_through_in_parts() -> None:
     week = 7 * 1440
     row, made, missed, rounds = begun(), [], 0, 0
     while True:
-        plan = plan_runs(Schedule.from_row(row), closed_through=C + week, grid=EVERY_MINUTE, active=False, most=99)
+        plan = plan_occurrences(
+            Schedule.from_row(row), closed_through=C + week, grid=EVERY_MINUTE, active=False, most=99
+        )
         made += plan.make
         missed += sum(entry.runs for entry in plan.missed)
         row = advanced(row, plan, C + week)
@@ -460,7 +472,7 @@ def test_a_week_without_ticks_is_gone_through_in_parts() -> None:
         if not plan.more:
             break
     assert (made, missed) == ([at(week - 1)], week - 1)  # of the two that are in time, skip lets one start
-    assert row["missedRuns"] == missed
+    assert row["missedOccurrences"] == missed
     assert len(row["missed"]) <= 10
     assert rounds == 6
 
@@ -471,16 +483,16 @@ def test_a_window_spreads_starts_and_keeps_them() -> None:
     assert len(offsets) > 40
     row = begun(taskId="s1", flexibleTimeWindow=15, scheduleExpression="cron(0 * * * ? *)")
     schedule = Schedule.from_row(row)
-    assert row["nextRunAt"] == "2026-12-31T13:00:00Z"
+    assert row["nextOccurrenceAt"] == "2026-12-31T13:00:00Z"
     assert row["taskDateTime"] == str(EVERY_MINUTE.bucket_of("s1", at(60) + schedule.offset))
-    early = plan_runs(schedule, closed_through=C + 60, grid=EVERY_MINUTE, active=False, most=9)
+    early = plan_occurrences(schedule, closed_through=C + 60, grid=EVERY_MINUTE, active=False, most=9)
     assert early.make == []
 
 
 def test_a_grid_that_has_grown_coarser() -> None:
     """Found in a bucket of the old grid, at a tick of it: on the new one it is not due yet."""
     row = begun()
-    plan = plan_runs(Schedule.from_row(row), closed_through=C + 1, grid=EVERY_FIVE, active=False, most=9)
+    plan = plan_occurrences(Schedule.from_row(row), closed_through=C + 1, grid=EVERY_FIVE, active=False, most=9)
     assert (plan.make, plan.more) == ([], False)
     assert advanced(row, plan, C + 1, EVERY_FIVE)["taskDateTime"] == "2026-12-31#12:05"
 
@@ -530,7 +542,7 @@ def test_each_run_is_either_made_or_said_to_be_missed(
             assert schedule.bucket is not None
             if schedule.bucket.minute > closed:
                 break
-            plan = plan_runs(schedule, closed_through=closed, grid=EVERY_MINUTE, active=active, most=most)
+            plan = plan_occurrences(schedule, closed_through=closed, grid=EVERY_MINUTE, active=active, most=most)
             made += plan.make
             missed += sum(entry.runs for entry in plan.missed)
             row = advanced(row, plan, closed)
@@ -539,10 +551,10 @@ def test_each_run_is_either_made_or_said_to_be_missed(
     schedule = Schedule.from_row(row)
     assert made == sorted(set(made))
     expected, run = 0, schedule.next_after(NOON)
-    while run is not None and schedule.next_run_at is not None and run < schedule.next_run_at:
+    while run is not None and schedule.next_occurrence_at is not None and run < schedule.next_occurrence_at:
         expected += 1
         run = schedule.next_after(run)
-    assert len(made) + missed + (schedule.buffered_run_at is not None) == expected
+    assert len(made) + missed + (schedule.buffered_occurrence_at is not None) == expected
 
 
 def test_what_an_edit_refuses() -> None:

@@ -12,7 +12,7 @@ from tests.builders import scheduled_row
 from tests.unit.domain.strategies import grids, near_instants
 
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.change import Change, Lost, Written
+from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Written
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import move, reschedule, retry
 from dynatick.domain.normalise import Defaults, normalise, rederive
@@ -25,11 +25,11 @@ BUCKET = Bucket.parse("2026-12-31#12:30")
 OLD = scheduled_row("t", BUCKET)
 
 
-def derive(old: Row, new: Row, grid: Grid = FIVE) -> Change | None:
+def derive(old: Row, new: Row, grid: Grid = FIVE) -> ConditionalUpdate | None:
     return rederive(old, new, now=NOW, grid=grid, defaults=Defaults())
 
 
-def applied(change: Change, row: Row) -> Row:
+def applied(change: ConditionalUpdate, row: Row) -> Row:
     store = MemoryStore()
     store.put(row)
     result = store.write(change)

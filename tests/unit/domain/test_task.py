@@ -217,7 +217,7 @@ def test_what_may_be_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "field"),
+    ("malformed", "field"),
     [
         ({"taskDateTime": "2026-12-31T12:00:00Z"}, "taskDateTime"),
         ({"taskDateTime": None}, "taskDateTime"),
@@ -237,9 +237,9 @@ def test_what_may_be_missing() -> None:
         ({"scheduleId": Decimal(7)}, "scheduleId"),
     ],
 )
-def test_a_row_that_somebody_has_spoilt_since(spoilt: dict[str, object], field: str) -> None:
+def test_a_row_that_somebody_has_spoilt_since(malformed: dict[str, object], field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        Task.from_row(scheduled_row("a", BUCKET) | spoilt)
+        Task.from_row(scheduled_row("a", BUCKET) | malformed)
     assert caught.value.field == field
 
 

@@ -58,7 +58,9 @@ def test_a_row_with_a_malformed_timeout_is_marked_failed_with_the_reason(value: 
     assert change.set["outcome"] == "failed"
     assert "timeoutSeconds" in str(change.set["error"])
     assert "expected a whole number of seconds from 1 to 900" in str(change.set["error"])
-    assert any(condition.attribute == "timeoutSeconds" for condition in change.when), "unless it was put right since"
+    assert any(condition.attribute == "timeoutSeconds" for condition in change.conditions), (
+        "unless it was put right since"
+    )
 
 
 def test_a_row_with_a_timeout_becomes_a_task_that_keeps_it() -> None:

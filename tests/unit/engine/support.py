@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from tests.builders import NOON, FakeClock, InProcess, scheduled_row
 
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.change import Change, Condition, Result, Unknown
+from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result, Unknown
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.task import Row, is_own_row
@@ -34,20 +34,20 @@ def bucket_at(minutes: int, shard: int = 0) -> Bucket:
 # -- kinds of changes ------------------------------------------------------------------------------------------------
 
 
-def is_cursor(change: Change) -> bool:
+def is_cursor(change: ConditionalUpdate) -> bool:
     return change.task_id.startswith("_dynatick#cursor")
 
 
-def is_claim(change: Change) -> bool:
+def is_claim(change: ConditionalUpdate) -> bool:
     return change.set.get("status") == "running"
 
 
-def is_record(change: Change) -> bool:
+def is_record(change: ConditionalUpdate) -> bool:
     """Of an outcome, or of a retry."""
     return not is_own_row(change.task_id) and change.set.get("status") in ("completed", "failed", "scheduled")
 
 
-def is_move(change: Change) -> bool:
+def is_move(change: ConditionalUpdate) -> bool:
     return "movedTo" in change.set
 
 
@@ -66,10 +66,10 @@ class RiggedStore(MemoryStore):
         super().__init__()
         self.looks: list[Bucket] = []
         self.reads: list[str] = []
-        self.writes: list[Change] = []
-        self.before_write: Callable[[Change], None] | None = None
-        self.throttled: Callable[[Change], bool] = lambda change: False
-        self.unanswered: Callable[[Change], bool] = lambda change: False
+        self.writes: list[ConditionalUpdate] = []
+        self.before_write: Callable[[ConditionalUpdate], None] | None = None
+        self.throttled: Callable[[ConditionalUpdate], bool] = lambda change: False
+        self.unanswered: Callable[[ConditionalUpdate], bool] = lambda change: False
         self.before_look: Callable[[Bucket], None] | None = None
         self.before_read: Callable[[str], None] | None = None
         self.hidden: Callable[[Entry], bool] = lambda entry: False
@@ -80,7 +80,7 @@ class RiggedStore(MemoryStore):
             self.before_read(task_id)
         return super().get(task_id)
 
-    def write(self, change: Change) -> Result:
+    def write(self, change: ConditionalUpdate) -> Result:
         self.writes.append(change)
         if self.before_write is not None:
             self.before_write(change)
@@ -89,7 +89,7 @@ class RiggedStore(MemoryStore):
         result = super().write(change)
         return NO_ANSWER if self.unanswered(change) else result
 
-    def look(
+    def query_bucket(
         self,
         bucket: Bucket,
         *,
@@ -102,7 +102,9 @@ class RiggedStore(MemoryStore):
         self.looks.append(bucket)
         if self.before_look is not None:
             self.before_look(bucket)
-        page = super().look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix)
+        page = super().query_bucket(
+            bucket, after=after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix
+        )
         return Page([entry for entry in page.entries if not self.hidden(entry)], page.after)
 
     def peek(self, task_id: str) -> Row | None:
@@ -117,11 +119,11 @@ class RiggedStore(MemoryStore):
 class Once:
     """True the first time that ``when`` holds, and never again."""
 
-    def __init__(self, when: Callable[[Change], bool]) -> None:
+    def __init__(self, when: Callable[[ConditionalUpdate], bool]) -> None:
         self._when = when
         self.done = False
 
-    def __call__(self, change: Change) -> bool:
+    def __call__(self, change: ConditionalUpdate) -> bool:
         if self.done or not self._when(change):
             return False
         self.done = True
@@ -155,19 +157,19 @@ class LaggingStore(MemoryStore):
                 self._follow(str(row["taskId"]))
             return created
 
-    def write(self, change: Change) -> Result:
+    def write(self, change: ConditionalUpdate) -> Result:
         with self._lock:
             result = super().write(change)
             self._follow(change.task_id)
             return result
 
-    def delete(self, task_id: str, when: Sequence[Condition] = ()) -> bool:
+    def delete(self, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
         with self._lock:
-            deleted = super().delete(task_id, when)
+            deleted = super().delete(task_id, conditions)
             self._follow(task_id)
             return deleted
 
-    def look(
+    def query_bucket(
         self,
         bucket: Bucket,
         *,
@@ -184,7 +186,7 @@ class LaggingStore(MemoryStore):
                 visible = [version for version in versions if version.visible_at <= now]
                 if visible and visible[-1].row is not None:
                     shown.put(visible[-1].row)
-        return shown.look(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix)
+        return shown.query_bucket(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix)
 
     def _follow(self, task_id: str) -> None:
         if is_own_row(task_id):

@@ -14,7 +14,7 @@ from tests.unit.engine.support import Once, World, bucket_at, cannot, is_move, r
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.client import TaskClient
 from dynatick.domain.buckets import Bucket, Grid, minute_of
-from dynatick.domain.change import Change, Written
+from dynatick.domain.conditional_update import ConditionalUpdate, Written
 from dynatick.domain.lifecycle import redrive
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row
@@ -28,7 +28,7 @@ AHEAD, CLOSED, NEXT = bucket_at(5), bucket_at(-5), bucket_at(1)
 
 def arrive(w: World, *records: tuple[Row | None, Row | None]) -> Assigned:
     """A batch of (new, old)."""
-    return assign([Arrival(str(n), new, old) for n, (new, old) in enumerate(records)], w.settler())
+    return assign([Arrival(str(n), new, old) for n, (new, old) in enumerate(records)], w.placer())
 
 
 def put(w: World, row: Row) -> tuple[Row, Row | None]:
@@ -41,7 +41,7 @@ def put(w: World, row: Row) -> tuple[Row, Row | None]:
 def edit(w: World, task_id: str, **values: object) -> tuple[Row, Row]:
     """update-item by hand: the record that follows."""
     old = w.row(task_id)
-    assert isinstance(MemoryStore.write(w.rigged, Change(task_id=task_id, set=values)), Written)
+    assert isinstance(MemoryStore.write(w.rigged, ConditionalUpdate(task_id=task_id, set=values)), Written)
     return w.row(task_id), old
 
 
@@ -336,7 +336,7 @@ def test_the_whole_batch_is_written_in_batches() -> None:
     sizes: list[int] = []
     write_many = w.rigged.write_many
 
-    def counted(changes: Sequence[Change]) -> Sequence[object]:
+    def counted(changes: Sequence[ConditionalUpdate]) -> Sequence[object]:
         sizes.append(len(changes))
         return write_many(changes)
 
@@ -509,16 +509,16 @@ def test_after_a_refusal_the_rest_of_a_batch_waits_for_its_tick() -> None:
     w = world()
     asked: list[object] = []
     queue = MemoryDeadLetters(refuse=lambda letter: not asked.append(letter))
-    settler = replace(w.settler(), rejected=until_refused(queue, w.clock))
+    placer = replace(w.placer(), rejected=until_refused(queue, w.clock))
     records = [put(w, {"taskId": f"t{n}", "action": Decimal(7)}) for n in range(3)]
-    done = assign([Arrival(str(n), new, old) for n, (new, old) in enumerate(records)], settler)
+    done = assign([Arrival(str(n), new, old) for n, (new, old) in enumerate(records)], placer)
     assert (list(done.failed), done.undelivered, len(asked)) == ([], 3, 1)
     assert {w.row(f"t{n}")["taskDateTime"] for n in range(3)} == {str(NEXT)}
 
 
 def test_a_cursor_that_cannot_be_read_is_a_fault_of_every_record_that_needs_it() -> None:
     w = world()
-    settler = w.settler()
+    placer = w.placer()
     records = [put(w, {"taskId": f"t{n}"}) for n in range(2)]
 
     def no_cursor(task_id: str) -> None:
@@ -526,19 +526,19 @@ def test_a_cursor_that_cannot_be_read_is_a_fault_of_every_record_that_needs_it()
             raise cannot("read")
 
     w.rigged.before_read = no_cursor
-    done = assign([Arrival(str(n), new, old) for n, (new, old) in enumerate(records)], settler)
+    done = assign([Arrival(str(n), new, old) for n, (new, old) in enumerate(records)], placer)
     assert [key for key, _ in done.failed] == ["0", "1"]
 
 
 def test_a_table_that_is_not_there_is_raised() -> None:
     """Nothing of the batch can have been done; Lambda sends it again as it is."""
     w = world()
-    settler = w.settler()
+    placer = w.placer()
     record = put(w, {"taskId": "t"})
 
-    def is_down(changes: Sequence[Change]) -> None:
+    def is_down(changes: Sequence[ConditionalUpdate]) -> None:
         raise cannot("write")
 
     w.rigged.write_many = is_down
     with pytest.raises(StoreError):
-        assign([Arrival("0", *record)], settler)
+        assign([Arrival("0", *record)], placer)

@@ -12,7 +12,7 @@ from tests.unit.engine.support import NOON_MINUTE, Once, World, bucket_at, canno
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Written
+from dynatick.domain.conditional_update import ConditionalUpdate, Written
 from dynatick.domain.lifecycle import RELEASED, cancel, complete, release, reschedule
 from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import (
@@ -101,7 +101,7 @@ def test_when_a_lease_is_over(until: object, over: bool) -> None:
 
 def claimer(w: World) -> Claimer:
     tokens = iter(range(10_000))
-    return Claimer(w.store, w.settler(), w.clock, lambda: f"mine/{next(tokens)}")
+    return Claimer(w.store, w.placer(), w.clock, lambda: f"mine/{next(tokens)}")
 
 
 def claim(w: World, *ids: str, bucket: Bucket = HERE) -> Sequence[Verdict]:
@@ -213,7 +213,7 @@ def test_whoever_is_first_between_look_and_claim(wish: str) -> None:
     w.rigged.put(scheduled_row("t", HERE))
     first = Once(is_claim)
 
-    def before(change: Change) -> None:
+    def before(change: ConditionalUpdate) -> None:
         if not first(change):
             return
         row = of(w.rigged.peek("t"))
@@ -237,7 +237,7 @@ def test_whoever_is_first_at_the_second_try() -> None:
     w.rigged.put({"taskId": "t", "taskDateTime": str(HERE)})
     once = Once(lambda change: is_claim(change) and w.row("t").get("status") == "scheduled")
 
-    def before(change: Change) -> None:
+    def before(change: ConditionalUpdate) -> None:
         if once(change):
             w.claim("t", at=HERE)
 
@@ -285,7 +285,7 @@ def test_a_table_that_is_not_there_is_a_fault() -> None:
     w = world()
     made = claimer(w)
 
-    def is_down(changes: Sequence[Change]) -> None:
+    def is_down(changes: Sequence[ConditionalUpdate]) -> None:
         raise cannot("write")
 
     w.rigged.write_many = is_down
@@ -308,7 +308,7 @@ def test_the_old_token_opens_nothing_after_a_new_claim() -> None:
 
 def claimer_with(w: World, prefix: str) -> Claimer:
     tokens = iter(range(10_000))
-    return Claimer(w.store, w.settler(), w.clock, lambda: f"{prefix}/{next(tokens)}")
+    return Claimer(w.store, w.placer(), w.clock, lambda: f"{prefix}/{next(tokens)}")
 
 
 def test_noon_is_where_these_tests_are() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.builders import NOON
 from tests.unit.engine.support import NOON_MINUTE, Once, RiggedStore, is_cursor, world
 
-from dynatick.domain.change import Change
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.task import is_own_row
 from dynatick.engine.cursor import Cursor, cursor_id, read_cursor, save, take
 from dynatick.engine.rules import SHARD_LEASE
@@ -20,9 +20,9 @@ FULL = Cursor(
     shard=3,
     closed_through=NOON_MINUTE,
     drained_through=NOON_MINUTE - 5,
-    looked_through=NOON_MINUTE - 1,
-    mark=NOON_MINUTE - 2,
-    mark_at=datetime(2026, 12, 31, 11, 58, 0, 250_000, tzinfo=UTC),
+    polled_through=NOON_MINUTE - 1,
+    checkpoint=NOON_MINUTE - 2,
+    checkpoint_at=datetime(2026, 12, 31, 11, 58, 0, 250_000, tzinfo=UTC),
     lease="token",
     lease_until=NOON + SHARD_LEASE,
     version=7,
@@ -49,7 +49,7 @@ def test_a_cursor_is_read_as_it_was_written() -> None:
 
 def test_a_cursor_can_be_read_by_people() -> None:
     row = FULL.to_row()
-    assert (row["closedThrough"], row["drainedThrough"], row["mark"]) == (
+    assert (row["closedThrough"], row["drainedThrough"], row["checkpoint"]) == (
         "2026-12-31#12:00",
         "2026-12-31#11:55",
         "2026-12-31#11:58",
@@ -59,15 +59,21 @@ def test_a_cursor_can_be_read_by_people() -> None:
 
 
 @pytest.mark.parametrize(
-    "spoilt",
-    [{"closedThrough": None}, {"drainedThrough": "soon"}, {"markAt": "soon"}, {"version": "7"}, {"mark": None}],
+    "malformed",
+    [
+        {"closedThrough": None},
+        {"drainedThrough": "soon"},
+        {"checkpointAt": "soon"},
+        {"version": "7"},
+        {"checkpoint": None},
+    ],
 )
-def test_a_cursor_that_somebody_has_spoilt_is_named(spoilt: dict[str, object]) -> None:
+def test_a_cursor_that_somebody_has_spoilt_is_named(malformed: dict[str, object]) -> None:
     store = RiggedStore()
-    store.put({"taskId": cursor_id(3), **FULL.to_row(), **spoilt})
+    store.put({"taskId": cursor_id(3), **FULL.to_row(), **malformed})
     with pytest.raises(InvalidInput) as caught:
         read_cursor(store, 3, NOON)
-    assert caught.value.field in spoilt
+    assert caught.value.field in malformed
 
 
 # -- creation --------------------------------------------------------------------------------------------------------
@@ -86,7 +92,7 @@ def test_a_missing_cursor_is_created_with_the_last_minute_closed_and_drained(sec
     store, now = RiggedStore(), NOON + timedelta(seconds=second)
     cursor = read_cursor(store, 5, now)
     assert cursor == Cursor(
-        shard=5, closed_through=last, drained_through=last, looked_through=last, mark=last, mark_at=now
+        shard=5, closed_through=last, drained_through=last, polled_through=last, checkpoint=last, checkpoint_at=now
     )
     assert read_cursor(store, 5, now + timedelta(hours=1)) == cursor
 
@@ -125,7 +131,11 @@ def test_taking_closes_and_holds_the_shard() -> None:
     taken = take(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
     assert taken is not None
     assert (taken.closed_through, taken.lease, taken.lease_until) == (NOON_MINUTE + 1, "mine", NOON + SHARD_LEASE)
-    assert (taken.drained_through, taken.mark, taken.mark_at) == (FULL.drained_through, FULL.mark, FULL.mark_at)
+    assert (taken.drained_through, taken.checkpoint, taken.checkpoint_at) == (
+        FULL.drained_through,
+        FULL.checkpoint,
+        FULL.checkpoint_at,
+    )
     assert read_cursor(store, 3, NOON) == taken
 
 
@@ -153,7 +163,7 @@ def test_a_lost_race_for_the_shard_is_run_again() -> None:
     store = stored(replace(FULL, lease=None))
     first = Once(is_cursor)
 
-    def another_closes(change: Change) -> None:
+    def another_closes(change: ConditionalUpdate) -> None:
         if first(change):
             row = dict(MemoryStore.get(store, cursor_id(3)) or {})
             store.put({**row, "closedThrough": "2026-12-31#12:09", "version": 8})
@@ -167,7 +177,7 @@ def test_a_lost_race_for_the_shard_is_run_again() -> None:
 def test_a_race_that_never_ends_is_a_fault() -> None:
     store = stored(replace(FULL, lease=None))
 
-    def another_is_always_first(change: Change) -> None:
+    def another_is_always_first(change: ConditionalUpdate) -> None:
         row = dict(MemoryStore.get(store, cursor_id(3)) or {})
         store.put({**row, "version": int(str(row["version"])) + 1})
 
@@ -185,7 +195,7 @@ def test_a_shard_that_was_taken_although_the_answer_says_otherwise_is_ours() -> 
     write = store.write
     first = Once(is_cursor)
 
-    def sent_twice(change: Change) -> object:
+    def sent_twice(change: ConditionalUpdate) -> object:
         if first(change):
             write(change)
         return write(change)
@@ -201,7 +211,7 @@ def test_closing_for_a_holder_may_race_with_it() -> None:
     store = stored(FULL)
     first = Once(is_cursor)
 
-    def holder_ends(change: Change) -> None:
+    def holder_ends(change: ConditionalUpdate) -> None:
         if first(change):
             store.put({"taskId": cursor_id(3), **replace(FULL, lease=None, lease_until=None, version=8).to_row()})
 

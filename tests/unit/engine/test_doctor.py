@@ -9,7 +9,7 @@ import pytest
 from tests.builders import NOON, InProcess, defaults, scheduled_row
 
 from dynatick.domain.buckets import Bucket, Grid, minute_of
-from dynatick.domain.change import Change, Result, Unknown
+from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.recurrence import ready
 from dynatick.domain.task import Row, is_own_row
@@ -88,7 +88,7 @@ class Counting(MemoryStore):
         self.writes += 1
         return super().create(row)
 
-    def write(self, change: Change) -> Result:
+    def write(self, change: ConditionalUpdate) -> Result:
         self.writes += 1
         return super().write(change)
 
@@ -109,7 +109,7 @@ def put(world: InProcess, row: Row, task_id: str = "x") -> None:
 
 def scan(world: InProcess, **options: object) -> tuple[Reconciled, list[Finding]]:
     told: list[Finding] = []
-    report = reconcile(world.settler(), clock=world.clock, tell=told.append, **options)  # type: ignore[arg-type]
+    report = reconcile(world.placer(), clock=world.clock, tell=told.append, **options)  # type: ignore[arg-type]
     return report, told
 
 
@@ -117,11 +117,11 @@ def scan(world: InProcess, **options: object) -> tuple[Reconciled, list[Finding]
 def test_what_is_wrong_is_found_and_nothing_is_written(world: InProcess, name: str) -> None:
     row, kind = WRONG[name]
     put(world, row)
-    settler = world.settler()
+    placer = world.placer()
     assert isinstance(world.store, Counting)
     before = world.store.writes, world.row("x")
     told: list[Finding] = []
-    report = reconcile(settler, clock=world.clock, repair=False, tell=told.append)
+    report = reconcile(placer, clock=world.clock, repair=False, tell=told.append)
     (finding,) = told
     assert (finding.kind, finding.task_id, finding.repaired, finding.left) == (kind, "x", False, None)
     assert finding.remedy == REMEDIES[kind]
@@ -240,8 +240,8 @@ def test_a_page_without_open_rows_is_read_on(world: InProcess) -> None:
 
 def cursor(**changes: object) -> Cursor:
     fresh = Cursor(
-        shard=0, closed_through=NOON_MINUTE, drained_through=NOON_MINUTE - 3, looked_through=NOON_MINUTE,
-        mark=NOON_MINUTE, mark_at=NOON,
+        shard=0, closed_through=NOON_MINUTE, drained_through=NOON_MINUTE - 3, polled_through=NOON_MINUTE,
+        checkpoint=NOON_MINUTE, checkpoint_at=NOON,
     )  # fmt: skip
     return replace(fresh, **changes)  # type: ignore[arg-type]
 
@@ -255,10 +255,10 @@ def cursor(**changes: object) -> Cursor:
         (19, 5, {}, None),
         (20, 5, {}, Kind.CURSOR_BEHIND),
         (3 * 1440, 1440, {}, None),
-        (0, 1, {"mark_at": NOON - timedelta(minutes=62)}, None),
-        (0, 1, {"mark_at": NOON - timedelta(minutes=63)}, Kind.CURSOR_STUCK),
-        (0, 1, {"mark_at": NOON - timedelta(hours=9), "lease": "x", "lease_until": NOON}, None),
-        (0, 1440, {"mark_at": NOON - timedelta(days=3)}, None),
+        (0, 1, {"checkpoint_at": NOON - timedelta(minutes=62)}, None),
+        (0, 1, {"checkpoint_at": NOON - timedelta(minutes=63)}, Kind.CURSOR_STUCK),
+        (0, 1, {"checkpoint_at": NOON - timedelta(hours=9), "lease": "x", "lease_until": NOON}, None),
+        (0, 1440, {"checkpoint_at": NOON - timedelta(days=3)}, None),
         (-4, 1, {}, None),
         (-6, 1, {}, Kind.CURSOR_AHEAD),
     ],
@@ -271,7 +271,7 @@ def test_cursors(minutes: int, tick_minutes: int, changes: dict[str, object], ki
 
 
 def test_a_cursor_that_is_not_there_or_cannot_be_read() -> None:
-    found = list(judge_cursors({0: None, 1: InvalidInput("mark", "?", "a bucket")}, Grid(), NOON))
+    found = list(judge_cursors({0: None, 1: InvalidInput("checkpoint", "?", "a bucket")}, Grid(), NOON))
     assert [(finding.kind, finding.task_id) for finding in found] == [
         (Kind.NO_TICK, "_dynatick#cursor#0"),
         (Kind.CURSOR_UNREADABLE, "_dynatick#cursor#1"),
@@ -279,7 +279,7 @@ def test_a_cursor_that_is_not_there_or_cannot_be_read() -> None:
 
 
 def test_a_cursor_wants_a_person_and_the_other_shards_are_repaired(world: InProcess) -> None:
-    world.store.write(Change(task_id=cursor_id(0), set={"closedThrough": "yesterday"}))
+    world.store.write(ConditionalUpdate(task_id=cursor_id(0), set={"closedThrough": "yesterday"}))
     elsewhere = next(name for name in "abcdefgh" if world.rules.grid.shard_of(name) == 1)
     put(world, scheduled_row("", Bucket(NOON_MINUTE - 600, 1)), elsewhere)
     put(world, scheduled_row("", Bucket(NOON_MINUTE - 600)), "not to be judged")

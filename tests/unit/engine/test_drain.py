@@ -32,7 +32,7 @@ from tests.unit.engine.support import (
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.change import Change, Result
+from dynatick.domain.conditional_update import ConditionalUpdate, Result
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
 from dynatick.engine import drain
@@ -135,7 +135,7 @@ def test_a_pass_that_runs_out_of_time_goes_on_in_the_next_without_loss_and_witho
     w.actions.behaviour = dict.fromkeys(ids(300), takes(w, seconds=1))
     done = reports(w.next_tick())
     assert len(done) >= 3
-    assert [report.generation for report in done] == list(range(len(done)))
+    assert [report.continuation for report in done] == list(range(len(done)))
     assert all(report.continued and report.resume for report in done[:-1])
     assert not done[-1].continued
     assert sum(report.claimed - report.released for report in done) == 300
@@ -145,7 +145,7 @@ def test_a_pass_that_runs_out_of_time_goes_on_in_the_next_without_loss_and_witho
 
 
 def test_what_is_given_back_can_be_taken_at_once() -> None:
-    w = paced(threads=1, generations=0)
+    w = paced(threads=1, max_continuations=0)
     w.insert(*ids(50))
     w.actions.behaviour = dict.fromkeys(ids(50), takes(w, seconds=10))
     report = passed(w.next_tick())
@@ -187,11 +187,11 @@ def test_going_on_does_not_begin_a_bucket_anew_for_what_was_given_back() -> None
 
 
 def test_generations_are_bounded_and_the_next_tick_goes_on() -> None:
-    w = paced(threads=1, generations=2)
+    w = paced(threads=1, max_continuations=2)
     w.insert(*ids(600))
     w.actions.behaviour = dict.fromkeys(ids(600), takes(w, seconds=1))
     done = reports(w.next_tick())
-    assert [report.generation for report in done] == [0, 1, 2]
+    assert [report.continuation for report in done] == [0, 1, 2]
     assert 200 < len(w.actions.ran) < 600
     w.actions.behaviour = {}
     w.ticks(2)
@@ -221,17 +221,17 @@ def test_going_on_begins_where_the_last_one_stopped(monkeypatch: pytest.MonkeyPa
     assert first.resume.minute == NOON_MINUTE + 1
     assert first.resume.after is not None
     pages: list[str | None] = []
-    look = w.rigged.look
+    look = w.rigged.query_bucket
 
     def noted(bucket: Bucket, *, after: str | None = None, **more: object) -> Page:
         if bucket == bucket_at(1):
             pages.append(after)
         return look(bucket, after=after, **more)
 
-    w.rigged.look = noted
+    w.rigged.query_bucket = noted
     w.handle(w.started.pop(0))
     assert pages[0] == first.resume.after
-    w.rigged.look = look
+    w.rigged.query_bucket = look
     w.run_started()
     all_once(w, ids(300))
 
@@ -277,7 +277,7 @@ def test_what_is_still_being_claimed_at_the_end_is_told_too() -> None:
     w.insert("a")
     go, gone = threading.Event(), threading.Event()
 
-    def hangs(change: Change) -> None:
+    def hangs(change: ConditionalUpdate) -> None:
         if is_claim(change):
             w.clock.forward(seconds=120)
             assert go.wait(30)
@@ -298,9 +298,9 @@ def test_a_bucket_is_not_drained_while_something_in_it_is_still_being_claimed(sc
     w.put(taskId="a", **row)
     minute, shown, over = NOON_MINUTE + 1, threading.Event(), threading.Event()
     w.rigged.hidden = lambda entry: not shown.is_set()  # the index lags
-    while w.cursor().mark < minute:
+    while w.cursor().checkpoint < minute:
         w.next_tick()
-    w.clock.to(w.cursor().mark_at + w.rules.settled_after + timedelta(seconds=1))
+    w.clock.to(w.cursor().checkpoint_at + w.rules.index_settled_after + timedelta(seconds=1))
     shown.set()
 
     def hangs(task_id: str) -> None:
@@ -326,7 +326,7 @@ def test_what_has_ended_when_the_time_is_up_is_recorded(number: int) -> None:
     w.insert(*ids(number))
     slow = Once(is_record)
 
-    def answers_late(change: Change) -> None:
+    def answers_late(change: ConditionalUpdate) -> None:
         if slow(change):
             w.clock.to(NOON + timedelta(minutes=1, seconds=117.2))
 
@@ -345,7 +345,7 @@ def test_what_is_won_when_there_is_no_time_to_begin_it_is_given_back() -> None:
     w.insert(*ids(10))
     slow = Once(is_claim)
 
-    def takes_long(change: Change) -> None:
+    def takes_long(change: ConditionalUpdate) -> None:
         if slow(change):
             w.clock.to(NOON + timedelta(minutes=1, seconds=102))
 
@@ -364,18 +364,18 @@ def test_what_is_won_in_the_last_seconds_is_given_back_too(monkeypatch: pytest.M
     w = world()
     w.insert(*ids(10))
     slow, last_seconds = Once(is_claim), threading.Event()
-    settle_up = Execution.settle_up
+    finish_records = Execution.finish_records
 
     def noted(self: Execution) -> None:
         last_seconds.set()
-        settle_up(self)
+        finish_records(self)
 
-    def takes_long(change: Change) -> None:
+    def takes_long(change: ConditionalUpdate) -> None:
         if slow(change):
             w.clock.to(NOON + timedelta(minutes=1, seconds=117.2))
             assert last_seconds.wait(30)
 
-    monkeypatch.setattr(Execution, "settle_up", noted)
+    monkeypatch.setattr(Execution, "finish_records", noted)
     w.rigged.before_write = takes_long
     w.clock.to(NOON + timedelta(minutes=1))
     report = w.handle({"time": "2026-12-31T12:01:00Z"}).passed
@@ -411,7 +411,7 @@ def before_its_final_look() -> World:
     w.rigged.create(scheduled_row("late", bucket_at(1)))
     w.rigged.hidden = lambda entry: entry.task_id == "late"
     w.ticks(5)
-    assert w.cursor().mark >= bucket_at(1).minute
+    assert w.cursor().checkpoint >= bucket_at(1).minute
     w.rigged.hidden = lambda entry: False
     return w
 
@@ -421,7 +421,7 @@ def is_not_passed(w: World) -> None:
     assert w.outcome("late") is None
     assert w.cursor().drained_through < bucket_at(1).minute
     w.rigged.before_look = None
-    w.rigged.__dict__.pop("look", None)
+    w.rigged.__dict__.pop("query_bucket", None)
     w.ticks(3)
     all_once(w, ["late"])
 
@@ -431,7 +431,7 @@ def test_s_does_not_pass_what_was_seen_and_could_not_be_claimed() -> None:
 
     def breaks_off(bucket: Bucket) -> None:
         if bucket == bucket_at(3):
-            raise cannot("look")
+            raise cannot("query_bucket")
 
     w.rigged.before_look = breaks_off
     with pytest.raises(StoreError):
@@ -442,13 +442,13 @@ def test_s_does_not_pass_what_was_seen_and_could_not_be_claimed() -> None:
 
 def test_s_does_not_pass_what_an_index_shows_in_two_buckets() -> None:
     w = before_its_final_look()
-    look = w.rigged.look
+    look = w.rigged.query_bucket
 
     def both(bucket: Bucket, **more: object) -> Page:
         page = look(bucket, **more)
         return Page([*page.entries, Entry("late", str(bucket))], page.after) if bucket == bucket_at(2) else page
 
-    w.rigged.look = both
+    w.rigged.query_bucket = both
     w.next_tick()
     is_not_passed(w)
 
@@ -457,7 +457,7 @@ def test_s_does_not_pass_what_lies_before_the_place_where_a_pass_went_on() -> No
     w = before_its_final_look()
     w.clock.to(NOON + timedelta(minutes=6))
     resume = {"bucket": str(bucket_at(1)), "after": "m"}
-    w.handle({"dynatick": {"tick": str(bucket_at(6)), "shard": 0, "generation": 1, "resume": resume}})
+    w.handle({"dynatick": {"tick": str(bucket_at(6)), "shard": 0, "continuation": 1, "resume": resume}})
     is_not_passed(w)
 
 
@@ -494,7 +494,7 @@ def test_a_tick_that_comes_during_a_pass_is_served_by_it() -> None:
     w.clock.to(NOON + timedelta(minutes=1, seconds=45))
     w.actions.behaviour["first"] = is_overtaken
     report = passed(w.tick())
-    assert [o.held_elsewhere for o in other] == [True]
+    assert [o.leased_elsewhere for o in other] == [True]
     assert (report.tick, report.closed_through, report.completed) == (NOON_MINUTE + 1, NOON_MINUTE + 2, 2)
     all_once(w, ["first", "second"])
 
@@ -506,7 +506,7 @@ def test_a_tick_that_comes_when_the_time_is_up_is_served_by_the_next_generation(
     w.insert("second", at=bucket_at(2))
     late = Once(is_record)
 
-    def another_tick(change: Change) -> None:
+    def another_tick(change: ConditionalUpdate) -> None:
         if late(change):
             w.clock.to(NOON + timedelta(minutes=1, seconds=102))
             assert save(w.store, w.cursor(), replace(w.cursor(), closed_through=NOON_MINUTE + 2))
@@ -556,7 +556,7 @@ def test_memory_does_not_grow_with_the_bucket(threads: int) -> None:
     w.insert(*ids(1500))
     most: list[int] = []
 
-    def count(change: Change) -> None:
+    def count(change: ConditionalUpdate) -> None:
         if is_claim(change):
             with w.rigged._lock:
                 most.append(sum(1 for item in w.rigged._items.values() if item.get("status") == {"S": "running"}))
@@ -582,14 +582,14 @@ def test_an_index_that_shows_a_task_in_two_buckets_loses_nothing() -> None:
     for real, stale in ((1, 2), (2, 1)):
         w = world()
         w.insert("t", at=bucket_at(real))
-        look = w.rigged.look
+        look = w.rigged.query_bucket
 
         def both(bucket: Bucket, *, look: object = look, stale: int = stale, w: World = w, **more: object) -> Page:
             page = look(bucket, **more)
             ghost = bucket == bucket_at(stale) and w.clock() < NOON + timedelta(minutes=4)
             return Page([*page.entries, Entry("t", str(bucket))], page.after) if ghost else page
 
-        w.rigged.look = both
+        w.rigged.query_bucket = both
         w.clock.forward(minutes=1)
         w.next_tick()
         w.ticks(4)
@@ -615,7 +615,9 @@ def test_a_suspect_that_somebody_has_spoilt_ends_as_failed() -> None:
     w = world()
     w.insert("t")
     w.claim("t", until=NOON + timedelta(seconds=30))
-    MemoryStore.write(w.rigged, Change(task_id="t", set={"payload": "not a map", "retryPolicy": "x", "attempt": "x"}))
+    MemoryStore.write(
+        w.rigged, ConditionalUpdate(task_id="t", set={"payload": "not a map", "retryPolicy": "x", "attempt": "x"})
+    )
     w.ticks(2)
     assert (w.actions.ran, w.outcome("t")) == ([], "failed")
     w.until_drained()
@@ -667,7 +669,7 @@ def test_the_figures_of_a_pass() -> None:
     report, recovery = (invoked.passed or invoked.recovered for invoked in w.tick())
     assert report is not None
     assert recovery is not None
-    assert (report.tick, report.shard, report.generation) == (NOON_MINUTE + 1, 0, 0)
+    assert (report.tick, report.shard, report.continuation) == (NOON_MINUTE + 1, 0, 0)
     assert (report.claimed, report.completed, report.retried, report.failed) == (3, 1, 1, 1)
     assert (report.expired, report.rejected, report.unfinished) == (1, 1, 0)
     assert (recovery.recovered, recovery.completed, recovery.tick) == (1, 1, NOON_MINUTE + 1)
@@ -738,7 +740,7 @@ def test_a_tick_that_fires_twice_loses_no_record() -> None:
 def broken_look(w: World) -> None:
     def before(bucket: Bucket) -> None:
         if bucket == bucket_at(4):
-            raise cannot("look")
+            raise cannot("query_bucket")
 
     w.rigged.before_look = before
 
@@ -746,7 +748,7 @@ def broken_look(w: World) -> None:
 def broken_claim(w: World) -> None:
     write_many = w.rigged.write_many
 
-    def broken(changes: Sequence[Change]) -> Sequence[Result]:
+    def broken(changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         if any(is_claim(change) and change.set.get("attempt") and change.task_id > "t0060" for change in changes):
             raise cannot("write")
         return write_many(changes)
@@ -798,7 +800,7 @@ def test_a_release_that_cannot_be_written_does_not_forget_what_is_running() -> N
     begun = threading.Event()
     write_many = w.rigged.write_many
 
-    def no_release(changes: Sequence[Change]) -> Sequence[Result]:
+    def no_release(changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         if any(change.set.get("leaseUntil") == "1970-01-01T00:00:00Z" for change in changes):
             begun.set()
             raise cannot("write")
@@ -823,7 +825,7 @@ def test_one_batch_of_records_that_fails_costs_no_other() -> None:
     broken = Once(lambda change: is_record(change))
     write_many = w.rigged.write_many
 
-    def once(changes: Sequence[Change]) -> Sequence[Result]:
+    def once(changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         if any(broken(change) for change in changes):
             raise cannot("write")
         return write_many(changes)
@@ -854,7 +856,7 @@ def test_after_a_fault_nothing_is_begun_any_more(monkeypatch: pytest.MonkeyPatch
     w.actions.behaviour["t0000"] = waits
     write_many = w.rigged.write_many
 
-    def broken(changes: Sequence[Change]) -> Sequence[Result]:
+    def broken(changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         if any(is_claim(change) and change.task_id == "t0050" for change in changes):
             assert first.wait(30)
             w.clock.forward(seconds=119)
@@ -984,9 +986,9 @@ class SlowTable(RiggedStore):
         super().__init__()
         self._clock, self._seconds = clock, seconds
 
-    def look(self, bucket: Bucket, **rest: Any) -> Page:  # type: ignore[override]
+    def query_bucket(self, bucket: Bucket, **rest: Any) -> Page:  # type: ignore[override]
         self._clock.forward(seconds=self._seconds)
-        return super().look(bucket, **rest)
+        return super().query_bucket(bucket, **rest)
 
 
 def test_polling_empty_buckets_keeps_the_shard_and_what_it_has_come_through() -> None:
@@ -999,7 +1001,7 @@ def test_polling_empty_buckets_keeps_the_shard_and_what_it_has_come_through() ->
     clock.to(NOON + timedelta(days=3))
     met: list[datetime] = []
 
-    def other_ticks(change: Change) -> None:
+    def other_ticks(change: ConditionalUpdate) -> None:
         """The rule fires on; whoever holds the shard must not lose it."""
         if is_cursor(change):
             met.append(clock())
@@ -1033,11 +1035,11 @@ def test_what_was_polled_is_kept_when_the_process_dies() -> None:
         patch.setattr(ShardLease, "keep", dies)
         w.handle({"time": clock().strftime("%Y-%m-%dT%H:%M:00Z")})
     cursor = w.cursor()
-    assert cursor.looked_through > NOON_MINUTE + 300
+    assert cursor.polled_through > NOON_MINUTE + 300
     store.forget()
     clock.forward(minutes=1)
     w.tick()
-    assert min(bucket.minute for bucket in store.looks) > cursor.looked_through - 1
+    assert min(bucket.minute for bucket in store.looks) > cursor.polled_through - 1
 
 
 def test_a_pass_that_has_lost_its_shard_stops_polling() -> None:
@@ -1073,4 +1075,4 @@ def test_a_gap_of_a_year_takes_no_memory_for_each_minute() -> None:
         patch.setattr(ShardLease, "keep", noted)
         w.tick()
     assert max(pass_windows) < 1000
-    assert w.cursor().looked_through >= NOON_MINUTE + 20 * 1440
+    assert w.cursor().polled_through >= NOON_MINUTE + 20 * 1440

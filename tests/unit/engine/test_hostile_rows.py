@@ -57,7 +57,7 @@ VALUES: Mapping[str, list[object]] = {
     "scheduleState": ["ENABLED", "DISABLED", "COMPLETED", "x"],
     "scheduleExpressionTimezone": ["UTC", "../../etc/passwd"],
     "startDate": TIMES,
-    "nextRunAt": TIMES,
+    "nextOccurrenceAt": TIMES,
     "definition": [{}, {"scheduleState": 7}, "x"],
     "dueBefore": [[{"scheduleExpression": "rate(1 minute)", "until": "2026-12-31T12:30:00Z"}], [1]],
     "revision": [0, 10**9, "x"],
@@ -90,7 +90,7 @@ def arrive(w: World, row: Row, old: Row | None) -> None:
     task_id = str(row["taskId"])
     image = w.row(task_id)
     for _ in range(2):
-        done = assign([Arrival("1", image, None if old is None else {**old, "taskId": task_id})], w.settler())
+        done = assign([Arrival("1", image, None if old is None else {**old, "taskId": task_id})], w.placer())
         assert list(done.failed) == []
 
 
@@ -99,12 +99,12 @@ def left_open(w: World, task_id: str) -> Row | None:
     return None if is_terminal(row) else row
 
 
-def is_malformed(settler: Placer, row: Row) -> bool:
-    change = settler.make_ready(row)
-    return change is not None and settler.is_rejection(change)
+def is_malformed(placer: Placer, row: Row) -> bool:
+    change = placer.make_ready(row)
+    return change is not None and placer.is_rejection(change)
 
 
-def is_in_hand(row: Row) -> bool:
+def is_in_flight(row: Row) -> bool:
     """As a tick writes an occurrence: it is the tick's."""
     return row.get("status") == "running" and row.get("scheduleId") is not None
 
@@ -116,11 +116,11 @@ def test_every_row_is_placed_or_ended_by_its_record(row: Row, old: Row | None) -
     w = world()
     arrive(w, row, old)
     now = left_open(w, str(row["taskId"]))
-    if now is None or (is_in_hand(row) and old is None):
+    if now is None or (is_in_flight(row) and old is None):
         return
-    settler = w.settler()
-    assert settler.make_ready(now) is None, "there is nothing left to be written"
-    assert is_at_rest(now) or settler.is_ahead(now), "a tick polls it"
+    placer = w.placer()
+    assert placer.make_ready(now) is None, "there is nothing left to be written"
+    assert is_at_rest(now) or placer.is_ahead(now), "a tick polls it"
 
 
 @settings(max_examples=150)
@@ -136,8 +136,8 @@ def test_a_queue_that_refuses_delays_only_the_end_of_a_malformed_row(row: Row, o
     w.ticks(2)
     w.handle({"dynatick": {"reconcile": True}})
     now = left_open(w, task_id)
-    assert now is None or not is_malformed(w.settler(), now)
-    if before is not None and waiting is not None and is_malformed(w.settler(), before):
+    assert now is None or not is_malformed(w.placer(), now)
+    if before is not None and waiting is not None and is_malformed(w.placer(), before):
         assert w.outcome(task_id) == "failed"
         assert w.actions.times(task_id) == 0
         assert [letter.row["taskId"] for letter in w.dead_letters.letters] == [task_id]

@@ -11,7 +11,7 @@ from tests.builders import NOON
 from tests.unit.engine.support import Once, RiggedStore
 
 from dynatick.domain.buckets import Grid
-from dynatick.domain.change import Change
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.normalise import Defaults
 from dynatick.engine.installation_settings import SETTINGS_ID, InstallationSettings, publish_settings, read_settings
 from dynatick.errors import InvalidInput, StoreError
@@ -82,7 +82,7 @@ def test_a_race_is_run_again_and_loses_nothing() -> None:
     publish_settings(store, Grid(shard_count=2), now=NOON)
     first = Once(lambda change: change.task_id == SETTINGS_ID)
 
-    def another_is_first(change: Change) -> None:
+    def another_is_first(change: ConditionalUpdate) -> None:
         if first(change):
             publish_settings(store, Grid(shard_count=9), now=NOON, actions=["mail"])
 
@@ -118,14 +118,14 @@ def test_a_row_of_an_older_version_is_understood() -> None:
     assert read_settings(store) == InstallationSettings(grid=Grid(tick_minutes=5, shard_count=2), shards_ever=4)
 
 
-@pytest.mark.parametrize("spoilt", [{"tickMinutes": "5"}, {"tickMinutes": Decimal(7)}, {"shardsEver": None}])
-def test_a_row_that_somebody_has_spoilt_is_named(spoilt: dict[str, object]) -> None:
+@pytest.mark.parametrize("malformed", [{"tickMinutes": "5"}, {"tickMinutes": Decimal(7)}, {"shardsEver": None}])
+def test_a_row_that_somebody_has_spoilt_is_named(malformed: dict[str, object]) -> None:
     store = RiggedStore()
     row = {"taskId": SETTINGS_ID, "tickMinutes": Decimal(5), "shardCount": Decimal(2), "shardsEver": Decimal(4)}
-    store.put(row | spoilt)
+    store.put(row | malformed)
     with pytest.raises(InvalidInput) as caught:
         read_settings(store)
-    assert caught.value.field in spoilt
+    assert caught.value.field in malformed
 
 
 SCHEMAS = {"mail": '{"type":"object","properties":{"to":{"type":"string"}},"required":["to"]}'}

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.engine.support import World, is_claim, is_record, passed, rules, world
 
 from dynatick.actions.dead_letter import message_of
-from dynatick.domain.change import Change
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.schedule import ScheduleState
 from dynatick.domain.task import LargeRow, Row, Task
 from dynatick.engine import execution
@@ -119,7 +119,7 @@ def test_what_waits_in_memory_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatc
     w.insert(*ids, payload=PAYLOAD)
     claimed, recorded, peak, enough = [0], [0], [0], threading.Event()
 
-    def noted(change: Change) -> None:
+    def noted(change: ConditionalUpdate) -> None:
         claimed[0] += is_claim(change)
         recorded[0] += is_record(change)
         peak[0] = max(peak[0], claimed[0] - recorded[0])

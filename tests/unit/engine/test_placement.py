@@ -11,7 +11,7 @@ from tests.unit.engine.support import Once, World, bucket_at, is_move, of, rules
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.change import Change, Written
+from dynatick.domain.conditional_update import ConditionalUpdate, Written
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Row
 from dynatick.engine.placement import Undelivered
@@ -23,7 +23,7 @@ from dynatick.store.memory import MemoryStore
 def settled(w: World, row: Row) -> Row:
     """The row, put by somebody and settled."""
     w.rigged.put(row)
-    w.settler().settle(str(row["taskId"]))
+    w.placer().settle(str(row["taskId"]))
     return w.row(str(row["taskId"]))
 
 
@@ -65,7 +65,7 @@ def test_where_a_row_lies_when_it_is_settled(name: str, row: Row, bucket: str) -
     done = settled(w, row)
     assert done["taskDateTime"] == bucket
     assert done["status"] == row.get("status", "scheduled")
-    w.settler().settle("t")
+    w.placer().settle("t")
     assert w.row("t") == done, "and stays there"
 
 
@@ -84,7 +84,7 @@ def test_what_has_ended_is_left_alone(row: Row) -> None:
 
 
 def test_a_row_that_is_gone_is_no_fault() -> None:
-    assert world().settler().settle("nobody") is None
+    assert world().placer().settle("nobody") is None
 
 
 ENDED_BY_HAND = [
@@ -168,11 +168,11 @@ def test_a_move_goes_to_the_tasks_own_shard() -> None:
 
 def test_what_is_counted() -> None:
     w = world()
-    settler = w.settler()
+    placer = w.placer()
     for task_id, row in {"a": {}, "b": {"taskDateTime": str(CLOSED)}, "c": {"action": Decimal(7)}}.items():
         w.rigged.put({"taskId": task_id, **row})
-        settler.settle(task_id)
-    assert (settler.normalised, settler.moved, settler.failed) == (2, 1, 1)
+        placer.settle(task_id)
+    assert (placer.normalised, placer.moved, placer.failed) == (2, 1, 1)
 
 
 # -- rejections ------------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_what_the_dead_letter_queue_does_not_take_is_left_for_a_later_try() -> N
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
     w.rigged.put({"taskId": "t", "action": Decimal(7)})
     with pytest.raises(Undelivered, match="the dead-letter queue did not take 't'; it stays open"):
-        w.settler().settle("t")
+        w.placer().settle("t")
     row = w.row("t")
     assert row == {
         "taskId": "t", "action": 7, "taskDateTime": NEXT, "movedTo": NEXT, "malformedReason": row["malformedReason"]
@@ -209,13 +209,13 @@ def test_a_row_that_waits_for_the_dead_letter_queue_is_moved_again_if_its_new_bu
     w.rigged.put({"taskId": "t", "action": Decimal(7)})
     first = Once(is_move)
 
-    def before(change: Change) -> None:
+    def before(change: ConditionalUpdate) -> None:
         if first(change):
             w.next_tick(3)
 
     w.rigged.before_write = before
     with pytest.raises(Undelivered):
-        w.settler().settle("t")
+        w.placer().settle("t")
     assert first.done
     assert w.row("t")["taskDateTime"] == str(bucket_at(4))
 
@@ -225,8 +225,8 @@ def test_a_row_that_can_be_understood_by_now_is_not_failed_for_what_it_was_befor
     w = world()
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
     w.rigged.put({"taskId": "t", "action": Decimal(7)})
-    meanwhile(w, Change(task_id="t", set={"action": "log"}))
-    w.settler().settle("t")
+    meanwhile(w, ConditionalUpdate(task_id="t", set={"action": "log"}))
+    w.placer().settle("t")
     assert (w.row("t")["status"], "malformedReason" in w.row("t")) == ("scheduled", False)
 
 
@@ -249,7 +249,7 @@ def test_a_row_that_is_too_large_is_marked_without_its_bulk(spare: int, row: dic
     w.rigged.put({**row, bulk: {"k": ""}})
     filled = {**row, bulk: {"k": "x" * (FULL - size_of(w, "t") - spare)}}
     w.rigged.put(filled)
-    w.settler().settle("t")
+    w.placer().settle("t")
     done = w.row("t")
     assert done["outcome"] == "failed"
     assert bulk not in done
@@ -272,11 +272,11 @@ def test_an_id_that_no_index_takes_is_marked() -> None:
 # -- races -----------------------------------------------------------------------------------------------------------
 
 
-def meanwhile(w: World, edit: Change) -> Once:
+def meanwhile(w: World, edit: ConditionalUpdate) -> Once:
     """Somebody else's write just before the first move."""
     first = Once(is_move)
 
-    def before(change: Change) -> None:
+    def before(change: ConditionalUpdate) -> None:
         if first(change):
             assert isinstance(MemoryStore.write(w.rigged, edit), Written)
 
@@ -287,8 +287,8 @@ def meanwhile(w: World, edit: Change) -> Once:
 def test_who_is_claimed_meanwhile_is_moved_all_the_same() -> None:
     w = world()
     w.rigged.put(scheduled_row("t", CLOSED))
-    first = meanwhile(w, Change(task_id="t", set=RUNNING))
-    w.settler().settle("t")
+    first = meanwhile(w, ConditionalUpdate(task_id="t", set=RUNNING))
+    w.placer().settle("t")
     assert first.done
     assert w.row("t") == {**scheduled_row("t", CLOSED), **RUNNING, "taskDateTime": NEXT, "movedTo": NEXT}
 
@@ -296,8 +296,8 @@ def test_who_is_claimed_meanwhile_is_moved_all_the_same() -> None:
 def test_who_ends_meanwhile_is_not_moved() -> None:
     w = world()
     w.rigged.put(scheduled_row("t", CLOSED))
-    meanwhile(w, Change(task_id="t", set={"outcome": "completed", "status": "completed"}))
-    w.settler().settle("t")
+    meanwhile(w, ConditionalUpdate(task_id="t", set={"outcome": "completed", "status": "completed"}))
+    w.placer().settle("t")
     assert w.row("t")["taskDateTime"] == str(CLOSED)
 
 
@@ -307,8 +307,8 @@ def test_who_ends_meanwhile_is_not_moved() -> None:
 def test_whose_time_changes_meanwhile_is_read_again(edit: dict[str, object]) -> None:
     w = world()
     w.rigged.put(scheduled_row("t", CLOSED))
-    meanwhile(w, Change(task_id="t", set=edit))
-    w.settler().settle("t")
+    meanwhile(w, ConditionalUpdate(task_id="t", set=edit))
+    w.placer().settle("t")
     row = w.row("t")
     assert row["taskDateTime"] == NEXT
     assert {name: row[name] for name in edit} == edit
@@ -319,13 +319,13 @@ def test_a_row_that_never_holds_still_is_a_fault_and_no_endless_loop() -> None:
     w.rigged.put(scheduled_row("t", CLOSED))
     minute = iter(range(10_000))
 
-    def moves_on(change: Change) -> None:
+    def moves_on(change: ConditionalUpdate) -> None:
         if is_move(change):
-            MemoryStore.write(w.rigged, Change(task_id="t", set={"taskDateTime": str(Bucket(next(minute)))}))
+            MemoryStore.write(w.rigged, ConditionalUpdate(task_id="t", set={"taskDateTime": str(Bucket(next(minute)))}))
 
     w.rigged.before_write = moves_on
     with pytest.raises(StoreError, match="cannot settle 't': it was changed by others 30 times"):
-        w.settler().settle("t")
+        w.placer().settle("t")
 
 
 def test_a_table_that_does_not_answer_is_a_fault() -> None:
@@ -333,7 +333,7 @@ def test_a_table_that_does_not_answer_is_a_fault() -> None:
     w.rigged.put(scheduled_row("t", CLOSED))
     w.rigged.throttled = is_move
     with pytest.raises(StoreError, match="ThrottlingError"):
-        w.settler().settle("t")
+        w.placer().settle("t")
     assert w.row("t") == scheduled_row("t", CLOSED)
 
 
@@ -342,9 +342,9 @@ def test_a_move_whose_answer_was_lost_is_found_done() -> None:
     w.rigged.put(scheduled_row("t", CLOSED))
     w.rigged.unanswered = is_move
     with pytest.raises(StoreError, match="no answer"):
-        w.settler().settle("t")
+        w.placer().settle("t")
     w.rigged.unanswered = lambda change: False
-    w.settler().settle("t")
+    w.placer().settle("t")
     assert w.row("t")["taskDateTime"] == NEXT
 
 
@@ -367,26 +367,26 @@ def test_a_move_whose_answer_was_lost_is_found_done() -> None:
 )
 def test_which_rows_lie_ahead(bucket: object, ahead: bool) -> None:
     w = world(rules=rules(grid=Grid(shard_count=2)))
-    assert w.settler().is_ahead({"taskId": "t", "taskDateTime": bucket}) is ahead
+    assert w.placer().is_ahead({"taskId": "t", "taskDateTime": bucket}) is ahead
 
 
 def test_cursors_that_were_read_once_are_not_read_again() -> None:
     w = world()
-    settler, closed = w.settler(), dict[int, int]()
+    placer, closed = w.placer(), dict[int, int]()
     w.rigged.forget()
     for _ in range(5):
-        assert settler.is_ahead(scheduled_row("t", AHEAD), closed)
+        assert placer.is_ahead(scheduled_row("t", AHEAD), closed)
     assert len(w.rigged.reads) == 1
 
 
 def test_nothing_is_written_for_what_is_ahead_and_one_read_is_enough() -> None:
     """Every insert comes by here: the image of the stream and one read of the cursor must do."""
     w = world()
-    settler = w.settler()
+    placer = w.placer()
     w.rigged.put(scheduled_row("t", AHEAD))
     image = w.row("t")
     w.rigged.forget()
-    assert settler.settle("t", image) == image
+    assert placer.settle("t", image) == image
     assert w.rigged.reads == ["_dynatick#cursor#0"]
     assert w.rigged.writes == []
 
@@ -397,11 +397,11 @@ def test_time_goes_on_while_it_settles() -> None:
     w.rigged.put(scheduled_row("t", CLOSED))
     first = Once(is_move)
 
-    def before(change: Change) -> None:
+    def before(change: ConditionalUpdate) -> None:
         if first(change):
             w.clock.to(NOON + timedelta(minutes=3, seconds=30))
-            MemoryStore.write(w.rigged, Change(task_id="t", set={"delaySeconds": Decimal(1)}))
+            MemoryStore.write(w.rigged, ConditionalUpdate(task_id="t", set={"delaySeconds": Decimal(1)}))
 
     w.rigged.before_write = before
-    w.settler().settle("t")
+    w.placer().settle("t")
     assert of(w.row("t"))["taskDateTime"] == str(bucket_at(4))

@@ -31,9 +31,9 @@ EVENTS = [
     ({"dynatick": {"tick": "2026-12-31#11:00", "shard": 0}}, PassOrder(tick=NOON_MINUTE - 60, shard=0)),
     # its own continuation
     (
-        {"dynatick": {"tick": "2026-12-31#12:00", "shard": 1, "generation": 4,
+        {"dynatick": {"tick": "2026-12-31#12:00", "shard": 1, "continuation": 4,
                       "resume": {"bucket": "2026-12-31#11:30", "after": "task-7"}}},
-        PassOrder(tick=NOON_MINUTE, shard=1, generation=4, resume=Resume(NOON_MINUTE - 30, "task-7")),
+        PassOrder(tick=NOON_MINUTE, shard=1, continuation=4, resume=Resume(NOON_MINUTE - 30, "task-7")),
     ),
     (
         {"dynatick": {"tick": "2026-12-31#12:00", "shard": 1, "resume": {"bucket": "2026-12-31#11:30", "after": None}}},
@@ -70,7 +70,7 @@ REFUSED = [
     ({"dynatick": {"reconcile": True, "continuing": "yesterday"}}, "event.dynatick.continuing", "expected an instant"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shard": -1}}, "event.dynatick.shard", "expected a whole number"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shard": "1"}}, "event.dynatick.shard", "expected a whole number"),
-    ({"dynatick": {"tick": "2026-12-31#11:00", "generation": 0.5}}, "event.dynatick.generation", "expected a whole"),
+    ({"dynatick": {"tick": "2026-12-31#11:00", "continuation": 0.5}}, "event.dynatick.continuation", "expected a"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "resume": "x"}}, "event.dynatick.resume", "expected a map of bucket"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "resume": {}}}, "event.dynatick.resume.bucket", "expected a bucket"),
 ]  # fmt: skip
@@ -126,8 +126,8 @@ def test_a_tick_serves_shard_0_and_starts_an_invocation_for_each_other() -> None
     assert done.passed is not None
     assert (done.passed.shard, done.passed.completed) == (0, 1)
     assert w.started == [
-        {"dynatick": {"tick": "2026-12-31#12:01", "shard": 1, "generation": 0}},
-        {"dynatick": {"tick": "2026-12-31#12:01", "shard": 2, "generation": 0}},
+        {"dynatick": {"tick": "2026-12-31#12:01", "shard": 1, "continuation": 0}},
+        {"dynatick": {"tick": "2026-12-31#12:01", "shard": 2, "continuation": 0}},
     ]
 
 
@@ -177,8 +177,8 @@ def test_the_payload_types_of_handlers_are_published_after_the_tasks_of_a_tick(m
     monkeypatch.setattr(w.actions, "payload_schemas", schemas)
     w.next_tick()
     assert ended == ["completed"], "making them takes time, for which no task waits"
-    in_force = read_settings(w.store)
-    assert in_force is not None and in_force.payload_schemas == SCHEMAS
+    settings = read_settings(w.store)
+    assert settings is not None and settings.payload_schemas == SCHEMAS
     w.store.forget()
     w.ticks(3)
     assert [change for change in w.store.writes if change.task_id == SETTINGS_ID] == []
@@ -189,8 +189,8 @@ def test_the_first_shard_alone_publishes_them(monkeypatch: pytest.MonkeyPatch) -
     w.next_tick()
     monkeypatch.setattr(w.actions, "payload_schemas", lambda: SCHEMAS)
     w.handle({"dynatick": {"tick": "2026-12-31#12:01", "shard": 1}})
-    in_force = read_settings(w.store)
-    assert in_force is not None and in_force.payload_schemas == {}
+    settings = read_settings(w.store)
+    assert settings is not None and settings.payload_schemas == {}
 
 
 def test_a_tick_whose_payload_types_cannot_be_written_has_done_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,8 +204,8 @@ def test_a_tick_whose_payload_types_cannot_be_written_has_done_its_work(monkeypa
     assert str(done.schemas_not_published).startswith("cannot agree on the settings")
     w.store.throttled = lambda change: False
     (done,) = w.next_tick()
-    in_force = read_settings(w.store)
-    assert done.schemas_not_published is None and in_force is not None and in_force.payload_schemas == SCHEMAS
+    settings = read_settings(w.store)
+    assert done.schemas_not_published is None and settings is not None and settings.payload_schemas == SCHEMAS
 
 
 def test_a_continuation_is_of_the_same_tick_and_the_next_generation() -> None:
@@ -220,7 +220,7 @@ def test_a_continuation_is_of_the_same_tick_and_the_next_generation() -> None:
     (event,) = w.started
     order = parse_event(event, w.clock())
     assert isinstance(order, PassOrder)
-    assert (order.tick, order.shard, order.generation) == (NOON_MINUTE + 1, 0, 1)
+    assert (order.tick, order.shard, order.continuation) == (NOON_MINUTE + 1, 0, 1)
     assert order.resume is not None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.builders import InProcess
 
-from dynatick.domain.change import Change, Result
+from dynatick.domain.conditional_update import ConditionalUpdate, Result
 from dynatick.store.memory import MemoryStore
 
 TIME = "2026-12-31#12:01"
@@ -42,7 +42,7 @@ def test_not_even_if_it_comes_in_the_midst_of_the_first_ones_rejection() -> None
     first = {"taskId": "a", "taskDateTime": TIME, "payload": "not a map"}
 
     class Corrected(MemoryStore):
-        def write(self, change: Change) -> Result:
+        def write(self, change: ConditionalUpdate) -> Result:
             if change.task_id == "a" and self.get("a") == first:
                 self.put({"taskId": "a", "taskDateTime": TIME})
             return super().write(change)

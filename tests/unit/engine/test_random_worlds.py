@@ -21,14 +21,14 @@ from tests.builders import NOON, FakeClock, InProcess, scheduled_row
 from tests.unit.engine.support import LaggingStore
 
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
-from dynatick.domain.change import Change, Result, Written
+from dynatick.domain.conditional_update import ConditionalUpdate, Result, Written
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import cancel, is_terminal, redrive, reschedule
 from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.assign import Arrival, assign
 from dynatick.engine.cursor import read_cursor
 from dynatick.engine.installation_settings import publish_settings
-from dynatick.engine.placement import Placer, tell_dead_letters
+from dynatick.engine.placement import Placer, send_rejection
 from dynatick.engine.ports import ActionContext, ScanPage
 from dynatick.engine.processor import Processor
 from dynatick.engine.rules import Rules
@@ -85,7 +85,7 @@ class Stream(LaggingStore):
                 self._tell(str(row["taskId"]), None)
             return created
 
-    def write(self, change: Change) -> Result:
+    def write(self, change: ConditionalUpdate) -> Result:
         with self._lock:
             old = self.get(change.task_id)
             result = super().write(change)
@@ -115,7 +115,7 @@ class MortalStore:
 
         return call
 
-    def write_many(self, changes: Sequence[Change]) -> Sequence[Result]:
+    def write_many(self, changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         self._life.step()
         return [self._store.write(change) for change in changes]
 
@@ -183,11 +183,11 @@ class Chaos:
             life = Life(None if self.calm or self.dice.random() > self.mortality else self.dice.randint(1, 12))
             try:
                 store = MortalStore(self.store, life)
-                settler = Placer(
+                placer = Placer(
                     store, self.rules, publish_settings(store, self.rules.grid, now=self.clock()), self.clock,
-                    lambda row, error: tell_dead_letters(self.in_process.dead_letters, row, error, self.clock()),
+                    lambda row, error: send_rejection(self.in_process.dead_letters, row, error, self.clock()),
                 )  # fmt: skip
-                failed = {key for key, _ in assign(batch, settler).failed}
+                failed = {key for key, _ in assign(batch, placer).failed}
             except Killed:
                 failed = set(due)
             for task_id in due:
@@ -309,7 +309,7 @@ class Chaos:
             case "by hand" if waits:
                 name = dice.choice(["taskDateTime", "dueAt"])
                 value = dice.choice([str(place), format_instant(later)])
-                self.store.write(Change(task_id=task_id, set={name: value}))
+                self.store.write(ConditionalUpdate(task_id=task_id, set={name: value}))
                 self.edited.add(inc)
             case "redrive" if row.get("outcome") in ("failed", "cancelled"):
                 again = now + timedelta(minutes=self.rules.grid.tick_minutes)

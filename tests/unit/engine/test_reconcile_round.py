@@ -12,7 +12,7 @@ import pytest
 from tests.unit.engine.support import NOON_MINUTE, THROTTLED, RiggedStore, World, bucket_at
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Is, Result, Written
+from dynatick.domain.conditional_update import ConditionalUpdate, Is, Result, Written
 from dynatick.domain.task import Row
 from dynatick.engine import reconcile_round
 from dynatick.engine.ports import ScanPage
@@ -54,7 +54,7 @@ class ScannedStore(RiggedStore):
         self._check_alive()
         return super().get(task_id)
 
-    def write(self, change: Change) -> Result:
+    def write(self, change: ConditionalUpdate) -> Result:
         self._check_alive()
         return super().write(change)
 
@@ -371,7 +371,7 @@ def test_of_two_that_acquire_in_the_same_moment_one_does(w: ReconcileWorld) -> N
     w.reconcile()
     got = []
 
-    def other_first(change: Change) -> None:
+    def other_first(change: ConditionalUpdate) -> None:
         w.rigged.before_write = None
         got.append(acquire(w.store, token="other", now=w.clock()))
 
@@ -471,7 +471,7 @@ def test_a_continuation_that_comes_twice_begins_no_round(w: ReconcileWorld) -> N
 def test_a_continuation_of_the_version_before_goes_on_with_the_round(w: ReconcileWorld) -> None:
     """One that was under way as the functions were deployed."""
     w.lose(12)
-    assert w.reconcile({"dynatick": {"reconcile": True, "after": "t003", "generation": 7}}).repaired == 12
+    assert w.reconcile({"dynatick": {"reconcile": True, "after": "t003", "continuation": 7}}).repaired == 12
 
 
 # -- what can go wrong -------------------------------------------------------------------------------------------------
@@ -546,7 +546,7 @@ def test_a_last_save_that_fails_raises_and_the_next_event_goes_on(w: ReconcileWo
 
 def test_a_save_whose_answer_was_lost_counts(w: ReconcileWorld) -> None:
     w.lose(30)
-    w.rigged.unanswered = lambda change: Is("lease", change.set.get("lease")) in change.when
+    w.rigged.unanswered = lambda change: Is("lease", change.set.get("lease")) in change.conditions
     chain = w.chain()
     assert len(chain) > 1
     assert chain[-1].complete
@@ -556,7 +556,7 @@ def test_a_save_whose_answer_was_lost_counts(w: ReconcileWorld) -> None:
 def test_a_save_that_takes_effect_late_is_overwritten_by_the_next(w: ReconcileWorld) -> None:
     first = acquire(w.store, token="one", now=w.clock())
     assert first is not None
-    under_way: list[Change] = []
+    under_way: list[ConditionalUpdate] = []
     w.rigged.before_write, w.rigged.throttled = under_way.append, lambda change: True
     with pytest.raises(StoreError):
         save(w.store, replace(first, found=1))

@@ -12,13 +12,13 @@ from tests.unit.engine.support import NOON_MINUTE, Once, World, bucket_at, canno
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.change import Change, Written
-from dynatick.domain.lifecycle import take_over
+from dynatick.domain.conditional_update import ConditionalUpdate, Written
+from dynatick.domain.lifecycle import reclaim
 from dynatick.domain.task import Task
 from dynatick.engine.claims import Malformed
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import DeadLetter
-from dynatick.engine.record import Attempted, Done, Error, Fate, Recorder
+from dynatick.engine.record import Attempted, Done, Error, Recorder, RecordResult
 from dynatick.engine.rules import Rules
 from dynatick.errors import StoreError
 from dynatick.store.codec import item_bytes
@@ -61,7 +61,7 @@ PERMANENT = Error("no such address", permanent=True)
 def test_each_outcome_has_its_record() -> None:
     w = world()
     last = {"retryPolicy": {"maximumRetryAttempts": Decimal(0)}}
-    fates = recorder(w).record(
+    record_results = recorder(w).record(
         [
             attempt(w, "done", Done({"n": 1})),
             attempt(w, "again", FAILED),
@@ -69,7 +69,12 @@ def test_each_outcome_has_its_record() -> None:
             attempt(w, "last", FAILED, **last),
         ]
     )
-    assert list(fates) == [Fate.COMPLETED, Fate.RETRIED, Fate.FAILED, Fate.FAILED]
+    assert list(record_results) == [
+        RecordResult.COMPLETED,
+        RecordResult.RETRIED,
+        RecordResult.FAILED,
+        RecordResult.FAILED,
+    ]
     assert (w.outcome("done"), w.row("done")["result"]) == ("completed", {"n": 1})
     assert (w.outcome("again"), w.row("again")["status"]) == (None, "scheduled")
     assert (w.outcome("permanent"), w.row("permanent")["error"]) == ("failed", "no such address")
@@ -89,8 +94,8 @@ def test_each_outcome_has_its_record() -> None:
 )
 def test_a_retry_goes_to_the_first_open_bucket_after_the_wait(n: int, closed: int, error: Error, bucket: str) -> None:
     w = world()
-    (fate,) = recorder(w, grid=Grid(tick_minutes=n), closed=closed).record([attempt(w, "t", error)])
-    assert fate is Fate.RETRIED
+    (recorded_as,) = recorder(w, grid=Grid(tick_minutes=n), closed=closed).record([attempt(w, "t", error)])
+    assert recorded_as is RecordResult.RETRIED
     assert w.row("t")["taskDateTime"] == bucket
 
 
@@ -104,14 +109,14 @@ def test_the_age_of_a_task_counts_from_the_first_start_of_its_run() -> None:
     w = world()
     policy = {"maximumEventAgeInSeconds": Decimal(60)}
     old = [{"run": Decimal(1), "attempt": Decimal(1), "startedAt": "2026-12-31T11:59:00Z"}]
-    fates = recorder(w).record(
+    record_results = recorder(w).record(
         [
             attempt(w, "young", FAILED, retryPolicy=policy),
             attempt(w, "old", FAILED, retryPolicy=policy, attempts=old),
             attempt(w, "another run", FAILED, retryPolicy=policy, attempts=old, run=Decimal(2)),
         ]
     )
-    assert list(fates) == [Fate.RETRIED, Fate.FAILED, Fate.RETRIED]
+    assert list(record_results) == [RecordResult.RETRIED, RecordResult.FAILED, RecordResult.RETRIED]
 
 
 def test_jitter_spreads_the_retries() -> None:
@@ -148,7 +153,7 @@ def test_a_failure_whose_message_the_queue_refuses_is_deferred_and_the_others_ar
     w = world()
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: letter.row["taskId"] == "unheard")
     attempts = [attempt(w, "heard", PERMANENT), attempt(w, "unheard", PERMANENT), attempt(w, "done", Done())]
-    assert list(recorder(w).record(attempts)) == [Fate.FAILED, Fate.DEFERRED, Fate.COMPLETED]
+    assert list(recorder(w).record(attempts)) == [RecordResult.FAILED, RecordResult.DEFERRED, RecordResult.COMPLETED]
     assert [w.outcome(i) for i in ("heard", "unheard", "done")] == ["failed", None, "completed"]
     row = w.row("unheard")
     assert Bucket.parse(row["taskDateTime"]).instant >= w.clock() + timedelta(minutes=4), "it is tried again later"
@@ -160,10 +165,10 @@ def test_a_deferred_failure_goes_to_a_bucket_that_is_open(n: int, closed: int, b
     """Refusing may take longer than the deferral: by then its tick may have been."""
     w = world(dead_letters=MemoryDeadLetters(refuse=lambda letter: True))
     made = recorder(w, grid=Grid(tick_minutes=n), closed=closed)
-    assert list(made.record([attempt(w, "t", PERMANENT)])) == [Fate.DEFERRED]
+    assert list(made.record([attempt(w, "t", PERMANENT)])) == [RecordResult.DEFERRED]
     assert w.row("t")["taskDateTime"] == bucket
     row = attempt(w, "u", PERMANENT).row
-    assert made.fail_unexecuted(row, "its attempts are used up", attempt=1) is Fate.DEFERRED
+    assert made.fail_unexecuted(row, "its attempts are used up", attempt=1) is RecordResult.DEFERRED
     assert w.row("u")["taskDateTime"] == bucket
 
 
@@ -184,7 +189,7 @@ def test_a_task_that_is_no_longer_ours_is_left_alone(how: str, outcome: Done | E
     else:
         w.rigged.put({**w.row("t"), "status": "cancelled", "outcome": "cancelled", "lease": "nobody's"})
     before = w.rigged.peek("t")
-    assert list(recorder(w).record([ended])) == [Fate.SUPERSEDED]
+    assert list(recorder(w).record([ended])) == [RecordResult.SUPERSEDED]
     assert w.rigged.peek("t") == before
 
 
@@ -192,10 +197,10 @@ def test_a_task_that_is_no_longer_ours_is_left_alone(how: str, outcome: Done | E
 def test_a_task_that_was_taken_over_is_not_recorded(outcome: Done | Error) -> None:
     w = world()
     ended = attempt(w, "t", outcome)
-    over = take_over(w.row("t"), attempt=2, token="another's", lease_until=NOON + timedelta(hours=1), now=NOON)
+    over = reclaim(w.row("t"), attempt=2, token="another's", lease_until=NOON + timedelta(hours=1), now=NOON)
     assert isinstance(w.store.write(over), Written)
     before = w.row("t")
-    assert list(recorder(w).record([ended])) == [Fate.UNRECORDED], "it has not ended: S must wait for it"
+    assert list(recorder(w).record([ended])) == [RecordResult.UNRECORDED], "it has not ended: S must wait for it"
     assert w.row("t") == before
 
 
@@ -203,18 +208,19 @@ def test_a_task_that_was_taken_over_is_not_recorded(outcome: Done | Error) -> No
 
 
 @pytest.mark.parametrize(
-    ("outcome", "fate"), [(Done(), Fate.COMPLETED), (FAILED, Fate.RETRIED), (PERMANENT, Fate.FAILED)]
+    ("outcome", "recorded_as"),
+    [(Done(), RecordResult.COMPLETED), (FAILED, RecordResult.RETRIED), (PERMANENT, RecordResult.FAILED)],
 )
 @pytest.mark.parametrize("more", [{}, {"run": None}])
 def test_a_record_whose_answers_are_lost_is_found_done(
-    outcome: Done | Error, fate: Fate, more: dict[str, object]
+    outcome: Done | Error, recorded_as: RecordResult, more: dict[str, object]
 ) -> None:
     w = world()
     ended = attempt(w, "t", outcome)
     if more:  # a row from hand need not say which run it is
         del w.rigged._items["t"]["run"]
     w.rigged.unanswered = is_record
-    assert list(recorder(w).record([ended])) == [fate]
+    assert list(recorder(w).record([ended])) == [recorded_as]
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
@@ -226,14 +232,14 @@ def test_a_record_that_could_not_be_made_is_not_taken_for_one(outcome: Done | Er
         del w.rigged._items["t"]["run"]
     before = w.row("t")
     w.rigged.throttled = is_record
-    assert list(recorder(w).record([ended])) == [Fate.UNRECORDED]
+    assert list(recorder(w).record([ended])) == [RecordResult.UNRECORDED]
     assert w.row("t") == before
 
 
 def test_what_got_no_answer_is_written_once_more() -> None:
     w = world()
     w.rigged.throttled = Once(is_record)
-    assert list(recorder(w).record([attempt(w, "t", Done())])) == [Fate.COMPLETED]
+    assert list(recorder(w).record([attempt(w, "t", Done())])) == [RecordResult.COMPLETED]
 
 
 def test_each_record_of_a_batch_is_judged_by_its_own_answer() -> None:
@@ -243,7 +249,8 @@ def test_each_record_of_a_batch_is_judged_by_its_own_answer() -> None:
     w.rigged.unanswered = lambda change: change.task_id == "t2"
     w.rigged.delete("t3")
     assert list(recorder(w).record(attempts)) == [
-        Fate.COMPLETED, Fate.UNRECORDED, Fate.COMPLETED, Fate.SUPERSEDED, Fate.COMPLETED,
+        RecordResult.COMPLETED, RecordResult.UNRECORDED, RecordResult.COMPLETED, RecordResult.SUPERSEDED,
+        RecordResult.COMPLETED,
     ]  # fmt: skip
 
 
@@ -253,7 +260,7 @@ def test_a_batch_is_one_call_and_needs_no_read() -> None:
     calls: list[int] = []
     write_many = w.rigged.write_many
 
-    def counted(changes: Sequence[Change]) -> Sequence[object]:
+    def counted(changes: Sequence[ConditionalUpdate]) -> Sequence[object]:
         calls.append(len(changes))
         return write_many(changes)
 
@@ -268,7 +275,7 @@ def test_a_table_that_is_not_there_is_a_fault() -> None:
     w = world()
     ended = attempt(w, "t", Done())
 
-    def is_down(changes: Sequence[Change]) -> None:
+    def is_down(changes: Sequence[ConditionalUpdate]) -> None:
         raise cannot("write")
 
     w.rigged.write_many = is_down
@@ -304,12 +311,16 @@ def test_what_is_too_large_is_recorded_without_its_bulk(
 ) -> None:
     w = world()
     ended = full(w, outcome, spare, bulk=bulk)
-    (fate,) = recorder(w).record([ended])
-    assert fate is {Done: Fate.COMPLETED}.get(type(outcome), Fate.FAILED if outcome == PERMANENT else Fate.RETRIED)
+    (recorded_as,) = recorder(w).record([ended])
+    assert recorded_as is {Done: RecordResult.COMPLETED}.get(
+        type(outcome), RecordResult.FAILED if outcome == PERMANENT else RecordResult.RETRIED
+    )
     row = w.row("t")
     assert (bulk in row) is kept
     assert not {"result", "attempts"} & set(row)
-    assert row["taskDateTime"] == (str(bucket_at(1)) if fate is Fate.RETRIED else str(HERE)), "still listed there"
+    assert row["taskDateTime"] == (str(bucket_at(1)) if recorded_as is RecordResult.RETRIED else str(HERE)), (
+        "still listed there"
+    )
 
 
 # -- rows that are not executed --------------------------------------------------------------------------------------
@@ -318,7 +329,7 @@ def test_what_is_too_large_is_recorded_without_its_bulk(
 def test_a_spoilt_row_ends_with_the_reason() -> None:
     w = world()
     row = attempt(w, "t", Done()).row
-    assert recorder(w).fail_spoilt(Malformed(row, "payload: 'x' is not accepted")) is Fate.FAILED
+    assert recorder(w).fail_malformed(Malformed(row, "payload: 'x' is not accepted")) is RecordResult.FAILED
     assert (w.outcome("t"), w.row("t")["error"]) == ("failed", "payload: 'x' is not accepted")
     assert [(letter.attempt, letter.error) for letter in w.dead_letters.letters] == [
         (0, "payload: 'x' is not accepted")
@@ -328,8 +339,8 @@ def test_a_spoilt_row_ends_with_the_reason() -> None:
 def test_a_row_that_somebody_else_holds_by_now_is_left_alone() -> None:
     w = world()
     row = attempt(w, "t", Done()).row
-    MemoryStore.write(w.rigged, Change(task_id="t", set={"lease": "another's"}))
-    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is Fate.SUPERSEDED
+    MemoryStore.write(w.rigged, ConditionalUpdate(task_id="t", set={"lease": "another's"}))
+    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is RecordResult.SUPERSEDED
     assert w.outcome("t") is None
 
 
@@ -337,17 +348,17 @@ def test_a_row_that_cannot_be_failed_now_is_not_taken_for_failed() -> None:
     w = world()
     row = attempt(w, "t", Done()).row
     w.rigged.throttled = is_record
-    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is Fate.UNRECORDED
+    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is RecordResult.UNRECORDED
     w.rigged.throttled = lambda change: False
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
-    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is Fate.DEFERRED
+    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is RecordResult.DEFERRED
     assert (w.outcome("t"), w.row("t")["error"]) == (None, "x")
 
 
 def test_a_full_row_that_is_not_executed_ends_all_the_same() -> None:
     w = world()
     row = full(w, Done(), 10, bulk="blob").row
-    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is Fate.FAILED
+    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is RecordResult.FAILED
     assert w.outcome("t") == "failed"
 
 

@@ -24,7 +24,7 @@ from tests.unit.engine.test_drain import PacedClock, ids, takes
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid, minute_of
-from dynatick.domain.change import Change
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Task
 from dynatick.engine.claims import LeaseExpired
@@ -75,7 +75,7 @@ def test_orders_are_bounded_in_number_and_in_bytes() -> None:
 
 
 def test_an_order_is_read_from_its_event_as_it_was_written() -> None:
-    order = RecoveryOrder(bucket=bucket_at(1, 3), task_ids=("a", "b"), generation=2)
+    order = RecoveryOrder(bucket=bucket_at(1, 3), task_ids=("a", "b"), continuation=2)
     assert parse_event(order.to_event(), NOON) == order
 
 
@@ -406,7 +406,7 @@ def test_a_row_that_was_put_off_into_a_bucket_closed_meanwhile_goes_to_the_next_
     w.claim("t", until=NOON + timedelta(days=400))
     frozen: list[object] = []
 
-    def freezes(change: Change) -> None:
+    def freezes(change: ConditionalUpdate) -> None:
         if "deferrals" in change.set and not frozen:
             w.clock.forward(minutes=10)
             frozen.append(change.set["taskDateTime"])

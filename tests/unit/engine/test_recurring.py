@@ -13,7 +13,7 @@ from tests.unit.engine.support import LaggingStore, RiggedStore, World, bucket_a
 
 from dynatick import TaskClient
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
-from dynatick.domain.change import Change
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import format_instant
 from dynatick.domain.schedule import Schedule
 from dynatick.domain.task import Row
@@ -26,8 +26,8 @@ from dynatick.engine.recurring import Recurring
 from dynatick.engine.shard_lease import ShardLease
 
 
-def is_advance(change: Change) -> bool:
-    return "nextRunAt" in change.set and "definition" not in change.set
+def is_advance(change: ConditionalUpdate) -> bool:
+    return "nextOccurrenceAt" in change.set and "definition" not in change.set
 
 
 def put(w: World, schedule_id: str = "s", **row: Any) -> None:
@@ -43,7 +43,7 @@ def test_an_occurrence_is_written_claimed_before_its_schedule_moves_on() -> None
     put(w)
     seen: list[tuple[str, str]] = []
 
-    def noted(change: Change) -> None:
+    def noted(change: ConditionalUpdate) -> None:
         if is_advance(change):
             row = of(w.rigged.peek("s#1#2026-12-31T12:01:00Z"))
             seen.append((str(row["status"]), str(row["taskDateTime"])))
@@ -75,7 +75,7 @@ def test_the_stream_leaves_an_occurrence_where_its_tick_wrote_it() -> None:
     w.clock.forward(minutes=1)
     made: list[dict[str, Any]] = []
 
-    def streamed(change: Change) -> None:
+    def streamed(change: ConditionalUpdate) -> None:
         if is_advance(change) and not made:
             made.append(dict(of(w.rigged.peek("s#1#2026-12-31T12:01:00Z"))))
             w.stream(made[0])  # it is running, in a bucket that is closed
@@ -113,7 +113,7 @@ def test_many_schedules_in_one_bucket() -> None:
 
 
 def test_a_backlog_is_made_in_order_and_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurring_module, "MOST_AT_ONCE", 10)
+    monkeypatch.setattr(recurring_module, "MAX_AT_ONCE", 10)
     w = world()
     put(w, catchUp="all")
     w.next_tick(95)
@@ -140,7 +140,7 @@ def test_overlap_looks_at_the_run_before() -> None:
     w.actions.behaviour["s#1#2026-12-31T12:01:00Z"] = lambda task, context: 1 / 0
     w.ticks(8)
     row = w.row("s")
-    missed = int(str(row["missedRuns"]))
+    missed = int(str(row["missedOccurrences"]))
     assert 1 <= missed <= 3  # while the first waited for its second attempt
     assert {entry["reason"] for entry in row["missed"]} == {"overlap"}  # type: ignore[attr-defined]
     assert len({*runs(w)}) == 8 - missed
@@ -151,26 +151,28 @@ def test_a_buffered_run_starts_when_the_one_before_has_ended() -> None:
     put(w, overlap="bufferOne", scheduleExpression="rate(2 minutes)", retryPolicy={"maximumRetryAttempts": 0})
     first, second = "s#1#2026-12-31T12:01:00Z", "s#1#2026-12-31T12:03:00Z"
     w.next_tick()
-    assert w.store.write(Change(task_id=first, remove=("outcome",), set={"status": "running"}))  # as if it still ran
+    assert w.store.write(
+        ConditionalUpdate(task_id=first, remove=("outcome",), set={"status": "running"})
+    )  # as if it still ran
     w.ticks(3)
-    assert w.row("s")["bufferedRunAt"] == "2026-12-31T12:03:00Z"
+    assert w.row("s")["bufferedOccurrenceAt"] == "2026-12-31T12:03:00Z"
     assert runs(w) == [first]
-    w.store.write(Change(task_id=first, set={"status": "completed", "outcome": "completed"}))
+    w.store.write(ConditionalUpdate(task_id=first, set={"status": "completed", "outcome": "completed"}))
     w.next_tick()
     assert runs(w)[1] == second
     assert w.row(second)["dueAt"] == "2026-12-31T12:03:00Z"
 
 
-@pytest.mark.parametrize("spoilt", [{"payload": "text"}, {"scheduleExpression": "rate(5 parsecs)"}, {"action": 5}])
-def test_one_that_somebody_has_spoilt_is_marked_failed(spoilt: dict[str, Any]) -> None:
+@pytest.mark.parametrize("malformed", [{"payload": "text"}, {"scheduleExpression": "rate(5 parsecs)"}, {"action": 5}])
+def test_one_that_somebody_has_spoilt_is_marked_failed(malformed: dict[str, Any]) -> None:
     w = world()
     put(w)
     put(w, "other")
-    w.store.write(Change(task_id="s", set=spoilt))
+    w.store.write(ConditionalUpdate(task_id="s", set=malformed))
     w.next_tick()
     row = w.row("s")
     assert (row["outcome"], row["scheduleState"]) == ("failed", "FAILED")
-    assert next(iter(spoilt)) in str(row["error"])
+    assert next(iter(malformed)) in str(row["error"])
     assert [letter.row["taskId"] for letter in w.dead_letters.letters] == ["s"]
     assert runs(w) == ["other#1#2026-12-31T12:01:00Z"]
 
@@ -224,8 +226,8 @@ def die_holding_an_occurrence(w: World, tick: int, *, moved_on: bool = True) -> 
     assert cursor is not None
     window = Window(cursor, w.rules, closed_at=w.clock())
     assert ShardLease(w.store, w.clock, window, "dead").open(now + w.life)
-    settler = w.settler()
-    serving = Recurring(w.store, settler, Claimer(w.store, settler, w.clock, lambda: "dead"), w.clock, lambda: "dead")
+    placer = w.placer()
+    serving = Recurring(w.store, placer, Claimer(w.store, placer, w.clock, lambda: "dead"), w.clock, lambda: "dead")
     bucket = Bucket.parse(w.row("s")["taskDateTime"])
     (served,) = serving.serve([(bucket, "s")], closed_through=tick, lease_until=now + w.life)
     assert (served.verdict, len(served.won)) == (Ineligible() if moved_on else Contended(), 1)
@@ -237,15 +239,15 @@ def test_a_bucket_is_not_drained_before_a_dead_tick_can_have_written_into_it() -
     clock, lag = FakeClock(), [timedelta(0)]
     w = world(store=LaggingStore(clock, lambda: lag[0]), clock=clock)
     w.ticks(5)
-    mark, mark_at = w.cursor().mark, w.cursor().mark_at
+    mark, checkpoint_at = w.cursor().checkpoint, w.cursor().checkpoint_at
     assert w.cursor().drained_through < mark
     put(w, scheduleExpression="at(2026-12-31T13:00:00)")
-    late = {"taskDateTime": str(Bucket(mark)), "nextRunAt": format_instant(instant_of(mark))}
-    w.store.write(Change(task_id="s", set=late))
-    clock.to(mark_at + timedelta(seconds=120))
+    late = {"taskDateTime": str(Bucket(mark)), "nextOccurrenceAt": format_instant(instant_of(mark))}
+    w.store.write(ConditionalUpdate(task_id="s", set=late))
+    clock.to(checkpoint_at + timedelta(seconds=120))
     lag[0] = timedelta(seconds=119)
     die_holding_an_occurrence(w, minute_of(clock()))
-    clock.to(mark_at + timedelta(seconds=160))  # by now a look at it would be the final one, and shows nothing
+    clock.to(checkpoint_at + timedelta(seconds=160))  # by now a look at it would be the final one, and shows nothing
     w.tick()
     assert not w.actions.ran
     assert w.cursor().drained_through < mark
@@ -269,7 +271,7 @@ def test_what_a_dead_tick_has_made_is_not_noted_as_missed(catch_up: str, ticks_l
     row, first = w.row("s"), "s#1#2026-12-31T12:01:00Z"
     reasons = {note["reason"] for note in row["missed"]}  # type: ignore[attr-defined]
     assert reasons == ({"outage", "overlap"} if ticks_later > 2 else {"overlap"})
-    assert row["missedRuns"] == ticks_later
+    assert row["missedOccurrences"] == ticks_later
     assert row["lastTaskId"] == first  # the others were skipped, for it had not ended
     w.ticks(4)
     assert w.outcome(first) == "completed"
@@ -285,7 +287,7 @@ def test_a_run_that_has_ended_keeps_none_from_being_made_although_the_schedule_w
     w.rigged.throttled = lambda change: False
     w.next_tick()
     assert sorted(runs(w)) == ["s#1#2026-12-31T12:01:00Z", "s#1#2026-12-31T12:02:00Z"]
-    assert "missedRuns" not in w.row("s")
+    assert "missedOccurrences" not in w.row("s")
 
 
 @pytest.mark.parametrize("edit", ["pause", "update"])
@@ -296,7 +298,7 @@ def test_an_edit_between_a_run_and_the_move_stands(edit: str) -> None:
     client = TaskClient(w.store, clock=w.clock)
     edited: list[str] = []
 
-    def edits(change: Change) -> None:
+    def edits(change: ConditionalUpdate) -> None:
         if is_advance(change) and not edited:
             edited.append(edit)
             if edit == "pause":
@@ -351,7 +353,7 @@ def test_what_a_client_has_made_up_meanwhile_is_not_noted_as_missed() -> None:
     assert len(made) == 2
     w.tick()
     row = w.row("s")
-    assert row["missedRuns"] == 8 - 2
+    assert row["missedOccurrences"] == 8 - 2
     assert [(note["from"], note["until"]) for note in row["missed"]] == [  # type: ignore[attr-defined]
         ("2026-12-31T12:01:00Z", "2026-12-31T12:02:00Z"),
         ("2026-12-31T12:05:00Z", "2026-12-31T12:08:00Z"),
@@ -368,8 +370,8 @@ def test_a_pass_that_ends_leaves_its_buckets_closed_for_good() -> None:
 
 
 def recurring(w: World) -> Recurring:
-    settler = w.settler()
-    return Recurring(w.store, settler, Claimer(w.store, settler, w.clock, str), w.clock, str)
+    placer = w.placer()
+    return Recurring(w.store, placer, Claimer(w.store, placer, w.clock, str), w.clock, str)
 
 
 def test_a_schedule_that_could_not_be_normalised_holds_its_bucket() -> None:
@@ -388,7 +390,7 @@ def test_a_pass_that_loses_its_shard_before_it_writes_occurrences_writes_none() 
     put(w, catchUp="all")
     taken: list[object] = []
 
-    def takes(change: Change) -> None:
+    def takes(change: ConditionalUpdate) -> None:
         if not taken and change.set.get("openUntil") is not None:
             taken.append("soon")
             w.clock.forward(seconds=40)  # longer than a shard's lease
@@ -411,11 +413,11 @@ def test_its_own_bucket_only() -> None:
     put(w)
     stale = Bucket.parse(w.row("s")["taskDateTime"])
     w.next_tick()
-    settler = w.settler()
-    serving = Recurring(w.store, settler, Claimer(w.store, settler, w.clock, str), w.clock, str)
+    placer = w.placer()
+    serving = Recurring(w.store, placer, Claimer(w.store, placer, w.clock, str), w.clock, str)
     (served,) = serving.serve(
         [(stale, "s")], closed_through=stale.minute, lease_until=w.clock() + timedelta(seconds=60)
     )
     assert served.verdict == Ineligible()
     assert runs(w) == ["s#1#2026-12-31T12:01:00Z"]
-    assert Schedule.from_row(w.row("s")).next_run_at == NOON + timedelta(minutes=2)
+    assert Schedule.from_row(w.row("s")).next_occurrence_at == NOON + timedelta(minutes=2)

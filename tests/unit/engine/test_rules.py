@@ -31,8 +31,8 @@ from tests.unit.engine.support import (
 )
 
 from dynatick.domain.buckets import Bucket, Grid, minute_of
-from dynatick.domain.change import Change, Lost, Written
-from dynatick.domain.lifecycle import cancel, redrive, reschedule, take_over
+from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Written
+from dynatick.domain.lifecycle import cancel, reclaim, redrive, reschedule
 from dynatick.domain.task import Row, Task
 from dynatick.engine.assign import Arrival, assign
 from dynatick.engine.cursor import cursor_id, read_cursor, save, take
@@ -89,7 +89,7 @@ def test_rule_01_a_tick_closes_even_while_another_process_holds_the_shard() -> N
     w.clock.forward(minutes=1)
     assert take(w.store, 0, NOON_MINUTE + 1, token="busy", now=w.clock()) is not None
     w.clock.forward(seconds=20)
-    assert passed(w.tick(at=NOON + timedelta(minutes=1))).held_elsewhere
+    assert passed(w.tick(at=NOON + timedelta(minutes=1))).leased_elsewhere
     assert take(w.store, 0, NOON_MINUTE + 2, token="other", now=w.clock()) is None
     assert w.cursor().closed_through == NOON_MINUTE + 2
     assert w.cursor().lease == "busy"
@@ -216,10 +216,10 @@ def test_rule_03_a_bucket_whose_pages_were_not_all_read_holds_s_back(monkeypatch
 
     def break_off(bucket: Bucket) -> None:
         if w.rigged.looks.count(bucket_at(1)) == 3:
-            raise cannot("look")
+            raise cannot("query_bucket")
 
     w.rigged.before_look = break_off
-    with pytest.raises(StoreError, match="cannot look"):
+    with pytest.raises(StoreError, match="cannot query_bucket"):
         w.next_tick()
     assert w.rigged.looks.count(bucket_at(1)) == 3
     assert w.cursor().drained_through < bucket_at(1).minute
@@ -237,15 +237,15 @@ def test_rule_04_the_time_of_closing_is_read_after_the_write_was_acknowledged() 
     w.next_tick(2)
     slow = Once(is_cursor)
 
-    def take_a_minute(change: Change) -> None:
+    def take_a_minute(change: ConditionalUpdate) -> None:
         if slow(change):
             w.clock.forward(seconds=55)
 
     w.rigged.before_write = take_a_minute
     w.next_tick()
     acknowledged = NOON + timedelta(minutes=3, seconds=55)
-    assert w.cursor().mark == NOON_MINUTE + 3
-    assert w.cursor().mark_at >= acknowledged
+    assert w.cursor().checkpoint == NOON_MINUTE + 3
+    assert w.cursor().checkpoint_at >= acknowledged
 
 
 def test_rule_04_the_end_sets_a_new_mark_only_once_s_has_met_the_old() -> None:
@@ -254,7 +254,7 @@ def test_rule_04_the_end_sets_a_new_mark_only_once_s_has_met_the_old() -> None:
     marks = []
     for _ in range(6):
         w.next_tick()
-        marks.append((w.cursor().mark - NOON_MINUTE, w.cursor().drained_through - NOON_MINUTE))
+        marks.append((w.cursor().checkpoint - NOON_MINUTE, w.cursor().drained_through - NOON_MINUTE))
     assert marks == [(0, -1), (0, -1), (3, 0), (3, 0), (3, 0), (6, 3)]
 
 
@@ -298,7 +298,7 @@ def test_rule_05_c_is_read_after_the_row() -> None:
     once = Once(lambda change: True)
 
     def meanwhile(task_id: str) -> None:
-        if task_id == "t" and once(Change(task_id="t")):
+        if task_id == "t" and once(ConditionalUpdate(task_id="t")):
             moved = reschedule(of(w.rigged.peek("t")), bucket=bucket_at(5), due_at=bucket_at(5).instant)
             assert isinstance(MemoryStore.write(w.rigged, moved), Written)
             w.rigged.hidden = lambda entry: True
@@ -330,7 +330,7 @@ def test_rule_05_a_move_is_on_condition_of_the_time_inputs_that_were_read() -> N
     image = w.row("t")
     first = Once(is_move)
 
-    def meanwhile(change: Change) -> None:
+    def meanwhile(change: ConditionalUpdate) -> None:
         if first(change):
             later = reschedule(of(w.rigged.peek("t")), bucket=bucket_at(30), due_at=bucket_at(30).instant)
             assert isinstance(MemoryStore.write(w.rigged, later), Written)
@@ -381,7 +381,7 @@ def test_rule_06_a_move_does_not_disturb_who_holds_the_row() -> None:
 
     def is_moved_meanwhile(task: Task, context: ActionContext) -> None:
         w.clock.forward(minutes=3)
-        w.settler().settle("t")
+        w.placer().settle("t")
 
     w.insert("t", at=bucket_at(1))
     w.actions.behaviour["t"] = is_moved_meanwhile
@@ -403,7 +403,7 @@ def test_rule_07_a_mover_that_was_frozen_checks_again() -> None:
     image = w.row("t")
     frozen = Once(is_move)
 
-    def is_frozen(change: Change) -> None:
+    def is_frozen(change: ConditionalUpdate) -> None:
         if frozen(change):
             w.ticks(8)
 
@@ -422,7 +422,7 @@ def test_rule_07_a_normalised_row_is_checked_too() -> None:
     w.store.put({"taskId": "t"})
     frozen = Once(lambda change: change.task_id == "t")
 
-    def is_frozen(change: Change) -> None:
+    def is_frozen(change: ConditionalUpdate) -> None:
         if frozen(change):
             w.ticks(8)
 
@@ -445,7 +445,7 @@ def test_rule_08_our_own_rows_have_a_status_of_their_own_and_are_left_alone() ->
     assert {row["status"] for row in own.values()} == {"cursor", "reconcile", "settings", "tick"}
     assert all(row["outcome"] == "none" for row in own.values()), "no scan for open tasks stops at them"
     assert all("taskDateTime" not in row for row in own.values()), "no bucket lists them"
-    done = assign([Arrival("1", row, None) for row in own.values()], w.settler())
+    done = assign([Arrival("1", row, None) for row in own.values()], w.placer())
     assert (done.seen, done.failed) == (0, [])
     assert all(w.row(task_id) == row for task_id, row in own.items())
 
@@ -462,7 +462,7 @@ def test_rule_09_a_task_that_was_rescheduled_after_the_look_does_not_run_early(s
     )
     first = Once(is_claim)
 
-    def meanwhile(change: Change) -> None:
+    def meanwhile(change: ConditionalUpdate) -> None:
         if first(change):
             later = reschedule(of(w.rigged.peek("t")), bucket=bucket_at(30), due_at=bucket_at(30).instant)
             assert isinstance(MemoryStore.write(w.rigged, later), Written)
@@ -483,9 +483,9 @@ def test_rule_09_a_task_that_has_ended_after_the_look_does_not_run() -> None:
     w.insert("t")
     first = Once(is_claim)
 
-    def meanwhile(change: Change) -> None:
+    def meanwhile(change: ConditionalUpdate) -> None:
         if first(change):
-            edit = Change(task_id="t", set={"outcome": "completed"})
+            edit = ConditionalUpdate(task_id="t", set={"outcome": "completed"})
             assert isinstance(MemoryStore.write(w.rigged, edit), Written)
 
     w.rigged.before_write = meanwhile
@@ -559,7 +559,7 @@ def test_rule_10_a_task_that_kills_its_process_runs_out_of_attempts_and_is_faile
             w.claim("poison", until=w.clock() + timedelta(seconds=10))
         else:
             w.clock.forward(seconds=20)
-            lost = take_over(
+            lost = reclaim(
                 w.row("poison"), attempt=int(row["attempt"]) + 1, token=f"t{w.clock()}",
                 lease_until=w.clock() + timedelta(seconds=10), now=w.clock(),
             )  # fmt: skip
@@ -608,7 +608,7 @@ def test_rule_12_a_record_of_a_lease_that_was_taken_over_is_refused() -> None:
     w.insert("t")
 
     def is_overtaken(task: Task, context: ActionContext) -> None:
-        taken = take_over(
+        taken = reclaim(
             w.row("t"), attempt=2, token="another's", lease_until=w.clock() + timedelta(minutes=5), now=w.clock()
         )
         assert isinstance(w.store.write(taken), Written)
@@ -794,7 +794,7 @@ def test_rule_14_a_cursor_is_put_only_if_there_is_none() -> None:
     vanished = Once(lambda change: True)
 
     def finds_none(task_id: str) -> None:
-        if task_id == cursor_id(1) and vanished(Change(task_id=task_id)):
+        if task_id == cursor_id(1) and vanished(ConditionalUpdate(task_id=task_id)):
             w.store._items.pop(cursor_id(1))
 
     kept = w.store._items[cursor_id(1)]
@@ -824,7 +824,7 @@ def test_rule_15_reconcile_settles_what_the_stream_lost() -> None:
                  "action": "log"})  # fmt: skip
     w.ticks(5)
     assert w.actions.ran == []
-    found = reconcile(w.settler(), clock=w.clock)
+    found = reconcile(w.placer(), clock=w.clock)
     assert (found.found, found.repaired, found.failed) == (4, 4, 0)
     assert w.row("unserved")["taskDateTime"] == str(bucket_at(30)), "in a shard that is served, at its own tick"
     w.next_tick(30)
@@ -843,7 +843,7 @@ def test_rule_16_a_process_that_was_frozen_takes_nothing_back() -> None:
     w.ticks(12)
     before = w.cursor()
     assert before.drained_through > frozen.drained_through
-    assert save(w.store, frozen, replace(frozen, lease=None, mark=frozen.closed_through)) is None
+    assert save(w.store, frozen, replace(frozen, lease=None, checkpoint=frozen.closed_through)) is None
     assert w.cursor() == before
 
 
@@ -852,10 +852,10 @@ def test_rule_16_what_is_written_is_never_below_what_was_read() -> None:
     w = world()
     w.ticks(5)
     now = w.cursor()
-    saved = save(w.store, now, replace(now, closed_through=0, drained_through=0, looked_through=0))
+    saved = save(w.store, now, replace(now, closed_through=0, drained_through=0, polled_through=0))
     assert saved is not None
-    assert (saved.closed_through, saved.drained_through, saved.looked_through) == (
-        now.closed_through, now.drained_through, now.looked_through,
+    assert (saved.closed_through, saved.drained_through, saved.polled_through) == (
+        now.closed_through, now.drained_through, now.polled_through,
     )  # fmt: skip
 
 
@@ -866,7 +866,7 @@ def test_rule_16_two_processes_on_one_shard_execute_each_task_once() -> None:
     second: list[object] = []
     once = Once(is_claim)
 
-    def another_tick(change: Change) -> None:
+    def another_tick(change: ConditionalUpdate) -> None:
         if once(change):  # in the middle of the first one's claims: it lost the shard, and does not know it yet
             taken = replace(w.cursor(), lease=None, lease_until=None)
             assert save(w.store, w.cursor(), taken) is not None

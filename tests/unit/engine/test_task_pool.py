@@ -17,7 +17,7 @@ from dynatick.engine.claims import Claimed
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.record import Attempted, Done, Error
 from dynatick.engine.task_pool import LARGE_AT_ONCE, TaskPool
-from dynatick.errors import ActionError, NotYet, PermanentError, RetryableError
+from dynatick.errors import ActionError, PermanentError, RateLimited, RetryableError
 
 
 def won(task_id: str, **more: object) -> Claimed:
@@ -178,7 +178,7 @@ def test_a_task_whose_turn_comes_when_its_time_is_short_is_handed_back() -> None
 
     def too_early(task: Task, context: ActionContext) -> None:
         made.clock.forward(seconds=100)
-        raise NotYet(0.01)
+        raise RateLimited(0.01)
 
     made.actions.behaviour["t"] = too_early
     made.bench.submit(given)
@@ -268,8 +268,8 @@ def test_what_no_thread_has_begun_can_be_taken_back() -> None:
     assert begun.wait(10)
     for n in range(5):
         made.bench.submit(won(f"t{n}"))
-    assert [w.task.task_id for w in made.bench.take_back()] == [f"t{n}" for n in range(5)]
-    assert made.bench.take_back() == []
+    assert [w.task.task_id for w in made.bench.take_unbegun()] == [f"t{n}" for n in range(5)]
+    assert made.bench.take_unbegun() == []
     go.set()
     assert made.ended.get(timeout=10).task.task_id == "slow"
     made.bench.submit(won("next"))
@@ -323,7 +323,7 @@ def test_large_tasks_that_wait_for_memory_can_be_taken_back() -> None:
     for n in range(3):
         made.bench.submit(large(f"t{n}", LARGE_AT_ONCE))
     assert begun.wait(10)
-    assert [w.task.task_id for w in made.bench.take_back()] == ["t1", "t2"]
+    assert [w.task.task_id for w in made.bench.take_unbegun()] == ["t1", "t2"]
     go.set()
     assert made.ended.get(timeout=10).task.task_id == "t0"
     made.bench.submit(large("next", LARGE_AT_ONCE))
@@ -337,7 +337,7 @@ def test_a_large_task_whose_turn_is_later_leaves_its_room_to_others() -> None:
     def early(task: Task, context: ActionContext) -> None:
         calls.append(task.task_id)
         if calls.count(task.task_id) == 1:
-            raise NotYet(0.05)
+            raise RateLimited(0.05)
 
     for task_id in ("t0", "t1", "t2"):
         made.actions.behaviour[task_id] = early

@@ -170,7 +170,7 @@ def test_a_task_is_not_begun_with_less_time_left_than_it_takes(declared_by: str)
         made.w.actions.timeouts["long"] = 60
     first, second = reports(made.w.next_tick())
     assert (first.completed, first.released, first.continued) == (7, 1, True)
-    assert (second.completed, second.generation) == (1, 1)
+    assert (second.completed, second.continuation) == (1, 1)
     assert dict(made.left)["long"] > 110, "it was the first of a new invocation"
     made.assert_each_ran_once(*ids(7, "a"), "long")
 
@@ -203,7 +203,7 @@ def test_tasks_behind_one_that_takes_too_long_run_in_the_time_that_is_left() -> 
 
 
 def test_many_long_tasks_run_one_after_another_and_nothing_is_claimed_in_vain_for_ever() -> None:
-    made = Worked(generations=100)
+    made = Worked(max_continuations=100)
     made.insert(*ids(40, "long"), seconds=60, timeoutSeconds=Decimal(60))
     done = reports(made.w.next_tick())
     made.assert_each_ran_once(*ids(40, "long"))
@@ -214,7 +214,7 @@ def test_many_long_tasks_run_one_after_another_and_nothing_is_claimed_in_vain_fo
 
 def test_a_pass_that_meets_many_long_tasks_leaves_those_behind_unclaimed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drain, "CLAIMS_UNDER_WAY", 1)  # so that the first of them all is the first to begin
-    made = Worked(generations=0)
+    made = Worked(max_continuations=0)
     made.insert("first", seconds=60)
     made.insert(*ids(1000, "long"), seconds=60, timeoutSeconds=Decimal(60))
     (report,) = reports(made.w.next_tick())
@@ -252,7 +252,7 @@ def test_a_long_task_that_does_not_fit_makes_no_chain_of_invocations() -> None:
 
 
 def test_the_bucket_of_a_long_task_is_not_drained_before_it_ran() -> None:
-    made = Worked(generations=0)
+    made = Worked(max_continuations=0)
     made.insert(*ids(7, "a"), seconds=10)
     made.insert("long", seconds=60, timeoutSeconds=Decimal(60))
     made.w.next_tick()

@@ -45,7 +45,7 @@ def both_at_once(w: World, drainers: int) -> None:
 def test_each_attempt_is_made_once(drainers: int, lease: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the shard lease one does the work; without it all do, and only the claims keep them apart (rules 9, 16)."""
     if not lease:
-        monkeypatch.setattr(Cursor, "is_held", lambda self, now: False)
+        monkeypatch.setattr(Cursor, "is_leased", lambda self, now: False)
     w = world()
     fails = {task_id: n % 3 for n, task_id in enumerate(TASKS)}  # so many times
     for n, task_id in enumerate(TASKS):
@@ -65,7 +65,7 @@ def test_each_attempt_is_made_once(drainers: int, lease: bool, monkeypatch: pyte
 
 
 def test_suspects_are_taken_over_by_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cursor, "is_held", lambda self, now: False)
+    monkeypatch.setattr(Cursor, "is_leased", lambda self, now: False)
     w = world()
     crashed = TASKS[:20]
     w.insert(*crashed, at=bucket_at(1))

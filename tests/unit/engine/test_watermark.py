@@ -29,7 +29,7 @@ from dynatick.engine.cursor import Cursor, save, take
 from dynatick.engine.execution import Execution
 from dynatick.engine.poll_window import Window
 from dynatick.engine.ports import ActionContext
-from dynatick.engine.record import Fate
+from dynatick.engine.record import RecordResult
 from dynatick.engine.recurring import Recurring, Served
 from dynatick.engine.shard_lease import ShardLease
 from dynatick.errors import StoreError
@@ -77,9 +77,9 @@ def test_an_attempt_whose_record_fails_after_the_last_poll_holds_the_watermark(
         if began.count(bucket_at(1).minute) == 2:
             polled_again.set()
 
-    def noted_count(self: Execution, *fates: Fate) -> None:
-        count(self, *fates)
-        if Fate.UNRECORDED in fates:
+    def noted_count(self: Execution, *record_results: RecordResult) -> None:
+        count(self, *record_results)
+        if RecordResult.UNRECORDED in record_results:
             unrecorded.set()
 
     def slow(task: Task, context: ActionContext) -> None:
@@ -176,9 +176,9 @@ def test_occurrences_of_a_pass_raise_the_checkpoint() -> None:
     w.clock.forward(minutes=1)
     window = Window(cursor_now(w), w.rules, closed_at=w.clock())
     written = w.clock() + timedelta(seconds=30)
-    window.wrote(window.cursor.mark, written)
-    assert window.progress().mark_at == written
-    assert window.at_the_end().mark_at == written
+    window.wrote(window.cursor.checkpoint, written)
+    assert window.progress().checkpoint_at == written
+    assert window.at_the_end().checkpoint_at == written
 
 
 def test_open_until_is_kept_while_occurrences_are_being_written() -> None:
@@ -243,7 +243,7 @@ def test_progress_in_the_middle_of_a_pass_does_not_pass_what_is_still_to_be_clai
         keep(self)
         open_ = [row for row in w.open_rows().values() if row["status"] != "completed"]
         if open_:
-            reached.append(self.window.cursor.looked_through)
+            reached.append(self.window.cursor.polled_through)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ShardLease, "keep", noted)

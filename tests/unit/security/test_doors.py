@@ -111,5 +111,5 @@ def test_a_record_of_the_stream_that_is_deeper_than_a_table_allows_is_read(world
     arrival = _arrival({"dynamodb": {"SequenceNumber": "1", "NewImage": image}})
     healthy = Arrival("2", {"taskId": "healthy"}, None)
     assert world.store.create({"taskId": "healthy"})
-    assert assign([arrival, healthy], world.settler()).failed == []
+    assert assign([arrival, healthy], world.placer()).failed == []
     assert world.row("healthy")["status"] == "scheduled"

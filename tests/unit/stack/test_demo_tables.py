@@ -80,7 +80,7 @@ def test_ticks_and_idle_ticks() -> None:
         0,
     )
     tick = TickView(
-        tick="2026-12-31#12:05", shard=0, generation=0, started_at=NOON + timedelta(minutes=5, seconds=4),
+        tick="2026-12-31#12:05", shard=0, continuation=0, started_at=NOON + timedelta(minutes=5, seconds=4),
         finished_at=NOON + timedelta(minutes=5, seconds=5), first_start_ms=19, continued=False, due=6, claimed=5,
         completed=3, failed=1, retried=1, lateness_max_ms=4100, **counts,
     )  # fmt: skip

@@ -53,7 +53,7 @@ def tick(completed: int) -> TickView:
          "lateness_mean_ms"), 0,
     )  # fmt: skip
     return TickView(
-        tick="2026-12-31#12:01", shard=0, generation=0, started_at=NOON, finished_at=NOON + timedelta(seconds=1),
+        tick="2026-12-31#12:01", shard=0, continuation=0, started_at=NOON, finished_at=NOON + timedelta(seconds=1),
         first_start_ms=3, continued=False, completed=completed, **counts,
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from tests.builders import NOON
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import claim
 from dynatick.store import partiql
 from dynatick.store.codec import encode
@@ -57,7 +57,13 @@ def test_a_seed_repeats_the_plan_and_another_one_does_not() -> None:
 
 def test_everything_is_in_the_plan() -> None:
     ticks, started, faults, kills, skews, deployments, _ = drawn(1, 1000)
-    assert {fate for fates in ticks for fate, _ in fates} == {"dropped", "in a gap", "on time", "late", "repeated"}
+    assert {recorded_as for record_results in ticks for recorded_as, _ in record_results} == {
+        "dropped",
+        "in a gap",
+        "on time",
+        "late",
+        "repeated",
+    }
     assert {len(delays) for delays in started} == {0, 1, 2}
     done = Counter(fault.do for some in faults for fault in some)
     assert set(done) == {"throttle", "fail before", "lose answer", "throttle parts", "leave keys", "kill before", "kill after"}  # fmt: skip  # noqa: E501
@@ -95,7 +101,7 @@ LINES: list[Line] = [
     Recorded(pid=1, task_ids=["ä\n"]),
     Met(pid=1, fault="throttle", call="claim", task_ids=[]),
     Died(pid=1, role="processor", why="killed"),
-    Ticked(fate="dropped"),
+    Ticked(recorded_as="dropped"),
     Disturbed(what="shards changed"),
 ]
 
@@ -191,7 +197,9 @@ def send(here: Surroundings, engine: Engine, statements: Sequence[Any], *faults:
 
 def records(*names: str) -> list[Any]:
     changes = [
-        Change(task_id=n, set={"status": "completed", "outcome": "completed", "finishedAt": "x"}, when=())
+        ConditionalUpdate(
+            task_id=n, set={"status": "completed", "outcome": "completed", "finishedAt": "x"}, conditions=()
+        )
         for n in names
     ]
     return [partiql.update("tasks", change) for change in changes]
@@ -256,7 +264,7 @@ def test_a_fast_clock_is_the_same_for_everybody(tmp_path: Path) -> None:
 @pytest.mark.parametrize("problems", [[], ["a: lost"]])
 def test_the_table_says_whether_it_is_red(problems: list[str]) -> None:
     verdict = Verdict(problems=problems)
-    verdict.fates["lost"] = len(problems)
+    verdict.record_results["lost"] = len(problems)
     ended = Soaked(
         plan=Plan(seed=5, minutes=5), history=history_of(LINES), verdict=verdict, buckets=30, settled_in=20.0
     )

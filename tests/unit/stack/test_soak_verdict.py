@@ -125,7 +125,7 @@ def instant(seconds: float) -> str:
 def test_executed_once() -> None:
     verdict = done(Story().ask()).row().verdict()
     assert verdict.is_good
-    assert verdict.fates == {"executed": 1}
+    assert verdict.record_results == {"executed": 1}
     assert verdict.inserted == {"client": 1}
 
 
@@ -135,21 +135,21 @@ def test_executed_twice_because_the_attempt_was_cut_off_before_its_record(cut: C
     verdict = done(story, 2, pid=2).row(attempt=2).verdict()
     assert verdict.is_good, verdict.problems
     assert sum(verdict.repeated.values()) == 1
-    assert verdict.taken_over == 1
+    assert verdict.reclaimed == 1
 
 
 def test_killed_in_the_midst_and_taken_over() -> None:
     verdict = done(Story().ask().begin().died(), 2, pid=2).row().verdict()
     assert verdict.is_good
     assert not verdict.repeated
-    assert verdict.taken_over == 1
+    assert verdict.reclaimed == 1
 
 
 def test_failed_on_purpose_and_tried_again() -> None:
     verdict = done(Story().ask().begin().end(done=False).recorded(), 2).row().verdict()
     assert verdict.is_good
     assert not verdict.repeated
-    assert not verdict.taken_over
+    assert not verdict.reclaimed
 
 
 def test_run_once_more() -> None:
@@ -162,7 +162,7 @@ def test_cancelled_before_it_ran_deleted_and_replaced() -> None:
     done(story.ask(task_id="c").ask(REPLACE, "c", life="c/1"), task_id="c", life="c/1", run=2)
     verdict = story.row(task_id="c", run=2, payload={"life": "c/1"}).verdict()
     assert verdict.is_good, verdict.problems
-    assert verdict.fates == {"cancelled": 1, "deleted": 1, "replaced": 1, "executed": 1}
+    assert verdict.record_results == {"cancelled": 1, "deleted": 1, "replaced": 1, "executed": 1}
 
 
 def test_cancelled_between_two_attempts() -> None:
@@ -175,7 +175,7 @@ def test_an_insert_without_an_answer_need_not_be_there() -> None:
         verdict = Story().ask(answer=answer).verdict()
         assert verdict.is_good
         assert verdict.unclear == (answer != NO)
-        assert not verdict.fates
+        assert not verdict.record_results
 
 
 def test_failed_as_it_was_made_to() -> None:
@@ -187,10 +187,10 @@ def test_failed_as_it_was_made_to() -> None:
 def test_a_schedule_at_its_end_is_no_task() -> None:
     verdict = done(Story().ask()).row().row(task_id="s", scheduleExpression="rate(1 minute)").verdict()
     assert verdict.is_good, verdict.problems
-    assert sum(verdict.fates.values()) == 1
+    assert sum(verdict.record_results.values()) == 1
 
 
-@pytest.mark.parametrize("more", [{"outcome": None, "status": "recurring"}, {"missedRuns": 1}])
+@pytest.mark.parametrize("more", [{"outcome": None, "status": "recurring"}, {"missedOccurrences": 1}])
 def test_red_for_a_schedule_that_is_not_at_its_end_or_missed_a_run(more: dict[str, Any]) -> None:
     row: dict[str, Any] = {"taskId": "s", "status": "completed", "outcome": "completed", **more}
     story = Story()
@@ -202,7 +202,7 @@ def test_red_for_a_schedule_that_is_not_at_its_end_or_missed_a_run(more: dict[st
 def test_failed_because_every_attempt_was_killed() -> None:
     story = Story().ask().row("failed", attempt=4, error=f"{USED_UP} 4")
     story.letters.add(("a", BORN, 1))
-    assert story.verdict().fates == {"failed": 1}
+    assert story.verdict().record_results == {"failed": 1}
     assert story.verdict().is_good
 
 
@@ -410,9 +410,9 @@ def test_red_for(tell: Callable[[], Story]) -> None:
 
 @pytest.mark.parametrize("tell", [lost_without_a_row, lost_in_a_drained_bucket, recorded_and_never_executed])
 def test_the_lost_are_counted(tell: Callable[[], Story]) -> None:
-    assert tell().verdict().fates == {"lost": 1}
+    assert tell().verdict().record_results == {"lost": 1}
 
 
 @pytest.mark.parametrize("tell", [waiting, waiting_although_nobody_knows_that_it_is_in])
 def test_those_that_wait_are_counted(tell: Callable[[], Story]) -> None:
-    assert tell().verdict().fates == {"waiting": 1}
+    assert tell().verdict().record_results == {"waiting": 1}

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from tests.builders import scheduled_row
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.change import Change, Unknown, Written, as_read
+from dynatick.domain.conditional_update import ConditionalUpdate, Unknown, Written, as_read
 from dynatick.engine.ports import StoreFailure
 from dynatick.store import partiql
 from dynatick.store.dynamodb import ANSWER_BYTES, DynamoStore
@@ -43,7 +43,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
 def test_a_statement_that_the_table_refuses_fails_alone(service: Service) -> None:
     store = DynamoStore("tasks", region="us-east-1")
     ids = [f"t{n}" for n in range(10)] + ["poison"] + [f"u{n}" for n in range(10)]
-    results = store.write_many([Change(task_id=i, set={"n": 1}) for i in ids])
+    results = store.write_many([ConditionalUpdate(task_id=i, set={"n": 1}) for i in ids])
     assert [isinstance(result, Written) for result in results] == [i != "poison" for i in ids]
     assert results[10] == Unknown("ValidationException: An error occurred (ValidationException) when calling the "
                                   "BatchExecuteStatement operation: no")  # fmt: skip
@@ -57,7 +57,7 @@ def test_other_faults_of_a_request_are_not_taken_apart(service: Service) -> None
     """Parts of it may have taken effect; the SDK has tried it again already."""
     service.code = "ServiceUnavailable"
     store = DynamoStore("tasks", region="us-east-1", pause=lambda seconds: None)
-    results = store.write_many([Change(task_id=i, set={"n": 1}) for i in ("a", "poison")])
+    results = store.write_many([ConditionalUpdate(task_id=i, set={"n": 1}) for i in ("a", "poison")])
     assert all(isinstance(result, Unknown) for result in results)
     assert service.batches == [2]
 
@@ -76,13 +76,15 @@ def test_an_engine_that_takes_no_more_than_one_remove_gets_those_changes_one_by_
     store = DynamoStore("tasks", region="us-east-1")
     alone: list[str] = []
 
-    def write(change: Change) -> Written:
+    def write(change: ConditionalUpdate) -> Written:
         alone.append(change.task_id)
         return Written()
 
     monkeypatch.setattr(store, "write", write)
     removed = {"none": (), "one": ("a",), "two": ("a", "b"), "three": ("a", "b", "c")}
-    results = store.write_many([Change(task_id=i, set={"n": 1}, remove=names) for i, names in removed.items()])
+    results = store.write_many(
+        [ConditionalUpdate(task_id=i, set={"n": 1}, remove=names) for i, names in removed.items()]
+    )
     assert results == [Written()] * 4
     assert alone == ["two", "three"]
 
@@ -92,8 +94,8 @@ def test_a_change_whose_statement_would_be_too_long_goes_alone(
 ) -> None:
     store = DynamoStore("tasks", region="us-east-1")
     monkeypatch.setattr(store, "write", lambda change: Written())
-    long = Change(task_id="long", set={"n": 1}, remove=tuple(f"{'x' * 900}{n}" for n in range(10)))
-    assert store.write_many([long, Change(task_id="short", set={"n": 1})]) == [Written()] * 2
+    long = ConditionalUpdate(task_id="long", set={"n": 1}, remove=tuple(f"{'x' * 900}{n}" for n in range(10)))
+    assert store.write_many([long, ConditionalUpdate(task_id="short", set={"n": 1})]) == [Written()] * 2
     assert service.batches == [1]
 
 
@@ -109,14 +111,16 @@ def test_how_long_a_statement_may_be(letters: int, fits: bool) -> None:
 def test_a_name_that_would_be_taken_for_a_placeholder_goes_alone(name: str, where: str) -> None:
     """Users may have such attributes, and a row is compared as it was read."""
     row = {name: 1} if where == "when" else {}
-    change = Change(
+    change = ConditionalUpdate(
         task_id="a",
         set={"status": "failed"} | ({name: 1} if where == "set" else {}),
         remove=(name,) if where == "remove" else (),
-        when=as_read(row, "status", *([name] if where in ("when", "absent") else [])),
+        conditions=as_read(row, "status", *([name] if where in ("when", "absent") else [])),
     )
     assert partiql.update("tasks", change) is None
-    assert partiql.update("tasks", Change(task_id="a", set={"a#": 1}, when=as_read({}, "b:"))) is not None
+    assert (
+        partiql.update("tasks", ConditionalUpdate(task_id="a", set={"a#": 1}, conditions=as_read({}, "b:"))) is not None
+    )
 
 
 def test_once_rows_are_large_a_request_asks_for_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +135,7 @@ def test_once_rows_are_large_a_request_asks_for_fewer(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Wire, "call", call)
     store = DynamoStore("tasks", region="us-east-1")
-    changes = [Change(task_id=f"t{n}", set={"n": 1}, returning=True) for n in range(37)]
+    changes = [ConditionalUpdate(task_id=f"t{n}", set={"n": 1}, returning=True) for n in range(37)]
     assert all(isinstance(result, Written) for result in store.write_many(changes))
     assert batches == [25, 5, 5, 2]
     size[0] = ANSWER_BYTES * 2

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dynatick.domain.change import Change, Unknown, Written
+from dynatick.domain.conditional_update import ConditionalUpdate, Unknown, Written
 from dynatick.store.dynamodb import TRIES, DynamoStore
 from dynatick.store.wire import Wire
 
@@ -27,7 +27,7 @@ def test_a_throttled_statement_is_sent_again(times: int, written: bool, monkeypa
 
     monkeypatch.setattr(Wire, "call", call)
     store = DynamoStore("tasks", region="us-east-1", pause=waits.append)
-    results = store.write_many([Change(task_id=task_id, set={"n": 1}) for task_id in ("a", "hot", "b")])
+    results = store.write_many([ConditionalUpdate(task_id=task_id, set={"n": 1}) for task_id in ("a", "hot", "b")])
     assert [type(results[0]), type(results[2])] == [Written, Written]
     assert type(results[1]) is (Written if written else Unknown)
     assert batches == [3] + [1] * min(times, TRIES - 1)

@@ -46,13 +46,13 @@ class Plus:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
+class ConditionalUpdate:
     """One conditional write on one row that exists."""
 
     task_id: str
     set: Mapping[str, object] = field(default_factory=dict)
     remove: tuple[str, ...] = ()
-    when: tuple[Condition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     returning: bool = False  # whether the row as written is wanted back
 
 
@@ -92,14 +92,16 @@ def as_read(row: Row, *attributes: str) -> tuple[Condition, ...]:
     return tuple(Is(name, row[name]) if name in row else Absent(name) for name in attributes)
 
 
-def together(first: Change, *others: Change, when: tuple[Condition, ...] = ()) -> Change:
-    """Several changes of one row, decided on the same image of it, as a single write; ``when``: further conditions."""
+def together(
+    first: ConditionalUpdate, *others: ConditionalUpdate, conditions: tuple[Condition, ...] = ()
+) -> ConditionalUpdate:
+    """Several changes of one row, decided on the same image of it, as a single write; ``conditions``: further ones."""
     changes = (first, *others)
-    conditions = [condition for change in changes for condition in change.when] + list(when)
-    return Change(
+    all_of_them = [condition for change in changes for condition in change.conditions] + list(conditions)
+    return ConditionalUpdate(
         task_id=first.task_id,
         set={name: value for change in changes for name, value in change.set.items()},
         remove=tuple(dict.fromkeys(name for change in changes for name in change.remove)),
-        when=tuple({(type(one), one.attribute): one for one in conditions}.values()),
+        conditions=tuple({(type(one), one.attribute): one for one in all_of_them}.values()),
         returning=any(change.returning for change in changes),
     )
