@@ -43,7 +43,7 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test check sam up down api e2e faults model soak expressions bench bench-quick lock mutations
+.PHONY: help demo test check sam up down api e2e faults model soak expressions bench bench-quick lock mutations words site
 .PHONY: conformance
 .PHONY: docs clean setup
 
@@ -119,6 +119,12 @@ bench-quick: $(VENV)/.ready ## The same in less than a minute
 lock: $(VENV)/.ready ## Write requirements/*.txt afresh from pyproject.toml
 	@sh requirements/lock.sh $(BIN)/uv
 
+words: $(VENV)/.ready ## Print each use of a word that docs/glossary.md has a better one for
+	@$(BIN)/python tests/words.py
+
+site: $(VENV)/.site ## Build the documentation site into .site/
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --builder html docs .site
+
 docs: $(VENV)/.ready ## Write docs/reference afresh from code and template
 	@$(BIN)/python -m dynatick_stack.reference
 
@@ -137,6 +143,10 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml
 	else echo "Updating $(VENV)"; fi
 	@$(BIN)/python $(pip_install) -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.site: requirements/site.txt $(VENV)/.ready
+	@$(BIN)/python $(pip_install) -r requirements/site.txt
 	@touch $@
 
 $(VENV)/.plots: requirements/plots.txt $(VENV)/.ready

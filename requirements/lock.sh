@@ -20,4 +20,6 @@ compile dev --constraint requirements/layer.txt --extra cli --group build --grou
     --group test --group check --group lock pyproject.toml
 compile plots --constraint requirements/dev.txt --group plots
 compile local --group local
+# The site imports the package for its Python reference.
+compile site --constraint requirements/dev.txt --group site
 compile sam --group sam

@@ -1,4 +1,4 @@
-"""Every error that Dynatick raises, in one tree.
+"""Every error that Dynatick raises, in one tree::
 
     DynatickError
     ├── InvalidInput          a value that no door accepts: names field, value and what would be right

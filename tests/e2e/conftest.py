@@ -34,7 +34,7 @@ LONGEST = [
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
-    """The deployed system. Whoever redeploys it with other parameters puts them back."""
+    """The deployed system. A test that redeploys it with other parameters puts them back."""
     state_dir = tmp_path_factory.mktemp("stack") / "local"
     try:
         yield local.up(emulator.free_port(), state_dir=state_dir)

@@ -1,7 +1,8 @@
 """Runs every command and every example of a document as it stands, against the template deployed locally.
 
-The fenced blocks ``sh`` and ``python`` of a document are run in order, in one shell, in a copy of the checkout. What
-can't be run here (it needs an account, or is CI's own) must be named in ELSEWHERE, with the place that runs it.
+The fenced blocks ``sh`` and ``python`` of a document are run in order, in one shell, in a copy of the checkout; an
+example that stands before the commands which start the stack is run after them. What can't be run here (it needs an
+account, or is CI's own) must be named in ELSEWHERE, with the place that runs it.
 """
 
 from __future__ import annotations
@@ -41,11 +42,14 @@ def run(document: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT, checkout, symlinks=True, ignore=UNWANTED)
     _link_environment(checkout)
     lines = ["set -euo pipefail"]
+    early: list[str] = []
     for language, text in blocks(document):
-        if language == "sh" and not is_elsewhere(language, text):
-            lines.append(text)
-        elif language == "python":
-            lines.append(f"python - <<'END_OF_EXAMPLE'\n{text}END_OF_EXAMPLE")
+        if language == "python":
+            example = f"python - <<'END_OF_EXAMPLE'\n{text}END_OF_EXAMPLE"
+            (lines if len(lines) > 1 else early).append(example)
+        elif language == "sh" and not is_elsewhere(language, text):
+            lines += [text, *early]
+            early = []
     script = "\n".join(lines)
     try:
         ran = subprocess.run(

@@ -28,7 +28,7 @@ STREAM_SECONDS = 30.0
 # A task waits for the next minute at the most, and a pass takes a moment.
 TICK_SECONDS = 90.0
 # How many times as long as that a busy machine may take.
-PATIENCE = 4
+SLOWEST_MACHINE = 4
 # Time enough to insert something before the tick that it is for.
 ROOM_SECONDS = 8
 
@@ -43,7 +43,7 @@ def eventually(condition: Callable[[], object], *, within: float, what: object =
 
     ``within``: seconds that it should take at the most on a machine with nothing else to do.
     """
-    within *= PATIENCE
+    within *= SLOWEST_MACHINE
     end = time.monotonic() + within
     while not condition():
         if time.monotonic() > end:
@@ -107,7 +107,7 @@ class World:
         self.put(task_id, **{"action": "webhook", "payload": payload} | attributes)
 
     def put_unseen(self, task_id: str, **attributes: object) -> None:
-        """A row that the scheduler is never told of: what PartiQL writes isn't in the emulator's stream."""
+        """A row that the scheduler never sees: what PartiQL writes isn't in the emulator's stream."""
         given = {"taskId": task_id, **attributes}
         value = ", ".join(f"'{name}': ?" for name in given)
         self.dynamodb.execute_statement(

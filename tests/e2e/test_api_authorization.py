@@ -15,7 +15,7 @@ from dynatick_stack.errors import DeployError
 OPEN = {"ApiAuthorization": "NONE", "ApiOpenToEverybody": "yes-without-any-authorisation"}
 TOKENS = {"ApiAuthorization": "JWT", "ApiJwtIssuer": "https://id.example.com/", "ApiJwtAudience": "tasks,reports"}
 UNSIGNED: dict[str, str] = {}
-PATIENCE = 60.0  # the function behind it may have to start, on a machine that starts many
+MAX_WAIT_SECONDS = 60.0  # the function behind it may have to start, on a machine that starts many
 A_TOKEN = {"Authorization": "Bearer e30.e30.e30"}
 
 
@@ -27,7 +27,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 def status(own: World, headers: dict[str, str]) -> int:
     url = f"{own.stack.outputs['ApiUrl']}/v1/ticks"
-    answer: Any = urllib3.request("GET", url, headers=headers, retries=False, timeout=PATIENCE)
+    answer: Any = urllib3.request("GET", url, headers=headers, retries=False, timeout=MAX_WAIT_SECONDS)
     return int(answer.status)
 
 
@@ -54,7 +54,7 @@ def test_a_confirmation_alone_opens_nothing(own: World) -> None:
 
 
 def test_tokens_of_one_issuer(own: World) -> None:
-    """The emulator can't verify a signature, so it lets no token pass: what it is told to ask for is seen."""
+    """The emulator can't verify a signature, so it lets no token pass. Its configuration is read back."""
     with pytest.raises(DeployError, match="wants ApiJwtIssuer"):
         own.stack.redeploy(ApiAuthorization="JWT")
     own.stack.redeploy(**TOKENS)

@@ -7,15 +7,15 @@ from tests.e2e.support import STREAM_SECONDS, TICK_SECONDS, World, bucket, event
 
 
 def test_an_edited_time_is_derived_anew(world: World) -> None:
-    for task_id in ("edit-bucket", "edit-due", "edit-both", "edit-spoilt", "edit-other"):
+    for task_id in ("edit-bucket", "edit-due", "edit-both", "edit-malformed", "edit-other"):
         world.put(task_id, taskDateTime="2030-01-01#12:00")
-    for task_id in ("edit-bucket", "edit-due", "edit-both", "edit-spoilt", "edit-other"):
+    for task_id in ("edit-bucket", "edit-due", "edit-both", "edit-malformed", "edit-other"):
         world.settled(task_id)
 
     world.edit("edit-bucket", taskDateTime="2030-01-01T13:07:30+01:00")
     world.edit("edit-due", dueAt="2030-02-01T08:00:01Z")
     world.edit("edit-both", taskDateTime="2030-03-01#10:00", dueAt="2030-03-01T09:59:30Z")
-    world.edit("edit-spoilt", taskDateTime="2030-02-31#12:00")
+    world.edit("edit-malformed", taskDateTime="2030-02-31#12:00")
     world.edit("edit-other", note="mine")
 
     def of(task_id: str) -> tuple[object, object, object]:
@@ -33,10 +33,10 @@ def test_an_edited_time_is_derived_anew(world: World) -> None:
         within=STREAM_SECONDS,
         what=lambda: {task_id: of(task_id) for task_id in expected},
     )
-    eventually(lambda: world.status("edit-spoilt") == "failed", within=STREAM_SECONDS)
-    assert "'2030-02-31#12:00'" in world.the("edit-spoilt")["error"]
+    eventually(lambda: world.status("edit-malformed") == "failed", within=STREAM_SECONDS)
+    assert "'2030-02-31#12:00'" in world.the("edit-malformed")["error"]
     assert world.the("edit-other")["note"] == "mine"
-    eventually(lambda: world.letters_of("edit-spoilt"), within=STREAM_SECONDS)
+    eventually(lambda: world.letters_of("edit-malformed"), within=STREAM_SECONDS)
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ def test_reconcile_finds_what_no_tick_would_see(world: World) -> None:
     assert {ended[task_id]["status"] for task_id in ids[:-1]} == {"completed"}
     for task_id in ids[:-1]:
         assert world.runs(task_id) == [("/", key_of(ended[task_id]))]
-    # It said so, for whoever reads logs.
+    # The log says so.
     reports = [
         line.record
         for line in world.stack.logs(function="processor")

@@ -62,10 +62,10 @@ def test_a_file_that_is_dropped_becomes_tasks_that_run(importing: World) -> None
     lines += ['{"taskId": "untimed"}', '{"taskId": "bad", "dueAt": "tomorrow"}', "no json"]
     report = drop(importing, "a folder/tasks.ndjson", "\n".join(lines))
     assert (report["inserted"], report["exists"], report["refused"]) == (61, 0, 2)
-    (errors,) = listed(importing, report["errors"])
+    (file,) = listed(importing, report["errors"])
     s3, bucket = importing.stack.client("s3"), importing.stack.outputs["ImportBucketName"]
-    told = [json.loads(line) for line in s3.get_object(Bucket=bucket, Key=errors["Key"])["Body"].read().splitlines()]
-    assert [(error["line"], error["field"], error["text"]) for error in told] == [
+    errors = [json.loads(line) for line in s3.get_object(Bucket=bucket, Key=file["Key"])["Body"].read().splitlines()]
+    assert [(error["line"], error["field"], error["text"]) for error in errors] == [
         (62, "dueAt", lines[61]), (63, "line", "no json"),
     ]  # fmt: skip
     ended = importing.run_to_end([*(f"d{n}" for n in range(60)), "untimed"])
@@ -184,7 +184,7 @@ def began(process: subprocess.Popen[str], note: Path) -> None:
 def test_an_import_that_is_interrupted_goes_on(
     importing: World, tmp_path: Path, number: signal.Signals, start: datetime
 ) -> None:
-    total = 20_000  # so that it lasts until somebody has looked
+    total = 20_000  # so that it lasts until another client has looked
     file = tmp_path / "tasks.ndjson"
     task = '{"taskId": "%s-%d", "dueAt": "%s", "action": "log"}\n'
     file.write_text("".join(task % (number.name, n, due(start, n)) for n in range(total)))

@@ -162,7 +162,7 @@ def test_an_interruption_at_the_worst_moment(
     """Between two lines, when the emulator is there and nobody has noted so."""
     if moment == "in the midst of its start":
         start_process = subprocess.Popen
-        # Whoever runs the tests in the background may have set it to be ignored, which is inherited.
+        # Anyone who runs the tests in the background may have set it to be ignored, which is inherited.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
 
@@ -206,7 +206,7 @@ def test_two_starts_at_once(own_state: Path) -> None:
     ]
     errors = [child.communicate(timeout=300)[1].decode() for child in children]
     codes = sorted(child.returncode for child in children)
-    # The later one is told, or came late enough to start afresh.
+    # The later one is reported, or came late enough to start afresh.
     assert codes in ([0, 5], [0, 0]), errors
     if codes == [0, 5]:
         assert any("Another start is under way" in text for text in errors)

@@ -21,9 +21,9 @@ def test_rows_that_wait_or_have_ended(world: World) -> None:
     eventually(lambda: world.status("over-failed") == "failed", within=STREAM_SECONDS)
     world.put_webhook("over-failed", "/repaired")
     # Over one that waits for the same tick, with what can't be understood.
-    world.put_webhook("over-spoilt")
-    world.settled("over-spoilt")
-    world.put_webhook("over-spoilt", dueAt="2027-02-31T12:00:00Z")
+    world.put_webhook("over-malformed")
+    world.settled("over-malformed")
+    world.put_webhook("over-malformed", dueAt="2027-02-31T12:00:00Z")
     # Deleted while it waits.
     world.put_webhook("deleted")
     world.settled("deleted")
@@ -34,15 +34,15 @@ def test_rows_that_wait_or_have_ended(world: World) -> None:
     world.delete("reborn")
     world.put_webhook("reborn", "/new")
 
-    ended = world.run_to_end(["over-waiting", "over-failed", "over-spoilt", "reborn"])
+    ended = world.run_to_end(["over-waiting", "over-failed", "over-malformed", "reborn"])
     assert world.runs("over-waiting") == [("/new", key_of(ended["over-waiting"]))]
     assert key_of(ended["over-waiting"]) != key_of(old)
     assert ended["over-waiting"]["status"] == "completed"
     assert [path for path, _ in world.runs("over-failed")] == ["/repaired"]
     assert ended["over-failed"]["status"] == "completed"
     assert "error" not in ended["over-failed"]
-    assert world.runs("over-spoilt") == []
-    assert "dueAt: '2027-02-31T12:00:00Z'" in ended["over-spoilt"]["error"]
+    assert world.runs("over-malformed") == []
+    assert "dueAt: '2027-02-31T12:00:00Z'" in ended["over-malformed"]["error"]
     assert world.runs("reborn") == [("/new", key_of(ended["reborn"]))]
     assert key_of(ended["reborn"]) != key_of(first)
     assert world.row("deleted") is None

@@ -24,7 +24,7 @@ SECONDS = 2 * 60 + 10 + 30
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
-    """All items put at once, and what became of them. Nothing but the rule ticks here."""
+    """All items put at once, and how they ended. Nothing but the rule ticks here."""
     with deployed(tmp_path_factory.mktemp("scenarios") / "local", TickMinutes=1) as world:
         room()
         since = now()

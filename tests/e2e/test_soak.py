@@ -1,4 +1,4 @@
-"""`make soak`, short: to its end, interrupted, and with a task that somebody takes away behind its back."""
+"""`make soak`, short: to its end, interrupted, and with a task that another client takes away behind its back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dynatick_stack.soak.rig import TABLE
 from dynatick_stack.soak.run import soak
 
 SOAK = "dynatick_stack.soak"
-PATIENCE = 600
+MAX_WAIT_SECONDS = 600
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def number(output: str, name: str) -> int:
 def test_a_short_soak(folder: Path, tmp_path: Path) -> None:
     few = ("--processors", "2", "--inserters", "1")
     running = start(folder, SOAK, "--minutes", "0.3", "--seed", "2", *few, "--keep", str(tmp_path / "kept"))
-    output, errors = running.communicate(timeout=PATIENCE)
+    output, errors = running.communicate(timeout=MAX_WAIT_SECONDS)
     assert running.returncode == 0, f"{output}\n{errors}"
     assert errors == ""
     assert "SEED=2" in output

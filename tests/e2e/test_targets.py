@@ -232,24 +232,24 @@ def test_the_runs_of_schedules_tell_their_targets_the_same(
     world: World, targets: Targets, occurrences: dict[str, dict[str, Any]]
 ) -> None:
     """Each target, in the place that it has for it: the task, its due time, attempt, key, and the schedule."""
-    told: dict[str, dict[str, Any]] = {}
+    facts: dict[str, dict[str, Any]] = {}
     for message in targets.received("schedules", 3):
         attributes = message.get("MessageAttributes", {})
         if attributes:
-            told["sqs"] = {name: one["StringValue"] for name, one in attributes.items()}
+            facts["sqs"] = {name: one["StringValue"] for name, one in attributes.items()}
         elif "MessageAttributes" in (body := json.loads(message["Body"])):
-            told["sns"] = {name: one["Value"] for name, one in body["MessageAttributes"].items()}
+            facts["sns"] = {name: one["Value"] for name, one in body["MessageAttributes"].items()}
         else:
-            told["eventbridge"] = body["detail"]["dynatick"]
+            facts["eventbridge"] = body["detail"]["dynatick"]
     for kind in ("sqs", "sns"):
-        assert set(told[kind]) == {f"dynatick{name[0].upper()}{name[1:]}" for name in FACTS}
-        told[kind] = {name: told[kind][f"dynatick{name[0].upper()}{name[1:]}"] for name in FACTS}
-    told["lambda"] = occurrences["lambda"]["result"]["got"]
+        assert set(facts[kind]) == {f"dynatick{name[0].upper()}{name[1:]}" for name in FACTS}
+        facts[kind] = {name: facts[kind][f"dynatick{name[0].upper()}{name[1:]}"] for name in FACTS}
+    facts["lambda"] = occurrences["lambda"]["result"]["got"]
     arn = occurrences["stepfunctions"]["result"]["executionArn"]
     execution = targets.client("stepfunctions").describe_execution(executionArn=arn)
-    told["stepfunctions"] = json.loads(execution["input"])["dynatick"]
+    facts["stepfunctions"] = json.loads(execution["input"])["dynatick"]
     (call,) = (call for call in world.receiver.calls if call.path == "/schedules")
-    told["webhook"] = {
+    facts["webhook"] = {
         "taskId": call.headers["x-dynatick-task-id"],
         "dueAt": call.headers["x-dynatick-due-at"],
         "attempt": call.headers["x-dynatick-attempt"],
@@ -259,7 +259,7 @@ def test_the_runs_of_schedules_tell_their_targets_the_same(
     for kind, row in occurrences.items():
         assert row["outcome"] == "completed", row
         assert row["scheduleId"] == f"of-{kind}"
-        assert {name: str(told[kind][name]) for name in FACTS} == {
+        assert {name: str(facts[kind][name]) for name in FACTS} == {
             "taskId": row["taskId"],
             "dueAt": row["dueAt"],
             "attempt": "1",
