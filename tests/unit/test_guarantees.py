@@ -26,7 +26,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "guarantees.md").read_text(encoding
 
 
 class Lossy(MemoryStore):
-    """Loses records while it is told to, as if the processes had died before writing them."""
+    """Loses records while it is asked to, as if the processes had died before writing them."""
 
     def __init__(self) -> None:
         super().__init__()
