@@ -1,4 +1,4 @@
-"""``make test``, with a stand-in for the interpreter that notes what it was started for and ends as configured.
+"""``make test``, with a stand-in for the interpreter that notes what it was started for and ends as configured."""
 
 from __future__ import annotations
 
