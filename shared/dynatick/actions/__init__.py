@@ -74,12 +74,12 @@ def build_actions(
         "sns": ("sns", "AllowedTopicArns", may.topics, "sns:Sns"),
         "sqs": ("sqs", "AllowedQueueArns", may.queues, "sqs:Sqs"),
         "eventbridge": ("events", "AllowedEventBusArns", may.event_buses, "eventbridge:EventBridge"),
-        "lambda": ("lambda", "AllowedFunctionArns", may.functions, "awslambda:LambdaFunction"),
+        "lambda": ("lambda", "AllowedFunctionArns", may.functions, "aws_lambda:LambdaFunction"),
         "stepfunctions": (
             "stepfunctions",
             "AllowedStateMachineArns",
             may.state_machines,
-            "stepfunctions:StepFunctions",
+            "step_functions:StepFunctions",
         ),
     }.items():
         if arns:
