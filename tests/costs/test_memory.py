@@ -13,7 +13,7 @@ from dynatick_stack.counting.process import Engine
 MOST_BYTES = 400_000_000  # of 512: handlers, and what they import, need some too
 HEALTHY, LARGE = 200, 25
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # much to decode, and other tests run beside it
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]  # much to decode, and other tests run beside it
 
 
 def test_a_bucket_with_large_rows_drains_in_a_small_process(engine: Engine) -> None:

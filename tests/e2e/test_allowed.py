@@ -17,6 +17,8 @@ from dynatick.engine.installation_settings import read_settings
 from dynatick_stack.demo.receiver import Answer, Call
 from dynatick_stack.deploy import REGION
 
+pytestmark = pytest.mark.long
+
 QUEUE = f"arn:aws:sqs:{REGION}:{ACCOUNT}:orders"
 OTHER = f"arn:aws:sqs:{REGION}:{ACCOUNT}:salaries"
 SECRETS = f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/shop/*"

@@ -12,6 +12,8 @@ from tests.e2e.test_http_api import SIGNED
 
 from dynatick_stack.errors import DeployError
 
+pytestmark = pytest.mark.long
+
 OPEN = {"ApiAuthorization": "NONE", "ApiOpenToEverybody": "yes-without-any-authorisation"}
 TOKENS = {"ApiAuthorization": "JWT", "ApiJwtIssuer": "https://id.example.com/", "ApiJwtAudience": "tasks,reports"}
 UNSIGNED: dict[str, str] = {}

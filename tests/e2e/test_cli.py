@@ -34,7 +34,6 @@ def ask(world: World, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.slow
 def test_a_task_from_its_insert_to_its_history(world: World, tmp_path: Path) -> None:
     payload = json.dumps({"url": f"{world.receiver.url}/cli"})
     added = ask(world, "task", "add", "cli-hook", "--action", "webhook", "--payload", payload)

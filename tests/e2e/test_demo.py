@@ -12,6 +12,8 @@ from tests.e2e.programs import left, start
 
 from dynatick_stack import processes
 
+pytestmark = pytest.mark.long
+
 DEMO = "dynatick_stack.demo"
 
 
@@ -23,7 +25,6 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-@pytest.mark.slow
 def test_it_ends_well_and_leaves_nothing(folder: Path) -> None:
     demo = start(folder, DEMO)
     output, errors = demo.communicate(timeout=900)
@@ -49,7 +50,6 @@ def test_it_ends_well_and_leaves_nothing(folder: Path) -> None:
     assert left(folder) == []
 
 
-@pytest.mark.slow
 def test_what_was_not_as_expected_is_listed(folder: Path, tmp_path: Path) -> None:
     batch = tmp_path / "batch.jsonl"
     tasks = [

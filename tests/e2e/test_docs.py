@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from tests.e2e.documents import ELSEWHERE, ROOT, blocks, is_elsewhere, run
 
+pytestmark = pytest.mark.long
+
 DOCUMENTS = ["README.md", "docs/quickstart.md", "docs/schedules.md"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_the_commands_of_a_document_work(document: str, tmp_path: Path) -> None:
     run(document, tmp_path)

@@ -39,7 +39,6 @@ def test_an_edited_time_is_derived_anew(world: World) -> None:
     eventually(lambda: world.letters_of("edit-malformed"), within=STREAM_SECONDS)
 
 
-@pytest.mark.slow
 def test_a_task_that_was_edited_runs_at_its_new_time_only(world: World) -> None:
     room(10)
     world.put_webhook("sooner", dueAt="2030-01-01T12:00:00Z")

@@ -10,6 +10,8 @@ from tests.e2e.support import STREAM_SECONDS, TICK_SECONDS, World, deployed, eve
 
 from dynatick_stack.demo.receiver import Call
 
+pytestmark = pytest.mark.long
+
 ONCE = {"maximumRetryAttempts": 1, "minBackoffSeconds": 1, "maxBackoffSeconds": 1}
 
 
@@ -28,7 +30,6 @@ def world(tmp_path_factory: pytest.TempPathFactory, repaired: set[str]) -> Itera
         yield world
 
 
-@pytest.mark.slow
 def test_a_target_that_is_down_and_comes_back(world: World, repaired: set[str]) -> None:
     world.put_webhook("down", "/down", retryPolicy=ONCE, note="mine")
     ended = world.run_to_end(["down"], within=2 * TICK_SECONDS)["down"]
@@ -60,7 +61,6 @@ def test_a_target_that_is_down_and_comes_back(world: World, repaired: set[str]) 
     assert world.letters_of("down") == [letter]
 
 
-@pytest.mark.slow
 def test_addresses_that_are_not_allowed(world: World) -> None:
     forbidden = {
         "private": ("https://10.0.0.8/hook", "not public"),

@@ -15,12 +15,13 @@ from tests.e2e.support import TICK_SECONDS, bucket, deployed, eventually, now, r
 
 from dynatick.engine.cursor import cursor_id
 
+pytestmark = pytest.mark.long
+
 TIMEOUT = 30  # the shortest that the template allows
 HEALTHY = [f"healthy-{n}" for n in range(8)]
 LATER = [f"later-{n}" for n in range(3)]
 
 
-@pytest.mark.slow
 def test_others_run_and_it_ends_as_failed(tmp_path: Path) -> None:
     root = with_handlers(tmp_path / "checkout")
     parameters = {"TickMinutes": 1, "HandlersModule": MODULE, "ProcessorTimeoutSeconds": TIMEOUT}
@@ -54,7 +55,6 @@ def test_others_run_and_it_ends_as_failed(tmp_path: Path) -> None:
         assert sum(one.get("unfinished", 0) for one in passes if one.get("action") in ended_with) == 2
 
 
-@pytest.mark.slow
 def test_its_process_ends_although_the_pass_raised(tmp_path: Path) -> None:
     """The cursor can't be read when the pass wants to renew its lease or to end. Lambda would keep the process of a
     function that raises, with the handler's thread, for later invocations."""

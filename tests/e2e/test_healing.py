@@ -13,6 +13,8 @@ from tests.e2e.support import STREAM_SECONDS, Row, World, bucket, eventually, no
 
 from dynatick.domain.buckets import Bucket, minute_of
 
+pytestmark = pytest.mark.long
+
 
 def records(world: World, prefix: str) -> Iterator[dict[str, Any]]:
     """The records that the table's stream holds of these tasks, as the scheduler gets them."""
@@ -49,7 +51,6 @@ def tasks(world: World, prefix: str) -> dict[str, Row]:
     return {row["taskId"]: row for row in world.rows() if row["taskId"].startswith(prefix)}
 
 
-@pytest.mark.slow
 def test_records_that_come_again_change_nothing(world: World) -> None:
     """At least once is what a stream promises."""
     world.put_webhook("again-done")
@@ -82,7 +83,6 @@ def test_records_that_come_again_change_nothing(world: World) -> None:
     assert world.runs("again-deleted") == []
 
 
-@pytest.mark.slow
 def test_reconcile_finds_what_no_tick_would_see(world: World) -> None:
     payload = {"url": f"{world.receiver.url}/"}
     # What a stream that was down leaves behind: rows that nobody has looked at, in buckets that are over, or in none.

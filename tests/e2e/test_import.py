@@ -19,6 +19,8 @@ from tests.e2e.support import World, deployed, eventually
 from dynatick.domain.instants import format_instant
 from dynatick_stack.deploy import STACK
 
+pytestmark = pytest.mark.long
+
 COMMAND = Path(sys.executable).with_name("dynatick")
 PER_BUCKET = 500
 
@@ -52,7 +54,6 @@ def listed(world: World, prefix: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.slow
 def test_a_file_that_is_dropped_becomes_tasks_that_run(importing: World) -> None:
     url = f"{importing.receiver.url}/dropped"
     lines = [
@@ -76,7 +77,6 @@ def test_a_file_that_is_dropped_becomes_tasks_that_run(importing: World) -> None
     assert again["sequencer"] > report["sequencer"]
 
 
-@pytest.mark.slow
 def test_csv_and_a_single_object_are_dropped_too(importing: World) -> None:
     report = drop(
         importing, "tasks.csv", 'taskId,dueAt,payload.text\r\nc1,2030-01-01T12:00:00Z,"Dear Ada,\r\nhello"\r\n'
@@ -106,7 +106,6 @@ def errors_of(world: World, report: dict[str, Any]) -> list[dict[str, Any]]:
     return [json.loads(line) for part in parts for line in part.splitlines()]
 
 
-@pytest.mark.slow
 def test_nothing_good_in_a_file_and_nothing_at_all(importing: World) -> None:
     empty = drop(importing, "empty.ndjson", "\n")
     assert (empty["inserted"], empty["refused"], empty["errors"]) == (0, 0, None)
@@ -121,7 +120,6 @@ def test_nothing_good_in_a_file_and_nothing_at_all(importing: World) -> None:
     assert importing.row("in-a-list") is None
 
 
-@pytest.mark.slow
 def test_schedules_are_dropped_too(importing: World) -> None:
     """They are written in batches, which the emulator's stream does not show: they must run all the same."""
     url = f"{importing.receiver.url}/recurring"
@@ -144,7 +142,6 @@ def test_schedules_are_dropped_too(importing: World) -> None:
         importing.client.schedules.delete(one.schedule_id)
 
 
-@pytest.mark.slow
 def test_a_large_file_takes_several_invocations(importing: World) -> None:
     """With a function that has little time. Every line has its answer, once."""
     total, wrong = 60_000, 80
@@ -175,7 +172,6 @@ def began(process: subprocess.Popen[str], note: Path) -> None:
     assert note.exists(), process.communicate()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "start"),
     [(signal.SIGINT, datetime(2030, 2, 1, tzinfo=UTC)), (signal.SIGKILL, datetime(2030, 2, 2, tzinfo=UTC))],
@@ -240,7 +236,6 @@ def test_an_import_that_is_interrupted_goes_on(
     assert {f"{number.name}-{n}" for n in range(total)} == set(found)
 
 
-@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_ends_an_export_quietly(importing: World) -> None:
     list(importing.client.insert_lazily({"taskId": f"x{n}", "taskDateTime": "2030-03-01#12:00"} for n in range(3000)))
     environment = os.environ | {"DYNATICK_STATE_DIR": str(importing.stack.state_dir)}

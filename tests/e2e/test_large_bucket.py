@@ -12,10 +12,11 @@ from tests.e2e.support import bucket, deployed, eventually, instant, now
 from dynatick.client import Inserted, TickView
 from dynatick.domain.buckets import Bucket, minute_of
 
+pytestmark = pytest.mark.long
+
 NUMBER = 10_000
 
 
-@pytest.mark.slow
 def test_each_of_ten_thousand_runs_exactly_once(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     with deployed(tmp_path / "local", TickMinutes=1) as world:
         due = bucket(2)  # The insert takes some seconds, on a busy machine many.

@@ -18,6 +18,8 @@ from dynatick_stack.errors import BuildError
 from dynatick_stack.local import LocalStack
 from dynatick_stack.venv import VENV
 
+pytestmark = pytest.mark.long
+
 COMMAND = (sys.executable, "-m", "dynatick_stack")
 
 

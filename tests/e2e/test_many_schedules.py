@@ -14,6 +14,8 @@ from tests.e2e.support import World, bucket, deployed, eventually, instant, now
 from dynatick.client import IdleTicks, TickView
 from dynatick.domain.buckets import Bucket, minute_of
 
+pytestmark = pytest.mark.long
+
 NUMBER = 2_000
 TICKS = 2
 
@@ -48,7 +50,6 @@ def _each_minute(first: datetime, last: datetime) -> Iterator[datetime]:
         first += timedelta(minutes=1)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(480)
 def test_each_of_two_thousand_runs_each_minute_once(
     tmp_path: Path, record_property: Callable[[str, object], None]

@@ -9,12 +9,13 @@ from tests.builders import key_of
 from tests.e2e.checkout import MODULE, with_handlers
 from tests.e2e.support import bucket, deployed, room
 
+pytestmark = pytest.mark.long
+
 TIMEOUT = 30  # the shortest that the template allows
 HEALTHY = [f"healthy-{n:02}" for n in range(12)]
 LATER = [f"later-{n}" for n in range(3)]
 
 
-@pytest.mark.slow
 def test_others_run_and_it_ends_as_failed(tmp_path: Path) -> None:
     root = with_handlers(tmp_path / "checkout")
     parameters = {"TickMinutes": 1, "HandlersModule": MODULE, "ProcessorTimeoutSeconds": TIMEOUT}

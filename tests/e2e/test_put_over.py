@@ -6,8 +6,9 @@ import pytest
 from tests.builders import key_of
 from tests.e2e.support import STREAM_SECONDS, World, eventually, iso, room
 
+pytestmark = pytest.mark.long
 
-@pytest.mark.slow
+
 def test_rows_that_wait_or_have_ended(world: World) -> None:
     room(20)
     # Over a task that waits: only the new one runs, and a receiver can tell it from the old one.

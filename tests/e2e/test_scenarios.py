@@ -57,14 +57,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
         yield evidence()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item["name"])
 def test_an_item_ends_as_it_says(found: Evidence, item: dict[str, Any]) -> None:
     task_id = item["item"]["taskId"]["S"]
     assert [line for line in unmet(found) if line.startswith(f"{task_id} ")] == []
 
 
-@pytest.mark.slow
 def test_the_sums_are_right(found: Evidence) -> None:
     assert unmet(found) == []
     ends = [item["ends"] for item in ITEMS]

@@ -10,6 +10,8 @@ from tests.e2e.support import STREAM_SECONDS, TICK_SECONDS, World, bucket, deplo
 
 from dynatick.domain.buckets import Bucket
 
+pytestmark = pytest.mark.long
+
 
 def shard_of(world: World, task_id: str) -> int:
     return Bucket.parse(world.settled(task_id)["taskDateTime"]).shard
@@ -23,7 +25,6 @@ def put(world: World, phase: str, due: str) -> list[str]:
     return ids
 
 
-@pytest.mark.slow
 def test_no_task_is_orphaned(tmp_path: Path) -> None:
     with deployed(tmp_path / "local", TickMinutes=1, ShardCount=1) as world:
         room(25)

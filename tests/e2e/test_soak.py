@@ -22,6 +22,8 @@ from dynatick_stack.soak.plan import Plan
 from dynatick_stack.soak.rig import TABLE
 from dynatick_stack.soak.run import soak
 
+pytestmark = pytest.mark.long
+
 SOAK = "dynatick_stack.soak"
 MAX_WAIT_SECONDS = 600
 
@@ -39,7 +41,6 @@ def number(output: str, name: str) -> int:
     return int(found[1].replace(",", ""))
 
 
-@pytest.mark.slow
 def test_a_short_soak(folder: Path, tmp_path: Path) -> None:
     few = ("--processors", "2", "--inserters", "1")
     running = start(folder, SOAK, "--minutes", "0.3", "--seed", "2", *few, "--keep", str(tmp_path / "kept"))

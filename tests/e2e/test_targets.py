@@ -19,6 +19,8 @@ from dynatick import InvalidInput
 from dynatick.engine.installation_settings import read_settings
 from dynatick_stack.deploy import REGION
 
+pytestmark = pytest.mark.long
+
 ACCOUNT = "000000000000"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/target"
 NOW = {"maximumRetryAttempts": 0}

@@ -11,6 +11,8 @@ from tests.e2e.support import TICK_SECONDS, World, bucket, deployed, eventually,
 
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 
+pytestmark = pytest.mark.long
+
 
 def minute_in(world: World, task_id: str) -> int:
     return Bucket.parse(world.settled(task_id)["taskDateTime"]).minute
@@ -24,7 +26,6 @@ def put(world: World, phase: str, **times: str) -> list[str]:
     return [f"{phase}-{name}" for name in (*times, "bare")]
 
 
-@pytest.mark.slow
 # A task that came in under five minutes runs at such a tick, and that is as far away as it is.
 @pytest.mark.timeout(420)
 def test_no_task_is_orphaned(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from tests.e2e.support import STREAM_SECONDS, World, deployed, eventually, room
 
 from dynatick_stack.demo.receiver import Call
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def held() -> threading.Event:
@@ -32,7 +34,6 @@ def world(tmp_path_factory: pytest.TempPathFactory, held: threading.Event) -> It
         held.set()
 
 
-@pytest.mark.slow
 def test_rows_that_run(world: World, held: threading.Event) -> None:
     room(10)
     world.put_webhook("running-replaced", "/held")
