@@ -59,7 +59,7 @@ def assign(arrivals: Sequence[Arrival], placer: Placer) -> Assigned:
         try:
             ready = image is not None and rejection is None and placer.make_ready(image) is None
             if image is None or not ready or not placer.is_ahead(image, closed):
-                placer.settle(task_id, image, first=rejection, revision_of=record.revision_of)
+                placer.place(task_id, image, first=rejection, revision_of=record.revision_of)
         except Undelivered:
             undelivered += 1
         except DynatickError as error:

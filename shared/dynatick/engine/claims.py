@@ -18,6 +18,9 @@ from dynatick.engine.ports import Store
 from dynatick.engine.rules import SKEW_MARGIN
 from dynatick.errors import DynatickError, InvalidInput
 
+Entries = Sequence[tuple[Bucket, str]]
+"""Of the index: the bucket that lists a task, and the task's id."""
+
 LONGEST_LEASE = timedelta(hours=1)
 """Four times as long as Lambda lets a function run."""
 
@@ -173,7 +176,7 @@ class Claimer:
             for result in results
         ]
         try:
-            rows = self._rows_met(entries, results)
+            rows = self._unclaimed_rows(entries, results)
             for n, ((bucket, task_id), token, result) in enumerate(zip(entries, tokens, results, strict=True)):
                 if not isinstance(result, Written):
                     verdicts[n] = self._second_try(rows.get(task_id), bucket, token, result, lease_until)
@@ -182,7 +185,7 @@ class Claimer:
                 raise
         return verdicts
 
-    def _rows_met(self, entries: Sequence[tuple[Bucket, str]], results: Sequence[Result]) -> dict[str, Row]:
+    def _unclaimed_rows(self, entries: Sequence[tuple[Bucket, str]], results: Sequence[Result]) -> dict[str, Row]:
         """The rows that could not be claimed: as the engine told, else read consistently."""
         met: dict[str, Row] = {}
         unread: list[str] = []
@@ -226,7 +229,7 @@ class Claimer:
                 if not is_terminal(row) and row.get("taskDateTime") == str(bucket):
                     return self._claim_one(bucket, task_id, token, lease_until)
                 if not is_terminal(row):
-                    self.placer.settle(task_id, row)
+                    self.placer.place(task_id, row)
                 return Ineligible()
         except DynatickError:
             return Contended(stuck=True)

@@ -120,7 +120,7 @@ def save(store: Store, old: Cursor, new: Cursor) -> Cursor | None:
     return new if isinstance(result, Written) else None
 
 
-def take(store: Store, shard: int, tick: int, *, token: str, now: datetime) -> Cursor | None:
+def acquire_shard(store: Store, shard: int, tick: int, *, token: str, now: datetime) -> Cursor | None:
     """Closes every bucket up to ``tick`` and takes the shard, in one write (1).
 
     None if another process holds the shard: then the buckets are closed all the same, and the holder, which finds

@@ -63,8 +63,9 @@ class PageReader:
                 self._execution.handle_events()
             if read.is_first:
                 began(read.minute, read.began)
+            if read.error is not None:
+                self._execution.keep_fault(read.error)
             if read.page is None:
-                self._execution.fault = self._execution.fault or read.error
                 return
             if read.page.after is not None:
                 ahead.appendleft(self._ask(_Read(read.minute, False), read.page.after))

@@ -113,7 +113,7 @@ class Placer:
             elif {"status", "dueAt", "definition"} & change.set.keys():
                 self.normalised += 1
 
-    def settle(
+    def place(
         self,
         task_id: str,
         image: Row | None = None,

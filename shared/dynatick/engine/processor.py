@@ -17,7 +17,8 @@ from datetime import datetime
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import Row, check_count
-from dynatick.engine.drain import Entries, drain
+from dynatick.engine.claims import Entries
+from dynatick.engine.drain import drain
 from dynatick.engine.execution import Execution, Services
 from dynatick.engine.installation_settings import InstallationSettings, publish_settings
 from dynatick.engine.placement import Placer, send_rejection
@@ -216,16 +217,16 @@ class Processor:
             settings=settings,
             clock=self.clock,
             new_token=self.new_token,
-            placer=Placer(self.store, self.rules, settings, self.clock, self._tell),
+            placer=Placer(self.store, self.rules, settings, self.clock, self._send_rejection),
             executions=self.executions,
         )
 
     def _reconcile(self, order: ReconcileOrder, hard_end: datetime) -> Invoked:
         settings = self._publish_settings()
-        placer = Placer(self.store, self.rules, settings, self.clock, self._tell)
+        placer = Placer(self.store, self.rules, settings, self.clock, self._send_rejection)
         acquired = acquire(self.store, token=self.new_token(), now=self.clock(), continuing=order.continuing)
         if acquired is None:
-            return Invoked(reconciled=Reconciled(held=True))
+            return Invoked(reconciled=Reconciled(leased_elsewhere=True))
         found = reconcile_round(
             placer,
             acquired,
@@ -268,7 +269,7 @@ class Processor:
             return False
         return True
 
-    def _tell(self, row: Row, error: str) -> bool:
+    def _send_rejection(self, row: Row, error: str) -> bool:
         return send_rejection(self.dead_letters, row, error, self.clock())
 
 

@@ -27,7 +27,7 @@ from dynatick.errors import DynatickError, InvalidInput, StoreError
 
 EXAMPLES = 20
 
-PATIENCE = timedelta(seconds=3)
+GRACE_PERIOD = timedelta(seconds=3)
 """Between the first look at a row and the judgement: one that came in just now is still on its way through the
 stream, which is no reason to alarm anybody."""
 
@@ -35,7 +35,7 @@ SAVE_EVERY = timedelta(seconds=10)
 """So much of its work is lost with an invocation that is killed, at most."""
 
 _WHOLE_TABLE = Segment()
-_MAX_DOUBTFUL = 500
+_MAX_CANDIDATES = 500
 _JUDGED_AT_ONCE = 25  # rows that are in memory together, beside the page: they may have 400 KB each
 _RESERVE = timedelta(seconds=15)  # at the end of an invocation: for rows that were read and wait, and for the last save
 
@@ -55,7 +55,7 @@ class Reconciled:
     # Of the daily reconcile only:
     complete: bool = False  # the round is: the whole table was read
     continued: bool = False  # there is something left, for a new invocation
-    held: bool = False  # another chain works on the round, or has ended it: nothing was done
+    leased_elsewhere: bool = False  # another chain works on the round, or has ended it: nothing was done
     problem: str | None = None  # why some segment was not read as far as time allowed
     round: Round | None = None  # as it was left
 
@@ -66,16 +66,16 @@ def reconcile(
     clock: Callable[[], datetime],
     repair: bool = True,
     pause: Callable[[float], None] | None = None,
-    tell: Callable[[Finding], None] = lambda finding: None,
+    report_finding: Callable[[Finding], None] = lambda finding: None,
     page_read: Callable[[Reconciled], None] = lambda report: None,
 ) -> Reconciled:
     """Reads the whole table, consistently; ``repair`` False only reports.
 
     One row that cannot be repaired now does not keep the others from it: it is counted, and found again next time.
     ``pause`` waits (seconds) before rows that may just have come in are judged; None: they are judged at once.
-    ``tell`` is called with each finding, once its fate is known, and ``page_read`` after each page.
+    ``report_finding`` is called with each finding, once its fate is known, and ``page_read`` after each page.
     """
-    scan = _Scan(placer, clock, repair=repair, pause=pause, tell=tell)
+    scan = _Scan(placer, clock, repair=repair, pause=pause, report_finding=report_finding)
     scan.judge_cursors(report=True)
     _SegmentScan(scan, page_read=page_read).run()
     return scan.report
@@ -122,12 +122,12 @@ class _Scan:
         *,
         repair: bool = True,
         pause: Callable[[float], None] | None = None,
-        tell: Callable[[Finding], None] = lambda finding: None,
+        report_finding: Callable[[Finding], None] = lambda finding: None,
         stop_at: datetime | None = None,
         judge_until: datetime | None = None,
     ) -> None:
         self.placer, self.clock = placer, clock
-        self.repair, self.pause, self.tell = repair, pause, tell
+        self.repair, self.pause, self.report_finding = repair, pause, report_finding
         self.stop_at = stop_at  # no page is read after it
         self.judge_until = judge_until  # no row is judged after it
         self.is_stopped = False
@@ -152,9 +152,9 @@ class _Scan:
         }
         if report:
             for finding in judge_cursors(cursors, self.placer.settings.grid, now):
-                self._note(replace(finding, left="it wants a person") if self.repair else finding)
+                self._report(replace(finding, left="it wants a person") if self.repair else finding)
 
-    def look(self, rows: Sequence[Row]) -> list[str]:
+    def check(self, rows: Sequence[Row]) -> list[str]:
         """The first look at a page. Returns the ids of the rows that look wrong."""
         now, settings = self.clock(), self.placer.settings
         buckets = (Bucket.canonical(row.get("taskDateTime")) for row in rows)
@@ -176,7 +176,7 @@ class _Scan:
         finding = what_is_wrong(row, self.placer, self.drained, self.clock())
         if finding is not None:
             self.is_certain = True
-            self._note(self._repaired(finding, row) if self.repair else finding)
+            self._report(self._repaired(finding, row) if self.repair else finding)
 
     def _repaired(self, finding: Finding, row: Row) -> Finding:
         try:
@@ -184,7 +184,7 @@ class _Scan:
                 return replace(finding, left=f"{finding.remedy}, if it comes")
             if finding.kind is Kind.ENDLESS_LEASE:
                 self._write(end_lease(row, now=self.clock()))
-            self.placer.settle(finding.task_id)
+            self.placer.place(finding.task_id)
         except DynatickError as error:
             return replace(finding, left=str(error))
         return replace(finding, repaired=True)
@@ -205,7 +205,7 @@ class _Scan:
         if isinstance(result, Unknown):
             raise StoreError(result.error)
 
-    def _note(self, finding: Finding) -> None:
+    def _report(self, finding: Finding) -> None:
         with self.lock:
             self.report.found += 1
             self.report.kinds[str(finding.kind)] += 1
@@ -213,7 +213,7 @@ class _Scan:
             self.report.failed += finding.left is not None
             if len(self.report.examples) < EXAMPLES:
                 self.report.examples.append((finding.task_id, finding.why))
-        self.tell(finding)
+        self.report_finding(finding)
 
 
 class _SegmentScan:
@@ -233,31 +233,31 @@ class _SegmentScan:
         self.page_read, self.moved = page_read, moved
         self.place = place  # every row up to here is right, or was judged
         self.read_to = place.after
-        self.doubtful: deque[tuple[str, datetime]] = deque()  # ids, and when they were seen, oldest first
+        self.candidates: deque[tuple[str, datetime]] = deque()  # ids, and when they were seen, oldest first
 
     def run(self) -> None:
         """Reads on from its place to its end, or until the scan is over; at least a page."""
         while True:
             page = self.scan.placer.store.scan(after=self.read_to, segment=self.number, segments=self.segments)
             seen = self.scan.clock()
-            self.doubtful += [(task_id, seen) for task_id in self.scan.look(page.rows)]
+            self.candidates += [(task_id, seen) for task_id in self.scan.check(page.rows)]
             self.read_to = page.after
             is_last = page.after is None or self.scan.is_over(self.scan.stop_at)
-            self._judge_doubtful(everything=is_last)
+            self._judge_candidates(everything=is_last)
             self.page_read(self.scan.report)
             if is_last:
                 return
 
-    def _judge_doubtful(self, *, everything: bool) -> None:
+    def _judge_candidates(self, *, everything: bool) -> None:
         """Judges the rows that were seen long enough ago; ``everything``: waits for the others, and judges them too, as
         far as there is time."""
-        if self.doubtful and (everything or len(self.doubtful) >= _MAX_DOUBTFUL):
-            self.scan.wait(PATIENCE - (self.scan.clock() - self.doubtful[-1][1]))
-            ripe = len(self.doubtful)
+        if self.candidates and (everything or len(self.candidates) >= _MAX_CANDIDATES):
+            self.scan.wait(GRACE_PERIOD - (self.scan.clock() - self.candidates[-1][1]))
+            ripe = len(self.candidates)
         else:
-            ripe = sum(1 for _, seen in self.doubtful if self.scan.clock() - seen >= PATIENCE)
+            ripe = sum(1 for _, seen in self.candidates if self.scan.clock() - seen >= GRACE_PERIOD)
         while ripe:
-            batch = [self.doubtful.popleft()[0] for _ in range(min(ripe, _JUDGED_AT_ONCE))]
+            batch = [self.candidates.popleft()[0] for _ in range(min(ripe, _JUDGED_AT_ONCE))]
             ripe -= len(batch)
             rows = self.scan.placer.store.get_many(batch)
             for task_id in batch:
@@ -267,7 +267,7 @@ class _SegmentScan:
             self.moved()
             if self.scan.is_over(self.scan.judge_until):
                 break
-        if not self.doubtful:
+        if not self.candidates:
             self.place = Segment(self.read_to, is_done=self.read_to is None)
         self.moved()
 

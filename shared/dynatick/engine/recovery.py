@@ -32,8 +32,8 @@ from dynatick.engine.ports import ENVELOPE
 from dynatick.engine.report import PassReport, Resume
 from dynatick.errors import DynatickError, InvalidInput
 
-TOGETHER = 100  # tasks that one recovery reclaims, while they have attempts left
-ALONE = 10  # tasks at their last attempt, which one recovery runs one after another
+MAX_TOGETHER = 100  # tasks that one recovery reclaims, while they have attempts left
+MAX_ALONE = 10  # tasks at their last attempt, which one recovery runs one after another
 MAX_RECOVERIES = 20  # that one pass starts
 MAX_ORDER_BYTES = 100_000  # of ids: an asynchronous invocation takes 256 KB
 
@@ -101,12 +101,12 @@ def orders_for(expired: Sequence[tuple[Bucket, LeaseExpired]]) -> Iterator[Recov
     Several tasks together while they have attempts left, of one action, for mostly one action's code is to blame when
     processes die; those at their last attempt apart from them (10).
     """
-    for is_last, most in ((False, TOGETHER), (True, ALONE)):
+    for is_last, most in ((False, MAX_TOGETHER), (True, MAX_ALONE)):
         of_kind = sorted(
             (task for task in expired if task[1].is_last is is_last), key=lambda task: (task[0], task[1].action)
         )
         for (bucket, _), group in groupby(of_kind, key=lambda task: (task[0], None if is_last else task[1].action)):
-            for ids in _parts([suspect.task_id for _, suspect in group], most):
+            for ids in _parts([expired.task_id for _, expired in group], most):
                 yield RecoveryOrder(bucket=bucket, task_ids=ids)
 
 
@@ -145,7 +145,7 @@ def recover(
         report,
         Budget.until(hard_end, started),
         closed_through=lambda: read_cursor(services.store, order.bucket.shard, services.clock()).closed_through,
-        moved=services.placer.settle,
+        moved=services.placer.place,
     )
     try:
         left = Recovery(execution, order.bucket).work(order.task_ids)
@@ -179,7 +179,7 @@ class Recovery:
             left = left[BATCH:]
             execution.wait(
                 until=lambda: (
-                    len(execution.in_flight) + BATCH <= execution.most_in_flight and execution.has_room_for_large()
+                    len(execution.in_flight) + BATCH <= execution.max_in_flight and execution.has_room_for_large()
                 ),
                 end=end,
             )
@@ -189,7 +189,7 @@ class Recovery:
         while alone and self._may_continue() and not execution.in_flight:
             deferred += self.reclaim([alone.pop(0)], last_too=True)
             execution.wait(until=execution.nothing_runs)
-        execution.finish_records()
+        execution.finish()
         return [*unbegun, *left, *alone, *deferred]
 
     def reclaim(self, task_ids: Sequence[str], *, last_too: bool) -> list[str]:
@@ -201,7 +201,7 @@ class Recovery:
         try:
             return self._reclaim(task_ids, last_too)
         except DynatickError as error:
-            self.execution.fault = self.execution.fault or error
+            self.execution.keep_fault(error)
             return []
 
     def _reclaim(self, task_ids: Sequence[str], last_too: bool) -> list[str]:
@@ -233,19 +233,19 @@ class Recovery:
 
     def _has_time_for(self, row: Row) -> bool:
         known = understand(row)
-        return isinstance(known, Malformed) or self.execution.bench.has_time_for(known.task)
+        return isinstance(known, Malformed) or self.execution.task_pool.has_time_for(known.task)
 
     def _may_continue(self) -> bool:
         return self.execution.fault is None and self.execution.may_begin()
 
     def _start(self, row: Row) -> None:
         self.execution.report.recovered += 1
-        won = understand(row)
-        if isinstance(won, Malformed):
-            self._fail(won.row, won.reason)
+        claimed = understand(row)
+        if isinstance(claimed, Malformed):
+            self._fail(claimed.row, claimed.reason)
         else:
             place = Place(self.bucket.minute, Resume(self.bucket.minute))
-            self.execution.start(won, place, may_begin=self.execution.may_begin())
+            self.execution.start(claimed, place, may_begin=self.execution.may_begin())
 
     def _defer(self, row: Row) -> None:
         services = self.execution.services

@@ -28,11 +28,11 @@ _OF_OCCURRENCES = ("status", "outcome", "scheduleId")  # the attributes that tel
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Served:
+class Made:
     """What became of one schedule. ``verdict``: what it means to its bucket; Contended holds that back."""
 
     verdict: Verdict
-    won: Sequence[Claimed] = ()  # occurrences, ours to run
+    claimed: Sequence[Claimed] = ()  # occurrences, ours to run
     elsewhere: Sequence[int] = ()  # buckets that hold occurrences of it which others made, and have not ended
     written: Sequence[int] = ()  # buckets that occurrences were written into
     missed: int = 0
@@ -48,7 +48,7 @@ class _Case:
     schedule: Schedule
     plan: Plan
     rows: list[Row] = field(default_factory=list)  # its occurrences, as they are to be written
-    won: list[Claimed] = field(default_factory=list)
+    claimed: list[Claimed] = field(default_factory=list)
     elsewhere: list[int] = field(default_factory=list)
     failed: bool = False  # some occurrence may not be there: it is left where it is
 
@@ -63,19 +63,19 @@ class Recurring:
     clock: Callable[[], datetime]
     new_token: Callable[[], str]
 
-    def serve(
+    def make_occurrences(
         self, entries: Sequence[tuple[Bucket, str]], *, closed_through: int, lease_until: datetime
-    ) -> Sequence[Served]:
+    ) -> Sequence[Made]:
         """One answer an entry, in order. No id may stand twice. Raises StoreError if the table does not answer before
         anything was written.
         """
         rows = self.store.get_many([schedule_id for _, schedule_id in entries])
         cases: dict[int, _Case] = {}
-        served: dict[int, Served] = {}
+        made: dict[int, Made] = {}
         for n, (bucket, schedule_id) in enumerate(entries):
             found = self._understood(rows.get(schedule_id), bucket, lease_until)
-            if isinstance(found, Served):
-                served[n] = found
+            if isinstance(found, Made):
+                made[n] = found
             else:
                 row, schedule = found
                 cases[n] = _Case(bucket, row, schedule, _NOTHING)
@@ -83,33 +83,33 @@ class Recurring:
         self._make(list(cases.values()), closed_through, lease_until)
         results = self._move_on(list(cases.values()), closed_through)
         for (n, case), result in zip(cases.items(), results, strict=True):
-            served[n] = _served(case, result)
-        return [served[n] for n in range(len(entries))]
+            made[n] = _made(case, result)
+        return [made[n] for n in range(len(entries))]
 
-    def _understood(self, row: Row | None, bucket: Bucket, lease_until: datetime) -> Served | tuple[Row, Schedule]:
+    def _understood(self, row: Row | None, bucket: Bucket, lease_until: datetime) -> Made | tuple[Row, Schedule]:
         if row is None or is_terminal(row):
-            return Served(verdict=Ineligible())
+            return Made(verdict=Ineligible())
         task_id = str(row["taskId"])
         if not is_schedule(row):  # a task whose scheduleId somebody has set to its own id, or put in its place
             (verdict,) = self.claimer.claim([(bucket, task_id)], lease_until=lease_until)
             return (
-                Served(verdict=Contended(), won=[verdict]) if isinstance(verdict, Claimed) else Served(verdict=verdict)
+                Made(verdict=Contended(), claimed=[verdict]) if isinstance(verdict, Claimed) else Made(verdict=verdict)
             )
         if row.get("taskDateTime") != str(bucket):
-            return Served(verdict=Ineligible())
+            return Made(verdict=Ineligible())
         try:
             change = self.placer.make_ready(row)
             if change is not None:
                 result = self.placer.carry_out(row, change)
                 if not isinstance(result, Written) or result.row is None:
-                    return Served(verdict=Contended())
+                    return Made(verdict=Contended())
                 row = result.row
                 if is_terminal(row) or row.get("taskDateTime") != str(bucket):
-                    self.placer.settle(task_id, row)
-                    return Served(verdict=Ineligible())
+                    self.placer.place(task_id, row)
+                    return Made(verdict=Ineligible())
             return row, Schedule.from_row(row)
         except DynatickError:
-            return Served(verdict=Contended())
+            return Made(verdict=Contended())
 
     def _plan(self, cases: Sequence[_Case], closed_through: int) -> None:
         waiting = {
@@ -192,11 +192,11 @@ class Recurring:
                 case.plan = replace(case.plan, missed=[*case.plan.missed, *missed])
 
     def _win(self, case: _Case, row: Row) -> None:
-        won = understand(row)
-        if isinstance(won, Malformed):  # what a schedule hands on was checked before
+        claimed = understand(row)
+        if isinstance(claimed, Malformed):  # what a schedule hands on was checked before
             case.failed = True
         else:
-            case.won.append(won)
+            case.claimed.append(claimed)
 
     def _meet(self, case: _Case, row: Row, present: Row | None, run: datetime, missed: list[Missed]) -> None:
         """The id of an occurrence was taken."""
@@ -237,13 +237,13 @@ class Recurring:
 _NOTHING = Plan(make=(), missed=(), buffered=None, next_occurrence_at=None, more=False)
 
 
-def _served(case: _Case, result: Result | None) -> Served:
+def _made(case: _Case, result: Result | None) -> Made:
     moved = isinstance(result, Written)
-    return Served(
+    return Made(
         verdict=Ineligible() if moved and not case.plan.more else Contended(),
-        won=case.won,
+        claimed=case.claimed,
         elsewhere=case.elsewhere,
-        written=[won.task.bucket.minute for won in case.won],
+        written=[claimed.task.bucket.minute for claimed in case.claimed],
         missed=sum(entry.runs for entry in case.plan.missed) if moved else 0,
         more=case.plan.more if moved else isinstance(result, Lost),
     )

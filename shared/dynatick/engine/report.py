@@ -76,6 +76,10 @@ class PassReport:
         further = self.resume is not None and self.first_minute is not None and self.resume.minute > self.first_minute
         return self.buckets > 1 and (further or not self.released)
 
+    def leave(self, position: Resume) -> None:
+        """Leaves what is due from a position on to a later invocation."""
+        self.resume = position if self.resume is None else min(position, self.resume)
+
     def late(self, milliseconds: int) -> None:
         """Notes how late a first attempt began, after its tick."""
         self.lateness_max_ms = max(self.lateness_max_ms, milliseconds)

@@ -24,7 +24,7 @@ from dynatick.engine.ports import ActionContext, Actions
 from dynatick.engine.record import Attempted, Deferred, Done, Error, Overrun
 from dynatick.errors import ActionError, InvalidInput, RateLimited, RetryableError
 
-LARGE_AT_ONCE = 4_000_000  # bytes, as the rows wait: a larger one runs with no other large one beside it
+MAX_LARGE_BYTES = 4_000_000  # bytes, as the rows wait: a larger one runs with no other large one beside it
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +54,19 @@ class TaskPool:
         *,
         threads: int,
         deadline: datetime,
-        recorded_from: datetime,
+        stop_waiting: datetime,
         clock: Callable[[], datetime],
         ended: Callable[[Attempted], None],
         unbegun: Callable[[Claimed], None],
         max_timeout_seconds: int | None = None,
     ) -> None:
-        """``recorded_from``: what has not ended by then may not be recorded any more. ``unbegun`` is called with a task
+        """``stop_waiting``: what has not ended by then may not be recorded any more. ``unbegun`` is called with a task
         that takes longer than until then. ``max_timeout_seconds``: what takes longer than that fails; None: no matter.
         """
         self._actions = actions
         self._threads = threads
         self._deadline = deadline
-        self._recorded_from = recorded_from
+        self._recorded_from = stop_waiting
         self._clock = clock
         self._ended = ended
         self._unbegun = unbegun
@@ -78,45 +78,47 @@ class TaskPool:
         self._idle = 0
         self._running = 0
         self._loaded = 0  # bytes of the large ones that were let in
-        self._waiting: deque[Claimed] = deque()  # large ones that were not yet
-        self._waiting_turns = threading.Condition()
-        self._held: list[tuple[float, int, Claimed]] = []  # a heap, by the time of their turn
+        self._waiting_large: deque[Claimed] = deque()  # large ones that were not yet
+        self._limits_changed = threading.Condition()
+        self._rate_limited: list[tuple[float, int, Claimed]] = []  # a heap, by the time of their turn
         self._order = count()
-        self._caller: threading.Thread | None = None
+        self._limit_thread: threading.Thread | None = None
         self._closed = False
 
     @property
-    def held(self) -> int:
+    def rate_limited(self) -> int:
         """How many wait for their turn."""
-        return len(self._held)
+        return len(self._rate_limited)
 
     @property
     def running(self) -> int:
         """How many threads are at a task just now. Once this is closed, it only falls."""
         return self._running
 
-    def submit(self, won: Claimed) -> None:
+    def submit(self, claimed: Claimed) -> None:
         """Queues a task."""
         with self._lock:
-            if won.size:
-                self._waiting.append(won)
-                self._let_in()
+            if claimed.size:
+                self._waiting_large.append(claimed)
+                self._begin_large()
             else:
-                self._begin(won)
+                self._begin(claimed)
 
-    def _begin(self, won: Claimed) -> None:
+    def _begin(self, claimed: Claimed) -> None:
         if self._idle > 0:
             self._idle -= 1  # promised to this one
         elif self._begun < self._threads:
             self._begun += 1
             threading.Thread(target=self._work, name=f"dynatick-{self._begun}", daemon=True).start()
-        self._queue.put(won)
+        self._queue.put(claimed)
 
-    def _let_in(self) -> None:
-        while self._waiting and (not self._loaded or self._loaded + self._waiting[0].size <= LARGE_AT_ONCE):
-            won = self._waiting.popleft()
-            self._loaded += won.size
-            self._begin(won)
+    def _begin_large(self) -> None:
+        while self._waiting_large and (
+            not self._loaded or self._loaded + self._waiting_large[0].size <= MAX_LARGE_BYTES
+        ):
+            claimed = self._waiting_large.popleft()
+            self._loaded += claimed.size
+            self._begin(claimed)
 
     def has_time_for(self, task: Task) -> bool:
         """Whether the task can end in time if it begins now. One that never can is to be begun: that is its failure."""
@@ -135,26 +137,26 @@ class TaskPool:
 
     def take_unbegun(self) -> list[Claimed]:
         """The tasks that no thread has begun."""
-        with self._waiting_turns:
-            unbegun = [won for _, _, won in self._held]
-            self._held.clear()
+        with self._limits_changed:
+            unbegun = [claimed for _, _, claimed in self._rate_limited]
+            self._rate_limited.clear()
         with self._lock:
-            unbegun += self._waiting
-            self._waiting.clear()
+            unbegun += self._waiting_large
+            self._waiting_large.clear()
             while True:
                 try:
-                    won = self._queue.get_nowait()
+                    claimed = self._queue.get_nowait()
                 except Empty:
                     return unbegun
-                if won is not None:
-                    self._loaded -= won.size
-                    unbegun.append(won)
+                if claimed is not None:
+                    self._loaded -= claimed.size
+                    unbegun.append(claimed)
 
     def close(self) -> None:
         """Ends the threads as they become idle. What none of them has begun is begun no more."""
-        with self._waiting_turns:
+        with self._limits_changed:
             self._closed = True
-            self._waiting_turns.notify()
+            self._limits_changed.notify()
         self.take_unbegun()
         with self._lock:  # a thread that has just taken a task counts as running, or finds this closed
             begun = self._begun
@@ -162,71 +164,73 @@ class TaskPool:
             self._queue.put(None)
 
     def _work(self) -> None:
-        while (won := self._queue.get()) is not None:
+        while (claimed := self._queue.get()) is not None:
             with self._lock:
                 if self._closed:
                     continue
                 self._running += 1
-            attempted = self.run(won)
+            attempted = self.run(claimed)
             with self._lock:
                 self._running -= 1  # before it is reported: the one who hears of it must not find it running
             if attempted is not None:
                 self._ended(attempted)
             with self._lock:
                 self._idle += 1
-                if won.size:
-                    self._loaded -= won.size
-                    self._let_in()
+                if claimed.size:
+                    self._loaded -= claimed.size
+                    self._begin_large()
 
-    def _hold(self, won: Claimed, seconds: float) -> None:
-        with self._waiting_turns:
+    def _wait_for_limit(self, claimed: Claimed, seconds: float) -> None:
+        with self._limits_changed:
             if self._closed:
                 return  # its lease ends some time
-            heapq.heappush(self._held, (time.monotonic() + seconds, next(self._order), won))
-            if self._caller is None:
-                self._caller = threading.Thread(target=self._call_up, name="dynatick-turns", daemon=True)
-                self._caller.start()
-            self._waiting_turns.notify()
+            heapq.heappush(self._rate_limited, (time.monotonic() + seconds, next(self._order), claimed))
+            if self._limit_thread is None:
+                self._limit_thread = threading.Thread(
+                    target=self._submit_when_allowed, name="dynatick-rate-limits", daemon=True
+                )
+                self._limit_thread.start()
+            self._limits_changed.notify()
 
-    def _call_up(self) -> None:
+    def _submit_when_allowed(self) -> None:
         """In a thread of its own: submits the held ones as their turns come."""
-        with self._waiting_turns:
+        with self._limits_changed:
             while not self._closed:
-                left = self._held[0][0] - time.monotonic() if self._held else None
+                left = self._rate_limited[0][0] - time.monotonic() if self._rate_limited else None
                 if left is not None and left <= 0:
                     # Still under the lock: whoever takes back finds it in one place or in the other.
-                    self.submit(heapq.heappop(self._held)[2])
+                    self.submit(heapq.heappop(self._rate_limited)[2])
                 else:
-                    self._waiting_turns.wait(left)
+                    self._limits_changed.wait(left)
 
-    def run(self, won: Claimed) -> Attempted | None:
+    def run(self, claimed: Claimed) -> Attempted | None:
         """One attempt, in the calling thread. Never raises: whatever an action does is the outcome of its attempt.
         None: it is held until its turn comes, or there is too little time for it."""
-        task, started = won.task, self._clock()
+        task, started = claimed.task, self._clock()
         timeout = self._actions.timeout_seconds(task)
         if timeout is None:
-            outcome = self._outcome(won)
-            return None if outcome is None else Attempted(task, won.row, outcome, started)
+            outcome = self._outcome(claimed)
+            return None if outcome is None else Attempted(task, claimed.row, outcome, started)
         try:
             check_timeout(timeout, self._max_timeout_seconds)
         except InvalidInput as error:
-            return Attempted(task, won.row, Error(str(error), permanent=True), started)
+            return Attempted(task, claimed.row, Error(str(error), permanent=True), started)
         if not self._fits(timeout, started):
-            self._unbegun(won)
+            self._unbegun(claimed)
             return None
         reserved = _Reserved(task, timeout, started)
         self._reserved[id(reserved)] = reserved
-        outcome = self._outcome(won)
+        outcome = self._outcome(claimed)
         is_news = self._reserved.pop(id(reserved), None) is not None
         overrun = reserved.overrun(self._clock()) if is_news else None
-        return None if outcome is None else Attempted(task, won.row, outcome, started, overrun)
+        return None if outcome is None else Attempted(task, claimed.row, outcome, started, overrun)
 
     def _fits(self, timeout: int, now: datetime) -> bool:
         return now + timedelta(seconds=timeout) <= self._recorded_from
 
-    def _outcome(self, won: Claimed) -> Done | Error | Deferred | None:
+    def _outcome(self, claimed: Claimed) -> Done | Error | Deferred | None:
         """What the action does. None: it is held until its turn comes."""
-        task = won.task
+        task = claimed.task
         context = ActionContext(
             attempt=task.attempt,
             run=task.run,
@@ -236,14 +240,14 @@ class TaskPool:
             schedule_id=task.schedule_id,
         )
         try:
-            whole = won.whole()
+            whole = claimed.whole()
         except InvalidInput as error:
             return Error(str(error), permanent=True)
         try:
             return Done(self._actions.run(whole, context))
         except RateLimited as early:
             if not early.until_later:
-                self._hold(won, early.seconds)
+                self._wait_for_limit(claimed, early.seconds)
                 return None
             return Deferred(early.seconds)
         except RetryableError as error:

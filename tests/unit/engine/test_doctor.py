@@ -109,7 +109,7 @@ def put(world: InProcess, row: Row, task_id: str = "x") -> None:
 
 def scan(world: InProcess, **options: object) -> tuple[Reconciled, list[Finding]]:
     told: list[Finding] = []
-    report = reconcile(world.placer(), clock=world.clock, tell=told.append, **options)  # type: ignore[arg-type]
+    report = reconcile(world.placer(), clock=world.clock, report_finding=told.append, **options)  # type: ignore[arg-type]
     return report, told
 
 
@@ -121,7 +121,7 @@ def test_what_is_wrong_is_found_and_nothing_is_written(world: InProcess, name: s
     assert isinstance(world.store, Counting)
     before = world.store.writes, world.row("x")
     told: list[Finding] = []
-    report = reconcile(placer, clock=world.clock, repair=False, tell=told.append)
+    report = reconcile(placer, clock=world.clock, repair=False, report_finding=told.append)
     (finding,) = told
     assert (finding.kind, finding.task_id, finding.repaired, finding.left) == (kind, "x", False, None)
     assert finding.remedy == REMEDIES[kind]
