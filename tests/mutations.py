@@ -121,7 +121,7 @@ MUTATIONS = (
              '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["scheduled","recurring"]}}}}',
              '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["running"]}}}}', TEMPLATE),
     Mutation(9, "a claim does not ask for the bucket", f"{DOMAIN}/lifecycle.py",
-             'conditions=(*left, Is("taskDateTime", str(bucket)), *_NORM', "conditions=(*left, *_NORM"),
+             'conditions=(*state, Is("taskDateTime", str(bucket)), *_NORM', "conditions=(*left, *_NORM"),
     Mutation(10, "a last attempt is made beside others", f"{ENGINE}/recovery.py",
              "(is_last_attempt(row) and not last_too) or not", "False or not", RECOVERY),
     Mutation(10, "last attempts are made at the same time", f"{ENGINE}/recovery.py",
@@ -154,7 +154,7 @@ MUTATIONS = (
              "(task_id, bucket.minute) not in self.execution.ids",
              "task_id not in {known for known, _ in self.execution.ids}", DRAIN),
     Mutation(12, "a record does not ask for the claim's token", f"{DOMAIN}/lifecycle.py",
-             'return (Is("lease", task.lease), _RUNNING)', "return (_RUNNING,)"),
+             'return (Is("lease", task.lease), _CLAIMED[by])', "return (_CLAIMED[by],)"),
     Mutation(13, "a cancellation does not ask for the status", f"{DOMAIN}/lifecycle.py",
              "        set=terminal(Status.CANCELLED, now, retention_days),\n"
              '        conditions=as_read(row, "outcome", "status", "lease"),',
