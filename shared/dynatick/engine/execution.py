@@ -1,8 +1,8 @@
 """Tasks that this process has claimed: threads run them, and their outcomes are recorded in batches (protocol 11, 12).
 
-One thread, the coordinator, calls everything here. Claims and records are written by a few I/O threads, tasks run in
-the workbench; each of them reports back with a function, which the coordinator calls. What is in flight is bounded, so
-memory does not grow with the bucket.
+One thread, the coordinator, calls everything here. A few I/O threads write claims and records, and the task pool runs
+tasks; each returns an event, a function that the coordinator calls. What is in flight is bounded, so memory doesn't
+grow with the bucket.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from dynatick.engine.task_pool import TaskPool
 
 BATCH = 25
 MIN_IO_THREADS, MAX_IO_THREADS = 2, 6  # claims and records at once
-MAX_IO_WAIT_SECONDS = 0.02  # s that one of them waits before there is another lane: longer than most take
-RECORD_DELAY_SECONDS = 0.05  # s that an outcome waits for others to share its batch
-MAX_LARGE_IN_FLIGHT = 32_000_000  # bytes of large rows: beyond it nothing more is claimed
-LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: until then records that are under way are waited for
+MAX_IO_WAIT_SECONDS = 0.02  # one that waits longer gets another thread; most take less
+RECORD_DELAY_SECONDS = 0.05  # an outcome waits this long for others to share its batch
+MAX_LARGE_IN_FLIGHT = 32_000_000  # bytes of large rows, beyond which nothing more is claimed
+LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: records under way are waited for until then
 _COUNTED = tuple(RecordResult)
 _logger = logging.getLogger("dynatick.engine")
 _MILLISECOND = timedelta(milliseconds=1)
@@ -53,7 +53,7 @@ class Services:
     clock: Clock
     new_token: Callable[[], str]
     placer: Placer
-    executions: list[Execution] = field(default_factory=list)  # of this process; each enters itself
+    executions: list[Execution] = field(default_factory=list)  # of this process; each adds itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +61,15 @@ class Place:
     """Where a task in flight was found."""
 
     minute: int  # of its bucket
-    position: Resume  # from here on it would be found again
+    position: Resume  # a continuation that polls from here finds it again
 
 
 class Execution:
     """The tasks in flight of one invocation.
 
-    ``closed_through``: C, for what goes to a later bucket; ``moved`` is called with the id of what went there, in an
-    I/O thread. The other functions are called by the coordinator: ``started`` and ``released`` with each task that is
-    begun or given back, ``recorded`` with each that has ended and what the table says of it; ``after_events`` is called
-    after each round of events.
+    ``closed_through``: the closed watermark. An I/O thread calls ``moved`` with the id of each task that was put into a
+    later bucket. The coordinator calls ``started``, ``released`` and ``recorded`` with each task to which that happens,
+    and ``after_events`` after each round of events.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class Execution:
             services.clock,
             closed_through=closed_through,
         )
-        self.too_late: list[Claimed] = []  # in flight, and not to be begun any more
+        self.too_late: list[Claimed] = []  # in flight, but there is no time to begin them
         self.events: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.io_pool = IoPool(
             min_threads=MIN_IO_THREADS,
@@ -112,7 +111,7 @@ class Execution:
             deadline=budget.hard_end,
             stop_waiting=budget.stop_waiting,
             clock=services.clock,
-            ended=lambda attempted: self.events.put(partial(self._take_ended, attempted)),
+            ended=lambda attempted: self.events.put(partial(self._ended, attempted)),
             unbegun=lambda claimed: self.events.put(partial(self.too_late.append, claimed)),
             max_timeout_seconds=services.rules.max_timeout_seconds,
         )
@@ -129,19 +128,19 @@ class Execution:
 
     @property
     def running(self) -> int:
-        """How many threads are at a task, a claim or a record just now."""
+        """The number of threads that are working on a task, a claim or a record."""
         return self.task_pool.running + self.io_pool.running
 
     def nothing_runs(self) -> bool:
-        """Whether all that is in flight is what is not to be begun any more."""
+        """Whether no task is in flight but those that won't be begun."""
         return len(self.in_flight) == len(self.too_late)
 
     def has_room_for_large(self) -> bool:
-        """Whether rows may be claimed of which no one knows how large they are."""
+        """Whether more rows may be claimed, which may be large."""
         return sum(self.large.values()) < MAX_LARGE_IN_FLIGHT
 
     def start(self, claimed: Claimed, place: Place, *, may_begin: bool) -> None:
-        """Has a claimed task run; ``may_begin`` False: there is no time for it any more."""
+        """Queues a claimed task; ``may_begin`` False: there is no time left for it."""
         self.in_flight[str(claimed.task.lease)] = place
         self.ids.add((claimed.task.task_id, place.minute))
         if claimed.size:
@@ -153,16 +152,15 @@ class Execution:
             self.too_late.append(claimed)
 
     def may_begin(self) -> bool:
-        """Whether there is still time for a task to begin. Asked once for those that come together."""
+        """Whether there is time left for a task to begin."""
         return self.services.clock() < self.budget.stop_claiming
 
     def submit(self, work: Job) -> None:
-        """Does work in an I/O thread, in the order of submission. It must not raise; the coordinator calls what it
-        returns."""
+        """Queues a job for an I/O thread. It must not raise; the coordinator calls what it returns."""
         self.io_pool.submit(work)
 
     def wait(self, *, until: Callable[[], bool], end: datetime | None = None) -> None:
-        """Handles events until a condition holds or until ``end`` (the budget's, if none is given)."""
+        """Handles events until a condition holds, or until ``end`` (None: ``stop_waiting``)."""
         end = self.budget.stop_waiting if end is None else end
         self._flush(everything=True)
         while not until() and self.services.clock() < end:
@@ -170,7 +168,7 @@ class Execution:
         self._flush(everything=True)
 
     def handle_events(self) -> None:
-        """Waits a moment for the next event, and handles what has come."""
+        """Waits a moment for the next event, and handles all that have come."""
         came = False
         try:
             event = self.events.get(timeout=RECORD_DELAY_SECONDS)
@@ -187,21 +185,21 @@ class Execution:
         self.after_events()
 
     def release_unbegun(self) -> Sequence[str]:
-        """Releases what was claimed and not begun (12), and returns the ids: the one who goes on begins there."""
+        """Releases the tasks that were claimed and not begun (12). Returns their ids."""
         unbegun = [*self.task_pool.take_unbegun(), *self.too_late]
         self.too_late.clear()
         results: Sequence[Result] = [Unknown("not written")] * len(unbegun)
         try:
             results = self.services.store.write_many([release(claimed.task) for claimed in unbegun]) if unbegun else ()
-        except Exception as error:  # what is running is still brought to its end
-            self.fault = self.fault or error
+        except Exception as error:  # what runs is still recorded
+            self.keep_fault(error)
         for claimed, result in zip(unbegun, results, strict=True):
             self.report.released += isinstance(result, Written)
-            self.released(self._no_longer(claimed.task))
+            self.released(self._remove(claimed.task))
         return [claimed.task.task_id for claimed in unbegun]
 
     def finish(self) -> None:
-        """The last of the time: what ends is recorded, what came too late is given back."""
+        """Uses the last of the time: records what ends, releases what was not begun, logs what takes too long."""
         spare = min(LAST_RECORDS, (self.budget.hard_end - self.budget.stop_waiting) / 4)
         self.wait(until=lambda: self.nothing_runs() and not self.claiming, end=self.budget.hard_end - spare)
         self.release_unbegun()
@@ -209,7 +207,7 @@ class Execution:
             self._log_overrun(overrun)
 
     def count(self, *results: RecordResult) -> None:
-        """Counts in the report what the table says of attempts."""
+        """Counts results in the report."""
         for result in _COUNTED:
             if number := results.count(result):
                 setattr(self.report, result.value, getattr(self.report, result.value) + number)
@@ -222,13 +220,13 @@ class Execution:
         self.task_pool.close()
         self.io_pool.close()
 
-    def _no_longer(self, task: Task) -> Place:
+    def _remove(self, task: Task) -> Place:
         place = self.in_flight.pop(str(task.lease))
         self.large.pop(str(task.lease), None)
         self.ids.discard((task.task_id, place.minute))
         return place
 
-    def _take_ended(self, attempted: Attempted) -> None:
+    def _ended(self, attempted: Attempted) -> None:
         self._count_start(attempted)
         if attempted.overrun is not None:
             self._log_overrun(attempted.overrun)
@@ -244,9 +242,9 @@ class Execution:
         task = attempted.task
         if self.report.first_start_ms is None:
             self.report.first_start_ms = _milliseconds(attempted.started_at - self.report.started_at)
-        if task.attempt == 1:  # a task that came in after it was due can't be blamed on the ticks
+        if task.attempt == 1:  # a task that was inserted after it was due was not late by that
             due = max(task.due_at, task.created_at or task.due_at)
-            if task.schedule_id is not None:  # its own time it has from its bucket: a flexible window may spread it
+            if task.schedule_id is not None:  # a flexible window may have moved its bucket
                 due = task.bucket.instant
             tick = instant_of(self.services.settings.grid.tick_at_or_after(due))
             self.report.late(max(0, _milliseconds(attempted.started_at - tick)))
@@ -267,7 +265,7 @@ class Execution:
         )
 
     def _flush(self, *, everything: bool) -> None:
-        """Hands ended attempts to the recorder in full batches; ``everything``: the last, smaller one too."""
+        """Starts the records of ended attempts in full batches; ``everything``: the last, smaller batch too."""
         while len(self.ended) >= BATCH or (everything and self.ended):
             attempts, self.ended = self.ended[:BATCH], self.ended[BATCH:]
             self.recording += len(attempts)
@@ -283,17 +281,18 @@ class Execution:
                 for attempted, result in zip(attempts, results, strict=True):
                     if result in MOVED:
                         self.moved(attempted.task.task_id)
-        except Exception as error:  # to be raised by the coordinator, once what is in flight is recorded
+        except Exception as error:  # the coordinator raises it once everything in flight is recorded
             fault = error
-        return partial(self._take_recorded, attempts, results, fault)
+        return partial(self._attempts_recorded, attempts, results, fault)
 
-    def _take_recorded(
+    def _attempts_recorded(
         self, attempts: Sequence[Attempted], results: Sequence[RecordResult], fault: Exception | None
     ) -> None:
-        self.fault = self.fault or fault
+        if fault is not None:
+            self.keep_fault(fault)
         self.recording -= len(attempts)
         for attempted, result in zip(attempts, results, strict=True):
-            self.recorded(self._no_longer(attempted.task), attempted.task, result)
+            self.recorded(self._remove(attempted.task), attempted.task, result)
         self.count(*results)
 
 

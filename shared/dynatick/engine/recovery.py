@@ -1,7 +1,7 @@
 """Recovery: tasks whose lease expired are reclaimed in invocations of their own (protocol 10, 17).
 
-A lease expires because its process died, and the task may be what killed it. So a pass does not run such a task among
-its own: it hands it to a recovery, which touches no cursor. What a recovery leaves undone, the next tick finds again.
+A lease expires because its process died, and the task may have killed it. So a pass doesn't run such a task among its
+own, but starts a recovery for it. A recovery writes no cursor; what it leaves undone, the next tick finds again.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from dynatick.engine.ports import ENVELOPE
 from dynatick.engine.report import PassReport, Resume
 from dynatick.errors import DynatickError, InvalidInput
 
-MAX_TOGETHER = 100  # tasks that one recovery reclaims, while they have attempts left
-MAX_ALONE = 10  # tasks at their last attempt, which one recovery runs one after another
-MAX_RECOVERIES = 20  # that one pass starts
+MAX_TOGETHER = 100  # tasks of one recovery, if they have attempts left
+MAX_ALONE = 10  # tasks of one recovery at their last attempt, which it runs one after another
+MAX_RECOVERIES = 20  # of one pass
 MAX_ORDER_BYTES = 100_000  # of ids: an asynchronous invocation takes 256 KB
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecoveryOrder:
-    """What a recovery is to do: reclaim these tasks of one bucket."""
+    """A recovery as data: reclaim these tasks of one bucket."""
 
     bucket: Bucket
     task_ids: tuple[str, ...]
@@ -67,7 +67,7 @@ class RecoveryOrder:
 
 @dataclass(frozen=True, slots=True)
 class Exhausted:
-    """It fails without being executed: its attempts are used up, or its failure was decided before."""
+    """The task fails without being executed: its attempts are used up, or its failure was decided before."""
 
     attempt: int
     error: str
@@ -76,7 +76,7 @@ class Exhausted:
 def plan_recovery(
     row: Row | None, bucket: Bucket, *, token: str, lease_until: datetime, now: datetime
 ) -> ConditionalUpdate | Exhausted | None:
-    """How to go on with a task of ``bucket`` whose lease expired; None if that is no longer so. Pure."""
+    """How to continue a task of ``bucket`` whose lease expired; None: it is no longer one. Pure."""
     if (
         row is None
         or is_terminal(row)
@@ -96,26 +96,23 @@ def plan_recovery(
 
 
 def orders_for(expired: Sequence[tuple[Bucket, LeaseExpired]]) -> Iterator[RecoveryOrder]:
-    """The recoveries for these tasks, the most promising first.
-
-    Several tasks together while they have attempts left, of one action, for mostly one action's code is to blame when
-    processes die; those at their last attempt apart from them (10).
-    """
-    for is_last, most in ((False, MAX_TOGETHER), (True, MAX_ALONE)):
+    """The recoveries for these tasks. First those for tasks with attempts left, several of one action together: usually
+    one action's code kills processes. Then those for last attempts, apart from them (10)."""
+    for is_last, max_tasks in ((False, MAX_TOGETHER), (True, MAX_ALONE)):
         of_kind = sorted(
             (task for task in expired if task[1].is_last is is_last), key=lambda task: (task[0], task[1].action)
         )
         for (bucket, _), group in groupby(of_kind, key=lambda task: (task[0], None if is_last else task[1].action)):
-            for ids in _parts([expired.task_id for _, expired in group], most):
+            for ids in _parts([task.task_id for _, task in group], max_tasks):
                 yield RecoveryOrder(bucket=bucket, task_ids=ids)
 
 
-def _parts(task_ids: Sequence[str], most: int) -> Iterator[tuple[str, ...]]:
+def _parts(task_ids: Sequence[str], max_tasks: int) -> Iterator[tuple[str, ...]]:
     part: list[str] = []
     size = 0
     for task_id in task_ids:
         size += len(task_id.encode("utf-8", "replace"))
-        if part and (len(part) == most or size > MAX_ORDER_BYTES):
+        if part and (len(part) == max_tasks or size > MAX_ORDER_BYTES):
             yield tuple(part)
             part, size = [], len(task_id)
         part.append(task_id)
@@ -130,11 +127,11 @@ def recover(
     hard_end: datetime,
     send_continuation: Callable[[RecoveryOrder], object] = lambda order: None,
 ) -> PassReport:
-    """Reclaims the tasks of an order and runs them: those with attempts left together, then each at its last one with
-    nothing else in flight. ``hard_end``: when the process will be killed. ``send_continuation`` is called with
-    what time was too short for, if this had made progress.
+    """Reclaims the tasks of an order and runs them: first those with attempts left, then each last attempt with nothing
+    else in flight. ``hard_end``: when Lambda will kill the process. ``send_continuation`` is called with the tasks that
+    there was no time for, if this recovery made progress.
 
-    The report is of the tick and the shard of the order's bucket. Raises StoreError if the table can't be reached.
+    The report names the tick and the shard of the order's bucket. Raises StoreError if the table can't be reached.
     """
     started = services.clock()
     report = PassReport(
@@ -193,10 +190,10 @@ class Recovery:
         return [*unbegun, *left, *alone, *deferred]
 
     def reclaim(self, task_ids: Sequence[str], *, last_too: bool) -> list[str]:
-        """Reclaims those whose lease expired, and starts them. Returns the ids that it left: those that take longer
-        than there is time, and those whose next attempt is the last one, unless ``last_too``.
+        """Reclaims tasks and starts them. Returns the ids that it left: of tasks that take longer than there is time,
+        and unless ``last_too``, of those whose next attempt is the last one.
 
-        A table that does not answer is the execution's fault, to be raised once what is in flight has been recorded.
+        If the table doesn't answer, the coordinator raises that once everything in flight is recorded.
         """
         try:
             return self._reclaim(task_ids, last_too)
@@ -228,7 +225,7 @@ class Recovery:
             elif isinstance(result, Written) and result.row is not None:
                 self._start(result.row)
             elif isinstance(result, Lost) and services.store.get(str(row["taskId"])) == row:
-                self._defer(row)  # what it holds can't be compared
+                self._defer(row)  # it has a value that no condition can compare
         return left
 
     def _has_time_for(self, row: Row) -> bool:

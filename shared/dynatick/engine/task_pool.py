@@ -1,8 +1,8 @@
-"""Threads that run actions. What ends is put on a queue of events; nobody waits for a slow one.
+"""Threads that run tasks. A slow task keeps no other from ending.
 
-A task whose turn has not come (an action's rate limit) is held without a thread until then. So is a large one for which
-there is no room in memory: as objects, large payloads take a multiple of what they are in the table. One that has
-declared how long it takes is not begun with less time left; one that takes longer is not interrupted.
+A task that its rate limit doesn't allow yet waits without a thread. So does a large one while there is no room in
+memory: as objects, large payloads take a multiple of their size in the table. A task with ``timeoutSeconds`` is not
+begun with less time left; one that takes longer is not interrupted.
 """
 
 from __future__ import annotations
@@ -24,28 +24,27 @@ from dynatick.engine.ports import ActionContext, Actions
 from dynatick.engine.record import Attempted, Deferred, Done, Error, Overrun
 from dynatick.errors import ActionError, InvalidInput, RateLimited, RetryableError
 
-MAX_LARGE_BYTES = 4_000_000  # bytes, as the rows wait: a larger one runs with no other large one beside it
+MAX_LARGE_BYTES = 4_000_000  # of large rows that run at once; a larger one runs with no other large one
 
 
 @dataclass(frozen=True, slots=True)
 class _Reserved:
-    """An attempt under way that has declared how long it takes."""
+    """A running attempt that has a timeout."""
 
     task: Task
     timeout_seconds: int
     started_at: datetime
 
     def overrun(self, now: datetime) -> Overrun | None:
-        """None while it has time left."""
+        """None: it has time left."""
         seconds = (now - self.started_at).total_seconds()
         return Overrun(self.task, self.timeout_seconds, seconds) if seconds > self.timeout_seconds else None
 
 
 class TaskPool:
-    """Runs tasks in at most ``threads`` threads, begun as they are needed.
+    """Runs tasks in at most ``threads`` threads, which start when they are needed.
 
-    The threads are daemons: one that never comes back must not keep the process from ending, for it is the end of the
-    process that fences it (protocol 11).
+    The threads are daemons: one that never ends must not keep the process from ending, which fences it (protocol 11).
     """
 
     def __init__(
@@ -60,9 +59,8 @@ class TaskPool:
         unbegun: Callable[[Claimed], None],
         max_timeout_seconds: int | None = None,
     ) -> None:
-        """``stop_waiting``: what has not ended by then may not be recorded any more. ``unbegun`` is called with a task
-        that takes longer than until then. ``max_timeout_seconds``: what takes longer than that fails; None: no matter.
-        """
+        """``stop_waiting``: an attempt that ends later may not be recorded. ``unbegun`` is called with a task that has
+        too little time until then. ``max_timeout_seconds``: a task with a longer timeout fails; None: no limit."""
         self._actions = actions
         self._threads = threads
         self._deadline = deadline
@@ -77,22 +75,22 @@ class TaskPool:
         self._begun = 0
         self._idle = 0
         self._running = 0
-        self._loaded = 0  # bytes of the large ones that were let in
-        self._waiting_large: deque[Claimed] = deque()  # large ones that were not yet
+        self._loaded = 0  # bytes of the large tasks that were begun
+        self._waiting_large: deque[Claimed] = deque()  # large tasks that were not
         self._limits_changed = threading.Condition()
-        self._rate_limited: list[tuple[float, int, Claimed]] = []  # a heap, by the time of their turn
+        self._rate_limited: list[tuple[float, int, Claimed]] = []  # a heap, by the time at which they may run
         self._order = count()
         self._limit_thread: threading.Thread | None = None
         self._closed = False
 
     @property
     def rate_limited(self) -> int:
-        """How many wait for their turn."""
+        """The number of tasks that wait for a rate limit."""
         return len(self._rate_limited)
 
     @property
     def running(self) -> int:
-        """How many threads are at a task just now. Once this is closed, it only falls."""
+        """The number of tasks that are running. Once the pool is closed, it only falls."""
         return self._running
 
     def submit(self, claimed: Claimed) -> None:
@@ -106,7 +104,7 @@ class TaskPool:
 
     def _begin(self, claimed: Claimed) -> None:
         if self._idle > 0:
-            self._idle -= 1  # promised to this one
+            self._idle -= 1  # an idle thread takes this task
         elif self._begun < self._threads:
             self._begun += 1
             threading.Thread(target=self._work, name=f"dynatick-{self._begun}", daemon=True).start()
@@ -121,13 +119,13 @@ class TaskPool:
             self._begin(claimed)
 
     def has_time_for(self, task: Task) -> bool:
-        """Whether the task can end in time if it begins now. One that never can is to be begun: that is its failure."""
+        """Whether the task can end in time if it begins now. True for one that never can: it begins, and fails."""
         timeout = self._actions.timeout_seconds(task)
         never = timeout is not None and self._max_timeout_seconds is not None and timeout > self._max_timeout_seconds
         return timeout is None or never or self._fits(timeout, self._clock())
 
     def overrunning(self) -> list[Overrun]:
-        """The attempts that should have ended by now, each once: when it ends it is not reported again."""
+        """The attempts that are beyond their timeout. Each is reported once, also if it ends later."""
         now, found = self._clock(), []
         for key, reserved in self._reserved.copy().items():
             overrun = reserved.overrun(now)
@@ -136,7 +134,7 @@ class TaskPool:
         return found
 
     def take_unbegun(self) -> list[Claimed]:
-        """The tasks that no thread has begun."""
+        """Removes and returns the tasks that no thread has begun."""
         with self._limits_changed:
             unbegun = [claimed for _, _, claimed in self._rate_limited]
             self._rate_limited.clear()
@@ -153,12 +151,12 @@ class TaskPool:
                     unbegun.append(claimed)
 
     def close(self) -> None:
-        """Ends the threads as they become idle. What none of them has begun is begun no more."""
+        """Ends each thread when it is idle. Tasks that no thread has begun are dropped."""
         with self._limits_changed:
             self._closed = True
             self._limits_changed.notify()
         self.take_unbegun()
-        with self._lock:  # a thread that has just taken a task counts as running, or finds this closed
+        with self._lock:  # a thread that has just taken a task counts as running, or finds the pool closed
             begun = self._begun
         for _ in range(begun):
             self._queue.put(None)
@@ -171,7 +169,7 @@ class TaskPool:
                 self._running += 1
             attempted = self.run(claimed)
             with self._lock:
-                self._running -= 1  # before it is reported: the one who hears of it must not find it running
+                self._running -= 1  # before the report, so that its receiver doesn't count this task as running
             if attempted is not None:
                 self._ended(attempted)
             with self._lock:
@@ -183,7 +181,7 @@ class TaskPool:
     def _wait_for_limit(self, claimed: Claimed, seconds: float) -> None:
         with self._limits_changed:
             if self._closed:
-                return  # its lease ends some time
+                return  # its lease will expire
             heapq.heappush(self._rate_limited, (time.monotonic() + seconds, next(self._order), claimed))
             if self._limit_thread is None:
                 self._limit_thread = threading.Thread(
@@ -193,19 +191,19 @@ class TaskPool:
             self._limits_changed.notify()
 
     def _submit_when_allowed(self) -> None:
-        """In a thread of its own: submits the held ones as their turns come."""
+        """In a thread of its own: submits each task when its rate limit allows it."""
         with self._limits_changed:
             while not self._closed:
                 left = self._rate_limited[0][0] - time.monotonic() if self._rate_limited else None
                 if left is not None and left <= 0:
-                    # Still under the lock: whoever takes back finds it in one place or in the other.
+                    # Under the lock, so that ``take_unbegun`` finds the task either here or in the queue.
                     self.submit(heapq.heappop(self._rate_limited)[2])
                 else:
                     self._limits_changed.wait(left)
 
     def run(self, claimed: Claimed) -> Attempted | None:
-        """One attempt, in the calling thread. Never raises: whatever an action does is the outcome of its attempt.
-        None: it is held until its turn comes, or there is too little time for it."""
+        """Makes one attempt in the calling thread. Never raises: what the action raises is the outcome.
+        None: it waits for its rate limit, or there is too little time left for it."""
         task, started = claimed.task, self._clock()
         timeout = self._actions.timeout_seconds(task)
         if timeout is None:
@@ -221,15 +219,15 @@ class TaskPool:
         reserved = _Reserved(task, timeout, started)
         self._reserved[id(reserved)] = reserved
         outcome = self._outcome(claimed)
-        is_news = self._reserved.pop(id(reserved), None) is not None
-        overrun = reserved.overrun(self._clock()) if is_news else None
+        is_unreported = self._reserved.pop(id(reserved), None) is not None
+        overrun = reserved.overrun(self._clock()) if is_unreported else None
         return None if outcome is None else Attempted(task, claimed.row, outcome, started, overrun)
 
     def _fits(self, timeout: int, now: datetime) -> bool:
         return now + timedelta(seconds=timeout) <= self._recorded_from
 
     def _outcome(self, claimed: Claimed) -> Done | Error | Deferred | None:
-        """What the action does. None: it is held until its turn comes."""
+        """Runs the action. None: the task waits for its rate limit."""
         task = claimed.task
         context = ActionContext(
             attempt=task.attempt,
@@ -251,20 +249,20 @@ class TaskPool:
                 return None
             return Deferred(early.seconds)
         except RetryableError as error:
-            return Error(_words_of(error), retry_after=_seconds(error.retry_after))
+            return Error(_message_of(error), retry_after=_seconds(error.retry_after))
         except ActionError as error:
-            return Error(_words_of(error), permanent=error.permanent)
+            return Error(_message_of(error), permanent=error.permanent)
         except BaseException as error:  # a user's code may raise anything, call sys.exit, or be a cancelled coroutine
-            return Error(f"{type(error).__name__}: {_words_of(error)}")
+            return Error(f"{type(error).__name__}: {_message_of(error)}")
 
 
-def _words_of(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:
-        return "(its message cannot be had)"
+        return "(the error has no readable message)"
 
 
 def _seconds(value: object) -> float | None:
-    """What a handler may have given for seconds; anything but a number says nothing."""
+    """The seconds that a handler gave; None for anything but a number."""
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -182,7 +182,7 @@ def test_a_race_that_never_ends_is_a_fault() -> None:
         store.put({**row, "version": int(str(row["version"])) + 1})
 
     store.before_write = another_is_always_first
-    with pytest.raises(StoreError, match="cannot take shard 3: its cursor was changed by others 10 times"):
+    with pytest.raises(StoreError, match="cannot acquire shard 3: its cursor was changed by others 10 times"):
         acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
 
 

@@ -161,7 +161,7 @@ def test_a_stale_task_that_the_next_tick_takes_over_is_left_to_it(world: InProce
     report, (*outage, finding) = scan(world)
     assert {one.kind for one in outage} == {Kind.CURSOR_BEHIND}
     assert (finding.kind, finding.repaired, finding.left) == (
-        Kind.STALE_LEASE, False, "the next tick takes it over, if it comes"
+        Kind.STALE_LEASE, False, "the next tick reclaims it, if it comes"
     )  # fmt: skip
     assert (report.repaired, report.failed, world.row("x")) == (0, 4, before)
     world.next_tick()
@@ -288,7 +288,7 @@ def test_a_cursor_wants_a_person_and_the_other_shards_are_repaired(world: InProc
         (Kind.CURSOR_UNREADABLE, False),
         (Kind.BEHIND_CURSOR, True),
     ]
-    assert (told[0].left, report.failed) == ("it wants a person", 1)
+    assert (told[0].left, report.failed) == ("it needs a person", 1)
     world.store.delete(cursor_id(0))  # as the remedy says
     assert [finding.task_id for finding in scan(world)[1]] == ["not to be judged"]
     world.next_tick()

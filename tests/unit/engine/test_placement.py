@@ -324,7 +324,7 @@ def test_a_row_that_never_holds_still_is_a_fault_and_no_endless_loop() -> None:
             MemoryStore.write(w.rigged, ConditionalUpdate(task_id="t", set={"taskDateTime": str(Bucket(next(minute)))}))
 
     w.rigged.before_write = moves_on
-    with pytest.raises(StoreError, match="cannot settle 't': it was changed by others 30 times"):
+    with pytest.raises(StoreError, match="cannot place 't': it was changed by others 30 times"):
         w.placer().place("t")
 
 

@@ -106,7 +106,7 @@ class Unspeakable(Exception):
         (KeyboardInterrupt(), Error("KeyboardInterrupt: ")),
         (asyncio.CancelledError(), Error("CancelledError: ")),
         (GeneratorExit(), Error("GeneratorExit: ")),
-        (Unspeakable(), Error("Unspeakable: (its message cannot be had)")),
+        (Unspeakable(), Error("Unspeakable: (the error has no readable message)")),
         # what a user's handler may hand over for seconds
         (RetryableError("x", retry_after="soon"), Error("x")),
         (RetryableError("x", retry_after=timedelta(seconds=30)), Error("x")),
