@@ -177,7 +177,7 @@ def _count_all(report: PassReport, metrics: Metrics) -> None:
 
 
 def _log_reconciled(found: Reconciled, logger: Logger, metrics: Metrics, now: datetime) -> None:
-    if found.held:
+    if found.leased_elsewhere:
         logger.info(
             "another invocation is at work on the reconcile, or has ended the round that this one was to continue",
             extra={"action": "reconcile_held"},

@@ -10,7 +10,7 @@ import json
 import os
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +20,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from dynatick.actions.dead_letter import NoDeadLetters, QueueDeadLetters
 from dynatick.domain.normalise import Assign, Defaults, next_tick
-from dynatick.domain.task import Row
-from dynatick.engine.assign import Arrival, Assigned, assign
 from dynatick.engine.budget import max_timeout_seconds
-from dynatick.engine.installation_settings import InstallationSettings, publish_settings
-from dynatick.engine.placement import Placer, until_refused
 from dynatick.engine.ports import DeadLetters
 from dynatick.engine.rules import Rules
+from dynatick.engine.scheduler import Scheduler
 from dynatick.errors import ConfigurationError, StoreError
 from dynatick.settings import Settings
 from dynatick.store.codec import decode
@@ -36,8 +33,6 @@ if TYPE_CHECKING:
     from dynatick.api import Api
     from dynatick.bulk.dropped_file import Importer
     from dynatick.engine.processor import Processor
-
-_SETTINGS_FRESH_FOR = timedelta(minutes=1)
 
 
 def utc_now() -> datetime:
@@ -120,24 +115,15 @@ def build_importer(settings: Settings) -> Importer:
     )
 
 
-class Scheduler:
-    """The scheduler function, ready for batches of the stream."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._store = DynamoStore(settings.table, batched=settings.batched)
-        self._dead_letters = _dead_letters(settings, tries=2)
-        self._rules = build_rules(settings)
-        self._settings: InstallationSettings | None = None
-        self._published_at = utc_now()
-
-    def handle(self, event: Mapping[str, Any]) -> Assigned:
-        """Settles the rows of a stream event."""
-        now = utc_now()
-        if self._settings is None or now - self._published_at > _SETTINGS_FRESH_FOR:
-            self._settings = publish_settings(self._store, self._rules.grid, now=now, defaults=self._rules.defaults)
-            self._published_at = now
-        placer = Placer(self._store, self._rules, self._settings, utc_now, until_refused(self._dead_letters, utc_now))
-        return assign([_arrival(record) for record in event["Records"]], placer)
+def build_scheduler(settings: Settings) -> Scheduler:
+    """The scheduler function, ready for batches of the stream. Raises ConfigurationError."""
+    return Scheduler(
+        store=DynamoStore(settings.table, batched=settings.batched),
+        dead_letters=_dead_letters(settings, tries=2),
+        rules=build_rules(settings),
+        clock=utc_now,
+        decode=decode,
+    )
 
 
 def build_rules(settings: Settings) -> Rules:
@@ -183,18 +169,4 @@ def _dead_letters(settings: Settings, *, tries: int = 5) -> DeadLetters:
     return QueueDeadLetters(
         boto3.client("sqs", config=Config(connect_timeout=3, read_timeout=10, retries={"total_max_attempts": tries})),
         settings.dead_letter_queue_url,
-    )
-
-
-def _arrival(record: Mapping[str, Any]) -> Arrival:
-    change = record["dynamodb"]
-
-    def image(name: str) -> Row | None:
-        found = change.get(name)
-        return None if found is None else decode(found)
-
-    return Arrival(
-        key=str(change.get("SequenceNumber", record.get("eventID", ""))),
-        new=image("NewImage"),
-        old=image("OldImage"),
     )

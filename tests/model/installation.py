@@ -248,7 +248,7 @@ class Installation:
 
     def _log(self, invoked: Invoked) -> None:
         self.invocations.append(invoked)
-        if invoked.reconciled is not None and not invoked.reconciled.held:
+        if invoked.reconciled is not None and not invoked.reconciled.leased_elsewhere:
             self.reconciled.append((invoked.reconciled.found, invoked.reconciled.failed))
         if self.seam.actor.plan.unlogged:
             raise NotLogged

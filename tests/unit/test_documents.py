@@ -17,7 +17,7 @@ def test_the_table_of_transitions_is_the_codes() -> None:
     text = (ROOT / "docs" / "lifecycle.md").read_text(encoding="utf-8").split("<!-- transitions -->")[1]
     written = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (.+) \|$", text, re.MULTILINE)
     assert written == [
-        (str(before), str(after), reason) for before, steps in TRANSITIONS.items() for after, reason in steps.items()
+        (str(before), str(after), step.reason) for before, steps in TRANSITIONS.items() for after, step in steps.items()
     ]
 
 

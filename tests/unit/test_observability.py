@@ -103,7 +103,7 @@ NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
 @metrics.log_metrics(raise_on_empty_metrics=False)
 def handler(held, context):
     began = NOON.replace(second=7)
-    report = PassReport(tick=minute_of(NOON), shard=0, generation=1, started_at=began, held_elsewhere=held)
+    report = PassReport(tick=minute_of(NOON), shard=0, continuation=1, started_at=began, leased_elsewhere=held)
     observability.log_invocation(Invoked(passed=report), logger, metrics, NOON.replace(second=9))
 
 for held in (False, True):
@@ -137,7 +137,7 @@ def handler(event, context):
     observability.log_invocation(Invoked(reconciled=found), logger, metrics, BEGAN + timedelta(days=days))
 
 for event in [
-    (0, Reconciled(held=True)),
+    (0, Reconciled(leased_elsewhere=True)),
     (3, Reconciled(round=kept, continued=True)),
     (3.01, Reconciled(round=kept, continued=True)),
     (9, Reconciled(round=kept, found=2, repaired=1, failed=1, problem="throttled")),

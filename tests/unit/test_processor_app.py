@@ -99,7 +99,7 @@ def end_write(w: World, patch: pytest.MonkeyPatch) -> None:
 
 
 def page(w: World, patch: pytest.MonkeyPatch) -> None:
-    w.rigged.before_look = lambda bucket: refuses() if w.actions.times("hang") else None
+    w.rigged.before_poll = lambda bucket: refuses() if w.actions.times("hang") else None
 
 
 def metrics(w: World, patch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def metrics(w: World, patch: pytest.MonkeyPatch) -> None:
 
 def coordinator(w: World, patch: pytest.MonkeyPatch) -> None:
     """A fault of our own, in the middle of a pass."""
-    patch.setattr("dynatick.engine.execution.Execution.finish_records", refuses)
+    patch.setattr("dynatick.engine.execution.Execution.finish", refuses)
 
 
 FAULTS: list[Callable[[World, pytest.MonkeyPatch], None]] = [tick_record, end_write, page, metrics, coordinator]

@@ -96,7 +96,7 @@ def examine(
         clock=clock,
         repair=repair,
         pause=pause,
-        tell=take,
+        report_finding=take,
         page_read=page_read or (lambda report: None),
     )
     return Diagnosis(

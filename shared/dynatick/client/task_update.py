@@ -10,9 +10,9 @@ from typing import Final
 from dynatick.client.views import number_or, text_or_none, version_of
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result, Unknown, Written, as_read
-from dynatick.domain.lifecycle import cancel, is_terminal, redrive, reschedule, revise, state_of
+from dynatick.domain.lifecycle import cancel, is_terminal, redrive, reschedule, revise, state_of, states_before
 from dynatick.domain.schedule import is_or_was_schedule
-from dynatick.domain.task import MAX_TASK_ID_BYTES, OWN_ATTRIBUTES, UNSCHEDULED, Row, Status, check_task_id, is_own_row
+from dynatick.domain.task import MAX_TASK_ID_BYTES, OWN_ATTRIBUTES, TERMINAL, Row, Status, check_task_id, is_own_row
 from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput, ItemTooLarge, StoreError, TaskChanged, TaskNotFound, TransitionRefused
 
@@ -22,9 +22,7 @@ MAX_KEY_BYTES = 2048
 _TRIES = 20
 _MAX_COMPARED = 100  # attributes; an expression has its limits
 _DECIDES_DELETION: Final = ("outcome", "status", "lease", "createdAt")
-WAITING: Final = (UNSCHEDULED, str(Status.SCHEDULED))
-_REDRIVABLE: Final = (str(Status.FAILED), str(Status.CANCELLED))
-_ENDED: Final = (str(Status.COMPLETED), *_REDRIVABLE)
+WAITING: Final = states_before("cancel")
 _OF_SCHEDULES: Final = {
     "cancel": "to stop its runs pause or delete it (dynatick schedule pause, dynatick schedule delete)",
     "reschedule": "give it another expression or start (dynatick schedule update)",
@@ -133,8 +131,8 @@ def state_shown(row: Row) -> str:
 
 def check_redrivable(status: str) -> str:
     """A status that a task can be redriven from. Raises InvalidInput."""
-    if status not in _REDRIVABLE:
-        raise InvalidInput("status", status, f"expected one of {', '.join(_REDRIVABLE)}")
+    if status not in (allowed := states_before("redrive")):
+        raise InvalidInput("status", status, f"expected one of {', '.join(allowed)}")
     return str(status)
 
 
@@ -149,20 +147,20 @@ def waiting_states(status: str | None) -> tuple[str, ...]:
 
 def cancelled(row: Row, *, now: datetime, retention_days: int) -> ConditionalUpdate:
     """Called off. Raises TransitionRefused unless the task waits."""
-    _require(row, "cancel", WAITING)
+    _require(row, "cancel")
     return cancel(row, now=now, retention_days=retention_days)
 
 
 def rescheduled(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpdate:
     """Put into another bucket. Raises TransitionRefused unless the task waits."""
-    _require(row, "reschedule", WAITING)
+    _require(row, "reschedule")
     return reschedule(row, bucket=bucket, due_at=due_at)
 
 
 def revised(row: Row, *, payload: object, check: Callable[[str, object], None]) -> ConditionalUpdate:
     """Given another payload. Raises TransitionRefused unless the task waits; InvalidInput from ``check``, which is
     called with its action, for what that could not work with."""
-    _require(row, "change", WAITING)
+    _require(row, "change")
     if isinstance(action := row.get("action"), str):
         check(action, payload)
     return revise(row, payload=payload)
@@ -182,24 +180,24 @@ def in_version(row: Row, version: str) -> tuple[Condition, ...]:
 
 def redriven(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
     """Given another run. Raises TransitionRefused unless the task has failed or was cancelled."""
-    _require(row, "redrive", _REDRIVABLE)
+    _require(row, "redrive")
     return redrive(row, bucket=bucket, due_at=now, run=_next_occurrence(row))
 
 
 def run_at_once(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
     """Into the next tick: a waiting task is moved there, one that has ended gets another run."""
-    _require(row, "run", (*WAITING, *_ENDED))
+    _require(row, "run")
     if is_terminal(row):
         return redrive(row, bucket=bucket, due_at=now, run=_next_occurrence(row))
     return reschedule(row, bucket=bucket, due_at=now)
 
 
-def _require(row: Row, wish: str, allowed: tuple[str, ...]) -> None:
-    state = state_shown(row)
+def _require(row: Row, wish: str) -> None:
+    state, allowed = state_shown(row), states_before(wish)
     if is_or_was_schedule(row):
         raise TransitionRefused(str(row["taskId"]), wish, state, (), is_a="a schedule", instead=_OF_SCHEDULES[wish])
     # A status from hand, without an outcome, has not ended anything: the scheduler is about to repair it.
-    if state not in allowed or (state in _ENDED and not is_terminal(row)):
+    if state not in allowed or (state in TERMINAL and not is_terminal(row)):
         raise TransitionRefused(str(row["taskId"]), wish, state, allowed)
 
 
@@ -211,7 +209,7 @@ def _require_deletable(row: Row) -> None:
         )
     if state == Status.RUNNING:
         wait = "an attempt can't be called back: wait until it has ended; if it is tried again, cancel it then"
-        raise TransitionRefused(str(row["taskId"]), "delete", state, (*WAITING, *_ENDED), instead=wait)
+        raise TransitionRefused(str(row["taskId"]), "delete", state, states_before("run"), instead=wait)
 
 
 def _next_occurrence(row: Row) -> int:

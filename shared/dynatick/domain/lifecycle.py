@@ -1,4 +1,4 @@
-"""The life of a task: one table of transitions, and each of them as one conditional write.
+"""The life of a task: one table of transitions, and each transition as one conditional update.
 
 The numbers in brackets are the rules of the protocol (docs/protocol.md). Nothing here reads a clock.
 """
@@ -6,7 +6,7 @@ The numbers in brackets are the rules of the protocol (docs/protocol.md). Nothin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -17,59 +17,84 @@ from dynatick.domain.numbers import is_whole
 from dynatick.domain.task import TERMINAL, UNSCHEDULED, LargeRow, Row, Status, Task
 from dynatick.errors import shown
 
-TRANSITIONS: Final[Mapping[str, Mapping[str, str]]] = {
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A step of a task's life, and what makes it: a function of this module, or a request of the client."""
+
+    reason: str
+    by: tuple[str, ...] = ()
+
+
+TRANSITIONS: Final[Mapping[str, Mapping[str, Transition]]] = {
     UNSCHEDULED: {
-        Status.SCHEDULED: "normalised: its bucket was set or rounded and the defaults filled in",
-        Status.FAILED: "it cannot be understood",
-        Status.CANCELLED: "called off before anybody looked at it",
-        UNSCHEDULED: "it cannot be understood, and waits until the dead-letter queue takes its message",
+        Status.SCHEDULED: Transition("normalised: its bucket was set or rounded and the defaults filled in",
+                                     ("reschedule", "run")),
+        Status.FAILED: Transition("it cannot be understood"),
+        Status.CANCELLED: Transition("cancelled before the scheduler function had seen it", ("cancel",)),
+        UNSCHEDULED: Transition("it cannot be understood, and waits until the dead-letter queue takes its message",
+                                ("change",)),
     },
     Status.SCHEDULED: {
-        Status.RUNNING: "claimed by a processor",
-        Status.SCHEDULED: "rescheduled, or moved on because its bucket was closed already",
-        Status.CANCELLED: "called off",
-        Status.FAILED: "somebody changed it into what cannot be understood",
+        Status.RUNNING: Transition("claimed by a processor", ("claim",)),
+        Status.SCHEDULED: Transition("rescheduled, or moved on because its bucket was closed already",
+                                     ("reschedule", "change", "run")),
+        Status.CANCELLED: Transition("cancelled", ("cancel",)),
+        Status.FAILED: Transition("it was changed by hand, and can no longer be understood"),
     },
     Status.RUNNING: {
-        Status.COMPLETED: "its action returned",
-        Status.FAILED: "a permanent error, or all attempts used up",
-        Status.SCHEDULED: "a retry, or given back: time ran out, or a rate limit has its turn later",
-        Status.RUNNING: "taken over after its lease ran out",
+        Status.COMPLETED: Transition("its action returned", ("complete",)),
+        Status.FAILED: Transition("a permanent error, or all attempts used up", ("fail",)),
+        Status.SCHEDULED: Transition("a retry, or deferred until its rate limit allows it", ("retry",)),
+        Status.RUNNING: Transition("reclaimed after its lease expired, or released for want of time",
+                                   ("reclaim", "release")),
     },
-    Status.COMPLETED: {Status.SCHEDULED: "run again"},
-    Status.FAILED: {Status.SCHEDULED: "redriven"},
-    Status.CANCELLED: {Status.SCHEDULED: "redriven"},
-}
-"""From each state to each that may follow, with the reason. Whatever is not here cannot happen."""
+    Status.COMPLETED: {Status.SCHEDULED: Transition("run again", ("run",))},
+    Status.FAILED: {Status.SCHEDULED: Transition("redriven", ("redrive", "run"))},
+    Status.CANCELLED: {Status.SCHEDULED: Transition("redriven", ("redrive", "run"))},
+}  # fmt: skip
+"""From each state to each that may follow. The conditions below and the client's refusals are derived from it."""
+
+
+def may_follow(before: str, after: str) -> bool:
+    """Whether the table has this transition."""
+    return after in TRANSITIONS.get(before, {})
+
+
+def states_before(by: str) -> tuple[str, ...]:
+    """The states that a task may be in for this function or request."""
+    return tuple(str(before) for before, steps in TRANSITIONS.items() if any(by in step.by for step in steps.values()))
+
+
+def _status_before(by: str) -> Is:
+    """The condition for a transition that leaves one state only."""
+    (state,) = states_before(by)
+    return Is("status", state)
+
 
 MAX_ERROR_CHARACTERS = 300
 MAX_ATTEMPTS_KEPT = 10
 MAX_DEFERRALS = 10**6
 RELEASED: Final = format_instant(EPOCH)
-"""The ``leaseUntil`` of a claim that was given back."""
+"""The ``leaseUntil`` of a task that was released."""
 TIME_INPUTS: Final = ("taskDateTime", "dueAt", "delaySeconds")
 
 
-_RUNNING: Final = Is("status", str(Status.RUNNING))
-_WAITING: Final = (Is("status", str(Status.SCHEDULED)),)
-_GIVEN_BACK: Final = (_RUNNING, Is("leaseUntil", RELEASED))
+_CLAIMABLE: Final = (_status_before("claim"),)
+_RECLAIMABLE: Final = (_status_before("reclaim"), Is("leaseUntil", RELEASED))
+_CLAIMED: Final = {by: _status_before(by) for by in ("complete", "fail", "retry", "release")}
 _NORMALISED_AND_OPEN: Final = (AtLeast("attempt", 0), Absent("outcome"))
 _ONE_MORE: Final = Plus(1)
 
 
-def may_follow(before: str, after: str) -> bool:
-    """Whether the table allows a step."""
-    return after in TRANSITIONS.get(before, {})
-
-
 def short(error: str) -> str:
-    """An error as the row and the index keep it: one line, bounded, without control characters."""
+    """An error as the row and the index keep it: one line of limited length, without control characters."""
     line = " ".join("".join(c if c.isprintable() else " " for c in error).split())
     return line if len(line) <= MAX_ERROR_CHARACTERS else line[: MAX_ERROR_CHARACTERS - 1] + "…"
 
 
 def terminal(status: Status, now: datetime, retention_days: int, error: str | None = None) -> dict[str, object]:
-    """What every end of a life sets. ``outcome`` exists on terminal tasks exactly."""
+    """The attributes of a task that has ended. Only such a task has an ``outcome``."""
     values: dict[str, object] = {
         "status": str(status),
         "outcome": str(status),
@@ -90,11 +115,11 @@ def claim(
     now: datetime,
     released: bool = False,
 ) -> ConditionalUpdate:
-    """scheduled → running (9). The attempt is counted here: a task that kills its process runs out of them (10).
+    """scheduled → running (9). The attempt is counted here, so a poison task runs out of attempts (10).
 
-    ``released``: instead from running, of a row that ``release`` has given back.
+    ``released``: from running instead, for a row that was released.
     """
-    left = _GIVEN_BACK if released else _WAITING
+    state = _RECLAIMABLE if released else _CLAIMABLE
     return ConditionalUpdate(
         task_id=task_id,
         set={
@@ -104,13 +129,13 @@ def claim(
             "startedAt": format_instant(now),
             "attempt": _ONE_MORE,
         },
-        conditions=(*left, Is("taskDateTime", str(bucket)), *_NORMALISED_AND_OPEN),
+        conditions=(*state, Is("taskDateTime", str(bucket)), *_NORMALISED_AND_OPEN),
         returning=True,
     )
 
 
 def started(row: Row, *, token: str, lease_until: datetime, now: datetime) -> Row:
-    """A waiting task's row as ``claim`` would leave it: for one that is written and claimed at once."""
+    """A new task's row as ``claim`` would leave it: one write creates and claims it."""
     values = {
         "status": str(Status.RUNNING),
         "lease": token,
@@ -122,7 +147,7 @@ def started(row: Row, *, token: str, lease_until: datetime, now: datetime) -> Ro
 
 
 def reclaim(row: Row, *, attempt: int, token: str, lease_until: datetime, now: datetime) -> ConditionalUpdate:
-    """running → running, after the lease in ``row`` ran out (10). ``attempt`` is the new one's number."""
+    """running → running, after the lease in ``row`` has expired (10). ``attempt``: the number of the new attempt."""
     lost = {
         **_attempt_entry(row, now),
         "error": "the lease ran out: its process died, or did not finish in time",
@@ -146,7 +171,7 @@ def complete(task: Task, *, now: datetime, retention_days: int, result: object =
     values = terminal(Status.COMPLETED, now, retention_days)
     if result is not None:
         values["result"] = result
-    return ConditionalUpdate(task_id=task.task_id, set=values, conditions=_held(task))
+    return ConditionalUpdate(task_id=task.task_id, set=values, conditions=_by_holder(task, "complete"))
 
 
 def fail(task: Task, *, now: datetime, retention_days: int, error: str) -> ConditionalUpdate:
@@ -154,7 +179,7 @@ def fail(task: Task, *, now: datetime, retention_days: int, error: str) -> Condi
     values = terminal(Status.FAILED, now, retention_days, error)
     if task.attempt:
         values["attempts"] = _bounded(task.attempts, _ended(task, now, error))
-    return ConditionalUpdate(task_id=task.task_id, set=values, conditions=_held(task))
+    return ConditionalUpdate(task_id=task.task_id, set=values, conditions=_by_holder(task, "fail"))
 
 
 def retry(task: Task, *, now: datetime, bucket: Bucket, error: str) -> ConditionalUpdate:
@@ -166,35 +191,33 @@ def retry(task: Task, *, now: datetime, bucket: Bucket, error: str) -> Condition
             "taskDateTime": str(bucket),
             "attempts": _bounded(task.attempts, _ended(task, now, error)),
         },
-        conditions=_held(task),
+        conditions=_by_holder(task, "retry"),
     )
 
 
 def defer_claimed(task: Task, *, bucket: Bucket) -> ConditionalUpdate:
-    """running → scheduled in a later bucket, on the claim's token (12): it was not executed, and the attempt is given
-    back."""
+    """running → scheduled in a later bucket, on the claim's token (12): not executed, so the attempt doesn't count."""
     return ConditionalUpdate(
         task_id=task.task_id,
         set={"status": str(Status.SCHEDULED), "taskDateTime": str(bucket), "attempt": task.attempt - 1},
-        conditions=_held(task),
+        conditions=_by_holder(task, "retry"),
     )
 
 
 def release(task: Task) -> ConditionalUpdate:
-    """Give a claim back that was never executed, and the attempt with it (12).
+    """running → running with a lease that ended long ago: it was not executed, and the attempt doesn't count (12).
 
-    The row stays *running*, with a lease that ended long ago: were it scheduled, the stream would move it to the
-    next tick, whereas whoever goes on with this bucket can take it at once.
+    If it were scheduled, the scheduler function would move it to the next tick. So a continuation can claim it at once.
     """
     return ConditionalUpdate(
         task_id=task.task_id,
         set={"attempt": task.attempt - 1, "leaseUntil": RELEASED},
-        conditions=_held(task),
+        conditions=_by_holder(task, "release"),
     )
 
 
 def fail_unexecuted(row: Row, *, now: datetime, retention_days: int, error: str) -> ConditionalUpdate:
-    """running → failed without executing: the lease ran out at the last attempt (10), or the row was spoilt by hand."""
+    """running → failed without executing: the lease of the last attempt expired (10), or the row is malformed."""
     lost = {**_attempt_entry(row, now), "error": short(error)}
     return ConditionalUpdate(
         task_id=str(row["taskId"]),
@@ -220,16 +243,16 @@ def move(row: Row, bucket: Bucket) -> ConditionalUpdate:
 
 
 def defer(row: Row, bucket: Bucket) -> ConditionalUpdate:
-    """A ``move`` of a row that nothing could be done with: it is counted, for each one goes further than the last."""
+    """A ``move`` of a row that no tick could work on. It is counted: each deferral is longer than the last."""
     moved = move(row, bucket)
     return replace(moved, set={**moved.set, "deferrals": deferrals_of(row) + 1})
 
 
 def defer_failure(row: Row, bucket: Bucket, *, now: datetime, error: str) -> ConditionalUpdate:
-    """running → running in a later bucket: it has failed for good, but the dead-letter queue did not take its message.
+    """running → running in a later bucket: it has failed, but the dead-letter queue refused its message.
 
-    Its lease ends now, and the error stays on the row: the tick that finds it there fails it without executing it. On
-    condition of the lease that the row shows (12); it may lie in another bucket by now (6).
+    Its lease ends now, and the row keeps the error: the tick of that bucket fails it without executing it. Conditional
+    on the lease in ``row`` (12), not on its bucket: it may have been moved (6).
     """
     return ConditionalUpdate(
         task_id=str(row["taskId"]),
@@ -245,13 +268,13 @@ def defer_failure(row: Row, bucket: Bucket, *, now: datetime, error: str) -> Con
 
 
 def deferrals_of(row: Row) -> int:
-    """How often a row was put off because nothing could be done with it."""
+    """How often a row was deferred."""
     number = row.get("deferrals")
     return min(int(number), MAX_DEFERRALS) if is_whole(number) and number > 0 else 0
 
 
 def end_lease(row: Row, *, now: datetime) -> ConditionalUpdate:
-    """running → running: a lease that no process can hold ends now, so that the task is taken over (10)."""
+    """running → running: a lease that no process can hold ends now, so that the task is reclaimed (10)."""
     return ConditionalUpdate(
         task_id=str(row["taskId"]),
         set={"leaseUntil": format_instant(now)},
@@ -260,7 +283,7 @@ def end_lease(row: Row, *, now: datetime) -> ConditionalUpdate:
 
 
 def cancel(row: Row, *, now: datetime, retention_days: int) -> ConditionalUpdate:
-    """scheduled (or not looked at yet) → cancelled (13)."""
+    """scheduled or unscheduled → cancelled (13)."""
     return ConditionalUpdate(
         task_id=str(row["taskId"]),
         set=terminal(Status.CANCELLED, now, retention_days),
@@ -270,9 +293,9 @@ def cancel(row: Row, *, now: datetime, retention_days: int) -> ConditionalUpdate
 
 
 def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpdate:
-    """scheduled (or not looked at yet) → scheduled at another time; the status is written too (13).
+    """scheduled or unscheduled → scheduled at another time (13).
 
-    A row that was not looked at yet is left without ``attempt``, so it is normalised before it can be claimed.
+    An unscheduled row gets no ``attempt``, so it is normalised before it can be claimed.
     """
     by_hand = ("attempt",) if row.get("status") is None else ()
     return ConditionalUpdate(
@@ -289,7 +312,7 @@ def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpda
 
 
 def revise(row: Row, *, payload: object) -> ConditionalUpdate:
-    """scheduled (or not looked at yet) → the same with another payload. Not while it runs: it has been read then."""
+    """scheduled or unscheduled → the same with another payload. Not while it runs: its payload has been read."""
     return ConditionalUpdate(
         task_id=str(row["taskId"]),
         set={"payload": payload},
@@ -301,8 +324,8 @@ def revise(row: Row, *, payload: object) -> ConditionalUpdate:
 def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> ConditionalUpdate:
     """terminal → scheduled in a future bucket, with attempt 0 and the next ``run`` (13).
 
-    A row that never became a task (marked failed, or cancelled, before) gets no ``attempt``: it is normalised first.
-    So is one whose ``attempt`` was set by hand, which names no action.
+    A row that was never normalised gets no ``attempt``, so it is normalised first: one that failed or was cancelled
+    before, or whose ``attempt`` was set by hand, which names no action.
     """
     counted = "attempt" in row and row.get("action") is not None
     return ConditionalUpdate(
@@ -336,12 +359,12 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Conditio
 
 
 def is_terminal(row: Row) -> bool:
-    """Whether a task's life has ended. ``outcome`` decides, for the index shows nothing else."""
+    """Whether a task has ended. ``outcome`` decides: the index shows nothing else."""
     return row.get("outcome") is not None
 
 
 def state_of(row: Row) -> str:
-    """A row's state in the words of the table of transitions."""
+    """A row's state, as the table of transitions names it."""
     status = row.get("status")
     if status is None:
         return UNSCHEDULED
@@ -349,7 +372,7 @@ def state_of(row: Row) -> str:
 
 
 def ended_by_hand(row: Row, *, now: datetime, retention_days: int) -> ConditionalUpdate | None:
-    """Completes a row whose status somebody set to a terminal one by hand, without an outcome; None for others."""
+    """Completes a row whose status was set to a terminal one by hand, without an outcome; None for others."""
     status = row.get("status")  # of any type
     if is_terminal(row) or not isinstance(status, str) or status not in TERMINAL:
         return None
@@ -362,8 +385,9 @@ def ended_by_hand(row: Row, *, now: datetime, retention_days: int) -> Conditiona
     )
 
 
-def _held(task: Task) -> tuple[Is, ...]:
-    return (Is("lease", task.lease), _RUNNING)
+def _by_holder(task: Task, by: str) -> tuple[Is, ...]:
+    """The conditions that the claim's token is still in the row, and that the table has the transition."""
+    return (Is("lease", task.lease), _CLAIMED[by])
 
 
 def _attempt_entry(row: Row, now: datetime) -> dict[str, object]:

@@ -10,7 +10,7 @@ from dynatick.domain.numbers import is_whole
 from dynatick.errors import InvalidInput
 
 MAX_ATTEMPTS = 185
-"""As EventBridge Scheduler allows at the most."""
+"""The maximum of EventBridge Scheduler."""
 
 _LIMITS = {
     "maximumRetryAttempts": (0, MAX_ATTEMPTS),
@@ -25,9 +25,7 @@ class RetryPolicy:
     """How often, how long and how fast. Names and defaults of the first two are EventBridge Scheduler's."""
 
     maximum_retry_attempts: int = 3
-    maximum_event_age_in_seconds: int = (
-        86_400  # bounds retries only, from the first start; the first attempt is always made
-    )
+    maximum_event_age_in_seconds: int = 86_400  # from the first start; bounds only retries
     min_backoff_seconds: int = 5
     max_backoff_seconds: int = 3_600
 
@@ -54,14 +52,14 @@ class RetryPolicy:
             if not is_whole(number) or not low <= number <= high:
                 raise InvalidInput(f"retryPolicy.{name}", number, f"expected a whole number from {low} to {high}")
             found[name] = int(number)
-        least = found.get("minBackoffSeconds", DEFAULT_POLICY.min_backoff_seconds)
+        min_backoff = found.get("minBackoffSeconds", DEFAULT_POLICY.min_backoff_seconds)
         policy = cls(
             maximum_retry_attempts=found.get("maximumRetryAttempts", DEFAULT_POLICY.maximum_retry_attempts),
             maximum_event_age_in_seconds=found.get(
                 "maximumEventAgeInSeconds", DEFAULT_POLICY.maximum_event_age_in_seconds
             ),
-            min_backoff_seconds=least,
-            max_backoff_seconds=found.get("maxBackoffSeconds", max(least, DEFAULT_POLICY.max_backoff_seconds)),
+            min_backoff_seconds=min_backoff,
+            max_backoff_seconds=found.get("maxBackoffSeconds", max(min_backoff, DEFAULT_POLICY.max_backoff_seconds)),
         )
         if policy.max_backoff_seconds < policy.min_backoff_seconds:
             raise InvalidInput(
@@ -110,10 +108,10 @@ def decide_retry(
     retry_after: float | None,
     jitter: float,
 ) -> Retry | GiveUp:
-    """What becomes of a task whose ``attempt`` (counted from 1) has failed.
+    """Decides about a task whose ``attempt`` (counted from 1) has failed.
 
     The wait doubles with each attempt from ``minBackoffSeconds`` to ``maxBackoffSeconds``; ``jitter`` in [0, 1)
-    takes up to half of it off. ``retry_after`` (seconds, the target's own wish) only lengthens it.
+    subtracts up to half of it. ``retry_after`` (seconds, from the target) can only make it longer.
     """
     if permanent:
         return GiveUp("the error is permanent")
@@ -122,7 +120,7 @@ def decide_retry(
     base = min(policy.min_backoff_seconds * 2 ** min(attempt - 1, 32), policy.max_backoff_seconds)
     wait = max(base * (1 - jitter / 2), retry_after or 0.0)
     left = policy.maximum_event_age_in_seconds - (now - first_started_at).total_seconds()
-    if wait > left:  # compared as numbers: what a target asks for need not fit into a date
+    if wait > left:  # compared as numbers: a target may ask for more than fits into a date
         return GiveUp(f"a retry would begin later than {policy.maximum_event_age_in_seconds} s after the first attempt")
     return Retry(
         now + timedelta(seconds=wait),
@@ -131,9 +129,8 @@ def decide_retry(
 
 
 def deferral(earlier: int) -> timedelta:
-    """How long a row is put off that nothing could be done with, after so many ``earlier`` deferrals.
+    """How long to defer a row that no tick can work on. ``earlier``: the number of its deferrals before.
 
-    Twice as long each time, from five minutes up to an hour: a row that can't be finished must not make every tick
-    dearer.
+    Doubles each time, from five minutes up to an hour: such a row must not make every tick more expensive.
     """
     return min(_FIRST_DEFERRAL * (1 << min(earlier, 8)), _LONGEST_DEFERRAL)

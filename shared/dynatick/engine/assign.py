@@ -1,4 +1,4 @@
-"""The scheduler function's work: every row that came in, or was changed by hand, gets its place."""
+"""Gives every row of a stream batch, inserted or changed by hand, its place."""
 
 from __future__ import annotations
 
@@ -12,36 +12,37 @@ from dynatick.domain.normalise import as_polled, is_count, rederive
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import Row, Status, is_own_row
 from dynatick.engine.placement import Placer, Undelivered
+from dynatick.engine.readiness import is_rejection
 from dynatick.errors import DynatickError
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One record of the stream: the row as it is now, and as it was before (None: it was not there)."""
+    """One record of the stream: the row after and before a change (None: there was none)."""
 
-    key: str  # names the record to the stream
+    key: str  # the record's sequence number
     new: Row | None  # None: it was deleted
     old: Row | None
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """What became of a batch. ``failed``: the records to be sent again, with the reason."""
+    """Counts of a batch. ``failed``: the records that must be sent again, with the reasons."""
 
     seen: int
     normalised: int
     moved: int
     rejected: int
-    undelivered: int  # malformed rows that stay open, for the dead-letter queue did not take their messages
+    undelivered: int  # malformed rows that stay open, because the dead-letter queue refused their messages
     failed: Sequence[tuple[str, str]]
 
 
 def assign(arrivals: Sequence[Arrival], placer: Placer) -> Assigned:
-    """Settles every row of a batch. Idempotent; no row can hold up another.
+    """Places every row of a batch. Idempotent; a row that fails doesn't keep another from its place.
 
-    What must be written is decided first and written in batches; then each row is settled, which reads the cursor
-    after the write and so checks the move again (protocol 7). Only faults of the infrastructure are reported as failed;
-    a dead-letter queue that refuses is none, or it would hold up the stream: what it refuses, a tick tries again.
+    First the changes that the images ask for are written in batches. Then each row is placed, which reads the cursor
+    after the write and so checks the move again (protocol 7). A record fails only if the table does: a tick repeats
+    what the dead-letter queue refuses, which must not stop the stream.
     """
     latest: dict[str, _Latest] = {}
     for arrival in arrivals:
@@ -51,7 +52,7 @@ def assign(arrivals: Sequence[Arrival], placer: Placer) -> Assigned:
     images, rejections = _write_at_once(latest, placer)
     failed: list[tuple[str, str]] = []
     undelivered = 0
-    closed: dict[int, int] = {}  # read after every image was taken, which is all that rule 5 asks
+    closed: dict[int, int] = {}  # read after every image was taken, as rule 5 wants
     for task_id, image in images.items():
         record, rejection = latest[task_id], rejections.get(task_id)
         if record.is_in_flight:
@@ -59,7 +60,7 @@ def assign(arrivals: Sequence[Arrival], placer: Placer) -> Assigned:
         try:
             ready = image is not None and rejection is None and placer.make_ready(image) is None
             if image is None or not ready or not placer.is_ahead(image, closed):
-                placer.settle(task_id, image, first=rejection, revision_of=record.revision_of)
+                placer.place(task_id, image, first=rejection, revision_of=record.revision_of)
         except Undelivered:
             undelivered += 1
         except DynatickError as error:
@@ -76,22 +77,22 @@ def assign(arrivals: Sequence[Arrival], placer: Placer) -> Assigned:
 
 @dataclass(frozen=True, slots=True)
 class _Latest:
-    """What the records of one task say together."""
+    """The records of one task, taken together."""
 
     key: str  # of the last record
     new: Row  # as the last record shows it
     revision: int  # with which a new schedule begins
-    edit: ConditionalUpdate | None  # what a change by hand asks for
-    is_in_flight: bool  # an occurrence that a tick has written into a bucket of its own, which it keeps from closing
+    edit: ConditionalUpdate | None  # for a time that was changed by hand
+    is_in_flight: bool  # an occurrence that a pass has just made, and holds its bucket back for
 
     def revision_of(self, row: Row) -> int:
-        """Of a row that has been read since: it may be another one, of which a record is still to come."""
+        """With which revision a row begins that was read later: it may be another one, with a record still to come."""
         return self.revision if row == self.new else 1
 
 
 def _after(before: _Latest | None, arrival: Arrival, new: Row, placer: Placer) -> _Latest:
-    """With one more record. What an earlier one showed is kept: a change of the time by hand, as long as it stands, and
-    the revision of a schedule that a plain put has replaced."""
+    """With one more record. Kept of earlier ones: a time changed by hand, unless it was changed again, and the revision
+    of a schedule that a put has replaced."""
     edit, now = None, placer.clock()
     if arrival.old is not None:
         grid, defaults = placer.settings.grid, placer.rules.defaults
@@ -106,8 +107,8 @@ def _after(before: _Latest | None, arrival: Arrival, new: Row, placer: Placer) -
 def _write_at_once(
     latest: Mapping[str, _Latest], placer: Placer
 ) -> tuple[dict[str, Row | None], Mapping[str, ConditionalUpdate]]:
-    """Carries out what the images alone decide. Returns the rows as they are then (None: to be read), and rejections,
-    which are left: they need a dead letter first."""
+    """Writes the changes that the images ask for. Returns the rows after that (None: not known), and the rejections,
+    which are not written yet: each needs its dead letter first."""
     images: dict[str, Row | None] = {}
     rejections: dict[str, ConditionalUpdate] = {}
     due: list[ConditionalUpdate] = []
@@ -116,7 +117,7 @@ def _write_at_once(
         change = record.edit or placer.make_ready(record.new, revision=record.revision)
         if change is None:
             continue
-        if placer.is_rejection(change):
+        if is_rejection(change):
             rejections[task_id] = change
         else:
             due.append(change)
@@ -130,8 +131,8 @@ def _write_at_once(
 
 
 def _next_revision(old: Row | None, now: datetime) -> int:
-    """With which a schedule begins that took the place of ``old``: its occurrences must not bear the ids of an earlier
-    one's. A task does not tell whose place it had: then it is the minute, which is ahead of what was counted."""
+    """The revision of a schedule that replaces ``old``: its occurrences must not get ids that earlier ones had. If it
+    replaces a task, an earlier schedule is not known: then the minute is higher than any count."""
     if old is None or old.get("status") is None:
         return 1
     if not is_or_was_schedule(old):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-_TO_BEGIN = timedelta(seconds=5)  # until a new invocation has begun the first task: it reads settings, polls, claims
+_TO_BEGIN = timedelta(seconds=5)  # until an invocation begins its first task: it reads settings, polls and claims
 _SECOND = timedelta(seconds=1)
 
 
 def max_timeout_seconds(whole: timedelta) -> int:
-    """The longest ``timeoutSeconds`` that an invocation of this length can serve: what is left between its first task's
-    start (a tenth of the time, at most 5 s) and its last records. Such a task fits whenever it is the first."""
+    """The longest ``timeoutSeconds`` that fits into an invocation of this length, if that task is its first: the time
+    between the start of the first task (after a tenth of the time, at most 5 s) and the last records."""
     return (whole - min(whole / 10, _TO_BEGIN) - _to_record(whole)) // _SECOND
 
 
 def _to_record(whole: timedelta) -> timedelta:
-    """A twentieth of the time, at most 3 s: for the last records, and to give back."""
+    """A twentieth of the time, at most 3 s: for the last records and releases."""
     return min(whole / 20, timedelta(seconds=3))
 
 
@@ -30,7 +30,7 @@ class Budget:
 
     @classmethod
     def until(cls, hard_end: datetime, now: datetime) -> Budget:
-        """A quarter of the time, at most 20 s, is for what is in hand; the last of it for records."""
+        """The last quarter of the time, at most 20 s, is for tasks in flight; the end of it for their records."""
         whole = max(hard_end - now, timedelta())
         return cls(
             stop_claiming=hard_end - min(whole / 4, timedelta(seconds=20)),

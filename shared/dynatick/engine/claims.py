@@ -1,4 +1,4 @@
-"""Claiming the tasks of a bucket, and telling apart what could not be claimed (protocol 9, 10, 12)."""
+"""Claims the tasks of a bucket, and finds out why others could not be claimed (protocol 9, 10, 12)."""
 
 from __future__ import annotations
 
@@ -18,30 +18,33 @@ from dynatick.engine.ports import Store
 from dynatick.engine.rules import SKEW_MARGIN
 from dynatick.errors import DynatickError, InvalidInput
 
+Entries = Sequence[tuple[Bucket, str]]
+"""Of the index: the bucket that lists a task, and the task's id."""
+
 LONGEST_LEASE = timedelta(hours=1)
 """Four times as long as Lambda lets a function run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """Ours, until its lease ends. ``row`` as it is in the table; if that is large, ``task`` has nothing of its bulk."""
+    """Claimed by this process. ``row``: as in the table; if it is large, ``task`` is without its payload."""
 
     task: Task
     row: Row
 
     @property
     def size(self) -> int:
-        """Bytes that the row's bulk waits in; 0 for a small row."""
+        """Bytes of a large row's undecoded attributes; 0 for a small row."""
         return size_of(self.row)
 
     def whole(self) -> Task:
-        """The task with all that its action needs. Raises InvalidInput for a payload that is none."""
+        """The task with its payload. Raises InvalidInput if that can't be decoded."""
         return Task.from_row(self.row) if self.size else self.task
 
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """Ours, but somebody changed the row into what cannot be understood."""
+    """Claimed by this process, but the row can't be understood."""
 
     row: Row
     reason: str
@@ -49,14 +52,14 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class Ineligible:
-    """Nothing to do here any more: ended, deleted, or moved to another bucket."""
+    """Ended, deleted, or moved to another bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contended:
-    """Not ours and not ended: it holds the bucket back until a later look (3).
+    """Open, and not claimed by this process: it holds its bucket back until a later poll (3).
 
-    ``stuck``: nothing that is going on will end it, so that it is put off at the bucket's final look.
+    ``stuck``: no process will end it, so it is deferred at the final poll of its bucket.
     """
 
     stuck: bool = False
@@ -64,11 +67,11 @@ class Contended:
 
 @dataclass(frozen=True, slots=True)
 class LeaseExpired:
-    """Running, its lease ran out: it may have killed its process. To be reclaimed in a recovery (10)."""
+    """Running, and its lease has expired: it may have killed its process. A recovery reclaims it (10)."""
 
     task_id: str
     action: str = ""  # as it stands in the row
-    is_last: bool = False  # the attempt that it would begin now is its last
+    is_last: bool = False  # its next attempt is the last
 
 
 Verdict = Claimed | Malformed | Ineligible | Contended | LeaseExpired
@@ -76,18 +79,18 @@ Verdict = Claimed | Malformed | Ineligible | Contended | LeaseExpired
 
 @dataclass(frozen=True, slots=True)
 class _Again:
-    """To be claimed once more, singly: normalised just now, or released by an earlier process."""
+    """To be claimed again, by itself: an earlier process has released it."""
 
     released: bool
 
 
 def judge(row: Row | None, bucket: Bucket, *, token: str, now: datetime) -> Verdict | _Again | None:
-    """What a row is to somebody who tried to claim it in ``bucket`` with ``token``. None: first make it a task."""
+    """Why a row could not be claimed in ``bucket`` with ``token``. None: it must be made ready first."""
     if row is None or is_terminal(row):
         return Ineligible()
     status = row.get("status")
     if status == str(Status.RUNNING) and row.get("lease") == token:
-        return understand(row)  # won after all: it was only the answer that got lost
+        return understand(row)  # claimed: only the answer was lost
     if row.get("taskDateTime") != str(bucket):
         return Ineligible()
     if status != str(Status.RUNNING):
@@ -103,13 +106,13 @@ def judge(row: Row | None, bucket: Bucket, *, token: str, now: datetime) -> Verd
 
 
 def is_last_attempt(row: Row) -> bool:
-    """Whether the attempt that would begin now is the last one."""
+    """Whether its next attempt is the last one."""
     return attempts_of(row) + 1 == policy_of(row).maximum_attempts
 
 
 def is_stuck(row: Row, bucket: Bucket, placer: Placer, now: datetime) -> bool:
-    """Whether a row lies open in its bucket, and no tick can do anything with it: it can't be made a task nor marked
-    failed, or its lease is one that no process can hold."""
+    """Whether no tick can work on an open row of this bucket: it can't be made a task nor marked failed, or no process
+    can hold its lease."""
     if is_terminal(row) or row.get("taskDateTime") != str(bucket):
         return False
     if row.get("status") != str(Status.RUNNING):
@@ -118,13 +121,13 @@ def is_stuck(row: Row, bucket: Bucket, placer: Placer, now: datetime) -> bool:
 
 
 def attempts_of(row: Row) -> int:
-    """How many attempts a row has had, as far as it can be read."""
+    """How many attempts a row has had; 0 if that can't be read."""
     attempt = row.get("attempt")
     return int(attempt) if is_count(attempt, 0) else 0
 
 
 def policy_of(row: Row) -> RetryPolicy:
-    """Its retry policy; the default one if it can't be understood."""
+    """Its retry policy; the default one if it is malformed."""
     try:
         return RetryPolicy.from_row(row.get("retryPolicy"))
     except InvalidInput:
@@ -132,7 +135,7 @@ def policy_of(row: Row) -> RetryPolicy:
 
 
 def lease_is_over(row: Row, now: datetime) -> bool:
-    """Whether nobody can be working on a running row any more. One without a readable lease has nobody (10)."""
+    """Whether no process can still work on a running row; also true if its lease can't be read (10)."""
     try:
         return now > parse_instant(row.get("leaseUntil"), "leaseUntil") + SKEW_MARGIN
     except InvalidInput:
@@ -149,7 +152,7 @@ def understand(row: Row) -> Claimed | Malformed:
 
 @dataclass(slots=True)
 class Claimer:
-    """Claims entries of buckets in batches. One token a claim, so that a late record hits its own only."""
+    """Claims entries of buckets in batches. Each claim has its own token, so a late record can't hit another claim."""
 
     store: Store
     placer: Placer
@@ -157,8 +160,10 @@ class Claimer:
     new_token: Callable[[], str]
 
     def claim(self, entries: Sequence[tuple[Bucket, str]], *, lease_until: datetime) -> Sequence[Verdict]:
-        """One verdict an entry, in order. No id may stand twice. Raises StoreError if the table does not answer; once
-        something was won, what the table does not tell is left for a later look instead.
+        """One verdict for each entry, in order; ids must differ.
+
+        Raises StoreError if the table doesn't answer and nothing was claimed; otherwise an entry without an answer is
+        Contended, for a later poll.
         """
         now = self.clock()
         tokens = [self.new_token() for _ in entries]
@@ -173,18 +178,18 @@ class Claimer:
             for result in results
         ]
         try:
-            rows = self._rows_met(entries, results)
+            rows = self._unclaimed_rows(entries, results)
             for n, ((bucket, task_id), token, result) in enumerate(zip(entries, tokens, results, strict=True)):
                 if not isinstance(result, Written):
-                    verdicts[n] = self._second_try(rows.get(task_id), bucket, token, result, lease_until)
+                    verdicts[n] = self._classify(rows.get(task_id), bucket, token, result, lease_until)
         except DynatickError:
             if not any(isinstance(verdict, Claimed) for verdict in verdicts):
                 raise
         return verdicts
 
-    def _rows_met(self, entries: Sequence[tuple[Bucket, str]], results: Sequence[Result]) -> dict[str, Row]:
-        """The rows that could not be claimed: as the engine told, else read consistently."""
-        met: dict[str, Row] = {}
+    def _unclaimed_rows(self, entries: Sequence[tuple[Bucket, str]], results: Sequence[Result]) -> dict[str, Row]:
+        """The rows that could not be claimed, by id: from the answer, or read consistently."""
+        rows: dict[str, Row] = {}
         unread: list[str] = []
         for (_, task_id), result in zip(entries, results, strict=True):
             if isinstance(result, Written):
@@ -193,14 +198,12 @@ class Claimer:
             if present is None:
                 unread.append(task_id)
             else:
-                met[task_id] = present
+                rows[task_id] = present
         if unread:
-            met.update(self.store.get_many(unread))
-        return met
+            rows.update(self.store.get_many(unread))
+        return rows
 
-    def _second_try(
-        self, row: Row | None, bucket: Bucket, token: str, result: Result, lease_until: datetime
-    ) -> Verdict:
+    def _classify(self, row: Row | None, bucket: Bucket, token: str, result: Result, lease_until: datetime) -> Verdict:
         now = self.clock()
         verdict = judge(row, bucket, token=token, now=now)
         if isinstance(result, Unknown) and result.too_large and row is not None and not isinstance(verdict, Ineligible):
@@ -214,11 +217,11 @@ class Claimer:
         return self._make_ready_and_claim(row, bucket, token, lease_until)
 
     def _make_ready_and_claim(self, row: Row, bucket: Bucket, token: str, lease_until: datetime) -> Verdict:
-        """A row that the scheduler has not seen yet, or that was changed by hand (9: normalised on the spot)."""
+        """For a row that the scheduler function has not seen yet, or that was changed by hand (9)."""
         task_id = str(row["taskId"])
         try:
             change = self.placer.make_ready(row)
-            if change is None:  # it is scheduled here: the claim was refused for a reason that has gone since
+            if change is None:  # it is ready: the reason for which the claim was refused is gone
                 return self._claim_one(bucket, task_id, token, lease_until)
             result = self.placer.carry_out(row, change)
             if isinstance(result, Written) and result.row is not None:
@@ -226,7 +229,7 @@ class Claimer:
                 if not is_terminal(row) and row.get("taskDateTime") == str(bucket):
                     return self._claim_one(bucket, task_id, token, lease_until)
                 if not is_terminal(row):
-                    self.placer.settle(task_id, row)
+                    self.placer.place(task_id, row)
                 return Ineligible()
         except DynatickError:
             return Contended(stuck=True)
@@ -255,6 +258,6 @@ class Claimer:
             return understand(result.row)
         row = self.store.get(task_id)
         verdict = judge(row, bucket, token=token, now=self.clock())
-        if isinstance(verdict, _Again):  # given back, and somebody has spoilt what a claim needs: taken over instead
+        if isinstance(verdict, _Again):  # released, but malformed: a recovery reclaims it
             return LeaseExpired(task_id)
         return verdict or Contended()

@@ -1,7 +1,8 @@
-"""The cursor of a shard: through where its buckets are closed to newcomers, through where they are drained for good.
+"""The cursor of a shard: its closed and its drained watermark, and the shard lease.
 
-Terms as in the protocol (docs/protocol.md): C is ``closedThrough``, S ``drainedThrough``; every bucket up to ``mark``
-was closed before ``checkpointAt``. All writes are conditional on the row's version; C and S only grow (16).
+``closedThrough``: no task is placed into a bucket through here. ``drainedThrough``: no bucket through here is polled
+again. Every bucket through ``checkpoint`` was closed before ``checkpointAt``. All writes are conditional on the row's
+version; the watermarks only grow (16).
 """
 
 from __future__ import annotations
@@ -30,27 +31,27 @@ class Cursor:
     """A cursor row, understood. Buckets are minutes since the epoch."""
 
     shard: int
-    closed_through: int  # C
-    drained_through: int  # S
-    polled_through: int  # every bucket up to here had a full look at least once
+    closed_through: int
+    drained_through: int
+    polled_through: int  # every bucket through here had a full poll
     checkpoint: int
     checkpoint_at: datetime
-    open_until: datetime | None = None  # until then some pass may still write occurrences into closed buckets
-    lease: str | None = None  # the shard's holder
+    open_until: datetime | None = None  # until then a pass may write occurrences into closed buckets
+    lease: str | None = None  # the token of the shard lease
     lease_until: datetime | None = None
     version: int = 1
     idle_since: str | None = None  # the first tick of an unbroken run of idle ones
     idle_ticks: int = 0
-    last_tick: str | None = None  # the latest tick that was served
+    last_tick: str | None = None  # the latest one that had a pass
 
     def is_leased(self, now: datetime) -> bool:
-        """Whether a process that is not known to be dead holds the shard."""
+        """Whether a process has the shard lease, and it may still run."""
         return self.lease is not None and self.lease_until is not None and now <= self.lease_until + SKEW_MARGIN
 
     def to_row(self) -> dict[str, object]:
         return {
             "status": "cursor",
-            "outcome": "none",  # an end that no scan for open tasks stops at
+            "outcome": "none",  # so that scans for open tasks pass it over
             "closedThrough": str(Bucket(self.closed_through)),
             "drainedThrough": str(Bucket(self.drained_through)),
             "polledThrough": str(Bucket(self.polled_through)),
@@ -87,7 +88,7 @@ class Cursor:
 
 
 def read_cursor(store: Store, shard: int, now: datetime) -> Cursor:
-    """The cursor, read consistently. A missing one is created where the last minute is closed and drained (14)."""
+    """The cursor, read consistently. A missing one is created with the last minute closed and drained (14)."""
     row = store.get(cursor_id(shard))
     if row is None:
         last = minute_of(now - _SKEW)
@@ -104,7 +105,7 @@ def read_cursor(store: Store, shard: int, now: datetime) -> Cursor:
 
 
 def save(store: Store, old: Cursor, new: Cursor) -> Cursor | None:
-    """Writes ``new`` over ``old``; None if somebody else wrote first. C, S and the looks only grow."""
+    """Writes ``new`` over ``old``; None: another writer was first. The watermarks never go back."""
     new = replace(
         new,
         closed_through=max(old.closed_through, new.closed_through),
@@ -120,22 +121,21 @@ def save(store: Store, old: Cursor, new: Cursor) -> Cursor | None:
     return new if isinstance(result, Written) else None
 
 
-def take(store: Store, shard: int, tick: int, *, token: str, now: datetime) -> Cursor | None:
-    """Closes every bucket up to ``tick`` and takes the shard, in one write (1).
+def acquire_shard(store: Store, shard: int, tick: int, *, token: str, now: datetime) -> Cursor | None:
+    """Closes every bucket through ``tick`` and acquires the shard lease, in one write (1).
 
-    None if another process holds the shard: then the buckets are closed all the same, and the holder, which finds
-    that out when it wants to end, serves them too.
+    None: another process has the lease. The buckets are closed all the same, and its end write finds that they are (4).
     """
     for _ in range(_TRIES):
         cursor = read_cursor(store, shard, now)
         if cursor.lease == token:
-            return cursor  # taken after all: it was only the answer that got lost, or the request was sent twice
+            return cursor  # acquired: only the answer was lost, or the request was sent twice
         closed = replace(cursor, closed_through=max(cursor.closed_through, tick))
         if cursor.is_leased(now):
             if closed == cursor or save(store, cursor, closed) is not None:
                 return None
             continue
-        taken = save(store, cursor, replace(closed, lease=token, lease_until=now + SHARD_LEASE))
-        if taken is not None:
-            return taken
-    raise StoreError(f"cannot take shard {shard}: its cursor was changed by others {_TRIES} times")
+        acquired = save(store, cursor, replace(closed, lease=token, lease_until=now + SHARD_LEASE))
+        if acquired is not None:
+            return acquired
+    raise StoreError(f"cannot acquire shard {shard}: its cursor was changed by others {_TRIES} times")

@@ -1,7 +1,4 @@
-"""What can be wrong with a row or with the cursor of a shard. Judged here, read and repaired in ``reconcile``.
-
-Nothing here writes, and nothing reads but what it is given.
-"""
+"""What can be wrong with a row or with the cursor of a shard. Pure: ``reconcile`` reads and repairs."""
 
 from __future__ import annotations
 
@@ -19,33 +16,35 @@ from dynatick.domain.schedule import is_at_rest
 from dynatick.domain.task import TERMINAL, Row, Status, is_own_row
 from dynatick.engine.claims import LONGEST_LEASE, lease_is_over
 from dynatick.engine.cursor import Cursor, cursor_id
-from dynatick.engine.placement import Placer
+from dynatick.engine.installation_settings import InstallationSettings
+from dynatick.engine.readiness import make_ready
+from dynatick.engine.rules import Rules
 from dynatick.errors import InvalidInput
 
-_STALE_AFTER = timedelta(hours=1)  # after its lease; ticks that come take a task over long before
+_STALE_AFTER = timedelta(hours=1)  # after its lease; a tick reclaims a task long before
 _TICKS_MISSED = 3
-_CLOSED_LATE = timedelta(minutes=5)  # on top of the ticks that were missed
-_CLOSED_EARLY = timedelta(minutes=5)  # by so much, the clock of whoever asks may be wrong
-_DRAINED_LATE = timedelta(hours=1)  # the longest lease and the longest index lag, and then some
+_CLOSED_LATE = timedelta(minutes=5)  # in addition to the missed ticks
+_CLOSED_EARLY = timedelta(minutes=5)  # the clock of the machine that runs the doctor may be wrong by that much
+_DRAINED_LATE = timedelta(hours=1)  # more than the longest lease and the longest index lag
 
 
 class Kind(StrEnum):
     """What is wrong, in a word."""
 
-    NEVER_NORMALISED = "never-normalised"  # no task was ever made of the row
+    NEVER_NORMALISED = "never-normalised"  # it was never made a task
     NOT_UNDERSTOOD = "not-understood"  # it cannot be made a task, and is not marked failed
     NO_BUCKET = "no-bucket"  # its taskDateTime names none
-    UNSERVED_SHARD = "unserved-shard"  # it lies in a shard that was never in use
-    BEHIND_CURSOR = "behind-cursor"  # its bucket was drained for good without it
+    UNSERVED_SHARD = "unserved-shard"  # its shard was never in use
+    BEHIND_CURSOR = "behind-cursor"  # its bucket was drained without it
     NO_OUTCOME = "no-outcome"  # its status says that it has ended, and nothing else does
     NULL_OUTCOME = "null-outcome"  # it has not ended, and carries an outcome that is NULL
     MAY_EXPIRE = "may-expire"  # it has not ended and carries an expiry
-    STALE_LEASE = "stale-lease"  # running, and nobody has come for it since its lease ended
+    STALE_LEASE = "stale-lease"  # running, and not reclaimed since its lease expired
     ENDLESS_LEASE = "endless-lease"  # running for longer than any process can
     NO_TICK = "no-tick"  # no tick has come yet
     CURSOR_BEHIND = "cursor-behind"  # ticks don't come, or don't close their buckets
-    CURSOR_STUCK = "cursor-stuck"  # ticks come, and something keeps a bucket from being drained
-    CURSOR_AHEAD = "cursor-ahead"  # buckets that are still to come were closed
+    CURSOR_STUCK = "cursor-stuck"  # ticks come, but a bucket is not drained
+    CURSOR_AHEAD = "cursor-ahead"  # future buckets are closed
     CURSOR_UNREADABLE = "cursor-unreadable"  # the shard cannot be served
 
 
@@ -58,41 +57,43 @@ REMEDIES: Mapping[Kind, str] = {
     Kind.NO_OUTCOME: "its outcome is set to its status",
     Kind.NULL_OUTCOME: "the attribute is removed",
     Kind.MAY_EXPIRE: "its expiry is removed",
-    Kind.STALE_LEASE: "the next tick takes it over",
-    Kind.ENDLESS_LEASE: "somebody has written it by hand: its lease is ended, and the next tick takes it over",
+    Kind.STALE_LEASE: "the next tick reclaims it",
+    Kind.ENDLESS_LEASE: "its lease was written by hand: it is ended, and the next tick reclaims the task",
     Kind.NO_TICK: "see that the rule is enabled and the processor runs",
     Kind.CURSOR_BEHIND: "see that the rule is enabled and the processor runs; the next tick catches up",
     Kind.CURSOR_STUCK: "find what holds it back: a task that keeps running, or a processor that keeps failing",
     Kind.CURSOR_AHEAD: "find the clock that is wrong; what is due runs once the time has come",
     Kind.CURSOR_UNREADABLE: "it was changed by hand: delete it, then repair by the doctor; the next tick makes it anew",
 }
-"""What repairs each kind. What concerns a cursor wants a person."""
+"""What repairs each kind. A cursor needs a person."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """Something that is wrong with a row. ``task_id`` may be that of a cursor."""
+    """Something wrong with a row, which may be a cursor."""
 
     kind: Kind
     task_id: str
-    why: str  # holds nothing of the payload
+    why: str  # without anything of the payload
     repaired: bool = False
-    left: str | None = None  # why it was not repaired, if that was tried
+    left: str | None = None  # why the repair failed
 
     @property
     def remedy(self) -> str:
         return REMEDIES[self.kind]
 
 
-def what_is_wrong(row: Row, placer: Placer, drained: Mapping[int, int], now: datetime) -> Finding | None:
-    """What is wrong with a row; None if a tick will see it as it should be, or need not.
+def what_is_wrong(
+    row: Row, rules: Rules, settings: InstallationSettings, drained: Mapping[int, int], now: datetime
+) -> Finding | None:
+    """What is wrong with a row; None: some tick will run it, or it needs none.
 
-    ``drained``: S by shard, for all that are served and can be read. S only grows, so a row in a bucket at or before
-    it is past hope.
+    ``drained``: the drained watermarks of the shards whose cursor can be read. They only grow, so no tick will poll a
+    bucket at or before its shard's.
     """
     if is_terminal(row) or is_own_row(row.get("taskId")):
         return None
-    change = placer.make_ready(row)
+    change = make_ready(row, rules, settings, now=now)
     if change is not None:
         return _unready(row, change)
     if is_at_rest(row):
@@ -100,21 +101,21 @@ def what_is_wrong(row: Row, placer: Placer, drained: Mapping[int, int], now: dat
     bucket = Bucket.canonical(row.get("taskDateTime"))
     if bucket is None:
         return _found(Kind.NO_BUCKET, row, "its taskDateTime names no bucket")
-    if bucket.shard >= placer.settings.shards_ever:
+    if bucket.shard >= settings.shards_ever:
         return _found(Kind.UNSERVED_SHARD, row, f"its shard {bucket.shard} is not served")
     if bucket.minute <= drained.get(bucket.shard, -1):
         return _found(Kind.BEHIND_CURSOR, row, f"its bucket {bucket} was drained without it")
     if row.get("status") != str(Status.RUNNING):
         return None
     if lease_is_over(row, now):
-        return _stale(row, bucket, placer.settings.grid, now)
+        return _stale(row, bucket, settings.grid, now)
     if lease_is_over(row, now + LONGEST_LEASE):
         return None
-    return _found(Kind.ENDLESS_LEASE, row, f"its lease ends at {row.get('leaseUntil')}, which is nobody's to hold")
+    return _found(Kind.ENDLESS_LEASE, row, f"its lease ends at {row.get('leaseUntil')}, longer than any process runs")
 
 
 def judge_cursors(cursors: Mapping[int, Cursor | InvalidInput | None], grid: Grid, now: datetime) -> Iterator[Finding]:
-    """What is wrong with the cursors of the shards that are served; None: there is no such row."""
+    """What is wrong with the cursors of the shards in use; None: there is no such row."""
     tick = timedelta(minutes=grid.tick_minutes)
     for shard, cursor in cursors.items():
         if cursor is None:
@@ -127,18 +128,18 @@ def judge_cursors(cursors: Mapping[int, Cursor | InvalidInput | None], grid: Gri
         elif instant_of(cursor.closed_through) + _TICKS_MISSED * tick + _CLOSED_LATE < now:
             yield _of_shard(Kind.CURSOR_BEHIND, shard, f"no tick has come since {Bucket(cursor.closed_through)}")
         elif cursor.checkpoint_at + _TICKS_MISSED * tick + _DRAINED_LATE < now and not cursor.is_leased(now):
-            # S meets the mark soon after it was set, and then there is a new one (4).
+            # The drained watermark soon reaches a checkpoint, and then there is a new one (4).
             first = Bucket(cursor.drained_through)
-            yield _of_shard(Kind.CURSOR_STUCK, shard, f"ticks come, but nothing after {first} is drained for good")
+            yield _of_shard(Kind.CURSOR_STUCK, shard, f"ticks come, but nothing after {first} is drained")
 
 
 def _unready(row: Row, change: ConditionalUpdate) -> Finding:
-    """A row for which ``change`` is to be written first."""
+    """A row that needs a change before it is a task."""
     status = row.get("status")
     if isinstance(status, str) and status in TERMINAL:
         return _found(Kind.NO_OUTCOME, row, f"its status is {status}, and it has no outcome")
     if "outcome" in change.set:
-        return _found(Kind.NOT_UNDERSTOOD, row, "it cannot be made a task, and nobody has said so")
+        return _found(Kind.NOT_UNDERSTOOD, row, "it cannot be made a task, and is not marked failed")
     if needs_normalising(row) or status not in (str(Status.SCHEDULED), str(Status.RUNNING)):
         return _found(Kind.NEVER_NORMALISED, row, "it was never normalised")
     if Bucket.canonical(row.get("taskDateTime")) is None:
@@ -149,14 +150,14 @@ def _unready(row: Row, change: ConditionalUpdate) -> Finding:
 
 
 def _stale(row: Row, bucket: Bucket, grid: Grid, now: datetime) -> Finding | None:
-    """A running row whose lease is over. The tick of its bucket, or the next one, takes it over."""
-    # A lease that was given back ended at once, whatever it says.
+    """A running row whose lease is over. The tick of its bucket, or the next one, reclaims it."""
+    # A released lease has no end of its own.
     of = "startedAt" if row.get("leaseUntil") == RELEASED else "leaseUntil"
     try:
         ended = parse_instant(row.get(of), of)
-        why = f"its lease ended at {format_instant(ended)}, and nobody has taken it over"
+        why = f"its lease ended at {format_instant(ended)}, and no tick has reclaimed it"
     except InvalidInput:
-        ended, why = EPOCH, "it is running, and has no lease that can be read"
+        ended, why = EPOCH, "it is running, and its lease can't be read"
     waits_since = ended if bucket.minute > grid.tick_after(minute_of(now)) else max(ended, bucket.instant)
     if now - waits_since <= max(_STALE_AFTER, 2 * timedelta(minutes=grid.tick_minutes)):
         return None

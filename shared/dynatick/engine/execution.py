@@ -1,8 +1,8 @@
 """Tasks that this process has claimed: threads run them, and their outcomes are recorded in batches (protocol 11, 12).
 
-One thread, the coordinator, calls everything here. Claims and records are written by a few I/O threads, tasks run in
-the workbench; each of them reports back with a function, which the coordinator calls. What is in flight is bounded, so
-memory does not grow with the bucket.
+One thread, the coordinator, calls everything here. A few I/O threads write claims and records, and the task pool runs
+tasks; each returns an event, a function that the coordinator calls. What is in flight is bounded, so memory doesn't
+grow with the bucket.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from dynatick.engine.task_pool import TaskPool
 
 BATCH = 25
 MIN_IO_THREADS, MAX_IO_THREADS = 2, 6  # claims and records at once
-MAX_IO_WAIT = 0.02  # s that one of them waits before there is another lane: longer than most take
-RECORD_DELAY = 0.05  # s that an outcome waits for others to share its batch
-LARGE_IN_FLIGHT = 32_000_000  # bytes of large rows: beyond it nothing more is claimed
-LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: until then records that are under way are waited for
+MAX_IO_WAIT_SECONDS = 0.02  # one that waits longer gets another thread; most take less
+RECORD_DELAY_SECONDS = 0.05  # an outcome waits this long for others to share its batch
+MAX_LARGE_IN_FLIGHT = 32_000_000  # bytes of large rows, beyond which nothing more is claimed
+LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: records under way are waited for until then
 _COUNTED = tuple(RecordResult)
 _logger = logging.getLogger("dynatick.engine")
 _MILLISECOND = timedelta(milliseconds=1)
@@ -53,7 +53,7 @@ class Services:
     clock: Clock
     new_token: Callable[[], str]
     placer: Placer
-    executions: list[Execution] = field(default_factory=list)  # of this process; each enters itself
+    executions: list[Execution] = field(default_factory=list)  # of this process; each adds itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +61,15 @@ class Place:
     """Where a task in flight was found."""
 
     minute: int  # of its bucket
-    position: Resume  # from here on it would be found again
+    position: Resume  # a continuation that polls from here finds it again
 
 
 class Execution:
     """The tasks in flight of one invocation.
 
-    ``closed_through``: C, for what goes to a later bucket; ``moved`` is called with the id of what went there, in an
-    I/O thread. The other functions are called by the coordinator: ``started`` and ``released`` with each task that is
-    begun or given back, ``recorded`` with each that has ended and what the table says of it, ``between`` after each
-    round of events.
+    ``closed_through``: the closed watermark. An I/O thread calls ``moved`` with the id of each task that was put into a
+    later bucket. The coordinator calls ``started``, ``released`` and ``recorded`` with each task to which that happens,
+    and ``after_events`` after each round of events.
     """
 
     def __init__(
@@ -82,12 +81,12 @@ class Execution:
         closed_through: Callable[[], int],
         moved: Callable[[str], object] | None = None,
         started: Callable[[Place], None] = lambda place: None,
-        recorded: Callable[[Place, Task, RecordResult], None] = lambda place, task, recorded_as: None,
+        recorded: Callable[[Place, Task, RecordResult], None] = lambda place, task, result: None,
         released: Callable[[Place], None] = lambda place: None,
-        between: Callable[[], None] = lambda: None,
+        after_events: Callable[[], None] = lambda: None,
     ) -> None:
         self.services, self.report, self.budget = services, report, budget
-        self.started, self.recorded, self.released, self.between = started, recorded, released, between
+        self.started, self.recorded, self.released, self.after_events = started, recorded, released, after_events
         self.moved = moved
         self.recorder = Recorder(
             services.store,
@@ -97,22 +96,26 @@ class Execution:
             services.clock,
             closed_through=closed_through,
         )
-        self.too_late: list[Claimed] = []  # in flight, and not to be begun any more
+        self.too_late: list[Claimed] = []  # in flight, but there is no time to begin them
         self.events: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self.io = IoPool(
-            least=MIN_IO_THREADS, most=MAX_IO_THREADS, patience=MAX_IO_WAIT, name="dynatick-io", report=self.events.put
+        self.io_pool = IoPool(
+            min_threads=MIN_IO_THREADS,
+            max_threads=MAX_IO_THREADS,
+            max_wait_seconds=MAX_IO_WAIT_SECONDS,
+            name="dynatick-io",
+            report=self.events.put,
         )
-        self.bench = TaskPool(
+        self.task_pool = TaskPool(
             services.actions,
             threads=services.rules.threads,
             deadline=budget.hard_end,
-            recorded_from=budget.stop_waiting,
+            stop_waiting=budget.stop_waiting,
             clock=services.clock,
-            ended=lambda attempted: self.events.put(partial(self._take_ended, attempted)),
-            unbegun=lambda won: self.events.put(partial(self.too_late.append, won)),
+            ended=lambda attempted: self.events.put(partial(self._ended, attempted)),
+            unbegun=lambda claimed: self.events.put(partial(self.too_late.append, claimed)),
             max_timeout_seconds=services.rules.max_timeout_seconds,
         )
-        self.most_in_flight = max(4 * BATCH, 4 * services.rules.threads)
+        self.max_in_flight = max(4 * BATCH, 4 * services.rules.threads)
         self.in_flight: dict[str, Place] = {}  # by the token of the claim
         self.ids: set[tuple[str, int]] = set()  # of the same tasks, with the minutes of their buckets
         self.large: dict[str, int] = {}  # bytes of the large ones among them, by the same tokens
@@ -125,40 +128,39 @@ class Execution:
 
     @property
     def running(self) -> int:
-        """How many threads are at a task, a claim or a record just now."""
-        return self.bench.running + self.io.running
+        """The number of threads that are working on a task, a claim or a record."""
+        return self.task_pool.running + self.io_pool.running
 
     def nothing_runs(self) -> bool:
-        """Whether all that is in flight is what is not to be begun any more."""
+        """Whether no task is in flight but those that won't be begun."""
         return len(self.in_flight) == len(self.too_late)
 
     def has_room_for_large(self) -> bool:
-        """Whether rows may be claimed of which no one knows how large they are."""
-        return sum(self.large.values()) < LARGE_IN_FLIGHT
+        """Whether more rows may be claimed, which may be large."""
+        return sum(self.large.values()) < MAX_LARGE_IN_FLIGHT
 
-    def start(self, won: Claimed, place: Place, *, may_begin: bool) -> None:
-        """Has a claimed task run; ``may_begin`` False: there is no time for it any more."""
-        self.in_flight[str(won.task.lease)] = place
-        self.ids.add((won.task.task_id, place.minute))
-        if won.size:
-            self.large[str(won.task.lease)] = won.size
+    def start(self, claimed: Claimed, place: Place, *, may_begin: bool) -> None:
+        """Queues a claimed task; ``may_begin`` False: there is no time left for it."""
+        self.in_flight[str(claimed.task.lease)] = place
+        self.ids.add((claimed.task.task_id, place.minute))
+        if claimed.size:
+            self.large[str(claimed.task.lease)] = claimed.size
         self.started(place)
         if may_begin:
-            self.bench.submit(won)
+            self.task_pool.submit(claimed)
         else:
-            self.too_late.append(won)
+            self.too_late.append(claimed)
 
     def may_begin(self) -> bool:
-        """Whether there is still time for a task to begin. Asked once for those that come together."""
+        """Whether there is time left for a task to begin."""
         return self.services.clock() < self.budget.stop_claiming
 
     def submit(self, work: Job) -> None:
-        """Does work in an I/O thread, in the order of submission. It must not raise; the coordinator calls what it
-        returns."""
-        self.io.submit(work)
+        """Queues a job for an I/O thread. It must not raise; the coordinator calls what it returns."""
+        self.io_pool.submit(work)
 
     def wait(self, *, until: Callable[[], bool], end: datetime | None = None) -> None:
-        """Handles events until a condition holds or until ``end`` (the budget's, if none is given)."""
+        """Handles events until a condition holds, or until ``end`` (None: ``stop_waiting``)."""
         end = self.budget.stop_waiting if end is None else end
         self._flush(everything=True)
         while not until() and self.services.clock() < end:
@@ -166,10 +168,10 @@ class Execution:
         self._flush(everything=True)
 
     def handle_events(self) -> None:
-        """Waits a moment for the next event, and handles what has come."""
+        """Waits a moment for the next event, and handles all that have come."""
         came = False
         try:
-            event = self.events.get(timeout=RECORD_DELAY)
+            event = self.events.get(timeout=RECORD_DELAY_SECONDS)
             while True:
                 came = True
                 event()
@@ -177,73 +179,77 @@ class Execution:
         except Empty:
             pass
         nothing_else_runs = len(self.ended) + self.recording == len(self.in_flight) and not self.claiming
-        waited = not came or time.monotonic() - self.ended_since >= RECORD_DELAY
+        waited = not came or time.monotonic() - self.ended_since >= RECORD_DELAY_SECONDS
         self._flush(everything=waited or nothing_else_runs)
-        self.io.widen()
-        self.between()
+        self.io_pool.grow()
+        self.after_events()
 
     def release_unbegun(self) -> Sequence[str]:
-        """Releases what was claimed and not begun (12), and returns the ids: the one who goes on begins there."""
-        unbegun = [*self.bench.take_unbegun(), *self.too_late]
+        """Releases the tasks that were claimed and not begun (12). Returns their ids."""
+        unbegun = [*self.task_pool.take_unbegun(), *self.too_late]
         self.too_late.clear()
         results: Sequence[Result] = [Unknown("not written")] * len(unbegun)
         try:
-            results = self.services.store.write_many([release(won.task) for won in unbegun]) if unbegun else ()
-        except Exception as error:  # what is running is still brought to its end
-            self.fault = self.fault or error
-        for won, result in zip(unbegun, results, strict=True):
+            results = self.services.store.write_many([release(claimed.task) for claimed in unbegun]) if unbegun else ()
+        except Exception as error:  # what runs is still recorded
+            self.keep_fault(error)
+        for claimed, result in zip(unbegun, results, strict=True):
             self.report.released += isinstance(result, Written)
-            self.released(self._no_longer(won.task))
-        return [won.task.task_id for won in unbegun]
+            self.released(self._remove(claimed.task))
+        return [claimed.task.task_id for claimed in unbegun]
 
-    def finish_records(self) -> None:
-        """The last of the time: what ends is recorded, what came too late is given back."""
+    def finish(self) -> None:
+        """Uses the last of the time: records what ends, releases what was not begun, logs what takes too long."""
         spare = min(LAST_RECORDS, (self.budget.hard_end - self.budget.stop_waiting) / 4)
         self.wait(until=lambda: self.nothing_runs() and not self.claiming, end=self.budget.hard_end - spare)
         self.release_unbegun()
-        for overrun in self.bench.overrunning():
-            self._note_overrun(overrun)
+        for overrun in self.task_pool.overrunning():
+            self._log_overrun(overrun)
 
-    def count(self, *record_results: RecordResult) -> None:
-        """Counts in the report what the table says of attempts."""
-        for recorded_as in _COUNTED:
-            if number := record_results.count(recorded_as):
-                setattr(self.report, recorded_as.value, getattr(self.report, recorded_as.value) + number)
+    def count(self, *results: RecordResult) -> None:
+        """Counts results in the report."""
+        for result in _COUNTED:
+            if number := results.count(result):
+                setattr(self.report, result.value, getattr(self.report, result.value) + number)
+
+    def keep_fault(self, error: Exception) -> None:
+        """Keeps the first error; the coordinator raises it once everything in flight is recorded."""
+        self.fault = self.fault or error
 
     def close(self) -> None:
-        self.bench.close()
-        self.io.close()
+        self.task_pool.close()
+        self.io_pool.close()
 
-    def _no_longer(self, task: Task) -> Place:
+    def _remove(self, task: Task) -> Place:
         place = self.in_flight.pop(str(task.lease))
         self.large.pop(str(task.lease), None)
         self.ids.discard((task.task_id, place.minute))
         return place
 
-    def _take_ended(self, attempted: Attempted) -> None:
-        self._note_start(attempted)
+    def _ended(self, attempted: Attempted) -> None:
+        self._count_start(attempted)
         if attempted.overrun is not None:
-            self._note_overrun(attempted.overrun)
+            self._log_overrun(attempted.overrun)
         if not self.ended:
             self.ended_since = time.monotonic()
         self.ended.append(attempted)
         if len(self.ended) >= BATCH:
             self._flush(everything=False)
 
-    def _note_start(self, attempted: Attempted) -> None:
+    def _count_start(self, attempted: Attempted) -> None:
         if isinstance(attempted.outcome, Deferred):
             return  # it was not begun
         task = attempted.task
         if self.report.first_start_ms is None:
             self.report.first_start_ms = _milliseconds(attempted.started_at - self.report.started_at)
-        if task.attempt == 1:  # a task that came in after it was due can't be blamed on the ticks
+        if task.attempt == 1:  # a task that was inserted after it was due was not late by that
             due = max(task.due_at, task.created_at or task.due_at)
-            if task.schedule_id is not None:  # its own time it has from its bucket: a flexible window may spread it
+            if task.schedule_id is not None:  # a flexible window may have moved its bucket
                 due = task.bucket.instant
             tick = instant_of(self.services.settings.grid.tick_at_or_after(due))
             self.report.late(max(0, _milliseconds(attempted.started_at - tick)))
 
-    def _note_overrun(self, overrun: Overrun) -> None:
+    def _log_overrun(self, overrun: Overrun) -> None:
         self.report.overran += 1
         _logger.warning(
             "an attempt takes longer than its timeoutSeconds",
@@ -259,7 +265,7 @@ class Execution:
         )
 
     def _flush(self, *, everything: bool) -> None:
-        """Hands ended attempts to the recorder in full batches; ``everything``: the last, smaller one too."""
+        """Starts the records of ended attempts in full batches; ``everything``: the last, smaller batch too."""
         while len(self.ended) >= BATCH or (everything and self.ended):
             attempts, self.ended = self.ended[:BATCH], self.ended[BATCH:]
             self.recording += len(attempts)
@@ -267,26 +273,27 @@ class Execution:
 
     def _record(self, attempts: Sequence[Attempted]) -> Callable[[], None]:
         """In an I/O thread."""
-        record_results: Sequence[RecordResult] = [RecordResult.UNRECORDED] * len(attempts)
+        results: Sequence[RecordResult] = [RecordResult.UNRECORDED] * len(attempts)
         fault: Exception | None = None
         try:
-            record_results = self.recorder.record(attempts)
+            results = self.recorder.record(attempts)
             if self.moved is not None:
-                for attempted, recorded_as in zip(attempts, record_results, strict=True):
-                    if recorded_as in MOVED:
+                for attempted, result in zip(attempts, results, strict=True):
+                    if result in MOVED:
                         self.moved(attempted.task.task_id)
-        except Exception as error:  # to be raised by the coordinator, once what is in flight is recorded
+        except Exception as error:  # the coordinator raises it once everything in flight is recorded
             fault = error
-        return partial(self._take_recorded, attempts, record_results, fault)
+        return partial(self._attempts_recorded, attempts, results, fault)
 
-    def _take_recorded(
-        self, attempts: Sequence[Attempted], record_results: Sequence[RecordResult], fault: Exception | None
+    def _attempts_recorded(
+        self, attempts: Sequence[Attempted], results: Sequence[RecordResult], fault: Exception | None
     ) -> None:
-        self.fault = self.fault or fault
+        if fault is not None:
+            self.keep_fault(fault)
         self.recording -= len(attempts)
-        for attempted, recorded_as in zip(attempts, record_results, strict=True):
-            self.recorded(self._no_longer(attempted.task), attempted.task, recorded_as)
-        self.count(*record_results)
+        for attempted, result in zip(attempts, results, strict=True):
+            self.recorded(self._remove(attempted.task), attempted.task, result)
+        self.count(*results)
 
 
 def _milliseconds(delta: timedelta) -> int:

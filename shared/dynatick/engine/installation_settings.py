@@ -1,6 +1,6 @@
-"""The settings row: the grid in force, kept by the functions, read by clients.
+"""The settings row: the functions publish their settings there, and clients read them.
 
-``shardsEver`` only grows: every tick serves every shard that was ever in use (protocol 14).
+``shardsEver`` only grows: every tick drains every shard that was ever in use (protocol 14).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _PUBLISHED = (
     "payloadSchemas", "payloadSchemaForm",
 )  # fmt: skip
 SCHEMA_FORM = 1
-"""Of the payloads' schemas. A reader that finds another number checks nothing by them."""
+"""The format of the payload schemas. A reader that finds another number doesn't use them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InstallationSettings:
-    """What is agreed between everybody who touches the table."""
+    """The published settings."""
 
     grid: Grid
     shards_ever: int
-    actions: tuple[str, ...] = ()  # that the processor can run; empty: not known yet
+    actions: tuple[str, ...] = ()  # of the processor; empty: not known yet
     default_action: str | None = None  # of a task that names none; None: not known yet
     retention_days: int | None = None  # how long an ended task stays; None: not known yet
-    max_timeout_seconds: int | None = None  # the longest timeoutSeconds that the processor can serve; None: not known
+    max_timeout_seconds: int | None = None  # the longest one of a task; None: not known yet
     payload_schemas: Mapping[str, str] = field(default_factory=dict)  # JSON Schema as text, by action: handlers' types
 
     def to_row(self) -> dict[str, object]:
@@ -59,9 +59,9 @@ class InstallationSettings:
 
 
 def read_settings(store: Store) -> InstallationSettings | None:
-    """The agreement as it stands; None before the first tick."""
+    """The published settings; None before the first tick."""
     row = store.get(SETTINGS_ID)
-    return None if row is None else _understood(row)
+    return None if row is None else _from_row(row)
 
 
 def publish_settings(
@@ -74,14 +74,13 @@ def publish_settings(
     max_timeout_seconds: int | None = None,
     payload_schemas: Mapping[str, str] | None = None,
 ) -> InstallationSettings:
-    """Makes the deployed grid the one in force, and returns the agreement. Writes only what differs.
+    """Publishes the deployed settings, and returns what is published then. Writes only if something differs.
 
-    ``actions`` None: leave those that are listed (the scheduler does not know them). ``defaults``,
-    ``max_timeout_seconds`` and ``payload_schemas`` None likewise.
+    None for ``actions``, ``defaults``, ``max_timeout_seconds`` or ``payload_schemas``: what is published stays.
     """
     for _ in range(_TRIES):
         row = store.get(SETTINGS_ID)
-        known = None if row is None else _understood(row)
+        known = None if row is None else _from_row(row)
         wanted = InstallationSettings(
             grid=configured,
             shards_ever=max(configured.shard_count, known.shards_ever if known else 1),
@@ -106,15 +105,15 @@ def publish_settings(
             )
             if isinstance(store.write(change), Written):
                 return wanted
-    raise StoreError(f"cannot agree on the settings: {SETTINGS_ID} was changed by others {_TRIES} times")
+    raise StoreError(f"cannot publish the settings: {SETTINGS_ID} was changed by others {_TRIES} times")
 
 
 def _row(wanted: InstallationSettings, now: datetime) -> dict[str, object]:
-    # The outcome is an end that no scan for open tasks stops at.
+    # With an outcome, scans for open tasks pass it over.
     return {"status": "settings", "outcome": "none", **wanted.to_row(), "updatedAt": format_instant(now)}
 
 
-def _understood(row: Row) -> InstallationSettings:
+def _from_row(row: Row) -> InstallationSettings:
     actions, default_action, days = (row.get(name) for name in ("actions", "defaultAction", "retentionDays"))
     longest = row.get("maxTimeoutSeconds")
     schemas = row.get("payloadSchemas") if row.get("payloadSchemaForm") == SCHEMA_FORM else None

@@ -1,8 +1,8 @@
-"""Few requests at once, as long as that is enough.
+"""Threads that talk to the table: few, as long as few are enough.
 
-Python runs one thread at a time. Several that are ready at once take turns, and each turn costs: a pass whose requests
-are answered at once takes a third more CPU with six threads than with two. But where answers take their time, or one
-does not come, two are too few.
+Python runs one thread at a time. Threads that are ready together take turns, and each switch costs CPU: a pass whose
+requests are answered at once takes a third more with six threads than with two. But if requests are slow, or one gets
+no answer, two threads are too few.
 """
 
 from __future__ import annotations
@@ -17,49 +17,56 @@ Job = Callable[[], Callable[[], None]]
 
 
 class IoPool:
-    """Does jobs in the order in which they come, in ``least`` threads; a job that has waited for ``patience`` seconds
-    makes one more, until there are ``most``. Jobs must not raise; ``report`` is called with what each returns."""
+    """Runs jobs in order of submission, with ``min_threads`` threads at first. If a job has waited for
+    ``max_wait_seconds``, ``grow`` adds a thread, up to ``max_threads``. A job must not raise; ``report`` gets what it
+    returns."""
 
     def __init__(
-        self, *, least: int, most: int, patience: float, name: str, report: Callable[[Callable[[], None]], None]
+        self,
+        *,
+        min_threads: int,
+        max_threads: int,
+        max_wait_seconds: float,
+        name: str,
+        report: Callable[[Callable[[], None]], None],
     ) -> None:
-        self._pool = ThreadPoolExecutor(most, thread_name_prefix=name)
+        self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix=name)
         self._lock = threading.Lock()
         self._report = report
         self._running = 0
-        self._waiting: deque[tuple[float, Job]] = deque()  # since when
-        self._lanes = least
-        self._most = most
-        self._busy = 0
-        self._patience = patience
+        self._waiting: deque[tuple[float, Job]] = deque()  # with the time of submission
+        self._threads = min_threads  # how many may work at once
+        self._max_threads = max_threads
+        self._working = 0
+        self._max_wait_seconds = max_wait_seconds
 
     @property
     def running(self) -> int:
-        """How many jobs threads are at just now."""
+        """The number of jobs that are running."""
         return self._running
 
     def submit(self, job: Job) -> None:
-        """Has a job done."""
+        """Queues a job."""
         with self._lock:
             self._waiting.append((time.monotonic(), job))
-            if self._busy == self._lanes:
+            if self._working == self._threads:
                 return
-            self._busy += 1
+            self._working += 1
         self._pool.submit(self._work)
 
-    def widen(self) -> None:
-        """Opens one lane more, if a job has waited for too long. To be called now and then."""
+    def grow(self) -> None:
+        """Adds a thread if a job has waited too long. The coordinator calls this regularly."""
         with self._lock:
-            if not self._waiting or self._lanes == self._most or self._busy < self._lanes:
+            if not self._waiting or self._threads == self._max_threads or self._working < self._threads:
                 return
-            if time.monotonic() - self._waiting[0][0] < self._patience:
+            if time.monotonic() - self._waiting[0][0] < self._max_wait_seconds:
                 return
-            self._lanes += 1
-            self._busy += 1
+            self._threads += 1
+            self._working += 1
         self._pool.submit(self._work)
 
     def close(self) -> None:
-        """What is under way is brought to its end; what waits is done no more."""
+        """Drops the jobs that wait. Running jobs end by themselves."""
         with self._lock:
             self._waiting.clear()
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -68,11 +75,11 @@ class IoPool:
         while True:
             with self._lock:
                 if not self._waiting:
-                    self._busy -= 1
+                    self._working -= 1
                     return
                 _, job = self._waiting.popleft()
                 self._running += 1
             result = job()
             with self._lock:
-                self._running -= 1  # before it is reported: the one who hears of it must not find it running
+                self._running -= 1  # before the report, so that its receiver doesn't count this job as running
             self._report(result)

@@ -1,4 +1,4 @@
-"""Reads the pages of buckets ahead of the one who works on them."""
+"""Reads the pages of buckets ahead of their use."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dynatick.engine.execution import Execution
 from dynatick.engine.ports import Page
 from dynatick.engine.report import Resume
 
-PAGE = 2000  # entries: as many as fit into DynamoDB's 1 MB are four times that, twice over, and then as objects
-LOOKAHEAD = 6  # buckets whose first page is read ahead, as many at once; what is read waits in memory
+PAGE = 2000  # entries: DynamoDB's 1 MB holds four times as many, which would take too much memory as objects
+LOOKAHEAD = 6  # buckets whose first page is read ahead, all at once; the pages wait in memory
 
 
 @dataclass(slots=True)
 class _Read:
-    """One page that was asked for."""
+    """One page, requested or read."""
 
     minute: int
     is_first: bool  # of its bucket
@@ -28,12 +28,12 @@ class _Read:
     page: Page | None = None
     error: Exception | None = None
 
-    def take(self, began: datetime, page: Page | None, error: Exception | None) -> None:
+    def finish(self, began: datetime, page: Page | None, error: Exception | None) -> None:
         self.began, self.page, self.error = began, page, error
 
 
 class PageReader:
-    """The pages of one shard's buckets. While a page is waited for, the coordinator handles its events."""
+    """The pages of one shard's buckets. While the coordinator waits for one, it handles events."""
 
     def __init__(self, execution: Execution, shard: int) -> None:
         self._execution, self._shard = execution, shard
@@ -42,10 +42,10 @@ class PageReader:
     def pages(
         self, minutes: Iterable[int], resume: Resume | None, began: Callable[[int, datetime], None]
     ) -> Iterator[tuple[int, Page | None]]:
-        """(minute, page) of each bucket, in order, all pages; a page of None, and no more, once time is up.
+        """(minute, page) of each bucket in order, all pages. Once time is up, the page is None, and it ends.
 
-        ``resume`` says where to begin in its bucket. ``began`` is called with the time at which the poll of a bucket
-        began, before its first page comes. A page that cannot be read ends them, and is the execution's fault.
+        ``resume``: where to begin in its bucket. ``began`` is called with the time at which the poll of a bucket began,
+        before its first page. If a page can't be read, it ends; the execution keeps the error.
         """
         coming = iter(minutes)
         ahead: deque[_Read] = deque()
@@ -63,8 +63,9 @@ class PageReader:
                 self._execution.handle_events()
             if read.is_first:
                 began(read.minute, read.began)
+            if read.error is not None:
+                self._execution.keep_fault(read.error)
             if read.page is None:
-                self._execution.fault = self._execution.fault or read.error
                 return
             if read.page.after is not None:
                 ahead.appendleft(self._ask(_Read(read.minute, False), read.page.after))
@@ -83,6 +84,6 @@ class PageReader:
         began, page, error = services.clock(), None, None
         try:
             page = services.store.query_bucket(Bucket(read.minute, self._shard), after=after, limit=PAGE)
-        except Exception as raised:  # to be raised by the coordinator, once what is in flight is recorded
+        except Exception as raised:  # the coordinator raises it once everything in flight is recorded
             error = raised
-        self._execution.events.put(partial(read.take, began, page, error))
+        self._execution.events.put(partial(read.finish, began, page, error))

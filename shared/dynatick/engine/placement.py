@@ -1,42 +1,32 @@
-"""Settle (protocol 5 to 7): a task whose bucket is closed to newcomers goes to the next tick.
+"""Placement (protocol 5 to 7): every open task gets a bucket that some tick will poll.
 
-One function for the stream, for what a pass leaves over and for reconcile.
+One function does it for the stream, for passes and for reconcile. What a row needs first is decided in ``readiness``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written, as_read
-from dynatick.domain.lifecycle import ended_by_hand, is_terminal, move
-from dynatick.domain.normalise import (
-    keep_open,
-    kept_reason,
-    needs_normalising,
-    normalise,
-    place,
-    reject,
-    slimmer,
-    stray_of_live,
-)
-from dynatick.domain.recurrence import ready, refused
-from dynatick.domain.schedule import is_at_rest, is_schedule
-from dynatick.domain.task import Row, Status, is_own_row
+from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written
+from dynatick.domain.lifecycle import is_terminal, move
+from dynatick.domain.normalise import keep_open, kept_reason, reject, slimmer
+from dynatick.domain.schedule import is_at_rest
+from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.cursor import read_cursor
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import DeadLetter, DeadLetters, Store
+from dynatick.engine.readiness import is_rejection, make_ready
 from dynatick.engine.rules import Rules
 from dynatick.errors import StoreError
 
-_LIVE = (str(Status.SCHEDULED), str(Status.RUNNING))
 _TRIES = 30
 
 
 class Undelivered(StoreError):
-    """The dead-letter queue did not take the message of a row that is to be marked failed: it stays open."""
+    """The dead-letter queue refused the message of a row that is to be marked failed: the row stays open."""
 
     def __init__(self, row: Row, rejection: ConditionalUpdate) -> None:
         super().__init__(f"the dead-letter queue did not take {row['taskId']!r}; it stays open, and is tried again")
@@ -45,59 +35,36 @@ class Undelivered(StoreError):
 
 @dataclass(slots=True)
 class Placer:
-    """Settles rows against the cursors of their shards.
+    """Places rows by the cursors of their shards.
 
-    ``rejected`` is called with each row that this marks as failed, before it is marked; it returns False if the
-    dead-letter queue did not take it, and then the row stays open for a later try.
+    ``send_letter`` sends the dead letter of a row before it is marked failed. It returns False if the queue refuses:
+    then the row stays open, and is tried again later.
     """
 
     store: Store
     rules: Rules
     settings: InstallationSettings
     clock: Callable[[], datetime]
-    rejected: Callable[[Row, str], bool]
+    send_letter: Callable[[Row, str], bool]
     moved: int = field(default=0, init=False)
     normalised: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
 
     def make_ready(self, row: Row, *, revision: int = 1) -> ConditionalUpdate | None:
-        """What must be written before a row is a task in a bucket: normalised, repaired, or marked failed. Pure.
-
-        ``revision``: with which a schedule begins that nobody has looked at.
-        """
-        now = self.clock()
-        if is_terminal(row) or is_own_row(row.get("taskId")):
-            return None
-        if (reason := kept_reason(row)) is not None:
-            return self._rejection(row, reason, now)
-        if is_schedule(row):
-            return ready(row, now=now, grid=self.settings.grid, defaults=self.rules.defaults, revision=revision)
-        if needs_normalising(row):
-            return normalise(row, now=now, grid=self.settings.grid, defaults=self.rules.defaults)
-        repaired = ended_by_hand(row, now=now, retention_days=self.rules.retention_days)
-        if repaired is not None:
-            return repaired
-        if row.get("status") not in _LIVE:
-            return normalise(row, now=now, grid=self.settings.grid, defaults=self.rules.defaults)
-        if row.get("status") == str(Status.SCHEDULED) and Bucket.canonical(row.get("taskDateTime")) is None:
-            return place(row, now=now, grid=self.settings.grid, defaults=self.rules.defaults)
-        if stray := stray_of_live(row):
-            return ConditionalUpdate(
-                task_id=str(row["taskId"]), remove=stray, conditions=as_read(row, "outcome"), returning=True
-            )
-        return None
+        """What must be written before a row is a task in a bucket: see ``readiness``."""
+        return make_ready(row, self.rules, self.settings, now=self.clock(), revision=revision)
 
     def carry_out(self, row: Row, change: ConditionalUpdate) -> Result:
-        """Writes what ``make_ready`` decided. A row too large for that is marked failed without what makes it so.
+        """Writes what ``make_ready`` decided. A row that would be too large is marked failed without its payload.
 
-        Raises Undelivered if the dead-letter queue does not take its message.
+        Raises Undelivered if the dead-letter queue refuses its message.
         """
-        if self.is_rejection(change):
-            # A letter should go out once, and for the row as it is: the stream repeats records, and shows old ones.
+        if is_rejection(change):
+            # The stream repeats records and shows old rows: a letter goes out for the present row only.
             present = self.store.get(change.task_id)
             if present is None or present != row:
                 return Lost(present)
-            if not self.rejected(row, str(change.set.get("error", "its status was set to failed by hand"))):
+            if not self.send_letter(row, str(change.set.get("error", "its status was set to failed by hand"))):
                 raise Undelivered(row, change)
         result = self.store.write(change)
         if isinstance(result, Unknown) and result.too_large:
@@ -106,14 +73,14 @@ class Placer:
         return result
 
     def count(self, change: ConditionalUpdate, result: Result) -> None:
-        """Keeps the figures of what was written."""
+        """Counts what was written."""
         if isinstance(result, Written):
-            if self.is_rejection(change):
+            if is_rejection(change):
                 self.failed += 1
             elif {"status", "dueAt", "definition"} & change.set.keys():
                 self.normalised += 1
 
-    def settle(
+    def place(
         self,
         task_id: str,
         image: Row | None = None,
@@ -121,12 +88,12 @@ class Placer:
         first: ConditionalUpdate | None = None,
         revision_of: Callable[[Row], int] = lambda row: 1,
     ) -> Row | None:
-        """Sees to it that the task lies in a bucket that some tick will look at. Returns the row as last read.
+        """Gives the task a bucket that some tick will poll. Returns the row as last read.
 
-        ``image``: the row as its event shows it, enough to find that there is nothing to do. ``first``: what is to be
-        done with it, if that was decided. ``revision_of``: with which revision a schedule begins.
-        Raises StoreError if the table does not answer, or never holds still; Undelivered if the row is to be marked
-        failed and stays open, in a bucket whose tick tries again unless no index takes it.
+        ``image``: the row as its stream record shows it; if nothing is to be done, it is not read again. ``first``: the
+        first change, if that was decided before. ``revision_of``: with which revision a schedule begins.
+        Raises StoreError if the table doesn't answer, or others keep changing the row; Undelivered if the row is to be
+        marked failed and stays open. It then lies in a bucket whose tick tries again, unless the index can't hold it.
         """
         row = image if image is not None else self.store.get(task_id)
         fresh, change = image is None, first
@@ -137,7 +104,7 @@ class Placer:
             change = change or self.make_ready(row, revision=revision_of(row))
             if change is not None:
                 try:
-                    if unsent is not None and self.is_rejection(change):
+                    if unsent is not None and is_rejection(change):
                         row = self._keep_open(row, change, unsent)
                     else:
                         row = self._after(row, self.carry_out(row, change))
@@ -150,7 +117,7 @@ class Placer:
                 continue
             if is_at_rest(row):
                 return row
-            if self.is_ahead(row):  # C is read after the row (5)
+            if self.is_ahead(row):  # the closed watermark is read after the row (5)
                 return row
             if not fresh:
                 row, fresh = self.store.get(task_id), True
@@ -160,11 +127,11 @@ class Placer:
             self.moved += isinstance(result, Written)
             if isinstance(result, Unknown) and result.too_large:
                 result = self._mark_too_large(row, moving, result.error)
-            row = self._after(row, result)  # and then look again, for the mover may have been frozen meanwhile (7)
-        raise StoreError(f"cannot settle {task_id!r}: it was changed by others {_TRIES} times")
+            row = self._after(row, result)  # and check again: this process may have been frozen before its write (7)
+        raise StoreError(f"cannot place {task_id!r}: it was changed by others {_TRIES} times")
 
     def _keep_open(self, row: Row, rejection: ConditionalUpdate, unsent: Undelivered) -> Row | None:
-        """Puts a row into the next tick, which tries again to mark it failed; raises ``unsent`` once it lies there."""
+        """Puts a row into the next tick, which tries again to mark it failed. Raises ``unsent`` if it lies there."""
         if self.is_ahead(row) and (kept_reason(row) is not None or "error" not in rejection.set):
             raise unsent
         result = self.store.write(keep_open(row, rejection, self._bucket_for({"taskId": row["taskId"]})))
@@ -173,9 +140,9 @@ class Placer:
         return self._after(row, result)
 
     def is_ahead(self, row: Row, closed: dict[int, int] | None = None) -> bool:
-        """Whether the row's bucket is canonical, in a shard that is served, and still open to newcomers.
+        """Whether the row's bucket is canonical, in a shard in use, and not yet closed.
 
-        ``closed``: C by shard as read after ``row`` was; filled in here.
+        ``closed``: closed watermarks by shard, read after ``row``; those that are missing are read and added.
         """
         bucket = Bucket.canonical(row.get("taskDateTime"))
         if bucket is None or bucket.shard >= self.settings.shards_ever:
@@ -185,14 +152,9 @@ class Placer:
             closed[bucket.shard] = read_cursor(self.store, bucket.shard, self.clock()).closed_through
         return bucket.minute > closed[bucket.shard]
 
-    @staticmethod
-    def is_rejection(change: ConditionalUpdate) -> bool:
-        """Whether a change marks a row as failed."""
-        return change.set.get("outcome") == str(Status.FAILED)
-
     def _bucket_for(self, row: Row) -> Bucket:
-        """Where a row belongs that cannot stay: in its own tick if that is still open, in a shard that is served; else
-        in the first tick after now and C."""
+        """The bucket for a row that can't stay in its own: that of its own tick, or if it is closed, of the first tick
+        after now and after the closed watermark."""
         grid, now = self.settings.grid, self.clock()
         shard = grid.shard_of(str(row["taskId"]))
         closed = read_cursor(self.store, shard, now).closed_through
@@ -203,20 +165,16 @@ class Placer:
         return Bucket(grid.tick_after(max(minute_of(now), closed)), shard)
 
     def _after(self, row: Row, result: Result) -> Row | None:
-        """The row after a write, whichever way it went."""
+        """The row after a write. Raises StoreError if it is not known whether that took effect."""
         if isinstance(result, Written) and result.row is not None:
             return result.row
         if isinstance(result, Unknown) and not result.too_large:
             raise StoreError(result.error)
         return self.store.get(str(row["taskId"]))
 
-    def _rejection(self, row: Row, reason: str, now: datetime) -> ConditionalUpdate:
-        fail = refused if is_schedule(row) else reject
-        return fail(row, reason, now=now, grid=self.settings.grid, retention_days=self.rules.retention_days)
-
     def _mark_too_large(self, row: Row, change: ConditionalUpdate, error: str) -> Result:
         reason = "the row is too large, or its taskId too long to be indexed; its payload was dropped to say so"
-        if not self.is_rejection(change):
+        if not is_rejection(change):
             change = reject(
                 row,
                 reason,
@@ -224,7 +182,7 @@ class Placer:
                 grid=self.settings.grid,
                 retention_days=self.rules.retention_days,
             )
-            if not self.rejected(row, reason):
+            if not self.send_letter(row, reason):
                 raise Undelivered(row, change)
         result = self.store.write(slimmer(change, row))
         self.count(change, result)
@@ -232,19 +190,5 @@ class Placer:
 
 
 def send_rejection(dead_letters: DeadLetters, row: Row, error: str, now: datetime) -> bool:
-    """One letter for a row that is marked failed without ever having run; whether it was taken."""
-    taken: Sequence[bool] = dead_letters.send([DeadLetter(row=row, attempt=0, error=error, failed_at=now)])
-    return all(taken)
-
-
-def until_refused(dead_letters: DeadLetters, clock: Callable[[], datetime]) -> Callable[[Row, str], bool]:
-    """For one batch of the stream: once a letter is refused, no other is sent, for each may take seconds. A tick sends
-    them."""
-    refused = False
-
-    def send(row: Row, error: str) -> bool:
-        nonlocal refused
-        refused = refused or not send_rejection(dead_letters, row, error, clock())
-        return not refused
-
-    return send
+    """Sends the letter of a row that is marked failed without having run. Returns whether the queue took it."""
+    return all(dead_letters.send([DeadLetter(row=row, attempt=0, error=error, failed_at=now)]))

@@ -1,4 +1,4 @@
-"""Which buckets a pass looks at, and through where they are drained for good (protocol 2 to 4)."""
+"""Which buckets a pass polls, and through where they are drained (protocol 2 to 4)."""
 
 from __future__ import annotations
 
@@ -12,139 +12,163 @@ from dynatick.engine.rules import Rules
 
 
 @dataclass(slots=True)
-class Look:
-    """What this pass knows of one bucket."""
+class Poll:
+    """The latest poll of one bucket by this pass, and the entries that keep the bucket from being drained."""
 
-    began: datetime  # when its latest look began
-    complete: bool = False  # whether that look read all pages
-    busy: int = 0  # rows of that look that others hold, or that must wait
-    in_flight: int = 0  # rows that this pass is claiming, or has claimed and not seen recorded
-    held: list[str] = field(default_factory=list)  # ids among the busy that may have to be put off
+    began: datetime
+    complete: bool = False  # all pages were read
+    in_flight: int = 0  # entries that this pass is claiming, and tasks that it has claimed and not yet recorded
+    contended: int = 0  # entries of this poll that other processes work on, or that can't be worked on now
+    stuck: list[str] = field(default_factory=list)  # ids of contended entries that may have to be deferred
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the bucket may still hold an open task."""
+        return not self.complete or self.contended > 0 or self.in_flight > 0
 
 
 @dataclass(slots=True)
 class Window:
-    """The buckets (S, C] of one shard during one pass."""
+    """The buckets of one shard that are closed and not yet drained, during one pass."""
 
-    cursor: Cursor
+    cursor: Cursor  # as last known
     rules: Rules
-    closed_at: (
-        datetime  # a time after which nothing was written into a bucket up to C: read after the closing write's answer
-    )
-    looks: dict[int, Look] = field(default_factory=dict)
-    opened: bool = False  # whether this pass writes occurrences of schedules into closed buckets
-    written_from: int | None = None  # the first bucket that it has written any into
-    written_at: datetime | None = None  # a time after which it has written none
-    writing: int = 0  # of them, under way
-    others_until: datetime | None = field(init=False)  # until then another pass may, which was not seen to end
+    closed_at: datetime  # read after the closing write was acknowledged: all closed buckets were closed before
+    polls: dict[int, Poll] = field(default_factory=dict)  # by the minute of the bucket
+    opened: bool = False  # the cursor says that this pass may write occurrences into closed buckets
+    writing: int = 0  # batches of occurrences that are being written
+    written_from: int | None = None  # the first bucket that this pass has written an occurrence into
+    written_at: datetime | None = None  # this pass has written no occurrence after this time
+    others_until: datetime | None = field(init=False)  # until then another pass, perhaps a dead one, may write some
 
     def __post_init__(self) -> None:
         self.others_until = self.cursor.open_until
 
     @property
     def final_from(self) -> datetime:
-        """A look that begins from then on shows all that was written into buckets up to the mark (3).
+        """A poll that begins at this time or later shows all rows of the buckets through the checkpoint (3).
 
-        Occurrences come into closed buckets. Those of this pass it knows; those of a pass that may have been killed
-        have to show up in the index too.
+        Occurrences are written into closed buckets. If another pass may still write some, the index must have had the
+        time to show those too.
         """
-        settled = (
-            self.cursor.checkpoint_at
-            if self.others_until is None
-            else max(self.cursor.checkpoint_at, self.others_until)
-        )
-        return settled + self.rules.index_settled_after
+        quiet_from = self.cursor.checkpoint_at
+        if self.others_until is not None:
+            quiet_from = max(quiet_from, self.others_until)
+        return quiet_from + self.rules.index_settled_after
 
-    def hold(self, minute: int) -> Look:
-        """The look at a bucket, which may be still to come."""
-        look = self.looks.get(minute)
-        if look is None:
-            look = self.looks[minute] = Look(EPOCH)
-        return look
+    def minutes_to_poll(self, now: datetime) -> Iterator[int]:
+        """The minutes between the drained and the closed watermark, oldest first: not only those of the grid, for the
+        grid may have changed (2).
 
-    def due(self, now: datetime) -> Iterator[int]:
-        """Every minute of (S, C], oldest first: not only the grid's, for the grid may have changed (2).
-
-        Left out are buckets up to the mark between the newest two ticks and their final look: they had a full look, and
-        another one before the index has settled would prove nothing. Buckets after the mark are not: as long as a row
-        that others hold keeps S from meeting the mark, they have no final look, and must not wait for one.
+        A bucket through the checkpoint that had a full poll is left out until its final poll, except in the newest two
+        ticks: before the index has settled, another poll proves nothing. Buckets after the checkpoint are always
+        polled: while a contended row keeps the drained watermark from reaching the checkpoint, no poll of them is
+        final.
         """
         c = self.cursor
-        ripe = now >= self.final_from
-        quiet = min(c.polled_through, c.checkpoint, c.closed_through - 2 * self.rules.grid.tick_minutes)
+        is_final = now >= self.final_from
+        skip_through = min(c.polled_through, c.checkpoint, c.closed_through - 2 * self.rules.grid.tick_minutes)
         for minute in range(c.drained_through + 1, c.closed_through + 1):
-            if ripe or minute > quiet:
+            if is_final or minute > skip_through:
                 yield minute
 
-    def begin(self, minute: int, began: datetime) -> None:
-        """A look at a bucket begins."""
-        look = self.hold(minute)
-        look.began, look.complete, look.busy, look.held = began, False, 0, []
+    # -- what holds a bucket back ----------------------------------------------------------------------------------
 
-    def reach(self) -> int:
-        """The new S: through where every bucket had a final look that left nothing open (3)."""
-        c = self.cursor
-        reached = c.drained_through
-        for minute in range(c.drained_through + 1, c.checkpoint + 1):
-            look = self.looks.get(minute)
-            if look is None or not look.complete or look.busy or look.in_flight or not self._is_final(look):
+    def begin_poll(self, minute: int, began: datetime) -> None:
+        """Begins a new poll of a bucket. What is in flight stays so."""
+        poll = self._poll(minute)
+        poll.began, poll.complete, poll.contended, poll.stuck = began, False, 0, []
+
+    def complete_poll(self, minute: int) -> None:
+        """All pages of the bucket were read."""
+        self._poll(minute).complete = True
+
+    def add_in_flight(self, minute: int, number: int = 1) -> None:
+        """Holds the bucket back for entries that this pass begins to work on."""
+        self._poll(minute).in_flight += number
+
+    def end_in_flight(self, minute: int, *, is_open: bool, stuck_id: str | None = None) -> None:
+        """This pass no longer works on an entry. ``is_open``: its task may not have ended, so it holds the bucket back
+        until the next poll; ``stuck_id``: its id, if the task may have to be deferred."""
+        poll = self._poll(minute)
+        poll.in_flight -= 1
+        poll.contended += is_open
+        if stuck_id is not None:
+            poll.stuck.append(stuck_id)
+
+    def add_contended(self, minute: int) -> None:
+        """Holds the bucket back for a task that another process works on."""
+        self._poll(minute).contended += 1
+
+    def stuck_polls(self) -> Iterator[tuple[int, Poll]]:
+        """The buckets whose final poll left only rows that may be deferred (3)."""
+        for minute in range(self.cursor.drained_through + 1, self.cursor.checkpoint + 1):
+            poll = self.polls.get(minute)
+            if poll is None or not poll.complete or not self._is_final(poll):
+                return
+            if poll.stuck and not poll.in_flight and len(poll.stuck) == poll.contended:
+                yield minute, poll
+
+    def wrote_occurrence(self, minute: int, now: datetime) -> None:
+        """This pass has written an occurrence into a bucket."""
+        self.written_from = minute if self.written_from is None else min(self.written_from, minute)
+        self.written_at = now
+
+    # -- the cursor ------------------------------------------------------------------------------------------------
+
+    def new_drained_through(self) -> int:
+        """The drained watermark: through where a final poll of every bucket left no open task (3)."""
+        drained = self.cursor.drained_through
+        for minute in range(self.cursor.drained_through + 1, self.cursor.checkpoint + 1):
+            poll = self.polls.get(minute)
+            if poll is None or poll.is_open or not self._is_final(poll):
                 break
-            reached = minute
-        return reached
+            drained = minute
+        return drained
 
-    def polled_through(self) -> int:
-        """Through where every bucket had a full look that left nothing, in this pass or before."""
+    def new_polled_through(self) -> int:
+        """Through where a full poll of every bucket, in this pass or an earlier one, left no open task."""
         minute = self.cursor.polled_through
-        while minute < self.cursor.closed_through and (look := self.looks.get(minute + 1)) is not None:
-            if not look.complete or look.busy or look.in_flight:
+        while minute < self.cursor.closed_through and (poll := self.polls.get(minute + 1)) is not None:
+            if poll.is_open:
                 break
             minute += 1
         return minute
 
-    def to_defer(self) -> Iterator[tuple[int, Look]]:
-        """The buckets that had a final look, and which nothing but rows holds back that may be put off (3)."""
-        for minute in range(self.cursor.drained_through + 1, self.cursor.checkpoint + 1):
-            look = self.looks.get(minute)
-            if look is None or not look.complete or not self._is_final(look):
-                return
-            if look.held and not look.in_flight and len(look.held) == look.busy:
-                yield minute, look
-
     def progress(self) -> Cursor:
-        """The cursor as far as the pass has come: S and the looks advanced, a new mark once S has met the old (4)."""
+        """The cursor as far as the pass has come. Once the drained watermark reaches the checkpoint, there is a new
+        checkpoint (4)."""
         c = self.cursor
-        drained = self.reach()
-        now = replace(c, drained_through=drained, polled_through=self.polled_through())
+        drained = self.new_drained_through()
+        new = replace(c, drained_through=drained, polled_through=self.new_polled_through())
         if drained >= c.checkpoint:
-            now = replace(now, checkpoint=c.closed_through, checkpoint_at=self.closed_at)
-        if self.written_at is not None and self.written_from is not None and self.written_from <= now.checkpoint:
-            now = replace(now, checkpoint_at=max(now.checkpoint_at, self.written_at))
-        return now
+            new = replace(new, checkpoint=c.closed_through, checkpoint_at=self.closed_at)
+        if self.written_at is not None and self.written_from is not None and self.written_from <= new.checkpoint:
+            new = replace(new, checkpoint_at=max(new.checkpoint_at, self.written_at))
+        return new
 
-    def at_the_end(self) -> Cursor:
-        """The cursor as the end write sets it: as far as the pass has come, the lease released."""
+    def final_cursor(self) -> Cursor:
+        """The cursor as the end write sets it: as far as the pass has come, with the lease released."""
         end = replace(self.progress(), lease=None, lease_until=None)
         if self.opened and not self.writing:
             end = replace(end, open_until=self.others_until)
         return end
 
-    def forget(self) -> None:
-        """Drops what the cursor says by now, so that memory does not grow with the window."""
+    def drop_saved(self) -> None:
+        """Drops polls that the saved cursor covers, so that memory does not grow with the window."""
         c = self.cursor
-        self.looks = {
-            minute: look
-            for minute, look in self.looks.items()
-            if minute > c.polled_through
-            or not look.complete
-            or look.busy
-            or look.in_flight
-            or (minute > c.drained_through and self._is_final(look))
+        self.polls = {
+            minute: poll
+            for minute, poll in self.polls.items()
+            if minute > c.polled_through or poll.is_open or (minute > c.drained_through and self._is_final(poll))
         }
 
-    def _is_final(self, look: Look) -> bool:
-        return look.began >= self.final_from
+    def _poll(self, minute: int) -> Poll:
+        """The poll of a bucket; a bucket that was not polled yet gets one that is incomplete."""
+        poll = self.polls.get(minute)
+        if poll is None:
+            poll = self.polls[minute] = Poll(EPOCH)
+        return poll
 
-    def wrote(self, minute: int, now: datetime) -> None:
-        """An occurrence was written into a bucket."""
-        self.written_from = minute if self.written_from is None else min(self.written_from, minute)
-        self.written_at = now
+    def _is_final(self, poll: Poll) -> bool:
+        return poll.began >= self.final_from

@@ -1,4 +1,4 @@
-"""What the engine asks of the world: a store of rows, actions to run, a dead-letter queue, a clock."""
+"""The engine's ports: a store of rows, actions to run, a dead-letter queue, a clock, an invoker."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Res
 from dynatick.domain.task import Row, Task
 
 Clock = Callable[[], datetime]
-"""The present instant, aware, in UTC. Read at the edge and handed down; the engine asks again only as work goes on."""
+"""Returns the present instant, aware, in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A task as the index lists it in a bucket. ``outcome`` None: not ended; ask the table for its live status."""
+    """A task as the index lists it in a bucket. ``outcome`` None: it has not ended; its status is in the table."""
 
     task_id: str
     bucket: str
@@ -54,35 +54,35 @@ class ScanPage:
 
 
 class Store(Protocol):
-    """Rows of one table. Every method raises StoreError if the table cannot be reached; none retries for ever."""
+    """Rows of one table. Every method raises StoreError if the table can't be reached."""
 
     def get(self, task_id: str) -> Row | None:
-        """The row, read consistently; None if there is none."""
+        """The row, read consistently; None: it does not exist."""
 
     def get_many(
         self, task_ids: Iterable[str], *, consistent: bool = True, only: Collection[str] = ()
     ) -> Mapping[str, Row]:
-        """The rows that exist, by id; any number of ids, repetitions allowed. ``only``: the attributes that are wanted
-        beside the id; none named: whole rows."""
+        """The rows that exist, by id; any number of ids, repetitions allowed. ``only``: the attributes to read beside
+        the id; empty: all."""
 
     def create(self, row: Row) -> bool:
         """Puts a row if its id is free; False if it is not. Raises ItemTooLarge."""
 
     def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
-        """``create`` for many, in batches; one answer a row, in order. No id may stand twice."""
+        """``create`` for many, in batches; one result for each row, in order. Ids must differ."""
 
     def write(self, change: ConditionalUpdate) -> Result:
         """One conditional write."""
 
     def write_many(self, changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
-        """Many, in batches; one answer a change, in order. No id may stand twice."""
+        """Many, in batches; one result for each change, in order. Ids must differ."""
 
     def query_bucket(self, bucket: Bucket, *, after: str | None = None, open_only: bool = True,
                      outcome: str | None = None, limit: int | None = None,
                      prefix: str | None = None) -> Page:  # fmt: skip
         """A page of a bucket's entries in order of id, eventually consistent: those not ended, or all, or
-        those of one outcome. ``limit`` bounds the entries that are read, before they are filtered; None: as many as
-        the engine puts on a page. ``prefix``: only ids that begin with it are read; so must ``after``."""
+        those of one outcome. ``limit`` bounds the entries that are read, before they are filtered; None: a full
+        page. ``prefix``: only ids that begin with it are read; so must ``after``."""
 
     def schedules(self, state: str, *, after: str | None = None, limit: int | None = None) -> Listing:
         """A page of the ids of schedules in one ``scheduleState``, in order, eventually consistent."""
@@ -92,16 +92,16 @@ class Store(Protocol):
     ) -> ScanPage:
         """A page of the table, read consistently: rows without an outcome (or with NULL for one), or all.
 
-        ``segment``: of so many ``segments``, which together are the whole table. ``after``: any id of the same segment
-        among as many, whether or not the row is still there."""
+        ``segment``: one of ``segments``, which together are the whole table. ``after``: an id of the same segment, with
+        the same number of segments; its row need not exist."""
 
     def delete(self, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
-        """Removes a row, if it is there. False, and it stays, if it is not as ``when`` says."""
+        """Deletes a row, if it exists. False: a condition doesn't hold, and the row stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreFailure:
-    """Why one row of a batch could not be written; whether it was is not known, unless ``too_large``."""
+    """Why one row of a batch got no answer: it may have been written, unless it is ``too_large``."""
 
     error: str
     too_large: bool = False
@@ -109,13 +109,13 @@ class StoreFailure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActionContext:
-    """What an action is told beside the task. The idempotency key is the same for every attempt of one run."""
+    """What an action gets beside the task. The idempotency key is the same for every attempt of one run."""
 
     attempt: int
     run: int
     due_at: datetime
     idempotency_key: str
-    deadline: datetime  # when this process ends; work that cannot end before should not begin
+    deadline: datetime  # when this process ends; work that takes longer should not begin
     schedule_id: str | None = None
 
 
@@ -125,22 +125,22 @@ class Actions(Protocol):
     def run(self, task: Task, context: ActionContext) -> object:
         """Does the task's work and returns its result: None, or what JSON can hold.
 
-        Raises PermanentError, RetryableError; any other exception is taken for retryable.
+        Raises PermanentError or RetryableError; any other exception counts as retryable.
         """
 
     def names(self) -> Sequence[str]:
         """The actions that can be run."""
 
     def payload_schemas(self) -> Mapping[str, str]:
-        """The JSON Schemas of the actions' payloads, as text, by action: of those that have one."""
+        """The JSON Schemas of payloads, as text, by action; only for actions that have one."""
 
     def timeout_seconds(self, task: Task) -> int | None:
-        """How long an attempt of the task takes at the most, as the task says, else its action; None: neither does."""
+        """The timeout of the task, else of its action; None: neither has one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeadLetter:
-    """A task that failed for good, as its message says it."""
+    """A failed task, for its message."""
 
     row: Row  # as it was before the failure was recorded
     attempt: int
@@ -152,11 +152,11 @@ class DeadLetters(Protocol):
     """The dead-letter queue."""
 
     def send(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
-        """Sends each; True where the queue has taken it, in order. Raises nothing for what the queue refuses."""
+        """Sends each letter. One result for each, in order: whether the queue took it. Doesn't raise if it refuses."""
 
 
 ENVELOPE = "dynatick"
-"""The attribute of an event that is an order of our own."""
+"""The attribute of an event that holds an order."""
 
 
 class Invoker(Protocol):

@@ -1,4 +1,4 @@
-"""The processor function's work: one invocation, whichever of its kinds it is.
+"""The processor function's work: one invocation of any kind.
 
 Events: a tick, as EventBridge sends it (``time``) or by hand (``{"dynatick": {"tick": "2026-12-31#12:00"}}``); one
 shard's pass, which a tick starts for every shard but the first, and a pass for its own continuation
@@ -17,7 +17,8 @@ from datetime import datetime
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import Row, check_count
-from dynatick.engine.drain import Entries, drain
+from dynatick.engine.claims import Entries
+from dynatick.engine.drain import drain
 from dynatick.engine.execution import Execution, Services
 from dynatick.engine.installation_settings import InstallationSettings, publish_settings
 from dynatick.engine.placement import Placer, send_rejection
@@ -34,13 +35,13 @@ _EXPECTED = 'expected a scheduled event with its "time", or {"dynatick": {"tick"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PassOrder:
-    """What an invocation is to do: drain a shard. ``shard`` None: begin a tick, for all shards."""
+    """Drain a shard. ``shard`` None: begin a tick, for all shards."""
 
     tick: int
     shard: int | None = None
     continuation: int = 0
     resume: Resume | None = None
-    left: tuple[tuple[Bucket, str], ...] = ()  # entries before that place that could not be ended
+    left: tuple[tuple[Bucket, str], ...] = ()  # entries before ``resume`` that could not be ended
 
     def to_event(self) -> dict[str, object]:
         inner: dict[str, object] = {
@@ -60,9 +61,9 @@ class PassOrder:
 
 @dataclass(frozen=True, slots=True)
 class ReconcileOrder:
-    """What an invocation is to do: read on in the reconcile's unfinished round, or begin one if there is none.
+    """Go on with the unfinished round of the reconcile; if there is none, begin one.
 
-    ``continuing``: only in the round that began then, for another invocation of the same chain.
+    ``continuing``: only go on with the round that began then, as a continuation.
     """
 
     continuing: datetime | None = None
@@ -76,7 +77,7 @@ Order = PassOrder | RecoveryOrder | ReconcileOrder
 
 
 def parse_event(event: object, now: datetime) -> Order:
-    """What an event asks for. Raises InvalidInput; a tick that lies ahead is refused, for its tasks would run early."""
+    """The order that an event holds. Raises InvalidInput, also for a tick in the future: its tasks would run early."""
     if not isinstance(event, Mapping):
         raise InvalidInput("event", event, _EXPECTED)
     inner = event.get(ENVELOPE)
@@ -121,14 +122,14 @@ def _entries(value: object) -> tuple[tuple[Bucket, str], ...]:
 
 @dataclass(kw_only=True, slots=True)
 class Invoked:
-    """What an invocation has done."""
+    """The result of an invocation."""
 
     passed: PassReport | None = None
     recovered: PassReport | None = None
     reconciled: Reconciled | None = None
     shards: int = 1
-    not_started: list[str] = field(default_factory=list)  # invocations that could not be started, with the reason
-    schemas_not_published: str | None = None  # why the settings row could not take those of the handlers' payloads
+    not_started: list[str] = field(default_factory=list)  # why other invocations could not be started
+    schemas_not_published: str | None = None  # why the payload schemas are not in the settings row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,15 +148,15 @@ class Processor:
 
     @property
     def running(self) -> int:
-        """How many threads are still at a task, a claim or a record, after ``handle`` has returned or raised.
+        """The number of threads that still work on a task, a claim or a record after ``handle``.
 
-        They would be frozen with this process and go on in a later invocation, after their lease: a process that has
-        any must end (protocol 11).
+        Lambda would freeze them with this process, and they would go on in a later invocation, after their lease: a
+        process with such threads must end (protocol 11).
         """
         return sum(execution.running for execution in self.executions)
 
     def handle(self, event: object, *, hard_end: datetime) -> Invoked:
-        """Does what the event asks for. ``hard_end``: when this process will be killed."""
+        """Carries out the event's order. ``hard_end``: when Lambda will kill this process."""
         self.executions.clear()
         order = parse_event(event, self.clock())
         if isinstance(order, ReconcileOrder):
@@ -168,7 +169,7 @@ class Processor:
         settings = self._publish_settings()
         done = Invoked(shards=settings.shards_ever)
         shard = order.shard
-        if shard is None:  # a tick: every shard that was ever in use gets its pass (14)
+        if shard is None:  # a tick: every shard that was ever in use gets a pass (14)
             shard = 0
             for other in range(1, settings.shards_ever):
                 self._start(PassOrder(tick=order.tick, shard=other), done)
@@ -216,16 +217,16 @@ class Processor:
             settings=settings,
             clock=self.clock,
             new_token=self.new_token,
-            placer=Placer(self.store, self.rules, settings, self.clock, self._tell),
+            placer=Placer(self.store, self.rules, settings, self.clock, self._send_rejection),
             executions=self.executions,
         )
 
     def _reconcile(self, order: ReconcileOrder, hard_end: datetime) -> Invoked:
         settings = self._publish_settings()
-        placer = Placer(self.store, self.rules, settings, self.clock, self._tell)
+        placer = Placer(self.store, self.rules, settings, self.clock, self._send_rejection)
         acquired = acquire(self.store, token=self.new_token(), now=self.clock(), continuing=order.continuing)
         if acquired is None:
-            return Invoked(reconciled=Reconciled(held=True))
+            return Invoked(reconciled=Reconciled(leased_elsewhere=True))
         found = reconcile_round(
             placer,
             acquired,
@@ -250,8 +251,8 @@ class Processor:
         )
 
     def _publish_payload_schemas(self, settings: InstallationSettings, done: Invoked) -> None:
-        """After the tasks, since making schemas takes time once a process. Without them, payloads are checked when
-        tasks run: the next pass tries again."""
+        """Called after the tasks: making schemas takes time, once in a process. If it fails, the next pass tries again;
+        until then payloads are checked only when tasks run."""
         try:
             schemas = self.actions.payload_schemas()
             if schemas != settings.payload_schemas:
@@ -260,7 +261,7 @@ class Processor:
             done.schemas_not_published = str(error)
 
     def _start(self, order: Order, done: Invoked) -> bool:
-        """Starts another invocation; one that cannot be started is left to the next tick, and reported."""
+        """Starts another invocation. If that fails, it is reported, and the next tick does the work."""
         try:
             self.invoker.invoke(order.to_event())
         except DynatickError as error:
@@ -268,7 +269,7 @@ class Processor:
             return False
         return True
 
-    def _tell(self, row: Row, error: str) -> bool:
+    def _send_rejection(self, row: Row, error: str) -> bool:
         return send_rejection(self.dead_letters, row, error, self.clock())
 
 

@@ -1,7 +1,7 @@
-"""Reconcile (protocol 15): a scan that finds every task that no tick would see, and settles it.
+"""Reconcile (protocol 15): a scan that finds every task that no tick would poll, and places it.
 
-The daily reconcile and the doctor are this one scan; what counts as wrong is said in ``diagnosis``. The doctor reads
-the table from beginning to end; the daily reconcile reads segments side by side, and keeps its place in each
+The daily reconcile and the doctor are this one scan; ``diagnosis`` decides what is wrong. The doctor reads the table
+from beginning to end; the daily reconcile reads segments in parallel and saves its position in each
 (``reconcile_round``).
 """
 
@@ -27,37 +27,36 @@ from dynatick.errors import DynatickError, InvalidInput, StoreError
 
 EXAMPLES = 20
 
-PATIENCE = timedelta(seconds=3)
-"""Between the first look at a row and the judgement: one that came in just now is still on its way through the
-stream, which is no reason to alarm anybody."""
+GRACE_PERIOD = timedelta(seconds=3)
+"""Between reading a row and judging it: the scheduler function may not have seen a new row yet."""
 
 SAVE_EVERY = timedelta(seconds=10)
-"""So much of its work is lost with an invocation that is killed, at most."""
+"""An invocation that is killed loses at most this much of its work."""
 
 _WHOLE_TABLE = Segment()
-_MAX_DOUBTFUL = 500
-_JUDGED_AT_ONCE = 25  # rows that are in memory together, beside the page: they may have 400 KB each
-_RESERVE = timedelta(seconds=15)  # at the end of an invocation: for rows that were read and wait, and for the last save
+_MAX_CANDIDATES = 500
+_JUDGED_AT_ONCE = 25  # rows in memory together, beside the page: a row may have 400 KB
+_RESERVE = timedelta(seconds=15)  # at the end of an invocation: to judge the rows that were read, and for the last save
 
 
 @dataclass(kw_only=True, slots=True)
 class Reconciled:
-    """What a reconcile found: the doctor in the whole table, the daily one in an invocation."""
+    """What a reconcile found: the doctor in the whole table, the daily reconcile in one invocation."""
 
     scanned: int = 0  # rows that have not ended
     pages: int = 0  # of the whole table
     found: int = 0
     repaired: int = 0
-    failed: int = 0  # could not be repaired, or want a person
+    failed: int = 0  # could not be repaired, or need a person
     kinds: Counter[str] = field(default_factory=Counter)  # of what was found
-    retired: Counter[int] = field(default_factory=Counter)  # open rows in shards that get no new ones; ticks serve them
+    retired: Counter[int] = field(default_factory=Counter)  # open rows in shards that get no new rows; ticks serve them
     examples: list[tuple[str, str]] = field(default_factory=list)  # (taskId, what was wrong), the first few
     # Of the daily reconcile only:
-    complete: bool = False  # the round is: the whole table was read
-    continued: bool = False  # there is something left, for a new invocation
-    held: bool = False  # another chain works on the round, or has ended it: nothing was done
+    complete: bool = False  # the round has read the whole table
+    continued: bool = False  # a new invocation is to go on
+    leased_elsewhere: bool = False  # another chain works on the round, or has ended it; nothing was done
     problem: str | None = None  # why some segment was not read as far as time allowed
-    round: Round | None = None  # as it was left
+    round: Round | None = None  # as saved last
 
 
 def reconcile(
@@ -66,16 +65,16 @@ def reconcile(
     clock: Callable[[], datetime],
     repair: bool = True,
     pause: Callable[[float], None] | None = None,
-    tell: Callable[[Finding], None] = lambda finding: None,
+    report_finding: Callable[[Finding], None] = lambda finding: None,
     page_read: Callable[[Reconciled], None] = lambda report: None,
 ) -> Reconciled:
-    """Reads the whole table, consistently; ``repair`` False only reports.
+    """Reads the whole table, consistently. ``repair`` False: only reports.
 
-    One row that cannot be repaired now does not keep the others from it: it is counted, and found again next time.
-    ``pause`` waits (seconds) before rows that may just have come in are judged; None: they are judged at once.
-    ``tell`` is called with each finding, once its fate is known, and ``page_read`` after each page.
+    A row that can't be repaired is counted; the scan goes on, and the next one finds it again. ``pause`` waits
+    (seconds) before new rows are judged; None: they are judged at once. ``report_finding`` is called with each finding
+    after its repair, ``page_read`` after each page.
     """
-    scan = _Scan(placer, clock, repair=repair, pause=pause, tell=tell)
+    scan = _Scan(placer, clock, repair=repair, pause=pause, report_finding=report_finding)
     scan.judge_cursors(report=True)
     _SegmentScan(scan, page_read=page_read).run()
     return scan.report
@@ -90,16 +89,16 @@ def reconcile_round(
     clock: Callable[[], datetime],
     pause: Callable[[float], None],
 ) -> Reconciled:
-    """Reads on in a round, all unfinished segments side by side, as long as there is time; then releases its lease.
+    """Goes on with a round, all unfinished segments in parallel, while there is time; then releases its lease.
 
-    ``is_first``: the first invocation of a chain, which reports what is wrong with cursors.
-    A segment that cannot be read on, or a row that cannot be repaired, does not keep the others from it. Raises
-    StoreError if no segment was read on at all, or if that cannot be saved.
+    ``is_first``: the first invocation of a chain, which reports what is wrong with cursors. If a segment can't be read,
+    or a row can't be repaired, the others go on. Raises StoreError if no segment got further, or if that can't be
+    saved.
     """
     reserve = min(_RESERVE, (hard_end - clock()) / 4)
     scan = _Scan(placer, clock, pause=pause, stop_at=hard_end - reserve, judge_until=hard_end - reserve / 3)
     scan.judge_cursors(report=is_first)
-    place = _Place(scan, acquired)
+    progress = _Progress(scan, acquired)
 
     def read_on(segment: _SegmentScan) -> None:
         try:
@@ -108,12 +107,12 @@ def reconcile_round(
             scan.report.problem = str(error)
 
     with ThreadPoolExecutor(SEGMENTS, thread_name_prefix="dynatick-scan") as threads:
-        list(threads.map(read_on, [segment for segment in place.segments if not segment.place.is_done]))
-    return place.release()
+        list(threads.map(read_on, [segment for segment in progress.segments if not segment.position.is_done]))
+    return progress.release()
 
 
 class _Scan:
-    """One run of it: what its segments, which may be read in several threads, have in common."""
+    """What the segments of one scan share. Each may be read by a thread of its own."""
 
     def __init__(
         self,
@@ -122,29 +121,29 @@ class _Scan:
         *,
         repair: bool = True,
         pause: Callable[[float], None] | None = None,
-        tell: Callable[[Finding], None] = lambda finding: None,
+        report_finding: Callable[[Finding], None] = lambda finding: None,
         stop_at: datetime | None = None,
         judge_until: datetime | None = None,
     ) -> None:
         self.placer, self.clock = placer, clock
-        self.repair, self.pause, self.tell = repair, pause, tell
+        self.repair, self.pause, self.report_finding = repair, pause, report_finding
         self.stop_at = stop_at  # no page is read after it
         self.judge_until = judge_until  # no row is judged after it
         self.is_stopped = False
         self.report = Reconciled()
-        self.drained: Mapping[int, int] = {}  # S by shard
-        self.is_certain = False  # that something is wrong with some row: then there is no need to wait for others
-        self.lock = threading.Lock()  # of the report; nobody waits with it in hand
+        self.drained: Mapping[int, int] = {}  # the drained watermarks by shard
+        self.is_certain = False  # something is wrong with some row: no need to wait before others are judged
+        self.lock = threading.Lock()  # of the report; no thread waits while it holds it
 
     def is_over(self, end: datetime | None) -> bool:
-        """Whether it was stopped, or ``end`` has come."""
+        """Whether the scan was stopped, or ``end`` is over."""
         return self.is_stopped or (end is not None and self.clock() >= end)
 
     def judge_cursors(self, *, report: bool) -> None:
         """Reads the cursors; ``report``: and reports what is wrong with them."""
         now = self.clock()
         cursors = _read_cursors(self.placer, now, create=self.repair)
-        # A missing one would be made where the last minute is drained (14).
+        # A missing cursor would be created with the last minute drained (14).
         self.drained = {
             shard: minute_of(now) - 1 if cursor is None else cursor.drained_through
             for shard, cursor in cursors.items()
@@ -152,10 +151,10 @@ class _Scan:
         }
         if report:
             for finding in judge_cursors(cursors, self.placer.settings.grid, now):
-                self._note(replace(finding, left="it wants a person") if self.repair else finding)
+                self._report(replace(finding, left="it needs a person") if self.repair else finding)
 
-    def look(self, rows: Sequence[Row]) -> list[str]:
-        """The first look at a page. Returns the ids of the rows that look wrong."""
+    def check(self, rows: Sequence[Row]) -> list[str]:
+        """Counts a page. Returns the ids of the rows that look wrong."""
         now, settings = self.clock(), self.placer.settings
         buckets = (Bucket.canonical(row.get("taskDateTime")) for row in rows)
         retired = Counter(b.shard for b in buckets if b and settings.grid.shard_count <= b.shard < settings.shards_ever)
@@ -163,20 +162,23 @@ class _Scan:
             self.report.pages += 1
             self.report.scanned += len(rows)
             self.report.retired.update(retired)
-        return [str(row["taskId"]) for row in rows if what_is_wrong(row, self.placer, self.drained, now) is not None]
+        return [str(row["taskId"]) for row in rows if self._what_is_wrong(row, now) is not None]
+
+    def _what_is_wrong(self, row: Row, now: datetime) -> Finding | None:
+        return what_is_wrong(row, self.placer.rules, self.placer.settings, self.drained, now)
 
     def wait(self, left: timedelta) -> None:
-        """Before rows are judged that were read just now."""
+        """Waits before rows are judged that were read just now."""
         in_time = self.stop_at is None or self.clock() + left < self.stop_at
         if self.pause is not None and left > timedelta() and in_time and not self.is_certain:
             self.pause(left.total_seconds())
 
     def judge(self, row: Row) -> None:
         """Judges a row that looked wrong, as it is now."""
-        finding = what_is_wrong(row, self.placer, self.drained, self.clock())
+        finding = self._what_is_wrong(row, self.clock())
         if finding is not None:
             self.is_certain = True
-            self._note(self._repaired(finding, row) if self.repair else finding)
+            self._report(self._repaired(finding, row) if self.repair else finding)
 
     def _repaired(self, finding: Finding, row: Row) -> Finding:
         try:
@@ -184,14 +186,14 @@ class _Scan:
                 return replace(finding, left=f"{finding.remedy}, if it comes")
             if finding.kind is Kind.ENDLESS_LEASE:
                 self._write(end_lease(row, now=self.clock()))
-            self.placer.settle(finding.task_id)
+            self.placer.place(finding.task_id)
         except DynatickError as error:
             return replace(finding, left=str(error))
         return replace(finding, repaired=True)
 
     def _bring_forward(self, row: Row) -> bool:
-        """A running task that nobody works on, into the next tick, which takes it over. False if it lies there already,
-        or before."""
+        """Moves a running task whose lease is over to the next tick, which reclaims it. False: it lies there or
+        before already."""
         bucket = Bucket.parse(row.get("taskDateTime"))
         soon = Bucket(self.placer.settings.grid.tick_after(minute_of(self.clock())), bucket.shard)
         if bucket <= soon:
@@ -200,12 +202,12 @@ class _Scan:
         return True
 
     def _write(self, change: ConditionalUpdate) -> None:
-        """Whoever was first is right; but an answer there must be."""
+        """Another writer may have been first; but there must be an answer."""
         result = self.placer.store.write(change)
         if isinstance(result, Unknown):
             raise StoreError(result.error)
 
-    def _note(self, finding: Finding) -> None:
+    def _report(self, finding: Finding) -> None:
         with self.lock:
             self.report.found += 1
             self.report.kinds[str(finding.kind)] += 1
@@ -213,17 +215,17 @@ class _Scan:
             self.report.failed += finding.left is not None
             if len(self.report.examples) < EXAMPLES:
                 self.report.examples.append((finding.task_id, finding.why))
-        self.tell(finding)
+        self.report_finding(finding)
 
 
 class _SegmentScan:
-    """Reads a segment. Rows that look wrong are kept for a moment, and read again before they are judged."""
+    """Reads a segment. Rows that look wrong are read again a moment later, and then judged."""
 
     def __init__(
         self,
         scan: _Scan,
         *,
-        place: Segment = _WHOLE_TABLE,
+        position: Segment = _WHOLE_TABLE,
         number: int = 0,
         segments: int = 1,
         page_read: Callable[[Reconciled], None] = lambda report: None,
@@ -231,68 +233,70 @@ class _SegmentScan:
     ) -> None:
         self.scan, self.number, self.segments = scan, number, segments
         self.page_read, self.moved = page_read, moved
-        self.place = place  # every row up to here is right, or was judged
-        self.read_to = place.after
-        self.doubtful: deque[tuple[str, datetime]] = deque()  # ids, and when they were seen, oldest first
+        self.position = position  # every row through here is right, or was judged
+        self.read_to = position.after
+        self.candidates: deque[tuple[str, datetime]] = (
+            deque()
+        )  # ids of rows that look wrong, and when they were read, oldest first
 
     def run(self) -> None:
-        """Reads on from its place to its end, or until the scan is over; at least a page."""
+        """Reads from its position to its end, or until the scan is over; at least one page."""
         while True:
             page = self.scan.placer.store.scan(after=self.read_to, segment=self.number, segments=self.segments)
             seen = self.scan.clock()
-            self.doubtful += [(task_id, seen) for task_id in self.scan.look(page.rows)]
+            self.candidates += [(task_id, seen) for task_id in self.scan.check(page.rows)]
             self.read_to = page.after
             is_last = page.after is None or self.scan.is_over(self.scan.stop_at)
-            self._judge_doubtful(everything=is_last)
+            self._judge_candidates(everything=is_last)
             self.page_read(self.scan.report)
             if is_last:
                 return
 
-    def _judge_doubtful(self, *, everything: bool) -> None:
-        """Judges the rows that were seen long enough ago; ``everything``: waits for the others, and judges them too, as
-        far as there is time."""
-        if self.doubtful and (everything or len(self.doubtful) >= _MAX_DOUBTFUL):
-            self.scan.wait(PATIENCE - (self.scan.clock() - self.doubtful[-1][1]))
-            ripe = len(self.doubtful)
+    def _judge_candidates(self, *, everything: bool) -> None:
+        """Judges the rows that were read long enough ago. ``everything``: waits for the others, and judges
+        them too while there is time."""
+        if self.candidates and (everything or len(self.candidates) >= _MAX_CANDIDATES):
+            self.scan.wait(GRACE_PERIOD - (self.scan.clock() - self.candidates[-1][1]))
+            ripe = len(self.candidates)
         else:
-            ripe = sum(1 for _, seen in self.doubtful if self.scan.clock() - seen >= PATIENCE)
+            ripe = sum(1 for _, seen in self.candidates if self.scan.clock() - seen >= GRACE_PERIOD)
         while ripe:
-            batch = [self.doubtful.popleft()[0] for _ in range(min(ripe, _JUDGED_AT_ONCE))]
+            batch = [self.candidates.popleft()[0] for _ in range(min(ripe, _JUDGED_AT_ONCE))]
             ripe -= len(batch)
             rows = self.scan.placer.store.get_many(batch)
             for task_id in batch:
                 if task_id in rows:
                     self.scan.judge(rows[task_id])
-            self.place = Segment(batch[-1])
+            self.position = Segment(batch[-1])
             self.moved()
             if self.scan.is_over(self.scan.judge_until):
                 break
-        if not self.doubtful:
-            self.place = Segment(self.read_to, is_done=self.read_to is None)
+        if not self.candidates:
+            self.position = Segment(self.read_to, is_done=self.read_to is None)
         self.moved()
 
 
-class _Place:
-    """Saves how far a round has come, now and then and at the end, and so keeps its lease."""
+class _Progress:
+    """Saves how far a round has come, regularly and at the end; each save renews its lease."""
 
     def __init__(self, scan: _Scan, acquired: Round) -> None:
         self.scan, self.acquired, self.saved = scan, acquired, acquired
         self.saved_at = scan.clock()
         self.is_saving = False
         self.segments = [
-            _SegmentScan(scan, place=place, number=n, segments=len(acquired.segments), moved=self._save_now_and_then)
-            for n, place in enumerate(acquired.segments)
+            _SegmentScan(scan, position=position, number=n, segments=len(acquired.segments), moved=self._save_if_due)
+            for n, position in enumerate(acquired.segments)
         ]
 
-    def _save_now_and_then(self) -> None:
-        """Called by any segment that has moved."""
+    def _save_if_due(self) -> None:
+        """Each segment calls this when its position has changed."""
         with self.scan.lock:
             now = self.scan.clock()
             if self.is_saving or self.scan.is_stopped or now - self.saved_at < SAVE_EVERY:
                 return
             self.is_saving = True
         try:
-            with suppress(StoreError):  # the next save, or the one at the end, makes up for it
+            with suppress(StoreError):  # a later save makes up for it
                 self._save(lease_until=now + LEASE)
         finally:
             self.saved_at, self.is_saving = now, False
@@ -303,7 +307,7 @@ class _Place:
             self.scan.placer.store,
             replace(
                 self.saved,
-                segments=tuple(segment.place for segment in self.segments),
+                segments=tuple(segment.position for segment in self.segments),
                 scanned=before.scanned + report.scanned,
                 found=before.found + report.found,
                 repaired=before.repaired + report.repaired,
@@ -312,12 +316,12 @@ class _Place:
             ),
         )
         if kept is None:
-            self.scan.is_stopped = True  # another chain goes on from what was saved last
+            self.scan.is_stopped = True  # another chain goes on from the last save
         else:
             self.saved = kept
 
     def release(self) -> Reconciled:
-        """The last save. Returns the report."""
+        """Saves for the last time. Returns the report."""
         if not self.scan.is_stopped:
             self._save(lease_until=None)
         report, kept = self.scan.report, self.saved
@@ -330,7 +334,7 @@ class _Place:
 
 
 def _read_cursors(placer: Placer, now: datetime, *, create: bool) -> Mapping[int, Cursor | InvalidInput | None]:
-    """The cursors of all shards that are served, as they are understood."""
+    """The cursors of all shards in use; InvalidInput: it can't be understood, None: there is none."""
     shards = range(placer.settings.shards_ever)
     rows = placer.store.get_many([cursor_id(shard) for shard in shards])
     found: dict[int, Cursor | InvalidInput | None] = {}

@@ -1,9 +1,8 @@
 """How far the daily reconcile has read the table (protocol 15): a row of our own.
 
-A *round* reads the whole table once, in segments side by side, in as many invocations as that takes. One chain of them
-at a time works on it, by a lease; a chain that died is taken up by the next daily event, where it was last saved. So a
-table that takes longer than a day to read is read to its end. The row decides nothing about tasks: without it, the
-reconcile only begins anew.
+A *round* reads the whole table once, in parallel segments, in as many invocations as that takes. A lease ensures that
+one chain of continuations works on it. If a chain dies, the next daily event goes on from the last save: so a table
+that takes longer than a day is read to its end. Without the row, the reconcile only begins a new round.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from dynatick.errors import InvalidInput, StoreError
 RECONCILE_ID = f"{SYSTEM_PREFIX}reconcile"
 
 SEGMENTS = 4
-"""Of a new round. A function has about one CPU to read pages with, and more would take from the read capacity of tasks.
-A round keeps the number that it began with: a place in one of four segments means nothing among eight."""
+"""Of a new round. A function has about one CPU to read pages with, and more would use up the tasks' read capacity. A
+round keeps its number of segments: a position in one of four means nothing among eight."""
 
 LEASE = timedelta(seconds=30)
-"""Renewed with each save. Shorter than the minute after which Lambda tries an invocation again that failed."""
+"""Each save renews it. Shorter than the minute after which Lambda retries a failed invocation."""
 
 _OVERDUE_AFTER = timedelta(days=3)
 _TRIES = 10
@@ -33,7 +32,7 @@ _TRIES = 10
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """How far a segment was read: through the row ``after``; None: not begun."""
+    """How far a segment was read: through the row with the id ``after``; None: not begun."""
 
     after: str | None = None
     is_done: bool = False
@@ -41,7 +40,7 @@ class Segment:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Round:
-    """The row, understood. The counts are those of all invocations so far; what one had not saved is counted again."""
+    """The row. Its counts are those of all invocations so far, as saved."""
 
     began_at: datetime
     segments: tuple[Segment, ...]
@@ -49,7 +48,7 @@ class Round:
     found: int = 0
     repaired: int = 0
     failed: int = 0
-    lease: str  # of the invocation that works on it, or was the last to do so
+    lease: str  # the token of the invocation that works on it, or was the last one
     lease_until: datetime | None  # None: released
     version: int = 1
 
@@ -59,17 +58,17 @@ class Round:
         return all(segment.is_done for segment in self.segments)
 
     def is_leased(self, now: datetime) -> bool:
-        """Whether an invocation that is not known to be dead works on it."""
+        """Whether an invocation has the lease, and may still run."""
         return self.lease_until is not None and now <= self.lease_until + SKEW_MARGIN
 
     def is_overdue(self, now: datetime) -> bool:
-        """Whether it should have come to its end long ago."""
+        """Whether it should have ended long ago."""
         return not self.is_done and now - self.began_at > _OVERDUE_AFTER
 
     def to_row(self) -> dict[str, object]:
         return {
             "status": "reconcile",
-            "outcome": "none",  # an end that no scan for open tasks stops at
+            "outcome": "none",  # so that scans for open tasks pass it over
             "beganAt": format_instant(self.began_at),
             "segments": [{"after": segment.after, "done": segment.is_done} for segment in self.segments],
             "scanned": self.scanned,
@@ -101,16 +100,16 @@ class Round:
 
 
 def acquire(store: Store, *, token: str, now: datetime, continuing: datetime | None = None) -> Round | None:
-    """Acquires the lease of the unfinished round, or begins a new one. None if another chain is at work.
+    """Acquires the lease of the unfinished round, or begins a new round. None: another chain has the lease.
 
-    ``continuing``: when the round began that this invocation is to continue; None also if that one is over.
-    Raises StoreError if the table does not answer.
+    ``continuing``: only the round that began then; None is returned if it has ended. Raises StoreError if the table
+    doesn't answer.
     """
     for _ in range(_TRIES):
         row = store.get(RECONCILE_ID)
-        known = None if row is None else _understood(row)
+        known = None if row is None else _from_row(row)
         if known is not None and known.lease == token:
-            return known  # acquired after all: it was only the answer that got lost
+            return known  # acquired: only the answer was lost
         if known is not None and known.is_leased(now):
             return None
         unfinished = None if known is None or known.is_done else known
@@ -138,9 +137,9 @@ def acquire(store: Store, *, token: str, now: datetime, continuing: datetime | N
 
 
 def save(store: Store, changed: Round) -> Round | None:
-    """Writes what the holder of the lease has changed; None, and nothing is written, if another has acquired the lease.
+    """Writes a round whose lease this invocation has. None: another one has acquired it, and nothing was written.
 
-    Raises StoreError if the table does not answer.
+    Raises StoreError if the table doesn't answer.
     """
     for _ in range(_TRIES):
         new = replace(changed, version=changed.version + 1)
@@ -152,7 +151,7 @@ def save(store: Store, changed: Round) -> Round | None:
         if present is None or present.lease != changed.lease:
             return None
         if present.to_row() == new.to_row():
-            return present  # it was only the answer that got lost
+            return present  # only the answer was lost
         if isinstance(result, Unknown):
             raise StoreError(f"cannot save how far the reconcile has read: {result.error}")
         changed = replace(changed, version=present.version)  # an earlier save took effect after all
@@ -160,13 +159,13 @@ def save(store: Store, changed: Round) -> Round | None:
 
 
 def read_round(store: Store) -> Round | None:
-    """The row as it stands; None if there is none that can be understood."""
+    """The row; None: it doesn't exist, or is malformed."""
     row = store.get(RECONCILE_ID)
-    return None if row is None else _understood(row)
+    return None if row is None else _from_row(row)
 
 
-def _understood(row: Row) -> Round | None:
-    """None if it was changed by hand, so that it cannot be understood: then a new round begins."""
+def _from_row(row: Row) -> Round | None:
+    """None: it was changed by hand and is malformed. Then a new round begins."""
     try:
         return Round.from_row(row)
     except InvalidInput:

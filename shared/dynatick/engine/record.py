@@ -1,4 +1,4 @@
-"""Recording what became of attempts, in batches, each on the condition of its claim's token (protocol 12)."""
+"""Records the outcomes of attempts in batches, each on condition of its claim's token (protocol 12)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """The action raised. ``retry_after``: seconds the target asked for."""
+    """The action raised. ``retry_after``: seconds, as the target asked for."""
 
     text: str
     permanent: bool = False
@@ -47,7 +47,7 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The action was not begun: its turn comes in so many seconds."""
+    """The action was not begun: a rate limit allows it after ``seconds``."""
 
     seconds: float
 
@@ -78,31 +78,31 @@ class RecordResult(Enum):
     COMPLETED = "completed"
     FAILED = "failed"
     RETRIED = "retried"
-    RELEASED = "released"  # given back until a later bucket, without an attempt
-    DEFERRED = "deferred"  # it has failed, but the dead-letter queue refused its message: tried again at a later tick
+    RELEASED = "released"  # deferred to a later bucket; the attempt does not count
+    DEFERRED = "deferred"  # it failed, but the dead-letter queue refused its message: a later tick tries again
     SUPERSEDED = "superseded"  # the row is gone, or has ended otherwise
-    UNRECORDED = "unrecorded"  # not known: the lease runs out, and it is made again
+    UNRECORDED = "unrecorded"  # not known: the lease will expire, and the attempt is made again
 
 
 MOVED = (RecordResult.RETRIED, RecordResult.RELEASED)
-_OF_RESULTS = ("run", "status", "outcome", "lease")  # the attributes that tell what became of an attempt
+_OF_RESULTS = ("run", "status", "outcome", "lease")  # the attributes that show the result of an attempt
 
 
 @dataclass(slots=True)
 class Recorder:
-    """Turns ended attempts into records."""
+    """Writes the records of ended attempts."""
 
     store: Store
     dead_letters: DeadLetters
     rules: Rules
     settings: InstallationSettings
     clock: Callable[[], datetime]
-    closed_through: Callable[[], int]  # a retry goes to a bucket that is open to newcomers
+    closed_through: Callable[[], int]  # a retry goes to a bucket after it
     jitter: Callable[[], float] = random.random
 
     def record(self, attempts: Sequence[Attempted]) -> Sequence[RecordResult]:
-        """One fate an attempt, in order. The dead-letter message goes before the record of the final failure, so that
-        no failure goes unheard; a failure whose message the queue refuses is deferred, and recorded at a later tick."""
+        """One result for each attempt, in order. A dead letter is sent before its failure is recorded, so none is
+        missing; if the queue refuses it, the failure is deferred to a later tick."""
         now = self.clock()
         planned = [self._plan(attempt, now) for attempt in attempts]
         unsent = self._send(
@@ -111,29 +111,28 @@ class Recorder:
         )  # fmt: skip
         for n in unsent:
             planned[n] = self._deferral(attempts[n].row, str(planned[n][0].set["error"]), now), RecordResult.DEFERRED
-        results = self._write([(change, attempt.row) for (change, _), attempt in zip(planned, attempts, strict=True)])
-        record_results = [RecordResult.UNRECORDED] * len(attempts)
+        writes = self._write([(change, attempt.row) for (change, _), attempt in zip(planned, attempts, strict=True)])
+        results = [RecordResult.UNRECORDED] * len(attempts)
         unclear: list[int] = []
-        for n, result in enumerate(results):
-            if isinstance(result, Written):
-                record_results[n] = planned[n][1]
+        for n, write in enumerate(writes):
+            if isinstance(write, Written):
+                results[n] = planned[n][1]
             else:
                 unclear.append(n)
         if unclear:
             rows = self.store.get_many([attempts[n].task.task_id for n in unclear], only=_OF_RESULTS)
             for n in unclear:
-                record_results[n] = self._record_result_of(
-                    rows.get(attempts[n].task.task_id), attempts[n].task, planned[n][1]
-                )
-        return record_results
+                task = attempts[n].task
+                results[n] = self._result_of(rows.get(task.task_id), task, planned[n][1])
+        return results
 
     def fail_unexecuted(self, row: Row, error: str, *, attempt: int) -> RecordResult:
-        """Ends a running row that is not to be executed, on the condition of the lease that it shows."""
-        (recorded_as,) = self.fail_many([(row, attempt, error)])
-        return recorded_as
+        """Fails a running row without executing it, on condition of the lease in ``row``."""
+        (result,) = self.fail_many([(row, attempt, error)])
+        return result
 
     def fail_many(self, failures: Sequence[tuple[Row, int, str]]) -> Sequence[RecordResult]:
-        """``fail_unexecuted`` for many (row, attempt, error), in batches; one fate each, in order."""
+        """``fail_unexecuted`` for many (row, attempt, error), in batches; one result for each, in order."""
         now, days = self.clock(), self.rules.retention_days
         unsent = self._send(
             [DeadLetter(row=row, attempt=attempt, error=error, failed_at=now) for row, attempt, error in failures]
@@ -144,18 +143,18 @@ class Recorder:
             else (fail_unexecuted(row, now=now, retention_days=days, error=error), RecordResult.FAILED)
             for n, (row, _, error) in enumerate(failures)
         ]
-        results = self._write([(change, row) for (change, _), (row, _, _) in zip(planned, failures, strict=True)])
+        writes = self._write([(change, row) for (change, _), (row, _, _) in zip(planned, failures, strict=True)])
         return [
-            recorded_as
-            if isinstance(result, Written)
+            result
+            if isinstance(write, Written)
             else RecordResult.SUPERSEDED
-            if isinstance(result, Lost)
+            if isinstance(write, Lost)
             else RecordResult.UNRECORDED
-            for result, (_, recorded_as) in zip(results, planned, strict=True)
+            for write, (_, result) in zip(writes, planned, strict=True)
         ]
 
     def fail_malformed(self, malformed: Malformed) -> RecordResult:
-        """Ends a row that was claimed and cannot be understood."""
+        """Fails a row that was claimed and is malformed."""
         return self.fail_unexecuted(malformed.row, malformed.reason, attempt=0)
 
     def _plan(self, attempt: Attempted, now: datetime) -> tuple[ConditionalUpdate, RecordResult]:
@@ -163,7 +162,7 @@ class Recorder:
         if isinstance(attempt.outcome, Done):
             return complete(task, now=now, retention_days=days, result=attempt.outcome.result), RecordResult.COMPLETED
         if isinstance(attempt.outcome, Deferred):
-            # Into the tick before its turn, which then waits for it: ticks are far apart, and a turn lost is lost.
+            # Into the tick before the limit allows it: the task waits there, instead of until the tick after.
             at = now + timedelta(seconds=attempt.outcome.seconds, minutes=-self.settings.grid.tick_minutes)
             return defer_claimed(task, bucket=self._open_bucket(task, at)), RecordResult.RELEASED
         decision = decide_retry(
@@ -181,13 +180,13 @@ class Recorder:
         return retry(task, now=now, bucket=bucket, error=attempt.outcome.text), RecordResult.RETRIED
 
     def _open_bucket(self, task: Task, at: datetime) -> Bucket:
-        """The bucket of an instant, or the first after it that is open to newcomers."""
+        """The bucket of an instant, or the first one after it that is not closed."""
         grid = self.settings.grid
         bucket = grid.bucket_of(task.task_id, at)
         return bucket._replace(minute=max(bucket.minute, grid.tick_after(self.closed_through())))
 
     def _deferral(self, row: Row, error: str, now: datetime) -> ConditionalUpdate:
-        """Puts a failure off whose message the queue refused: a little longer each time, for it may refuse for days."""
+        """Defers a failure whose message the queue refused, each time longer: it may refuse for days."""
         grid = self.settings.grid
         at = now + deferral(deferrals_of(row))
         bucket = Bucket(
@@ -196,7 +195,7 @@ class Recorder:
         return defer_failure(row, bucket, now=now, error=error)
 
     def _send(self, letters: Sequence[DeadLetter | None]) -> set[int]:
-        """Positions of the letters that the queue did not take."""
+        """Sends letters. Returns the positions of those that the queue refused."""
         wanted = [n for n, letter in enumerate(letters) if letter is not None]
         if not wanted:
             return set()
@@ -204,8 +203,8 @@ class Recorder:
         return {n for n, ok in zip(wanted, taken, strict=True) if not ok}
 
     def _write(self, records: Sequence[tuple[ConditionalUpdate, Row]]) -> Sequence[Result]:
-        """Writes; what is too large is written without its bulk, and what got no answer once more. With each change
-        the row as it was claimed."""
+        """Writes changes, each given with its row as claimed. One without an answer is written again; one that is too
+        large, without its payload or result."""
         results = list(self.store.write_many([change for change, _ in records])) if records else []
         for n, result in enumerate(results):
             if isinstance(result, Unknown):
@@ -216,20 +215,20 @@ class Recorder:
                     results[n] = self.store.write(slimmer(change, row))
         return results
 
-    def _record_result_of(self, row: Row | None, task: Task, wanted: RecordResult) -> RecordResult:
+    def _result_of(self, row: Row | None, task: Task, wanted: RecordResult) -> RecordResult:
         if row is None:
             return RecordResult.SUPERSEDED
         is_ours = row.get("lease") == task.lease
         if is_terminal(row) or (row.get("status") == str(Status.SCHEDULED) and wanted in MOVED):
-            return wanted if is_ours else RecordResult.SUPERSEDED  # ours: it was only the answer that got lost
-        # In other hands it has not ended either, and S must wait for it; what waits there now took its place.
+            return wanted if is_ours else RecordResult.SUPERSEDED  # ours: only the answer was lost
+        # Another process runs it, so the drained watermark must wait; or another task has taken its place.
         return (
             RecordResult.UNRECORDED if is_ours or row.get("status") == str(Status.RUNNING) else RecordResult.SUPERSEDED
         )
 
 
 def _shrunk(change: ConditionalUpdate) -> ConditionalUpdate:
-    """The same write without what may be left out."""
+    """The same write without result and attempts."""
     return replace(
         change,
         set={name: value for name, value in change.set.items() if name not in ("result", "attempts")},

@@ -1,7 +1,7 @@
 """Recovery: tasks whose lease expired are reclaimed in invocations of their own (protocol 10, 17).
 
-A lease expires because its process died, and the task may be what killed it. So a pass does not run such a task among
-its own: it hands it to a recovery, which touches no cursor. What a recovery leaves undone, the next tick finds again.
+A lease expires because its process died, and the task may have killed it. So a pass doesn't run such a task among its
+own, but starts a recovery for it. A recovery writes no cursor; what it leaves undone, the next tick finds again.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from dynatick.engine.ports import ENVELOPE
 from dynatick.engine.report import PassReport, Resume
 from dynatick.errors import DynatickError, InvalidInput
 
-TOGETHER = 100  # tasks that one recovery reclaims, while they have attempts left
-ALONE = 10  # tasks at their last attempt, which one recovery runs one after another
-MAX_RECOVERIES = 20  # that one pass starts
+MAX_TOGETHER = 100  # tasks of one recovery, if they have attempts left
+MAX_ALONE = 10  # tasks of one recovery at their last attempt, which it runs one after another
+MAX_RECOVERIES = 20  # of one pass
 MAX_ORDER_BYTES = 100_000  # of ids: an asynchronous invocation takes 256 KB
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecoveryOrder:
-    """What a recovery is to do: reclaim these tasks of one bucket."""
+    """A recovery as data: reclaim these tasks of one bucket."""
 
     bucket: Bucket
     task_ids: tuple[str, ...]
@@ -67,7 +67,7 @@ class RecoveryOrder:
 
 @dataclass(frozen=True, slots=True)
 class Exhausted:
-    """It fails without being executed: its attempts are used up, or its failure was decided before."""
+    """The task fails without being executed: its attempts are used up, or its failure was decided before."""
 
     attempt: int
     error: str
@@ -76,7 +76,7 @@ class Exhausted:
 def plan_recovery(
     row: Row | None, bucket: Bucket, *, token: str, lease_until: datetime, now: datetime
 ) -> ConditionalUpdate | Exhausted | None:
-    """How to go on with a task of ``bucket`` whose lease expired; None if that is no longer so. Pure."""
+    """How to continue a task of ``bucket`` whose lease expired; None: it is no longer one. Pure."""
     if (
         row is None
         or is_terminal(row)
@@ -96,26 +96,23 @@ def plan_recovery(
 
 
 def orders_for(expired: Sequence[tuple[Bucket, LeaseExpired]]) -> Iterator[RecoveryOrder]:
-    """The recoveries for these tasks, the most promising first.
-
-    Several tasks together while they have attempts left, of one action, for mostly one action's code is to blame when
-    processes die; those at their last attempt apart from them (10).
-    """
-    for is_last, most in ((False, TOGETHER), (True, ALONE)):
+    """The recoveries for these tasks. First those for tasks with attempts left, several of one action together: usually
+    one action's code kills processes. Then those for last attempts, apart from them (10)."""
+    for is_last, max_tasks in ((False, MAX_TOGETHER), (True, MAX_ALONE)):
         of_kind = sorted(
             (task for task in expired if task[1].is_last is is_last), key=lambda task: (task[0], task[1].action)
         )
         for (bucket, _), group in groupby(of_kind, key=lambda task: (task[0], None if is_last else task[1].action)):
-            for ids in _parts([suspect.task_id for _, suspect in group], most):
+            for ids in _parts([task.task_id for _, task in group], max_tasks):
                 yield RecoveryOrder(bucket=bucket, task_ids=ids)
 
 
-def _parts(task_ids: Sequence[str], most: int) -> Iterator[tuple[str, ...]]:
+def _parts(task_ids: Sequence[str], max_tasks: int) -> Iterator[tuple[str, ...]]:
     part: list[str] = []
     size = 0
     for task_id in task_ids:
         size += len(task_id.encode("utf-8", "replace"))
-        if part and (len(part) == most or size > MAX_ORDER_BYTES):
+        if part and (len(part) == max_tasks or size > MAX_ORDER_BYTES):
             yield tuple(part)
             part, size = [], len(task_id)
         part.append(task_id)
@@ -130,11 +127,11 @@ def recover(
     hard_end: datetime,
     send_continuation: Callable[[RecoveryOrder], object] = lambda order: None,
 ) -> PassReport:
-    """Reclaims the tasks of an order and runs them: those with attempts left together, then each at its last one with
-    nothing else in flight. ``hard_end``: when the process will be killed. ``send_continuation`` is called with
-    what time was too short for, if this had made progress.
+    """Reclaims the tasks of an order and runs them: first those with attempts left, then each last attempt with nothing
+    else in flight. ``hard_end``: when Lambda will kill the process. ``send_continuation`` is called with the tasks that
+    there was no time for, if this recovery made progress.
 
-    The report is of the tick and the shard of the order's bucket. Raises StoreError if the table can't be reached.
+    The report names the tick and the shard of the order's bucket. Raises StoreError if the table can't be reached.
     """
     started = services.clock()
     report = PassReport(
@@ -145,7 +142,7 @@ def recover(
         report,
         Budget.until(hard_end, started),
         closed_through=lambda: read_cursor(services.store, order.bucket.shard, services.clock()).closed_through,
-        moved=services.placer.settle,
+        moved=services.placer.place,
     )
     try:
         left = Recovery(execution, order.bucket).work(order.task_ids)
@@ -179,7 +176,7 @@ class Recovery:
             left = left[BATCH:]
             execution.wait(
                 until=lambda: (
-                    len(execution.in_flight) + BATCH <= execution.most_in_flight and execution.has_room_for_large()
+                    len(execution.in_flight) + BATCH <= execution.max_in_flight and execution.has_room_for_large()
                 ),
                 end=end,
             )
@@ -189,19 +186,19 @@ class Recovery:
         while alone and self._may_continue() and not execution.in_flight:
             deferred += self.reclaim([alone.pop(0)], last_too=True)
             execution.wait(until=execution.nothing_runs)
-        execution.finish_records()
+        execution.finish()
         return [*unbegun, *left, *alone, *deferred]
 
     def reclaim(self, task_ids: Sequence[str], *, last_too: bool) -> list[str]:
-        """Reclaims those whose lease expired, and starts them. Returns the ids that it left: those that take longer
-        than there is time, and those whose next attempt is the last one, unless ``last_too``.
+        """Reclaims tasks and starts them. Returns the ids that it left: of tasks that take longer than there is time,
+        and unless ``last_too``, of those whose next attempt is the last one.
 
-        A table that does not answer is the execution's fault, to be raised once what is in flight has been recorded.
+        If the table doesn't answer, the coordinator raises that once everything in flight is recorded.
         """
         try:
             return self._reclaim(task_ids, last_too)
         except DynatickError as error:
-            self.execution.fault = self.execution.fault or error
+            self.execution.keep_fault(error)
             return []
 
     def _reclaim(self, task_ids: Sequence[str], last_too: bool) -> list[str]:
@@ -228,24 +225,24 @@ class Recovery:
             elif isinstance(result, Written) and result.row is not None:
                 self._start(result.row)
             elif isinstance(result, Lost) and services.store.get(str(row["taskId"])) == row:
-                self._defer(row)  # what it holds can't be compared
+                self._defer(row)  # it has a value that no condition can compare
         return left
 
     def _has_time_for(self, row: Row) -> bool:
         known = understand(row)
-        return isinstance(known, Malformed) or self.execution.bench.has_time_for(known.task)
+        return isinstance(known, Malformed) or self.execution.task_pool.has_time_for(known.task)
 
     def _may_continue(self) -> bool:
         return self.execution.fault is None and self.execution.may_begin()
 
     def _start(self, row: Row) -> None:
         self.execution.report.recovered += 1
-        won = understand(row)
-        if isinstance(won, Malformed):
-            self._fail(won.row, won.reason)
+        claimed = understand(row)
+        if isinstance(claimed, Malformed):
+            self._fail(claimed.row, claimed.reason)
         else:
             place = Place(self.bucket.minute, Resume(self.bucket.minute))
-            self.execution.start(won, place, may_begin=self.execution.may_begin())
+            self.execution.start(claimed, place, may_begin=self.execution.may_begin())
 
     def _defer(self, row: Row) -> None:
         services = self.execution.services

@@ -1,7 +1,7 @@
-"""Schedules that a tick finds due: their occurrences are written, taken into the same pass, and they are moved on.
+"""Schedules that a tick finds due: first their occurrences are created, then each schedule is moved to its next run.
 
-In that order. An occurrence begins as claimed by this pass, so that one write does for two; whoever comes second finds
-it there (its id follows from schedule and nominal instant). All writes are conditional.
+An occurrence is created as claimed by this pass: one write instead of two. Its id follows from the schedule and the
+nominal instant, so a second pass finds that it exists. All writes are conditional.
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ from dynatick.engine.ports import Store, StoreFailure
 from dynatick.errors import DynatickError
 
 MAX_AT_ONCE = 100
-"""Occurrences that one batch of schedules makes at the most, so that memory does not grow with a backlog."""
+"""Occurrences of one batch of schedules, so that memory doesn't grow with a backlog."""
 
-_OF_OCCURRENCES = ("status", "outcome", "scheduleId")  # the attributes that tell whether a run was made, and has ended
+_OF_OCCURRENCES = ("status", "outcome", "scheduleId")  # whether it belongs to the schedule, and has ended
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Served:
-    """What became of one schedule. ``verdict``: what it means to its bucket; Contended holds that back."""
+class Made:
+    """The occurrences of one schedule. ``verdict``: of the schedule's own entry; Contended holds its bucket back."""
 
     verdict: Verdict
-    won: Sequence[Claimed] = ()  # occurrences, ours to run
-    elsewhere: Sequence[int] = ()  # buckets that hold occurrences of it which others made, and have not ended
-    written: Sequence[int] = ()  # buckets that occurrences were written into
+    claimed: Sequence[Claimed] = ()  # occurrences for this pass to run
+    elsewhere: Sequence[int] = ()  # buckets of open occurrences that other processes made
+    written: Sequence[int] = ()  # buckets of the occurrences that this pass made
     missed: int = 0
-    more: bool = False  # further runs are due: look again
+    more: bool = False  # further runs are due: poll again
 
 
 @dataclass(slots=True)
 class _Case:
-    """A schedule on its way through a batch."""
+    """A schedule of a batch."""
 
     bucket: Bucket
     row: Row
     schedule: Schedule
     plan: Plan
-    rows: list[Row] = field(default_factory=list)  # its occurrences, as they are to be written
-    won: list[Claimed] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)  # its occurrences, to be created
+    claimed: list[Claimed] = field(default_factory=list)
     elsewhere: list[int] = field(default_factory=list)
-    failed: bool = False  # some occurrence may not be there: it is left where it is
+    failed: bool = False  # an occurrence may not exist: the schedule stays in its bucket
 
 
 @dataclass(slots=True)
 class Recurring:
-    """Serves due schedules in batches."""
+    """Makes the occurrences of due schedules, in batches."""
 
     store: Store
     placer: Placer
@@ -63,19 +63,19 @@ class Recurring:
     clock: Callable[[], datetime]
     new_token: Callable[[], str]
 
-    def serve(
+    def make_occurrences(
         self, entries: Sequence[tuple[Bucket, str]], *, closed_through: int, lease_until: datetime
-    ) -> Sequence[Served]:
-        """One answer an entry, in order. No id may stand twice. Raises StoreError if the table does not answer before
+    ) -> Sequence[Made]:
+        """One result for each entry, in order; ids must differ. Raises StoreError if the table doesn't answer before
         anything was written.
         """
         rows = self.store.get_many([schedule_id for _, schedule_id in entries])
         cases: dict[int, _Case] = {}
-        served: dict[int, Served] = {}
+        made: dict[int, Made] = {}
         for n, (bucket, schedule_id) in enumerate(entries):
-            found = self._understood(rows.get(schedule_id), bucket, lease_until)
-            if isinstance(found, Served):
-                served[n] = found
+            found = self._schedule_of(rows.get(schedule_id), bucket, lease_until)
+            if isinstance(found, Made):
+                made[n] = found
             else:
                 row, schedule = found
                 cases[n] = _Case(bucket, row, schedule, _NOTHING)
@@ -83,33 +83,33 @@ class Recurring:
         self._make(list(cases.values()), closed_through, lease_until)
         results = self._move_on(list(cases.values()), closed_through)
         for (n, case), result in zip(cases.items(), results, strict=True):
-            served[n] = _served(case, result)
-        return [served[n] for n in range(len(entries))]
+            made[n] = _made(case, result)
+        return [made[n] for n in range(len(entries))]
 
-    def _understood(self, row: Row | None, bucket: Bucket, lease_until: datetime) -> Served | tuple[Row, Schedule]:
+    def _schedule_of(self, row: Row | None, bucket: Bucket, lease_until: datetime) -> Made | tuple[Row, Schedule]:
         if row is None or is_terminal(row):
-            return Served(verdict=Ineligible())
+            return Made(verdict=Ineligible())
         task_id = str(row["taskId"])
-        if not is_schedule(row):  # a task whose scheduleId somebody has set to its own id, or put in its place
+        if not is_schedule(row):  # a task that has taken its place, or whose scheduleId is its own id
             (verdict,) = self.claimer.claim([(bucket, task_id)], lease_until=lease_until)
             return (
-                Served(verdict=Contended(), won=[verdict]) if isinstance(verdict, Claimed) else Served(verdict=verdict)
+                Made(verdict=Contended(), claimed=[verdict]) if isinstance(verdict, Claimed) else Made(verdict=verdict)
             )
         if row.get("taskDateTime") != str(bucket):
-            return Served(verdict=Ineligible())
+            return Made(verdict=Ineligible())
         try:
             change = self.placer.make_ready(row)
             if change is not None:
                 result = self.placer.carry_out(row, change)
                 if not isinstance(result, Written) or result.row is None:
-                    return Served(verdict=Contended())
+                    return Made(verdict=Contended())
                 row = result.row
                 if is_terminal(row) or row.get("taskDateTime") != str(bucket):
-                    self.placer.settle(task_id, row)
-                    return Served(verdict=Ineligible())
+                    self.placer.place(task_id, row)
+                    return Made(verdict=Ineligible())
             return row, Schedule.from_row(row)
         except DynatickError:
-            return Served(verdict=Contended())
+            return Made(verdict=Contended())
 
     def _plan(self, cases: Sequence[_Case], closed_through: int) -> None:
         waiting = {
@@ -140,18 +140,18 @@ class Recurring:
 
         for case in cases:
             case.plan = plan(case)
-        # Before a run is left out it is asked for: a tick that died may have made it, or a client.
-        doubtful = [case for case in cases if case.plan.leaves_out(case.schedule)]
-        if doubtful:
+        # A run that would be left out may exist: a tick that died may have made it, or a client.
+        leaving_out = [case for case in cases if case.plan.leaves_out(case.schedule)]
+        if leaving_out:
             there = self.store.get_many(
-                [case.schedule.occurrence_id(run) for case in doubtful for run in case.plan.weighed],
+                [case.schedule.occurrence_id(run) for case in leaving_out for run in case.plan.weighed],
                 only=_OF_OCCURRENCES,
             )
-        for case in doubtful:
+        for case in leaving_out:
             case.plan = plan(case)
 
     def _make(self, cases: Sequence[_Case], closed_through: int, lease_until: datetime) -> None:
-        """Writes the occurrences, and tells apart those that are there already."""
+        """Creates the occurrences, and finds out which exist already."""
         now, grid = self.clock(), self.placer.settings.grid
         for case in cases:
             for run in case.plan.make:
@@ -163,15 +163,15 @@ class Recurring:
             return
         answers = self.store.create_many(rows)
         there: Mapping[str, Row] = {}
-        # Taken, or without an answer: then it may be there all the same, and would wait for the end of our own lease.
-        doubtful = [
+        # The id is taken; or there was no answer, and the occurrence may exist and wait for the end of our own lease.
+        unclear = [
             str(row["taskId"])
             for row, answer in zip(rows, answers, strict=True)
             if answer is False or (isinstance(answer, StoreFailure) and not answer.too_large)
         ]
         unreadable = False
         try:
-            there = self.store.get_many(doubtful) if doubtful else {}
+            there = self.store.get_many(unclear) if unclear else {}
         except DynatickError:
             unreadable = True
         answer_to = {str(row["taskId"]): answer for row, answer in zip(rows, answers, strict=True)}
@@ -181,29 +181,29 @@ class Recurring:
                 task_id = str(row["taskId"])
                 answer = answer_to[task_id]
                 if answer is True:
-                    self._win(case, row)
+                    self._add_claimed(case, row)
                 elif isinstance(answer, StoreFailure) and answer.too_large:
                     missed.append(Missed(first=run, last=run, runs=1, reason=MissedFor.TOO_LARGE))
                 elif unreadable or (isinstance(answer, StoreFailure) and task_id not in there):
                     case.failed = True
                 else:
-                    self._meet(case, row, there.get(task_id), run, missed)
+                    self._add_existing(case, row, there.get(task_id), run, missed)
             if missed:
                 case.plan = replace(case.plan, missed=[*case.plan.missed, *missed])
 
-    def _win(self, case: _Case, row: Row) -> None:
-        won = understand(row)
-        if isinstance(won, Malformed):  # what a schedule hands on was checked before
+    def _add_claimed(self, case: _Case, row: Row) -> None:
+        claimed = understand(row)
+        if isinstance(claimed, Malformed):  # can't be: the schedule was checked
             case.failed = True
         else:
-            case.won.append(won)
+            case.claimed.append(claimed)
 
-    def _meet(self, case: _Case, row: Row, present: Row | None, run: datetime, missed: list[Missed]) -> None:
-        """The id of an occurrence was taken."""
-        if present is None:  # made, and deleted since: it stays deleted
+    def _add_existing(self, case: _Case, row: Row, present: Row | None, run: datetime, missed: list[Missed]) -> None:
+        """The id of an occurrence was taken by ``present``."""
+        if present is None:  # it was made, and deleted since: it stays deleted
             return
         if present.get("lease") == row["lease"]:
-            self._win(case, present)  # made after all: it was only the answer that got lost
+            self._add_claimed(case, present)  # this pass made it: only the answer was lost
         elif present.get("scheduleId") != case.schedule.schedule_id:
             missed.append(Missed(first=run, last=run, runs=1, reason=MissedFor.ID_TAKEN))
         elif not is_terminal(present):
@@ -212,7 +212,7 @@ class Recurring:
                 case.elsewhere.append(bucket.minute)
 
     def _move_on(self, cases: Sequence[_Case], closed_through: int) -> Sequence[Result | None]:
-        """One result a case; None: it was left where it is."""
+        """Moves the schedules to their next runs. One result for each case; None: it stays in its bucket."""
         going = [case for case in cases if not case.failed]
         now, days, grid = self.clock(), self.placer.rules.retention_days, self.placer.settings.grid
         changes = [
@@ -229,7 +229,7 @@ class Recurring:
         ]
         try:
             results = iter(self.store.write_many(changes) if changes else ())
-        except DynatickError as error:  # what was made is run all the same
+        except DynatickError as error:  # the occurrences that were made still run
             results = iter([Unknown(str(error))] * len(changes))
         return [None if case.failed else next(results) for case in cases]
 
@@ -237,13 +237,13 @@ class Recurring:
 _NOTHING = Plan(make=(), missed=(), buffered=None, next_occurrence_at=None, more=False)
 
 
-def _served(case: _Case, result: Result | None) -> Served:
+def _made(case: _Case, result: Result | None) -> Made:
     moved = isinstance(result, Written)
-    return Served(
+    return Made(
         verdict=Ineligible() if moved and not case.plan.more else Contended(),
-        won=case.won,
+        claimed=case.claimed,
         elsewhere=case.elsewhere,
-        written=[won.task.bucket.minute for won in case.won],
+        written=[claimed.task.bucket.minute for claimed in case.claimed],
         missed=sum(entry.runs for entry in case.plan.missed) if moved else 0,
         more=case.plan.more if moved else isinstance(result, Lost),
     )

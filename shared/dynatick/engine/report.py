@@ -1,4 +1,4 @@
-"""The figures of one pass: what a tick record keeps, what metrics are made of."""
+"""The figures of one pass, for its tick record and the metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynatick.domain.task import SYSTEM_PREFIX
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Where a pass that ran out of time goes on: in this bucket, after this id (None: from its beginning)."""
+    """Where a continuation goes on: in this bucket, after this id (None: from its beginning)."""
 
     minute: int
     after: str | None = None
@@ -30,8 +30,8 @@ class PassReport:
     continuation: int
     started_at: datetime
     finished_at: datetime | None = None
-    leased_elsewhere: bool = False  # another process holds the shard and serves this tick too
-    buckets: int = 0  # looked at, each once
+    leased_elsewhere: bool = False  # another process has the shard lease, and does the work of this tick too
+    buckets: int = 0  # polled, each counted once
     first_minute: int | None = None  # the first of them
     due: int = 0  # found waiting
     claimed: int = 0
@@ -41,13 +41,13 @@ class PassReport:
     released: int = 0
     occurrences: int = 0  # of schedules, made by this pass
     missed: int = 0  # runs of schedules that were not made
-    expired: int = 0  # found with a lease that has expired, and handed to recoveries
+    expired: int = 0  # found with an expired lease
     recovered: int = 0  # reclaimed after their lease expired
-    deferred: int = 0  # put off, for the dead-letter queue refused their message
-    superseded: int = 0  # ended, deleted or replaced by somebody else while they ran
-    unrecorded: int = 0  # ran, but the record could not be written: they run again
+    deferred: int = 0  # because the dead-letter queue refused their message, or no tick can work on them
+    superseded: int = 0  # ended, deleted or replaced by others while they ran
+    unrecorded: int = 0  # ran, but could not be recorded: they run again
     overran: int = 0  # attempts that took longer than their timeoutSeconds
-    unfinished: int = 0  # still running, or being claimed, when the pass had to end
+    unfinished: int = 0  # running, or being claimed, at the end of the pass
     moved: int = 0
     rejected: int = 0
     lateness_max_ms: int = 0
@@ -62,7 +62,7 @@ class PassReport:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there was nothing to do, so that the cursor's count of idle ticks says it all."""
+        """Whether there was nothing to do: the cursor counts such a tick, and it has no record."""
         return not (
             self.due or self.claimed or self.missed or self.expired or self.recovered or self.failed or self.rejected
             or self.resume
@@ -70,14 +70,18 @@ class PassReport:
 
     @property
     def made_progress(self) -> bool:
-        """Whether something was done, or found to be done with. To go on without that would be to go on for ever."""
+        """Whether the pass got further. Without progress, continuations would go on for ever."""
         if self.claimed + self.recovered > self.released:
             return True
         further = self.resume is not None and self.first_minute is not None and self.resume.minute > self.first_minute
         return self.buckets > 1 and (further or not self.released)
 
+    def leave(self, position: Resume) -> None:
+        """Leaves what is due from a position on to a later invocation."""
+        self.resume = position if self.resume is None else min(position, self.resume)
+
     def late(self, milliseconds: int) -> None:
-        """Notes how late a first attempt began, after its tick."""
+        """Counts how long after its tick a first attempt began."""
         self.lateness_max_ms = max(self.lateness_max_ms, milliseconds)
         self.lateness_sum_ms += milliseconds
         self.lateness_count += 1
@@ -86,7 +90,7 @@ class PassReport:
         """The tick record, without its id and expiry. Lateness in milliseconds after the tick."""
         row: dict[str, object] = {
             "status": "tick",
-            "outcome": "none",  # an end that no scan for open tasks stops at
+            "outcome": "none",  # so that scans for open tasks pass it over
             "tick": str(Bucket(self.tick)),
             "shard": self.shard,
             "continuation": self.continuation,
@@ -130,5 +134,5 @@ class PassReport:
 
 
 def tick_record_id(tick: int, shard: int, continuation: int) -> str:
-    """The id of a tick record. Generations are what a pass that ran out of time went on in."""
+    """The id of a tick record. ``continuation``: 0 for the first invocation of a pass."""
     return f"{SYSTEM_PREFIX}tick#{Bucket(tick)}#{shard}#{continuation}"

@@ -1,4 +1,4 @@
-"""The engine's own settings, given once by whoever wires it up."""
+"""The engine's settings."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ SKEW_MARGIN = timedelta(seconds=4)
 """Twice the skew allowed between two hosts' clocks (protocol, terms)."""
 
 SHARD_LEASE = timedelta(seconds=30)
-"""How long a shard stays with a process that has gone silent. Short: it only saves work (16)."""
+"""How long a dead process keeps a shard. Short: the lease only saves work (16)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
-    """What an installation has decided."""
+    """The settings of an installation."""
 
     grid: Grid = field(default_factory=Grid)
     defaults: Defaults = field(default_factory=Defaults)
-    index_lag: timedelta = timedelta(seconds=120)  # L: how far the index may lag behind the table
+    index_lag: timedelta = timedelta(seconds=120)  # by which the index may be behind the table
     threads: int = 16
-    max_timeout_seconds: int | None = None  # what a task may reserve at the most; None: not known
-    max_continuations: int = 50  # how often a pass may continue itself before it waits for the next tick
+    max_timeout_seconds: int | None = None  # the longest timeoutSeconds of a task; None: not known
+    max_continuations: int = 50  # of one pass; then its rest waits for the next tick
 
     @property
     def retention_days(self) -> int:
@@ -32,5 +32,5 @@ class Rules:
 
     @property
     def index_settled_after(self) -> timedelta:
-        """How long after a bucket was closed a look at it is final (3)."""
+        """How long after a bucket was closed a poll of it is final (3)."""
         return self.index_lag + SKEW_MARGIN

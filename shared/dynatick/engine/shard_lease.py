@@ -1,4 +1,5 @@
-"""The shard while a pass holds it: renewing the lease, the end write, noticing other ticks (protocol 1, 4, 16)."""
+"""The shard lease of a pass: renewing it, the end write, and noticing that another tick has closed more buckets
+(protocol 1, 4, 16)."""
 
 from __future__ import annotations
 
@@ -15,52 +16,54 @@ from dynatick.errors import DynatickError
 
 @dataclass(slots=True)
 class ShardLease:
-    """A shard whose cursor was taken with ``token``; ``window`` keeps the cursor as last known."""
+    """The lease that was acquired with ``token``. ``window`` keeps the cursor as last known.
+
+    Each method raises StoreError if the table doesn't answer; the lease then no longer counts as held.
+    """
 
     store: Store
     clock: Clock
     window: Window
     token: str
-    holding: bool = True
-    lost: bool = False  # another process has taken it
+    is_held: bool = True
+    is_lost: bool = False  # another process has acquired it
     renew_at: datetime = field(init=False)
 
     def __post_init__(self) -> None:
         self.renew_at = self.clock() + SHARD_LEASE / 3
 
     @property
-    def is_to_be_renewed(self) -> bool:
-        return self.holding and self.clock() >= self.renew_at
+    def must_renew(self) -> bool:
+        return self.is_held and self.clock() >= self.renew_at
 
-    def keep(self) -> None:
-        """Renews the lease when it is time to, and keeps how far the pass has come, so that polling the buckets of a
-        long pause is not for nothing if it is cut short. Raises StoreError; the shard counts as given up then."""
-        if self.is_to_be_renewed:
+    def renew(self) -> None:
+        """Renews the lease if a third of it is over, and saves how far the pass has come: if the pass is killed, the
+        next one doesn't poll the buckets of a long pause again."""
+        if self.must_renew:
             self.renew_at = self.clock() + SHARD_LEASE / 3
             if self._save(lambda _: replace(self.window.progress(), lease_until=self.clock() + SHARD_LEASE)):
-                self.window.forget()
+                self.window.drop_saved()
 
-    def open(self, until: datetime) -> bool:
-        """Says that this process may write occurrences into closed buckets until then, so that they are not taken for
-        drained before those show up, should it be killed. Raises StoreError, as ``keep``; False if the shard is lost.
-        """
+    def keep_open(self, until: datetime) -> bool:
+        """Writes to the cursor that this process may write occurrences into closed buckets until then. If it is killed,
+        those buckets don't count as drained before its occurrences show up in the index. False: the lease is lost."""
         others = self.window.others_until
         latest = until if others is None else max(until, others)
-        while self.holding and not self.window.opened:
+        while self.is_held and not self.window.opened:
             self.window.opened = self._save(lambda cursor: replace(cursor, open_until=latest))
-        return self.holding
+        return self.is_held
 
-    def end(self, note: Callable[[Cursor], Cursor]) -> bool:
-        """The end write (4), with what ``note`` adds. Raises StoreError, as ``keep``.
+    def release(self, complete: Callable[[Cursor], Cursor]) -> bool:
+        """The end write (4), with what ``complete`` adds to the cursor.
 
-        False if another tick has closed buckets meanwhile: then the window knows them now, and the shard is still held.
+        False: another tick has closed more buckets; the window knows them now, and the lease is still held.
         """
-        if self._save(lambda _: note(self.window.at_the_end())):
-            self.holding = False
-        return not self.holding
+        if self._save(lambda _: complete(self.window.final_cursor())):
+            self.is_held = False
+        return not self.is_held
 
     def _save(self, change: Callable[[Cursor], Cursor]) -> bool:
-        """Writes the cursor; False if it had been changed: then its present state is taken over, or the shard lost."""
+        """Writes the cursor. False: it had changed; the window has its present state now, or the lease is lost."""
         try:
             saved = save(self.store, self.window.cursor, change(self.window.cursor))
             if saved is not None:
@@ -68,10 +71,10 @@ class ShardLease:
                 return True
             present = read_cursor(self.store, self.window.cursor.shard, self.clock())
         except DynatickError:
-            self.holding = False
+            self.is_held = False
             raise
         if present.lease == self.token:
             self.window.cursor, self.window.closed_at = present, self.clock()
         else:
-            self.holding, self.lost = False, True
+            self.is_held, self.is_lost = False, True
         return False

@@ -1,8 +1,8 @@
-"""Threads that run actions. What ends is put on a queue of events; nobody waits for a slow one.
+"""Threads that run tasks. A slow task keeps no other from ending.
 
-A task whose turn has not come (an action's rate limit) is held without a thread until then. So is a large one for which
-there is no room in memory: as objects, large payloads take a multiple of what they are in the table. One that has
-declared how long it takes is not begun with less time left; one that takes longer is not interrupted.
+A task that its rate limit doesn't allow yet waits without a thread. So does a large one while there is no room in
+memory: as objects, large payloads take a multiple of their size in the table. A task with ``timeoutSeconds`` is not
+begun with less time left; one that takes longer is not interrupted.
 """
 
 from __future__ import annotations
@@ -24,28 +24,27 @@ from dynatick.engine.ports import ActionContext, Actions
 from dynatick.engine.record import Attempted, Deferred, Done, Error, Overrun
 from dynatick.errors import ActionError, InvalidInput, RateLimited, RetryableError
 
-LARGE_AT_ONCE = 4_000_000  # bytes, as the rows wait: a larger one runs with no other large one beside it
+MAX_LARGE_BYTES = 4_000_000  # of large rows that run at once; a larger one runs with no other large one
 
 
 @dataclass(frozen=True, slots=True)
 class _Reserved:
-    """An attempt under way that has declared how long it takes."""
+    """A running attempt that has a timeout."""
 
     task: Task
     timeout_seconds: int
     started_at: datetime
 
     def overrun(self, now: datetime) -> Overrun | None:
-        """None while it has time left."""
+        """None: it has time left."""
         seconds = (now - self.started_at).total_seconds()
         return Overrun(self.task, self.timeout_seconds, seconds) if seconds > self.timeout_seconds else None
 
 
 class TaskPool:
-    """Runs tasks in at most ``threads`` threads, begun as they are needed.
+    """Runs tasks in at most ``threads`` threads, which start when they are needed.
 
-    The threads are daemons: one that never comes back must not keep the process from ending, for it is the end of the
-    process that fences it (protocol 11).
+    The threads are daemons: one that never ends must not keep the process from ending, which fences it (protocol 11).
     """
 
     def __init__(
@@ -54,19 +53,18 @@ class TaskPool:
         *,
         threads: int,
         deadline: datetime,
-        recorded_from: datetime,
+        stop_waiting: datetime,
         clock: Callable[[], datetime],
         ended: Callable[[Attempted], None],
         unbegun: Callable[[Claimed], None],
         max_timeout_seconds: int | None = None,
     ) -> None:
-        """``recorded_from``: what has not ended by then may not be recorded any more. ``unbegun`` is called with a task
-        that takes longer than until then. ``max_timeout_seconds``: what takes longer than that fails; None: no matter.
-        """
+        """``stop_waiting``: an attempt that ends later may not be recorded. ``unbegun`` is called with a task that has
+        too little time until then. ``max_timeout_seconds``: a task with a longer timeout fails; None: no limit."""
         self._actions = actions
         self._threads = threads
         self._deadline = deadline
-        self._recorded_from = recorded_from
+        self._recorded_from = stop_waiting
         self._clock = clock
         self._ended = ended
         self._unbegun = unbegun
@@ -77,55 +75,57 @@ class TaskPool:
         self._begun = 0
         self._idle = 0
         self._running = 0
-        self._loaded = 0  # bytes of the large ones that were let in
-        self._waiting: deque[Claimed] = deque()  # large ones that were not yet
-        self._waiting_turns = threading.Condition()
-        self._held: list[tuple[float, int, Claimed]] = []  # a heap, by the time of their turn
+        self._loaded = 0  # bytes of the large tasks that were begun
+        self._waiting_large: deque[Claimed] = deque()  # large tasks that were not
+        self._limits_changed = threading.Condition()
+        self._rate_limited: list[tuple[float, int, Claimed]] = []  # a heap, by the time at which they may run
         self._order = count()
-        self._caller: threading.Thread | None = None
+        self._limit_thread: threading.Thread | None = None
         self._closed = False
 
     @property
-    def held(self) -> int:
-        """How many wait for their turn."""
-        return len(self._held)
+    def rate_limited(self) -> int:
+        """The number of tasks that wait for a rate limit."""
+        return len(self._rate_limited)
 
     @property
     def running(self) -> int:
-        """How many threads are at a task just now. Once this is closed, it only falls."""
+        """The number of tasks that are running. Once the pool is closed, it only falls."""
         return self._running
 
-    def submit(self, won: Claimed) -> None:
+    def submit(self, claimed: Claimed) -> None:
         """Queues a task."""
         with self._lock:
-            if won.size:
-                self._waiting.append(won)
-                self._let_in()
+            if claimed.size:
+                self._waiting_large.append(claimed)
+                self._begin_large()
             else:
-                self._begin(won)
+                self._begin(claimed)
 
-    def _begin(self, won: Claimed) -> None:
+    def _begin(self, claimed: Claimed) -> None:
         if self._idle > 0:
-            self._idle -= 1  # promised to this one
+            self._idle -= 1  # an idle thread takes this task
         elif self._begun < self._threads:
             self._begun += 1
             threading.Thread(target=self._work, name=f"dynatick-{self._begun}", daemon=True).start()
-        self._queue.put(won)
+        self._queue.put(claimed)
 
-    def _let_in(self) -> None:
-        while self._waiting and (not self._loaded or self._loaded + self._waiting[0].size <= LARGE_AT_ONCE):
-            won = self._waiting.popleft()
-            self._loaded += won.size
-            self._begin(won)
+    def _begin_large(self) -> None:
+        while self._waiting_large and (
+            not self._loaded or self._loaded + self._waiting_large[0].size <= MAX_LARGE_BYTES
+        ):
+            claimed = self._waiting_large.popleft()
+            self._loaded += claimed.size
+            self._begin(claimed)
 
     def has_time_for(self, task: Task) -> bool:
-        """Whether the task can end in time if it begins now. One that never can is to be begun: that is its failure."""
+        """Whether the task can end in time if it begins now. True for one that never can: it begins, and fails."""
         timeout = self._actions.timeout_seconds(task)
         never = timeout is not None and self._max_timeout_seconds is not None and timeout > self._max_timeout_seconds
         return timeout is None or never or self._fits(timeout, self._clock())
 
     def overrunning(self) -> list[Overrun]:
-        """The attempts that should have ended by now, each once: when it ends it is not reported again."""
+        """The attempts that are beyond their timeout. Each is reported once, also if it ends later."""
         now, found = self._clock(), []
         for key, reserved in self._reserved.copy().items():
             overrun = reserved.overrun(now)
@@ -134,99 +134,101 @@ class TaskPool:
         return found
 
     def take_unbegun(self) -> list[Claimed]:
-        """The tasks that no thread has begun."""
-        with self._waiting_turns:
-            unbegun = [won for _, _, won in self._held]
-            self._held.clear()
+        """Removes and returns the tasks that no thread has begun."""
+        with self._limits_changed:
+            unbegun = [claimed for _, _, claimed in self._rate_limited]
+            self._rate_limited.clear()
         with self._lock:
-            unbegun += self._waiting
-            self._waiting.clear()
+            unbegun += self._waiting_large
+            self._waiting_large.clear()
             while True:
                 try:
-                    won = self._queue.get_nowait()
+                    claimed = self._queue.get_nowait()
                 except Empty:
                     return unbegun
-                if won is not None:
-                    self._loaded -= won.size
-                    unbegun.append(won)
+                if claimed is not None:
+                    self._loaded -= claimed.size
+                    unbegun.append(claimed)
 
     def close(self) -> None:
-        """Ends the threads as they become idle. What none of them has begun is begun no more."""
-        with self._waiting_turns:
+        """Ends each thread when it is idle. Tasks that no thread has begun are dropped."""
+        with self._limits_changed:
             self._closed = True
-            self._waiting_turns.notify()
+            self._limits_changed.notify()
         self.take_unbegun()
-        with self._lock:  # a thread that has just taken a task counts as running, or finds this closed
+        with self._lock:  # a thread that has just taken a task counts as running, or finds the pool closed
             begun = self._begun
         for _ in range(begun):
             self._queue.put(None)
 
     def _work(self) -> None:
-        while (won := self._queue.get()) is not None:
+        while (claimed := self._queue.get()) is not None:
             with self._lock:
                 if self._closed:
                     continue
                 self._running += 1
-            attempted = self.run(won)
+            attempted = self.run(claimed)
             with self._lock:
-                self._running -= 1  # before it is reported: the one who hears of it must not find it running
+                self._running -= 1  # before the report, so that its receiver doesn't count this task as running
             if attempted is not None:
                 self._ended(attempted)
             with self._lock:
                 self._idle += 1
-                if won.size:
-                    self._loaded -= won.size
-                    self._let_in()
+                if claimed.size:
+                    self._loaded -= claimed.size
+                    self._begin_large()
 
-    def _hold(self, won: Claimed, seconds: float) -> None:
-        with self._waiting_turns:
+    def _wait_for_limit(self, claimed: Claimed, seconds: float) -> None:
+        with self._limits_changed:
             if self._closed:
-                return  # its lease ends some time
-            heapq.heappush(self._held, (time.monotonic() + seconds, next(self._order), won))
-            if self._caller is None:
-                self._caller = threading.Thread(target=self._call_up, name="dynatick-turns", daemon=True)
-                self._caller.start()
-            self._waiting_turns.notify()
+                return  # its lease will expire
+            heapq.heappush(self._rate_limited, (time.monotonic() + seconds, next(self._order), claimed))
+            if self._limit_thread is None:
+                self._limit_thread = threading.Thread(
+                    target=self._submit_when_allowed, name="dynatick-rate-limits", daemon=True
+                )
+                self._limit_thread.start()
+            self._limits_changed.notify()
 
-    def _call_up(self) -> None:
-        """In a thread of its own: submits the held ones as their turns come."""
-        with self._waiting_turns:
+    def _submit_when_allowed(self) -> None:
+        """In a thread of its own: submits each task when its rate limit allows it."""
+        with self._limits_changed:
             while not self._closed:
-                left = self._held[0][0] - time.monotonic() if self._held else None
+                left = self._rate_limited[0][0] - time.monotonic() if self._rate_limited else None
                 if left is not None and left <= 0:
-                    # Still under the lock: whoever takes back finds it in one place or in the other.
-                    self.submit(heapq.heappop(self._held)[2])
+                    # Under the lock, so that ``take_unbegun`` finds the task either here or in the queue.
+                    self.submit(heapq.heappop(self._rate_limited)[2])
                 else:
-                    self._waiting_turns.wait(left)
+                    self._limits_changed.wait(left)
 
-    def run(self, won: Claimed) -> Attempted | None:
-        """One attempt, in the calling thread. Never raises: whatever an action does is the outcome of its attempt.
-        None: it is held until its turn comes, or there is too little time for it."""
-        task, started = won.task, self._clock()
+    def run(self, claimed: Claimed) -> Attempted | None:
+        """Makes one attempt in the calling thread. Never raises: what the action raises is the outcome.
+        None: it waits for its rate limit, or there is too little time left for it."""
+        task, started = claimed.task, self._clock()
         timeout = self._actions.timeout_seconds(task)
         if timeout is None:
-            outcome = self._outcome(won)
-            return None if outcome is None else Attempted(task, won.row, outcome, started)
+            outcome = self._outcome(claimed)
+            return None if outcome is None else Attempted(task, claimed.row, outcome, started)
         try:
             check_timeout(timeout, self._max_timeout_seconds)
         except InvalidInput as error:
-            return Attempted(task, won.row, Error(str(error), permanent=True), started)
+            return Attempted(task, claimed.row, Error(str(error), permanent=True), started)
         if not self._fits(timeout, started):
-            self._unbegun(won)
+            self._unbegun(claimed)
             return None
         reserved = _Reserved(task, timeout, started)
         self._reserved[id(reserved)] = reserved
-        outcome = self._outcome(won)
-        is_news = self._reserved.pop(id(reserved), None) is not None
-        overrun = reserved.overrun(self._clock()) if is_news else None
-        return None if outcome is None else Attempted(task, won.row, outcome, started, overrun)
+        outcome = self._outcome(claimed)
+        is_unreported = self._reserved.pop(id(reserved), None) is not None
+        overrun = reserved.overrun(self._clock()) if is_unreported else None
+        return None if outcome is None else Attempted(task, claimed.row, outcome, started, overrun)
 
     def _fits(self, timeout: int, now: datetime) -> bool:
         return now + timedelta(seconds=timeout) <= self._recorded_from
 
-    def _outcome(self, won: Claimed) -> Done | Error | Deferred | None:
-        """What the action does. None: it is held until its turn comes."""
-        task = won.task
+    def _outcome(self, claimed: Claimed) -> Done | Error | Deferred | None:
+        """Runs the action. None: the task waits for its rate limit."""
+        task = claimed.task
         context = ActionContext(
             attempt=task.attempt,
             run=task.run,
@@ -236,31 +238,31 @@ class TaskPool:
             schedule_id=task.schedule_id,
         )
         try:
-            whole = won.whole()
+            whole = claimed.whole()
         except InvalidInput as error:
             return Error(str(error), permanent=True)
         try:
             return Done(self._actions.run(whole, context))
         except RateLimited as early:
             if not early.until_later:
-                self._hold(won, early.seconds)
+                self._wait_for_limit(claimed, early.seconds)
                 return None
             return Deferred(early.seconds)
         except RetryableError as error:
-            return Error(_words_of(error), retry_after=_seconds(error.retry_after))
+            return Error(_message_of(error), retry_after=_seconds(error.retry_after))
         except ActionError as error:
-            return Error(_words_of(error), permanent=error.permanent)
+            return Error(_message_of(error), permanent=error.permanent)
         except BaseException as error:  # a user's code may raise anything, call sys.exit, or be a cancelled coroutine
-            return Error(f"{type(error).__name__}: {_words_of(error)}")
+            return Error(f"{type(error).__name__}: {_message_of(error)}")
 
 
-def _words_of(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:
-        return "(its message cannot be had)"
+        return "(the error has no readable message)"
 
 
 def _seconds(value: object) -> float | None:
-    """What a handler may have given for seconds; anything but a number says nothing."""
+    """The seconds that a handler gave; None for anything but a number."""
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

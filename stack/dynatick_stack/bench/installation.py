@@ -24,13 +24,11 @@ from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.client import Inserted, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.task import Task
-from dynatick.engine.assign import Arrival, assign
-from dynatick.engine.installation_settings import InstallationSettings, publish_settings
-from dynatick.engine.placement import Placer
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Processor
 from dynatick.engine.report import PassReport
 from dynatick.engine.rules import Rules
+from dynatick.engine.scheduler import Scheduler
 from dynatick.errors import PermanentError
 from dynatick.store.codec import decode
 from dynatick.store.dynamodb import DynamoStore
@@ -41,7 +39,6 @@ ACTION = "nothing"
 FAILING = "failing"
 READING = "reading"
 STREAM_BATCH = 100  # as the template's
-SETTINGS_FRESH_FOR = timedelta(minutes=1)  # as the scheduler function's
 START = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
 
 
@@ -118,7 +115,6 @@ class Installation:
         self.store = DynamoStore(self.table, region=REGION, endpoint_url=self.endpoint)
         self.client = TaskClient(self.store, clock=self.clock)
         self.scheduler_cpu_seconds = 0.0  # so far
-        self._agreed: tuple[InstallationSettings, datetime] | None = None
         self.asked: list[Mapping[str, object]] = []  # invocations that were asked for
         self.actions = build_actions(handlers_module=None, clock=self.clock)
         self.actions.add(ACTION, self.nothing)
@@ -133,6 +129,9 @@ class Installation:
             rules=self.rules,
             clock=self.clock,
             new_token=lambda: f"{self.process}.{next(numbers)}",
+        )
+        self.scheduler = Scheduler(
+            store=self.store, dead_letters=MemoryDeadLetters(), rules=self.rules, clock=self.clock, decode=decode
         )
 
     @classmethod
@@ -182,23 +181,19 @@ class Installation:
 
     # -- the scheduler ---------------------------------------------------------------------------------------------
 
-    def settle(self, stream: Stream) -> int:
+    def schedule(self, stream: Stream) -> int:
         """The scheduler on what the stream brings, until nothing comes any more. Returns how many batches it got."""
         batches = 0
         while records := stream.read():
             passing = [record for record in records if passes(record)]
             began = time.process_time()
-            batches += self._settle(passing)
+            batches += self._schedule(passing)
             self.scheduler_cpu_seconds += time.process_time() - began
         return batches
 
-    def _settle(self, passing: Sequence[Mapping[str, Any]]) -> int:
+    def _schedule(self, passing: Sequence[Mapping[str, Any]]) -> int:
         for start in range(0, len(passing), STREAM_BATCH):
-            now = self.clock()
-            if self._agreed is None or now - self._agreed[1] > SETTINGS_FRESH_FOR:
-                self._agreed = publish_settings(self.store, self.rules.grid, now=now), now
-            placer = Placer(self.store, self.rules, self._agreed[0], self.clock, lambda row, error: True)
-            assigned = assign([_arrival(record) for record in passing[start : start + STREAM_BATCH]], placer)
+            assigned = self.scheduler.handle({"Records": passing[start : start + STREAM_BATCH]})
             assert not assigned.failed, assigned.failed
         return -(-len(passing) // STREAM_BATCH)
 
@@ -264,14 +259,3 @@ def passes(record: Mapping[str, Any]) -> bool:
         case "MODIFY":
             return status in (None, "scheduled")
     return False
-
-
-def _arrival(record: Mapping[str, Any]) -> Arrival:
-    change = record["dynamodb"]
-    old = change.get("OldImage")
-    new = change.get("NewImage")
-    return Arrival(
-        key=str(change["SequenceNumber"]),
-        new=None if new is None else decode(new),
-        old=None if old is None else decode(old),
-    )

@@ -93,7 +93,7 @@ def _life(engine: Engine, tasks: int, insert: Callable[[Installation, Bucket], N
     bucket = installation.bucket()
     insert(installation, bucket)
     inserted = meter.read()
-    batches = installation.settle(stream)
+    batches = installation.schedule(stream)
     scheduled = meter.read()
     processed, ticks, completed = Counts({}), 0, 0
     while ticks < MAX_TICKS:
@@ -101,7 +101,7 @@ def _life(engine: Engine, tasks: int, insert: Callable[[Installation, Bucket], N
         ticks += 1
         completed += report.completed
         processed += meter.read()
-        batches += installation.settle(stream)
+        batches += installation.schedule(stream)
         scheduled += meter.read()
         if report.drained_through is not None and report.drained_through >= bucket.minute:
             break

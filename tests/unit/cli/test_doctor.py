@@ -82,7 +82,7 @@ def test_what_it_cannot_repair_it_leaves_and_says_so(shell: Shell, world: InProc
     assert finding == {
         "kind": "not-understood",
         "taskId": "bad",
-        "why": "it cannot be made a task, and nobody has said so",
+        "why": "it cannot be made a task, and is not marked failed",
         "remedy": "the daily reconcile marks it failed with the reason, which goes to the dead-letter queue too",
         "repaired": False,
         "left": "it is left to the daily reconcile, which reaches the dead-letter queue",
@@ -135,7 +135,7 @@ def test_a_cursor_that_somebody_has_spoilt(shell: Shell, world: InProcess) -> No
     ended = shell("doctor", "--repair", "-o", "json")
     assert ended.code == 7
     assert ended.json["kinds"] == {"cursor-unreadable": 1}
-    assert ended.json["findings"][0]["left"] == "it wants a person"
+    assert ended.json["findings"][0]["left"] == "it needs a person"
 
 
 def test_progress(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:

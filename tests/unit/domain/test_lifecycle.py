@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import scheduled_row
 
+from dynatick.client.task_update import cancelled
+from dynatick.domain import lifecycle
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Absent, AtLeast, ConditionalUpdate, Is, Lost, Plus, Written
 from dynatick.domain.lifecycle import (
@@ -42,6 +48,7 @@ from dynatick.domain.lifecycle import (
     terminal,
 )
 from dynatick.domain.task import TERMINAL, UNSCHEDULED, Row, Status, Task
+from dynatick.errors import TransitionRefused
 from dynatick.store.memory import MemoryStore
 
 NOW = datetime(2026, 12, 31, 12, 0, 30, tzinfo=UTC)
@@ -61,7 +68,7 @@ def test_the_table_is_the_designs() -> None:
     """
     pairs = [pair.split() for line in designed.strip().splitlines() for pair in line.split(",")]
     assert arrows == {(before, after) for before, after in pairs}
-    assert all(reason for row in TRANSITIONS.values() for reason in row.values())
+    assert all(step.reason for row in TRANSITIONS.values() for step in row.values())
     assert set(TRANSITIONS) == {UNSCHEDULED, *map(str, Status)}
 
 
@@ -69,6 +76,45 @@ def test_what_may_follow() -> None:
     assert may_follow("scheduled", "running")
     assert not may_follow("running", "cancelled")
     assert not may_follow("no such state", "running")
+
+
+def changed_lifecycle(patch: pytest.MonkeyPatch, *changes: tuple[str, str]) -> ModuleType:
+    """The module with other text in its table of transitions."""
+    text = Path(lifecycle.__file__).read_text(encoding="utf-8")
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    module = ModuleType("changed_lifecycle")
+    patch.setitem(sys.modules, module.__name__, module)
+    exec(compile(text, lifecycle.__file__, "exec"), module.__dict__)
+    return module
+
+
+def test_the_table_decides_which_status_a_claim_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    claimed: dict[str, Any] = {"token": "mine", "lease_until": SOON, "now": NOW}
+    assert Is("status", "scheduled") in claim("t", HERE, **claimed).conditions
+    changed: Any = changed_lifecycle(
+        monkeypatch,
+        ('"claimed by a processor", ("claim",)', '"claimed by a processor"'),
+        ('Transition("run again", ("run",))', 'Transition("run again", ("run", "claim"))'),
+    )
+    assert Is("status", "completed") in changed.claim("t", HERE, **claimed).conditions
+
+
+@pytest.mark.parametrize("by", ['("claim",)', '("complete",)', '("fail",)', '("retry",)', '("reclaim", "release")'])
+def test_no_function_makes_a_transition_that_the_table_does_not_have(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="not enough values"):
+        changed_lifecycle(monkeypatch, (by, "()"))
+
+
+def test_the_table_decides_what_the_client_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = row_of("scheduled")
+    assert cancelled(waiting, now=NOW, retention_days=DAYS)
+    step = replace(TRANSITIONS[Status.SCHEDULED][Status.CANCELLED], by=())
+    without = {**TRANSITIONS[Status.SCHEDULED], Status.CANCELLED: step}
+    monkeypatch.setattr(lifecycle, "TRANSITIONS", {**TRANSITIONS, Status.SCHEDULED: without})
+    with pytest.raises(TransitionRefused, match="unscheduled"):
+        cancelled(waiting, now=NOW, retention_days=DAYS)
 
 
 # -- rows in every state ---------------------------------------------------------------------------------------------

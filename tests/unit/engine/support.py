@@ -59,18 +59,18 @@ class RiggedStore(MemoryStore):
 
     ``before_write`` is called with each change before it is carried out (to put something between); ``answers`` may
     answer in the table's place: a Result with ``applied`` says whether the change takes effect all the same.
-    ``before_look`` and ``before_read`` may raise. ``hidden``: entries that the index does not show yet.
+    ``before_poll`` and ``before_read`` may raise. ``hidden``: entries that the index does not show yet.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.looks: list[Bucket] = []
+        self.polls: list[Bucket] = []
         self.reads: list[str] = []
         self.writes: list[ConditionalUpdate] = []
         self.before_write: Callable[[ConditionalUpdate], None] | None = None
         self.throttled: Callable[[ConditionalUpdate], bool] = lambda change: False
         self.unanswered: Callable[[ConditionalUpdate], bool] = lambda change: False
-        self.before_look: Callable[[Bucket], None] | None = None
+        self.before_poll: Callable[[Bucket], None] | None = None
         self.before_read: Callable[[str], None] | None = None
         self.hidden: Callable[[Entry], bool] = lambda entry: False
 
@@ -99,9 +99,9 @@ class RiggedStore(MemoryStore):
         limit: int | None = None,
         prefix: str | None = None,
     ) -> Page:
-        self.looks.append(bucket)
-        if self.before_look is not None:
-            self.before_look(bucket)
+        self.polls.append(bucket)
+        if self.before_poll is not None:
+            self.before_poll(bucket)
         page = super().query_bucket(
             bucket, after=after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix
         )
@@ -113,7 +113,7 @@ class RiggedStore(MemoryStore):
 
     def forget(self) -> None:
         """Begins the notes anew."""
-        self.looks, self.reads, self.writes = [], [], []
+        self.polls, self.reads, self.writes = [], [], []
 
 
 class Once:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -19,7 +18,6 @@ from dynatick.domain.lifecycle import redrive
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row
 from dynatick.engine.assign import Arrival, Assigned, assign
-from dynatick.engine.placement import until_refused
 from dynatick.errors import StoreError
 from dynatick.store.memory import MemoryStore
 
@@ -502,18 +500,6 @@ def test_a_new_time_is_a_new_start_for_a_row_that_waits_for_the_dead_letter_queu
     assert (w.row("t")["status"], "malformedReason" in w.row("t")) == ("scheduled", False)
     w.ticks(3)
     assert w.outcome("t") == "completed"
-
-
-def test_after_a_refusal_the_rest_of_a_batch_waits_for_its_tick() -> None:
-    """Each message that a queue does not answer takes seconds, and the invocation has a minute."""
-    w = world()
-    asked: list[object] = []
-    queue = MemoryDeadLetters(refuse=lambda letter: not asked.append(letter))
-    placer = replace(w.placer(), rejected=until_refused(queue, w.clock))
-    records = [put(w, {"taskId": f"t{n}", "action": Decimal(7)}) for n in range(3)]
-    done = assign([Arrival(str(n), new, old) for n, (new, old) in enumerate(records)], placer)
-    assert (list(done.failed), done.undelivered, len(asked)) == ([], 3, 1)
-    assert {w.row(f"t{n}")["taskDateTime"] for n in range(3)} == {str(NEXT)}
 
 
 def test_a_cursor_that_cannot_be_read_is_a_fault_of_every_record_that_needs_it() -> None:

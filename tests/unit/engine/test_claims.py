@@ -133,9 +133,9 @@ def test_a_batch_has_one_verdict_an_entry_in_order() -> None:
         "Claimed", "Ineligible", "Claimed", "Contended", "Claimed", "LeaseExpired",
         "Ineligible", "Malformed", "Ineligible", "Ineligible", "Ineligible",
     ]  # fmt: skip
-    won = {v.task.task_id: v for v in verdicts if isinstance(v, Claimed)}
-    assert {task_id: v.task.attempt for task_id, v in won.items()} == {"waits": 1, "raw": 1, "released": 1}
-    assert all(of(w.rigged.peek(task_id)) == v.row for task_id, v in won.items())
+    claimed = {v.task.task_id: v for v in verdicts if isinstance(v, Claimed)}
+    assert {task_id: v.task.attempt for task_id, v in claimed.items()} == {"waits": 1, "raw": 1, "released": 1}
+    assert all(of(w.rigged.peek(task_id)) == v.row for task_id, v in claimed.items())
     assert w.outcome("bad") == "failed"
     assert w.outcome("by hand") == "completed"
     assert w.row("crashed") == rows["crashed"]
@@ -153,12 +153,12 @@ def test_a_claim_of_what_waits_is_one_write_and_no_read() -> None:
 
 
 def test_what_is_released_needs_no_patience() -> None:
-    """To go on at once: it is taken with the batch, and is no suspect."""
+    """To go on at once: it is taken with the batch, and is no expired."""
     w = world()
     w.rigged.put(scheduled_row("t", HERE))
-    (won,) = claim(w, "t")
-    assert isinstance(won, Claimed)
-    assert isinstance(w.store.write(release(won.task)), Written)
+    (claimed,) = claim(w, "t")
+    assert isinstance(claimed, Claimed)
+    assert isinstance(w.store.write(release(claimed.task)), Written)
     (again,) = claimer_with(w, "second").claim([(HERE, "t")], lease_until=w.clock())
     assert isinstance(again, Claimed)
     assert again.task.attempt == 1

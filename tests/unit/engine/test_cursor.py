@@ -11,7 +11,7 @@ from tests.unit.engine.support import NOON_MINUTE, Once, RiggedStore, is_cursor,
 
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.task import is_own_row
-from dynatick.engine.cursor import Cursor, cursor_id, read_cursor, save, take
+from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id, read_cursor, save
 from dynatick.engine.rules import SHARD_LEASE
 from dynatick.errors import InvalidInput, StoreError
 from dynatick.store.memory import MemoryStore
@@ -128,7 +128,7 @@ def test_a_save_without_an_answer_is_a_fault() -> None:
 
 def test_taking_closes_and_holds_the_shard() -> None:
     store = stored(replace(FULL, lease=None, lease_until=None))
-    taken = take(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
+    taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
     assert taken is not None
     assert (taken.closed_through, taken.lease, taken.lease_until) == (NOON_MINUTE + 1, "mine", NOON + SHARD_LEASE)
     assert (taken.drained_through, taken.checkpoint, taken.checkpoint_at) == (
@@ -141,21 +141,21 @@ def test_taking_closes_and_holds_the_shard() -> None:
 
 def test_a_shard_that_is_held_is_closed_all_the_same() -> None:
     store = stored(FULL)
-    assert take(store, 3, NOON_MINUTE + 1, token="mine", now=NOON) is None
+    assert acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON) is None
     now = read_cursor(store, 3, NOON)
     assert now == replace(FULL, closed_through=NOON_MINUTE + 1, version=8)
 
 
 def test_a_shard_that_is_held_and_closed_already_costs_no_write() -> None:
     store = stored(FULL)
-    assert take(store, 3, NOON_MINUTE, token="mine", now=NOON) is None
+    assert acquire_shard(store, 3, NOON_MINUTE, token="mine", now=NOON) is None
     assert store.writes == []
 
 
 @pytest.mark.parametrize(("seconds", "taken"), [(30, False), (34, False), (34.1, True), (3600, True)])
 def test_a_process_that_has_gone_silent_loses_the_shard(seconds: float, taken: bool) -> None:
     store = stored(FULL)
-    cursor = take(store, 3, NOON_MINUTE + 1, token="mine", now=NOON + timedelta(seconds=seconds))
+    cursor = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON + timedelta(seconds=seconds))
     assert (cursor is not None) is taken
 
 
@@ -169,7 +169,7 @@ def test_a_lost_race_for_the_shard_is_run_again() -> None:
             store.put({**row, "closedThrough": "2026-12-31#12:09", "version": 8})
 
     store.before_write = another_closes
-    taken = take(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
+    taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
     assert taken is not None
     assert (taken.closed_through, taken.version) == (NOON_MINUTE + 9, 9)
 
@@ -182,8 +182,8 @@ def test_a_race_that_never_ends_is_a_fault() -> None:
         store.put({**row, "version": int(str(row["version"])) + 1})
 
     store.before_write = another_is_always_first
-    with pytest.raises(StoreError, match="cannot take shard 3: its cursor was changed by others 10 times"):
-        take(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
+    with pytest.raises(StoreError, match="cannot acquire shard 3: its cursor was changed by others 10 times"):
+        acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
 
 
 def test_a_shard_that_was_taken_although_the_answer_says_otherwise_is_ours() -> None:
@@ -201,7 +201,7 @@ def test_a_shard_that_was_taken_although_the_answer_says_otherwise_is_ours() -> 
         return write(change)
 
     store.write = sent_twice
-    taken = take(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
+    taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
     assert taken is not None
     assert (taken.lease, taken.closed_through) == ("mine", NOON_MINUTE + 1)
 
@@ -216,7 +216,7 @@ def test_closing_for_a_holder_may_race_with_it() -> None:
             store.put({"taskId": cursor_id(3), **replace(FULL, lease=None, lease_until=None, version=8).to_row()})
 
     store.before_write = holder_ends
-    taken = take(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
+    taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
     assert taken is not None
     assert (taken.lease, taken.closed_through) == ("mine", NOON_MINUTE + 1)
 

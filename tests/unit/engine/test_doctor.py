@@ -109,7 +109,7 @@ def put(world: InProcess, row: Row, task_id: str = "x") -> None:
 
 def scan(world: InProcess, **options: object) -> tuple[Reconciled, list[Finding]]:
     told: list[Finding] = []
-    report = reconcile(world.placer(), clock=world.clock, tell=told.append, **options)  # type: ignore[arg-type]
+    report = reconcile(world.placer(), clock=world.clock, report_finding=told.append, **options)  # type: ignore[arg-type]
     return report, told
 
 
@@ -121,7 +121,7 @@ def test_what_is_wrong_is_found_and_nothing_is_written(world: InProcess, name: s
     assert isinstance(world.store, Counting)
     before = world.store.writes, world.row("x")
     told: list[Finding] = []
-    report = reconcile(placer, clock=world.clock, repair=False, tell=told.append)
+    report = reconcile(placer, clock=world.clock, repair=False, report_finding=told.append)
     (finding,) = told
     assert (finding.kind, finding.task_id, finding.repaired, finding.left) == (kind, "x", False, None)
     assert finding.remedy == REMEDIES[kind]
@@ -161,7 +161,7 @@ def test_a_stale_task_that_the_next_tick_takes_over_is_left_to_it(world: InProce
     report, (*outage, finding) = scan(world)
     assert {one.kind for one in outage} == {Kind.CURSOR_BEHIND}
     assert (finding.kind, finding.repaired, finding.left) == (
-        Kind.STALE_LEASE, False, "the next tick takes it over, if it comes"
+        Kind.STALE_LEASE, False, "the next tick reclaims it, if it comes"
     )  # fmt: skip
     assert (report.repaired, report.failed, world.row("x")) == (0, 4, before)
     world.next_tick()
@@ -288,7 +288,7 @@ def test_a_cursor_wants_a_person_and_the_other_shards_are_repaired(world: InProc
         (Kind.CURSOR_UNREADABLE, False),
         (Kind.BEHIND_CURSOR, True),
     ]
-    assert (told[0].left, report.failed) == ("it wants a person", 1)
+    assert (told[0].left, report.failed) == ("it needs a person", 1)
     world.store.delete(cursor_id(0))  # as the remedy says
     assert [finding.task_id for finding in scan(world)[1]] == ["not to be judged"]
     world.next_tick()

@@ -35,7 +35,7 @@ from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate, Result
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
-from dynatick.engine import drain
+from dynatick.engine import claiming as claiming_module
 from dynatick.engine import execution as execution_module
 from dynatick.engine.budget import Budget
 from dynatick.engine.cursor import save
@@ -94,7 +94,7 @@ def takes(w: World, **delta: float) -> object:
 
 @pytest.fixture(autouse=True)
 def _coordinators_are_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution_module, "RECORD_DELAY", 0.002)
+    monkeypatch.setattr(execution_module, "RECORD_DELAY_SECONDS", 0.002)
 
 
 def all_once(w: World, expected: Sequence[str]) -> None:
@@ -140,7 +140,7 @@ def test_a_pass_that_runs_out_of_time_goes_on_in_the_next_without_loss_and_witho
     assert not done[-1].continued
     assert sum(report.claimed - report.released for report in done) == 300
     assert sum(report.released for report in done) > 0
-    assert sum(report.recovered for report in done) == 0, "what was given back is no suspect"
+    assert sum(report.recovered for report in done) == 0, "what was given back is no expired"
     all_once(w, ids(300))
 
 
@@ -364,18 +364,18 @@ def test_what_is_won_in_the_last_seconds_is_given_back_too(monkeypatch: pytest.M
     w = world()
     w.insert(*ids(10))
     slow, last_seconds = Once(is_claim), threading.Event()
-    finish_records = Execution.finish_records
+    finish = Execution.finish
 
     def noted(self: Execution) -> None:
         last_seconds.set()
-        finish_records(self)
+        finish(self)
 
     def takes_long(change: ConditionalUpdate) -> None:
         if slow(change):
             w.clock.to(NOON + timedelta(minutes=1, seconds=117.2))
             assert last_seconds.wait(30)
 
-    monkeypatch.setattr(Execution, "finish_records", noted)
+    monkeypatch.setattr(Execution, "finish", noted)
     w.rigged.before_write = takes_long
     w.clock.to(NOON + timedelta(minutes=1))
     report = w.handle({"time": "2026-12-31T12:01:00Z"}).passed
@@ -420,7 +420,7 @@ def is_not_passed(w: World) -> None:
     """S has not passed the task, which is executed by and by."""
     assert w.outcome("late") is None
     assert w.cursor().drained_through < bucket_at(1).minute
-    w.rigged.before_look = None
+    w.rigged.before_poll = None
     w.rigged.__dict__.pop("query_bucket", None)
     w.ticks(3)
     all_once(w, ["late"])
@@ -433,7 +433,7 @@ def test_s_does_not_pass_what_was_seen_and_could_not_be_claimed() -> None:
         if bucket == bucket_at(3):
             raise cannot("query_bucket")
 
-    w.rigged.before_look = breaks_off
+    w.rigged.before_poll = breaks_off
     with pytest.raises(StoreError):
         w.next_tick()
     assert w.cursor().lease is None, "the end was written"
@@ -742,7 +742,7 @@ def broken_look(w: World) -> None:
         if bucket == bucket_at(4):
             raise cannot("query_bucket")
 
-    w.rigged.before_look = before
+    w.rigged.before_poll = before
 
 
 def broken_claim(w: World) -> None:
@@ -768,7 +768,7 @@ def broken_by_a_bug(w: World) -> None:
         if bucket == bucket_at(4):
             raise KeyError("a bug")
 
-    w.rigged.before_look = before
+    w.rigged.before_poll = before
 
 
 FAULTS = {"look": broken_look, "claim": broken_claim, "cursor": broken_cursor, "bug": broken_by_a_bug}
@@ -785,7 +785,7 @@ def test_a_fault_in_the_middle_is_raised_once_what_is_in_hand_is_recorded(fault:
     executed = {task_id for task_id, _, _ in w.actions.ran}
     assert {task_id for task_id in ids(120) if w.outcome(task_id) == "completed"} == executed
     assert executed or fault == "claim"  # what was claimed and not begun when a claim fails may have been given back
-    w.rigged.before_look = None
+    w.rigged.before_poll = None
     w.rigged.throttled = lambda change: False
     w.rigged.__dict__.pop("write_many", None)
     w.clock.forward(seconds=40)
@@ -844,7 +844,7 @@ def test_one_batch_of_records_that_fails_costs_no_other() -> None:
 
 def test_after_a_fault_nothing_is_begun_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """An ended pass must not go on executing in its threads."""
-    monkeypatch.setattr(drain, "CLAIMS_UNDER_WAY", 1)  # so that the first of them all is the first to begin
+    monkeypatch.setattr(claiming_module, "MAX_CLAIMS", 1)  # so that the first of them all is the first to begin
     w = world(rules=rules(threads=1))
     w.insert(*ids(75))
     first, go = threading.Event(), threading.Event()
@@ -935,10 +935,10 @@ def test_a_task_that_changes_while_it_is_in_flight_harms_no_other(how: str, same
             threading.Timer(0.05, may_end.set).start()
 
     w.actions.behaviour["t0007"] = waits
-    w.rigged.before_look = changes
+    w.rigged.before_poll = changes
     w.clock.forward(minutes=9, seconds=1)
     w.tick()
-    w.rigged.before_look = None
+    w.rigged.before_poll = None
     w.ticks(6)
     for task_id in {*ids(25), "other"} - {"t0007"}:
         assert (w.outcome(task_id), w.actions.times(task_id)) == ("completed", 1)
@@ -969,7 +969,7 @@ def test_a_row_in_the_place_of_one_in_flight_is_claimed_beside_it() -> None:
             w.rigged.put(scheduled_row("t", bucket_at(9), run=2, createdAt="2026-12-31T12:05:00Z"))
 
     w.actions.behaviour["t"] = waits
-    w.rigged.before_look = changes
+    w.rigged.before_poll = changes
     w.clock.forward(minutes=9, seconds=1)
     w.tick()
     assert met == [True]
@@ -1010,7 +1010,7 @@ def test_polling_empty_buckets_keeps_the_shard_and_what_it_has_come_through() ->
     done = reports(w.tick())
     assert (w.outcome("early"), w.outcome("due")) == ("completed", "completed")
     assert len(done) > 3, "in several invocations"
-    assert len(store.looks) < 3 * 1440 + 20 * len(done), "none of them begins anew"
+    assert len(store.polls) < 3 * 1440 + 20 * len(done), "none of them begins anew"
     gaps = [later - earlier for earlier, later in pairwise(met)]
     assert max(gaps) < timedelta(seconds=30), "the lease is renewed before it expires"
 
@@ -1024,22 +1024,22 @@ def test_what_was_polled_is_kept_when_the_process_dies() -> None:
     class Dies(BaseException):
         pass
 
-    keep = ShardLease.keep
+    renew = ShardLease.renew
 
     def dies(self: ShardLease) -> None:
-        keep(self)
-        if len(store.looks) > 600:
+        renew(self)
+        if len(store.polls) > 600:
             raise Dies
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Dies):
-        patch.setattr(ShardLease, "keep", dies)
+        patch.setattr(ShardLease, "renew", dies)
         w.handle({"time": clock().strftime("%Y-%m-%dT%H:%M:00Z")})
     cursor = w.cursor()
     assert cursor.polled_through > NOON_MINUTE + 300
     store.forget()
     clock.forward(minutes=1)
     w.tick()
-    assert min(bucket.minute for bucket in store.looks) > cursor.polled_through - 1
+    assert min(bucket.minute for bucket in store.polls) > cursor.polled_through - 1
 
 
 def test_a_pass_that_has_lost_its_shard_stops_polling() -> None:
@@ -1049,13 +1049,13 @@ def test_a_pass_that_has_lost_its_shard_stops_polling() -> None:
     clock.to(NOON + timedelta(hours=12))
 
     def taken(bucket: Bucket) -> None:
-        if len(store.looks) == 20:
+        if len(store.polls) == 20:
             cursor = w.cursor()
             assert save(store, cursor, replace(cursor, lease="another's", lease_until=clock() + timedelta(hours=1)))
 
-    store.before_look = taken
+    store.before_poll = taken
     report = passed(w.tick())
-    assert len(store.looks) < 60
+    assert len(store.polls) < 60
     assert not report.continued
     assert w.cursor().lease == "another's"
 
@@ -1064,15 +1064,15 @@ def test_a_gap_of_a_year_takes_no_memory_for_each_minute() -> None:
     w = world()
     w.clock.to(NOON + timedelta(days=20))
     pass_windows: list[int] = []
-    keep = ShardLease.keep
+    renew = ShardLease.renew
 
     def noted(self: ShardLease) -> None:
         self.renew_at = min(self.renew_at, self.clock())  # each time
-        keep(self)
-        pass_windows.append(len(self.window.looks))
+        renew(self)
+        pass_windows.append(len(self.window.polls))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ShardLease, "keep", noted)
+        patch.setattr(ShardLease, "renew", noted)
         w.tick()
     assert max(pass_windows) < 1000
     assert w.cursor().polled_through >= NOON_MINUTE + 20 * 1440

@@ -17,6 +17,7 @@ from dynatick.domain.schedule import is_at_rest
 from dynatick.domain.task import MAX_TASK_ID_BYTES, Row
 from dynatick.engine.assign import Arrival, assign
 from dynatick.engine.placement import Placer
+from dynatick.engine.readiness import is_rejection
 
 ANYTHING: list[object] = [
     None, "", "x", 0, 1, -1, Decimal("0.5"), Decimal("1E+125"), Decimal("1E-130"), Decimal("9" * 38), True, False,
@@ -101,7 +102,7 @@ def left_open(w: World, task_id: str) -> Row | None:
 
 def is_malformed(placer: Placer, row: Row) -> bool:
     change = placer.make_ready(row)
-    return change is not None and placer.is_rejection(change)
+    return change is not None and is_rejection(change)
 
 
 def is_in_flight(row: Row) -> bool:

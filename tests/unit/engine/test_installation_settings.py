@@ -108,7 +108,7 @@ def test_a_race_that_never_ends_is_a_fault() -> None:
     store = RiggedStore()
     publish_settings(store, Grid(shard_count=2), now=NOON)
     store.throttled = lambda change: True
-    with pytest.raises(StoreError, match="cannot agree on the settings"):
+    with pytest.raises(StoreError, match="cannot publish the settings"):
         publish_settings(store, Grid(shard_count=3), now=NOON)
 
 

@@ -1,4 +1,4 @@
-"""Two lanes for requests, and more of them once one has waited for too long."""
+"""Two pool for requests, and more of them once one has waited for too long."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def lanes(clock: Clock) -> Iterator[IoPool]:
-    made = IoPool(least=2, most=3, patience=1, name="test", report=lambda ended: ended())
+def pool(clock: Clock) -> Iterator[IoPool]:
+    made = IoPool(min_threads=2, max_threads=3, max_wait_seconds=1, name="test", report=lambda ended: ended())
     yield made
     made.close()
 
 
 @pytest.fixture
-def jobs(lanes: IoPool) -> Iterator[list[Job]]:
+def jobs(pool: IoPool) -> Iterator[list[Job]]:
     """Five, of which two have begun."""
     made = [Job() for _ in range(5)]
     for job in made:
-        lanes.submit(job)
+        pool.submit(job)
     assert made[0].begun.wait(LONG) and made[1].begun.wait(LONG)
     yield made
     for job in made:
@@ -73,29 +73,29 @@ def test_two_at_once_the_others_in_their_order(jobs: list[Job]) -> None:
     assert begun(jobs) == [True, True, True, True, False]
 
 
-def test_what_waits_too_long_gets_a_lane_of_its_own(lanes: IoPool, clock: Clock, jobs: list[Job]) -> None:
+def test_what_waits_too_long_gets_a_lane_of_its_own(pool: IoPool, clock: Clock, jobs: list[Job]) -> None:
     clock.now = 0.9
-    lanes.widen()
+    pool.grow()
     assert not jobs[2].begun.wait(0.05)
     clock.now = 1.0
-    lanes.widen()
+    pool.grow()
     assert jobs[2].begun.wait(LONG)
-    lanes.widen()  # three are the most
+    pool.grow()  # three are the most
     assert not jobs[3].begun.wait(0.05)
     jobs[2].may_end.set()  # and the third one stays
     assert jobs[3].begun.wait(LONG)
 
 
-def test_lanes_that_are_free_are_enough(lanes: IoPool, clock: Clock) -> None:
+def test_lanes_that_are_free_are_enough(pool: IoPool, clock: Clock) -> None:
     for _ in range(10):
         done = threading.Event()
-        lanes.submit(lambda done=done: done.set)
+        pool.submit(lambda done=done: done.set)
         assert done.wait(LONG)
         clock.now += 5
-        lanes.widen()
+        pool.grow()
     blocking = [Job() for _ in range(3)]
     for job in blocking:
-        lanes.submit(job)
+        pool.submit(job)
     assert blocking[0].begun.wait(LONG) and blocking[1].begun.wait(LONG)
     assert not blocking[2].begun.wait(0.05)
     for job in blocking:
@@ -103,8 +103,8 @@ def test_lanes_that_are_free_are_enough(lanes: IoPool, clock: Clock) -> None:
         assert job.ended.wait(LONG)
 
 
-def test_once_closed_what_is_under_way_ends_and_what_waits_is_not_begun(lanes: IoPool, jobs: list[Job]) -> None:
-    lanes.close()
+def test_once_closed_what_is_under_way_ends_and_what_waits_is_not_begun(pool: IoPool, jobs: list[Job]) -> None:
+    pool.close()
     jobs[0].may_end.set()
     jobs[1].may_end.set()
     assert jobs[0].ended.wait(LONG) and jobs[1].ended.wait(LONG)

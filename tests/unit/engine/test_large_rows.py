@@ -32,7 +32,7 @@ def _payloads_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
         return decode(LargeItem(small, large) if large else item)
 
     monkeypatch.setattr(memory, "decode", kept)
-    monkeypatch.setattr(execution, "RECORD_DELAY", 0.002)
+    monkeypatch.setattr(execution, "RECORD_DELAY_SECONDS", 0.002)
 
 
 def noting(w: World, *ids: str, fail: bool = False) -> list[tuple[str, object, object]]:
@@ -113,7 +113,7 @@ def test_an_occurrence_takes_its_schedules_payload_as_it_stands() -> None:
 @pytest.mark.parametrize("most", [1, 10**9])
 def test_what_waits_in_memory_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Beyond the bound nothing is claimed until something was recorded; claims that are under way may pass it."""
-    monkeypatch.setattr(execution, "LARGE_IN_FLIGHT", most)
+    monkeypatch.setattr(execution, "MAX_LARGE_IN_FLIGHT", most)
     w = world(rules=rules(threads=2))
     ids = [f"t{n:03}" for n in range(150)]
     w.insert(*ids, payload=PAYLOAD)

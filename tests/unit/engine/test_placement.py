@@ -23,7 +23,7 @@ from dynatick.store.memory import MemoryStore
 def settled(w: World, row: Row) -> Row:
     """The row, put by somebody and settled."""
     w.rigged.put(row)
-    w.placer().settle(str(row["taskId"]))
+    w.placer().place(str(row["taskId"]))
     return w.row(str(row["taskId"]))
 
 
@@ -65,7 +65,7 @@ def test_where_a_row_lies_when_it_is_settled(name: str, row: Row, bucket: str) -
     done = settled(w, row)
     assert done["taskDateTime"] == bucket
     assert done["status"] == row.get("status", "scheduled")
-    w.placer().settle("t")
+    w.placer().place("t")
     assert w.row("t") == done, "and stays there"
 
 
@@ -84,7 +84,7 @@ def test_what_has_ended_is_left_alone(row: Row) -> None:
 
 
 def test_a_row_that_is_gone_is_no_fault() -> None:
-    assert world().placer().settle("nobody") is None
+    assert world().placer().place("nobody") is None
 
 
 ENDED_BY_HAND = [
@@ -171,7 +171,7 @@ def test_what_is_counted() -> None:
     placer = w.placer()
     for task_id, row in {"a": {}, "b": {"taskDateTime": str(CLOSED)}, "c": {"action": Decimal(7)}}.items():
         w.rigged.put({"taskId": task_id, **row})
-        placer.settle(task_id)
+        placer.place(task_id)
     assert (placer.normalised, placer.moved, placer.failed) == (2, 1, 1)
 
 
@@ -194,7 +194,7 @@ def test_what_the_dead_letter_queue_does_not_take_is_left_for_a_later_try() -> N
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
     w.rigged.put({"taskId": "t", "action": Decimal(7)})
     with pytest.raises(Undelivered, match="the dead-letter queue did not take 't'; it stays open"):
-        w.placer().settle("t")
+        w.placer().place("t")
     row = w.row("t")
     assert row == {
         "taskId": "t", "action": 7, "taskDateTime": NEXT, "movedTo": NEXT, "malformedReason": row["malformedReason"]
@@ -215,7 +215,7 @@ def test_a_row_that_waits_for_the_dead_letter_queue_is_moved_again_if_its_new_bu
 
     w.rigged.before_write = before
     with pytest.raises(Undelivered):
-        w.placer().settle("t")
+        w.placer().place("t")
     assert first.done
     assert w.row("t")["taskDateTime"] == str(bucket_at(4))
 
@@ -226,7 +226,7 @@ def test_a_row_that_can_be_understood_by_now_is_not_failed_for_what_it_was_befor
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
     w.rigged.put({"taskId": "t", "action": Decimal(7)})
     meanwhile(w, ConditionalUpdate(task_id="t", set={"action": "log"}))
-    w.placer().settle("t")
+    w.placer().place("t")
     assert (w.row("t")["status"], "malformedReason" in w.row("t")) == ("scheduled", False)
 
 
@@ -249,7 +249,7 @@ def test_a_row_that_is_too_large_is_marked_without_its_bulk(spare: int, row: dic
     w.rigged.put({**row, bulk: {"k": ""}})
     filled = {**row, bulk: {"k": "x" * (FULL - size_of(w, "t") - spare)}}
     w.rigged.put(filled)
-    w.placer().settle("t")
+    w.placer().place("t")
     done = w.row("t")
     assert done["outcome"] == "failed"
     assert bulk not in done
@@ -288,7 +288,7 @@ def test_who_is_claimed_meanwhile_is_moved_all_the_same() -> None:
     w = world()
     w.rigged.put(scheduled_row("t", CLOSED))
     first = meanwhile(w, ConditionalUpdate(task_id="t", set=RUNNING))
-    w.placer().settle("t")
+    w.placer().place("t")
     assert first.done
     assert w.row("t") == {**scheduled_row("t", CLOSED), **RUNNING, "taskDateTime": NEXT, "movedTo": NEXT}
 
@@ -297,7 +297,7 @@ def test_who_ends_meanwhile_is_not_moved() -> None:
     w = world()
     w.rigged.put(scheduled_row("t", CLOSED))
     meanwhile(w, ConditionalUpdate(task_id="t", set={"outcome": "completed", "status": "completed"}))
-    w.placer().settle("t")
+    w.placer().place("t")
     assert w.row("t")["taskDateTime"] == str(CLOSED)
 
 
@@ -308,7 +308,7 @@ def test_whose_time_changes_meanwhile_is_read_again(edit: dict[str, object]) -> 
     w = world()
     w.rigged.put(scheduled_row("t", CLOSED))
     meanwhile(w, ConditionalUpdate(task_id="t", set=edit))
-    w.placer().settle("t")
+    w.placer().place("t")
     row = w.row("t")
     assert row["taskDateTime"] == NEXT
     assert {name: row[name] for name in edit} == edit
@@ -324,8 +324,8 @@ def test_a_row_that_never_holds_still_is_a_fault_and_no_endless_loop() -> None:
             MemoryStore.write(w.rigged, ConditionalUpdate(task_id="t", set={"taskDateTime": str(Bucket(next(minute)))}))
 
     w.rigged.before_write = moves_on
-    with pytest.raises(StoreError, match="cannot settle 't': it was changed by others 30 times"):
-        w.placer().settle("t")
+    with pytest.raises(StoreError, match="cannot place 't': it was changed by others 30 times"):
+        w.placer().place("t")
 
 
 def test_a_table_that_does_not_answer_is_a_fault() -> None:
@@ -333,7 +333,7 @@ def test_a_table_that_does_not_answer_is_a_fault() -> None:
     w.rigged.put(scheduled_row("t", CLOSED))
     w.rigged.throttled = is_move
     with pytest.raises(StoreError, match="ThrottlingError"):
-        w.placer().settle("t")
+        w.placer().place("t")
     assert w.row("t") == scheduled_row("t", CLOSED)
 
 
@@ -342,9 +342,9 @@ def test_a_move_whose_answer_was_lost_is_found_done() -> None:
     w.rigged.put(scheduled_row("t", CLOSED))
     w.rigged.unanswered = is_move
     with pytest.raises(StoreError, match="no answer"):
-        w.placer().settle("t")
+        w.placer().place("t")
     w.rigged.unanswered = lambda change: False
-    w.placer().settle("t")
+    w.placer().place("t")
     assert w.row("t")["taskDateTime"] == NEXT
 
 
@@ -386,7 +386,7 @@ def test_nothing_is_written_for_what_is_ahead_and_one_read_is_enough() -> None:
     w.rigged.put(scheduled_row("t", AHEAD))
     image = w.row("t")
     w.rigged.forget()
-    assert placer.settle("t", image) == image
+    assert placer.place("t", image) == image
     assert w.rigged.reads == ["_dynatick#cursor#0"]
     assert w.rigged.writes == []
 
@@ -403,5 +403,5 @@ def test_time_goes_on_while_it_settles() -> None:
             MemoryStore.write(w.rigged, ConditionalUpdate(task_id="t", set={"delaySeconds": Decimal(1)}))
 
     w.rigged.before_write = before
-    w.placer().settle("t")
+    w.placer().place("t")
     assert of(w.row("t"))["taskDateTime"] == str(bucket_at(4))

@@ -21,14 +21,14 @@ FINAL = timedelta(seconds=124)  # L and the margin
 
 
 def cursor(
-    closed: int, drained: int, *, looked: int | None = None, checkpoint: int | None = None, at: datetime = NOON
+    closed: int, drained: int, *, polled: int | None = None, checkpoint: int | None = None, at: datetime = NOON
 ) -> Cursor:
     """In minutes after noon."""
     return Cursor(
         shard=0,
         closed_through=NOON_MINUTE + closed,
         drained_through=NOON_MINUTE + drained,
-        polled_through=NOON_MINUTE + (closed if looked is None else looked),
+        polled_through=NOON_MINUTE + (closed if polled is None else polled),
         checkpoint=NOON_MINUTE + (closed if checkpoint is None else checkpoint),
         checkpoint_at=NOON,
     )
@@ -39,7 +39,7 @@ def window(found: Cursor, *, tick_minutes: int = 1, closed_at: datetime = NOON) 
 
 
 def minutes(found: Window, now: datetime) -> list[int]:
-    return [minute - NOON_MINUTE for minute in found.due(now)]
+    return [minute - NOON_MINUTE for minute in found.minutes_to_poll(now)]
 
 
 LATER = NOON + FINAL
@@ -47,15 +47,15 @@ LATER = NOON + FINAL
 DUE = [
     # the cursor (closed, drained, looked, mark), now, the grid; which minutes are looked at
     ("nothing is closed that is not drained", cursor(0, 0), NOON, 1, []),
-    ("all that nobody has looked at", cursor(5, 0, looked=0, checkpoint=0), NOON, 1, [1, 2, 3, 4, 5]),
-    ("after an outage", cursor(100, 0, looked=0, checkpoint=0), NOON, 1, list(range(1, 101))),
-    ("the newest two ticks", cursor(5, 0, looked=4, checkpoint=3), NOON, 1, [4, 5]),
-    ("the newest two ticks of five minutes", cursor(20, 0, looked=15, checkpoint=15), NOON, 5, list(range(11, 21))),
-    ("what was not looked at in full", cursor(5, 0, looked=2, checkpoint=3), NOON, 1, [3, 4, 5]),
-    ("all, once the mark is ripe", cursor(5, 0, looked=4, checkpoint=3), LATER, 1, [1, 2, 3, 4, 5]),
-    ("not yet ripe", cursor(5, 0, looked=4, checkpoint=3), LATER - timedelta(milliseconds=1), 1, [4, 5]),
-    ("what lies after a mark that S has not met", cursor(20, 0, looked=19, checkpoint=3), LATER, 1, list(range(1, 21))),
-    ("what lies after a checkpoint not yet ripe", cursor(20, 0, looked=19, checkpoint=3), NOON, 1, list(range(4, 21))),
+    ("all that nobody has looked at", cursor(5, 0, polled=0, checkpoint=0), NOON, 1, [1, 2, 3, 4, 5]),
+    ("after an outage", cursor(100, 0, polled=0, checkpoint=0), NOON, 1, list(range(1, 101))),
+    ("the newest two ticks", cursor(5, 0, polled=4, checkpoint=3), NOON, 1, [4, 5]),
+    ("the newest two ticks of five minutes", cursor(20, 0, polled=15, checkpoint=15), NOON, 5, list(range(11, 21))),
+    ("what was not looked at in full", cursor(5, 0, polled=2, checkpoint=3), NOON, 1, [3, 4, 5]),
+    ("all, once the mark is ripe", cursor(5, 0, polled=4, checkpoint=3), LATER, 1, [1, 2, 3, 4, 5]),
+    ("not yet ripe", cursor(5, 0, polled=4, checkpoint=3), LATER - timedelta(milliseconds=1), 1, [4, 5]),
+    ("what lies after a mark that S has not met", cursor(20, 0, polled=19, checkpoint=3), LATER, 1, list(range(1, 21))),
+    ("what lies after a checkpoint not yet ripe", cursor(20, 0, polled=19, checkpoint=3), NOON, 1, list(range(4, 21))),
 ]  # fmt: skip
 
 
@@ -64,60 +64,65 @@ def test_which_buckets_are_looked_at(name: str, found: Cursor, now: datetime, n:
     assert minutes(window(found, tick_minutes=n), now) == due
 
 
-def look(found: Window, minute: int, at: datetime, *, complete: bool = True, busy: int = 0, in_flight: int = 0) -> None:
-    found.begin(NOON_MINUTE + minute, at)
-    met = found.looks[NOON_MINUTE + minute]
-    met.complete, met.busy, met.in_flight = complete, busy, in_flight
+def poll(
+    found: Window, minute: int, at: datetime, *, complete: bool = True, contended: int = 0, in_flight: int = 0
+) -> None:
+    found.begin_poll(NOON_MINUTE + minute, at)
+    if complete:
+        found.complete_poll(NOON_MINUTE + minute)
+    found.add_in_flight(NOON_MINUTE + minute, in_flight + contended)
+    for _ in range(contended):
+        found.end_in_flight(NOON_MINUTE + minute, is_open=True)
 
 
 def test_s_follows_final_looks_that_left_nothing() -> None:
     found = window(cursor(5, 0, checkpoint=3))
     for minute in range(1, 6):
-        look(found, minute, LATER)
-    assert found.reach() == NOON_MINUTE + 3, "through the mark, and no further"
+        poll(found, minute, LATER)
+    assert found.new_drained_through() == NOON_MINUTE + 3, "through the mark, and no further"
 
 
 @pytest.mark.parametrize(
     "flaw",
-    [{"at": LATER - timedelta(milliseconds=1)}, {"complete": False}, {"busy": 1}, {"in_flight": 1}],
+    [{"at": LATER - timedelta(milliseconds=1)}, {"complete": False}, {"contended": 1}, {"in_flight": 1}],
 )
 def test_s_stops_at_the_first_bucket_with_a_flaw(flaw: dict[str, object]) -> None:
     found = window(cursor(5, 0, checkpoint=5))
     for minute in range(1, 6):
-        look(found, minute, **({"at": LATER} | (flaw if minute == 3 else {})))
-    assert found.reach() == NOON_MINUTE + 2
+        poll(found, minute, **({"at": LATER} | (flaw if minute == 3 else {})))
+    assert found.new_drained_through() == NOON_MINUTE + 2
 
 
 def test_s_stops_at_a_bucket_that_was_not_looked_at() -> None:
     found = window(cursor(5, 0, checkpoint=5))
     for minute in (1, 2, 4, 5):
-        look(found, minute, LATER)
-    assert found.reach() == NOON_MINUTE + 2
+        poll(found, minute, LATER)
+    assert found.new_drained_through() == NOON_MINUTE + 2
 
 
 def test_another_look_begins_anew_but_for_what_is_in_hand() -> None:
     found = window(cursor(5, 0, checkpoint=5))
-    look(found, 1, LATER, busy=3, in_flight=2)
-    found.begin(NOON_MINUTE + 1, LATER + timedelta(seconds=1))
-    again = found.looks[NOON_MINUTE + 1]
-    assert (again.complete, again.busy, again.in_flight) == (False, 0, 2)
+    poll(found, 1, LATER, contended=3, in_flight=2)
+    found.begin_poll(NOON_MINUTE + 1, LATER + timedelta(seconds=1))
+    again = found.polls[NOON_MINUTE + 1]
+    assert (again.complete, again.contended, again.in_flight) == (False, 0, 2)
 
 
 def test_the_end_sets_a_new_mark_once_s_has_met_the_old() -> None:
     closed_at = NOON + timedelta(minutes=5)
-    found = window(cursor(5, 0, looked=2, checkpoint=3), closed_at=closed_at)
+    found = window(cursor(5, 0, polled=2, checkpoint=3), closed_at=closed_at)
     for minute in range(1, 6):
-        look(found, minute, LATER)
-    end = found.at_the_end()
+        poll(found, minute, LATER)
+    end = found.final_cursor()
     assert (end.drained_through, end.polled_through) == (NOON_MINUTE + 3, NOON_MINUTE + 5)
     assert (end.checkpoint, end.checkpoint_at, end.lease) == (NOON_MINUTE + 5, closed_at, None)
 
 
 def test_the_end_keeps_the_mark_while_s_has_not_met_it() -> None:
-    found = window(cursor(5, 0, looked=2, checkpoint=3))
+    found = window(cursor(5, 0, polled=2, checkpoint=3))
     for minute in range(1, 6):
-        look(found, minute, LATER, busy=minute == 3)
-    end = found.at_the_end()
+        poll(found, minute, LATER, contended=minute == 3)
+    end = found.final_cursor()
     assert (end.drained_through, end.checkpoint, end.checkpoint_at) == (NOON_MINUTE + 2, NOON_MINUTE + 3, NOON)
 
 
@@ -131,14 +136,14 @@ def test_an_idle_tick_costs_little(n: int, reads: int) -> None:
     for _ in range(20):
         w.rigged.forget()
         w.next_tick(n)
-        assert len(w.rigged.looks) + len(w.rigged.reads) <= reads
+        assert len(w.rigged.polls) + len(w.rigged.reads) <= reads
         assert len(w.rigged.writes) == 2
 
 
 def test_every_bucket_gets_a_look_in_each_of_the_two_ticks_after_it_and_a_final_one() -> None:
     w = world()
     w.ticks(20)
-    looks = [bucket.minute - NOON_MINUTE for bucket in w.rigged.looks]
+    looks = [bucket.minute - NOON_MINUTE for bucket in w.rigged.polls]
     for minute in range(1, 15):
         assert 3 <= looks.count(minute) <= 5
 

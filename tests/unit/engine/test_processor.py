@@ -201,7 +201,7 @@ def test_a_tick_whose_payload_types_cannot_be_written_has_done_its_work(monkeypa
     w.store.throttled = lambda change: change.task_id == SETTINGS_ID
     (done,) = w.next_tick()
     assert w.outcome("t") == "completed"
-    assert str(done.schemas_not_published).startswith("cannot agree on the settings")
+    assert str(done.schemas_not_published).startswith("cannot publish the settings")
     w.store.throttled = lambda change: False
     (done,) = w.next_tick()
     settings = read_settings(w.store)

@@ -142,7 +142,7 @@ def test_a_round_reads_each_page_of_each_segment_once(w: ReconcileWorld) -> None
     w.lose(30)
     found = w.reconcile()
     assert (found.found, found.repaired, found.scanned, found.failed) == (30, 30, 30, 0)
-    assert (found.complete, found.continued, found.held, w.started) == (True, False, False, [])
+    assert (found.complete, found.continued, found.leased_elsewhere, w.started) == (True, False, False, [])
     assert w.lost() == []
     assert {(segment, of) for segment, of, _ in w.scanned.scans} == {(n, SEGMENTS) for n in range(SEGMENTS)}
     assert max(Counter(w.scanned.scans).values()) == 1
@@ -360,9 +360,9 @@ def test_of_two_events_at_once_one_works(w: ReconcileWorld) -> None:
 
     w.scanned.before_scan = another
     first = w.reconcile()
-    assert (first.found, first.held, first.complete) == (30, False, True)
+    assert (first.found, first.leased_elsewhere, first.complete) == (30, False, True)
     (other,) = others
-    assert (other.held, other.found, other.pages, other.complete) == (True, 0, 0, False)
+    assert (other.leased_elsewhere, other.found, other.pages, other.complete) == (True, 0, 0, False)
     assert w.started == []
     assert max(Counter(w.scanned.scans).values()) == 1
 
@@ -404,9 +404,9 @@ def test_a_chain_that_died_is_taken_up_once_its_lease_has_expired(w: ReconcileWo
 
     w.scanned.before_scan = dies
     w.killed()
-    assert w.reconcile().held, "nobody knows yet that it is dead"
+    assert w.reconcile().leased_elsewhere, "nobody knows yet that it is dead"
     w.clock.forward(seconds=LEASE.total_seconds())
-    assert w.reconcile().held, "clocks may differ"
+    assert w.reconcile().leased_elsewhere, "clocks may differ"
     w.clock.forward(seconds=10)
     assert w.reconcile().complete
     assert w.lost() == []
@@ -451,7 +451,7 @@ def test_one_whose_lease_was_taken_stops_and_leaves_the_place_to_the_other(w: Re
 def test_a_released_round_can_be_continued_at_once(w: ReconcileWorld) -> None:
     w.lose(30)
     w.one_page_a_segment()
-    assert not w.reconcile(w.continuation()).held
+    assert not w.reconcile(w.continuation()).leased_elsewhere
 
 
 def test_a_continuation_that_comes_twice_begins_no_round(w: ReconcileWorld) -> None:
@@ -461,11 +461,11 @@ def test_a_continuation_that_comes_twice_begins_no_round(w: ReconcileWorld) -> N
     assert w.reconcile(event).complete
     before = w.row(RECONCILE_ID)
     again = w.reconcile(event)
-    assert (again.held, again.pages) == (True, 0)
+    assert (again.leased_elsewhere, again.pages) == (True, 0)
     w.next_day()
     w.reconcile()
     assert w.row(RECONCILE_ID)["beganAt"] != before["beganAt"]
-    assert w.reconcile(event).held, "the round that it belongs to is over"
+    assert w.reconcile(event).leased_elsewhere, "the round that it belongs to is over"
 
 
 def test_a_continuation_of_the_version_before_goes_on_with_the_round(w: ReconcileWorld) -> None:

@@ -61,7 +61,7 @@ PERMANENT = Error("no such address", permanent=True)
 def test_each_outcome_has_its_record() -> None:
     w = world()
     last = {"retryPolicy": {"maximumRetryAttempts": Decimal(0)}}
-    record_results = recorder(w).record(
+    results = recorder(w).record(
         [
             attempt(w, "done", Done({"n": 1})),
             attempt(w, "again", FAILED),
@@ -69,7 +69,7 @@ def test_each_outcome_has_its_record() -> None:
             attempt(w, "last", FAILED, **last),
         ]
     )
-    assert list(record_results) == [
+    assert list(results) == [
         RecordResult.COMPLETED,
         RecordResult.RETRIED,
         RecordResult.FAILED,
@@ -94,8 +94,8 @@ def test_each_outcome_has_its_record() -> None:
 )
 def test_a_retry_goes_to_the_first_open_bucket_after_the_wait(n: int, closed: int, error: Error, bucket: str) -> None:
     w = world()
-    (recorded_as,) = recorder(w, grid=Grid(tick_minutes=n), closed=closed).record([attempt(w, "t", error)])
-    assert recorded_as is RecordResult.RETRIED
+    (result,) = recorder(w, grid=Grid(tick_minutes=n), closed=closed).record([attempt(w, "t", error)])
+    assert result is RecordResult.RETRIED
     assert w.row("t")["taskDateTime"] == bucket
 
 
@@ -109,14 +109,14 @@ def test_the_age_of_a_task_counts_from_the_first_start_of_its_run() -> None:
     w = world()
     policy = {"maximumEventAgeInSeconds": Decimal(60)}
     old = [{"run": Decimal(1), "attempt": Decimal(1), "startedAt": "2026-12-31T11:59:00Z"}]
-    record_results = recorder(w).record(
+    results = recorder(w).record(
         [
             attempt(w, "young", FAILED, retryPolicy=policy),
             attempt(w, "old", FAILED, retryPolicy=policy, attempts=old),
             attempt(w, "another run", FAILED, retryPolicy=policy, attempts=old, run=Decimal(2)),
         ]
     )
-    assert list(record_results) == [RecordResult.RETRIED, RecordResult.FAILED, RecordResult.RETRIED]
+    assert list(results) == [RecordResult.RETRIED, RecordResult.FAILED, RecordResult.RETRIED]
 
 
 def test_jitter_spreads_the_retries() -> None:
@@ -208,19 +208,19 @@ def test_a_task_that_was_taken_over_is_not_recorded(outcome: Done | Error) -> No
 
 
 @pytest.mark.parametrize(
-    ("outcome", "recorded_as"),
+    ("outcome", "result"),
     [(Done(), RecordResult.COMPLETED), (FAILED, RecordResult.RETRIED), (PERMANENT, RecordResult.FAILED)],
 )
 @pytest.mark.parametrize("more", [{}, {"run": None}])
 def test_a_record_whose_answers_are_lost_is_found_done(
-    outcome: Done | Error, recorded_as: RecordResult, more: dict[str, object]
+    outcome: Done | Error, result: RecordResult, more: dict[str, object]
 ) -> None:
     w = world()
     ended = attempt(w, "t", outcome)
     if more:  # a row from hand need not say which run it is
         del w.rigged._items["t"]["run"]
     w.rigged.unanswered = is_record
-    assert list(recorder(w).record([ended])) == [recorded_as]
+    assert list(recorder(w).record([ended])) == [result]
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
@@ -311,14 +311,14 @@ def test_what_is_too_large_is_recorded_without_its_bulk(
 ) -> None:
     w = world()
     ended = full(w, outcome, spare, bulk=bulk)
-    (recorded_as,) = recorder(w).record([ended])
-    assert recorded_as is {Done: RecordResult.COMPLETED}.get(
+    (result,) = recorder(w).record([ended])
+    assert result is {Done: RecordResult.COMPLETED}.get(
         type(outcome), RecordResult.FAILED if outcome == PERMANENT else RecordResult.RETRIED
     )
     row = w.row("t")
     assert (bulk in row) is kept
     assert not {"result", "attempts"} & set(row)
-    assert row["taskDateTime"] == (str(bucket_at(1)) if recorded_as is RecordResult.RETRIED else str(HERE)), (
+    assert row["taskDateTime"] == (str(bucket_at(1)) if result is RecordResult.RETRIED else str(HERE)), (
         "still listed there"
     )
 

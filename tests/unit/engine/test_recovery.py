@@ -28,10 +28,10 @@ from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Task
 from dynatick.engine.claims import LeaseExpired
-from dynatick.engine.cursor import take
+from dynatick.engine.cursor import acquire_shard
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import parse_event
-from dynatick.engine.recovery import ALONE, MAX_RECOVERIES, TOGETHER, RecoveryOrder, orders_for, plan_recovery
+from dynatick.engine.recovery import MAX_ALONE, MAX_RECOVERIES, MAX_TOGETHER, RecoveryOrder, orders_for, plan_recovery
 from dynatick.errors import InvalidInput, PermanentError, StoreError
 
 
@@ -53,25 +53,25 @@ def recoveries(w: World) -> list[RecoveryOrder]:
 # -- orders ----------------------------------------------------------------------------------------------------------
 
 
-def suspects(number: int, action: str = "a", *, is_last: bool = False) -> list[tuple[object, LeaseExpired]]:
+def expired(number: int, action: str = "a", *, is_last: bool = False) -> list[tuple[object, LeaseExpired]]:
     return [(bucket_at(1), LeaseExpired(task_id, action, is_last)) for task_id in ids(number, action)]
 
 
 def test_those_with_attempts_left_go_together_by_action_and_last_attempts_apart() -> None:
-    mixed = [*suspects(3), *suspects(2, "b"), *suspects(4, "a-last", is_last=True)]
+    mixed = [*expired(3), *expired(2, "b"), *expired(4, "a-last", is_last=True)]
     orders = list(orders_for(mixed[::-1]))  # type: ignore[arg-type]
     assert [sorted(order.task_ids) for order in orders] == [ids(3, "a"), ids(2, "b"), ids(4, "a-last")]
     assert {order.bucket for order in orders} == {bucket_at(1)}
 
 
 def test_orders_are_bounded_in_number_and_in_bytes() -> None:
-    assert [len(order.task_ids) for order in orders_for(suspects(TOGETHER + 1))] == [TOGETHER, 1]  # type: ignore[arg-type]
-    last = suspects(ALONE + 1, is_last=True)
-    assert [len(order.task_ids) for order in orders_for(last)] == [ALONE, 1]  # type: ignore[arg-type]
+    assert [len(order.task_ids) for order in orders_for(expired(MAX_TOGETHER + 1))] == [MAX_TOGETHER, 1]  # type: ignore[arg-type]
+    last = expired(MAX_ALONE + 1, is_last=True)
+    assert [len(order.task_ids) for order in orders_for(last)] == [MAX_ALONE, 1]  # type: ignore[arg-type]
     long = [(bucket_at(1), LeaseExpired(f"{n:04d}" * 256, "a")) for n in range(100)]
     parts = list(orders_for(long))
     assert [len(order.task_ids) for order in parts] == [97, 3]
-    assert sum((order.task_ids for order in parts), ()) == tuple(suspect.task_id for _, suspect in long)
+    assert sum((order.task_ids for order in parts), ()) == tuple(expired.task_id for _, expired in long)
 
 
 def test_an_order_is_read_from_its_event_as_it_was_written() -> None:
@@ -132,10 +132,10 @@ def test_what_a_pass_leaves_behind_is_tried_again_by_its_continuation() -> None:
 
 def test_a_pass_starts_a_bounded_number_of_recoveries_and_the_next_tick_goes_on() -> None:
     w = world()
-    number = TOGETHER * MAX_RECOVERIES + 30
+    number = MAX_TOGETHER * MAX_RECOVERIES + 30
     crashed(w, *ids(number))
     w.next_tick()
-    assert len(w.actions.ran) == TOGETHER * MAX_RECOVERIES
+    assert len(w.actions.ran) == MAX_TOGETHER * MAX_RECOVERIES
     w.next_tick()
     assert sorted(w.actions.ran) == [(task_id, 1, 2) for task_id in ids(number)]
 
@@ -358,7 +358,7 @@ def test_a_row_that_cannot_be_finished_costs_later_ticks_nothing(kind: str) -> N
     for _ in range(180):
         w.rigged.forget()
         w.next_tick()
-        looks.append(len(w.rigged.looks))
+        looks.append(len(w.rigged.polls))
     assert w.outcome("t") is None
     assert max(looks[30:]) <= max(looks[:10]) <= 8
     assert sum(looks[-60:]) <= 60 * 4
@@ -410,7 +410,7 @@ def test_a_row_that_was_put_off_into_a_bucket_closed_meanwhile_goes_to_the_next_
         if "deferrals" in change.set and not frozen:
             w.clock.forward(minutes=10)
             frozen.append(change.set["taskDateTime"])
-            assert take(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock()) is not None
+            assert acquire_shard(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock()) is not None
 
     w.rigged.before_write = freezes
     ticks_until(w, lambda: bool(frozen))

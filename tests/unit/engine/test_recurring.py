@@ -19,7 +19,7 @@ from dynatick.domain.schedule import Schedule
 from dynatick.domain.task import Row
 from dynatick.engine import recurring as recurring_module
 from dynatick.engine.claims import Claimer, Contended, Ineligible
-from dynatick.engine.cursor import take
+from dynatick.engine.cursor import acquire_shard
 from dynatick.engine.poll_window import Window
 from dynatick.engine.ports import StoreFailure
 from dynatick.engine.recurring import Recurring
@@ -222,15 +222,15 @@ def test_paused_and_ended_schedules_hold_nothing_back() -> None:
 def die_holding_an_occurrence(w: World, tick: int, *, moved_on: bool = True) -> None:
     """A pass that has written an occurrence and moved its schedule on, and is not heard of again."""
     now = w.clock()
-    cursor = take(w.store, 0, tick, token="dead", now=now)
+    cursor = acquire_shard(w.store, 0, tick, token="dead", now=now)
     assert cursor is not None
     window = Window(cursor, w.rules, closed_at=w.clock())
-    assert ShardLease(w.store, w.clock, window, "dead").open(now + w.life)
+    assert ShardLease(w.store, w.clock, window, "dead").keep_open(now + w.life)
     placer = w.placer()
     serving = Recurring(w.store, placer, Claimer(w.store, placer, w.clock, lambda: "dead"), w.clock, lambda: "dead")
     bucket = Bucket.parse(w.row("s")["taskDateTime"])
-    (served,) = serving.serve([(bucket, "s")], closed_through=tick, lease_until=now + w.life)
-    assert (served.verdict, len(served.won)) == (Ineligible() if moved_on else Contended(), 1)
+    (made,) = serving.make_occurrences([(bucket, "s")], closed_through=tick, lease_until=now + w.life)
+    assert (made.verdict, len(made.claimed)) == (Ineligible() if moved_on else Contended(), 1)
 
 
 def test_a_bucket_is_not_drained_before_a_dead_tick_can_have_written_into_it() -> None:
@@ -380,8 +380,8 @@ def test_a_schedule_that_could_not_be_normalised_holds_its_bucket() -> None:
     here = bucket_at(1)
     w.rigged.put({**w.row("s"), "taskDateTime": str(here)})
     w.rigged.throttled = lambda change: change.task_id == "s"
-    (served,) = recurring(w).serve([(here, "s")], closed_through=here.minute, lease_until=w.clock())
-    assert served.verdict == Contended()
+    (made,) = recurring(w).make_occurrences([(here, "s")], closed_through=here.minute, lease_until=w.clock())
+    assert made.verdict == Contended()
 
 
 def test_a_pass_that_loses_its_shard_before_it_writes_occurrences_writes_none() -> None:
@@ -394,7 +394,7 @@ def test_a_pass_that_loses_its_shard_before_it_writes_occurrences_writes_none() 
         if not taken and change.set.get("openUntil") is not None:
             taken.append("soon")
             w.clock.forward(seconds=40)  # longer than a shard's lease
-            taken[0] = take(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock())
+            taken[0] = acquire_shard(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock())
 
     w.rigged.before_write = takes
     w.next_tick()
@@ -415,9 +415,9 @@ def test_its_own_bucket_only() -> None:
     w.next_tick()
     placer = w.placer()
     serving = Recurring(w.store, placer, Claimer(w.store, placer, w.clock, str), w.clock, str)
-    (served,) = serving.serve(
+    (made,) = serving.make_occurrences(
         [(stale, "s")], closed_through=stale.minute, lease_until=w.clock() + timedelta(seconds=60)
     )
-    assert served.verdict == Ineligible()
+    assert made.verdict == Ineligible()
     assert runs(w) == ["s#1#2026-12-31T12:01:00Z"]
     assert Schedule.from_row(w.row("s")).next_occurrence_at == NOON + timedelta(minutes=2)

@@ -35,7 +35,7 @@ from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Written
 from dynatick.domain.lifecycle import cancel, reclaim, redrive, reschedule
 from dynatick.domain.task import Row, Task
 from dynatick.engine.assign import Arrival, assign
-from dynatick.engine.cursor import cursor_id, read_cursor, save, take
+from dynatick.engine.cursor import acquire_shard, cursor_id, read_cursor, save
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.reconcile import reconcile
 from dynatick.errors import StoreError
@@ -52,7 +52,7 @@ def test_rule_01_a_pass_closes_its_buckets_and_takes_the_shard_in_one_write_befo
     """Were C written at the end, or the lease separately, a look would find the old C, or no lease."""
     w = world()
     met: list[tuple[int, bool]] = []
-    w.rigged.before_look = lambda bucket: met.append((w.cursor().closed_through, w.cursor().lease is not None))
+    w.rigged.before_poll = lambda bucket: met.append((w.cursor().closed_through, w.cursor().lease is not None))
     w.next_tick()
     assert met
     assert set(met) == {(NOON_MINUTE + 1, True)}
@@ -87,10 +87,10 @@ def test_rule_01_a_tick_closes_even_while_another_process_holds_the_shard() -> N
     """Did it leave closing to the holder, C would lag behind the ticks for as long as the holder is busy."""
     w = world()
     w.clock.forward(minutes=1)
-    assert take(w.store, 0, NOON_MINUTE + 1, token="busy", now=w.clock()) is not None
+    assert acquire_shard(w.store, 0, NOON_MINUTE + 1, token="busy", now=w.clock()) is not None
     w.clock.forward(seconds=20)
     assert passed(w.tick(at=NOON + timedelta(minutes=1))).leased_elsewhere
-    assert take(w.store, 0, NOON_MINUTE + 2, token="other", now=w.clock()) is None
+    assert acquire_shard(w.store, 0, NOON_MINUTE + 2, token="other", now=w.clock()) is None
     assert w.cursor().closed_through == NOON_MINUTE + 2
     assert w.cursor().lease == "busy"
 
@@ -119,7 +119,7 @@ def test_rule_02_buckets_are_looked_at_oldest_first() -> None:
     w.rules = replace(w.rules, threads=1)
     w.next_tick(10)
     assert [task_id for task_id, _, _ in w.actions.ran] == ["t1", "t3", "t7", "t9"]
-    first_looks = list(dict.fromkeys(bucket.minute for bucket in w.rigged.looks))
+    first_looks = list(dict.fromkeys(bucket.minute for bucket in w.rigged.polls))
     assert set(first_looks) == set(range(w.cursor().drained_through + 1, NOON_MINUTE + 11)) | {NOON_MINUTE}
 
 
@@ -215,15 +215,15 @@ def test_rule_03_a_bucket_whose_pages_were_not_all_read_holds_s_back(monkeypatch
     w.rigged.forget()
 
     def break_off(bucket: Bucket) -> None:
-        if w.rigged.looks.count(bucket_at(1)) == 3:
+        if w.rigged.polls.count(bucket_at(1)) == 3:
             raise cannot("query_bucket")
 
-    w.rigged.before_look = break_off
+    w.rigged.before_poll = break_off
     with pytest.raises(StoreError, match="cannot query_bucket"):
         w.next_tick()
-    assert w.rigged.looks.count(bucket_at(1)) == 3
+    assert w.rigged.polls.count(bucket_at(1)) == 3
     assert w.cursor().drained_through < bucket_at(1).minute
-    w.rigged.before_look = None
+    w.rigged.before_poll = None
     w.next_tick()
     assert w.cursor().drained_through >= bucket_at(1).minute
 
@@ -381,7 +381,7 @@ def test_rule_06_a_move_does_not_disturb_who_holds_the_row() -> None:
 
     def is_moved_meanwhile(task: Task, context: ActionContext) -> None:
         w.clock.forward(minutes=3)
-        w.placer().settle("t")
+        w.placer().place("t")
 
     w.insert("t", at=bucket_at(1))
     w.actions.behaviour["t"] = is_moved_meanwhile
@@ -501,7 +501,7 @@ def test_rule_09_a_row_that_nobody_has_looked_at_is_normalised_on_the_spot() -> 
     assert (w.outcome("t"), w.row("t")["attempt"], w.row("t")["action"]) == ("completed", 1, "log")
 
 
-# -- 10: suspects ----------------------------------------------------------------------------------------------------
+# -- 10: expired ----------------------------------------------------------------------------------------------------
 
 
 def test_rule_10_a_lease_is_over_only_after_the_margin_for_skewed_clocks() -> None:
@@ -526,10 +526,10 @@ def test_rule_10_expired_leases_are_reclaimed_apart_and_a_last_attempt_has_nothi
 ) -> None:
     """Beside a task that kills its process, the others lose an attempt each time, and with the last one they fail."""
     w = world()
-    suspects = [f"s{n:02d}" for n in range(7)]
+    expired = [f"s{n:02d}" for n in range(7)]
     policy = {"maximumRetryAttempts": Decimal(retries)}
-    w.insert(*suspects, *(f"t{n:02d}" for n in range(30)), at=bucket_at(1), retryPolicy=policy)
-    w.claim(*suspects, until=NOON + timedelta(seconds=30))
+    w.insert(*expired, *(f"t{n:02d}" for n in range(30)), at=bucket_at(1), retryPolicy=policy)
+    w.claim(*expired, until=NOON + timedelta(seconds=30))
     in_flight: list[tuple[str, list[str]]] = []
     begun = threading.Lock()
 
@@ -539,14 +539,14 @@ def test_rule_10_expired_leases_are_reclaimed_apart_and_a_last_attempt_has_nothi
             held = [i for i in running if str(w.rigged.peek(i)["leaseUntil"]) > instant(w.clock())]
             in_flight.append((task.task_id, held))
 
-    w.actions.behaviour = dict.fromkeys([*suspects, *(f"t{n:02d}" for n in range(30))], note)
+    w.actions.behaviour = dict.fromkeys([*expired, *(f"t{n:02d}" for n in range(30))], note)
     first, *recoveries = w.next_tick()
     assert first.passed is not None
     assert (first.passed.expired, first.passed.completed) == (7, 30)
     assert sum(done.recovered.completed for done in recoveries if done.recovered is not None) == 7
-    assert {task_id for task_id, _ in in_flight[-7:]} == {*suspects}
-    assert all({*held} <= {*suspects} and len(held) <= together for _, held in in_flight[-7:])
-    assert all(w.row(task_id)["attempt"] == 2 for task_id in suspects)
+    assert {task_id for task_id, _ in in_flight[-7:]} == {*expired}
+    assert all({*held} <= {*expired} and len(held) <= together for _, held in in_flight[-7:])
+    assert all(w.row(task_id)["attempt"] == 2 for task_id in expired)
 
 
 def test_rule_10_a_task_that_kills_its_process_runs_out_of_attempts_and_is_failed_unexecuted() -> None:
@@ -580,19 +580,19 @@ def test_rule_10_a_task_that_kills_its_process_runs_out_of_attempts_and_is_faile
 def test_rule_11_a_lease_does_not_end_before_the_process_does() -> None:
     """Did it, another would take the task over while this process still works on it."""
     w = world(life=timedelta(seconds=300))
-    w.insert("plain", "suspect", at=bucket_at(1))
-    w.claim("suspect", until=NOON + timedelta(seconds=10))
+    w.insert("plain", "expired", at=bucket_at(1))
+    w.claim("expired", until=NOON + timedelta(seconds=10))
     leases: dict[str, tuple[datetime, datetime | None]] = {}
 
     def note(task: Task, context: ActionContext) -> None:
         leases[task.task_id] = (context.deadline, task.lease_until)
 
-    w.actions.behaviour = {"plain": note, "suspect": note}
+    w.actions.behaviour = {"plain": note, "expired": note}
     w.clock.to(NOON + timedelta(minutes=1))
     end = w.clock() + timedelta(seconds=300)
     w.processor.handle({"time": "2026-12-31T12:01:00Z"}, hard_end=end)
     w.processor.handle(w.started.pop(), hard_end=end)  # the recovery
-    assert set(leases) == {"plain", "suspect"}
+    assert set(leases) == {"plain", "expired"}
     for deadline, lease_until in leases.values():
         assert deadline == end
         assert lease_until is not None
@@ -838,7 +838,7 @@ def test_rule_16_a_process_that_was_frozen_takes_nothing_back() -> None:
     """Without the version in the cursor's condition its end write would set C and S back to what it remembers."""
     w = world()
     w.clock.forward(minutes=1)
-    frozen = take(w.store, 0, NOON_MINUTE + 1, token="frozen", now=w.clock())
+    frozen = acquire_shard(w.store, 0, NOON_MINUTE + 1, token="frozen", now=w.clock())
     assert frozen is not None
     w.ticks(12)
     before = w.cursor()

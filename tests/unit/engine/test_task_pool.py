@@ -16,11 +16,11 @@ from dynatick.domain.task import LargeRow, Task
 from dynatick.engine.claims import Claimed
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.record import Attempted, Done, Error
-from dynatick.engine.task_pool import LARGE_AT_ONCE, TaskPool
+from dynatick.engine.task_pool import MAX_LARGE_BYTES, TaskPool
 from dynatick.errors import ActionError, PermanentError, RateLimited, RetryableError
 
 
-def won(task_id: str, **more: object) -> Claimed:
+def claimed(task_id: str, **more: object) -> Claimed:
     row = scheduled_row(task_id, bucket_at(0), status="running", attempt=2, run=3, lease="x", **more)
     return Claimed(Task.from_row(row), row)
 
@@ -33,11 +33,11 @@ class Bench:
         self.clock = FakeClock()
         self.ended: SimpleQueue[Attempted] = SimpleQueue()
         self.unbegun: SimpleQueue[Claimed] = SimpleQueue()
-        self.bench = TaskPool(
+        self.pool = TaskPool(
             self.actions,
             threads=threads,
             deadline=NOON + timedelta(minutes=2),
-            recorded_from=NOON + timedelta(seconds=117),
+            stop_waiting=NOON + timedelta(seconds=117),
             clock=self.clock,
             ended=self.ended.put,
             unbegun=self.unbegun.put,
@@ -46,7 +46,7 @@ class Bench:
 
     def outcome(self, does: Callable[[Task, ActionContext], object]) -> Attempted:
         self.actions.behaviour["t"] = does
-        self.bench.submit(won("t"))
+        self.pool.submit(claimed("t"))
         return self.ended.get(timeout=10)
 
 
@@ -54,12 +54,12 @@ def test_a_task_that_a_thread_takes_as_its_bench_is_closed_is_not_begun(monkeypa
     """The process is not known to run anything any more, and may be kept."""
     made = Bench()
     closed, ended = threading.Event(), threading.Event()
-    get = made.bench._queue.get
+    get = made.pool._queue.get
 
     class Queue:
         """In place of the bench's, which it closes between the taking and the beginning of a task."""
 
-        put, get_nowait = made.bench._queue.put, made.bench._queue.get_nowait
+        put, get_nowait = made.pool._queue.put, made.pool._queue.get_nowait
 
         def get(self) -> Claimed | None:
             taken = get()
@@ -67,15 +67,15 @@ def test_a_task_that_a_thread_takes_as_its_bench_is_closed_is_not_begun(monkeypa
                 ended.set()
             elif not closed.is_set():
                 closed.set()
-                made.bench.close()
+                made.pool.close()
             return taken
 
-    monkeypatch.setattr(made.bench, "_queue", Queue())
-    made.bench.submit(won("t"))
+    monkeypatch.setattr(made.pool, "_queue", Queue())
+    made.pool.submit(claimed("t"))
     assert ended.wait(10)
     assert closed.is_set()
     assert made.actions.ran == []
-    assert made.bench.running == 0
+    assert made.pool.running == 0
 
 
 def raises(error: BaseException) -> Callable[[Task, ActionContext], object]:
@@ -106,7 +106,7 @@ class Unspeakable(Exception):
         (KeyboardInterrupt(), Error("KeyboardInterrupt: ")),
         (asyncio.CancelledError(), Error("CancelledError: ")),
         (GeneratorExit(), Error("GeneratorExit: ")),
-        (Unspeakable(), Error("Unspeakable: (its message cannot be had)")),
+        (Unspeakable(), Error("Unspeakable: (the error has no readable message)")),
         # what a user's handler may hand over for seconds
         (RetryableError("x", retry_after="soon"), Error("x")),
         (RetryableError("x", retry_after=timedelta(seconds=30)), Error("x")),
@@ -139,9 +139,9 @@ def test_an_action_is_told_what_it_needs() -> None:
 def test_a_task_begins_if_it_can_end_before_outcomes_are_recorded_no_more(seconds: int) -> None:
     made = Bench()
     made.clock.to(NOON + timedelta(seconds=117 - seconds - 10))
-    given = won("t", timeoutSeconds=seconds)
-    assert made.bench.has_time_for(given.task)
-    attempted = made.bench.run(given)
+    given = claimed("t", timeoutSeconds=seconds)
+    assert made.pool.has_time_for(given.task)
+    attempted = made.pool.run(given)
     assert attempted is not None
     assert attempted.outcome == Done(None)
     assert made.unbegun.empty()
@@ -151,20 +151,20 @@ def test_a_task_begins_if_it_can_end_before_outcomes_are_recorded_no_more(second
 def test_a_task_that_could_not_end_before_is_handed_back_and_not_begun(seconds: int) -> None:
     made = Bench()
     made.clock.to(NOON + timedelta(seconds=117 - seconds + 0.1))
-    given = won("t", timeoutSeconds=seconds)
-    assert not made.bench.has_time_for(given.task)
-    made.bench.submit(given)
+    given = claimed("t", timeoutSeconds=seconds)
+    assert not made.pool.has_time_for(given.task)
+    made.pool.submit(given)
     assert made.unbegun.get(timeout=10) is given
-    made.bench.submit(won("next"))
+    made.pool.submit(claimed("next"))
     assert made.ended.get(timeout=10).task.task_id == "next", "its thread goes on with others"
     assert made.actions.times("t") == 0
 
 
 def test_a_task_that_can_never_end_in_time_fails_for_good_and_is_not_begun() -> None:
     made = Bench()
-    given = won("t", timeoutSeconds=113)
-    assert made.bench.has_time_for(given.task), "that it fails takes no time"
-    attempted = made.bench.run(given)
+    given = claimed("t", timeoutSeconds=113)
+    assert made.pool.has_time_for(given.task), "that it fails takes no time"
+    attempted = made.pool.run(given)
     assert attempted is not None
     assert isinstance(attempted.outcome, Error)
     assert attempted.outcome.permanent
@@ -174,17 +174,17 @@ def test_a_task_that_can_never_end_in_time_fails_for_good_and_is_not_begun() -> 
 
 def test_a_task_whose_turn_comes_when_its_time_is_short_is_handed_back() -> None:
     made = Bench()
-    given = won("t", timeoutSeconds=60)
+    given = claimed("t", timeoutSeconds=60)
 
     def too_early(task: Task, context: ActionContext) -> None:
         made.clock.forward(seconds=100)
         raise RateLimited(0.01)
 
     made.actions.behaviour["t"] = too_early
-    made.bench.submit(given)
+    made.pool.submit(given)
     assert made.unbegun.get(timeout=10) is given
     assert made.actions.times("t") == 1
-    assert made.bench.overrunning() == [], "it waited, and did not run"
+    assert made.pool.overrunning() == [], "it waited, and did not run"
 
 
 def test_an_attempt_that_overran_says_so_once() -> None:
@@ -198,16 +198,16 @@ def test_an_attempt_that_overran_says_so_once() -> None:
 
     for task_id in ("found", "ended"):
         made.actions.behaviour[task_id] = slow
-    assert made.bench.overrunning() == []
-    made.bench.submit(won("found", timeoutSeconds=30))
+    assert made.pool.overrunning() == []
+    made.pool.submit(claimed("found", timeoutSeconds=30))
     assert going.wait(10)
-    (overrun,) = made.bench.overrunning()
+    (overrun,) = made.pool.overrunning()
     assert (overrun.task.task_id, overrun.timeout_seconds) == ("found", 30)
     assert 31 <= overrun.seconds < 60
-    assert made.bench.overrunning() == []
+    assert made.pool.overrunning() == []
     go.set()
     assert made.ended.get(timeout=10).overrun is None, "it was reported already"
-    made.bench.submit(won("ended", timeoutSeconds=30))
+    made.pool.submit(claimed("ended", timeoutSeconds=30))
     attempted = made.ended.get(timeout=10)
     assert attempted.outcome == Done(None)
     assert attempted.overrun is not None
@@ -226,7 +226,7 @@ def test_threads_are_begun_as_they_are_needed_and_no_more_than_allowed() -> None
 
     for n in range(7):
         made.actions.behaviour[f"t{n}"] = waits
-        made.bench.submit(won(f"t{n}"))
+        made.pool.submit(claimed(f"t{n}"))
     go.set()
     ended = [made.ended.get(timeout=10).task.task_id for _ in range(7)]
     assert sorted(ended) == [f"t{n}" for n in range(7)]
@@ -246,9 +246,9 @@ def test_a_slow_task_holds_up_nobody() -> None:
     made = Bench(threads=2)
     go = threading.Event()
     made.actions.behaviour["slow"] = lambda task, context: go.wait(10)
-    made.bench.submit(won("slow"))
+    made.pool.submit(claimed("slow"))
     for n in range(10):
-        made.bench.submit(won(f"t{n}"))
+        made.pool.submit(claimed(f"t{n}"))
     first = [made.ended.get(timeout=10).task.task_id for _ in range(10)]
     assert "slow" not in first
     go.set()
@@ -264,15 +264,15 @@ def test_what_no_thread_has_begun_can_be_taken_back() -> None:
         assert go.wait(10)
 
     made.actions.behaviour["slow"] = slow
-    made.bench.submit(won("slow"))
+    made.pool.submit(claimed("slow"))
     assert begun.wait(10)
     for n in range(5):
-        made.bench.submit(won(f"t{n}"))
-    assert [w.task.task_id for w in made.bench.take_unbegun()] == [f"t{n}" for n in range(5)]
-    assert made.bench.take_unbegun() == []
+        made.pool.submit(claimed(f"t{n}"))
+    assert [w.task.task_id for w in made.pool.take_unbegun()] == [f"t{n}" for n in range(5)]
+    assert made.pool.take_unbegun() == []
     go.set()
     assert made.ended.get(timeout=10).task.task_id == "slow"
-    made.bench.submit(won("next"))
+    made.pool.submit(claimed("next"))
     assert made.ended.get(timeout=10).task.task_id == "next"
 
 
@@ -297,18 +297,21 @@ def test_large_tasks_run_together_as_far_as_memory_goes() -> None:
         with lock:
             sizes[0] -= size[task.task_id]
 
-    size = {f"t{n}": LARGE_AT_ONCE // 3 for n in range(6)} | {"huge": LARGE_AT_ONCE * 2, "last": LARGE_AT_ONCE // 2}
+    size = {f"t{n}": MAX_LARGE_BYTES // 3 for n in range(6)} | {
+        "huge": MAX_LARGE_BYTES * 2,
+        "last": MAX_LARGE_BYTES // 2,
+    }
     for task_id, number in size.items():
         made.actions.behaviour[task_id] = waits
-        made.bench.submit(large(task_id, number))
-    made.bench.submit(won("small"))
+        made.pool.submit(large(task_id, number))
+    made.pool.submit(claimed("small"))
     assert made.ended.get(timeout=10).task.task_id == "small"
     go.set()
     ended = [made.ended.get(timeout=10) for _ in size]
     assert sorted(one.task.task_id for one in ended) == sorted(size)
     assert {one.task.payload == {} for one in ended} == {True}  # records need it no more
-    assert all(number <= LARGE_AT_ONCE or number == LARGE_AT_ONCE * 2 for number in most)
-    assert LARGE_AT_ONCE * 2 in most
+    assert all(number <= MAX_LARGE_BYTES or number == MAX_LARGE_BYTES * 2 for number in most)
+    assert MAX_LARGE_BYTES * 2 in most
 
 
 def test_large_tasks_that_wait_for_memory_can_be_taken_back() -> None:
@@ -321,12 +324,12 @@ def test_large_tasks_that_wait_for_memory_can_be_taken_back() -> None:
 
     made.actions.behaviour["t0"] = slow
     for n in range(3):
-        made.bench.submit(large(f"t{n}", LARGE_AT_ONCE))
+        made.pool.submit(large(f"t{n}", MAX_LARGE_BYTES))
     assert begun.wait(10)
-    assert [w.task.task_id for w in made.bench.take_unbegun()] == ["t1", "t2"]
+    assert [w.task.task_id for w in made.pool.take_unbegun()] == ["t1", "t2"]
     go.set()
     assert made.ended.get(timeout=10).task.task_id == "t0"
-    made.bench.submit(large("next", LARGE_AT_ONCE))
+    made.pool.submit(large("next", MAX_LARGE_BYTES))
     assert made.ended.get(timeout=10).task.task_id == "next"
 
 
@@ -341,7 +344,7 @@ def test_a_large_task_whose_turn_is_later_leaves_its_room_to_others() -> None:
 
     for task_id in ("t0", "t1", "t2"):
         made.actions.behaviour[task_id] = early
-        made.bench.submit(large(task_id, LARGE_AT_ONCE))
+        made.pool.submit(large(task_id, MAX_LARGE_BYTES))
     assert {made.ended.get(timeout=10).task.task_id for _ in range(3)} == {"t0", "t1", "t2"}
     assert sorted(calls) == ["t0", "t0", "t1", "t1", "t2", "t2"]
 
@@ -351,7 +354,7 @@ def test_a_large_payload_that_is_no_map_fails_for_good() -> None:
     row = LargeRow(
         scheduled_row("t", bucket_at(0), status="running", attempt=1, lease="x"), {"payload": b" " * 9}, list
     )
-    made.bench.submit(Claimed(Task.from_row(row.without_bulk()), row))
+    made.pool.submit(Claimed(Task.from_row(row.without_bulk()), row))
     attempted = made.ended.get(timeout=10)
     assert isinstance(attempted.outcome, Error)
     assert attempted.outcome.permanent
@@ -369,11 +372,11 @@ def test_closing_ends_the_threads_and_begins_nothing_more() -> None:
         assert go.wait(10)
 
     made.actions.behaviour["slow"] = slow
-    made.bench.submit(won("slow"))
+    made.pool.submit(claimed("slow"))
     assert begun.wait(10)
-    made.bench.submit(won("unbegun"))
+    made.pool.submit(claimed("unbegun"))
     (worker,) = [t for t in threading.enumerate() if t.name.startswith("dynatick-") and t.daemon and t.is_alive()][-1:]
-    made.bench.close()
+    made.pool.close()
     go.set()
     worker.join(10)
     assert not worker.is_alive()

@@ -15,7 +15,7 @@ from tests.builders import NOON, FakeClock
 from tests.unit.engine.support import World, bucket_at, passed, rules, world
 
 from dynatick.domain.task import Task
-from dynatick.engine import drain
+from dynatick.engine import claiming
 from dynatick.engine import execution as execution_module
 from dynatick.engine.budget import Budget, max_timeout_seconds
 from dynatick.engine.installation_settings import publish_settings, read_settings
@@ -88,7 +88,7 @@ def recoveries(done: Sequence[Invoked]) -> list[PassReport]:
 
 @pytest.fixture(autouse=True)
 def _coordinators_are_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution_module, "RECORD_DELAY", 0.002)
+    monkeypatch.setattr(execution_module, "RECORD_DELAY_SECONDS", 0.002)
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_many_long_tasks_run_one_after_another_and_nothing_is_claimed_in_vain_fo
 
 
 def test_a_pass_that_meets_many_long_tasks_leaves_those_behind_unclaimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain, "CLAIMS_UNDER_WAY", 1)  # so that the first of them all is the first to begin
+    monkeypatch.setattr(claiming, "MAX_CLAIMS", 1)  # so that the first of them all is the first to begin
     made = Worked(max_continuations=0)
     made.insert("first", seconds=60)
     made.insert(*ids(1000, "long"), seconds=60, timeoutSeconds=Decimal(60))

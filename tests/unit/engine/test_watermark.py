@@ -25,12 +25,12 @@ from tests.unit.engine.support import (
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.task import Task
 from dynatick.engine.claims import Ineligible
-from dynatick.engine.cursor import Cursor, save, take
+from dynatick.engine.cursor import Cursor, acquire_shard, save
 from dynatick.engine.execution import Execution
 from dynatick.engine.poll_window import Window
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.record import RecordResult
-from dynatick.engine.recurring import Recurring, Served
+from dynatick.engine.recurring import Made, Recurring
 from dynatick.engine.shard_lease import ShardLease
 from dynatick.errors import StoreError
 
@@ -69,7 +69,7 @@ def test_an_attempt_whose_record_fails_after_the_last_poll_holds_the_watermark(
     w.rigged.throttled = lambda change: is_record(change) and change.task_id == "t"
     polled_again, may_end, unrecorded = threading.Event(), threading.Event(), threading.Event()
     began: list[int] = []
-    begin, count = Window.begin, Execution.count
+    begin, count = Window.begin_poll, Execution.count
 
     def noted_begin(self: Window, minute: int, at: datetime) -> None:
         began.append(minute)
@@ -77,9 +77,9 @@ def test_an_attempt_whose_record_fails_after_the_last_poll_holds_the_watermark(
         if began.count(bucket_at(1).minute) == 2:
             polled_again.set()
 
-    def noted_count(self: Execution, *record_results: RecordResult) -> None:
-        count(self, *record_results)
-        if RecordResult.UNRECORDED in record_results:
+    def noted_count(self: Execution, *results: RecordResult) -> None:
+        count(self, *results)
+        if RecordResult.UNRECORDED in results:
             unrecorded.set()
 
     def slow(task: Task, context: ActionContext) -> None:
@@ -87,23 +87,23 @@ def test_an_attempt_whose_record_fails_after_the_last_poll_holds_the_watermark(
         assert may_end.wait(30)
 
     def second_poll(bucket: Bucket) -> None:
-        if w.actions.times("t") and w.rigged.looks.count(bucket_at(2)) == 2 and bucket == bucket_at(2):
+        if w.actions.times("t") and w.rigged.polls.count(bucket_at(2)) == 2 and bucket == bucket_at(2):
             assert polled_again.wait(30)
             may_end.set()
             assert unrecorded.wait(30)
 
     w.actions.behaviour["t"] = slow
-    monkeypatch.setattr(Window, "begin", noted_begin)
+    monkeypatch.setattr(Window, "begin_poll", noted_begin)
     monkeypatch.setattr(Execution, "count", noted_count)
     ticks(w, 5)
     w.rigged.forget()
     began.clear()
-    w.rigged.before_look = second_poll
+    w.rigged.before_poll = second_poll
     ticks(w, 1)
     assert unrecorded.is_set()
     assert w.cursor().drained_through < bucket_at(1).minute
     w.rigged.throttled = lambda change: False
-    w.rigged.before_look = None
+    w.rigged.before_poll = None
     may_end.set()
     ticks(w, 12)
     assert w.outcome("t") == "completed"
@@ -136,22 +136,22 @@ def test_the_time_of_a_poll_is_read_before_its_query() -> None:
         asked.setdefault(bucket.minute, w.clock())
         w.clock.forward(seconds=5)
 
-    begin = Window.begin
+    begin = Window.begin_poll
 
     def noted(self: Window, minute: int, at: datetime) -> None:
         began.setdefault(minute, at)
         begin(self, minute, at)
 
-    w.rigged.before_look = slow
+    w.rigged.before_poll = slow
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Window, "begin", noted)
+        patch.setattr(Window, "begin_poll", noted)
         w.next_tick()
     assert began
     assert all(began[minute] <= asked[minute] for minute in began)
 
 
 def cursor_now(w: World) -> Cursor:
-    taken = take(w.store, 0, minute_of(w.clock()), token="mine", now=w.clock())
+    taken = acquire_shard(w.store, 0, minute_of(w.clock()), token="mine", now=w.clock())
     assert taken is not None
     return taken
 
@@ -163,9 +163,9 @@ def test_when_another_tick_has_closed_more_the_checkpoint_is_taken_anew() -> Non
     window = Window(cursor_now(w), w.rules, closed_at=w.clock())
     shard = ShardLease(w.store, w.clock, window, "mine")
     w.clock.forward(seconds=20)
-    assert take(w.store, 0, NOON_MINUTE + 2, token="another's", now=w.clock()) is None
+    assert acquire_shard(w.store, 0, NOON_MINUTE + 2, token="another's", now=w.clock()) is None
     closed = w.clock()
-    assert not shard.end(lambda cursor: cursor)
+    assert not shard.release(lambda cursor: cursor)
     assert window.cursor.closed_through == NOON_MINUTE + 2
     assert window.closed_at >= closed
 
@@ -176,9 +176,9 @@ def test_occurrences_of_a_pass_raise_the_checkpoint() -> None:
     w.clock.forward(minutes=1)
     window = Window(cursor_now(w), w.rules, closed_at=w.clock())
     written = w.clock() + timedelta(seconds=30)
-    window.wrote(window.cursor.checkpoint, written)
+    window.wrote_occurrence(window.cursor.checkpoint, written)
     assert window.progress().checkpoint_at == written
-    assert window.at_the_end().checkpoint_at == written
+    assert window.final_cursor().checkpoint_at == written
 
 
 def test_open_until_is_kept_while_occurrences_are_being_written() -> None:
@@ -187,9 +187,9 @@ def test_open_until_is_kept_while_occurrences_are_being_written() -> None:
     until = NOON + timedelta(minutes=5)
     window.cursor = Cursor.from_row(0, {**window.cursor.to_row(), "openUntil": "2026-12-31T12:05:00Z"})
     window.opened, window.writing = True, 1
-    assert window.at_the_end().open_until == until
+    assert window.final_cursor().open_until == until
     window.writing = 0
-    assert window.at_the_end().open_until is None
+    assert window.final_cursor().open_until is None
 
 
 @pytest.mark.parametrize("minutes", [5, 20])
@@ -202,9 +202,9 @@ def test_open_until_is_never_earlier_than_another_pass_has_set_it(minutes: int) 
     assert left is not None
     window = Window(left, w.rules, closed_at=w.clock())
     shard = ShardLease(w.store, w.clock, window, "mine")
-    assert shard.open(until)
+    assert shard.keep_open(until)
     assert w.cursor().open_until == max(until, NOON + timedelta(minutes=10))
-    assert shard.end(lambda cursor: cursor)
+    assert shard.release(lambda cursor: cursor)
     assert w.cursor().open_until == NOON + timedelta(minutes=10)
 
 
@@ -223,10 +223,10 @@ def test_occurrences_that_another_process_runs_hold_the_watermark(monkeypatch: p
     w.put(taskId="s", scheduleExpression="rate(1 minute)")
     minute = Bucket.parse(w.row("s")["taskDateTime"]).minute
 
-    def elsewhere(self: Recurring, entries: list[object], **_: object) -> list[Served]:
-        return [Served(verdict=Ineligible(), elsewhere=[minute]) for _ in entries]
+    def elsewhere(self: Recurring, entries: list[object], **_: object) -> list[Made]:
+        return [Made(verdict=Ineligible(), elsewhere=[minute]) for _ in entries]
 
-    monkeypatch.setattr(Recurring, "serve", elsewhere)
+    monkeypatch.setattr(Recurring, "make_occurrences", elsewhere)
     w.ticks(8)
     assert w.cursor().drained_through < minute
 
@@ -236,17 +236,17 @@ def test_progress_in_the_middle_of_a_pass_does_not_pass_what_is_still_to_be_clai
     w = world()
     w.insert(*(f"t{n:02d}" for n in range(60)), at=bucket_at(1))
     reached: list[int] = []
-    keep = ShardLease.keep
+    renew = ShardLease.renew
 
     def noted(self: ShardLease) -> None:
         self.renew_at = self.clock()
-        keep(self)
+        renew(self)
         open_ = [row for row in w.open_rows().values() if row["status"] != "completed"]
         if open_:
             reached.append(self.window.cursor.polled_through)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ShardLease, "keep", noted)
+        patch.setattr(ShardLease, "renew", noted)
         w.next_tick()
     assert isinstance(w.store, RiggedStore)
     assert reached

@@ -14,8 +14,7 @@ from dynatick import InvalidInput, MemoryStore, TaskClient, cli
 from dynatick.cli.session import Session
 from dynatick.client import Refused
 from dynatick.engine.assign import Arrival, assign
-from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES
-from dynatick.wiring import _arrival
+from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, decode
 
 MANY = 400_000
 
@@ -108,7 +107,7 @@ def test_a_record_of_the_stream_that_is_deeper_than_a_table_allows_is_read(world
     for n in range(200):
         value = {"L": [value]} if n % 2 else {"M": {"in": value}}
     image = {"taskId": {"S": "deep"}, "payload": {"M": {"p": value}}}
-    arrival = _arrival({"dynamodb": {"SequenceNumber": "1", "NewImage": image}})
+    arrival = Arrival("1", decode(image), None)
     healthy = Arrival("2", {"taskId": "healthy"}, None)
     assert world.store.create({"taskId": "healthy"})
     assert assign([arrival, healthy], world.placer()).failed == []

@@ -1,0 +1,214 @@
+"""The tasks of a pass, from their claim to the record of their attempt (protocol 3, 9).
+
+They hold their bucket back, which the pass's window counts: an entry from its poll until its claim is answered, and a
+claimed task until its attempt is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.task import Task
+from dynatick.engine.budget import Budget
+from dynatick.engine.claims import Claimed, Claimer, Contended, Entries, Ineligible, LeaseExpired, Malformed, Verdict
+from dynatick.engine.execution import BATCH, Execution, Place, Services
+from dynatick.engine.expired_leases import ExpiredLeases
+from dynatick.engine.poll_window import Window
+from dynatick.engine.record import RecordResult
+from dynatick.engine.recurring import Made, Recurring
+from dynatick.engine.report import PassReport, Resume
+from dynatick.engine.shard_lease import ShardLease
+from dynatick.errors import DynatickError
+
+MAX_CLAIMS = 2  # at once
+MAX_RATE_LIMITED = 500  # tasks that wait for a rate limit, beside those that are in flight otherwise: they take memory
+
+
+class Claiming:
+    """Claims entries and starts their tasks. The coordinator's thread calls everything but ``_…_now``."""
+
+    def __init__(
+        self,
+        services: Services,
+        window: Window,
+        report: PassReport,
+        budget: Budget,
+        shard: ShardLease,
+        expired: ExpiredLeases,
+        *,
+        after_events: Callable[[], None],
+    ) -> None:
+        self.window, self.report, self.budget, self.shard, self.expired = window, report, budget, shard, expired
+        self.clock = services.clock
+        self.claimer = Claimer(services.store, services.placer, services.clock, services.new_token)
+        self.recurring = Recurring(services.store, services.placer, self.claimer, services.clock, services.new_token)
+        self.execution = Execution(
+            services,
+            report,
+            budget,
+            closed_through=lambda: window.cursor.closed_through,
+            started=lambda place: window.add_in_flight(place.minute),
+            recorded=self._recorded,
+            released=self._released,
+            after_events=after_events,
+        )
+        self.minutes_with_work: set[int] = set()  # of the buckets in which the latest round has claimed something
+        self.left_behind: dict[tuple[Bucket, str], None] = {}  # entries for a continuation, in order
+
+    def end_unclaimed(self, entries: Iterable[tuple[Bucket, str]]) -> None:
+        for bucket, _ in entries:
+            self.window.end_in_flight(bucket.minute, is_open=True)
+
+    def claim(self, batch: Entries, position: Resume) -> bool:
+        """Starts a claim once there is room for it. False: there will be none, and nothing was started."""
+        if not self._wait_for_room(len(batch)):
+            return False
+        entries = self._without_repetitions(batch)
+        self.execution.claiming += len(entries)
+        self.report.due += len(entries)
+        self.execution.submit(partial(self._claim_now, entries, position))
+        return True
+
+    def make_occurrences(self, batch: Entries, position: Resume) -> bool:
+        """Like ``claim``, for schedules."""
+        if not self._wait_for_room(len(batch)):
+            return False
+        try:
+            if not self.shard.keep_open(self.budget.hard_end):
+                return False
+        except DynatickError as error:
+            self.execution.keep_fault(error)
+            return False
+        entries = self._without_repetitions(batch)
+        self.execution.claiming += len(entries)
+        self.window.writing += 1
+        self.execution.submit(partial(self._make_occurrences_now, entries, position, self.window.cursor.closed_through))
+        return True
+
+    def _wait_for_room(self, more: int) -> bool:
+        """False: time is up, or nothing may be claimed any more."""
+        while not self._has_room(more):
+            if not self.may_claim():
+                return False
+            self.execution.handle_events()
+        return self.may_claim()
+
+    def _without_repetitions(self, batch: Entries) -> Entries:
+        entries = list({task_id: (bucket, task_id) for bucket, task_id in batch}.values())
+        self.end_unclaimed(set(batch).difference(entries))  # a lagging index lists a task in two buckets
+        return entries
+
+    def _has_room(self, more: int) -> bool:
+        # A task that waits for its rate limit has no thread: a slow target must not keep others from being claimed.
+        execution = self.execution
+        waiting = min(execution.task_pool.rate_limited, MAX_RATE_LIMITED)
+        fits = execution.claiming + len(execution.in_flight) - waiting + more <= execution.max_in_flight
+        claims = 1 if execution.large else MAX_CLAIMS  # the next rows may be as large
+        return execution.claiming < claims * BATCH and fits and execution.has_room_for_large()
+
+    def may_claim(self) -> bool:
+        # A few tasks that take longer than is left are passed over; more of them should go to a new invocation.
+        passed_over = len(self.execution.too_late) >= BATCH
+        return self.shard.is_held and self.execution.fault is None and not passed_over and self.execution.may_begin()
+
+    def _claim_now(self, entries: Entries, position: Resume) -> Callable[[], None]:
+        """In an I/O thread."""
+        try:
+            verdicts = list(self.claimer.claim(entries, lease_until=self.budget.hard_end))
+            failed: list[RecordResult] = []
+            for n, verdict in enumerate(verdicts):
+                if isinstance(verdict, Malformed):
+                    result = self.execution.recorder.fail_malformed(verdict)
+                    failed.append(result)
+                    verdicts[n] = Contended() if result is RecordResult.UNRECORDED else Ineligible()
+        except Exception as error:  # the coordinator raises it once everything in flight is recorded
+            return partial(self._claim_failed, entries, error)
+        return partial(self._claim_answered, entries, position, verdicts, failed)
+
+    def _make_occurrences_now(self, entries: Entries, position: Resume, closed_through: int) -> Callable[[], None]:
+        """In an I/O thread."""
+        lease_until = self.budget.hard_end
+        try:
+            made = self.recurring.make_occurrences(entries, closed_through=closed_through, lease_until=lease_until)
+        except Exception as error:
+            return partial(self._claim_failed, entries, error, of_schedules=True)
+        return partial(self._occurrences_made, entries, position, made)
+
+    # -- after the claim -------------------------------------------------------------------------------------------
+
+    def _claim_answered(
+        self, entries: Entries, position: Resume, verdicts: Sequence[Verdict], failed: Sequence[RecordResult]
+    ) -> None:
+        self.execution.claiming -= len(entries)
+        self.execution.count(*failed)
+        may_begin = self.execution.may_begin()
+        for (bucket, task_id), verdict in zip(entries, verdicts, strict=True):
+            self._follow(bucket, task_id, verdict, position, may_begin)
+            if isinstance(verdict, Contended | LeaseExpired):
+                self.left_behind[bucket, task_id] = None
+        self.expired.start_full_recovery()
+
+    def _occurrences_made(self, entries: Entries, position: Resume, made: Sequence[Made]) -> None:
+        self.execution.claiming -= len(entries)
+        self.window.writing -= 1
+        may_begin = self.execution.may_begin()
+        for (bucket, schedule_id), of_schedule in zip(entries, made, strict=True):
+            self._follow(bucket, schedule_id, of_schedule.verdict, position, may_begin)
+            self._start_occurrences(bucket, of_schedule)
+
+    def _claim_failed(self, entries: Entries, error: Exception, *, of_schedules: bool = False) -> None:
+        self.execution.claiming -= len(entries)
+        self.window.writing -= of_schedules
+        self.end_unclaimed(entries)
+        self.execution.keep_fault(error)
+
+    def _follow(self, bucket: Bucket, task_id: str, verdict: Verdict, position: Resume, may_begin: bool) -> None:
+        """Does what the verdict on one entry asks for."""
+        is_open, stuck_id = False, None
+        match verdict:
+            case Claimed():
+                self.report.claimed += 1
+                self.minutes_with_work.add(bucket.minute)
+                self.execution.start(verdict, Place(bucket.minute, position), may_begin=may_begin)
+            case LeaseExpired():
+                is_open = True
+                self.expired.add(bucket, verdict)
+            case Contended(stuck):
+                is_open, stuck_id = True, task_id if stuck else None
+            case Malformed():
+                is_open = True
+            case Ineligible():
+                pass
+        self.window.end_in_flight(bucket.minute, is_open=is_open, stuck_id=stuck_id)
+
+    def _start_occurrences(self, bucket: Bucket, made: Made) -> None:
+        """Starts the occurrences that this pass made and claimed; those that other processes run hold their buckets
+        back."""
+        now = self.clock()
+        for minute in made.written:
+            self.window.wrote_occurrence(minute, now)
+        for minute in made.elsewhere:
+            self.window.add_contended(minute)
+        if made.more:
+            self.minutes_with_work.add(bucket.minute)
+        self.report.missed += made.missed
+        for claimed in made.claimed:
+            self.report.due += 1
+            self.report.claimed += 1
+            self.report.occurrences += 1
+            self.minutes_with_work.add(bucket.minute)
+            place = Place(claimed.task.bucket.minute, Resume(bucket.minute))
+            self.execution.start(claimed, place, may_begin=self.execution.may_begin())
+
+    def _recorded(self, place: Place, task: Task, result: RecordResult) -> None:
+        # A superseded task may have been replaced by one with its id, which no poll has listed while it was in flight.
+        is_open = result in (RecordResult.UNRECORDED, RecordResult.SUPERSEDED)
+        if is_open:
+            self.left_behind[Bucket(place.minute, self.report.shard), task.task_id] = None
+        self.window.end_in_flight(place.minute, is_open=is_open)
+
+    def _released(self, place: Place) -> None:
+        self.window.end_in_flight(place.minute, is_open=True)
+        self.report.leave(place.position)

@@ -1,0 +1,59 @@
+"""The tasks of a pass whose lease expired: recoveries reclaim them, or the pass itself at its end (protocol 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dynatick.domain.buckets import Bucket
+from dynatick.engine.claims import LeaseExpired
+from dynatick.engine.execution import Execution
+from dynatick.engine.recovery import MAX_RECOVERIES, MAX_TOGETHER, Recovery, RecoveryOrder, orders_for
+from dynatick.engine.report import PassReport, Resume
+
+
+@dataclass(slots=True)
+class ExpiredLeases:
+    """Each task gets a recovery once in a pass. ``start_recovery`` starts one and returns whether it could."""
+
+    report: PassReport
+    start_recovery: Callable[[RecoveryOrder], bool]
+    _seen: set[tuple[Bucket, str]] = field(default_factory=set)
+    _waiting: list[tuple[Bucket, LeaseExpired]] = field(default_factory=list)  # for a recovery to be started
+    _not_started: list[tuple[Bucket, str]] = field(default_factory=list)  # no recovery could be started for them
+    _started: int = 0
+
+    def add(self, bucket: Bucket, task: LeaseExpired) -> None:
+        """Keeps a task for a recovery."""
+        if (bucket, task.task_id) not in self._seen:
+            self._seen.add((bucket, task.task_id))
+            self.report.expired += 1
+            self._waiting.append((bucket, task))
+
+    def start_full_recovery(self) -> None:
+        """Starts recoveries if there are enough tasks for a full one."""
+        if len(self._waiting) >= MAX_TOGETHER:
+            self.start_recoveries()
+
+    def start_recoveries(self) -> None:
+        """Starts recoveries for all tasks; those beyond the share of a pass are left to the next tick."""
+        for order in orders_for(self._waiting):
+            if self._started == MAX_RECOVERIES:
+                break
+            if not self._not_started and self.start_recovery(order):
+                self._started += 1
+            else:
+                self._not_started += [(order.bucket, task_id) for task_id in order.task_ids]
+        self._waiting = []
+
+    def reclaim_rest(self, execution: Execution) -> None:
+        """Runs the tasks for which no recovery could be started, each with nothing else in flight (10). If a slow task
+        leaves no time for one, an invocation with nothing in flight gets it."""
+        for bucket, task_id in self._not_started:
+            if execution.in_flight or execution.recording or execution.fault or not execution.may_begin():
+                self.report.leave(Resume(bucket.minute))
+                return
+            left = Recovery(execution, bucket).reclaim([task_id], last_too=True)
+            if left and (self.report.claimed or self.report.recovered):
+                self.report.leave(Resume(bucket.minute))  # otherwise a new invocation has no more time for it either
+            execution.wait(until=execution.nothing_runs)

@@ -1,0 +1,50 @@
+"""What a row needs before it is a task in a bucket: to be normalised, repaired or marked failed. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.conditional_update import ConditionalUpdate, as_read
+from dynatick.domain.lifecycle import ended_by_hand, is_terminal
+from dynatick.domain.normalise import kept_reason, needs_normalising, normalise, place, reject, stray_of_live
+from dynatick.domain.recurrence import ready, refused
+from dynatick.domain.schedule import is_schedule
+from dynatick.domain.task import Row, Status, is_own_row
+from dynatick.engine.installation_settings import InstallationSettings
+from dynatick.engine.rules import Rules
+
+_LIVE = (str(Status.SCHEDULED), str(Status.RUNNING))
+
+
+def make_ready(
+    row: Row, rules: Rules, settings: InstallationSettings, *, now: datetime, revision: int = 1
+) -> ConditionalUpdate | None:
+    """The change that the row needs first; None: it needs none. ``revision``: with which a new schedule begins."""
+    if is_terminal(row) or is_own_row(row.get("taskId")):
+        return None
+    grid, defaults = settings.grid, rules.defaults
+    if (reason := kept_reason(row)) is not None:
+        fail = refused if is_schedule(row) else reject
+        return fail(row, reason, now=now, grid=grid, retention_days=rules.retention_days)
+    if is_schedule(row):
+        return ready(row, now=now, grid=grid, defaults=defaults, revision=revision)
+    if needs_normalising(row):
+        return normalise(row, now=now, grid=grid, defaults=defaults)
+    repaired = ended_by_hand(row, now=now, retention_days=rules.retention_days)
+    if repaired is not None:
+        return repaired
+    if row.get("status") not in _LIVE:
+        return normalise(row, now=now, grid=grid, defaults=defaults)
+    if row.get("status") == str(Status.SCHEDULED) and Bucket.canonical(row.get("taskDateTime")) is None:
+        return place(row, now=now, grid=grid, defaults=defaults)
+    if stray := stray_of_live(row):
+        return ConditionalUpdate(
+            task_id=str(row["taskId"]), remove=stray, conditions=as_read(row, "outcome"), returning=True
+        )
+    return None
+
+
+def is_rejection(change: ConditionalUpdate) -> bool:
+    """Whether a change marks a row as failed."""
+    return change.set.get("outcome") == str(Status.FAILED)

@@ -1,0 +1,63 @@
+"""The scheduler function's work: a batch of the table's stream, whose rows get their places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from dynatick.domain.task import Row
+from dynatick.engine.assign import Arrival, Assigned, assign
+from dynatick.engine.installation_settings import InstallationSettings, publish_settings
+from dynatick.engine.placement import Placer, send_rejection
+from dynatick.engine.ports import Clock, DeadLetters, Store
+from dynatick.engine.rules import Rules
+
+_SETTINGS_FRESH_FOR = timedelta(minutes=1)
+
+
+@dataclass(kw_only=True, slots=True)
+class Scheduler:
+    """Everything that an invocation needs but its event. ``decode`` makes a row of an image of the stream."""
+
+    store: Store
+    dead_letters: DeadLetters
+    rules: Rules
+    clock: Clock
+    decode: Callable[[Any], Row]
+    _settings: InstallationSettings | None = field(default=None, init=False)
+    _published_at: datetime = field(init=False)
+
+    def handle(self, event: Mapping[str, Any]) -> Assigned:
+        """Places the rows of a stream event. ``Assigned.failed`` has the records that Lambda is to send again."""
+        arrivals = [self._arrival(record) for record in event["Records"]]
+        placer = Placer(self.store, self.rules, self._publish_settings(), self.clock, self._send_until_refused())
+        return assign(arrivals, placer)
+
+    def _publish_settings(self) -> InstallationSettings:
+        now = self.clock()
+        if self._settings is None or now - self._published_at > _SETTINGS_FRESH_FOR:
+            self._settings = publish_settings(self.store, self.rules.grid, now=now, defaults=self.rules.defaults)
+            self._published_at = now
+        return self._settings
+
+    def _send_until_refused(self) -> Callable[[Row, str], bool]:
+        """Sends dead letters until the queue refuses one: each refusal may take seconds. A tick sends the others."""
+        refused = False
+
+        def send(row: Row, error: str) -> bool:
+            nonlocal refused
+            refused = refused or not send_rejection(self.dead_letters, row, error, self.clock())
+            return not refused
+
+        return send
+
+    def _arrival(self, record: Mapping[str, Any]) -> Arrival:
+        change = record["dynamodb"]
+        new, old = change.get("NewImage"), change.get("OldImage")
+        return Arrival(
+            key=str(change.get("SequenceNumber", record.get("eventID", ""))),
+            new=None if new is None else self.decode(new),
+            old=None if old is None else self.decode(old),
+        )

@@ -1,0 +1,47 @@
+"""Defers rows that no tick can work on, so that they don't keep the drained watermark back (protocol 3)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.conditional_update import Written
+from dynatick.domain.lifecycle import defer, deferrals_of, is_terminal
+from dynatick.domain.retry import deferral
+from dynatick.engine.claims import is_stuck
+from dynatick.engine.execution import Services
+from dynatick.engine.poll_window import Window
+from dynatick.engine.report import PassReport
+from dynatick.engine.rules import SKEW_MARGIN
+
+MAX_DEFERRED = 200  # rows in one pass
+
+
+def defer_stuck(services: Services, window: Window, report: PassReport, *, hard_end: datetime) -> None:
+    """Moves stuck rows out of buckets that had their final poll."""
+    left = MAX_DEFERRED
+    for minute, poll in list(window.stuck_polls()):
+        for task_id in poll.stuck[:left]:
+            if _is_deferred(services, Bucket(minute, report.shard), task_id, report, hard_end):
+                poll.contended -= 1
+        left -= len(poll.stuck[:left])
+        poll.stuck = poll.stuck if poll.contended else []
+
+
+def _is_deferred(services: Services, bucket: Bucket, task_id: str, report: PassReport, hard_end: datetime) -> bool:
+    """Whether a row no longer holds its bucket back: it moves to a tick after the end of this process, each time later
+    than the last."""
+    placer, now = services.placer, services.clock()
+    row = services.store.get(task_id)
+    if row is None or is_terminal(row) or row.get("taskDateTime") != str(bucket):
+        return True
+    if not is_stuck(row, bucket, placer, now):
+        return False
+    at = max(now + deferral(deferrals_of(row)), hard_end + SKEW_MARGIN)
+    result = services.store.write(defer(row, services.settings.grid.bucket_of(task_id, at)))
+    if not isinstance(result, Written) or result.row is None:
+        return False
+    report.deferred += 1
+    if not placer.is_ahead(result.row):  # the cursor is read after the move: this process may have been frozen (7, 17)
+        placer.place(task_id)
+    return True
