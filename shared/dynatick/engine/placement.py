@@ -13,14 +13,14 @@ from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written, as_read
 from dynatick.domain.lifecycle import ended_by_hand, is_terminal, move
 from dynatick.domain.normalise import (
-    keep_open,
-    kept_reason,
+    defer_rejection,
     needs_normalising,
     normalise,
     place,
+    premature_attributes,
     reject,
-    slimmer,
-    stray_of_live,
+    rejection_reason,
+    without_large_values,
 )
 from dynatick.domain.recurrence import ready, refused
 from dynatick.domain.schedule import is_at_rest, is_schedule
@@ -68,7 +68,7 @@ class Placer:
         now = self.clock()
         if is_terminal(row) or is_own_row(row.get("taskId")):
             return None
-        if (reason := kept_reason(row)) is not None:
+        if (reason := rejection_reason(row)) is not None:
             return self._rejection(row, reason, now)
         if is_schedule(row):
             return ready(row, now=now, grid=self.settings.grid, defaults=self.rules.defaults, revision=revision)
@@ -81,7 +81,7 @@ class Placer:
             return normalise(row, now=now, grid=self.settings.grid, defaults=self.rules.defaults)
         if row.get("status") == str(Status.SCHEDULED) and Bucket.canonical(row.get("taskDateTime")) is None:
             return place(row, now=now, grid=self.settings.grid, defaults=self.rules.defaults)
-        if stray := stray_of_live(row):
+        if stray := premature_attributes(row):
             return ConditionalUpdate(
                 task_id=str(row["taskId"]), remove=stray, conditions=as_read(row, "outcome"), returning=True
             )
@@ -165,9 +165,9 @@ class Placer:
 
     def _keep_open(self, row: Row, rejection: ConditionalUpdate, unsent: Undelivered) -> Row | None:
         """Puts a row into the next tick, which tries again to mark it failed; raises ``unsent`` once it lies there."""
-        if self.is_ahead(row) and (kept_reason(row) is not None or "error" not in rejection.set):
+        if self.is_ahead(row) and (rejection_reason(row) is not None or "error" not in rejection.set):
             raise unsent
-        result = self.store.write(keep_open(row, rejection, self._bucket_for({"taskId": row["taskId"]})))
+        result = self.store.write(defer_rejection(row, rejection, self._bucket_for({"taskId": row["taskId"]})))
         if isinstance(result, Unknown) and result.too_large:
             raise unsent
         return self._after(row, result)
@@ -226,7 +226,7 @@ class Placer:
             )
             if not self.rejected(row, reason):
                 raise Undelivered(row, change)
-        result = self.store.write(slimmer(change, row))
+        result = self.store.write(without_large_values(change, row))
         self.count(change, result)
         return result
 

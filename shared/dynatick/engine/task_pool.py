@@ -242,7 +242,7 @@ class TaskPool:
         try:
             return Done(self._actions.run(whole, context))
         except RateLimited as early:
-            if not early.until_later:
+            if not early.defer:
                 self._hold(won, early.seconds)
                 return None
             return Deferred(early.seconds)
