@@ -1,4 +1,4 @@
-"""The api function: a request that API Gateway hands on. What can be asked is in dynatick.api."""
+"""The api function: handles the requests of API Gateway; see dynatick.api."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ api = wiring.build_api(wiring.load_settings())
 @logger.inject_lambda_context(clear_state=True)
 @metrics.log_metrics(raise_on_empty_metrics=False)
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """The answer, in the gateway's form (payload format 2.0)."""
+    """Returns the response, in the gateway's payload format 2.0."""
     answer = api.handle(event, context)
     observability.log_request(answer, logger, metrics)
     return answer.response

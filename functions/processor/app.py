@@ -1,4 +1,4 @@
-"""The processor function: a tick, a shard's pass, a recovery, or the reconcile. What it does is in dynatick.engine."""
+"""The processor function: a tick, a shard's pass, a recovery, or the reconcile; see dynatick.engine."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ processor = wiring.build_processor(wiring.load_settings())
 @logger.inject_lambda_context(clear_state=True)
 @metrics.log_metrics(raise_on_empty_metrics=False)
 def run(event: dict[str, Any], context: Any) -> None:
-    """Does what the event asks for."""
+    """Handles the event, and logs its result."""
     left = timedelta(milliseconds=context.get_remaining_time_in_millis())
     invoked = processor.handle(event, hard_end=wiring.utc_now() + left)
     observability.log_invocation(invoked, logger, metrics, wiring.utc_now())
 
 
 def handler(event: dict[str, Any], context: Any) -> None:
+    """Handles the event. Ends the process if a task still runs then."""
     try:
         run(event, context)
     finally:
@@ -32,8 +33,8 @@ def handler(event: dict[str, Any], context: Any) -> None:
 
 
 def end_process() -> None:
-    """A thread that is frozen with this process would go on in a later invocation, after its lease: only the end of the
-    process fences it (protocol 11), however the invocation ended. Its task comes back when the lease ends."""
+    """Ends the process, whose threads would otherwise be frozen and continue in a later invocation, after their task
+    leases have expired (protocol 11). When the lease of a task expires, it is reclaimed."""
     try:
         logger.error(
             "time is up with tasks still running: the process ends",

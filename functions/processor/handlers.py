@@ -1,7 +1,6 @@
-"""Your handlers: what tasks do. The ones here are examples; put your own in their place.
+"""Your handlers: the functions that tasks run. These are examples; replace them with your own.
 
-A task names its handler in ``action``; how handlers get payloads, fail and are tested is in
-docs/how-to/handlers.md.
+A task names its handler in ``action``. docs/how-to/handlers.md describes payloads, errors and tests of handlers.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 
 from dynatick import HandlerContext, PermanentError, RetryableError, handler
 
-logger = logging.getLogger("dynatick.handlers")  # comes out like Dynatick's own logs
+logger = logging.getLogger("dynatick.handlers")  # logs in the same format as Dynatick
 
 
 @dataclass(frozen=True)
@@ -22,10 +21,10 @@ class Reminder:
 
 @handler("send-reminder")
 def send_reminder(reminder: Reminder, context: HandlerContext) -> dict[str, object]:
-    """Where a mail would be sent. A payload that is no Reminder never gets here: its task fails and says why."""
+    """An example that would send a mail. A task whose payload is not a Reminder fails before the call."""
     if "@" not in reminder.to:
-        raise PermanentError("to: expected a mail address")  # trying again would not help
-    # The idempotency key is the same at each attempt: a mail service that knows keys sends one mail, not two.
+        raise PermanentError("to: expected a mail address")  # a retry would fail too
+    # The same key at each attempt, so that a mail service with idempotency keys sends one mail.
     logger.info(
         "reminder due",
         extra={"action": "reminder_due", "task_id": context.task_id, "idempotency_key": context.idempotency_key},
@@ -41,7 +40,7 @@ class Rehearsal:
 
 @handler("rehearse")
 def rehearse(rehearsal: Rehearsal, context: HandlerContext) -> dict[str, object]:
-    """Fails as many times as it is told, then succeeds: to see retries and dead letters before they are needed."""
+    """Fails ``failures`` times, then succeeds, to try out retries and dead letters."""
     if context.attempt <= rehearsal.failures:
         raise RetryableError(
             f"failure {context.attempt} of {rehearsal.failures}, as rehearsed",

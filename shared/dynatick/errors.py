@@ -1,22 +1,22 @@
 """Every error that Dynatick raises, in one tree::
 
     DynatickError
-    ├── InvalidInput          a value that no door accepts: names field, value and what would be right
+    ├── InvalidInput          a value that no interface accepts: names field, value and what is expected
     ├── ConfigurationError    a setting is missing or wrong: names the variable
-    ├── TaskExists            an insert met a task of the same id
-    ├── TaskNotFound          no task of that id
-    │   └── ScheduleNotFound  no schedule of that id
-    ├── TransitionRefused     the task is in a state that does not allow the wish (the loser of a race is told)
-    ├── TaskChanged           the task is not what the caller has seen any more
-    ├── StoreError            the table could not be reached or refused for a reason of its own
-    │   └── ItemTooLarge      the row is, or would become, larger than the table takes
-    └── ActionError           what an action raises when it did not do its work
-        ├── PermanentError    trying again would not help: the task fails now
-        └── RetryableError    may go better later: the task's retry policy decides
+    ├── TaskExists            a task with the id of an insert exists already
+    ├── TaskNotFound          no task has this id
+    │   └── ScheduleNotFound  no schedule has this id
+    ├── TransitionRefused     the task's status does not allow the operation, perhaps since a moment ago
+    ├── TaskChanged           the task has changed since the caller read it
+    ├── StoreError            the table could not be reached, or refused a request
+    │   └── ItemTooLarge      the row is, or would become, larger than the table allows
+    └── ActionError           an action failed
+        ├── PermanentError    a retry would fail too: the task fails now
+        └── RetryableError    a retry may succeed: the task's retry policy applies
 
-    NotYet is none of them: an action that may not be used so fast says so before it does anything.
+RateLimited is not among them: it defers a task before the action has done anything.
 
-Errors of the AWS SDK are translated in the adapters (``store``, ``actions``) and go no further.
+The adapters (``store``, ``actions``) translate the errors of the AWS SDK.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _SHOWN = 120
 
 
 def shown(value: object) -> str:
-    """A value as it may stand in a message: quoted, on one line, and not longer than a line."""
-    text = str(value) if isinstance(value, Decimal) else ascii(value)  # a table's numbers are plain numbers to people
+    """A value for a message: quoted, on one line, and shortened."""
+    text = str(value) if isinstance(value, Decimal) else ascii(value)  # without the name of the type
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
 
 
 class DynatickError(Exception):
-    """Root of the tree."""
+    """The base of all errors that Dynatick raises."""
 
 
 class InvalidInput(DynatickError, ValueError):
-    """A value that cannot be taken.
+    """A value that is not accepted.
 
-    ``field`` is the attribute's name as it stands in the table (``payload.url`` for a part of one),
-    ``expected`` says what would be right. ``others``: what else is wrong, of fields that were looked at all the same.
+    ``field``: the attribute's name as in the table, or ``payload.url`` for a part of one. ``expected``: what is
+    accepted. ``others``: errors of further fields.
     """
 
     others: tuple[InvalidInput, ...] = ()
@@ -53,8 +53,8 @@ class InvalidInput(DynatickError, ValueError):
         self.expected = expected
 
 
-class Refusals:
-    """Collects what is wrong with fields that don't depend on each other: each is checked in a ``with`` of its own."""
+class InvalidInputs:
+    """Collects the errors of independent fields: check each in a ``with`` block of its own, then call ``raise_all``."""
 
     def __init__(self) -> None:
         self._found: list[InvalidInput] = []
@@ -72,7 +72,7 @@ class Refusals:
         return True
 
     def raise_all(self) -> None:
-        """Raises the first, with the others on it, if there are any."""
+        """Raises the first error, with the others in its ``others``, if there is one."""
         if self._found:
             first, *others = self._found
             first.others = tuple(others)
@@ -80,7 +80,7 @@ class Refusals:
 
 
 class ConfigurationError(DynatickError):
-    """A setting is missing or cannot be understood."""
+    """A setting is missing or invalid. ``name``: of the setting."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"{name}: {problem}")
@@ -88,10 +88,10 @@ class ConfigurationError(DynatickError):
 
 
 class TaskExists(DynatickError):
-    """A task of this id is there already; nothing was written.
+    """A task with this id exists already; nothing was written.
 
-    It may be one's own: if the answer to an insert is lost on its way, the SDK sends the insert again. Either way it is
-    in the table, so who chooses ids so that they mean one task may take this for success.
+    It may be from the same insert: if an answer is lost, the SDK sends the insert again. A caller whose ids identify
+    one task each can treat this as success.
     """
 
     def __init__(self, task_id: str) -> None:
@@ -102,7 +102,7 @@ class TaskExists(DynatickError):
 
 
 class TaskNotFound(DynatickError):
-    """There is no task of this id."""
+    """There is no task with this id."""
 
     def __init__(self, task_id: str) -> None:
         super().__init__(f"taskId: there is no task {shown(task_id)}")
@@ -110,7 +110,7 @@ class TaskNotFound(DynatickError):
 
 
 class ScheduleNotFound(TaskNotFound):
-    """There is no schedule of this id."""
+    """There is no schedule with this id."""
 
     def __init__(self, schedule_id: str) -> None:
         super().__init__(schedule_id)
@@ -118,16 +118,16 @@ class ScheduleNotFound(TaskNotFound):
 
 
 class TransitionRefused(DynatickError):
-    """The task's present state does not allow what was asked.
+    """The task's status does not allow the operation; nothing was written.
 
-    ``status`` is the state that was found, ``allowed`` the states it could have been done from; none, if it never
-    can for what this ``is_a``: then ``instead`` says what can.
+    ``status``: the task's status. ``allowed``: the statuses that allow the operation; empty if none does, because the
+    row ``is_a`` schedule: then ``instead`` names the alternative.
     """
 
     def __init__(
         self,
         task_id: str,
-        wish: str,
+        operation: str,
         status: str,
         allowed: Sequence[str],
         *,
@@ -136,56 +136,56 @@ class TransitionRefused(DynatickError):
         instead: str = "",
     ) -> None:
         possible = instead or f"possible only while it is {' or '.join(allowed)}"
-        super().__init__(f"cannot {wish} {what} {shown(task_id)}: it is {is_a or status}; {possible}")
+        super().__init__(f"cannot {operation} {what} {shown(task_id)}: it is {is_a or status}; {possible}")
         self.task_id = task_id
         self.status = status
         self.allowed = tuple(allowed)
 
 
 class TaskChanged(DynatickError):
-    """The task is not in the version that was named; nothing was written."""
+    """The task has changed since the given version; nothing was written."""
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"taskId: the task {shown(task_id)} was changed since it was read; look at it again")
+        super().__init__(f"taskId: the task {shown(task_id)} has changed since it was read; read it again")
         self.task_id = task_id
 
 
 class StoreError(DynatickError):
-    """The table could not do it now. Whether a write took effect is not known."""
+    """The table failed. Whether a write took effect is unknown."""
 
 
 class ItemTooLarge(StoreError):
-    """The row would be larger than the table, or its index, takes."""
+    """The row or its index key would be larger than the table allows."""
 
 
 class ActionError(DynatickError):
-    """An action did not do its work."""
+    """An action failed."""
 
     permanent = False
 
 
 class PermanentError(ActionError):
-    """Trying again would not help."""
+    """An action failed, and a retry would fail too."""
 
     permanent = True
 
 
 class RateLimited(Exception):
-    """It is not this task's turn yet, and nothing was done: no attempt is counted.
+    """A rate limit allows this task only later. The action has done nothing, so no attempt is counted.
 
-    ``seconds`` until its turn. ``until_later``: it is better given back until then than kept in hand.
+    ``seconds`` until the task may start. ``defer``: release it and move it to a later tick, instead of keeping it.
     """
 
-    def __init__(self, seconds: float, *, until_later: bool = False) -> None:
-        super().__init__(f"its turn is in {seconds:.1f} s")
+    def __init__(self, seconds: float, *, defer: bool = False) -> None:
+        super().__init__(f"its rate limit allows it in {seconds:.1f} s")
         self.seconds = seconds
-        self.until_later = until_later
+        self.defer = defer
 
 
 class RetryableError(ActionError):
-    """Trying again may help.
+    """An action failed, and a retry may succeed.
 
-    ``retry_after``: seconds that the target asked us to wait, or None.
+    ``retry_after``: seconds to wait, as the target asked, or None.
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:

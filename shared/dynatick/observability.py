@@ -1,4 +1,4 @@
-"""Logs and metrics of the functions, by Powertools. Each event has a fixed ``action`` word; no payload is logged."""
+"""Logs and metrics of the functions, with Powertools. Each event has a fixed ``action``; payloads are not logged."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from aws_lambda_powertools.metrics import MetricUnit
 from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.instants import format_instant
 
-if TYPE_CHECKING:  # each function has the half of these; none is to load the others'
+if TYPE_CHECKING:  # each function needs only some of these, and must not import the others
     from dynatick.api import Answer
-    from dynatick.bulk.dropped_file import Dropped
+    from dynatick.bulk.importer import ImportResult
     from dynatick.engine.assign import Assigned
     from dynatick.engine.processor import Invoked
     from dynatick.engine.reconcile import Reconciled
@@ -29,10 +29,10 @@ _PASS_COUNTS = (
 
 
 def create() -> tuple[Logger, Metrics]:
-    """The function's logger and metrics. What the package logs by the standard library comes out in the same form."""
+    """The function's logger and metrics. Log records of the package, by the standard library, get the same format."""
     logger = Logger(json_serializer=_in_ascii)
-    # Not by Powertools' copy_config_to_registered_loggers, which passes over names with a dot. This is the parent of
-    # dynatick.actions and dynatick.handlers, also if those come later.
+    # Powertools' copy_config_to_registered_loggers ignores names with a dot. This logger is the parent of
+    # dynatick.actions and dynatick.handlers, also of ones created later.
     package = logging.getLogger("dynatick")
     package.handlers = list(logger.handlers)
     package.setLevel(logger.log_level)
@@ -41,15 +41,15 @@ def create() -> tuple[Logger, Metrics]:
 
 
 def _in_ascii(line: dict[str, object]) -> str:
-    """A line that no reader takes for several, or for another: ids may hold separators, and letters that turn back."""
+    """The record as one line of ASCII, because ids can contain line separators and direction marks."""
     return json.dumps(line, default=str, separators=(",", ":"))
 
 
 def log_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: datetime) -> None:
-    """One line and the metrics of an invocation of the processor."""
+    """Logs one line, and writes the metrics, of an invocation of the processor."""
     for problem in invoked.not_started:
         logger.error(
-            "an invocation could not be started; the next tick, or the next reconcile, makes up for it",
+            "an invocation could not be started; the next tick, or the next reconcile, does its work",
             extra={"action": "start_failed", "problem": problem},
         )
     _count(metrics, "NotStarted", len(invoked.not_started))
@@ -67,16 +67,16 @@ def log_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: date
 
 
 def log_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
-    """One line and the metrics of a batch of the stream."""
+    """Logs one line, and writes the metrics, of a batch of the stream."""
     for key, problem in assigned.failed:
         logger.error(
-            "a record could not be settled; it comes again, with those after it",
+            "a record failed; Lambda sends it again, with those after it",
             extra={"action": "record_failed", "record": key, "problem": problem},
         )
     logger.info(
-        "batch settled",
+        "batch ended",
         extra={
-            "action": "batch_settled",
+            "action": "batch_ended",
             "seen": assigned.seen,
             "normalised": assigned.normalised,
             "moved": assigned.moved,
@@ -96,29 +96,29 @@ def log_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
         _count(metrics, name, number)
 
 
-def log_dropped(dropped: Dropped, logger: Logger, metrics: Metrics) -> None:
-    """One line and the metrics of a file, or of a part of it."""
-    order = dropped.order
+def log_import(result: ImportResult, logger: Logger, metrics: Metrics) -> None:
+    """Logs one line, and writes the metrics, of an invocation of the importer."""
+    order = result.order
     fields: dict[str, object] = {"bucket": order.bucket, "key": order.key, "part": order.part}
-    if dropped.left is not None:
-        logger.info("nothing to import", extra={"action": "import_left", **fields, "reason": dropped.left})
+    if result.skipped is not None:
+        logger.info("nothing to import", extra={"action": "import_skipped", **fields, "reason": result.skipped})
         metrics.add_metric(name="Imported", unit=MetricUnit.Count, value=0)
         return
-    fields |= dropped.tally.to_row()
-    if dropped.continued:
+    fields |= result.tally.to_row()
+    if result.continued:
         logger.info(
-            "another invocation goes on",
-            extra={"action": "import_continued", **fields, "problem": dropped.problem},
+            "another invocation continues the import",
+            extra={"action": "import_continued", **fields, "problem": result.problem},
         )
     else:
         logger.info("import ended", extra={"action": "import_ended", **fields})
-    metrics.add_metric(name="Imported", unit=MetricUnit.Count, value=dropped.tally.inserted)
-    _count(metrics, "ImportExisting", dropped.tally.exists)
-    _count(metrics, "ImportRefused", dropped.tally.refused)
+    metrics.add_metric(name="Imported", unit=MetricUnit.Count, value=result.tally.inserted)
+    _count(metrics, "ImportExisting", result.tally.exists)
+    _count(metrics, "ImportRefused", result.tally.refused)
 
 
 def log_request(answer: Answer, logger: Logger, metrics: Metrics) -> None:
-    """One line and the metrics of a request; neither ids nor payloads."""
+    """Logs one line, and writes the metrics, of a request, without ids and payload."""
     logger.info(
         "request answered",
         extra={
@@ -141,10 +141,10 @@ def _log_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetim
     metrics.add_metric(name="TickAge", unit=MetricUnit.Seconds, value=age)
     if report.leased_elsewhere:
         logger.info(
-            "another process holds the shard and serves this tick",
-            extra={"action": "shard_held", **fields},
+            "another process has leased the shard and serves this tick",
+            extra={"action": "shard_leased_elsewhere", **fields},
         )
-        _count(metrics, "ShardHeld", 1)
+        _count(metrics, "ShardLeasedElsewhere", 1)
         return
     logger.info("pass ended", extra={"action": "pass_ended", **fields})
     _count_all(report, metrics)
@@ -179,8 +179,8 @@ def _count_all(report: PassReport, metrics: Metrics) -> None:
 def _log_reconciled(found: Reconciled, logger: Logger, metrics: Metrics, now: datetime) -> None:
     if found.leased_elsewhere:
         logger.info(
-            "another invocation is at work on the reconcile, or has ended the round that this one was to continue",
-            extra={"action": "reconcile_held"},
+            "another invocation has leased the reconcile, or has ended the round that this one was to continue",
+            extra={"action": "reconcile_leased_elsewhere"},
         )
         return
     kept = found.round

@@ -1,4 +1,4 @@
-"""What the functions are told by their environment. This is the only reader of it; the names are the template's."""
+"""The functions' settings, from environment variables that the template sets. Nothing else reads the environment."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dynatick.actions.targets import Reach
+from dynatick.actions.allow_list import ActionSettings
 from dynatick.domain.buckets import Grid
 from dynatick.errors import ConfigurationError, InvalidInput, shown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """The settings of both functions; each leaves alone what it does not need."""
+    """The settings of every function; each uses those that it needs."""
 
     table: str
     grid: Grid
@@ -23,15 +23,15 @@ class Settings:
     index_lag: timedelta
     handlers_module: str | None
     task_threads: int
-    processor_timeout: timedelta | None  # the longest run of the processor; None: the function is another
-    reach: Reach
+    processor_timeout: timedelta | None  # of one invocation of the processor; None in other functions
+    action_settings: ActionSettings
     assignment_policy: str | None
-    function_name: str | None  # this function's own, set by Lambda
-    batched: bool  # False for engines whose PartiQL has no conditional updates
+    function_name: str | None  # of the running function, set by Lambda
+    batched: bool  # False for an engine whose PartiQL has no conditional updates
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> Settings:
-        """Raises ConfigurationError, which names the variable."""
+        """Reads the settings. Raises ConfigurationError, which names the variable."""
         try:
             grid = Grid(
                 tick_minutes=_number(environ, "DYNATICK_TICK_MINUTES", 1),
@@ -49,7 +49,7 @@ class Settings:
             handlers_module=environ.get("DYNATICK_HANDLERS_MODULE") or None,
             task_threads=_number(environ, "DYNATICK_TASK_THREADS", 16, 1, 256),
             processor_timeout=timedelta(seconds=_number(environ, "DYNATICK_TIMEOUT_SECONDS", 0, 0, 900)) or None,
-            reach=Reach(
+            action_settings=ActionSettings(
                 rate_limits=_names(environ, "DYNATICK_ACTION_RATE_LIMITS"),
                 actions=_names(environ, "DYNATICK_ALLOWED_ACTIONS"),
                 webhook_hosts=_names(environ, "DYNATICK_ALLOWED_WEBHOOK_HOSTS"),

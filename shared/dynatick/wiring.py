@@ -1,4 +1,4 @@
-"""Puts the parts together: from settings to what an entry point calls. Clients are made here, once a process.
+"""Puts the parts together: from settings to what an entry point calls. ClientCache are made here, once a process.
 
 What one function alone needs is imported where that function is built: the others start the sooner.
 """
@@ -31,7 +31,7 @@ from dynatick.store.dynamodb import DynamoStore
 
 if TYPE_CHECKING:
     from dynatick.api import Api
-    from dynatick.bulk.dropped_file import Importer
+    from dynatick.bulk.importer import Importer
     from dynatick.engine.processor import Processor
 
 
@@ -76,7 +76,7 @@ def build_processor(settings: Settings) -> Processor:
         store=DynamoStore(settings.table, batched=settings.batched),
         actions=build_actions(
             handlers_module=settings.handlers_module,
-            reach=settings.reach,
+            settings=settings.action_settings,
             horizon=60.0 * settings.grid.tick_minutes,
             threads=settings.task_threads,
             clock=utc_now,
@@ -100,7 +100,7 @@ def build_api(settings: Settings) -> Api:
 
 def build_importer(settings: Settings) -> Importer:
     """The importer function, ready for events. Raises ConfigurationError."""
-    from dynatick.bulk.dropped_file import Importer
+    from dynatick.bulk.importer import Importer
     from dynatick.bulk.s3 import S3Files
     from dynatick.client import TaskClient
 

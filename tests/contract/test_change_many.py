@@ -22,7 +22,7 @@ BUCKET = "2026-12-31#13:00"
 TASKS = 230
 
 
-def test_while_others_change_them(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_change_many_while_others_change_the_tasks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     publish_settings(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
     clock, own = FakeClock(NOON + timedelta(minutes=1)), FakeClock()
     client, another = TaskClient(store, clock=own), TaskClient(store, clock=clock)
@@ -86,7 +86,7 @@ def failed_row(task_id: str) -> dict[str, object]:
     }
 
 
-def test_another_run_goes_25_to_a_call(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redrives_are_sent_25_in_a_call(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     publish_settings(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
     client = TaskClient(store, clock=FakeClock(NOON + timedelta(hours=1)))
     store.create_many([failed_row(f"t{n:03d}") for n in range(TASKS)])
@@ -116,7 +116,7 @@ def test_another_run_goes_25_to_a_call(store: Store, monkeypatch: pytest.MonkeyP
         assert isinstance(result, Changed) and result.task == client.get(result.task_id)
 
 
-def test_another_run_is_the_same_in_a_batch_as_alone(store: Store) -> None:
+def test_a_redrive_in_a_batch_equals_a_single_one(store: Store) -> None:
     publish_settings(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
     client = TaskClient(store, clock=FakeClock(NOON + timedelta(hours=1)))
     store.create_many([failed_row(task_id) for task_id in ("alone", "b1", "b2", "b3")])

@@ -104,14 +104,14 @@ def run(world: InProcess, row: Row) -> Task:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_attributes_of_any_name_are_left_as_they_are(world: InProcess, name: str) -> None:
+def test_attributes_of_any_name_stay_unchanged(world: InProcess, name: str) -> None:
     attribute = NAMES[name]
     seen = run(world, {"taskId": "x", attribute: "the user's own", "payload": {"n": 1}})
     assert seen.attributes == {attribute: "the user's own"}
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_payloads_of_any_shape_arrive_as_they_were_put(world: InProcess, name: str) -> None:
+def test_payloads_of_any_shape_arrive_unchanged(world: InProcess, name: str) -> None:
     payload = PAYLOADS[name]
     assert run(world, {"taskId": "x", "payload": payload}).payload == payload
 
@@ -121,7 +121,7 @@ def test_ids_of_any_kind(world: InProcess, name: str) -> None:
     assert run(world, {"taskId": IDS[name]}).idempotency_key == key_of(world.row(IDS[name]))
 
 
-def test_a_batch_holds_rows_whose_names_are_longer_than_a_statement(world: InProcess) -> None:
+def test_a_batch_accepts_rows_with_names_longer_than_a_statement(world: InProcess) -> None:
     """In a PartiQL statement, the names of the attributes stand in its text, which ends at 8,192 bytes."""
     bucket = Bucket(minute_of(world.clock()) + 1)
     rows = [scheduled_row(f"t{n:02d}", bucket, **({"n" * 9000: 1} if n == 7 else {})) for n in range(25)]
@@ -141,7 +141,7 @@ OURS: Mapping[str, Row] = {
 
 @pytest.mark.parametrize("timed", [True, False])
 @pytest.mark.parametrize("name", OURS)
-def test_a_row_in_our_name_never_runs_and_holds_nothing_back(world: InProcess, name: str, timed: bool) -> None:
+def test_a_row_with_a_reserved_id_never_runs_and_holds_nothing_back(world: InProcess, name: str, timed: bool) -> None:
     bucket = Bucket(minute_of(world.clock()) + 1)
     row = {**OURS[name], **({"taskDateTime": str(bucket)} if timed else {})}
     put(world, row)
@@ -155,7 +155,7 @@ def test_a_row_in_our_name_never_runs_and_holds_nothing_back(world: InProcess, n
 
 
 @pytest.mark.parametrize("status", ["cursor", "reconcile", "settings", "tick"])
-def test_a_task_that_claims_the_status_of_our_rows_fails_and_says_why(world: InProcess, status: str) -> None:
+def test_a_task_with_the_status_of_an_own_row_fails_with_the_reason(world: InProcess, status: str) -> None:
     """The stream's filter passes it by, so it is the tick or the reconcile that meets it."""
     bucket = Bucket(minute_of(world.clock()) + 1)
     assert world.store.create({"taskId": "timed", "status": status, "taskDateTime": str(bucket)})
@@ -198,7 +198,7 @@ NULLS: Mapping[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("seen", [True, False], ids=["the scheduler sees it", "a tick sees it first"])
 @pytest.mark.parametrize("name", NULLS)
-def test_an_outcome_that_is_null_is_none(world: InProcess, name: str, seen: bool) -> None:
+def test_an_outcome_that_is_null_counts_as_missing(world: InProcess, name: str, seen: bool) -> None:
     bucket = Bucket(minute_of(world.clock()) + 1)
     row = {"taskId": "x", "action": "log", "taskDateTime": str(bucket), **NULLS[name]}
     assert world.store.create(row)
@@ -211,7 +211,7 @@ def test_an_outcome_that_is_null_is_none(world: InProcess, name: str, seen: bool
     assert world.actions.times("x") == 1
 
 
-def test_what_waits_with_a_null_for_an_outcome_can_be_called_off_and_put_off(world: InProcess) -> None:
+def test_a_task_whose_outcome_is_null_can_be_cancelled_and_rescheduled(world: InProcess) -> None:
     client = TaskClient(world.store, clock=world.clock)
     bucket = Bucket(minute_of(world.clock()) + 5)
     for task_id in ("off", "later"):
@@ -231,7 +231,7 @@ def test_a_retry_of_a_row_whose_outcome_is_null_counts_on(world: InProcess) -> N
     assert (row["attempt"], "outcome" in row) == (2, False)
 
 
-def test_a_task_that_was_put_as_running_for_ever_holds_up_no_other(world: InProcess) -> None:
+def test_a_row_put_with_an_endless_lease_holds_up_no_other(world: InProcess) -> None:
     bucket = Bucket(minute_of(world.clock()) + 1)
     hostage = scheduled_row(
         "hostage", bucket, status="running", attempt=1, lease="x", leaseUntil="9998-12-31T00:00:00Z"
@@ -244,7 +244,7 @@ def test_a_task_that_was_put_as_running_for_ever_holds_up_no_other(world: InProc
 
 
 @pytest.mark.parametrize("name", ["nothing", "longer than a key may be", "one of our rows", "no text"])
-def test_a_schedule_whose_latest_task_somebody_has_spoilt_holds_up_no_other(world: InProcess, name: str) -> None:
+def test_a_schedule_whose_latest_task_is_malformed_holds_up_no_other(world: InProcess, name: str) -> None:
     """Whether that task has ended is asked for by its id, together with those of others."""
     ids: Mapping[str, object] = {
         "nothing": "",

@@ -11,7 +11,7 @@ from dynatick.engine.ports import Store
 from dynatick.engine.reconcile_round import LEASE, SEGMENTS, Segment, acquire, read_round, save
 
 
-def test_a_round_is_kept_and_its_lease_is_anothers_only_once_it_is_released(store: Store) -> None:
+def test_a_round_is_saved_and_its_lease_free_only_after_its_release(store: Store) -> None:
     first = acquire(store, token="one", now=NOON)
     assert first is not None
     assert first.segments == (Segment(),) * SEGMENTS

@@ -42,7 +42,7 @@ def ids_in(store: Store, bucket: Bucket, *, after: str | None = None, **filters:
             return found
 
 
-def test_a_row_comes_back_as_it_was_put(store: Store) -> None:
+def test_a_row_is_read_as_it_was_written(store: Store) -> None:
     row = {
         "taskId": "ä#'\"☃",
         "payload": {"n": Decimal("1.50"), "b": b"\x00\xff", "l": [True, None, {"x": "y"}], "s": {"a", "b"}},
@@ -70,7 +70,7 @@ BEYOND = [
 
 
 @pytest.mark.parametrize("value", BEYOND)
-def test_what_a_table_cannot_hold_is_refused_by_name(store: Store, value: object) -> None:
+def test_a_value_that_no_table_can_hold_is_refused_by_name(store: Store, value: object) -> None:
     with pytest.raises(InvalidInput, match=r"^payload"):
         store.create({"taskId": "x", "payload": {"k": value} if not isinstance(value, dict) else value})
     assert store.get("x") is None
@@ -95,7 +95,7 @@ def test_the_smallest_and_largest_numbers(store: Store) -> None:
     assert found["payload"] == [Decimal(str(number)) for number in numbers]
 
 
-def test_create_takes_only_a_free_id(store: Store) -> None:
+def test_create_refuses_an_existing_id(store: Store) -> None:
     assert store.create({"taskId": "a", "n": 1})
     assert not store.create({"taskId": "a", "n": 2})
     found = store.get("a")
@@ -103,7 +103,7 @@ def test_create_takes_only_a_free_id(store: Store) -> None:
     assert found["n"] == 1
 
 
-def test_create_many_answers_for_each(store: Store) -> None:
+def test_create_many_returns_a_result_for_each(store: Store) -> None:
     store.create(scheduled_row("t007", BUCKET, action="mine"))
     rows = [scheduled_row(f"t{n:03d}", BUCKET) for n in range(60)]
     answers = store.create_many(rows)
@@ -115,7 +115,7 @@ def test_create_many_answers_for_each(store: Store) -> None:
     assert kept["action"] == "mine"
 
 
-def test_a_row_that_is_too_large_is_said_to_be(store: Store) -> None:
+def test_too_large_a_row_is_reported(store: Store) -> None:
     bulk = {"taskId": "big", "payload": {"x": "y" * 410_000}}
     with pytest.raises(ItemTooLarge):
         store.create(bulk)
@@ -131,7 +131,7 @@ def test_a_row_that_is_too_large_is_said_to_be(store: Store) -> None:
         assert result.too_large
 
 
-def test_get_many_finds_those_there_are(store: Store) -> None:
+def test_get_many_returns_the_existing_rows(store: Store) -> None:
     for n in range(130):
         store.create({"taskId": f"t{n}", "n": n})
     found = store.get_many([f"t{n}" for n in range(130)] + ["nobody", "t5", "t5"])
@@ -139,14 +139,14 @@ def test_get_many_finds_those_there_are(store: Store) -> None:
     assert found["t129"]["n"] == 129
 
 
-def test_get_many_brings_only_what_is_wanted(store: Store) -> None:
+def test_get_many_returns_only_the_wanted_attributes(store: Store) -> None:
     for n in range(30):
         store.create({"taskId": f"t{n}", "status": "scheduled", "action": "log", "payload": {"n": n}, "error": None})
     found = store.get_many([f"t{n}" for n in range(30)], only=("status", "error", "outcome"))
     assert found == {f"t{n}": {"taskId": f"t{n}", "status": "scheduled", "error": None} for n in range(30)}
 
 
-def test_large_rows_are_rows_like_others(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_row_is_read_as_it_was_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_answers, "_LARGE_ANSWER", 10_000)  # engines take their time over what really is large
     numbers = [Decimal(n) for n in range(1_500)]
     large = {"taskId": "a", "status": "scheduled", "attempt": 0, "payload": {"numbers": numbers, "maps": [{}] * 500}}
@@ -220,7 +220,7 @@ def test_conditions(store: Store, condition: Is | Absent | AtLeast, holds: bool,
     assert ("seen" in row) == holds
 
 
-def test_text_is_not_a_number_of_attempts(store: Store, request: pytest.FixtureRequest) -> None:
+def test_at_least_does_not_hold_for_text(store: Store, request: pytest.FixtureRequest) -> None:
     if request.node.callspec.params["store"] == "moto":
         return  # it raises where DynamoDB compares: a fault of the stand-in, met by no other engine
     store.create({"taskId": "a", "attempt": "many"})
@@ -258,7 +258,7 @@ def edited(**attributes: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("batched", [False, True])
-def test_a_row_that_is_still_as_it_was_read(store: Store, batched: bool) -> None:
+def test_as_read_holds_for_an_unchanged_row(store: Store, batched: bool) -> None:
     store.create(ANY_ROW)
     row = store.get("a")
     assert row is not None
@@ -293,7 +293,7 @@ def test_a_row_that_is_still_as_it_was_read(store: Store, batched: bool) -> None
     ],
 )
 @pytest.mark.parametrize("batched", [False, True])
-def test_a_row_that_others_have_changed(
+def test_as_read_does_not_hold_for_a_changed_row(
     store: Store, present: dict[str, object], name: str, batched: bool, request: pytest.FixtureRequest
 ) -> None:
     if present == ANY_ROW and request.node.callspec.params["store"] == "moto":
@@ -311,7 +311,7 @@ def test_a_row_that_others_have_changed(
     assert "seen" not in found
 
 
-def test_write_many_judges_each_by_itself(store: Store) -> None:
+def test_write_many_returns_a_result_for_each(store: Store) -> None:
     for n in range(60):
         store.create(scheduled_row(f"t{n}", BUCKET, status="running" if n % 10 == 3 else "scheduled"))
     changes = [claim(f"t{n}", BUCKET, token=f"k{n}", lease_until=NOON, now=NOON) for n in range(62)]
@@ -326,7 +326,7 @@ def test_write_many_judges_each_by_itself(store: Store) -> None:
             assert (result.row["lease"], result.row["attempt"]) == (f"k{n}", 1)
 
 
-def test_the_whole_life_of_a_task_as_changes(store: Store) -> None:
+def test_the_updates_of_a_tasks_life(store: Store) -> None:
     """Each change of the lifecycle is one that the store can carry out, singly and in batches."""
     store.create(scheduled_row("a", BUCKET))
     for attempt in (1, 2, 3):
@@ -379,7 +379,7 @@ def test_remove_and_set_in_one_change(store: Store) -> None:
     assert store.get("b") == {"taskId": "b"}
 
 
-def test_look_filters_and_pages(store: Store) -> None:
+def test_query_bucket_filters_and_pages(store: Store) -> None:
     rows = [scheduled_row(f"t{n:02d}", BUCKET) for n in range(30)]
     for n, row in enumerate(rows):
         if n % 3:
@@ -405,7 +405,7 @@ def test_look_filters_and_pages(store: Store) -> None:
     )  # fmt: skip
 
 
-def test_only_ids_that_begin_with_a_prefix_are_read(store: Store) -> None:
+def test_query_bucket_reads_ids_with_a_prefix_only(store: Store) -> None:
     ids = ["a-1", "a-2", "a-3", "a", "ab", "b-1", "ä-1"]
     store.create_many([scheduled_row(task_id, BUCKET) for task_id in ids])
     store.write(ConditionalUpdate(task_id="a-2", set={"outcome": "failed"}))
@@ -427,7 +427,7 @@ def test_an_entry_whose_outcome_is_null_is_open(store: Store) -> None:
     assert ids_in(store, BUCKET, outcome="failed") == ["ended"]
 
 
-def test_look_reads_past_a_page_of_a_megabyte(store: Store) -> None:
+def test_query_bucket_reads_beyond_a_page_of_a_megabyte(store: Store) -> None:
     """Failure mode 4: every page is read. Entries of about 1 KB make two pages or more."""
     rows = [scheduled_row(f"{n:04d}-{'x' * 1000}", BUCKET) for n in range(2100)]
     store.create_many(rows)
@@ -453,7 +453,7 @@ def test_scan_reads_everything(store: Store) -> None:
     assert any(row["taskId"] == "done" for row in store.scan(open_only=False).rows)
 
 
-def test_the_segments_of_a_scan_are_the_whole_table_each_row_once(store: Store) -> None:
+def test_the_segments_of_a_scan_contain_each_row_once(store: Store) -> None:
     rows = [scheduled_row(f"t{n:03d}", BUCKET, payload="x" * 8000) for n in range(600)]  # pages for each segment
     assert all(answer is True for answer in store.create_many(rows))
     for segments in (1, 4):
@@ -463,7 +463,7 @@ def test_the_segments_of_a_scan_are_the_whole_table_each_row_once(store: Store) 
         assert all(pages), "each has its part"
 
 
-def test_a_scan_goes_on_after_any_row_of_its_segment(store: Store) -> None:
+def test_a_scan_continues_after_any_row_of_its_segment(store: Store) -> None:
     """Not only after the last one of a page: the reconcile may have judged half of one when its time was up."""
     store.create_many([scheduled_row(f"t{n}", BUCKET) for n in range(40)])
     for segment in range(2):
@@ -524,7 +524,7 @@ def test_schedules_are_listed_by_state_in_order(store: Store) -> None:
     assert pages_of_schedules(store, "DISABLED", None) == [["b", "paused"]]
 
 
-def test_schedules_are_read_past_a_page_of_a_megabyte(store: Store) -> None:
+def test_schedules_are_read_beyond_a_page_of_a_megabyte(store: Store) -> None:
     ids = [f"{n:04d}-{'x' * 900}" for n in range(1300)]
     store.create_many([{"taskId": task_id, "scheduleState": "ENABLED", "action": "log"} for task_id in ids])
     pages = pages_of_schedules(store, "ENABLED", None)

@@ -31,7 +31,7 @@ def test_it_ends_well_and_leaves_nothing(folder: Path) -> None:
     assert demo.returncode == 0, f"{output}\n{errors}"
     assert errors == ""
     # Live: what the functions logged, and how the counts changed.
-    assert "scheduler batch_settled" in output
+    assert "scheduler batch_ended" in output
     assert "processor pass_ended" in output
     assert len(re.findall(r"^\d\d:\d\d:\d\d demo ", output, re.MULTILINE)) >= 4
     # The history of at least three buckets, then the ticks, then the sums.

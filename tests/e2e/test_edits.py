@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.e2e.support import STREAM_SECONDS, TICK_SECONDS, World, bucket, eventually, iso, room
 
 

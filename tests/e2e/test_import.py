@@ -111,7 +111,7 @@ def test_nothing_good_in_a_file_and_nothing_at_all(importing: World) -> None:
     assert (empty["inserted"], empty["refused"], empty["errors"]) == (0, 0, None)
     listing = drop(importing, "list.json", '[{"taskId": "in-a-list"},\n{"taskId": "in-a-list-2"}]')
     assert (listing["inserted"], listing["refused"]) == (0, 1)
-    assert "a list's elements go one a line" in errors_of(importing, listing)[0]["message"]
+    assert "put each element of a list in a line of its own" in errors_of(importing, listing)[0]["message"]
     other = drop(importing, "tasks.xlsx", "PK")
     assert (other["inserted"], other["refused"]) == (0, 1)
     assert errors_of(importing, other)[0]["field"] == "file"

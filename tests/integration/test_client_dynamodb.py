@@ -113,7 +113,7 @@ def test_a_life(world: InProcess, client: TaskClient) -> None:
         client.get("y")
 
 
-def test_a_change_of_what_was_seen(client: TaskClient) -> None:
+def test_a_change_with_an_old_version_is_refused(client: TaskClient) -> None:
     payload = {"text": "grüße", "ratio": 0.1, "raw": b"\x00\xff", "list": [None, True, {}], "set": {"a", "b"}}
     written = client.insert("x", due_at=WHEN, payload=payload, attributes={"own": {1, 2}, "no": None})
     assert client.get("x").version == written.version
@@ -235,7 +235,7 @@ def test_of_two_inserts_exactly_one_wins(world: InProcess, client: TaskClient) -
     assert client.get("x").payload == views[0].payload
 
 
-def test_a_table_that_is_not_there(store: DynamoStore) -> None:
+def test_a_missing_table_is_reported(store: DynamoStore) -> None:
     # On moto there is no endpoint to name: the SDK's calls are caught wherever they go.
     client = TaskClient.connect("no-such-table", endpoint_url=store._connection.connection.host)
     with pytest.raises(StoreError, match=r"not found|non-existent|not exist"):
@@ -264,7 +264,7 @@ def test_the_command_line(store: DynamoStore, capsys: pytest.CaptureFixture[str]
     assert run("task", "get", "z") == (4, "")
 
 
-def test_failed_tasks_are_retried_by_filter(world: InProcess, client: TaskClient) -> None:
+def test_failed_tasks_are_redriven_by_filter(world: InProcess, client: TaskClient) -> None:
     for n in range(30):
         world.actions.behaviour[f"t{n:02d}"] = fail
         client.insert(f"t{n:02d}", task_date_time="2026-12-31#12:01")

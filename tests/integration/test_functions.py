@@ -11,7 +11,7 @@ from tests.integration.deployed import Deployed, LambdaContext
 from dynatick.domain.buckets import Bucket, minute_of
 
 
-def test_a_bare_item_is_given_its_place_and_run(deployed: Deployed) -> None:
+def test_a_row_without_attributes_is_placed_and_run(deployed: Deployed) -> None:
     now = datetime.now(UTC)
     deployed.table.put_item(Item={"taskId": "bare", "payload": {"b": b"\x00\xff", "n": 1}})
     assert deployed.settle() == {"batchItemFailures": []}
@@ -30,7 +30,7 @@ def test_a_bare_item_is_given_its_place_and_run(deployed: Deployed) -> None:
     assert deployed.row("bare")["outcome"] == "completed"
 
 
-def test_a_bad_row_does_not_hold_up_the_batch(deployed: Deployed) -> None:
+def test_a_malformed_row_does_not_hold_up_the_batch(deployed: Deployed) -> None:
     """Failure mode 9."""
     deployed.table.put_item(Item={"taskId": "one", "delaySeconds": 30})
     deployed.table.put_item(
@@ -76,25 +76,25 @@ def test_a_handler_runs_with_its_typed_payload(deployed: Deployed) -> None:
     assert "payload.text" in deployed.row("unfit")["error"]
 
 
-def test_each_event_has_its_action_word_and_its_metrics(
+def test_each_event_logs_its_action_and_metrics(
     deployed: Deployed, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     deployed.table.put_item(Item={"taskId": "secret", "payload": {"password": "hunter2"}})
     deployed.settle()
     deployed.tick(datetime.now(UTC))
-    assert {"batch_settled", "pass_ended"} <= {getattr(record, "action", None) for record in caplog.records}
+    assert {"batch_ended", "pass_ended"} <= {getattr(record, "action", None) for record in caplog.records}
     written = capsys.readouterr().out
     metrics = {key for line in written.splitlines() if '"_aws"' in line for key in json.loads(line)}
     assert {"Records", "TickAge"} <= metrics
     assert "hunter2" not in written + str([vars(record) for record in caplog.records])
 
 
-def test_an_event_without_a_time_is_refused_with_what_would_be_right(deployed: Deployed) -> None:
+def test_an_event_without_a_time_is_refused(deployed: Deployed) -> None:
     with pytest.raises(ValueError, match=r"event\.time: None is not accepted; expected a scheduled event"):
         deployed.processor.handler({}, LambdaContext())
 
 
-def test_reconcile_repairs_what_no_tick_would_see(deployed: Deployed) -> None:
+def test_the_reconcile_repairs_what_no_tick_polls(deployed: Deployed) -> None:
     deployed.tick(datetime.now(UTC))
     deployed.table.put_item(
         Item={"taskId": "lost", "status": "scheduled", "attempt": 0, "taskDateTime": "2021-12-31#03:00"}

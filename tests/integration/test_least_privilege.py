@@ -399,7 +399,7 @@ def everything_the_importer_does(deployed: Deployed) -> None:
         drop("many.ndjson", [timed % n for n in range(20_000)], ends=ends)
 
 
-def test_each_function_may_do_what_it_does_and_nothing_else(
+def test_each_role_allows_what_its_function_does_and_nothing_else(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = Calls(monkeypatch)
@@ -494,7 +494,7 @@ def changes_everything(client: TaskClient, due: datetime) -> None:
     client.schedules.delete("nightly")
 
 
-def test_each_policy_of_the_documentation_allows_what_it_says_and_nothing_else(
+def test_each_documented_policy_allows_what_it_states_and_nothing_else(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = Calls(monkeypatch)

@@ -64,13 +64,13 @@ def test_ids_and_actions_stay_within_their_line(deployed: Deployed, log: Written
     deployed.tick(now)
     lines = log.lines
     assert [line["task_id"] for line in lines if line.get("action") == "task_logged"] == [task_id]
-    assert {"batch_settled", "pass_ended"} <= {line.get("action") for line in lines}
+    assert {"batch_ended", "pass_ended"} <= {line.get("action") for line in lines}
     assert not [line for line in lines if line.get("action") == "forged" or line.get("level") == "CRITICAL"]
     assert deployed.row("of no action")["outcome"] == "failed"
     assert deployed.row("of no action")["error"].isprintable()
 
 
-def test_what_the_reconcile_found_stays_within_its_line(deployed: Deployed, log: Written) -> None:
+def test_the_findings_of_the_reconcile_stay_within_their_line(deployed: Deployed, log: Written) -> None:
     for task_id in IDS.values():
         deployed.table.put_item(Item={"taskId": task_id})
     deployed.processor.handler({"dynatick": {"reconcile": True}}, LambdaContext())
@@ -78,10 +78,10 @@ def test_what_the_reconcile_found_stays_within_its_line(deployed: Deployed, log:
     assert sorted(line["examples"]) == sorted(f"{task_id}: it was never normalised" for task_id in IDS.values())
 
 
-def test_faults_are_told_without_what_caused_them(deployed: Deployed, log: Written) -> None:
+def test_faults_are_logged_without_their_cause(deployed: Deployed, log: Written) -> None:
     deployed.table.put_item(Item={"taskId": IDS["new lines"], "action": 7, "payload": {"password": "hunter2"}})
     deployed.queue.delete()  # so that the rejection cannot be told to anybody
     deployed.settle()
     lines = log.lines
-    assert {"batch_settled", "dead_letters_unsent"} <= {line.get("action") for line in lines}
+    assert {"batch_ended", "dead_letters_unsent"} <= {line.get("action") for line in lines}
     assert "hunter2" not in json.dumps(lines)

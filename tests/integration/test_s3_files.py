@@ -10,7 +10,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from dynatick.bulk.dropped_file import FileGone
+from dynatick.bulk.importer import FileGone
 from dynatick.bulk.s3 import S3Files
 from dynatick.errors import StoreError
 
@@ -23,7 +23,7 @@ def s3() -> Iterator[Any]:
         yield client
 
 
-def test_a_file_is_read_by_pieces_as_long_as_it_is_the_same(s3: Any) -> None:
+def test_a_file_is_read_in_pieces_until_it_changes(s3: Any) -> None:
     files = S3Files(s3)
     etag = s3.put_object(Bucket="files", Key="imports/a", Body=b"0123456789")["ETag"].strip('"')
     assert files.read("files", "imports/a", etag=etag, start=0, size=4) == b"0123"
@@ -44,7 +44,7 @@ def test_small_objects(s3: Any) -> None:
     assert s3.head_object(Bucket="files", Key="reports/a.json")["ContentType"] == "application/json"
 
 
-def test_what_s3_refuses_is_told_in_our_words(s3: Any) -> None:
+def test_errors_of_s3_become_store_errors(s3: Any) -> None:
     files = S3Files(s3)
     with pytest.raises(StoreError, match="cannot read reports/a"):
         files.get("no-such-bucket", "reports/a")

@@ -18,16 +18,16 @@ from moto import mock_aws
 from tests.unit.actions.support import NOW, a_context, a_task
 
 from dynatick.actions import build_actions
+from dynatick.actions.allow_list import ActionSettings, AllowedArns
 from dynatick.actions.aws import Service
 from dynatick.actions.aws_lambda import LambdaFunction
 from dynatick.actions.registry import Registry
 from dynatick.actions.step_functions import execution_name
-from dynatick.actions.targets import Allowed, Reach
 from dynatick.domain.task import Task
 from dynatick.errors import ActionError, PermanentError, RetryableError
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
-REACH = Reach(
+REACH = ActionSettings(
     topics=("arn:aws:sns:*:*:*",),
     queues=("arn:aws:sqs:*:*:*",),
     event_buses=("arn:aws:events:*:*:event-bus/*",),
@@ -46,7 +46,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def actions() -> Registry:
-    return build_actions(handlers_module=None, clock=lambda: NOW, reach=REACH)
+    return build_actions(handlers_module=None, clock=lambda: NOW, settings=REACH)
 
 
 def run(actions: Registry, action: str, payload: dict[str, Any], **values: Any) -> Any:
@@ -102,7 +102,7 @@ def test_sqs(actions: Registry) -> None:
     assert message.message_attributes["dynatickAttempt"]["DataType"] == "Number"
 
 
-def test_sqs_sends_text_as_it_is(actions: Registry) -> None:
+def test_sqs_sends_text_unchanged(actions: Registry) -> None:
     queue, arn = a_queue()
     run(actions, "sqs", {"queueArn": arn, "message": '"é'})
     assert [message.body for message in received(queue)] == ['"é']
@@ -203,7 +203,7 @@ FUNCTION = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:report"
 
 def invoke(clients: Invoked, payload: dict[str, Any], *, left: float = 100, **values: Any) -> Any:
     service = Service(
-        name="lambda", allowed=Allowed("AllowedFunctionArns", [FUNCTION]), clients=clients, clock=lambda: NOW
+        name="lambda", allowed=AllowedArns("AllowedFunctionArns", [FUNCTION]), clients=clients, clock=lambda: NOW
     )
     task = a_task({"functionArn": FUNCTION, **payload}, action="lambda", **values)
     context = a_context(task, deadline=NOW + timedelta(seconds=left))
@@ -223,7 +223,7 @@ def test_lambda_answers(answer: bytes, result: object) -> None:
     assert invoke(clients, {"invocationType": "RequestResponse"}) == result
 
 
-def test_lambda_is_waited_for_as_long_as_there_is_time() -> None:
+def test_lambda_is_awaited_while_there_is_time() -> None:
     for wanted, left, asked in (
         (60, 100, {"seconds": 60, "exact": True}),
         (5, 100, {"seconds": 5, "exact": True}),
@@ -247,7 +247,7 @@ def test_lambda_is_waited_for_as_long_as_there_is_time() -> None:
         (b"[]", "the function failed; its log says why"),
     ],
 )
-def test_a_function_that_failed_is_no_success(answer: bytes, message: str) -> None:
+def test_a_failed_function_is_retryable(answer: bytes, message: str) -> None:
     clients = Invoked(arn=FUNCTION, kind="RequestResponse", payload=answer, error="Unhandled")
     with pytest.raises(RetryableError) as caught:
         invoke(clients, {"invocationType": "RequestResponse"})
@@ -264,7 +264,7 @@ def test_a_function_that_failed_is_no_success(answer: bytes, message: str) -> No
         ("AccessDeniedException", RetryableError),
     ],
 )
-def test_what_an_error_of_lambda_means(code: str, kind: type[ActionError]) -> None:
+def test_errors_of_lambda_are_permanent_or_retryable(code: str, kind: type[ActionError]) -> None:
     clients = Invoked(arn=FUNCTION, kind="Event", code=code)
     with pytest.raises(kind, match=rf"^the target refused it \({code}\)$"):
         invoke(clients, {})
@@ -289,7 +289,7 @@ def test_stepfunctions(actions: Registry) -> None:
     assert re.fullmatch(r"gr-e-1-[0-9a-f]{32}", execution["name"])
 
 
-def test_stepfunctions_starts_a_repeat_once(actions: Registry) -> None:
+def test_stepfunctions_starts_a_repeated_task_once(actions: Registry) -> None:
     machine = a_machine()
     results = [run(actions, "stepfunctions", {"stateMachineArn": machine}, attempt=attempt) for attempt in (1, 2)]
     assert results[1] == {"executionArn": results[0]["executionArn"], "repeated": True}
@@ -299,7 +299,7 @@ def test_stepfunctions_starts_a_repeat_once(actions: Registry) -> None:
 
 
 @pytest.mark.parametrize("task_id", ["a", "x" * 1024, "🕛" * 256, "a/b c", "----"])
-def test_an_executions_name_is_one_that_step_functions_takes(task_id: str) -> None:
+def test_the_name_of_an_execution_is_valid(task_id: str) -> None:
     task = a_task(task_id=task_id)
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,80}", execution_name(task, a_context(task)))
 
@@ -326,7 +326,7 @@ ARNS = {
 
 
 @pytest.mark.parametrize("action", ["sns", "sqs", "stepfunctions"])
-def test_a_target_that_is_not_there_is_permanent(actions: Registry, action: str) -> None:
+def test_a_missing_target_is_permanent(actions: Registry, action: str) -> None:
     field, arn, more = ARNS[action]
     with pytest.raises(
         PermanentError, match=r"^the target refused it \((NotFound|.*DoesNotExist|.*NonExistent.*|.*NotF.*)\)$"
@@ -338,12 +338,14 @@ def test_a_target_that_is_not_there_is_permanent(actions: Registry, action: str)
 def test_a_target_that_is_not_allowed_gets_no_call(action: str) -> None:
     field, arn, more = ARNS[action]
     other = arn.replace("nowhere", "other")
-    reach = Reach(topics=(other,), queues=(other,), event_buses=(other,), functions=(other,), state_machines=(other,))
+    reach = ActionSettings(
+        topics=(other,), queues=(other,), event_buses=(other,), functions=(other,), state_machines=(other,)
+    )
 
     def clients(*_: object, **__: object) -> Any:
         raise AssertionError("no client is needed to refuse")
 
-    actions = build_actions(handlers_module=None, clock=lambda: NOW, reach=reach, clients=clients)
+    actions = build_actions(handlers_module=None, clock=lambda: NOW, settings=reach, clients=clients)
     with pytest.raises(PermanentError, match=rf"^payload\.{field}: '{arn}' is not among Allowed\w+Arns$"):
         run(actions, action, {field: arn, **more})
 
@@ -388,7 +390,7 @@ def test_payloads_that_are_refused(actions: Registry, action: str, payload: dict
     assert str(caught.value).startswith(message)
 
 
-def test_the_sdks_words_are_not_repeated(actions: Registry) -> None:
+def test_the_sdks_messages_are_not_repeated(actions: Registry) -> None:
     """They name roles and accounts, and quote what was sent."""
     _, arn = a_queue()
     boto3.resource("sqs").get_queue_by_name(QueueName="q").delete()

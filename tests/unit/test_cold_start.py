@@ -20,7 +20,7 @@ CLIENT = ("dynatick.client", "dynatick.bulk")
     [
         ("processor", (*ROUTER, *CLIENT)),
         ("scheduler", (*ROUTER, *DRAIN, *CLIENT)),
-        ("api", (*DRAIN, "dynatick.bulk.dropped_file", "dynatick.bulk.importing", "dynatick.bulk.file_reader")),
+        ("api", (*DRAIN, "dynatick.bulk.importer", "dynatick.bulk.importing", "dynatick.bulk.file_reader")),
         ("importer", (*ROUTER, *DRAIN)),
     ],
 )

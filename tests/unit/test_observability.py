@@ -22,7 +22,7 @@ logging.getLogger("somebody.else").info("not ours")
 """
 
 
-def test_actions_and_handlers_log_in_the_same_form() -> None:
+def test_actions_and_handlers_log_in_the_same_format() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={"POWERTOOLS_SERVICE_NAME": "dynatick-processor", "POWERTOOLS_LOG_LEVEL": "INFO"},
@@ -44,22 +44,22 @@ NOTHING_IMPORTED = """
 import sys
 import types
 from dynatick import observability
-from dynatick.bulk.dropped_file import Dropped, Order
+from dynatick.bulk.importer import ImportResult, ImportOrder
 from dynatick.bulk.importing import Tally
 
 logger, metrics = observability.create()
-order = Order(bucket="b", key="imports/a.ndjson", etag="e", size=0, sequencer="1")
+order = ImportOrder(bucket="b", key="imports/a.ndjson", etag="e", size=0, sequencer="1")
 
 @metrics.log_metrics(raise_on_empty_metrics=False)
 def handler(event, context):
-    observability.log_dropped(Dropped(order=order, tally=Tally(), left=event), logger, metrics)
+    observability.log_import(ImportResult(order=order, tally=Tally(), skipped=event), logger, metrics)
 
 for left in (None, "a folder"):
     handler(left, types.SimpleNamespace(function_name="importer"))
 """
 
 
-def test_a_file_with_nothing_in_it_is_no_reason_for_a_warning() -> None:
+def test_an_empty_file_is_logged_without_a_warning() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", NOTHING_IMPORTED],
         env={"POWERTOOLS_SERVICE_NAME": "dynatick-importer", "POWERTOOLS_METRICS_NAMESPACE": "Dynatick"},
@@ -68,13 +68,13 @@ def test_a_file_with_nothing_in_it_is_no_reason_for_a_warning() -> None:
         check=True,
     )
     records = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert [one["action"] for one in records if "action" in one] == ["import_ended", "import_left"]
+    assert [one["action"] for one in records if "action" in one] == ["import_ended", "import_skipped"]
     assert [one["Imported"] for one in records if "_aws" in one] == [[0.0], [0.0]]
     assert ran.stderr == ""
 
 
-def told_by_a_processor(program: str) -> list[dict[str, Any]]:
-    """What a program writes in a processor's process: log lines and metrics."""
+def output_of_a_processor(program: str) -> list[dict[str, Any]]:
+    """The log lines and metrics that a program writes in a processor's process."""
     ran = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program],
         env={
@@ -101,20 +101,20 @@ logger, metrics = observability.create()
 NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
 
 @metrics.log_metrics(raise_on_empty_metrics=False)
-def handler(held, context):
+def handler(elsewhere, context):
     began = NOON.replace(second=7)
-    report = PassReport(tick=minute_of(NOON), shard=0, continuation=1, started_at=began, leased_elsewhere=held)
+    report = PassReport(tick=minute_of(NOON), shard=0, continuation=1, started_at=began, leased_elsewhere=elsewhere)
     observability.log_invocation(Invoked(passed=report), logger, metrics, NOON.replace(second=9))
 
-for held in (False, True):
-    handler(held, types.SimpleNamespace(function_name="processor"))
+for elsewhere in (False, True):
+    handler(elsewhere, types.SimpleNamespace(function_name="processor"))
 """
 
 
-def test_a_tick_is_told_whether_it_gets_the_shard_or_not() -> None:
-    """An alarm takes the absence of this metric for the absence of ticks."""
-    lines = told_by_a_processor(PASSED)
-    assert [one["action"] for one in lines if "action" in one] == ["pass_ended", "shard_held"]
+def test_a_pass_sends_tick_age_even_if_another_process_leases_the_shard() -> None:
+    """NoTickAlarm rings if the metric is missing."""
+    lines = output_of_a_processor(PASSED)
+    assert [one["action"] for one in lines if "action" in one] == ["pass_ended", "shard_leased_elsewhere"]
     assert [one["TickAge"] for one in lines if "TickAge" in one] == [[7.0], [7.0]]
 
 
@@ -146,10 +146,10 @@ for event in [
 """
 
 
-def test_the_reconcile_says_how_far_it_is_and_whether_it_is_overdue() -> None:
-    lines = told_by_a_processor(RECONCILED)
+def test_the_reconcile_logs_its_progress_and_whether_it_is_overdue() -> None:
+    lines = output_of_a_processor(RECONCILED)
     held, *ended = [line for line in lines if "action" in line]
-    assert (held["level"], held["action"]) == ("INFO", "reconcile_held")
+    assert (held["level"], held["action"]) == ("INFO", "reconcile_leased_elsewhere")
     assert [(one["action"], one["level"], one["overdue"], one["continued"], one.get("problem")) for one in ended] == [
         ("reconcile_ended", "INFO", False, True, None),
         ("reconcile_ended", "WARNING", True, True, None),

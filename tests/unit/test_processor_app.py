@@ -115,7 +115,7 @@ FAULTS: list[Callable[[World, pytest.MonkeyPatch], None]] = [tick_record, end_wr
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_a_process_with_a_task_in_flight_ends_whatever_raised(
+def test_a_process_with_a_task_in_flight_ends_after_any_error(
     fault: Callable[[World, pytest.MonkeyPatch], None],
     w: World, app: ModuleType, hung: threading.Event, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -126,7 +126,7 @@ def test_a_process_with_a_task_in_flight_ends_whatever_raised(
     assert w.outcome("hang") is None
 
 
-def test_it_ends_even_if_that_cannot_be_logged(
+def test_the_process_ends_even_if_logging_fails(
     w: World, app: ModuleType, hung: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app.logger, "error", refuses)
@@ -136,7 +136,7 @@ def test_it_ends_even_if_that_cannot_be_logged(
 
 
 @pytest.mark.parametrize("fault", [*FAULTS[:2], metrics], ids=lambda fault: fault.__name__)
-def test_a_process_without_one_is_kept_and_the_error_is_raised(
+def test_a_process_without_a_task_in_flight_is_kept_and_the_error_raised(
     fault: Callable[[World, pytest.MonkeyPatch], None], w: World, app: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w.insert("t", at=bucket_at(1))

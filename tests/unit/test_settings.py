@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from dynatick.actions.targets import Reach
+from dynatick.actions.allow_list import ActionSettings
 from dynatick.domain.buckets import Grid
 from dynatick.errors import ConfigurationError
 from dynatick.settings import Settings
@@ -14,7 +14,7 @@ from dynatick.settings import Settings
 TABLE = {"DYNATICK_TABLE": "tasks"}
 
 
-def test_only_the_table_must_be_named() -> None:
+def test_only_the_table_is_required() -> None:
     assert Settings.from_env(TABLE) == Settings(
         table="tasks",
         grid=Grid(tick_minutes=1, shard_count=1),
@@ -25,14 +25,14 @@ def test_only_the_table_must_be_named() -> None:
         handlers_module=None,
         task_threads=16,
         processor_timeout=None,
-        reach=Reach(),
+        action_settings=ActionSettings(),
         assignment_policy=None,
         function_name=None,
         batched=True,
     )
 
 
-def test_everything_can_be_set() -> None:
+def test_every_setting_is_read() -> None:
     settings = Settings.from_env(
         {
             "DYNATICK_TABLE": "tasks",
@@ -71,7 +71,7 @@ def test_everything_can_be_set() -> None:
         handlers_module="mine",
         task_threads=2,
         processor_timeout=timedelta(seconds=300),
-        reach=Reach(
+        action_settings=ActionSettings(
             rate_limits=("sns=1/s",),
             actions=("log", "sns"),
             webhook_hosts=("*.example.com", "hooks.internal"),
@@ -98,7 +98,7 @@ def test_everything_can_be_set() -> None:
         "DYNATICK_TIMEOUT_SECONDS",
     ],
 )  # fmt: skip
-def test_what_is_empty_is_as_if_it_were_missing(name: str) -> None:
+def test_an_empty_setting_counts_as_missing(name: str) -> None:
     """A template has no other way to leave a variable out."""
     assert Settings.from_env({**TABLE, name: ""}) == Settings.from_env(TABLE)
 
@@ -165,7 +165,7 @@ def test_what_is_empty_is_as_if_it_were_missing(name: str) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named(environment: dict[str, str | None], name: str, message: str) -> None:
+def test_an_invalid_setting_is_refused_by_name(environment: dict[str, str | None], name: str, message: str) -> None:
     environ = {key: value for key, value in {**TABLE, **environment}.items() if value is not None}
     with pytest.raises(ConfigurationError) as caught:
         Settings.from_env(environ)

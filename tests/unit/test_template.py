@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from dynatick import observability
-from dynatick.bulk import dropped_file
+from dynatick.bulk import importer
 from dynatick.engine.budget import max_timeout_seconds
 from dynatick.settings import Settings
 from dynatick.wiring import build_rules
@@ -34,7 +34,7 @@ def of_type(kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", TEMPLATE["Parameters"])
-def test_every_parameter_says_what_it_is_for_and_has_a_default(name: str) -> None:
+def test_every_parameter_has_a_description_and_a_default(name: str) -> None:
     parameter = TEMPLATE["Parameters"][name]
     assert len(parameter["Description"]) > 20
     assert "Default" in parameter
@@ -52,13 +52,13 @@ def test_every_parameter_is_used() -> None:
     assert unused == []
 
 
-def test_the_outputs_that_others_rely_on() -> None:
+def test_the_outputs() -> None:
     assert {
         "TasksTableName", "ApiUrl", "ProcessorFunctionName", "SchedulerFunctionName", "DeadLetterQueueUrl"
     } <= set(TEMPLATE["Outputs"])  # fmt: skip
 
 
-def test_cloudformation_takes_no_yaml_aliases() -> None:
+def test_the_template_has_no_yaml_aliases() -> None:
     events = yaml.parse(template.TEMPLATE.read_text())
     assert not [event for event in events if isinstance(event, yaml.AliasEvent)]
 
@@ -88,12 +88,12 @@ def test_ticks_are_on_the_clock(tick: int) -> None:
 
 
 @pytest.mark.parametrize("tick", TICKS)
-def test_an_undelivered_tick_is_tried_until_the_next(tick: int) -> None:
+def test_an_undelivered_tick_is_retried_until_the_next(tick: int) -> None:
     assert TEMPLATE["Mappings"]["Tick"][str(tick)]["Seconds"] == tick * 60
 
 
 @pytest.mark.parametrize("tick", TICKS)
-def test_an_invocation_that_failed_is_tried_twice_again(tick: int) -> None:
+def test_a_failed_invocation_is_retried_twice(tick: int) -> None:
     """Lambda waits one minute and then two, and drops what has become too old meanwhile."""
     retries = properties("ProcessorFunction")["EventInvokeConfig"]
     age = TEMPLATE["Mappings"]["Tick"][str(tick)]["QueueSeconds"]
@@ -106,7 +106,7 @@ def test_an_invocation_that_failed_is_tried_twice_again(tick: int) -> None:
     ("rule", "permission"),
     [("TickRule", "TickMayInvoke"), ("ReconcileRule", "ReconcileMayInvoke"), ("ImportRule", "ImportMayInvoke")],
 )
-def test_a_rule_is_made_after_its_permission(rule: str, permission: str) -> None:
+def test_a_rule_is_created_after_its_permission(rule: str, permission: str) -> None:
     """Which names it by a name that is known before."""
     assert permission in RESOURCES[rule]["DependsOn"]
     assert rule not in json.dumps(RESOURCES[permission])
@@ -118,7 +118,7 @@ def test_a_rule_is_made_after_its_permission(rule: str, permission: str) -> None
     assert len(name.replace("${Id}", "")) + 36 <= 64
 
 
-def test_every_tick_that_is_allowed_has_its_rule() -> None:
+def test_every_allowed_tick_has_its_rule() -> None:
     assert set(TEMPLATE["Mappings"]["Tick"]) == {str(tick) for tick in TICKS}
 
 
@@ -127,7 +127,7 @@ def test_no_rule_counts_from_its_creation() -> None:
         assert "rate(" not in json.dumps(properties(name))
 
 
-def test_the_reconcile_is_told_by_a_constant_input() -> None:
+def test_the_reconcile_has_a_constant_input() -> None:
     (target,) = properties("ReconcileRule")["Targets"]
     assert json.loads(target["Input"]) == {"dynatick": {"reconcile": True}}
     assert minutes_of_day(properties("ReconcileRule")["ScheduleExpression"]) == {3 * 60 + 37}
@@ -150,7 +150,7 @@ def test_the_index_of_buckets() -> None:
 
 
 @pytest.mark.parametrize("name", ["taskDateTime-index", "schedules-index"])
-def test_what_changes_during_a_run_costs_no_index_a_write(name: str) -> None:
+def test_no_index_projects_what_changes_during_a_run(name: str) -> None:
     changing = {
         "status", "attempt", "attempts", "lease", "leaseUntil", "run", "startedAt", "result", "payload"
     }  # fmt: skip
@@ -197,7 +197,9 @@ def test_the_definition_that_tests_create_their_tables_from() -> None:
         ("REMOVE", "a", "scheduled", False),
     ],
 )
-def test_the_scheduler_sees_what_may_want_a_bucket(event: str, task_id: str, status: str | None, seen: bool) -> None:
+def test_the_stream_filter_passes_rows_that_may_need_a_bucket(
+    event: str, task_id: str, status: str | None, seen: bool
+) -> None:
     image = {"taskId": {"S": task_id}} | ({"status": {"S": status}} if status else {})
     record = {"eventName": event, "dynamodb": {"Keys": {"taskId": {"S": task_id}}, "NewImage": image}}
     assert any(matches(pattern, record) for pattern in patterns(emulator=False)) == seen
@@ -224,7 +226,7 @@ def test_filters_keep_to_the_operators_that_lambda_documents() -> None:
             assert condition in {("exists", "f"), ("anything-but", "[")}
 
 
-def test_a_stream_batch_ends_some_day() -> None:
+def test_a_stream_batch_is_retried_for_a_limited_time() -> None:
     mapping = properties("SchedulerFunction")["Events"]["TaskWritten"]["Properties"]
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert mapping["BisectBatchOnFunctionError"] is True
@@ -250,7 +252,7 @@ def test_functions_run_on_the_layer_and_log_where_logs_expire(name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["ProcessorFunction", "ImporterFunction"])
-def test_a_function_that_continues_itself_may_do_so_for_as_long_as_it_needs(name: str) -> None:
+def test_loop_detection_is_off_for_functions_that_continue_themselves(name: str) -> None:
     assert properties(name)["RecursiveLoop"] == "Allow"
 
 
@@ -261,7 +263,7 @@ def test_the_processor_knows_how_long_it_may_run() -> None:
 
 
 @pytest.mark.parametrize("bound", ["MinValue", "MaxValue", "Default"])
-def test_what_a_task_may_reserve_follows_from_how_long_the_processor_may_run(bound: str) -> None:
+def test_the_maximum_timeout_follows_from_the_processors_timeout(bound: str) -> None:
     seconds = TEMPLATE["Parameters"]["ProcessorTimeoutSeconds"][bound]
     settings = Settings.from_env({"DYNATICK_TABLE": "tasks", "DYNATICK_TIMEOUT_SECONDS": str(seconds)})
     assert build_rules(settings).max_timeout_seconds == max_timeout_seconds(timedelta(seconds=seconds))
@@ -304,7 +306,7 @@ def actions(statement: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("role", ["SchedulerRole", "ProcessorRole", "ApiRole", "ImporterRole"])
-def test_no_role_may_do_all_of_anything(role: str) -> None:
+def test_no_role_has_a_wildcard_action(role: str) -> None:
     for statement in statements(role):
         assert statement["Sid"]
         assert statement["Effect"] == "Allow"
@@ -352,7 +354,7 @@ def test_no_role_may_do_all_of_anything(role: str) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_each_role_may_do(role: str, allowed: set[str]) -> None:
+def test_the_actions_of_each_role(role: str, allowed: set[str]) -> None:
     assert {action for statement in statements(role) for action in actions(statement)} == allowed
 
 
@@ -368,7 +370,7 @@ def test_what_each_role_may_do(role: str, allowed: set[str]) -> None:
         ("TasksUseKeys", "AllowedKeyArns"),
     ],
 )
-def test_a_parameter_of_arns_gives_rights_to_just_those(policy: str, parameter: str) -> None:
+def test_a_parameter_of_arns_gives_rights_to_those_only(policy: str, parameter: str) -> None:
     assert TEMPLATE["Parameters"][parameter]["Default"] == ""
     condition = TEMPLATE["Conditions"][RESOURCES[policy]["Condition"]]
     assert condition == {"Fn::Not": [{"Fn::Equals": [{"Ref": parameter}, ""]}]}
@@ -380,7 +382,7 @@ def test_a_parameter_of_arns_gives_rights_to_just_those(policy: str, parameter: 
 @pytest.mark.parametrize(
     "parameter", [name for name in TEMPLATE["Parameters"] if name == "AllowedSecrets" or name.endswith("Arns")]
 )
-def test_what_a_parameter_of_arns_takes(parameter: str) -> None:
+def test_a_parameter_of_arns_accepts_arns_only(parameter: str) -> None:
     pattern = TEMPLATE["Parameters"][parameter]["AllowedPattern"]
     found = re.search(":([a-z]+):", pattern)
     one = f"arn:aws:{found[1] if found else 'ssm'}:us-east-1:123456789012:name/1*"
@@ -394,7 +396,7 @@ def test_what_a_parameter_of_arns_takes(parameter: str) -> None:
     ("role", "indexes"),
     [("ProcessorRole", ["taskDateTime-index"]), ("ApiRole", ["taskDateTime-index", "schedules-index"])],
 )
-def test_what_each_role_may_query(role: str, indexes: list[str]) -> None:
+def test_the_indexes_that_each_role_may_query(role: str, indexes: list[str]) -> None:
     (query,) = [one for one in statements(role) if "dynamodb:Query" in actions(one)]
     found = query["Resource"] if isinstance(query["Resource"], list) else [query["Resource"]]
     assert found == [{"Fn::Sub": f"${{TasksTable.Arn}}/index/{index}"} for index in indexes]
@@ -403,7 +405,7 @@ def test_what_each_role_may_query(role: str, indexes: list[str]) -> None:
 # --- Import -------------------------------------------------------------------
 
 
-def test_the_import_is_off_unless_it_is_asked_for() -> None:
+def test_the_import_is_off_by_default() -> None:
     assert TEMPLATE["Parameters"]["ImportBucket"]["Default"] == "no"
     assert TEMPLATE["Conditions"]["HasImportBucket"] == {"Fn::Equals": [{"Ref": "ImportBucket"}, "yes"]}
     parts = {name for name in RESOURCES if name.startswith("Import")}
@@ -411,16 +413,16 @@ def test_the_import_is_off_unless_it_is_asked_for() -> None:
     assert TEMPLATE["Outputs"]["ImportBucketName"]["Condition"] == "HasImportBucket"
 
 
-def test_what_the_importer_writes_never_starts_it() -> None:
+def test_the_importers_own_files_never_start_it() -> None:
     pattern = properties("ImportRule")["EventPattern"]
     assert pattern["detail"] == {
         "bucket": {"name": [{"Ref": "ImportsBucket"}]},
-        "object": {"key": [{"prefix": dropped_file.IMPORTS}]},
+        "object": {"key": [{"prefix": importer.IMPORTS}]},
     }
     written = [one for one in statements("ImporterRole") if "s3:PutObject" in actions(one)]
     places = [resource["Fn::Sub"] for one in written for resource in one["Resource"]]
-    assert places == [f"${{ImportsBucket.Arn}}/{prefix}*" for prefix in (dropped_file.ERRORS, dropped_file.REPORTS)]
-    assert not any(prefix.startswith(dropped_file.IMPORTS) for prefix in (dropped_file.ERRORS, dropped_file.REPORTS))
+    assert places == [f"${{ImportsBucket.Arn}}/{prefix}*" for prefix in (importer.ERRORS, importer.REPORTS)]
+    assert not any(prefix.startswith(importer.IMPORTS) for prefix in (importer.ERRORS, importer.REPORTS))
 
 
 def test_the_bucket_is_private_encrypted_and_kept() -> None:
@@ -429,7 +431,7 @@ def test_the_bucket_is_private_encrypted_and_kept() -> None:
     assert RESOURCES["ImportsBucket"]["DeletionPolicy"] == "RetainExceptOnCreate"
     rules = bucket["LifecycleConfiguration"]["Rules"]
     expiring = {rule["Prefix"] for rule in rules if "ExpirationInDays" in rule}
-    assert expiring == {dropped_file.ERRORS, dropped_file.REPORTS}, "never what people put there"
+    assert expiring == {importer.ERRORS, importer.REPORTS}, "never what people put there"
     (statement,) = properties("ImportsBucketPolicy")["PolicyDocument"]["Statement"]
     assert (statement["Effect"], statement["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": False}})
 
@@ -437,7 +439,7 @@ def test_the_bucket_is_private_encrypted_and_kept() -> None:
 # --- HTTP API -----------------------------------------------------------------
 
 
-def test_the_api_has_one_route_and_nobody_passes_it_unasked() -> None:
+def test_the_api_has_one_route_with_an_authorizer() -> None:
     assert of_type("AWS::ApiGatewayV2::Route") == ["ApiRoute", "ApiPreflightRoute"]
     assert properties("ApiRoute")["RouteKey"] == "$default"
     assert properties("ApiRoute")["AuthorizationType"] == {
@@ -447,7 +449,7 @@ def test_the_api_has_one_route_and_nobody_passes_it_unasked() -> None:
     assert TEMPLATE["Parameters"]["ApiOpenToEverybody"]["Default"] == "no"
 
 
-def test_browsers_may_ask_whether_they_may_ask() -> None:
+def test_preflight_requests_need_no_authorization() -> None:
     """The gateway answers preflights, but an authorizer on $default would refuse them first."""
     assert RESOURCES["ApiPreflightRoute"]["Condition"] == "HasCorsOrigins"
     route = properties("ApiPreflightRoute")
@@ -505,7 +507,7 @@ def test_queues_are_reached_by_tls_only(queue: str) -> None:
     assert RESOURCES[policy].get("DeletionPolicy") == RESOURCES[queue].get("DeletionPolicy")
 
 
-def test_unread_dead_letters_are_kept_when_the_stack_goes() -> None:
+def test_unread_dead_letters_are_kept_when_the_stack_is_deleted() -> None:
     assert RESOURCES["DeadLetterQueue"]["DeletionPolicy"] == "RetainExceptOnCreate"
     assert RESOURCES["DeadLetterQueue"]["UpdateReplacePolicy"] == "Retain"
 
@@ -517,7 +519,7 @@ def test_queues_are_encrypted_and_keep_messages_for_14_days(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", of_type("AWS::CloudWatch::Alarm"))
-def test_alarms_are_simple_and_tell_someone(name: str) -> None:
+def test_alarms_notify_the_topic(name: str) -> None:
     alarm = properties(name)
     # The emulator knows no metric math.
     assert "Metrics" not in alarm
@@ -529,7 +531,7 @@ def test_alarms_are_simple_and_tell_someone(name: str) -> None:
     assert (condition, actions_) == ("HasAlarmTopic", [{"Ref": "AlarmTopicArn"}])
 
 
-def test_missing_ticks_are_told_of_only_once_there_were_some() -> None:
+def test_missing_ticks_notify_only_after_a_first_tick() -> None:
     """A new stack has no tick in the last three intervals either."""
     assert of_type("AWS::CloudWatch::CompositeAlarm") == ["TicksMissingAlarm"]
     told = properties("TicksMissingAlarm")
@@ -563,7 +565,7 @@ def test_alarms_watch_metrics_that_the_functions_write(name: str) -> None:
 
 @pytest.mark.parametrize("tick", TICKS)
 @pytest.mark.parametrize("name", of_type("AWS::CloudWatch::Alarm"))
-def test_alarms_look_no_further_back_than_cloudwatch_does(name: str, tick: int) -> None:
+def test_alarms_evaluate_at_most_the_period_that_cloudwatch_allows(name: str, tick: int) -> None:
     alarm = properties(name)
     period = alarm["Period"] if isinstance(alarm["Period"], int) else TEMPLATE["Mappings"]["Tick"][str(tick)]["Seconds"]
     assert period % 60 == 0
@@ -571,7 +573,7 @@ def test_alarms_look_no_further_back_than_cloudwatch_does(name: str, tick: int) 
 
 
 @pytest.mark.parametrize("tick", TICKS)
-def test_a_shard_counts_as_stuck_only_after_what_is_usual(tick: int) -> None:
+def test_a_shard_counts_as_stuck_only_after_the_usual_delay(tick: int) -> None:
     """A bucket is drained for good two ticks after it, or as much later as the index may lag and a lease may last."""
     longest = TEMPLATE["Parameters"]["IndexLagSeconds"]["MaxValue"] * 3 + 900
     assert TEMPLATE["Mappings"]["Tick"][str(tick)]["StuckSeconds"] == 4 * tick * 60 + 3600 >= 2 * tick * 60 + longest

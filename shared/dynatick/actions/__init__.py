@@ -1,4 +1,4 @@
-"""What a task can do: the built-in kinds, one file each, and the handlers that users write."""
+"""The actions of tasks: the built-in ones, a module each, and the handlers that users write."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dynatick.actions.allow_list import ActionSettings, AllowedArns
     from dynatick.actions.aws import MakeClient, Service
-    from dynatick.actions.limits import Limits
+    from dynatick.actions.rate_limit import RateLimits
     from dynatick.actions.registry import Action, PayloadSchema, Registry, Timeout
-    from dynatick.actions.targets import Allowed, Reach
     from dynatick.domain.task import Task
     from dynatick.engine.ports import Clock
 
@@ -20,37 +20,38 @@ def build_actions(
     *,
     handlers_module: str | None,
     clock: Clock,
-    reach: Reach | None = None,
+    settings: ActionSettings | None = None,
     clients: MakeClient | None = None,
     threads: int = 32,
     horizon: float = 60.0,
     max_timeout_seconds: int | None = None,
 ) -> Registry:
-    """All actions of a processor: the built-in kinds, and the handlers of the module, if one is named.
+    """The registry of a processor's actions: the built-in ones, and the handlers of ``handlers_module`` unless None.
 
-    ``reach``: what tasks may do and reach; a kind that may reach nothing is left out. ``clients``: where boto3 clients
-    come from. ``threads``: how many tasks run at a time. ``horizon``: seconds from one tick to the next.
-    ``max_timeout_seconds``: the longest that an attempt can take here; None: not known.
-    Raises ConfigurationError for a setting, or a module, that cannot be used, and for a handler that has a built-in's
-    name, or takes too long.
+    ``settings``: which actions there are and what they may reach; an action for AWS targets without an allowed ARN is
+    left out. ``clients`` makes boto3 clients. ``threads``: how many tasks run at the same time. ``horizon``: seconds
+    from one tick to the next. ``max_timeout_seconds``: how long an attempt can take in this processor; None: not known.
+
+    Raises ConfigurationError for a setting or a module that can't be used, and for a handler that has the name of a
+    built-in action or a longer timeout than ``max_timeout_seconds``.
     """
-    # Imported here, for this package is also on the way to single modules of it.
-    from dynatick.actions.addresses import Hosts
-    from dynatick.actions.clients import Clients
+    # Imported here, because importing a single module of this package imports this file.
+    from dynatick.actions.allow_list import ActionSettings, AllowedArns
+    from dynatick.actions.client_cache import ClientCache
     from dynatick.actions.handlers import load_handlers
-    from dynatick.actions.limits import Limited, Limits
     from dynatick.actions.log import Log
-    from dynatick.actions.payloads import BUILT_IN
-    from dynatick.actions.registry import Later, Registry
-    from dynatick.actions.secrets import Secrets
-    from dynatick.actions.targets import Allowed, Reach
+    from dynatick.actions.payload import BUILT_IN
+    from dynatick.actions.rate_limit import RateLimitedAction, RateLimits
+    from dynatick.actions.registry import LazyAction, Registry
+    from dynatick.actions.secret import Secrets
+    from dynatick.actions.webhook_url import Hosts
     from dynatick.errors import ConfigurationError, shown
 
-    may = reach or Reach()
-    made = clients or Clients()
-    hosts = Hosts(private=may.private_hosts, allowed=may.webhook_hosts)
-    limits = Limits(may.rate_limits, clock=clock, horizon=horizon)
-    secrets = Secrets(may.secrets, clients=made)
+    settings = settings or ActionSettings()
+    clients = clients or ClientCache()
+    hosts = Hosts(private=settings.private_hosts, allowed=settings.webhook_hosts)
+    limits = RateLimits(settings.rate_limits, clock=clock, horizon=horizon)
+    secrets = Secrets(settings.secrets, clients=clients)
 
     def webhook() -> Action:
         from dynatick.actions.webhook import Webhook
@@ -60,49 +61,57 @@ def build_actions(
     def webhook_seconds(task: Task) -> int:
         from dynatick.actions.webhook_payload import reserved_seconds
 
-        seconds = reserved_seconds(task.payload)  # in a shorter invocation it makes do with what there is
+        seconds = reserved_seconds(task.payload)  # in a shorter invocation, its timeout is shortened
         return seconds if max_timeout_seconds is None else min(seconds, max_timeout_seconds)
 
     registry = Registry()
 
     def add(name: str, action: Action, timeout: Timeout | None = None, schema: PayloadSchema | None = None) -> None:
-        registry.add(name, Limited(name, action, limits) if name in limits.actions() else action, timeout, schema)
+        registry.add(
+            name, RateLimitedAction(name, action, limits) if name in limits.actions() else action, timeout, schema
+        )
 
     add("log", Log())
-    registry.add("webhook", Later(webhook), webhook_seconds)  # it keeps to its limits itself: they may name a host
-    for name, (aws_name, parameter, arns, home) in {
-        "sns": ("sns", "AllowedTopicArns", may.topics, "sns:Sns"),
-        "sqs": ("sqs", "AllowedQueueArns", may.queues, "sqs:Sqs"),
-        "eventbridge": ("events", "AllowedEventBusArns", may.event_buses, "eventbridge:EventBridge"),
-        "lambda": ("lambda", "AllowedFunctionArns", may.functions, "aws_lambda:LambdaFunction"),
+    registry.add(
+        "webhook", LazyAction(webhook), webhook_seconds
+    )  # applies its rate limits itself: they may name a host
+    for name, (aws_name, parameter, arns, implementation) in {
+        "sns": ("sns", "AllowedTopicArns", settings.topics, "sns:Sns"),
+        "sqs": ("sqs", "AllowedQueueArns", settings.queues, "sqs:Sqs"),
+        "eventbridge": ("events", "AllowedEventBusArns", settings.event_buses, "eventbridge:EventBridge"),
+        "lambda": ("lambda", "AllowedFunctionArns", settings.functions, "aws_lambda:LambdaFunction"),
         "stepfunctions": (
             "stepfunctions",
             "AllowedStateMachineArns",
-            may.state_machines,
+            settings.state_machines,
             "step_functions:StepFunctions",
         ),
     }.items():
         if arns:
-            service = partial(_service, name, aws_name, Allowed(parameter, arns), made, clock, limits)
-            registry.add(name, Later(partial(_on_aws, home, service)))  # these too, to take no turn in vain
+            service = partial(_service, name, aws_name, AllowedArns(parameter, arns), clients, clock, limits)
+            registry.add(
+                name, LazyAction(partial(_aws_action, implementation, service))
+            )  # too: a refused call takes no token
     for found in load_handlers(handlers_module, max_timeout_seconds) if handlers_module is not None else ():
         if found.name in BUILT_IN and found.name not in registry.names():
             raise ConfigurationError("action", f"{shown(found.name)} is a built-in's name; give the handler another")
         add(found.name, found, found.reserved_seconds, found.payload_schema)
-    if may.actions:
-        registry.keep(may.actions)
+    if settings.actions:
+        registry.restrict_to(settings.actions)
     if unknown := sorted(limits.actions() - set(registry.names())):
         raise ConfigurationError("ActionRateLimits", f"there is no action {shown(unknown[0])} here")
     return registry
 
 
-def _service(action: str, name: str, allowed: Allowed, clients: MakeClient, clock: Clock, limits: Limits) -> Service:
+def _service(
+    action: str, name: str, allowed: AllowedArns, clients: MakeClient, clock: Clock, limits: RateLimits
+) -> Service:
     from dynatick.actions.aws import Service
 
     return Service(name=name, allowed=allowed, clients=clients, clock=clock, action=action, limits=limits)
 
 
-def _on_aws(home: str, service: Callable[[], Service]) -> Action:
-    module, _, name = home.partition(":")
+def _aws_action(implementation: str, service: Callable[[], Service]) -> Action:
+    module, _, name = implementation.partition(":")
     kind: Callable[[Service], Action] = getattr(import_module(f"dynatick.actions.{module}"), name)
     return kind(service())

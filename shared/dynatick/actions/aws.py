@@ -1,27 +1,28 @@
-"""What the actions on AWS services have in common: allowed targets, clients with an end, and what an error means."""
+"""Shared by the actions for AWS services: allowed targets, clients with a time limit, and the meaning of errors."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dynatick.actions.limits import Limits
-from dynatick.actions.targets import Allowed
+from dynatick.actions.allow_list import AllowedArns
+from dynatick.actions.rate_limit import RateLimits
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, Clock
 from dynatick.errors import ActionError, PermanentError, RetryableError, shown
 
 CALL_SECONDS = 14.0
-"""For a call with its second try: a task begins at least so long before its process ends, at the default timeout."""
+"""For a call and its second try. With the default timeout, a task starts at least this long before its process ends."""
 
 MIN_SECONDS = 3.0
+"""A call that has less time is not made."""
 
 _LAST_SECONDS = 5.0
-"""To connect, and to record what became of the call."""
+"""Kept free after a call: to connect, and to record the result."""
 
 _PERMANENT = frozenset(
     {
-        # What is asked for does not exist, or can't be understood: it won't be any better later.
+        # The target does not exist, or the request is malformed: a retry would fail too.
         "AWS.SimpleQueueService.NonExistentQueue", "BatchRequestTooLong", "EndpointDisabled", "InvalidArn",
         "InvalidArgument", "InvalidAttributeName", "InvalidAttributeValue", "InvalidBatchEntryId",
         "InvalidExecutionInput", "InvalidMessageContents", "InvalidName", "InvalidParameter",
@@ -35,31 +36,31 @@ _PERMANENT = frozenset(
 
 
 class MakeClient(Protocol):
-    """Hands out boto3 clients (see ``clients.Clients``)."""
+    """Returns boto3 clients (see ``client_cache.ClientCache``)."""
 
     def __call__(
         self, service: str, *, region: str | None = None, seconds: float = 10, tries: int = 2, exact: bool = False
     ) -> Any:
-        """The client that has given up after about so many seconds."""
+        """A client whose calls take about ``seconds`` at most, all tries included."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """An entry of a batch that was not taken."""
+class FailedEntry:
+    """An entry of a batch that the target refused, with the service's error code."""
 
     code: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Service:
-    """One service, as far as tasks may reach it."""
+    """An AWS service, and which of its targets tasks may call."""
 
     name: str  # as boto3 calls it
-    allowed: Allowed
+    allowed: AllowedArns
     clients: MakeClient
     clock: Clock
     action: str = ""
-    limits: Limits | None = None
+    limits: RateLimits | None = None
 
     def check(self, arn: str, field: str) -> None:
         """Refuses a target that the installation does not allow. Raises PermanentError."""
@@ -67,14 +68,14 @@ class Service:
             raise PermanentError(f"{field}: {shown(arn)} is not among {self.allowed.parameter}")
 
     def client(self, arn: str, task: Task, context: ActionContext, *, waits: int | None = None) -> Any:
-        """A client in the target's region, with an end before the process's, for a call that is made at once: the
-        task's turn is taken with it, and nothing that was refused before takes one.
+        """A client in the target's region, for a call that is made at once and ends before the process does.
 
-        It tries twice; with ``waits`` once, and waits for an answer for so many seconds, if there is time for that.
-        Raises RetryableError if the process's end is now; NotYet if the task's turn is to come.
+        It tries twice; with ``waits`` it tries once and waits for the answer for that many seconds, or for as long as
+        the process has. Takes a token from the action's rate limit: call it after all checks, so that a refused task
+        takes none. Raises RateLimited if the task may start only later, RetryableError if no time is left for a call.
         """
         if self.limits is not None:
-            self.limits.take(task, self.action)
+            self.limits.acquire(task, self.action)
         left = (context.deadline - self.clock()).total_seconds()
         if left < MIN_SECONDS:
             raise RetryableError("no time was left to call the target")
@@ -87,14 +88,14 @@ class Service:
 
 
 def failure_of(error: Exception) -> ActionError:
-    """An error of the SDK as an action's, without the service's words: they may hold parts of the payload."""
+    """The SDK's error as an ActionError, without the service's message, which may contain parts of the payload."""
     from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
     match error:
         case ActionError():
             return error
         case ClientError():
-            return error_of(Refused(str(error.response.get("Error", {}).get("Code", "Unknown"))))
+            return error_of(str(error.response.get("Error", {}).get("Code", "Unknown")))
         case ParamValidationError():
             return PermanentError("the payload can't be sent: the SDK refused it (ParamValidationError)")
         case BotoCoreError():
@@ -103,7 +104,7 @@ def failure_of(error: Exception) -> ActionError:
             return RetryableError(f"it could not be sent ({type(error).__name__})")
 
 
-def error_of(refused: Refused) -> ActionError:
-    """What a service's error code means for the task."""
-    said = f"the target refused it ({refused.code})"
-    return PermanentError(said) if refused.code in _PERMANENT else RetryableError(said)
+def error_of(code: str) -> ActionError:
+    """The error for a service's error code: PermanentError or RetryableError."""
+    message = f"the target refused it ({code})"
+    return PermanentError(message) if code in _PERMANENT else RetryableError(message)

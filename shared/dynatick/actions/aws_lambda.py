@@ -1,9 +1,9 @@
-"""The action ``lambda``: invokes a function, and waits for it or not.
+"""The action ``lambda``: invokes a function, and waits for its answer or not.
 
     {"functionArn": "arn:aws:lambda:…:function:nightly-report", "input": {"day": "yesterday"}}
 
-The function's event is ``input``, with a key ``dynatick`` that holds the task's id, due time, attempt, idempotency key
-and schedule.
+The function's event is ``input`` plus a key ``dynatick`` with the task's id, due time, attempt, idempotency key and
+schedule.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pydantic import Field, Strict
 from pydantic.dataclasses import dataclass
 
 from dynatick.actions.aws import Service, failure_of
-from dynatick.actions.payload_fields import CONFIG, Text, arn
-from dynatick.actions.payloads import parsed
-from dynatick.actions.plain_values import to_json
-from dynatick.actions.task_facts import facts
+from dynatick.actions.payload import parsed
+from dynatick.actions.payload_field import CONFIG, Text, arn
+from dynatick.actions.plain_value import to_json
+from dynatick.actions.task_metadata import task_metadata
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import PermanentError, RetryableError
@@ -31,22 +31,22 @@ _TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,79}", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class LambdaPayload:
-    """A function to be invoked."""
+    """The function to invoke."""
 
     function_arn: Annotated[
         Text, arn("lambda", _FUNCTION), Field(description="The function, with version or alias if you like.")
     ]
-    input: Annotated[dict[Text, Any], Field(description="The event that it gets; we add `dynatick` to it.")] = Field(
+    input: Annotated[dict[Text, Any], Field(description="The event; Dynatick adds the key `dynatick`.")] = Field(
         default_factory=dict
     )
     invocation_type: Annotated[
         Literal["Event", "RequestResponse"],
-        Field(description="`Event`: Lambda queues it, and that is all. `RequestResponse`: wait, and keep its answer."),
+        Field(description="`Event`: Lambda queues the event. `RequestResponse`: wait for the answer, and record it."),
     ] = "Event"
     timeout_seconds: Annotated[
         int,
         Strict(),
-        Field(ge=1, le=900, description="How long to wait for an answer, and not past the processor's end."),
+        Field(ge=1, le=900, description="How long to wait for an answer; at most until the processor ends."),
     ] = 60
 
 
@@ -57,19 +57,19 @@ class LambdaFunction:
         self._service = service
 
     def run(self, task: Task, context: ActionContext) -> object:
-        """Invokes. The result is the function's answer, or ``{"requestId": …}`` of what was queued.
+        """Invokes the function. Returns its answer, or ``{"requestId": …}`` of the queued event.
 
-        RetryableError: the function failed, or did not answer in time. It is then invoked again, with the same
-        idempotency key.
+        Raises RetryableError if the function failed or did not answer in time; the next attempt invokes it again with
+        the same idempotency key.
         """
         payload = parsed(LambdaPayload, task.payload)
         self._service.check(payload.function_arn, "payload.functionArn")
         try:
-            event = to_json({**payload.input, "dynatick": facts(task, context)}).encode()
+            event = to_json({**payload.input, "dynatick": task_metadata(task, context)}).encode()
         except ValueError as error:
             raise PermanentError(f"payload.input: {error}") from None
         waits = payload.invocation_type == "RequestResponse"
-        # A call that was not answered is not made again on the spot: the function may be at it.
+        # Without an answer, the client does not call again at once: the function may still be running.
         client = self._service.client(
             payload.function_arn, task, context, waits=payload.timeout_seconds if waits else _QUEUE_SECONDS
         )
@@ -77,12 +77,12 @@ class LambdaFunction:
             answer = client.invoke(
                 FunctionName=payload.function_arn, InvocationType=payload.invocation_type, Payload=event
             )
-            said = answer["Payload"].read() if waits else b""
+            content = answer["Payload"].read() if waits else b""
         except Exception as error:
             raise failure_of(error) from None
         if not waits:
             return {"requestId": answer["ResponseMetadata"].get("RequestId")}
-        found = _json(said)
+        found = _json(content)
         if answer.get("FunctionError"):
             raise RetryableError(f"the function failed{_kind_of(found)}; its log says why")
         return found
@@ -97,6 +97,6 @@ def _json(text: bytes) -> object:
 
 
 def _kind_of(answer: object) -> str:
-    """The error's type, not its message: that is the function's business."""
+    """The error's type in brackets. Not its message, which may contain the function's data."""
     kind = answer.get("errorType") if isinstance(answer, dict) else None
     return f" ({kind})" if isinstance(kind, str) and _TYPE.fullmatch(kind) else ""

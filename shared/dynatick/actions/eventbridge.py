@@ -1,9 +1,9 @@
-"""The action ``eventbridge``: puts an event on a bus, for whoever has a rule for it.
+"""The action ``eventbridge``: puts an event on a bus.
 
     {"eventBusArn": "arn:aws:events:…:event-bus/default", "detailType": "Trial ended", "detail": {"account": 7}}
 
-The event's detail is the payload's, with a key ``dynatick`` that holds the task's id, due time, attempt, idempotency
-key and schedule.
+The event's detail is the payload's plus a key ``dynatick`` with the task's id, due time, attempt, idempotency key and
+schedule.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
-from dynatick.actions.aws import Refused, Service
-from dynatick.actions.batches import Batches
-from dynatick.actions.payload_fields import CONFIG, Text, arn, fitting, wrong
-from dynatick.actions.payloads import parsed
-from dynatick.actions.plain_values import MAX_BYTES, to_json
-from dynatick.actions.task_facts import facts
+from dynatick.actions.aws import FailedEntry, Service
+from dynatick.actions.batch import Batcher
+from dynatick.actions.payload import parsed
+from dynatick.actions.payload_field import CONFIG, Text, arn, fits_message, invalid
+from dynatick.actions.plain_value import MAX_BYTES, to_json
+from dynatick.actions.task_metadata import task_metadata
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import PermanentError
@@ -29,43 +29,45 @@ _MAX_RESOURCES = 20
 
 def _checked_source(source: str) -> str:
     if source.startswith("aws."):
-        raise wrong("sources that begin with aws. are AWS's own")
+        raise invalid("sources that begin with aws. are reserved for AWS")
     return source
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class EventBridgePayload:
-    """An event for a bus."""
+    """The event to put on a bus."""
 
     event_bus_arn: Annotated[Text, arn("events", r"event-bus/[A-Za-z0-9/_.-]{1,256}"), Field(description="The bus.")]
-    detail_type: Annotated[Text, Field(min_length=1, max_length=128, description="What has happened.")] = "Task Due"
+    detail_type: Annotated[Text, Field(min_length=1, max_length=128, description="The kind of event.")] = "Task Due"
     source: Annotated[
         Text,
-        Field(pattern=r"^[A-Za-z0-9_.-]{1,256}$", description="Who says so; not `aws.…`."),
+        Field(pattern=r"^[A-Za-z0-9_.-]{1,256}$", description="The event's source; not `aws.…`."),
         AfterValidator(_checked_source),
     ] = "dynatick"
     detail: Annotated[
-        dict[Text, Any], AfterValidator(fitting), Field(description="The event's detail; we add `dynatick` to it.")
+        dict[Text, Any],
+        AfterValidator(fits_message),
+        Field(description="The event's detail; Dynatick adds the key `dynatick`."),
     ] = Field(default_factory=dict)
     resources: Annotated[
         list[Annotated[Text, Field(min_length=1, max_length=2048)]],
-        Field(max_length=_MAX_RESOURCES, description="ARNs of what it is about."),
+        Field(max_length=_MAX_RESOURCES, description="ARNs of the resources that the event concerns."),
     ] = Field(default_factory=list)
 
 
 class EventBridge:
-    """Puts events, up to ten to a call."""
+    """Puts events, up to ten in a call."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._batches = Batches()
+        self._batches = Batcher()
 
     def run(self, task: Task, context: ActionContext) -> object:
-        """Puts one event. The result is ``{"eventId": …}``."""
+        """Puts one event. Returns ``{"eventId": …}``."""
         payload = parsed(EventBridgePayload, task.payload)
         self._service.check(payload.event_bus_arn, "payload.eventBusArn")
         try:
-            detail = to_json({**payload.detail, "dynatick": facts(task, context)})
+            detail = to_json({**payload.detail, "dynatick": task_metadata(task, context)})
         except ValueError as error:
             raise PermanentError(f"payload.detail: {error}") from None
         entry = {
@@ -83,7 +85,8 @@ class EventBridge:
         def send(entries: Sequence[Any]) -> Sequence[object]:
             answers = client.put_events(Entries=list(entries))["Entries"]
             return [
-                Refused(str(one["ErrorCode"])) if "ErrorCode" in one else {"eventId": one["EventId"]} for one in answers
+                FailedEntry(str(one["ErrorCode"])) if "ErrorCode" in one else {"eventId": one["EventId"]}
+                for one in answers
             ]
 
         return self._batches.put(payload.event_bus_arn, entry, size, send)

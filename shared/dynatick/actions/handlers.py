@@ -5,12 +5,11 @@
     @handler("send-reminder")
     def send_reminder(payload: Reminder, context: HandlerContext) -> object: ...
 
-The payload comes as the function's annotation says it. Without one, or as a ``dict`` or
-``Mapping``, it comes as a dict of plain Python values (see ``values.plain``). A dataclass, a
-TypedDict, a pydantic model and whatever else pydantic understands is checked first; a payload that
-does not fit is refused when the task is inserted (``payload_schema``), and fails the task for good if
-it got into the table. pydantic is imported when the first such task runs, or after the first pass of
-a process, for it is dear at a cold start.
+The function's annotation decides the type of the payload. Without one, or with ``dict`` or ``Mapping``, the payload is
+a dict of plain Python values (see ``plain_value.plain``). Any other type that pydantic can validate (a dataclass, a
+TypedDict, a pydantic model) is validated first: an interface refuses a payload that does not fit (``payload_schema``),
+and a task that has one in the table fails for good. pydantic is imported when the first such task runs, or after the
+first pass of a process: its import is slow, and would delay a cold start.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
+from dynatick.actions.payload import field_problems
 from dynatick.actions.payload_schema import schema_of
-from dynatick.actions.payloads import field_problems
-from dynatick.actions.plain_values import plain
+from dynatick.actions.plain_value import plain
 from dynatick.actions.registry import check_name
 from dynatick.domain.task import Task
 from dynatick.domain.timeout import check_timeout
@@ -36,7 +35,7 @@ from dynatick.errors import ActionError, ConfigurationError, InvalidInput, Perma
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-_MARK = "__dynatick_handler__"
+_DECLARATION = "__dynatick_handler__"
 _RAW = (dict, Mapping, MutableMapping)
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -44,21 +43,21 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HandlerContext:
-    """What a handler may know beside the payload."""
+    """What a handler gets beside the payload."""
 
     task_id: str
     attempt: int  # counted from 1; goes up at each retry, and starts again at a redrive
     run: int  # counted from 1; goes up at each redrive or run-now
-    due_at: datetime  # when the task was to run, in UTC
+    due_at: datetime  # when the task should run, in UTC
     idempotency_key: str  # the same for every attempt of one run
-    deadline: datetime  # when this process ends; work that cannot end before should not begin
-    schedule_id: str | None = None  # of the schedule that this task is an occurrence of
+    deadline: datetime  # when this process ends; don't start work that can't end before
+    schedule_id: str | None = None  # of an occurrence: its schedule
     attributes: Mapping[str, object] = field(default_factory=dict)  # the row's other attributes
 
 
 @dataclass(frozen=True, slots=True)
-class _Mark:
-    """What the decorator leaves on a function."""
+class _Declaration:
+    """Set by the decorator as an attribute of the function."""
 
     name: str
     permanent: tuple[type[Exception], ...]
@@ -68,29 +67,28 @@ class _Mark:
 def handler(
     name: str, *, permanent: type[Exception] | tuple[type[Exception], ...] = (), timeout_seconds: int | None = None
 ) -> Callable[[Function], Function]:
-    """Declares a function to be the action ``name``.
+    """Declares a function as the handler of the action ``name``.
 
-    The function takes the payload, and the context if it wants it; it stays an ordinary function
-    that tests can call. An ``async def`` is run to its end in an event loop of its own. Exceptions
-    of the types in ``permanent`` fail the task at once; any other is tried again by the task's
-    retry policy. ``timeout_seconds``: how long a call takes at the most; it is not begun with less
-    time left. Raises ConfigurationError for what cannot be a handler.
+    The function takes (payload) or (payload, context). It stays an ordinary function that tests can call. An
+    ``async def`` runs in an event loop of its own. An exception of a type in ``permanent`` fails the task at once;
+    after any other, the task's retry policy applies. ``timeout_seconds``: the longest that a call takes; a call does
+    not start with less time left. Raises ConfigurationError for a function that can't be a handler.
     """
-    mark = _Mark(check_name(name), _exception_types(name, permanent), _seconds(name, timeout_seconds))
+    declaration = _Declaration(check_name(name), _exception_types(name, permanent), _seconds(name, timeout_seconds))
 
     def declare(function: Function) -> Function:
         if not inspect.isfunction(function):
             raise _unfit(name, f"is a {type(function).__name__}; expected a function of a module")
         _check_shape(name, function)
         _check_not_hidden(name, function)
-        setattr(function, _MARK, mark)
+        setattr(function, _DECLARATION, declaration)
         return function
 
     return declare
 
 
 class Handler:
-    """A declared function as an action. Made by ``load_handlers``."""
+    """A declared function as an action; see ``load_handlers``."""
 
     def __init__(self, name: str, function: Callable[..., object],
                  permanent: tuple[type[Exception], ...] = (), timeout_seconds: int | None = None) -> None:  # fmt: skip
@@ -105,18 +103,21 @@ class Handler:
             raise _unfit(name, "takes the payload first and the context second")
 
     def reserved_seconds(self, task: Task) -> int | None:
-        """How long a call takes at the most, as was declared; None: nothing was."""
+        """The declared ``timeout_seconds``, or None."""
         return self._timeout_seconds
 
     def payload_schema(self) -> str | None:
-        """The JSON Schema of the payload, for the check at insertion; None: any map will do, or nothing is sure.
+        """The payload's JSON Schema as text, for the check at insertion; None: any map fits, or the schema is unknown.
 
-        Raises ConfigurationError for a type that pydantic can't check.
+        Raises ConfigurationError for a type that pydantic can't validate.
         """
         return None if self._adapter is None else schema_of(self._adapter)
 
     def run(self, task: Task, context: ActionContext) -> object:
-        """Calls the function. Raises what it raises; PermanentError where that was declared."""
+        """Calls the function and returns its result.
+
+        Raises PermanentError for a payload that does not fit and for a declared permanent error; other exceptions pass.
+        """
         payload = self._payload(task)
         try:
             if self._wants_context:
@@ -125,7 +126,7 @@ class Handler:
                 result = self._function(payload)
             return _awaited(result) if inspect.isawaitable(result) else result
         except ActionError:
-            raise  # it says by itself whether it is permanent
+            raise  # its type decides whether it is permanent
         except self._permanent as error:
             raise PermanentError(f"{type(error).__name__}: {error}") from error
 
@@ -146,7 +147,7 @@ class Handler:
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any] | None:
-        """Built once; None where the payload is wanted as it is."""
+        """The payload's validator, built once; None for a payload that needs no validation."""
         if _is_raw(self._payload_type):
             return None
         from pydantic import PydanticUserError, TypeAdapter
@@ -160,10 +161,10 @@ class Handler:
 
 
 def load_handlers(module_name: str, max_timeout_seconds: int | None = None) -> Sequence[Handler]:
-    """The handlers of a module: those that it declares and those that it imports by name.
+    """The handlers in a module's namespace, declared there or imported.
 
-    Raises ConfigurationError if the module cannot be imported, with the cause, and for a handler that takes longer than
-    ``max_timeout_seconds`` (None: not known), which could never run.
+    Raises ConfigurationError if the module can't be imported, with the cause, and for a handler whose timeout is longer
+    than ``max_timeout_seconds`` (None: not known), which could never run.
     """
     try:
         module = import_module(module_name)
@@ -173,12 +174,13 @@ def load_handlers(module_name: str, max_timeout_seconds: int | None = None) -> S
         raise ConfigurationError("HandlersModule", problem) from error
     found: dict[int, Handler] = {}
     for function in vars(module).values():
-        # The function as the module holds it, for it may be wrapped in further decorators, which
-        # hand the mark on.
-        mark = getattr(function, _MARK, None) if callable(function) else None
-        if isinstance(mark, _Mark) and id(function) not in found:
-            _seconds(mark.name, mark.timeout_seconds, max_timeout_seconds)
-            found[id(function)] = Handler(mark.name, function, mark.permanent, mark.timeout_seconds)
+        # The function as the module has it: further decorators may wrap it, and they copy the attribute.
+        declaration = getattr(function, _DECLARATION, None) if callable(function) else None
+        if isinstance(declaration, _Declaration) and id(function) not in found:
+            _seconds(declaration.name, declaration.timeout_seconds, max_timeout_seconds)
+            found[id(function)] = Handler(
+                declaration.name, function, declaration.permanent, declaration.timeout_seconds
+            )
     return tuple(found.values())
 
 
@@ -189,20 +191,20 @@ def _exception_types(name: str, permanent: object) -> tuple[type[Exception], ...
     return kinds
 
 
-def _seconds(name: str, timeout: object, most: int | None = None) -> int | None:
+def _seconds(name: str, timeout: object, maximum: int | None = None) -> int | None:
     try:
-        return None if timeout is None else check_timeout(timeout, most)
+        return None if timeout is None else check_timeout(timeout, maximum)
     except InvalidInput as error:
         raise _unfit(name, f"has a timeout_seconds of {shown(timeout)}; {error.expected}") from None
 
 
 def _check_shape(name: str, function: Callable[..., object]) -> list[inspect.Parameter]:
-    """The parameters that are filled in: the payload's, and the context's if there is one."""
+    """The parameters that get an argument: the payload's, and the context's if there is one."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise _unfit(name, "is a generator, so calling it would do nothing; remove its yield")
     parameters = list(inspect.signature(function).parameters.values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    # A second one with a default is the function's own affair, unless it is called context.
+    # A second parameter with a default gets no argument, unless its name is context.
     filled = positional[:1] + [p for p in positional[1:2] if p.default is p.empty or p.name == "context"]
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = [p for p in parameters if p.default is p.empty and p.kind not in variable]
@@ -212,16 +214,16 @@ def _check_shape(name: str, function: Callable[..., object]) -> list[inspect.Par
 
 
 def _check_not_hidden(name: str, function: Callable[..., object]) -> None:
-    """A second function of the same Python name would silently take the first one's place."""
+    """Refuses a second function of the same Python name, which would silently replace the first."""
     earlier = function.__globals__.get(function.__name__)
-    mark = getattr(earlier, _MARK, None)
+    declaration = getattr(earlier, _DECLARATION, None)
     at_top = function.__qualname__ == function.__name__
-    if at_top and isinstance(mark, _Mark) and mark.name != name:
-        raise _unfit(name, f"is a function {function.__name__}, and so is {mark.name}; rename one of them")
+    if at_top and isinstance(declaration, _Declaration) and declaration.name != name:
+        raise _unfit(name, f"is a function {function.__name__}, and so is {declaration.name}; rename one of them")
 
 
 def _annotation(name: str, function: Callable[..., object], parameter: inspect.Parameter) -> object:
-    """The payload's type. No other is looked up: some are there for type checkers only."""
+    """The payload's type. Other annotations are not resolved: some exist for type checkers only."""
     written = parameter.annotation
     if not isinstance(written, str):
         return written
@@ -234,7 +236,7 @@ def _annotation(name: str, function: Callable[..., object], parameter: inspect.P
 
 
 def _is_raw(kind: object) -> bool:
-    """Whether a payload of this type needs no check: it is a map with text for names already."""
+    """Whether a payload of this type needs no validation: every payload is a map with text for names."""
     if kind in (inspect.Parameter.empty, object, Any, *_RAW):
         return True
     if get_origin(kind) not in _RAW:
@@ -261,7 +263,7 @@ def _context(task: Task, context: ActionContext) -> HandlerContext:
 
 
 def _awaited(awaitable: Any) -> object:
-    """Handlers run in threads without an event loop, so each call gets its own."""
+    """The awaitable's result. A handler's thread has no event loop, so each call gets its own."""
     import asyncio
 
     async def run() -> object:

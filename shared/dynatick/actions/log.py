@@ -1,4 +1,4 @@
-"""The action ``log``: one line that says the task came due. It shows that everything works."""
+"""The action ``log``: writes one line when the task runs, to try out an installation."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _logger = logging.getLogger("dynatick.actions")
 
 
 class Log:
-    """Logs which task ran. The payload may be anything and is not logged: it is the user's."""
+    """Logs which task ran. Accepts any payload and does not log it."""
 
     def run(self, task: Task, context: ActionContext) -> None:
-        """Writes one line at level INFO. Raises nothing."""
+        """Logs one line at level INFO."""
         _logger.info(
             "task_logged",
             extra={

@@ -1,9 +1,8 @@
-"""What a handler's payload must look like, as JSON Schema, so that an interface can refuse at insertion what the
-handler's type would refuse.
+"""The JSON Schema of a handler's payload, so that an interface refuses at insertion what the handler's type refuses.
 
-``schema_of`` writes it from the type: the part of JSON Schema below, and only what is sure. A payload that does not fit
-the schema does not fit the type; one that fits it may still be refused by what only Python knows, such as a validator
-of the user's. ``check_schema`` judges by the same rules of conversion as the handler: a text of digits is a number.
+``schema_of`` derives it from the type, and leaves out what JSON Schema can't express. A payload that does not fit the
+schema does not fit the type; one that fits may still be refused by the type, for instance by a validator of the user.
+``check_schema`` converts values as the handler does: a text of digits is a number.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from dynatick.actions.plain_values import plain
+from dynatick.actions.plain_value import plain
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -29,12 +28,12 @@ _BOUNDS = {
     "ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum", "multiple_of": "multipleOf"
 }  # fmt: skip
 _NUMBERS: tuple[type, ...] = (int, float)
-_TEXT_IS_CHANGED = ("strip_whitespace", "to_lower", "to_upper")  # before its length and pattern are looked at
+_TEXT_IS_CHANGED = ("strip_whitespace", "to_lower", "to_upper")  # before its length and pattern are checked
 _OF_NAMES = ("populate_by_name", "validate_by_name")
 
 
 def schema_of(adapter: TypeAdapter[Any]) -> str | None:
-    """The JSON Schema of a type, as text; None if nothing is sure about it."""
+    """The JSON Schema of a type, as text; None if it would accept everything."""
     writer = _Writer()
     schema = writer.of(adapter.core_schema, {})
     if not schema:
@@ -43,8 +42,8 @@ def schema_of(adapter: TypeAdapter[Any]) -> str | None:
 
 
 def check_schema(text: str, payload: object) -> None:
-    """Refuses a payload that does not fit a schema. Raises InvalidInput, without the value in it."""
-    from dynatick.actions.payloads import refusal
+    """Refuses a payload that does not fit the schema ``text``. Raises InvalidInput, without the value."""
+    from dynatick.actions.payload import invalid_payload
 
     validator = _validator(text)
     if validator is None:
@@ -58,16 +57,16 @@ def check_schema(text: str, payload: object) -> None:
     try:
         validator.validate_python(raw)
     except ValidationError as error:
-        raise refusal(error, raw) from None
+        raise invalid_payload(error, raw) from None
 
 
 class _Writer:
-    """From pydantic's core schema. What isn't known here becomes ``{}``, which anything fits."""
+    """Converts pydantic's core schema. An unknown part becomes ``{}``, which accepts everything."""
 
     def __init__(self) -> None:
         self.defs: dict[str, Schema] = {}
         self._definitions: dict[str, Mapping[str, Any]] = {}
-        self._names: dict[str, str] = {}  # ours, by pydantic's, which differ from process to process
+        self._names: dict[str, str] = {}  # from pydantic's names, which differ between processes
 
     def of(self, core: Mapping[str, Any], config: Mapping[str, Any]) -> Schema:
         config = {**config, **core.get("config", {})}
@@ -122,7 +121,7 @@ class _Writer:
             return {}
         if ref not in self._names:
             name = self._names[ref] = f"d{len(self._names) + 1}"
-            self.defs[name] = {}  # keeps the order in which they are met
+            self.defs[name] = {}  # keeps the order of first use
             self.defs[name] = self.of(self._definitions[ref], {})
         return {"$ref": f"#/$defs/{self._names[ref]}"}
 
@@ -138,7 +137,7 @@ class _Writer:
                 continue
             alias = field.get("validation_alias", name)
             if not isinstance(alias, str) or (alias != name and by_name):
-                closed = False  # it has several names
+                closed = False  # the field has several names
                 continue
             properties[alias] = self.of(field["schema"], config)
             if core["type"] == "typed-dict":
@@ -172,7 +171,7 @@ def _kept(core: Mapping[str, Any], names: Mapping[str, str]) -> Schema:
 
 def _members(core: Mapping[str, Any]) -> Schema:
     usual: Any = Enum._missing_
-    if core["cls"]._missing_.__func__ is not usual.__func__:  # the user's own may take any value
+    if core["cls"]._missing_.__func__ is not usual.__func__:  # an enum with its own _missing_ may accept any value
         return {}
     return _one_of([one.value for one in core["members"]])
 
@@ -187,7 +186,7 @@ def _any_of(choices: list[Schema]) -> Schema:
 
 
 def _as_kept(value: object) -> object:
-    """As a handler gets it, after it lay in the table: 1.0 is 1."""
+    """The value as a handler reads it from the table: 1.0 is 1."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
@@ -197,7 +196,7 @@ def _as_kept(value: object) -> object:
 
 @lru_cache(maxsize=256)
 def _validator(text: str) -> SchemaValidator | None:
-    """None for what can't be understood: then the handler is the first that checks."""
+    """The validator of a schema; None for a malformed schema: then only the handler validates."""
     from pydantic_core import SchemaError, SchemaValidator, core_schema
 
     try:
@@ -209,7 +208,7 @@ def _validator(text: str) -> SchemaValidator | None:
 
 
 def _core(schema: Mapping[str, Any]) -> Any:
-    """The schema as pydantic takes it."""
+    """The schema as a core schema of pydantic."""
     from pydantic_core import core_schema as core
 
     def bounds(names: Mapping[str, str]) -> dict[str, Any]:
@@ -219,7 +218,7 @@ def _core(schema: Mapping[str, Any]) -> Any:
         case {"$ref": str(ref)}:
             return core.definition_reference_schema(ref)
         case {"anyOf": [*choices]}:
-            # In angle brackets: the label is no part of the field's path (see field_problems).
+            # The angle brackets mark a label that is not part of the field's path (see field_problems).
             return core.union_schema([(_core(one), "<form>") for one in choices])
         case {"enum": [*values]}:
             return core.literal_schema(values)

@@ -1,4 +1,4 @@
-"""Actions by name: the built-in kinds and the user's handlers, in one namespace."""
+"""Actions by name: the built-in ones and the user's handlers, in one namespace."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from dynatick.actions.plain_values import kept_result
+from dynatick.actions.plain_value import kept_result
 from dynatick.domain.task import MAX_ACTION_CHARACTERS, Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import ConfigurationError, PermanentError, RetryableError, shown
 
 Timeout = Callable[[Task], int | None]
-"""How many seconds an attempt of a task takes at the most, as its action says."""
+"""Returns the longest that an attempt of the task takes, in seconds; None: not declared."""
 
 PayloadSchema = Callable[[], str | None]
-"""The JSON Schema of an action's payload; None: it has none."""
+"""Returns the JSON Schema of an action's payload as text; None: it has none."""
 
 MAX_SCHEMA_BYTES = 16 * 1024
 MAX_SCHEMAS_BYTES = 128 * 1024
-"""Of one schema, and of all together: they stand in a row, which is read at each tick."""
+"""Of one schema, and of all together: they are in a row that every tick reads."""
 
 _logger = logging.getLogger("dynatick.actions")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*", re.ASCII)
@@ -29,20 +29,17 @@ _LISTED = 20
 
 
 class Action(Protocol):
-    """One kind of work."""
+    """Executes tasks of one action."""
 
     def run(self, task: Task, context: ActionContext) -> object:
-        """Does the task's work and returns its result.
+        """Executes the task and returns its result.
 
-        Raises PermanentError, RetryableError; any other exception is taken for retryable.
+        Raises PermanentError or RetryableError; any other exception counts as retryable.
         """
 
 
 def check_name(name: object) -> str:
-    """The name of an action, as people can type it and find it again.
-
-    Raises ConfigurationError: a wrong name is a mistake in the program, not in a task.
-    """
+    """The name, if an action may have it. Raises ConfigurationError."""
     expected = "expected letters, digits and . _ : / - and at the front a letter or a digit"
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise ConfigurationError("action", f"{shown(name)} is not a name; {expected}")
@@ -52,8 +49,8 @@ def check_name(name: object) -> str:
     return name
 
 
-class Later:
-    """An action that is made when the first task needs it: what it imports is dear at a cold start."""
+class LazyAction:
+    """An action that is created for its first task, because its imports are slow and would delay a cold start."""
 
     def __init__(self, make: Callable[[], Action]) -> None:
         self._make = make
@@ -75,14 +72,14 @@ class Registry:
         self._actions: dict[str, Action] = {}
         self._timeouts: dict[str, Timeout] = {}
         self._schemas: dict[str, PayloadSchema] = {}
-        self._written: dict[str, str] | None = None
+        self._schema_texts: dict[str, str] | None = None
         for name, action in actions.items() if isinstance(actions, Mapping) else actions:
             self.add(name, action)
 
     def add(
         self, name: str, action: Action, timeout: Timeout | None = None, schema: PayloadSchema | None = None
     ) -> None:
-        """Takes in one more. Raises ConfigurationError for a wrong name and for one in use."""
+        """Adds an action. Raises ConfigurationError for an invalid name and for one that is in use."""
         if check_name(name) in self._actions:
             problem = f"{shown(name)} is there twice; give one of them another name"
             raise ConfigurationError("action", problem)
@@ -92,8 +89,8 @@ class Registry:
         if schema is not None:
             self._schemas[name] = schema
 
-    def keep(self, names: Iterable[str]) -> None:
-        """Leaves out all others. Raises ConfigurationError for a name that there is not."""
+    def restrict_to(self, names: Iterable[str]) -> None:
+        """Removes all other actions. Raises ConfigurationError for a name that is not registered."""
         wanted = set(names)
         if missing := sorted(wanted - set(self._actions)):
             problem = f"there is no action {shown(missing[0])} here; known are {self._listed()}"
@@ -101,13 +98,13 @@ class Registry:
         self._actions = {name: action for name, action in self._actions.items() if name in wanted}
 
     def names(self) -> Sequence[str]:
-        """The actions that can be run, sorted."""
+        """The names of the actions, sorted."""
         return sorted(self._actions)
 
     def payload_schemas(self) -> Mapping[str, str]:
-        """The JSON Schemas of the payloads, as text, by action. Made once; too large ones are left out, and logged."""
-        if self._written is None:
-            self._written = {}
+        """The JSON Schemas of the payloads, as text, by action. Built once; too large ones are logged and left out."""
+        if self._schema_texts is None:
+            self._schema_texts = {}
             left = MAX_SCHEMAS_BYTES
             for name in sorted(self._schemas.keys() & self._actions.keys()):
                 problem = None
@@ -126,21 +123,21 @@ class Registry:
                         extra={"action": "payload_schema_left_out", "handler": name, "problem": problem},
                     )
                 elif schema is not None:
-                    self._written[name] = schema
+                    self._schema_texts[name] = schema
                     left -= len(schema.encode())
-        return self._written
+        return self._schema_texts
 
     def timeout_seconds(self, task: Task) -> int | None:
-        """The task's own ``timeoutSeconds``, else its action's; None: neither says."""
+        """The task's own ``timeoutSeconds``, else its action's timeout; None: neither is declared."""
         if task.timeout_seconds is not None:
             return task.timeout_seconds
         timeout = self._timeouts.get(task.action)
         return None if timeout is None else timeout(task)
 
     def run(self, task: Task, context: ActionContext) -> object:
-        """Runs the task's action; its result is bounded (see ``kept_result``).
+        """Runs the task's action and returns its result, limited in size (see ``kept_result``).
 
-        An unknown action is a PermanentError that lists the known ones.
+        Raises what the action raises, and PermanentError, with the known names, for an unknown action.
         """
         action = self._actions.get(task.action)
         if action is None:
@@ -150,7 +147,7 @@ class Registry:
         except BaseException as error:
             if isinstance(error, (Exception, KeyboardInterrupt)):
                 raise
-            # sys.exit() or a cancelled coroutine ends this task, not the processor.
+            # sys.exit() or a cancelled coroutine fails the task and must not end the processor.
             raise RetryableError(f"the action ended with {type(error).__name__}") from error
         return kept_result(result)
 

@@ -1,4 +1,4 @@
-"""Signatures as Standard Webhooks say: HMAC-SHA256 of id, time and body."""
+"""Signatures by Standard Webhooks: HMAC-SHA256 of id, time and body."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import hashlib
 import hmac
 from datetime import datetime
 
-from dynatick.actions.task_facts import escaped
+from dynatick.actions.task_metadata import percent_encoded
 from dynatick.errors import PermanentError
 
 _KEY_BYTES = range(24, 65)
@@ -16,10 +16,13 @@ _WRONG_KEY = "payload.signingSecret: expected the secret to be whsec_ and the ba
 
 
 def signature(secrets: str, key: str, now: datetime, body: bytes) -> dict[str, str]:
-    """Headers by Standard Webhooks. The id is the idempotency key: the same at each attempt. While a key is being
-    replaced the secret holds both, with a space between them."""
-    # Dots part what is signed: an id that holds some could be read as a shorter one, with a time of its own choice.
-    message_id, timestamp = escaped(key).replace(".", "%2E"), str(int(now.timestamp()))
+    """The headers of Standard Webhooks. The id is the idempotency key, the same for each attempt.
+
+    ``secrets``: one secret, or two with a space between them while a secret is being replaced. Raises PermanentError
+    for a malformed secret.
+    """
+    # Dots separate the signed parts: an id with a dot could be read as a shorter id and another time.
+    message_id, timestamp = percent_encoded(key).replace(".", "%2E"), str(int(now.timestamp()))
     signed = f"{message_id}.{timestamp}.".encode() + body
     signatures = [
         base64.b64encode(hmac.digest(_key_of(secret), signed, hashlib.sha256)).decode() for secret in secrets.split()

@@ -1,4 +1,4 @@
-"""The action ``sns``: publishes a message to a topic, whence it goes to mailboxes, phones, queues and functions.
+"""The action ``sns``: publishes a message to a topic.
 
 {"topicArn": "arn:aws:sns:…:reminders", "subject": "A reminder", "message": "The train leaves at two."}
 """
@@ -12,36 +12,36 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from dynatick.actions.aws import Service
-from dynatick.actions.batches import Batches, by_id
-from dynatick.actions.messages import attributes_of, numbered, ordering, size_of, text_of
-from dynatick.actions.payload_fields import CONFIG, Attributes, GroupId, Message, Text, arn
-from dynatick.actions.payloads import parsed
+from dynatick.actions.batch import Batcher, by_id
+from dynatick.actions.message import attributes_of, numbered, ordering, size_of, text_of
+from dynatick.actions.payload import parsed
+from dynatick.actions.payload_field import CONFIG, Attributes, GroupId, Message, Text, arn
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class SnsPayload:
-    """A message to a topic."""
+    """The message to publish."""
 
     topic_arn: Annotated[Text, arn("sns", r"[A-Za-z0-9_-]{1,256}(\.fifo)?"), Field(description="The topic.")]
     message: Message
     subject: Annotated[
-        Text | None, Field(pattern=r"^[!-~][ -~]{0,99}$", description="Of an e-mail: up to 100 characters of ASCII.")
+        Text | None, Field(pattern=r"^[!-~][ -~]{0,99}$", description="Of e-mails: up to 100 ASCII characters.")
     ] = None
     message_attributes: Attributes = Field(default_factory=dict)
     message_group_id: GroupId = None
 
 
 class Sns:
-    """Publishes, up to ten messages to a call."""
+    """Publishes messages, up to ten in a call."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._batches = Batches()
+        self._batches = Batcher()
 
     def run(self, task: Task, context: ActionContext) -> object:
-        """Publishes one message. The result is ``{"messageId": …}``."""
+        """Publishes one message. Returns ``{"messageId": …}``."""
         payload = parsed(SnsPayload, task.payload)
         self._service.check(payload.topic_arn, "payload.topicArn")
         text = text_of(payload.message)

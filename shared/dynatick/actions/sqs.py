@@ -12,17 +12,17 @@ from pydantic import Field, Strict, model_validator
 from pydantic.dataclasses import dataclass
 
 from dynatick.actions.aws import Service
-from dynatick.actions.batches import Batches, by_id
-from dynatick.actions.messages import attributes_of, numbered, ordering, size_of, text_of
-from dynatick.actions.payload_fields import CONFIG, Attributes, GroupId, Message, Text, arn, wrong
-from dynatick.actions.payloads import parsed
+from dynatick.actions.batch import Batcher, by_id
+from dynatick.actions.message import attributes_of, numbered, ordering, size_of, text_of
+from dynatick.actions.payload import parsed
+from dynatick.actions.payload_field import CONFIG, Attributes, GroupId, Message, Text, arn, invalid
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class SqsPayload:
-    """A message to a queue."""
+    """The message to send."""
 
     queue_arn: Annotated[Text, arn("sqs", r"[A-Za-z0-9_-]{1,80}(\.fifo)?"), Field(description="The queue.")]
     message: Message
@@ -31,25 +31,25 @@ class SqsPayload:
     delay_seconds: Annotated[
         int | None,
         Strict(),
-        Field(ge=0, le=900, description="How long the queue hides it first; not of a FIFO queue."),
+        Field(ge=0, le=900, description="How long the queue delays the message; not for a FIFO queue."),
     ] = None
 
     @model_validator(mode="after")
     def _fits(self) -> SqsPayload:
         if self.delay_seconds is not None and self.queue_arn.endswith(".fifo"):
-            raise wrong("a FIFO queue delays no single message; leave it out", field="delaySeconds")
+            raise invalid("a FIFO queue can't delay a single message; leave it out", field="delaySeconds")
         return self
 
 
 class Sqs:
-    """Sends, up to ten messages to a call."""
+    """Sends messages, up to ten in a call."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._batches = Batches()
+        self._batches = Batcher()
 
     def run(self, task: Task, context: ActionContext) -> object:
-        """Sends one message. The result is ``{"messageId": …}``."""
+        """Sends one message. Returns ``{"messageId": …}``."""
         payload = parsed(SqsPayload, task.payload)
         self._service.check(payload.queue_arn, "payload.queueArn")
         text = text_of(payload.message)
@@ -60,7 +60,7 @@ class Sqs:
             entry["DelaySeconds"] = payload.delay_seconds
         client = self._service.client(payload.queue_arn, task, context)
         account, name = payload.queue_arn.split(":")[4:]
-        # Of the service's own address, not of one that a payload could name.
+        # Built from the client's endpoint, so that a payload can't name another.
         url = f"{client.meta.endpoint_url.rstrip('/')}/{account}/{name}"
 
         def send(entries: Sequence[Any]) -> Sequence[object]:

@@ -2,8 +2,8 @@
 
     {"stateMachineArn": "arn:aws:states:…:stateMachine:onboarding", "input": {"account": 7}}
 
-Its input is the payload's, with a key ``dynatick`` that holds the task's id, due time, attempt, idempotency key and
-schedule. The execution's name comes from the idempotency key, so that a repeat starts no second one.
+The execution's input is the payload's plus a key ``dynatick`` with the task's id, due time, attempt, idempotency key
+and schedule. The execution's name is derived from the idempotency key, so that a further attempt starts no second one.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
 from dynatick.actions.aws import Service, failure_of
-from dynatick.actions.payload_fields import CONFIG, Text, arn, fitting
-from dynatick.actions.payloads import parsed
-from dynatick.actions.plain_values import MAX_BYTES, to_json
-from dynatick.actions.task_facts import facts, repeat_id
+from dynatick.actions.payload import parsed
+from dynatick.actions.payload_field import CONFIG, Text, arn, fits_message
+from dynatick.actions.plain_value import MAX_BYTES, to_json
+from dynatick.actions.task_metadata import deduplication_id, task_metadata
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import PermanentError
@@ -29,13 +29,15 @@ _MACHINE = r"stateMachine:[A-Za-z0-9_-]{1,80}(:[A-Za-z0-9_.-]{1,80})?"
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class StepFunctionsPayload:
-    """An execution to be started."""
+    """The execution to start."""
 
     state_machine_arn: Annotated[
         Text, arn("states", _MACHINE), Field(description="The state machine, with version or alias if you like.")
     ]
     input: Annotated[
-        dict[Text, Any], AfterValidator(fitting), Field(description="The execution's input; we add `dynatick` to it.")
+        dict[Text, Any],
+        AfterValidator(fits_message),
+        Field(description="The execution's input; Dynatick adds the key `dynatick`."),
     ] = Field(default_factory=dict)
 
 
@@ -46,16 +48,18 @@ class StepFunctions:
         self._service = service
 
     def run(self, task: Task, context: ActionContext) -> object:
-        """Starts one. The result is ``{"executionArn": …}``; with ``"repeated": true`` if it was there already."""
+        """Starts an execution. Returns ``{"executionArn": …}``, and ``"repeated": true`` if it existed already."""
         payload = parsed(StepFunctionsPayload, task.payload)
         machine = payload.state_machine_arn
         self._service.check(machine, "payload.stateMachineArn")
         try:
-            given = to_json({**payload.input, "dynatick": facts(task, context)})
+            given = to_json({**payload.input, "dynatick": task_metadata(task, context)})
         except ValueError as error:
             raise PermanentError(f"payload.input: {error}") from None
         if len(given) > MAX_BYTES:  # it is ASCII
-            raise PermanentError(f"payload.input: it is {len(given)} bytes with ours; expected at most {MAX_BYTES}")
+            raise PermanentError(
+                f"payload.input: it is {len(given)} bytes with `dynatick`; expected at most {MAX_BYTES}"
+            )
         name = execution_name(task, context)
         client = self._service.client(machine, task, context)
         try:
@@ -69,8 +73,8 @@ class StepFunctions:
 
 
 def execution_name(task: Task, context: ActionContext) -> str:
-    """The task's id, as far as a name can hold it, and what is the same at each attempt of one run of it only."""
-    unique = repeat_id(context)[:32]
+    """The task's id, as far as it fits a name, and a suffix that is unique to this run of the task."""
+    unique = deduplication_id(context)[:32]
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", task.task_id)[: _MAX_NAME - len(unique) - 1].strip("-")
     return f"{readable}-{unique}" if readable else unique
 

@@ -2,8 +2,8 @@
 
     {"url": "https://example.com/hook", "data": {...}, "headers": {...}, "timeoutSeconds": 10}
 
-All but ``url`` may be left out. Only public addresses are called (see ``addresses``), redirects are not followed, and
-of the answer only the status counts.
+Only ``url`` is required. Only public addresses are called (see ``webhook_url``), redirects are not followed, and only
+the status of the answer counts.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from dynatick.actions.addresses import Hosts, parse_target
-from dynatick.actions.limits import Limits
-from dynatick.actions.payload_fields import SecretText
-from dynatick.actions.payloads import parsed
-from dynatick.actions.plain_values import to_json
-from dynatick.actions.secrets import SecretRef, Secrets
+from dynatick.actions.payload import parsed
+from dynatick.actions.payload_field import SecretText
+from dynatick.actions.plain_value import to_json
+from dynatick.actions.rate_limit import RateLimits
+from dynatick.actions.secret import SecretRef, Secrets
 from dynatick.actions.signing import signature
-from dynatick.actions.task_facts import escaped, facts
+from dynatick.actions.task_metadata import percent_encoded, task_metadata
 from dynatick.actions.webhook_payload import (
     BODILESS,
     EXPECTED_VALUE,
@@ -31,12 +30,13 @@ from dynatick.actions.webhook_payload import (
     fits_header,
     too_many,
 )
+from dynatick.actions.webhook_url import Hosts, parse_target
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, Clock
 from dynatick.errors import PermanentError, RetryableError
 
 if TYPE_CHECKING:
-    from dynatick.actions.connections import Answer, Connections
+    from dynatick.actions.connection import Answer, Connections
 
 MAX_RETRY_AFTER_SECONDS = 86_400.0
 
@@ -46,7 +46,7 @@ _MIN_SECONDS = 0.1
 
 
 class Webhook:
-    """Sends tasks to the web. One instance serves all threads and keeps connections open."""
+    """Sends requests. One instance serves all threads and keeps connections open."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class Webhook:
         clock: Clock,
         hosts: Hosts,
         secrets: Secrets,
-        limits: Limits | None = None,
+        limits: RateLimits | None = None,
         connections_per_host: int = 32,
         connect: Callable[[], Connections] | None = None,
     ) -> None:
-        """``hosts``: which ones may be called. ``connections_per_host``: how many are kept open, as many as there are
-        threads. ``connect`` replaces the connections altogether.
+        """``hosts``: the allowed hosts. ``connections_per_host``: how many are kept open, one for each thread.
+        ``connect`` creates the connections, for tests.
         """
         self._clock = clock
         self._hosts = hosts
@@ -71,16 +71,16 @@ class Webhook:
         self._connections: Connections | None = None
 
     def run(self, task: Task, context: ActionContext) -> object:
-        """Sends one request. The result is ``{"status": 204}``, with the status that came.
+        """Sends one request. Returns ``{"status": 204}`` with the answer's status.
 
-        Success is 2xx, or one of ``expectedStatuses``. RetryableError: 408, 425, 429, 5xx (with the target's
-        Retry-After), no answer in time, no connection. PermanentError: any other status, and a payload that is not
-        understood. Error texts hold nothing of the payload, but for the names of secrets.
+        Success is a status of 2xx, or one of ``expectedStatuses``. Raises RetryableError for 408, 425, 429 and 5xx
+        (with the target's Retry-After), for no answer in time and for a failed connection; PermanentError for any other
+        status and for an invalid payload. Error messages contain nothing of the payload but the names of secrets.
         """
         payload = parsed(WebhookPayload, task.payload)
-        target = parse_target(self._said(payload.url, "payload.url"), self._hosts)
+        target = parse_target(self._with_secret(payload.url, "payload.url"), self._hosts)
         if self._limits:
-            self._limits.take(task, "webhook", f"webhook:{target.host}")
+            self._limits.acquire(task, "webhook", f"webhook:{target.host}")
         body, own = _body(payload)
         headers = {**self._users_headers(payload), **own, **_own_headers(task, context)}
         if payload.signing_secret is not None:
@@ -89,17 +89,17 @@ class Webhook:
         answer = self._opened().send(
             payload.method, target, headers=headers, body=body, timeout=self._timeout(payload, context)
         )
-        return self._judged(answer, payload)
+        return self._result(answer, payload)
 
-    def _said(self, value: str | SecretText, field: str) -> str:
-        """A text, with the secret in it."""
+    def _with_secret(self, value: str | SecretText, field: str) -> str:
+        """The text of a field, with the value of its secret."""
         return value if isinstance(value, str) else value.prefix + self._secrets.value(value.secret, field)
 
     def _users_headers(self, payload: WebhookPayload) -> dict[str, str]:
-        """By name in lower case, as all headers here: names of headers are equal in any case."""
+        """The payload's headers, with the values of secrets. All headers here have names in lower case."""
         found: dict[str, str] = {}
         for name, value in payload.headers.items():
-            found[name.lower()] = text = self._said(value, f"payload.headers.{name}")
+            found[name.lower()] = text = self._with_secret(value, f"payload.headers.{name}")
             if not fits_header(text):
                 raise PermanentError(f"payload.headers.{name}: its secret can't stand in a header; {EXPECTED_VALUE}")
         if too_many(found):
@@ -112,7 +112,7 @@ class Webhook:
             raise RetryableError("no time was left to call the target")
         return min(max(payload.timeout_seconds, _MIN_SECONDS), left)
 
-    def _judged(self, answer: Answer, payload: WebhookPayload) -> object:
+    def _result(self, answer: Answer, payload: WebhookPayload) -> object:
         status, expected = answer.status, payload.expected_statuses
         if status in expected if expected is not None else 200 <= status < 300:
             return {"status": status}
@@ -137,28 +137,28 @@ class Webhook:
             return self._connections
 
     def _open(self) -> Connections:
-        # urllib3 and ssl are dear at a cold start, and no door needs them to check a payload.
-        from dynatick.actions.connections import Connections
+        # Imported here: urllib3 and ssl are slow to import, and an interface that checks payloads does not need them.
+        from dynatick.actions.connection import Connections
 
         return Connections(private_hosts=self._hosts.private, clock=self._clock, per_host=self._per_host)
 
 
 def _own_headers(task: Task, context: ActionContext) -> dict[str, str]:
-    told = facts(task, context)
+    metadata = task_metadata(task, context)
     headers = {
-        "idempotency-key": escaped(told["idempotencyKey"]),
+        "idempotency-key": percent_encoded(metadata["idempotencyKey"]),
         "user-agent": "dynatick-webhook",
-        "x-dynatick-task-id": escaped(told["taskId"]),
-        "x-dynatick-attempt": escaped(told["attempt"]),
-        "x-dynatick-due-at": escaped(told["dueAt"]),
+        "x-dynatick-task-id": percent_encoded(metadata["taskId"]),
+        "x-dynatick-attempt": percent_encoded(metadata["attempt"]),
+        "x-dynatick-due-at": percent_encoded(metadata["dueAt"]),
     }
-    if "scheduleId" in told:
-        headers["x-dynatick-schedule-id"] = escaped(told["scheduleId"])
+    if "scheduleId" in metadata:
+        headers["x-dynatick-schedule-id"] = percent_encoded(metadata["scheduleId"])
     return headers
 
 
 def _body(payload: WebhookPayload) -> tuple[bytes | None, dict[str, str]]:
-    """The body, and the headers that it brings along."""
+    """The body and its headers."""
     if payload.body is not None:
         named = any(name.lower() == "content-type" for name in payload.headers)
         try:
@@ -181,7 +181,7 @@ def _secrets_of(payload: WebhookPayload) -> list[tuple[SecretRef, str]]:
 
 
 def _retry_after(header: str | None, now: datetime) -> float | None:
-    """Seconds from a Retry-After header: a number of them, or a date; None if it says neither."""
+    """Seconds from a Retry-After header, which is a number or a date; None for anything else."""
     if header is None:
         return None
     text = header.strip()

@@ -15,7 +15,7 @@ from typing import Any
 
 from dynatick.api.ids import normal_path
 from dynatick.api.problems import Problem, Wrong
-from dynatick.bulk.json_reader import unique
+from dynatick.bulk.json_codec import unique
 from dynatick.errors import InvalidInput, shown
 
 MAX_BODY_BYTES = 5 * 1024 * 1024

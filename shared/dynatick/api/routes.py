@@ -10,7 +10,7 @@ from typing import Any, Final
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from pydantic import BaseModel
 
-from dynatick.actions.plain_values import to_json
+from dynatick.actions.plain_value import to_json
 from dynatick.api.models import ProblemDetails
 from dynatick.api.problems import CODES, CONTENT_TYPE
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from aws_lambda_powertools.event_handler import Response
 
-from dynatick.actions.plain_values import to_json
+from dynatick.actions.plain_value import to_json
 from dynatick.api.routes import answer
 
 MAX_CHARACTERS = 3_000_000

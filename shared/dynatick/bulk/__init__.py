@@ -1,4 +1,4 @@
-"""Many tasks at a time: files of tasks in, files of tasks out. The command line and the importer function share it.
+"""Import and export of files of tasks, for the command line and the importer function.
 
-A file is NDJSON (a JSON object a line), CSV with a heading, or one JSON object; docs/how-to/import.md has the format.
+A file is NDJSON (one JSON object in each line), CSV with a heading, or one JSON object; see docs/how-to/import.md.
 """

@@ -1,8 +1,8 @@
-"""CSV: a heading that names attributes, then a task a row. RFC 4180: commas, quotes doubled within quotes.
+"""CSV files: a heading with attribute names, then one task in each row. RFC 4180: commas, doubled quotes in quotes.
 
-A column is named like its attribute. ``payload.to`` is a text within the payload, ``retryPolicy.…`` a number within the
-policy; a name with ``:json`` behind it (``payload.n:json``) has JSON in its cells. ``payload``, ``retryPolicy`` and
-``*`` (whatever has no column of its own) hold a JSON object. An empty cell says nothing.
+A column has the name of its attribute. ``payload.to`` is a text in the payload, ``retryPolicy.…`` a number in the
+policy; a column whose name ends in ``:json`` (``payload.n:json``) contains JSON. ``payload``, ``retryPolicy`` and ``*``
+(all attributes without a column) contain a JSON object. An empty cell leaves the attribute out.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from dynatick.bulk.json_reader import loads
-from dynatick.bulk.lines import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, lines, too_many_empty
-from dynatick.bulk.records import Record, Source
+from dynatick.bulk.json_codec import loads
+from dynatick.bulk.line_reader import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, lines, too_many_empty
+from dynatick.bulk.record import Record, Source
 from dynatick.errors import InvalidInput
 
 REST = "*"
@@ -24,39 +24,39 @@ _NUMBER = re.compile(r"[+-]?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
 _TIMES = ("taskDateTime", "dueAt")
 _NUMBERS = {"delaySeconds": "seconds", "timeoutSeconds": "seconds", "flexibleTimeWindow": "minutes"}
 _OBJECTS = ("payload", "retryPolicy", REST)
-_SHOWN = 400  # characters of a row whose structure is lost
+_SHOWN = 400  # characters of a row whose end is unknown
 _NOTHING_MORE = "; nothing after it can be read"
 
 
-class _Broken(Exception):
-    """The structure is lost: where a row ends cannot be told any more."""
+class _StructureLost(Exception):
+    """It is unknown where the row ends, so the rest of the file can't be read."""
 
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows of a file as lists of cells, and the lines that the latest was made of."""
+    """The rows of a file as lists of cells, and the lines of the latest row."""
 
     lines: Iterator[Line]
     taken: list[Line] = field(default_factory=list)
     size: int = 0  # of these lines
-    is_broken: bool = False
+    is_unreadable: bool = False
 
     def __iter__(self) -> Iterator[list[str] | InvalidInput]:
-        """Ends where the structure is lost, with an error."""
+        """Yields rows and errors. Ends after an error that makes the rest unreadable."""
         csv.field_size_limit(MAX_LINE_BYTES + 2)
         parser = csv.reader(self._feed(), strict=True)
-        empty = 0  # rows, since the last that is none
+        empty = 0  # consecutive empty rows
         while True:
             self.taken, self.size = [], 0
             try:
                 cells = next(parser, None)
             except csv.Error as error:
-                # At the end of the file it was within quotes, which may have begun anywhere in these lines.
-                self.is_broken = "end of data" in str(error)
-                rest = _NOTHING_MORE if self.is_broken else ""
+                # The file ended within quotes, which may have begun anywhere in these lines.
+                self.is_unreadable = "end of data" in str(error)
+                rest = _NOTHING_MORE if self.is_unreadable else ""
                 yield InvalidInput("line", self.text(), f"expected a row of CSV: {error}{rest}")
-            except _Broken as error:
-                self.is_broken = True
+            except _StructureLost as error:
+                self.is_unreadable = True
                 yield InvalidInput("line", self.text(), f"{error}{_NOTHING_MORE}")
             else:
                 if cells is None:
@@ -65,24 +65,24 @@ class _Rows:
                     empty = 0
                     yield cells
                 elif (empty := empty + 1) > MAX_EMPTY_LINES:
-                    self.is_broken = True
+                    self.is_unreadable = True
                     yield too_many_empty()
-            if self.is_broken:
+            if self.is_unreadable:
                 return
 
     def _feed(self) -> Iterator[str]:
-        """Lines for the parser, which takes as many as a row has."""
+        """The lines for the parser, which reads as many as a row has."""
         for line in self.lines:
             self.taken.append(line)
             self.size += len(line.content)
             if line.too_long or self.size > MAX_LINE_BYTES + 2:
-                raise _Broken(f"expected a row of at most {MAX_LINE_BYTES} bytes (is a quote left open?)")
-            # What is no UTF-8 passes, so that it is the row's own fault and not the file's.
+                raise _StructureLost(f"expected a row of at most {MAX_LINE_BYTES} bytes (is a quote left open?)")
+            # Malformed UTF-8 passes here, so that only its row is refused and not the file.
             yield line.without_bom().decode("utf-8", "surrogateescape")
 
     def text(self) -> str:
         text = "\n".join(line.text() for line in self.taken)
-        return text[:_SHOWN] if self.is_broken else text
+        return text[:_SHOWN] if self.is_unreadable else text
 
     def record(self, row: dict[str, object] | None, error: InvalidInput | None, *, is_last: bool = False) -> Record:
         first, last = self.taken[0], self.taken[-1]
@@ -90,7 +90,7 @@ class _Rows:
 
 
 def read(source: Source, offset: int, number: int) -> Iterator[Record]:
-    """The rows below the heading, from ``offset`` on (0: the first). Without a heading that is one, nothing follows."""
+    """The records from ``offset`` on (0: the first). A malformed heading is the only record."""
     rows = _Rows(lines(source(0)))
     heading = next(found := iter(rows), None)
     if heading is None:
@@ -110,7 +110,7 @@ def read(source: Source, offset: int, number: int) -> Iterator[Record]:
         found = iter(rows)
     for cells in found:
         if isinstance(cells, InvalidInput):
-            yield rows.record(None, cells, is_last=rows.is_broken)
+            yield rows.record(None, cells, is_last=rows.is_unreadable)
             continue
         try:
             row = _row(columns, cells)
@@ -122,16 +122,16 @@ def read(source: Source, offset: int, number: int) -> Iterator[Record]:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the heading: where its cells go, and how they are read."""
+    """A column: the attribute of its cells, and how to read them."""
 
-    name: str  # as it stands in the heading
+    name: str  # as in the heading
     attribute: str
-    part: str | None  # within the attribute, which is a map then
+    part: str | None  # a name in the attribute, which is then a map
     is_json: bool
 
     @classmethod
     def of(cls, name: str) -> Column:
-        """Raises InvalidInput."""
+        """The column of a name in the heading. Raises InvalidInput."""
         plain = name.strip().removesuffix(_JSON)
         attribute, dot, part = plain.partition(".")
         if not dot or attribute not in ("payload", "retryPolicy"):
@@ -143,7 +143,7 @@ class Column:
         return cls(name.strip(), attribute, part or None, is_json)
 
     def value(self, cell: str) -> object:
-        """Raises InvalidInput."""
+        """The value of a cell. Raises InvalidInput."""
         _utf8(cell, self.name)
         if self.is_json:
             value = loads(cell, self.name)
@@ -158,7 +158,7 @@ class Column:
 
 
 def _check(columns: Sequence[Column]) -> None:
-    """Raises InvalidInput for a heading that says two things of one attribute, or that is none."""
+    """Refuses a heading with two columns for one attribute, or with another separator. Raises InvalidInput."""
     whole = {column.attribute for column in columns if column.part is None}
     seen: set[tuple[str, str | None]] = set()
     for column in columns:

@@ -1,4 +1,4 @@
-"""Tasks, and schedules, as lines of a file that can be imported again."""
+"""Exports tasks and schedules as the lines of a file that can be imported."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dynatick.bulk.csv_reader import REST
-from dynatick.bulk.formats import FileFormat
-from dynatick.bulk.json_reader import dumps
+from dynatick.bulk.file_format import FileFormat
+from dynatick.bulk.json_codec import dumps
 from dynatick.bulk.task_definition import DEFINITION, STATE, definition
 from dynatick.domain.task import Row
 from dynatick.errors import InvalidInput
 
-_OBJECTS = ("payload", "retryPolicy", REST)  # columns whose cells are JSON without saying so
-_STRUCTURED = ("attempts", "result")  # and those that say so
+_OBJECTS = ("payload", "retryPolicy", REST)  # columns with JSON, without ``:json`` in the heading
+_STRUCTURED = ("attempts", "result")  # columns with JSON and ``:json`` in the heading
 
 
 def export_lines(
@@ -25,10 +25,10 @@ def export_lines(
     defines: Sequence[str] = DEFINITION,
     heading: bool = True,
 ) -> Iterator[str]:
-    """The lines of a file, each with its end: one a row, in CSV after a ``heading``.
+    """The lines of a file, each with its line end: one for each row, in CSV after a ``heading``.
 
-    ``with_state``: beside what defines a task also what became of it. ``defines``: what comes first; of schedules
-    ``SCHEDULE_DEFINITION``. Raises InvalidInput for a format that has no lines.
+    ``with_state``: include the attributes that Dynatick has set, not only those that define the task. ``defines``: the
+    attributes that come first; for schedules ``SCHEDULE_DEFINITION``. Raises InvalidInput for the format JSON.
     """
     if form is FileFormat.JSON:
         raise InvalidInput("format", str(form), "expected ndjson or csv")
@@ -48,7 +48,7 @@ def export_lines(
 
 
 def _in_order(row: Mapping[str, object], defines: Sequence[str]) -> Mapping[str, object]:
-    """What people look for comes first."""
+    """The row with the attributes in ``defines`` first."""
     first = [name for name in (*defines, *STATE) if name in row]
     return {name: row[name] for name in (*first, *sorted(set(row) - set(first)))}
 

@@ -1,4 +1,4 @@
-"""From a file to its records, whatever its format."""
+"""Reads the records of a file of any format."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from itertools import chain
 
 from dynatick.bulk import csv_reader
-from dynatick.bulk.formats import FileFormat
-from dynatick.bulk.json_reader import loads
-from dynatick.bulk.lines import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, lines, too_long, too_many_empty
-from dynatick.bulk.records import Record, Source
+from dynatick.bulk.file_format import FileFormat
+from dynatick.bulk.json_codec import loads
+from dynatick.bulk.line_reader import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, lines, too_long, too_many_empty
+from dynatick.bulk.record import Record, Source
 from dynatick.errors import InvalidInput
 
 _WANTED = 'expected a JSON object, such as {"taskId": "a"}'
 
 
 def read(source: Source, form: FileFormat, *, offset: int = 0, number: int = 1) -> Iterator[Record]:
-    """The records from an ``offset`` on, where line ``number`` begins. Empty lines are none.
+    """The records from ``offset`` on, where line ``number`` begins. Empty lines are skipped.
 
-    Holds a chunk of the file and a record, not more. Raises what reading the source raises.
+    Keeps only one chunk of the file and one record in memory. Raises what ``source`` raises.
     """
     if form is FileFormat.CSV:
         return csv_reader.read(source, offset, number)
@@ -29,7 +29,7 @@ def read(source: Source, form: FileFormat, *, offset: int = 0, number: int = 1) 
 
 
 def _by_line(found: Iterator[Line]) -> Iterator[Record]:
-    empty = 0  # lines, since the last that is none
+    empty = 0  # consecutive empty lines
     for line in found:
         content = line.without_bom()
         if not line.too_long and not content.strip():
@@ -50,25 +50,25 @@ def _by_line(found: Iterator[Line]) -> Iterator[Record]:
 
 
 def _document(found: Iterator[Line]) -> Iterator[Record]:
-    """A file that is one object. If it is too large for that, or its first line is an object, it is a file of lines."""
-    held: list[Line] = []
+    """The record of a file that is one object. A large file, or one whose first line is an object, is read as lines."""
+    read_lines: list[Line] = []
     for line in found:
-        held.append(line)
+        read_lines.append(line)
         if line.too_long or line.end > MAX_LINE_BYTES:
-            yield from _by_line(chain(held, found))
+            yield from _by_line(chain(read_lines, found))
             return
-    filled = [line for line in held if line.without_bom().strip()]
+    filled = [line for line in read_lines if line.without_bom().strip()]
     if len(filled) > 1 and not _is_object(filled[0].without_bom()):
-        content = b"".join(line.without_bom() for line in held)
+        content = b"".join(line.without_bom() for line in read_lines)
         row = error = None
         try:
             row = _row(content, "file")
         except InvalidInput as wrong:
             error = wrong
-        text = "".join(line.text() + "\n" for line in held)
-        yield Record(filled[0].number, held[-1].end, held[-1].number + 1, text.rstrip("\n"), row, error)
+        text = "".join(line.text() + "\n" for line in read_lines)
+        yield Record(filled[0].number, read_lines[-1].end, read_lines[-1].number + 1, text.rstrip("\n"), row, error)
         return
-    yield from _by_line(iter(held))
+    yield from _by_line(iter(read_lines))
 
 
 def _row(content: bytes, field: str) -> dict[str, object]:
@@ -78,7 +78,7 @@ def _row(content: bytes, field: str) -> dict[str, object]:
         raise InvalidInput(field, content[:200], f"expected UTF-8: {error.reason}") from None
     row = loads(text.strip(), field)
     if isinstance(row, list):
-        raise InvalidInput(field, row, f"{_WANTED}; a list's elements go one a line (jq -c '.[]')")
+        raise InvalidInput(field, row, f"{_WANTED}; put each element of a list in a line of its own (jq -c '.[]')")
     if not isinstance(row, dict):
         raise InvalidInput(field, row, _WANTED)
     return row

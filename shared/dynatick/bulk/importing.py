@@ -1,4 +1,4 @@
-"""A file's records put into the table, and what became of each line."""
+"""Inserts the records of a file, and counts and reports the result of each line."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
-from dynatick.bulk.ids import PREFIX, with_id
-from dynatick.bulk.json_reader import dumps
-from dynatick.bulk.records import Record
+from dynatick.bulk.derived_id import PREFIX, with_id
+from dynatick.bulk.json_codec import dumps
+from dynatick.bulk.record import Record
 from dynatick.bulk.task_definition import definition
 from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult, Refused
 from dynatick.domain.misspelt import check_names
 from dynatick.domain.schedule import RECURRENCE
 from dynatick.errors import InvalidInput, ItemTooLarge
 
-_PATIENCE = 200  # failures in a row after which the table is taken to be away
+_MAX_FAILURES_IN_A_ROW = 200  # then the import gives up, because the table can't be reached
 
 InsertRows = Callable[[Iterable[Mapping[str, object]]], Iterator[InsertResult]]
-"""``TaskClient.insert_rows``."""
+"""``TaskClient.insert_lazily``."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineError:
-    """Why a line is no task, or is not in."""
+    """Why a line was refused or not inserted."""
 
     line: int
     field: str
@@ -31,18 +31,18 @@ class LineError:
     text: str  # the line
 
     def to_json(self) -> str:
-        """On one line."""
+        """The error as one line of JSON."""
         return dumps(asdict(self))
 
 
 @dataclass(kw_only=True, slots=True)
 class Tally:
-    """How many lines had which fate."""
+    """How many lines had each result."""
 
     inserted: int = 0
-    exists: int = 0  # a task of this id was there already
-    refused: int = 0  # no tasks; told with their line and reason
-    failed: int = 0  # the table did not take them now
+    exists: int = 0  # a task with this id existed already
+    refused: int = 0  # not a valid task
+    failed: int = 0  # the table could not insert them now
 
     @property
     def total(self) -> int:
@@ -52,70 +52,69 @@ class Tally:
         return asdict(self)
 
     def __str__(self) -> str:
-        return (
-            ", ".join(f"{number} {recorded_as}" for recorded_as, number in self.to_row().items() if number) or "nothing"
-        )
+        return ", ".join(f"{number} {name}" for name, number in self.to_row().items() if number) or "nothing"
 
 
 @dataclass(kw_only=True, slots=True)
 class Import:
-    """One run over a file's records. Its attributes say how far it is.
+    """The import of a file's records. The attributes have its progress.
 
-    ``offset`` and ``line``: where to go on, so that nothing is left out; every line before has its answer. ``latest``:
-    the id of the latest task that is in, of those before it. ``until`` is asked after each record; once it says True no
-    more are begun, and what is under way is awaited.
+    ``offset`` and ``line``: where the next import continues; every line before has a result. ``latest``: the id of the
+    last inserted task before that line. ``should_stop`` is called after each record; after it returns True, no further
+    record is read, and the inserts in flight are finished.
     """
 
     insert_rows: InsertRows
-    tell: Callable[[LineError], None]
-    until: Callable[[], bool] = lambda: False
+    report: Callable[[LineError], None]
+    should_stop: Callable[[], bool] = lambda: False
     id_prefix: str = PREFIX
-    drop_state: bool = False  # take of each row what defines the task, as of an export with state
-    schedules_only: bool = False  # a line without an expression is no task that was meant to run at once
+    drop_state: bool = False  # insert only the attributes that define a task, as from an export with state
+    schedules_only: bool = False  # refuse lines without an expression, which would be tasks
     offset: int = 0
     line: int = 1
     latest: str | None = None
     tally: Tally = field(default_factory=Tally)
-    complete: bool = False  # every record has its answer
-    gave_up: bool = False  # the table is away
-    _under_way: deque[Record] = field(default_factory=deque)
+    complete: bool = False  # every record has a result
+    gave_up: bool = False  # after too many failures in a row
+    _in_flight: deque[Record] = field(default_factory=deque)
     _exhausted: bool = False
-    _held: bool = False  # a line failed: what comes after it may be in, but it is not
+    _has_failed: bool = False  # a line failed: ``offset`` stays before it
 
     def run(self, records: Iterable[Record]) -> Iterator[None]:
-        """Yields after each line that has its answer. Raises what reading the file and asking the table raise."""
+        """Inserts the records. Yields after each result. Raises what ``records`` and ``insert_rows`` raise."""
         failures = 0
         for result in self.insert_rows(self._rows(records)):
-            record = self._under_way.popleft()
-            failures = failures + 1 if self._take(record, result) else 0
+            record = self._in_flight.popleft()
+            failures = failures + 1 if self._record(record, result) else 0
             yield
-            if failures >= _PATIENCE:
+            if failures >= _MAX_FAILURES_IN_A_ROW:
                 self.gave_up = True
                 return
         self.complete = self._exhausted
 
     def _rows(self, records: Iterable[Record]) -> Iterator[Mapping[str, object]]:
         for record in records:
-            row: Mapping[str, object] = {}  # stands for what is no record, and is refused: so answers keep their order
+            # An invalid record becomes an empty row, which is refused: so the results keep the order of the records.
+            row: Mapping[str, object] = {}
             if record.row is not None:
                 try:
-                    row = with_id(self._meant(record.row), self.id_prefix)
+                    row = with_id(self._definition(record.row), self.id_prefix)
                 except InvalidInput as error:
                     record = replace(record, row=None, error=error)
-            self._under_way.append(record)
+            self._in_flight.append(record)
             yield row
-            if self.until():
+            if self.should_stop():
                 return
         self._exhausted = True
 
-    def _meant(self, row: Mapping[str, object]) -> Mapping[str, object]:
+    def _definition(self, row: Mapping[str, object]) -> Mapping[str, object]:
         if self.schedules_only and all(row.get(name) is None for name in RECURRENCE):
             check_names(row)
             raise InvalidInput(RECURRENCE[0], None, "expected one on each line of a file of schedules")
         return definition(row) if self.drop_state else row
 
-    def _take(self, record: Record, result: InsertResult) -> bool:
-        """Whether the table failed."""
+    def _record(self, record: Record, result: InsertResult) -> bool:
+        """Counts and reports a result. Returns whether the table failed."""
         latest = self.latest
         match result:
             case Inserted(task_id=latest):
@@ -125,15 +124,15 @@ class Import:
             case Refused(error=error):
                 self.tally.refused += 1
                 error = record.error or error
-                self.tell(LineError(record.line, error.field, str(error), record.text))
+                self.report(LineError(record.line, error.field, str(error), record.text))
             case Failed(error=ItemTooLarge() as too_large):
                 self.tally.refused += 1
-                self.tell(LineError(record.line, "line", str(too_large), record.text))
+                self.report(LineError(record.line, "line", str(too_large), record.text))
             case Failed(error=failure):
                 self.tally.failed += 1
-                self._held = True
-                self.tell(LineError(record.line, "table", str(failure), record.text))
+                self._has_failed = True
+                self.report(LineError(record.line, "table", str(failure), record.text))
                 return True
-        if not self._held:
+        if not self._has_failed:
             self.offset, self.line, self.latest = record.end, record.next_line, latest
         return False

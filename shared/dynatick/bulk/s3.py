@@ -1,4 +1,4 @@
-"""Objects in S3. Nobody else here knows the SDK."""
+"""Objects in S3. Only this module of the package uses the SDK."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import IO, Any
 
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 
-from dynatick.bulk.dropped_file import FileGone
+from dynatick.bulk.importer import FileGone
 from dynatick.errors import StoreError
 
 _GONE = frozenset({"PreconditionFailed", "412", "NoSuchKey", "404", "InvalidRange"})
 
 
 class S3Files:
-    """The Files port on S3. ``client``: of boto3, for S3."""
+    """The Files port on S3. ``client``: boto3's client for S3."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Which attributes of a row say what it is to do, and when; the others say what became of it."""
+"""Which attributes of a row define the task; Dynatick has set the others."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ TIMES = ("taskDateTime", "dueAt", "delaySeconds")
 _WHAT = ("action", "payload", "retryPolicy", "timeoutSeconds")
 DEFINITION = ("taskId", *TIMES, *_WHAT)
 STATE = tuple(sorted(OWN_ATTRIBUTES - set(DEFINITION)))
-"""What Dynatick has noted of a task. No door takes it."""
+"""Set by Dynatick. No interface accepts these."""
 
 _RECURRENCE = (*(name for name in OF_SCHEDULE if name != "cronExpression"), "catchUp", "overlap", "stateReason")
 SCHEDULE_DEFINITION = ("taskId", *_RECURRENCE, *_WHAT)
 
 
 def definition(row: Mapping[str, object]) -> dict[str, object]:
-    """What an import takes of a row: its definition, a task's with a single time, and the attributes of the user's own.
+    """The attributes of a row that an import accepts: those that define the task, with one time, and the user's own.
 
-    Of a task that has its bucket, the time is the instant at which it is due; that of one that nobody has looked at
-    yet is the one that would be taken.
+    The time of a task with a status is ``dueAt``; that of an unscheduled row is the one that normalising would use.
     """
     if any(row.get(name) is not None for name in RECURRENCE):
         return _of_schedule(row)
@@ -33,10 +32,10 @@ def definition(row: Mapping[str, object]) -> dict[str, object]:
 
 
 def _of_schedule(row: Mapping[str, object]) -> dict[str, object]:
-    dropped = ((OWN_ATTRIBUTES | SCHEDULE_ATTRIBUTES) - {*SCHEDULE_DEFINITION, *RECURRENCE}) | _unsaid(row)
+    dropped = ((OWN_ATTRIBUTES | SCHEDULE_ATTRIBUTES) - {*SCHEDULE_DEFINITION, *RECURRENCE}) | _default_state(row)
     return {name: value for name, value in row.items() if name not in dropped and value is not None}
 
 
-def _unsaid(row: Mapping[str, object]) -> set[str]:
-    """That it runs goes without saying; one that has ended is imported to run again."""
+def _default_state(row: Mapping[str, object]) -> set[str]:
+    """The state attributes to drop: all schedules but a disabled one are imported as enabled."""
     return set() if row.get("scheduleState") == str(ScheduleState.DISABLED) else {"scheduleState", "stateReason"}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from dynatick.bulk.formats import FileFormat, format_of
+from dynatick.bulk.file_format import FileFormat, format_of
 from dynatick.cli.checkpoint import ENDING, digest
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import say

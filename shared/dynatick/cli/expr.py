@@ -25,7 +25,7 @@ from dynatick.domain.expressions import (
     shortest_gap,
     upcoming,
 )
-from dynatick.domain.expressions.zones import zone_of
+from dynatick.domain.expressions.time_zone import zone_of
 from dynatick.domain.instants import format_instant
 
 app = typer.Typer(

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from dynatick.domain.expressions import At, Cron, Expression, Rate
-from dynatick.domain.expressions.days import DaysOfMonth, Weekdays
+from dynatick.domain.expressions.day_rule import DaysOfMonth, Weekdays
 from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR
-from dynatick.domain.expressions.zones import zone_of
+from dynatick.domain.expressions.time_zone import zone_of
 
 _WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _RANGE = re.compile(r"\w+-\w+")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynatick.bulk.formats import FileFormat, format_of
-from dynatick.bulk.records import Source
+from dynatick.bulk.file_format import FileFormat, format_of
+from dynatick.bulk.record import Source
 from dynatick.cli.checkpoint import Checkpoint, ErrorsFile, Place
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import one_line, say, show_one
@@ -19,7 +19,7 @@ from dynatick.errors import DynatickError, InvalidInput, TaskNotFound
 
 if TYPE_CHECKING:
     from dynatick.bulk.importing import Import, LineError, Tally
-    from dynatick.bulk.lines import Read
+    from dynatick.bulk.line_reader import Read
 
 _EVERY = 10_000  # lines between two messages, where no terminal shows a bar
 
@@ -55,7 +55,7 @@ def import_tasks(session: Session, options: ImportOptions) -> None:
         errors = _errors(options, path, None if place is None else place.errors, opened)
         run = Import(
             insert_rows=client.insert_rows,
-            tell=_say if errors is None else lambda error: errors.write(error.to_json()),
+            report=_say if errors is None else lambda error: errors.write(error.to_json()),
             id_prefix=options.id_prefix,
             drop_state=options.drop_state,
             schedules_only=options.schedules_only,

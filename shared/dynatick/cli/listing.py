@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
-from dynatick.actions.plain_values import to_json
+from dynatick.actions.plain_value import to_json
 from dynatick.cli.output import Column, Output, show_document, show_table
 
 TOGETHER = 500  # rows of a table whose columns are laid out together

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from dynatick.actions.plain_values import to_json
+from dynatick.actions.plain_value import to_json
 
 _FRACTION = re.compile(r"\.\d+Z$")
 _WIDE = 10_000  # where nobody looks at it, nothing is wrapped

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dynatick.bulk.formats import FileFormat
-from dynatick.bulk.ids import PREFIX
+from dynatick.bulk.derived_id import PREFIX
+from dynatick.bulk.file_format import FileFormat
 from dynatick.cli.argument_values import map_of, seconds_of, shift_of
 from dynatick.cli.bulk_change import Wish, are_named, change_each, change_many, each
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, told

@@ -5,7 +5,7 @@ client.insert("welcome-42", due_at="2026-12-31T12:00:00Z", action="webhook", pay
 client.history("2026-12-31#12:00", status="failed")
 """
 
-from dynatick.actions.payloads import check_payload, payload_schemas
+from dynatick.actions.payload import check_payload, payload_schemas
 from dynatick.client.bulk_change import Changed, Left, ManyResult, Unchanged, WouldChange
 from dynatick.client.connect import ClientSettings
 from dynatick.client.doctor import Diagnosis

@@ -12,7 +12,7 @@ from dynatick.client.new_task import Time
 from dynatick.domain.buckets import Bucket, Grid, parse_time
 from dynatick.domain.task import Row, check_task_id
 from dynatick.engine.ports import Entry, Store
-from dynatick.errors import InvalidInput, Refusals
+from dynatick.errors import InvalidInput, InvalidInputs
 
 MAX_DAYS = 31
 AT_A_TIME = 8
@@ -94,7 +94,7 @@ def minutes_between(start: Time, end: Time) -> range:
 
 def instants(start: Time, end: Time) -> tuple[datetime, datetime]:
     """Both ends of a range. Raises InvalidInput for both, if both are wrong."""
-    wrong = Refusals()
+    wrong = InvalidInputs()
     with wrong:
         first = _instant(start, "start")
     with wrong:

@@ -10,7 +10,7 @@ from dynatick.client.new_task import not_before_next_tick
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import EXPECTED_RANGE, format_instant, in_range
-from dynatick.domain.normalise import Defaults, when_due
+from dynatick.domain.normalise import Defaults, task_time
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Clock
 from dynatick.errors import InvalidInput
@@ -52,7 +52,7 @@ class Move:
 
     def _shifted(self, row: Row) -> datetime:
         """From where it is: its time, or the bucket that it waits in to be tried again."""
-        at = when_due(row, now=self.began, grid=self.grid, defaults=Defaults()).due_at
+        at = task_time(row, now=self.began, grid=self.grid, defaults=Defaults()).due_at
         try:
             return in_range(at + self.shift, row.get("dueAt"), "dueAt")
         except OverflowError:

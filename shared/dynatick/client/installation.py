@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from dynatick.actions.payloads import BUILT_IN
+from dynatick.actions.payload import BUILT_IN
 from dynatick.domain.buckets import Grid, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.engine.cursor import Cursor, cursor_id

@@ -12,12 +12,12 @@ from dynatick.client.settings_cache import SettingsCache
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.instants import format_instant, require_aware
 from dynatick.domain.misspelt import check_names
-from dynatick.domain.normalise import Defaults, When, normalise, when_due
+from dynatick.domain.normalise import Defaults, TaskTime, normalise, task_time
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import RECURRENCE
 from dynatick.domain.task import OWN_ATTRIBUTES, Row, check_action, check_payload, check_task_id
 from dynatick.domain.timeout import check_timeout
-from dynatick.errors import InvalidInput, Refusals
+from dynatick.errors import InvalidInput, InvalidInputs
 from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, check_size
 
 Time = str | int | float | Decimal | datetime | Bucket
@@ -67,7 +67,7 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
 
     With a time, and knowing the settings in force, it is complete, which spares the scheduler its write.
     """
-    wrong = Refusals()
+    wrong = InvalidInputs()
     row = row_of(task, wrong)
     timed = any(getattr(task, argument) is not None for argument in _TIMES.values())
     if not timed:
@@ -89,21 +89,21 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
             if any(name in row for name in _TIMES):
                 placed = {"taskId": "-", **row}
                 settings_cache.check_shard(
-                    when_due(
+                    task_time(
                         placed, now=now, grid=settings.grid if settings else _EVERY_MINUTE, defaults=Defaults()
                     ).bucket.shard
                 )
         wrong.raise_all()
     if not timed or settings is None or action is None:
         if timed:
-            when = when_due(row, now=now, grid=settings.grid if settings else _EVERY_MINUTE, defaults=Defaults())
+            when = task_time(row, now=now, grid=settings.grid if settings else _EVERY_MINUTE, defaults=Defaults())
             settings_cache.check_shard(when.bucket.shard)
         check_size(row)
         return Composed(row, complete=False)
     grid, defaults = settings.grid, Defaults(action=str(action))
     change = normalise(row, now=now, grid=grid, defaults=defaults)
     if "outcome" in change.set:  # it was rejected: this says the same, and names the attribute
-        when_due(row, now=now, grid=grid, defaults=defaults)
+        task_time(row, now=now, grid=grid, defaults=defaults)
         raise InvalidInput("taskId", task.task_id, str(change.set.get("error")))
     row.update(change.set)
     bucket = Bucket.parse(row["taskDateTime"])
@@ -125,13 +125,13 @@ def text_of(value: object, field: str) -> str:
     return str(_kept(value, field))
 
 
-def time_of(task_id: str, times: Mapping[str, object], *, now: datetime, grid: Grid) -> When:
+def time_of(task_id: str, times: Mapping[str, object], *, now: datetime, grid: Grid) -> TaskTime:
     """The bucket and the due instant of a time, given under one of the table's names. Raises InvalidInput."""
     given = {name: _time(value, name) for name, value in times.items() if value is not None}
     if not given:
         raise InvalidInput("taskDateTime", None, f"expected a time: one of {', '.join(_TIMES)}")
     _check_single(given)
-    return when_due({"taskId": task_id, **given}, now=now, grid=grid, defaults=Defaults())
+    return task_time({"taskId": task_id, **given}, now=now, grid=grid, defaults=Defaults())
 
 
 def not_before_next_tick(bucket: Bucket, task_id: str, *, now: datetime, grid: Grid) -> Bucket:
@@ -141,7 +141,7 @@ def not_before_next_tick(bucket: Bucket, task_id: str, *, now: datetime, grid: G
     return Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id))
 
 
-def row_of(task: NewTask, wrong: Refusals) -> dict[str, object]:
+def row_of(task: NewTask, wrong: InvalidInputs) -> dict[str, object]:
     """The row as put-item would take it: checked, and a copy that the caller cannot change any more. What is wrong is
     left out of it, and told to ``wrong``."""
     row: dict[str, object] = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
 
-from dynatick.actions.plain_values import plain
+from dynatick.actions.plain_value import plain
 from dynatick.client.views import instant_or_none, number_or, text_or_none, version_of
 from dynatick.domain.buckets import Grid, instant_of
 from dynatick.domain.expressions import Rate, clock_warnings, shortest_gap, upcoming

@@ -22,7 +22,7 @@ from dynatick.client.schedule_views import SchedulePage, ScheduleView, warnings_
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.views import TaskView
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of, parse_time
-from dynatick.domain.conditional_update import ConditionalUpdate, as_read, together
+from dynatick.domain.conditional_update import ConditionalUpdate, as_read, merge_updates
 from dynatick.domain.expressions import Occurrence, Rate
 from dynatick.domain.instants import format_instant
 from dynatick.domain.normalise import Defaults
@@ -42,8 +42,8 @@ from dynatick.domain.timeout import check_timeout
 from dynatick.engine.ports import Clock, Store, StoreFailure
 from dynatick.errors import (
     InvalidInput,
+    InvalidInputs,
     ItemTooLarge,
-    Refusals,
     ScheduleNotFound,
     StoreError,
     TaskExists,
@@ -151,7 +151,7 @@ class Schedules:
 
     def _composed(self, template: NewTask, recurrence: Mapping[str, object], now: datetime) -> Composed:
         """The row to be written, checked. Raises InvalidInput."""
-        wrong = Refusals()
+        wrong = InvalidInputs()
         row = row_of(template, wrong)
         if "taskId" in row:
             with wrong:
@@ -228,7 +228,7 @@ class Schedules:
         if unknown is not None:
             raise InvalidInput(unknown, edits[unknown], f"expected any of {', '.join(UPDATABLE)}")
         wanted: dict[str, object] = {}
-        wrong = Refusals()
+        wrong = InvalidInputs()
         for name, value in edits.items():
             with wrong:
                 wanted[UPDATABLE[name]] = _as_stored(name, value)
@@ -420,7 +420,7 @@ class Schedules:
                 change = ConditionalUpdate(
                     task_id=schedule_id, set={"scheduleId": schedule_id}, conditions=change.conditions, returning=True
                 )
-            return change if version is None else together(change, conditions=task_update.in_version(row, version))
+            return change if version is None else merge_updates(change, conditions=task_update.in_version(row, version))
 
         return self._view(task_update.carry_out(self._store, schedule_id, decide), self._clock())
 
@@ -480,7 +480,7 @@ class Schedules:
 def _check_recurrence(row: Row) -> None:
     """Checks each attribute that says when a schedule runs, and how, by itself. Raises InvalidInput for all that are
     wrong; how they go together is seen when the schedule is made of them."""
-    wrong = Refusals()
+    wrong = InvalidInputs()
     for name in row:
         if name in _GIVEN and row[name] is not None:
             expression = {} if name in RECURRENCE else {"scheduleExpression": "rate(1 day)"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from dynatick.actions.payload import check_payload
 from dynatick.actions.payload_schema import check_schema
-from dynatick.actions.payloads import check_payload
 from dynatick.domain.timeout import check_timeout
 from dynatick.engine.installation_settings import InstallationSettings, read_settings
 from dynatick.engine.ports import Clock, Store

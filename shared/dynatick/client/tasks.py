@@ -26,7 +26,7 @@ from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.ticks import TickEntry
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
-from dynatick.domain.conditional_update import ConditionalUpdate, together
+from dynatick.domain.conditional_update import ConditionalUpdate, merge_updates
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import RECURRENCE
@@ -35,7 +35,7 @@ from dynatick.engine.diagnosis import Finding
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled
-from dynatick.errors import InvalidInput, Refusals, TaskExists, TaskNotFound
+from dynatick.errors import InvalidInput, InvalidInputs, TaskExists, TaskNotFound
 from dynatick.store.codec import check_size
 
 
@@ -199,7 +199,7 @@ class TaskClient:
         if not timed and payload is None:
             raise InvalidInput("payload", None, f"expected something to change: payload, or one of {', '.join(times)}")
         wishes: list[Callable[[Row], ConditionalUpdate]] = []
-        known, wrong = task_update.known_id(task_id), Refusals()
+        known, wrong = task_update.known_id(task_id), InvalidInputs()
         if timed:
             with wrong:
                 wishes.append(self._rescheduled(known, times))
@@ -213,9 +213,9 @@ class TaskClient:
         wrong.raise_all()
 
         def decide(row: Row) -> ConditionalUpdate:
-            change = together(*(wish(row) for wish in wishes))
+            change = merge_updates(*(wish(row) for wish in wishes))
             check_size({**row, **change.set})
-            return change if version is None else together(change, conditions=task_update.in_version(row, version))
+            return change if version is None else merge_updates(change, conditions=task_update.in_version(row, version))
 
         return self._change(task_id, decide)
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, cast
 
-from dynatick.actions.plain_values import plain, to_json
+from dynatick.actions.plain_value import plain, to_json
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.task import OWN_ATTRIBUTES, Row, Status

@@ -1,8 +1,8 @@
-"""The tick grid, and the buckets that are named by its ticks.
+"""The grid of ticks, and the buckets of its ticks.
 
-A bucket is named by its tick in UTC, ``2026-12-31#12:00``; shard k > 0 of it ``2026-12-31#12:00#k``.
-Ticks are counted in whole minutes since the epoch, here and in the cursors. A task due at t belongs
-to the first tick at or after t: never early, at most one interval late.
+The name of a bucket is its tick in UTC, ``2026-12-31#12:00``, and for shard k > 0 ``2026-12-31#12:00#k``. A tick is a
+number of whole minutes since the epoch, here and in the cursors. A task that is due at t belongs to the first tick at
+or after t: it is never early, and at most one interval late.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BUCKET = re.compile(r"(\d{4})-(\d\d)-(\d\d)#(\d\d):(\d\d)(?:#([1-9]\d{0,4}))?",
 
 
 def minute_of(instant: datetime) -> int:
-    """The minute that an instant lies in, counted from the epoch."""
+    """The number of whole minutes from the epoch to an instant."""
     return (instant - EPOCH) // _MINUTE
 
 
@@ -40,7 +40,7 @@ def instant_of(minute: int) -> datetime:
 
 
 class Bucket(NamedTuple):
-    """One shard of one tick. ``str()`` gives the name that stands in ``taskDateTime``."""
+    """One shard of one tick. ``str()`` returns its name, the value of ``taskDateTime``."""
 
     minute: int
     shard: int = 0
@@ -54,7 +54,7 @@ class Bucket(NamedTuple):
 
     @classmethod
     def parse(cls, value: object, field: str = "taskDateTime") -> Bucket:
-        """The bucket of a canonical name; raises InvalidInput for anything else."""
+        """The bucket of a canonical name. Raises InvalidInput for anything else."""
         if not isinstance(value, str):
             raise InvalidInput(field, value, _EXPECTED_NAME)
         try:
@@ -64,14 +64,14 @@ class Bucket(NamedTuple):
 
     @classmethod
     def canonical(cls, value: object) -> Bucket | None:
-        """The bucket of a canonical name, or None: for rows that anybody may have written."""
+        """The bucket of a canonical name, or None for anything else, which a row can contain."""
         try:
             return cls.parse(value)
         except InvalidInput:
             return None
 
 
-# A pass meets the names of few buckets, each as often as there are tasks.
+# Cached: a pass converts the names of few buckets, each once for every task.
 
 
 @lru_cache(maxsize=1024)
@@ -82,7 +82,7 @@ def _name_of(bucket: Bucket) -> str:
 
 @lru_cache(maxsize=1024)
 def _of_name(name: str) -> Bucket:
-    """Raises ValueError, which says what would be right."""
+    """Raises ValueError, whose message names the expected form."""
     match = _BUCKET.fullmatch(name)
     if match is None:
         raise ValueError(_EXPECTED_NAME)
@@ -98,7 +98,7 @@ def _of_name(name: str) -> Bucket:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grid:
-    """The tick interval and the number of shards in force."""
+    """The tick interval and the number of shards. Raises InvalidInput for values out of range."""
 
     tick_minutes: int = 1
     shard_count: int = 1
@@ -114,7 +114,7 @@ class Grid:
             raise InvalidInput("shardCount", self.shard_count, f"expected a number from 1 to {MAX_SHARDS}")
 
     def tick_at_or_after(self, instant: datetime) -> int:
-        """The first tick at or after an instant, as a minute. Days begin on the grid, since N divides 1,440."""
+        """The first tick at or after an instant, in minutes. Every day begins with a tick."""
         return -(-(instant - EPOCH) // (_MINUTE * self.tick_minutes)) * self.tick_minutes
 
     def tick_after(self, minute: int) -> int:
@@ -122,7 +122,7 @@ class Grid:
         return (minute // self.tick_minutes + 1) * self.tick_minutes
 
     def shard_of(self, task_id: str) -> int:
-        """The shard of a task: stable over processes, machines and versions."""
+        """The shard of a task: the same in every process and version."""
         return zlib.crc32(task_id.encode("utf-8", "surrogatepass")) % self.shard_count
 
     def bucket_of(self, task_id: str, instant: datetime) -> Bucket:
@@ -131,7 +131,10 @@ class Grid:
 
 
 def parse_time(value: object, field: str = "taskDateTime") -> Bucket | datetime:
-    """A time in any accepted notation: a bucket's name, RFC 3339 with offset, epoch seconds, aware datetime."""
+    """A time in any accepted form: a bucket's name, RFC 3339 with offset, epoch seconds, or an aware datetime.
+
+    Raises InvalidInput.
+    """
     if isinstance(value, str) and "#" in value:
         return Bucket.parse(value.strip(), field)
     try:

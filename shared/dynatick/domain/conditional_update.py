@@ -1,7 +1,7 @@
-"""A conditional write as a value: what to set, what to remove, and on what condition.
+"""Conditional updates as values: what to set, what to remove, and the conditions.
 
-Decisions are made here as values and carried out by a store. All conditions of a change must hold (there is no
-"or": engines differ on it), and the row must exist.
+The domain returns them and a store executes them. The row must exist and all conditions must hold; there is no "or",
+because engines differ in it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class AtLeast:
-    """The attribute is a number, not below this one."""
+    """The attribute is a number, not less than ``value``."""
 
     attribute: str
     value: int
@@ -40,34 +40,34 @@ Condition = Is | Absent | AtLeast
 
 @dataclass(frozen=True, slots=True)
 class Plus:
-    """As a value to set: what the attribute holds, plus this. A condition must say that it holds a number."""
+    """As a value to set: adds ``number`` to the attribute. A condition must ensure that it is a number."""
 
     number: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConditionalUpdate:
-    """One conditional write on one row that exists."""
+    """One conditional write on one existing row."""
 
     task_id: str
     set: Mapping[str, object] = field(default_factory=dict)
     remove: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
-    returning: bool = False  # whether the row as written is wanted back
+    returning: bool = False  # whether the result should contain the row as written
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The change took effect. ``row`` is the row as written, if it was asked for."""
+    """The update took effect. ``row``: the row as written, if ``returning``."""
 
     row: Row | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A condition did not hold: somebody else was first. Nothing was written.
+    """A condition did not hold, because another process has changed the row. Nothing was written.
 
-    ``present`` is the row that was met, where the engine tells; None also when there is no such row.
+    ``present``: the present row, if the engine returns it; None also if the row does not exist.
     """
 
     present: Row | None = None
@@ -75,9 +75,9 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The store gave no answer that counts: the change may or may not have taken effect.
+    """The store failed: whether the update took effect is unknown.
 
-    ``too_large``: it was refused for good, for the size that the row or its index key would have.
+    ``too_large``: it was refused because the row or its index key would be too large.
     """
 
     error: str
@@ -88,14 +88,14 @@ Result = Written | Lost | Unknown
 
 
 def as_read(row: Row, *attributes: str) -> tuple[Condition, ...]:
-    """Conditions that these attributes are still what they are in ``row``."""
+    """Conditions that these attributes are unchanged since ``row`` was read."""
     return tuple(Is(name, row[name]) if name in row else Absent(name) for name in attributes)
 
 
-def together(
+def merge_updates(
     first: ConditionalUpdate, *others: ConditionalUpdate, conditions: tuple[Condition, ...] = ()
 ) -> ConditionalUpdate:
-    """Several changes of one row, decided on the same image of it, as a single write; ``conditions``: further ones."""
+    """One update for several updates of one row, which were decided on the same image; ``conditions``: further ones."""
     changes = (first, *others)
     all_of_them = [condition for change in changes for condition in change.conditions] + list(conditions)
     return ConditionalUpdate(

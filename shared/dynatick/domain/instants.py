@@ -1,4 +1,4 @@
-"""Instants: aware, in UTC, read from and written as RFC 3339 with ``Z``. No clock is read here."""
+"""Parsing and formatting of instants: aware datetimes in UTC, written as RFC 3339 with ``Z``. Reads no clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import lru_cache
 from dynatick.errors import InvalidInput
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST = datetime(9999, 1, 1, tzinfo=UTC)  # the tick that the last instant of 9998 is rounded up to, on every grid
+_LAST = datetime(9999, 1, 1, tzinfo=UTC)  # the last instant of 9998, rounded up to a tick of any grid
 
 EXPECTED_INSTANT = (
     "expected an instant with its offset, such as 2026-12-31T12:07:00Z or 2026-12-31T13:07:00+01:00, "
@@ -29,7 +29,7 @@ _RFC3339 = re.compile(
 
 
 def require_aware(value: datetime, field: str) -> datetime:
-    """The same instant in UTC; a naive datetime is refused, for nobody knows which instant it means."""
+    """The instant in UTC. Raises InvalidInput for a naive datetime, whose instant is unknown."""
     if value.tzinfo is UTC:
         return value
     if value.utcoffset() is None:
@@ -42,7 +42,7 @@ def parse_instant(value: object, field: str) -> datetime:
 
     Seconds may be left out, the offset may not. Raises InvalidInput with the reason.
     """
-    if type(value) is str:  # as rows have it, by the thousand
+    if type(value) is str:  # the most frequent type
         return _read(value, field)
     if isinstance(value, datetime):
         try:
@@ -64,23 +64,23 @@ def _read(value: str, field: str) -> datetime:
 
 
 def in_range(instant: datetime, value: object, field: str) -> datetime:
-    """The instant, if a bucket can be named for it; ``value`` is what was given, for the message."""
+    """The instant, if it can have a bucket. Raises InvalidInput, with ``value`` in the message."""
     if not is_in_range(instant):
         raise InvalidInput(field, value, EXPECTED_RANGE)
     return instant
 
 
 def is_in_range(instant: datetime) -> bool:
-    """Whether a bucket can be named for it."""
+    """Whether the instant can have a bucket."""
     return EPOCH <= instant <= _LAST
 
 
 def format_instant(instant: datetime) -> str:
-    """RFC 3339 in UTC with ``Z``; milliseconds only where there are any (microseconds are cut off)."""
+    """RFC 3339 in UTC with ``Z``; with milliseconds if there are any; microseconds are cut off."""
     return _as_text(require_aware(instant, "instant"))
 
 
-# The tasks of a batch have most of their instants in common.
+# Cached: the tasks of a batch have few different instants.
 
 
 @lru_cache(maxsize=1024)
@@ -90,9 +90,9 @@ def _as_text(utc: datetime) -> str:
 
 @lru_cache(maxsize=1024)
 def _from_text(text: str) -> datetime:
-    """Raises ValueError, which says what would be right."""
-    if _is_as_we_write(text):
-        with suppress(ValueError):  # below it is found out what is wrong with it
+    """Raises ValueError, whose message names the expected form."""
+    if _has_our_form(text):
+        with suppress(ValueError):  # the code below finds the reason
             instant = datetime.fromisoformat(text)
             if is_in_range(instant):
                 return instant
@@ -129,10 +129,10 @@ def _from_epoch(value: int | float | Decimal, field: str) -> datetime:
     return in_range(instant, value, field)
 
 
-def _is_as_we_write(text: str) -> bool:
-    """Whether a text is one that ``format_instant`` may have written; its figures are still to be read.
+def _has_our_form(text: str) -> bool:
+    """Whether a text has the form of ``format_instant``; its digits are not checked.
 
-    The interpreter reads such ones ten times as fast as a pattern does, but others too that are none of ours.
+    ``datetime.fromisoformat`` is ten times as fast as the pattern, but accepts other forms too.
     """
     return (
         len(text) in (20, 24)
@@ -142,7 +142,7 @@ def _is_as_we_write(text: str) -> bool:
         and text[4] == text[7] == "-"
         and text[13] == text[16] == ":"
         and (len(text) == 20 or text[19] == ".")
-        and text[11:13] != "24"  # which later interpreters take for the next day's midnight
+        and text[11:13] != "24"  # later Python versions read 24:00 as the next day's midnight
     )
 
 

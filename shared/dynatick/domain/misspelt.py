@@ -1,4 +1,4 @@
-"""Names that look like a time's and are none: a task whose only time has such a name would run at once, unasked."""
+"""Misspelt names of time attributes. A task whose only time has such a name would run at once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dynatick.domain.task import Row
 from dynatick.errors import InvalidInput
 
 TIMES: Final = ("taskDateTime", "dueAt", "delaySeconds", *RECURRENCE)
-"""The attributes that say when a row runs."""
+"""The attributes that set when a row runs."""
 
-_MEANT: Final = {
+_RIGHT_NAMES: Final = {
     **{name.lower(): name for name in TIMES},
     **dict.fromkeys(
         (
@@ -29,35 +29,35 @@ _MEANT: Final = {
     **dict.fromkeys(("delay", "delayms", "delayminutes", "delaysec", "delaysecs", "delayinseconds"), "delaySeconds"),
     **dict.fromkeys(("cron", "rateexpression", "schedulerexpression"), "scheduleExpression"),
 }  # fmt: skip
-"""Other names for them, in small letters and without signs."""
+"""The right name for each other name, which is in lower case and without separators."""
 
-_LONG: Final = [name.lower() for name in TIMES if len(name) >= 12]  # where a wrong letter still shows what was meant
+_LONG_NAMES: Final = [name.lower() for name in TIMES if len(name) >= 12]  # recognisable with a wrong letter
 _LIKENESS = 0.9
-_MAX_NAMES, _LONGEST = 100, 40  # what is looked at, for a row may have thousands of names
+_MAX_NAMES, _MAX_CHARACTERS = 100, 40  # of the names to check; a row can have thousands
 
 
-def meant(name: str) -> str | None:
-    """The attribute that somebody who wrote ``name`` may have meant. None for one of those, and for any other name."""
-    if name in TIMES or len(name) > _LONGEST:
+def right_name(name: str) -> str | None:
+    """The time attribute that ``name`` probably stands for. None for a right name, and for any other name."""
+    if name in TIMES or len(name) > _MAX_CHARACTERS:
         return None
     plain = "".join(filter(str.isalnum, name)).lower()
-    found = _MEANT.get(plain)
-    if found is None and (like := get_close_matches(plain, _LONG, 1, _LIKENESS)):
-        found = _MEANT[like[0]]
+    found = _RIGHT_NAMES.get(plain)
+    if found is None and (like := get_close_matches(plain, _LONG_NAMES, 1, _LIKENESS)):
+        found = _RIGHT_NAMES[like[0]]
     return found
 
 
 def check_names(row: Row, names: Iterable[str] | None = None) -> None:
-    """Refuses a row whose only time has a name that means nothing. Raises InvalidInput.
+    """Refuses a row whose only time has a misspelt name. Raises InvalidInput.
 
-    ``names``: those to look at; None: all of the row. With a time under its right name beside it, such an attribute is
-    the user's own.
+    ``names``: the names to check; None: all names of the row. In a row that also has a time under its right name, such
+    an attribute counts as the user's own.
     """
     if any(row.get(name) is not None for name in TIMES):
         return
     for name in islice(row if names is None else names, _MAX_NAMES):
-        right = meant(name)
+        right = right_name(name)
         if right is not None:
             raise InvalidInput(
-                name, row[name], f"expected {right}: under this name it says no time, and the task would run at once"
+                name, row[name], f"expected {right}: under this name it sets no time, and the task would run at once"
             )

@@ -1,7 +1,7 @@
-"""From what somebody put into the table to a task in its bucket: one pure function and one conditional write.
+"""Normalising: makes a scheduled task of a row that a user put into the table, by one conditional update.
 
-Used by the scheduler function, by the processor for rows that it meets first, by the reconcile scan and by the
-doors of our own, so that a task means the same however it came in.
+The scheduler, the processor, the reconcile and the interfaces use it, so that a row means the same wherever it came
+from.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from dynatick.errors import InvalidInput
 
 MAX_DELAY_SECONDS = 10 * 366 * 86_400
 MAX_COUNT = 10**9
-"""No attempt or run that was counted comes near it."""
+"""More than any counted attempt or run."""
 
 _BULKY = ("payload", "result", "attempts")
-_ROOM = 4096  # characters as Python shows them: more than the end of a life takes
-_MAX_DROPPED = 100  # attributes; an expression has its limits too
+_ROOM = 4096  # characters of the values' repr: more than the attributes of an outcome take
+_MAX_DROPPED = 100  # attributes: an update expression is limited too
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unassigned:
-    """What an assignment policy is shown of a task that came without a time."""
+    """A task without a time, as an assignment policy gets it."""
 
     task_id: str
     action: str
@@ -52,17 +52,17 @@ class Unassigned:
 
 
 Assign = Callable[[Unassigned, datetime, Grid], datetime | None]
-"""An assignment policy: from (task, now, grid) to the aware instant at which the task is due; None: the next tick."""
+"""An assignment policy: returns the aware instant at which a task is due; None: the next tick."""
 
 
 def next_tick(task: Unassigned, now: datetime, grid: Grid) -> datetime | None:
-    """The default policy: as soon as possible."""
+    """The default policy: the next tick."""
     return None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Defaults:
-    """What a row that says nothing gets."""
+    """The defaults for attributes that a row does not have."""
 
     action: str = "log"
     retention_days: int = 30
@@ -70,17 +70,17 @@ class Defaults:
 
 
 @dataclass(frozen=True, slots=True)
-class When:
-    """A task's time, understood."""
+class TaskTime:
+    """A task's bucket and due instant."""
 
     bucket: Bucket
     due_at: datetime
 
 
-def when_due(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> When:
-    """The bucket and the due instant of a row: from taskDateTime, else dueAt, else delaySeconds, else the policy.
+def task_time(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> TaskTime:
+    """The bucket and the due instant of a row, from taskDateTime, else dueAt, else delaySeconds, else the policy.
 
-    The bucket is rounded up to the grid; it may lie in the past. Raises InvalidInput.
+    The bucket is rounded up to the grid and may be in the past. Raises InvalidInput.
     """
     task_id = check_task_id(row.get("taskId"))
     if row.get("taskDateTime") is not None:
@@ -98,7 +98,7 @@ def when_due(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> When
 
 
 def needs_normalising(row: Row) -> bool:
-    """Whether nobody has made a task of the row yet: it has no status, or one from hand without what a claim needs."""
+    """Whether the row is still to be normalised: it has no status, or is scheduled without a valid ``attempt``."""
     status = row.get("status")
     if is_terminal(row) or status not in (None, str(Status.SCHEDULED)):
         return False
@@ -106,10 +106,10 @@ def needs_normalising(row: Row) -> bool:
 
 
 def normalise(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> ConditionalUpdate:
-    """The write that makes a row without a status a scheduled task, or a failed one with the reason.
+    """The update that makes a row a scheduled task, or a failed one with the reason if the row is malformed.
 
-    On condition that its status, its time inputs and its action are as in ``row``. A task that was due already is
-    left in its past bucket: settling moves it (protocol 5). Any status but *scheduled* in ``row`` is refused.
+    Its conditions: status, time inputs and action are as in ``row``. A task that is due already stays in its past
+    bucket; its placement moves it (protocol 5). Any status but *scheduled* is malformed.
     """
     try:
         values = _values(row, now, grid, defaults)
@@ -117,40 +117,44 @@ def normalise(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Con
         return reject(row, error, now=now, grid=grid, retention_days=defaults.retention_days)
     return ConditionalUpdate(
         task_id=str(row["taskId"]),
-        set={name: value for name, value in values.items() if not same(row, name, value)},
-        remove=_stray(row, values),
-        conditions=as_polled(row),
+        set={name: value for name, value in values.items() if not has_value(row, name, value)},
+        remove=_past_to_remove(row, values),
+        conditions=unchanged_inputs(row),
         returning=True,
     )
 
 
 def place(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> ConditionalUpdate:
-    """The write that gives a waiting task a bucket again after somebody has spoilt it; its past stays as it is."""
+    """The update that gives a scheduled task with a malformed bucket a valid one, and keeps its past attributes."""
     try:
-        when = when_due(row, now=now, grid=grid, defaults=defaults)
+        when = task_time(row, now=now, grid=grid, defaults=defaults)
     except InvalidInput as error:
         return reject(row, error, now=now, grid=grid, retention_days=defaults.retention_days)
     values = {"taskDateTime": str(when.bucket), "dueAt": format_instant(when.due_at)}
     return ConditionalUpdate(
-        task_id=str(row["taskId"]), set=values, remove=stray_of_live(row), conditions=as_polled(row), returning=True
+        task_id=str(row["taskId"]),
+        set=values,
+        remove=premature_attributes(row),
+        conditions=unchanged_inputs(row),
+        returning=True,
     )
 
 
 def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> ConditionalUpdate | None:
-    """What to write when somebody changed a waiting row by hand; None if there is nothing to do.
+    """The update for a scheduled row whose time inputs a user has changed; None if there is nothing to write.
 
-    Only a time that changed is derived anew. Moves of our own are left alone: a retry's (it comes from running), a
-    settled one (``movedTo`` says so), and any whose bucket and due instant agree (a delay is never one of ours).
+    Only the changed time is derived again. Dynatick's own moves are left alone: that of a retry (the old status is
+    running), that of a placement (``movedTo`` is the bucket), and any to the bucket of the row's due instant.
     """
     waiting = str(Status.SCHEDULED)
     if old.get("status") != waiting or new.get("status") != waiting or is_terminal(new):
         return None
-    stray = stray_of_live(new)
+    stray = premature_attributes(new)
     changed = next((n for n in TIME_INPUTS if new.get(n) is not None and new[n] != old.get(n)), None)
     if (
         changed is None
         or (changed == "taskDateTime" and new.get("movedTo") == new["taskDateTime"])
-        or (changed != "delaySeconds" and _publish_settings(new, grid))
+        or (changed != "delaySeconds" and _is_in_own_bucket(new, grid))
     ):
         return (
             ConditionalUpdate(
@@ -160,43 +164,43 @@ def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Default
             else None
         )
     try:
-        when = when_due({"taskId": new["taskId"], changed: new[changed]}, now=now, grid=grid, defaults=defaults)
+        when = task_time({"taskId": new["taskId"], changed: new[changed]}, now=now, grid=grid, defaults=defaults)
     except InvalidInput as error:
         return reject(new, error, now=now, grid=grid, retention_days=defaults.retention_days)
     values = {"taskDateTime": str(when.bucket), "dueAt": format_instant(when.due_at)}
     return ConditionalUpdate(
-        task_id=str(new["taskId"]), set=values, remove=stray, conditions=as_polled(new), returning=True
+        task_id=str(new["taskId"]), set=values, remove=stray, conditions=unchanged_inputs(new), returning=True
     )
 
 
 def reject(
     row: Row, reason: InvalidInput | str, *, now: datetime, grid: Grid, retention_days: int
 ) -> ConditionalUpdate:
-    """unscheduled (or waiting) → failed with the reason, listed in the current bucket, so that it is seen.
+    """The update from unscheduled or scheduled to failed, with the reason, in the current bucket, where it is listed.
 
-    On condition, too, that the attribute that is to blame still is as in ``row``: somebody may have put it right.
+    A further condition is that the malformed attribute is as in ``row``: a user may have corrected it.
     """
     task_id = str(row["taskId"])
     values = terminal(Status.FAILED, now, retention_days, str(reason))
-    remove = _stray(row, values)
+    remove = _past_to_remove(row, values)
     if len(task_id.encode("utf-8", "replace")) <= MAX_TASK_ID_BYTES:
         values["taskDateTime"] = str(grid.bucket_of(task_id, now))
     elif "taskDateTime" in row:
         remove = (*remove, "taskDateTime")
-    met = as_polled(row)
-    blamed = reason.field.partition(".")[0] if isinstance(reason, InvalidInput) else ""
-    if blamed in row and blamed != "taskId" and all(condition.attribute != blamed for condition in met):
-        met = (*met, *as_read(row, blamed))
+    conditions = unchanged_inputs(row)
+    malformed = reason.field.partition(".")[0] if isinstance(reason, InvalidInput) else ""
+    if malformed in row and malformed != "taskId" and all(condition.attribute != malformed for condition in conditions):
+        conditions = (*conditions, *as_read(row, malformed))
     if MALFORMED_REASON in row:
-        met = (*met, *as_read(row, MALFORMED_REASON))
-    return ConditionalUpdate(task_id=task_id, set=values, remove=remove, conditions=met, returning=True)
+        conditions = (*conditions, *as_read(row, MALFORMED_REASON))
+    return ConditionalUpdate(task_id=task_id, set=values, remove=remove, conditions=conditions, returning=True)
 
 
-def keep_open(row: Row, rejection: ConditionalUpdate, bucket: Bucket) -> ConditionalUpdate:
-    """Instead of a rejection of which the dead-letter queue took no message: into a bucket whose tick tries again.
+def defer_rejection(row: Row, rejection: ConditionalUpdate, bucket: Bucket) -> ConditionalUpdate:
+    """The update instead of a rejection whose dead letter was refused: moves the row to ``bucket``, to try again then.
 
-    The reason is kept, since the bucket is written over the row's own time; and it can't be claimed without
-    ``attempt``. On the rejection's conditions.
+    It keeps the reason, because the bucket overwrites the row's own time, and removes ``attempt``, so that no claim
+    succeeds. It has the rejection's conditions.
     """
     values = {"taskDateTime": str(bucket), "movedTo": str(bucket)}
     if "error" in rejection.set:
@@ -207,15 +211,15 @@ def keep_open(row: Row, rejection: ConditionalUpdate, bucket: Bucket) -> Conditi
     )
 
 
-def kept_reason(row: Row) -> str | None:
-    """Why ``keep_open`` has put a row into the bucket in which it lies; None for all others."""
+def rejection_reason(row: Row) -> str | None:
+    """The reason of a rejection that ``defer_rejection`` has moved to the row's bucket; None for any other row."""
     reason = row.get(MALFORMED_REASON)
     waits = "attempt" not in row and row.get("movedTo") is not None and row["movedTo"] == row.get("taskDateTime")
     return reason if waits and isinstance(reason, str) and row.get("status") != str(Status.RUNNING) else None
 
 
-def slimmer(change: ConditionalUpdate, row: Row) -> ConditionalUpdate:
-    """The same end of a life, without what makes ``row`` too large or too long to be indexed."""
+def without_large_values(change: ConditionalUpdate, row: Row) -> ConditionalUpdate:
+    """The update ``change`` that ends a task, but removing from ``row`` what makes it, or its index key, too large."""
     dropped = {name for name in _BULKY if name in row or name in change.set}
     freed = sum(len(repr(row[name])) for name in dropped if name in row)
     if len(change.task_id.encode("utf-8", "replace")) > MAX_TASK_ID_BYTES:
@@ -244,7 +248,7 @@ def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults) -> dict[str
     if row.get("status") not in (None, str(Status.SCHEDULED)):
         raise InvalidInput("status", row["status"], "leave it out: it is set by Dynatick")
     check_names(row)
-    action = action_of(row, defaults)
+    action = action_name(row, defaults)
     check_payload(row.get("payload"))
     if row.get("retryPolicy") is not None:
         RetryPolicy.from_row(row["retryPolicy"])
@@ -252,7 +256,7 @@ def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults) -> dict[str
         check_timeout(row["timeoutSeconds"])
     if row.get("scheduleId") is not None and not isinstance(row["scheduleId"], str):
         raise InvalidInput("scheduleId", row["scheduleId"], "expected text")
-    when = when_due(row, now=now, grid=grid, defaults=defaults)
+    when = task_time(row, now=now, grid=grid, defaults=defaults)
     return {
         "taskDateTime": str(when.bucket),
         "dueAt": format_instant(when.due_at),
@@ -260,21 +264,21 @@ def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults) -> dict[str
         "status": str(Status.SCHEDULED),
         "attempt": 0,
         "run": _run(row),
-        # Whatever a row from hand says: an idempotency key is made of it.
+        # Not from a row that a user wrote: the idempotency key depends on it.
         "createdAt": format_instant(now) if needs_normalising(row) else created_at(row, now),
     }
 
 
-def _placed(task_id: str, time: Bucket | datetime, row: Row, grid: Grid) -> When:
+def _placed(task_id: str, time: Bucket | datetime, row: Row, grid: Grid) -> TaskTime:
     if isinstance(time, datetime):
-        return When(grid.bucket_of(task_id, time), time)
-    # A bucket that is named plainly stays in shard 0: its readers look for it under that name.
+        return TaskTime(grid.bucket_of(task_id, time), time)
+    # A bucket named without shard stays in shard 0, so that a query by that name finds the task.
     due = time.instant
     if row.get("dueAt") is not None:
         asked = parse_time(row["dueAt"], "dueAt")
         asked = asked.instant if isinstance(asked, Bucket) else asked
         due = asked if grid.tick_at_or_after(asked) == grid.tick_at_or_after(due) else due
-    return When(Bucket(grid.tick_at_or_after(time.instant), time.shard), due)
+    return TaskTime(Bucket(grid.tick_at_or_after(time.instant), time.shard), due)
 
 
 def _delay(value: object) -> timedelta:
@@ -284,54 +288,56 @@ def _delay(value: object) -> timedelta:
     return timedelta(microseconds=int(Decimal(str(value)) * 1_000_000))
 
 
-def _assigned(task_id: str, row: Row, now: datetime, grid: Grid, defaults: Defaults) -> When:
+def _assigned(task_id: str, row: Row, now: datetime, grid: Grid, defaults: Defaults) -> TaskTime:
     task = Unassigned(
         task_id=task_id,
-        action=action_of(row, defaults),
+        action=action_name(row, defaults),
         payload=check_payload(row.get("payload")),
         attributes=row,
     )
     try:
         due = defaults.assign(task, now, grid)
-    except Exception as error:  # the user's own code: whatever it raises concerns this row only
+    except Exception as error:  # the user's code: its error fails this row only
         raise InvalidInput(
             "taskDateTime", None, f"the assignment policy raised {type(error).__name__}: {error}"
         ) from error
     if due is None:
-        return When(Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id)), now)
+        return TaskTime(Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id)), now)
     due = parse_instant(due, "the assignment policy's answer")
-    return When(grid.bucket_of(task_id, due), due)
+    return TaskTime(grid.bucket_of(task_id, due), due)
 
 
-def action_of(row: Row, defaults: Defaults) -> str:
+def action_name(row: Row, defaults: Defaults) -> str:
+    """The row's action, or the default. Raises InvalidInput."""
     return check_action(defaults.action if row.get("action") is None else row["action"])
 
 
 def created_at(row: Row, now: datetime) -> str:
+    """The row's ``createdAt``, or ``now`` if it is missing or malformed."""
     try:
         return format_instant(parse_instant(row.get("createdAt", now), "createdAt"))
-    except InvalidInput:  # a note, not an input: it must not cost the task
+    except InvalidInput:  # informative only: a malformed value must not fail the task
         return format_instant(now)
 
 
 def _run(row: Row) -> int:
-    """A row that is a task already keeps its run; one from hand begins at 1."""
+    """The run: a row that is a task already keeps it; a user's row begins at 1."""
     own = row.get("run")
     return int(own) if row.get("status") is not None and is_count(own, 1) else 1
 
 
-def is_count(value: object, least: int) -> TypeGuard[int | Decimal]:
-    """Whether it can have come from counting, and can be counted up."""
-    return is_whole(value) and least <= value <= MAX_COUNT
+def is_count(value: object, minimum: int) -> TypeGuard[int | Decimal]:
+    """Whether the value is a whole number from ``minimum`` to MAX_COUNT."""
+    return is_whole(value) and minimum <= value <= MAX_COUNT
 
 
-def same(row: Row, name: str, value: object) -> bool:
-    """Whether a row says this already."""
+def has_value(row: Row, name: str, value: object) -> bool:
+    """Whether the row has this value already."""
     return row.get(name) == value and not isinstance(row.get(name), bool)  # True is 1 to Python, but not to a table
 
 
-def _publish_settings(row: Row, grid: Grid) -> bool:
-    """Whether a row's bucket is the one that its due instant belongs to."""
+def _is_in_own_bucket(row: Row, grid: Grid) -> bool:
+    """Whether the row's bucket is that of its due instant."""
     bucket = Bucket.canonical(row.get("taskDateTime"))
     try:
         due = parse_instant(row.get("dueAt"), "dueAt")
@@ -342,13 +348,13 @@ def _publish_settings(row: Row, grid: Grid) -> bool:
     )
 
 
-def as_polled(row: Row) -> tuple[Condition, ...]:
-    """Conditions that nothing has changed which a row's place depends on."""
+def unchanged_inputs(row: Row) -> tuple[Condition, ...]:
+    """Conditions that the attributes on which the bucket depends are as in ``row``."""
     return as_read(row, "outcome", "status", "action", *TIME_INPUTS)
 
 
 def past_attributes(row: Row) -> tuple[str, ...]:
-    """What only a task with a past may have. A live row's expiresAt would let it vanish before its time."""
+    """The row's attributes that only a task that has run may have."""
     past = (
         "outcome",
         "expiresAt",
@@ -366,11 +372,11 @@ def past_attributes(row: Row) -> tuple[str, ...]:
     return tuple(name for name in past if name in row)
 
 
-def stray_of_live(row: Row) -> tuple[str, ...]:
-    """What a task that has not ended must not carry: an expiry, with which it would vanish before its time, and an
-    ``outcome`` that is NULL, which is none to us, but one to a claim's condition."""
+def premature_attributes(row: Row) -> tuple[str, ...]:
+    """The attributes of a row without outcome that only an ended task may have: ``expiresAt``, with which DynamoDB
+    would delete it, and an ``outcome`` that is NULL, with which no claim's condition holds."""
     return tuple(name for name in ("outcome", "expiresAt") if name in row)
 
 
-def _stray(row: Row, values: Mapping[str, object]) -> tuple[str, ...]:
+def _past_to_remove(row: Row, values: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(name for name in past_attributes(row) if name not in values)

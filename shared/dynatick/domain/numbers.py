@@ -1,4 +1,4 @@
-"""Which of the values that stand in rows are whole numbers."""
+"""Whole numbers among the values of rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeGuard
 
 
 def is_whole(value: object) -> TypeGuard[int | Decimal]:
-    """An int, or a Decimal without a fraction. Truth values, floats, NaN and the infinities are none."""
+    """Whether the value is an int or a Decimal without fraction. Not a bool, float, NaN or infinity."""
     if isinstance(value, Decimal):
         return value.is_finite() and value == value.to_integral_value()
     return isinstance(value, int) and not isinstance(value, bool)

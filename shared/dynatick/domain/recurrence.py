@@ -18,7 +18,7 @@ from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.expressions import Rate, check_fires
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import TIME_INPUTS, terminal
-from dynatick.domain.normalise import Defaults, action_of, created_at, past_attributes, reject, same
+from dynatick.domain.normalise import Defaults, action_name, created_at, has_value, past_attributes, reject
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import (
     DEFINITION,
@@ -80,7 +80,7 @@ def edited(
     if schedule.start is None and isinstance(schedule.expression, Rate):
         # A rate counts from its start: without a date, from the next tick.
         schedule = replace(schedule, start=instant_of(grid.tick_after(minute_of(now))))
-    action = action_of(wanted, defaults)
+    action = action_name(wanted, defaults)
     check_payload(wanted.get("payload"))
     if wanted.get("retryPolicy") is not None:
         RetryPolicy.from_row(wanted["retryPolicy"])
@@ -95,7 +95,7 @@ def edited(
     remove = tuple(dict.fromkeys((*remove, *(name for name, value in edits.items() if value is None))))
     return ConditionalUpdate(
         task_id=schedule.schedule_id,
-        set={name: value for name, value in values.items() if not same(row, name, value)},
+        set={name: value for name, value in values.items() if not has_value(row, name, value)},
         remove=tuple(name for name in remove if name in row and name not in values),
         conditions=_as_polled(row),
         returning=True,
@@ -451,7 +451,7 @@ def advance(
             values["taskDateTime"] = str(_bucket_of(schedule, plan.next_occurrence_at, grid))
     return ConditionalUpdate(
         task_id=schedule.schedule_id,
-        set={name: value for name, value in values.items() if not same(row, name, value)},
+        set={name: value for name, value in values.items() if not has_value(row, name, value)},
         remove=tuple(name for name in remove if name in row),
         conditions=as_read(row, *dict.fromkeys(("outcome", "status", *DEFINITION, *_POSITION))),
         returning=True,

@@ -1,7 +1,7 @@
-"""The task as a row of the table, and what a row must look like to be one.
+"""Tasks: rows of the table, and the checks that a row must pass to become a Task.
 
-A *row* is an item in plain Python values (numbers as ``Decimal``, binaries as boto3's ``Binary``); anybody
-may have written it. A *Task* is a row that was understood.
+A *row* is an item of the table in Python values (numbers as ``Decimal``, binaries as boto3's ``Binary``). Users can
+write rows too, so it may be malformed. A *Task* is a valid row.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from dynatick.errors import InvalidInput
 Row = Mapping[str, object]
 
 SYSTEM_PREFIX = "_dynatick#"
-"""Ids that begin so are our own rows: cursors, settings in force, tick records."""
+"""The ids of Dynatick's own rows begin with it: cursors, installation settings, tick records."""
 
 MAX_TASK_ID_BYTES = 1024
-"""An index sort key ends there (DynamoDB quotas)."""
+"""Of an index sort key (DynamoDB quotas)."""
 
 MAX_ACTION_CHARACTERS = 128
 _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Status(StrEnum):
-    """Where a task is in its life. A row without a status is *unscheduled*: nobody has looked at it yet."""
+    """The status of a task. A row without one is *unscheduled*: Dynatick has not processed it yet."""
 
     SCHEDULED = "scheduled"  # waits in its bucket
     RUNNING = "running"  # claimed by a processor, until leaseUntil
     COMPLETED = "completed"  # its action returned
-    FAILED = "failed"  # it never will: permanent error, attempts used up, or not understood
-    CANCELLED = "cancelled"  # somebody called it off before it was claimed
-    UNSCHEDULED = "unscheduled"  # no row says so: it has no status yet
+    FAILED = "failed"  # permanent error, no attempts left, or malformed
+    CANCELLED = "cancelled"  # cancelled by a user before it was claimed
+    UNSCHEDULED = "unscheduled"  # never written: such a row has no status
 
 
 MALFORMED_REASON: Final = "malformedReason"
-"""The attribute of a row that can't be understood, for as long as the dead-letter queue does not take its message."""
+"""The reason why a row is malformed, kept until the dead-letter queue accepts its message."""
 
 _STATUSES = {str(status): status for status in Status if status is not Status.UNSCHEDULED}
 TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
@@ -56,15 +56,15 @@ OWN_ATTRIBUTES = frozenset(
         "finishedAt", "result", "error", "expiresAt", "scheduleId", "movedTo", "deferrals", MALFORMED_REASON,
     }
 )  # fmt: skip
-"""What means something to us. Whatever else a row holds is the user's and reaches the action untouched."""
+"""Dynatick's own attributes. All others are the user's, and are passed to the action unchanged."""
 
-_FOR_THE_ACTION = frozenset({"payload", "result"})  # of our own, and not needed to decide anything
+_FOR_THE_ACTION = frozenset({"payload", "result"})  # no decision depends on these
 
 
 class LargeRow(Mapping[str, object]):
-    """A row whose large values are kept as the store has them, and decoded anew each time they are asked for.
+    """A row whose large values stay encoded, and are decoded each time they are read.
 
-    As Python's objects they can take thirty times the memory, and most of the time nobody needs them.
+    As Python objects they would take up to thirty times the memory, and most are never read.
     """
 
     __slots__ = ("_decode", "_large", "_small", "size")
@@ -74,7 +74,7 @@ class LargeRow(Mapping[str, object]):
     ) -> None:
         self._small, self._large, self._decode = small, large, decode
         self.size = sum(map(len, large.values()))
-        """Bytes of the values that are kept."""
+        """Bytes of the encoded values."""
 
     def __getitem__(self, name: str) -> object:
         kept = self._large.get(name)
@@ -92,57 +92,55 @@ class LargeRow(Mapping[str, object]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, LargeRow) and self._small == other._small and self._large == other._large:
-            return True  # and what is written in other words may be the same all the same
+            return True  # otherwise, values with different encodings may still be equal
         return super().__eq__(other)
 
     __hash__ = None  # type: ignore[assignment]
 
-    def without_bulk(self) -> dict[str, object]:
-        """The row without those large values that only an action needs: payload, result, and the user's own."""
+    def without_action_values(self) -> dict[str, object]:
+        """The row without the large values that only the action reads: payload, result, and the user's attributes."""
         decides = self._large.keys() & (OWN_ATTRIBUTES - _FOR_THE_ACTION)
         return {**self._small, **{name: self[name] for name in decides}}
 
     def changed(self, values: Mapping[str, object], *, only: Callable[[str], bool] = lambda name: True) -> LargeRow:
-        """With other values in some places, and of its own ``only`` those whose name fits."""
+        """A copy with ``values``, which keeps of its own values those for whose name ``only`` returns True."""
         small = {name: value for name, value in self._small.items() if only(name)}
         large = {name: kept for name, kept in self._large.items() if only(name) and name not in values}
         return LargeRow({**small, **values}, large, self._decode)
 
 
 def size_of(row: Row) -> int:
-    """Bytes of a row that are still to be decoded; 0 for one that is small."""
+    """Bytes of a row's encoded values; 0 for a row that is not a LargeRow."""
     return row.size if isinstance(row, LargeRow) else 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """A task that was understood."""
+    """A task: a valid row."""
 
     task_id: str
     bucket: Bucket
     action: str
-    due_at: datetime  # when it should run, to the second, as it was asked for
+    due_at: datetime  # when it should run, exactly as requested
     payload: Mapping[str, object] = field(default_factory=dict)
     status: Status = Status.SCHEDULED
     attempt: int = 0  # counted at the claim; 0 until the first
     run: int = 1  # goes up at each redrive or run-now, not at a retry
     retry_policy: RetryPolicy = DEFAULT_POLICY
-    timeout_seconds: int | None = (
-        None  # how long an attempt takes at the most; None: as its action declares, if it does
-    )
-    attempts: tuple[Mapping[str, object], ...] = ()  # earlier ones: run, attempt, startedAt, finishedAt, error
+    timeout_seconds: int | None = None  # the longest that an attempt takes; None: as its action declares
+    attempts: tuple[Mapping[str, object], ...] = ()  # the earlier ones
     lease: str | None = None  # the claim's token
     lease_until: datetime | None = None
-    created_at: datetime | None = None  # None: the occurrence of a schedule
-    started_at: datetime | None = None  # of the present attempt
+    created_at: datetime | None = None  # None for an occurrence of a schedule
+    started_at: datetime | None = None  # of the current attempt
     schedule_id: str | None = None
     attributes: Mapping[str, object] = field(default_factory=dict)  # the row's other attributes, the user's own
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt of one run, and for no other: not of a task that had the same id before.
+        """The same for every attempt of one run, and different for an earlier task of the same id.
 
-        Of an occurrence, which has no ``created_at``, it follows from schedule and nominal instant, whoever makes it.
+        An occurrence has no ``created_at``: its id, made of schedule and nominal instant, identifies it.
         """
         if self.created_at is None:
             return f"{self.task_id}#{self.run}"
@@ -155,13 +153,13 @@ class Task:
             if earlier.get("run") == self.run and isinstance(started := earlier.get("startedAt"), str):
                 try:
                     return parse_instant(started, "attempts")
-                except InvalidInput:  # a note that somebody has spoilt must not cost the task
+                except InvalidInput:  # a malformed record of an attempt must not fail the task
                     continue
         return self.started_at
 
     @classmethod
     def from_row(cls, row: Row) -> Task:
-        """The task of a row that was normalised. Raises InvalidInput where somebody has spoilt it since."""
+        """The task of a normalised row. Raises InvalidInput if the row is malformed."""
         bucket = Bucket.parse(row.get("taskDateTime"))
         return cls(
             task_id=check_task_id(row.get("taskId")),
@@ -189,7 +187,7 @@ class Task:
 
 
 def check_task_id(value: object) -> str:
-    """A caller's id: any text of 1 to 1,024 bytes that is not reserved."""
+    """An id: any text of 1 to 1,024 bytes in UTF-8 that is not reserved. Raises InvalidInput."""
     if not isinstance(value, str) or not value:
         raise InvalidInput("taskId", value, "expected a text that is not empty")
     if value.startswith(SYSTEM_PREFIX):
@@ -204,7 +202,7 @@ def check_task_id(value: object) -> str:
 
 
 def check_action(value: object) -> str:
-    """The name of an action."""
+    """The name of an action. Raises InvalidInput."""
     if not isinstance(value, str) or not value.strip():
         raise InvalidInput("action", value, "expected the name of an action as text, such as log or webhook")
     if len(value) > MAX_ACTION_CHARACTERS:
@@ -213,12 +211,12 @@ def check_action(value: object) -> str:
 
 
 def check_payload(value: object) -> Mapping[str, object]:
-    """The action's arguments: a map, empty if there are none."""
+    """A payload: a map, empty if there is none. Raises InvalidInput, without the value."""
     if value is None:
         return {}
     if type(value) is not dict and not isinstance(
         value, Mapping
-    ):  # which is not shown: errors stand in the index, in logs and in messages
+    ):  # the message omits the value: errors appear in the index and in logs
         raise InvalidInput("payload", f"a {type(value).__name__}", "expected a map of names to values")
     for name in value:
         if not isinstance(name, str):
@@ -227,7 +225,7 @@ def check_payload(value: object) -> Mapping[str, object]:
 
 
 def check_status(value: object) -> Status:
-    """A status in force. Callers leave it out; a row's own is set by Dynatick."""
+    """The status in a row, which only Dynatick sets. Raises InvalidInput."""
     status = _STATUSES.get(value) if isinstance(value, str) else None
     if status is None:
         raise InvalidInput("status", value, "leave it out: it is set by Dynatick")
@@ -235,19 +233,19 @@ def check_status(value: object) -> Status:
 
 
 def check_count(value: object, name: str) -> int:
-    """A whole number, not negative."""
+    """A whole number from 0 on. Raises InvalidInput."""
     if not is_whole(value) or value < 0:
         raise InvalidInput(name, value, "expected a whole number, 0 or more")
     return int(value)
 
 
 def is_own_row(task_id: object) -> bool:
-    """Whether an id names one of our own rows, which are no tasks."""
+    """Whether an id belongs to one of Dynatick's own rows, which are not tasks."""
     return isinstance(task_id, str) and task_id.startswith(SYSTEM_PREFIX)
 
 
 def _due_at(row: Row, bucket: Bucket) -> datetime:
-    """In any accepted notation: somebody may have edited it, and the scheduler not have seen that yet."""
+    """The due instant. It may have any accepted form, if a user has changed it and the scheduler has not run yet."""
     if row.get("dueAt") is None:
         return bucket.instant
     due = parse_time(row["dueAt"], "dueAt")

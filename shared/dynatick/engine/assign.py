@@ -8,7 +8,7 @@ from datetime import datetime
 
 from dynatick.domain.buckets import minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Written
-from dynatick.domain.normalise import as_polled, is_count, rederive
+from dynatick.domain.normalise import is_count, rederive, unchanged_inputs
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import Row, Status, is_own_row
 from dynatick.engine.placement import Placer, Undelivered
@@ -98,7 +98,12 @@ def _after(before: _Latest | None, arrival: Arrival, new: Row, placer: Placer) -
         grid, defaults = placer.settings.grid, placer.rules.defaults
         edit = rederive(arrival.old, new, now=now, grid=grid, defaults=defaults)
     in_flight = arrival.old is None and new.get("status") == str(Status.RUNNING) and new.get("scheduleId") is not None
-    if edit is None and before is not None and before.edit is not None and before.edit.conditions == as_polled(new):
+    if (
+        edit is None
+        and before is not None
+        and before.edit is not None
+        and before.edit.conditions == unchanged_inputs(new)
+    ):
         edit = before.edit
     revision = max(_next_revision(arrival.old, now), 1 if before is None else before.revision)
     return _Latest(arrival.key, new, revision, edit, in_flight)

@@ -145,7 +145,7 @@ def lease_is_over(row: Row, now: datetime) -> bool:
 def understand(row: Row) -> Claimed | Malformed:
     """A row that is ours, as a task if it is one."""
     try:
-        return Claimed(Task.from_row(row.without_bulk() if isinstance(row, LargeRow) else row), row)
+        return Claimed(Task.from_row(row.without_action_values() if isinstance(row, LargeRow) else row), row)
     except InvalidInput as error:
         return Malformed(row, str(error))
 

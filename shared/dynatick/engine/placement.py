@@ -12,7 +12,7 @@ from datetime import datetime
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written
 from dynatick.domain.lifecycle import is_terminal, move
-from dynatick.domain.normalise import keep_open, kept_reason, reject, slimmer
+from dynatick.domain.normalise import defer_rejection, reject, rejection_reason, without_large_values
 from dynatick.domain.schedule import is_at_rest
 from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.cursor import read_cursor
@@ -132,9 +132,9 @@ class Placer:
 
     def _keep_open(self, row: Row, rejection: ConditionalUpdate, unsent: Undelivered) -> Row | None:
         """Puts a row into the next tick, which tries again to mark it failed. Raises ``unsent`` if it lies there."""
-        if self.is_ahead(row) and (kept_reason(row) is not None or "error" not in rejection.set):
+        if self.is_ahead(row) and (rejection_reason(row) is not None or "error" not in rejection.set):
             raise unsent
-        result = self.store.write(keep_open(row, rejection, self._bucket_for({"taskId": row["taskId"]})))
+        result = self.store.write(defer_rejection(row, rejection, self._bucket_for({"taskId": row["taskId"]})))
         if isinstance(result, Unknown) and result.too_large:
             raise unsent
         return self._after(row, result)
@@ -184,7 +184,7 @@ class Placer:
             )
             if not self.send_letter(row, reason):
                 raise Undelivered(row, change)
-        result = self.store.write(slimmer(change, row))
+        result = self.store.write(without_large_values(change, row))
         self.count(change, result)
         return result
 

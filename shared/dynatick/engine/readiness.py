@@ -7,7 +7,14 @@ from datetime import datetime
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.lifecycle import ended_by_hand, is_terminal
-from dynatick.domain.normalise import kept_reason, needs_normalising, normalise, place, reject, stray_of_live
+from dynatick.domain.normalise import (
+    needs_normalising,
+    normalise,
+    place,
+    premature_attributes,
+    reject,
+    rejection_reason,
+)
 from dynatick.domain.recurrence import ready, refused
 from dynatick.domain.schedule import is_schedule
 from dynatick.domain.task import Row, Status, is_own_row
@@ -24,7 +31,7 @@ def make_ready(
     if is_terminal(row) or is_own_row(row.get("taskId")):
         return None
     grid, defaults = settings.grid, rules.defaults
-    if (reason := kept_reason(row)) is not None:
+    if (reason := rejection_reason(row)) is not None:
         fail = refused if is_schedule(row) else reject
         return fail(row, reason, now=now, grid=grid, retention_days=rules.retention_days)
     if is_schedule(row):
@@ -38,7 +45,7 @@ def make_ready(
         return normalise(row, now=now, grid=grid, defaults=defaults)
     if row.get("status") == str(Status.SCHEDULED) and Bucket.canonical(row.get("taskDateTime")) is None:
         return place(row, now=now, grid=grid, defaults=defaults)
-    if stray := stray_of_live(row):
+    if stray := premature_attributes(row):
         return ConditionalUpdate(
             task_id=str(row["taskId"]), remove=stray, conditions=as_read(row, "outcome"), returning=True
         )

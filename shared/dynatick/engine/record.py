@@ -20,7 +20,7 @@ from dynatick.domain.lifecycle import (
     is_terminal,
     retry,
 )
-from dynatick.domain.normalise import slimmer
+from dynatick.domain.normalise import without_large_values
 from dynatick.domain.retry import GiveUp, decide_retry, deferral
 from dynatick.domain.task import Row, Status, Task
 from dynatick.engine.claims import Malformed
@@ -212,7 +212,7 @@ class Recorder:
                 change = _shrunk(change) if result.too_large else change
                 results[n] = self.store.write(change)
                 if isinstance(again := results[n], Unknown) and again.too_large and "outcome" in change.set:
-                    results[n] = self.store.write(slimmer(change, row))
+                    results[n] = self.store.write(without_large_values(change, row))
         return results
 
     def _result_of(self, row: Row | None, task: Task, wanted: RecordResult) -> RecordResult:

@@ -244,7 +244,7 @@ class TaskPool:
         try:
             return Done(self._actions.run(whole, context))
         except RateLimited as early:
-            if not early.until_later:
+            if not early.defer:
                 self._wait_for_limit(claimed, early.seconds)
                 return None
             return Deferred(early.seconds)

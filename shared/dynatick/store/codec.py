@@ -1,7 +1,7 @@
-"""Rows to and from DynamoDB's attribute values; and how large an item is.
+"""Conversion of rows to and from DynamoDB's attribute values, and the size of an item.
 
-What most rows are made of is written and read here. boto3's serializer and deserializer try one type after another, and
-look each up among their own methods, which is most of the time that a row takes; they still write what is rare.
+Frequent types are converted here, because boto3's serializer and deserializer try one type after another and take most
+of the time of a row. boto3 still serializes the rare types.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from dynatick.errors import InvalidInput
 from dynatick.store.large import LARGE_VALUE, LargeItem
 
 MAX_ITEM_BYTES = 400 * 1024
-"""Where an item ends (DynamoDB quotas)."""
+"""Of an item (DynamoDB quotas)."""
 
 OWN_BYTES = 16 * 1024
-"""What doors leave free in an item for the attributes that we add."""
+"""Bytes that the interfaces keep free in an item for Dynatick's own attributes."""
 
 MAX_DEPTH = 31
-"""Lists and maps, one in another, that a value may lie in: with itself 32 levels (DynamoDB quotas)."""
+"""Nested lists and maps around a value; with the value itself, 32 levels (DynamoDB quotas)."""
 
 MAX_NAME_BYTES = 65_535
-"""Of an attribute's name, and of a name within a map (DynamoDB quotas)."""
+"""Of the name of an attribute, or within a map (DynamoDB quotas)."""
 
 Item = dict[str, dict[str, Any]]
 
@@ -40,13 +40,13 @@ _SURELY_FITS = 10**_DIGITS  # integers up to it
 
 
 def encode(row: Row) -> Item:
-    """An item of attribute values. Floats become exact decimals; what a table cannot hold raises InvalidInput."""
+    """The item of a row. Floats become exact decimals. Raises InvalidInput for a value that no table can hold."""
     return {name: encode_value(value, name) for name, value in row.items()}
 
 
 def encode_value(value: object, field: str) -> dict[str, Any]:
-    """One attribute value. ``field`` names it in the message of InvalidInput."""
-    if isinstance(value, str):  # by far the most
+    """One attribute value. Raises InvalidInput, which names ``field``."""
+    if isinstance(value, str):  # most values
         return {"S": value}
     try:
         return _value(value, field, 0)
@@ -57,41 +57,41 @@ def encode_value(value: object, field: str) -> dict[str, Any]:
 
 
 def decode(item: Mapping[str, Mapping[str, Any]]) -> Row:
-    """The row of an item: numbers as Decimal, binaries as boto3's Binary. Of a LargeItem, a LargeRow.
+    """The row of an item: numbers as Decimal, binaries as boto3's Binary. A LargeItem becomes a LargeRow.
 
-    Binaries may be bytes, as botocore gives them, or base64, as they stand in JSON.
+    Binaries may be bytes, as from botocore, or base64, as in JSON.
     """
-    # Most values are text: those are taken out here, for a call costs more than that.
+    # Most values are text; a function call for each would take longer.
     row = {name: text if (text := value.get("S")) is not None else _from_value(value) for name, value in item.items()}
     return LargeRow(row, item.large, _decode_large) if isinstance(item, LargeItem) else row
 
 
 def entry_of(item: Mapping[str, Mapping[str, Any]]) -> Entry:
-    """An item of the index as a bucket's entry. Anybody may have written it: whatever it holds is shown as text."""
+    """The bucket entry of an item of the index. Values of other types than text, which a row can have, become text."""
     if isinstance(item, LargeItem):
         item = {
             **item,
             **{name: {"S": text[:LARGE_VALUE].decode(errors="replace")} for name, text in item.large.items()},
         }
     return Entry(
-        _shown(item["taskId"]),
-        _shown(item["taskDateTime"]),
-        _shown(item.get("outcome")),
-        _shown(item.get("action")),
-        _shown(item.get("dueAt")),
-        _shown(item.get("finishedAt")),
-        _shown(item.get("error")),
-        _shown(item.get("scheduleId")),
+        _text(item["taskId"]),
+        _text(item["taskDateTime"]),
+        _text(item.get("outcome")),
+        _text(item.get("action")),
+        _text(item.get("dueAt")),
+        _text(item.get("finishedAt")),
+        _text(item.get("error")),
+        _text(item.get("scheduleId")),
     )
 
 
 def item_bytes(row: Row) -> int:
-    """The size of a row as DynamoDB counts it: names and values, numbers and nesting by their documented rules."""
+    """The size of a row in bytes, by DynamoDB's rules for names, values, numbers and nesting."""
     return sum(len(name.encode()) + _value_bytes(value) for name, value in encode(row).items())
 
 
 def check_size(row: Row) -> None:
-    """Refuses what leaves no room for our own attributes. Raises InvalidInput."""
+    """Refuses a row that leaves no room for Dynatick's own attributes. Raises InvalidInput."""
     size = item_bytes(row)
     limit = MAX_ITEM_BYTES - OWN_BYTES
     if size > limit:
@@ -99,12 +99,12 @@ def check_size(row: Row) -> None:
         raise InvalidInput(
             largest,
             f"{size} bytes in all",
-            f"expected an item of at most {limit} bytes; keep the bulk in S3 and name it here",
+            f"expected an item of at most {limit} bytes; store the data in S3 and put its key here",
         )
 
 
-def _shown(value: Mapping[str, Any] | None) -> Any:
-    """As text; None for what there is not, and for NULL."""
+def _text(value: Mapping[str, Any] | None) -> Any:
+    """The value as text; None if it is missing or NULL."""
     if value is None or "NULL" in value:
         return None
     text = value.get("S")
@@ -117,7 +117,7 @@ def _decode_large(raw: bytes) -> object:
 
 def _from_value(value: Mapping[str, Any]) -> object:
     ((kind, content),) = value.items()
-    match kind:  # in the order of how often they come
+    match kind:  # the most frequent types first
         case "S" | "BOOL":
             return content
         case "N":
@@ -141,7 +141,7 @@ def _from_value(value: Mapping[str, Any]) -> object:
 
 
 def _number(text: str) -> Decimal:
-    """Without the zeros that a number is written out with beyond what DynamoDB keeps, as 1E+100 is."""
+    """The number, without the zeros beyond DynamoDB's precision in a text such as that of 1E+100."""
     number = Decimal(text)
     return number if len(text) <= _DIGITS else number.normalize(Context(prec=_DIGITS))
 
@@ -151,7 +151,7 @@ def _binary(content: bytes | str) -> Binary:
 
 
 def _value(value: object, field: str, depth: int) -> dict[str, Any]:
-    """Text, truth values, whole numbers, maps and lists as they are; boto3 knows the rules for the rest."""
+    """The attribute value of a text, bool, whole number, map, list or set; boto3 converts the other types."""
     if depth > MAX_DEPTH:
         raise InvalidInput(field, "a deeper value", f"expected at most {MAX_DEPTH} lists and maps, one in another")
     if isinstance(value, str):
@@ -171,24 +171,24 @@ def _value(value: object, field: str, depth: int) -> dict[str, Any]:
         if depth == MAX_DEPTH:
             raise InvalidInput(field, "a deeper value", f"expected at most {MAX_DEPTH} lists and maps, one in another")
         ((kind, parts),) = _to_value({_exact(part, field) for part in value}).items()
-        return {kind: sorted(parts)}  # alike each time: a set's own order depends on how it came about
+        return {kind: sorted(parts)}  # always in the same order, which a set does not have
     return dict(_to_value(_exact(value, field)))
 
 
 def _exact(value: object, field: str) -> object:
-    """A number as the table holds it: floats become exact decimals. What is no number is left to boto3."""
+    """The number that the table stores: a float becomes an exact decimal. Other values are returned unchanged."""
     number = Decimal(repr(value)) if isinstance(value, float) else value
     if isinstance(number, bool) or not isinstance(number, (int, Decimal)):
         return value
-    if isinstance(number, Decimal) and not number.is_finite():  # boto3 lets -Infinity pass
+    if isinstance(number, Decimal) and not number.is_finite():  # boto3 accepts -Infinity
         raise InvalidInput(field, value, "expected a finite number")
     if not number:
         return 0
-    # Not by abs(), which rounds. boto3 lets some of these pass.
+    # Not with abs(), which rounds. boto3 accepts some of these.
     if not (_SMALLEST <= number < _TOO_LARGE or -_TOO_LARGE < number <= -_SMALLEST):
         raise InvalidInput(field, value, "expected a number of at most 38 digits, between 1E-130 and 1E+126")
     digits = len(Decimal(number).as_tuple().digits)
-    # Zeros at the end are none of the 38; boto3 counts them.
+    # Trailing zeros don't count towards the 38 digits; boto3 counts them.
     return number if digits <= _DIGITS else Decimal(number).normalize(Context(prec=digits))
 
 

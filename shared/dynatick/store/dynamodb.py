@@ -1,8 +1,8 @@
-"""The table in DynamoDB. Nobody else knows pynamodb or the SDK's errors.
+"""The table in DynamoDB. Only this package uses pynamodb and the SDK's errors.
 
-Single requests go through pynamodb's connection (conditions and updates as expressions, no model: anybody may have
-written a row, of any shape). Batches of conditional writes, which pynamodb does not know, are PartiQL: 25 to a
-``BatchExecuteStatement``, each judged by its own answer. They, and the reads of many rows, go the short way (wire.py).
+Single requests use pynamodb's connection, with expressions and without a model, because a row may have any shape.
+Batches of conditional writes, which pynamodb does not support, use PartiQL: 25 statements in a
+``BatchExecuteStatement``, each with its own answer. ``wire.py`` sends batches and reads of many rows.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from dynatick.errors import ItemTooLarge, StoreError
 from dynatick.store import partiql
 from dynatick.store.codec import decode, encode, encode_value, entry_of
 from dynatick.store.failures import SDK_ERRORS, failure_code, is_too_large, translated
-from dynatick.store.wire import Wire, keep_large
+from dynatick.store.wire import Wire, register_large_reader
 
 INDEX = "taskDateTime-index"
 SCHEDULES_INDEX = "schedules-index"
 BATCH = 25  # statements in one BatchExecuteStatement (DynamoDB quotas)
 KEYS = 100  # keys in one BatchGetItem (DynamoDB quotas)
-WHOLE_ROWS = 25  # of them where all of a row is read: the answer may be as large as so many rows are
-ANSWER_BYTES = 8_000_000  # of the rows that an answer to a batch may bring, once it is known that they are large
-TRIES = 6  # for the part of a batch that was throttled or left unprocessed
+WHOLE_ROWS = 25  # keys in one BatchGetItem that reads whole rows, which can be large
+ANSWER_BYTES = 8_000_000  # of the rows in an answer to a batch, after an answer with large rows
+TRIES = 6  # of a batch, for the part that was throttled or left unprocessed
 MAX_CONNECTIONS = 32
 
 _RETRIABLE = frozenset(
@@ -64,9 +64,8 @@ _RETRIABLE = frozenset(
 class DynamoStore:
     """The Store port on a DynamoDB table.
 
-    ``batched`` False: one request a write, for engines whose PartiQL has no conditional updates.
-    ``pause`` waits between tries, in seconds. ``session``: a profile or credentials of one's own; None: those of the
-    environment.
+    ``batched`` False: one request for each write, for an engine whose PartiQL has no conditional updates. ``pause``
+    waits between tries, in seconds. ``session``: for other credentials than the environment's.
     """
 
     def __init__(
@@ -112,10 +111,10 @@ class DynamoStore:
         )
         self._session = session or get_session()
         self._wire: Wire | None = None
-        self._known: Any = None
-        self._at_once = BATCH  # statements; fewer after an answer with large rows
+        self._prepared_client: Any = None
+        self._batch_size = BATCH  # statements in one request; fewer after an answer with large rows
         if session is not None:
-            # pynamodb keeps a session per thread; the client that is made of this one serves them all.
+            # pynamodb keeps a session for each thread; the client that it creates from this one serves all threads.
             self._connection.connection._local.session = session
             with translated("connect"):
                 _ = self._client
@@ -208,7 +207,7 @@ class DynamoStore:
             if (statement := partiql.update(self.table, change)) is not None and partiql.fits(statement)
         }
         for n, answer in zip(statements, self._execute(list(statements.values())), strict=True):
-            # An engine may take no more than one REMOVE. Then it goes the other way.
+            # An engine may accept only one REMOVE in a statement: send such an update as a single request.
             if len(changes[n].remove) <= 1 or not partiql.is_refused(answer):
                 results[n] = partiql.result_of(answer, changes[n].returning)
         return [results[n] if n in results else self.write(change) for n, change in enumerate(changes)]
@@ -240,7 +239,7 @@ class DynamoStore:
             query["ExpressionAttributeNames"]["#outcome"] = "outcome"
             query["ExpressionAttributeValues"][":outcome"] = {"S": outcome}
         elif open_only:
-            # An outcome that is NULL is none: somebody put it there.
+            # An outcome that is NULL, written by a user, counts as missing.
             query["FilterExpression"] = "attribute_not_exists(#outcome) OR attribute_type(#outcome, :null)"
             query["ExpressionAttributeNames"]["#outcome"] = "outcome"
             query["ExpressionAttributeValues"][":null"] = {"S": "NULL"}
@@ -273,7 +272,7 @@ class DynamoStore:
     def scan(
         self, *, after: str | None = None, open_only: bool = True, segment: int = 0, segments: int = 1
     ) -> ScanPage:
-        # An outcome that is NULL is none: somebody put it there.
+        # An outcome that is NULL, written by a user, counts as missing.
         is_open = Path("outcome").does_not_exist() | Path("outcome").is_type("NULL")
         with translated("scan the table"):
             answer = self._requests.scan(
@@ -300,21 +299,21 @@ class DynamoStore:
 
     @property
     def _requests(self) -> TableConnection:
-        """For single requests, once large answers to its client's are read as the batches' are."""
+        """The connection for single requests, with the reader for large answers registered."""
         _ = self._client
         return self._connection
 
     @property
     def _client(self) -> Any:
         client = self._connection.connection.client
-        if client is not self._known:  # pynamodb makes another one as long as there are no credentials
-            keep_large(client)
-            self._known = client
+        if client is not self._prepared_client:  # pynamodb creates another one as long as there are no credentials
+            register_large_reader(client)
+            self._prepared_client = client
         return client
 
     def _call(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._wire is None:
-            self._wire = Wire(self._client, self._session)  # made twice by two threads, either serves
+            self._wire = Wire(self._client, self._session)  # two threads may create one; either serves
         return self._wire.call(operation, request)
 
     def _create_batch(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
@@ -332,14 +331,14 @@ class DynamoStore:
             return StoreFailure(str(error))
 
     def _execute(self, statements: Sequence[dict[str, Any]]) -> list[Mapping[str, Any]]:
-        """One answer a statement, in order. A statement that was throttled is sent again, alone with its like."""
+        """One answer for each statement, in order. Throttled statements are sent again, up to ``TRIES`` times."""
         answers: dict[int, Mapping[str, Any]] = {}
         waiting = list(range(len(statements)))
         for attempt in range(TRIES):
             again: list[int] = []
             start = 0
             while start < len(waiting):
-                part = waiting[start : start + self._at_once]
+                part = waiting[start : start + self._batch_size]
                 for n, answer in zip(part, self._execute_batch([statements[n] for n in part]), strict=True):
                     answers[n] = answer
                     if partiql.error_of(answer)[0] in _RETRIABLE:
@@ -358,12 +357,12 @@ class DynamoStore:
         except (ClientError, BotoCoreError) as error:
             code = failure_code(error)
             if code == "ValidationException" and len(statements) > 1:
-                # Nothing was done, for the sake of one of them: the others must not fail with it.
+                # One malformed statement fails the whole batch before anything is written: send each by itself.
                 return [answer for statement in statements for answer in self._execute_batch([statement])]
-            # The request as a whole: the SDK has tried it several times already, and parts may have taken effect.
+            # The request failed: the SDK has retried it already, and parts of it may have taken effect.
             return [{"Error": {"Code": code, "Message": str(error)}}] * len(statements)
         large = sum(len(text) for one in responses for text in getattr(one.get("Item"), "large", {}).values())
-        self._at_once = max(1, min(BATCH, len(responses) * ANSWER_BYTES // large)) if large else BATCH
+        self._batch_size = max(1, min(BATCH, len(responses) * ANSWER_BYTES // large)) if large else BATCH
         return responses
 
     def _back_off(self, attempt: int) -> None:
@@ -371,7 +370,7 @@ class DynamoStore:
 
 
 class _Attribute(Path):
-    """An attribute by its name as it stands: in a path of pynamodb's, dots and brackets lead into maps and lists."""
+    """An attribute by its literal name: in pynamodb's Path, dots and brackets refer to parts of maps and lists."""
 
     def __init__(self, name: str) -> None:
         super().__init__([name])

@@ -1,4 +1,4 @@
-"""The SDK's and pynamodb's errors, in our words. They go no further than the store."""
+"""Translates the errors of the SDK and of pynamodb, which the store does not pass on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SDK_ERRORS = (PynamoDBException, ClientError, BotoCoreError)
 
 
 class translated:
-    """Turns the SDK's and pynamodb's errors into StoreError."""
+    """A context that turns errors of the SDK and of pynamodb into StoreError. ``what``: the operation."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -25,9 +25,9 @@ class translated:
 
 
 def failure_code(error: BaseException) -> str:
-    """The service's own code of an error, or its kind."""
+    """The service's error code, or the name of the error's type."""
     if isinstance(error, PynamoDBException):
-        # Not by ``cause_response_code``, which raises for a connection that broke: its ``response`` is None.
+        # Not ``cause_response_code``, which raises for a broken connection, whose ``response`` is None.
         return type(error).__name__ if error.cause is None else failure_code(error.cause)
     if isinstance(error, ClientError):
         return str(error.response.get("Error", {}).get("Code", "ClientError"))
@@ -35,7 +35,7 @@ def failure_code(error: BaseException) -> str:
 
 
 def is_too_large(code: str | None, message: str) -> bool:
-    """Whether a write was refused for the size of the item or of its index key, which no retry changes."""
+    """Whether a write was refused because the item or its index key is too large. A retry would fail too."""
     if code not in ("ValidationException", "ValidationError"):
         return False
     text = message.lower()

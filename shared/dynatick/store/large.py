@@ -1,7 +1,7 @@
-"""Large answers, taken apart one item at a time, so that they are never built as a whole.
+"""Reads large answers item by item, to save memory.
 
-DynamoDB's JSON takes up to thirty times its size once it is Python's objects: 25 rows of 390 KB, 30 MB of JSON, were a
-gigabyte. So the large attributes of a large item are kept as JSON until they are asked for.
+As Python objects, DynamoDB's JSON takes up to thirty times its size: 25 rows of 390 KB, 30 MB of JSON, took a gigabyte.
+So the large attributes of a large item stay JSON until they are read.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import orjson
 
 LARGE_ITEM = 16 * 1024  # bytes, as all that follow
 LARGE_VALUE = 1024
-"""Of a large item's attribute: smaller ones are built, and texts that may be keys."""
+"""Of an attribute of a large item: smaller ones are decoded, and texts up to LARGE_ITEM, which may be keys."""
 
-_LARGE_ANSWER = 256 * 1024  # to a batch: a smaller one is quicker built as a whole, and takes but some megabytes
-_LARGE_PAGE = 1536 * 1024  # of a query or a scan: DynamoDB ends it at 1 MB, which as JSON is more, if not much
+_LARGE_ANSWER = 256 * 1024  # to a batch: a smaller one is decoded as a whole, which is faster and takes some megabytes
+_LARGE_PAGE = 1536 * 1024  # of a query or a scan: DynamoDB's limit of 1 MB, which is somewhat more as JSON
 _LARGE = {"GetItem": LARGE_ITEM, "UpdateItem": LARGE_ITEM, "Query": _LARGE_PAGE, "Scan": _LARGE_PAGE}
 
 
 class LargeItem(dict[str, dict[str, Any]]):
-    """An item's small attributes. ``large``: the JSON of the others."""
+    """An item's small attributes. ``large``: the JSON of its large ones, by name."""
 
     def __init__(self, small: Mapping[str, dict[str, Any]], large: Mapping[str, bytes]) -> None:
         super().__init__(small)
@@ -31,12 +31,12 @@ class LargeItem(dict[str, dict[str, Any]]):
 
 
 def is_large(operation: str, content: bytes) -> bool:
-    """Whether an answer is to be read by ``read_answer``."""
+    """Whether ``read_answer`` should read the answer."""
     return len(content) > _LARGE.get(operation, _LARGE_ANSWER)
 
 
 def read_answer(operation: str, content: bytes) -> Mapping[str, Any]:
-    """A large answer; its large items are LargeItems. Raises ValueError for what is no such answer."""
+    """Decodes a large answer; its large items become LargeItems. Raises ValueError for malformed JSON."""
     reader = _Reader(content)
     answer: dict[str, Any] = {}
     for name in reader.members():
@@ -60,7 +60,7 @@ def _item(raw: bytes) -> Mapping[str, Any]:
 
 
 def _statement(raw: bytes) -> Mapping[str, Any]:
-    """What was answered to one of a batch: an item, or an error that may show one."""
+    """The answer to one statement of a batch: an item, or an error that may contain one."""
     answer: dict[str, Any] = orjson.loads(raw)
     if len(raw) > LARGE_ITEM:
         for part in (answer, answer.get("Error", {})):
@@ -79,21 +79,21 @@ def _with_large_values(item: dict[str, Any]) -> Mapping[str, Any]:
 
 
 class _Reader:
-    """Goes through JSON once, from its beginning to its end, and shows the texts of its values.
+    """Iterates over the texts of the values in JSON, once, from beginning to end.
 
-    The standard library's decoder tells where a value ends. It builds it too, in vain, but one at a time.
+    The standard library's decoder finds the end of a value. It also builds the value, which is dropped.
     """
 
     def __init__(self, content: bytes) -> None:
         self._content = content
-        self._text = content.decode("latin-1")  # a character for each byte: places are the same, and memory too
+        self._text = content.decode("latin-1")  # one character for each byte, so that positions are the same
         self._at = 0
 
     def members(self) -> Iterator[str]:
-        """The names of an object's members. The caller takes each value before the next name."""
+        """The names of an object's members. The caller must read each value before the next name."""
         for _ in self._within("{", "}"):
             name = orjson.loads(self.value())
-            self._pass(":")
+            self._expect(":")
             yield name
 
     def elements(self) -> Iterator[bytes]:
@@ -107,15 +107,15 @@ class _Reader:
         return self._content[begin : self._at]
 
     def _within(self, opening: str, closing: str) -> Iterator[None]:
-        self._pass(opening)
+        self._expect(opening)
         if not self._text.startswith(closing, self._skip_space()):
             yield
             while self._text.startswith(",", self._skip_space()):
-                self._pass(",")
+                self._expect(",")
                 yield
-        self._pass(closing)
+        self._expect(closing)
 
-    def _pass(self, sign: str) -> None:
+    def _expect(self, sign: str) -> None:
         if not self._text.startswith(sign, self._skip_space()):
             raise ValueError(f"expected {sign} at byte {self._at} of an answer")
         self._at += len(sign)

@@ -1,7 +1,6 @@
-"""The table in memory, for tests of one's own tasks. Held to the same contract suite as DynamoDB's.
+"""The table in memory, for tests. It passes the same contract tests as the store on DynamoDB.
 
-Rows are kept as DynamoDB would keep them (encoded), so that what a table cannot hold is refused here too. Reads of a
-bucket see every write at once; the lag of a real index is for other tests.
+Rows are kept encoded, so that a value that no table can hold is refused here too. The index has no lag.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class MemoryStore:
         }
 
     def put(self, row: Row) -> None:
-        """What ``put-item`` does: takes any item, and replaces one of the same id."""
+        """As DynamoDB's ``PutItem``: accepts any item, and replaces one with the same id."""
         item = encode(row)
         _check(row)
         with self._lock:

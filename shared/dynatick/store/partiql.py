@@ -1,6 +1,6 @@
-"""Conditional writes as PartiQL statements, and what the answers to them say.
+"""Conditional writes as PartiQL statements, and the meaning of the answers.
 
-In the form that every engine takes: SET with commas, a REMOVE for each attribute, ``IS MISSING`` for what is absent.
+In the form that every engine accepts: SET with commas, a REMOVE for each attribute, ``IS MISSING`` for an absent one.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from dynatick.store.codec import decode, encode_value
 from dynatick.store.failures import is_too_large
 
 MAX_BYTES = 8192
-"""Where a statement's text ends (DynamoDB's API). A longer one would have its whole batch refused."""
+"""Of a statement's text (DynamoDB's API). A longer one would fail its whole batch."""
 
 Statement = dict[str, Any]
 Answer = Mapping[str, Any]
 
 
 def update(table: str, change: ConditionalUpdate) -> Statement | None:
-    """An UPDATE in the comma form, the only one that every engine takes. It never creates a row. None: it sets nothing,
-    or has a name that no statement can hold.
+    """The UPDATE statement of a change; it never creates a row. None if the change sets nothing, or has an attribute
+    whose name a statement can't contain.
     """
     parameters: list[dict[str, Any]] = []
     sets: list[str | tuple[str, int]] = []
     for name, value in change.set.items():
-        if type(value) is str:  # by far the most
+        if type(value) is str:  # most values
             sets.append(name)
             parameters.append({"S": value})
         elif isinstance(value, Plus):
@@ -54,7 +54,7 @@ def update(table: str, change: ConditionalUpdate) -> Statement | None:
     }
 
 
-@lru_cache(maxsize=256)  # a pass says the same few things all the time; only the parameters differ
+@lru_cache(maxsize=256)  # a pass uses few texts; only the parameters differ
 def _update_text(
     table: str,
     sets: tuple[str | tuple[str, int], ...],
@@ -62,14 +62,16 @@ def _update_text(
     where: tuple[str | tuple[str, int | None], ...],
     returning: bool,
 ) -> str | None:
-    """The text of an UPDATE. A bare name stands for a parameter: to be set, or to be equal to. With a number it is to
-    have that added, or to be at least that; with None, to be absent. (Text and numbers, for they are the cache's key.)
+    """The text of an UPDATE. The arguments are hashable, because they are the cache's key.
+
+    ``sets``: a name is set to a parameter; (name, n) adds n. ``where``: a name must equal a parameter; (name, n) must
+    be at least n; (name, None) must be absent.
     """
     names = (*remove, *(part if isinstance(part, str) else part[0] for part in (*sets, *where)))
-    # DynamoDB takes these for placeholders, quoted or not; only the users' own attributes have such names.
+    # DynamoDB reads such names as placeholders, even quoted. Only users' own attributes have them.
     if not sets or any(name.startswith(("#", ":")) for name in names):
         return None
-    # Unquoted on the right: one engine takes no quoted name for a value. Only our own names come here.
+    # Unquoted on the right, where one engine accepts no quoted name. Only Dynatick's own attributes are added to.
     setting = [f"{_quoted(s)}=?" if isinstance(s, str) else f"{_quoted(s[0])}={s[0]}+{s[1]}" for s in sets]
     removing = "".join(f" REMOVE {_quoted(name)}" for name in remove)
     conditions = ['"taskId"=?']
@@ -85,7 +87,8 @@ def _update_text(
     return f'UPDATE "{table}" SET {", ".join(setting)}{removing} WHERE {" AND ".join(conditions)}{ending}'
 
 
-def insert(table: str, item: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def insert(table: str, item: Mapping[str, dict[str, Any]]) -> Statement:
+    """The INSERT statement of an item."""
     names = ", ".join(f"'{name.replace(chr(39), chr(39) * 2)}':?" for name in item)
     return {
         "Statement": f'INSERT INTO "{table}" VALUE {{{names}}}',
@@ -94,12 +97,12 @@ def insert(table: str, item: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def fits(statement: Statement) -> bool:
-    """Whether a statement may stand in a batch: the names of a row's attributes can be longer than its text may be."""
+    """Whether a statement's text is short enough for a batch; the names of attributes can make it too long."""
     return len(statement["Statement"].encode()) <= MAX_BYTES
 
 
 def is_refused(answer: Answer) -> bool:
-    """Whether a statement was not understood, or may not be: nothing was done."""
+    """Whether the engine refused a statement as invalid, so that nothing was written."""
     return error_of(answer)[0] in ("ValidationException", "ValidationError")
 
 
@@ -111,6 +114,7 @@ _WRITTEN = Written()
 
 
 def result_of(answer: Mapping[str, Any], returning: bool) -> Result:
+    """The result of an UPDATE. ``returning``: whether the statement asked for the row."""
     code, message = error_of(answer)
     if code is None:
         return Written(decode(answer["Item"])) if returning else _WRITTEN
@@ -121,7 +125,7 @@ def result_of(answer: Mapping[str, Any], returning: bool) -> Result:
 
 
 def created_of(answer: Answer) -> bool | StoreFailure:
-    """What an INSERT says: whether the row is in, or why that is not known."""
+    """The result of an INSERT: whether the row was inserted, or why that is unknown."""
     code, message = error_of(answer)
     if code is None or code == "DuplicateItem":
         return code is None
@@ -129,5 +133,6 @@ def created_of(answer: Answer) -> bool | StoreFailure:
 
 
 def error_of(answer: Mapping[str, Any]) -> tuple[str | None, str]:
+    """The error's code and message; the code is None if there is no error."""
     error = answer.get("Error")
     return (error.get("Code", "Unknown"), error.get("Message", "")) if error else (None, "")

@@ -1,10 +1,9 @@
-"""The short way to DynamoDB, for the few kinds of requests that a pass makes by the thousand.
+"""Fast requests to DynamoDB, for the few operations that a pass calls thousands of times.
 
-botocore builds a request from its model of the service, and takes the answer apart by it, value by value; for a batch
-of 25 statements that is most of the time that a pass takes. Here a request is written, and its answer read, as the JSON
-that it is, on a pool of urllib3's. What is not ours to write stays botocore's: credentials, endpoint, signature, and
-the event ``before-send`` of its client. And whatever does not go well is left to it as a whole: after anything but a
-plain answer the same request is made by the client, which knows of throttling, of retries and of errors.
+botocore builds a request, and parses the answer, value by value from its model of the service. For a batch of 25
+statements that takes most of the time of a pass. Here the request and the answer are plain JSON, sent by urllib3.
+botocore still provides credentials, endpoint, signature and the client's event ``before-send``. After any answer but a
+success, the botocore client repeats the request and handles throttling, retries and errors.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from dynatick.store.large import is_large, read_answer
 SERVICE = "dynamodb"
 API_VERSION = "DynamoDB_20120810"
 
-_LONG_WAY = {
+_CLIENT_METHODS = {
     "BatchExecuteStatement": "batch_execute_statement",
     "BatchGetItem": "batch_get_item",
     "Query": "query",
 }
-"""By operation: the client's method."""
+"""The client's method, by operation."""
 
 
 class Wire:
-    """Makes requests beside a botocore client, with the session that it is of."""
+    """Sends requests with the credentials and the configuration of a botocore client and its session."""
 
     def __init__(self, client: Any, session: Session) -> None:
         self._client = client
@@ -51,21 +50,21 @@ class Wire:
         config = client.meta.config
         self._headers = {"Content-Type": "application/x-amz-json-1.0", "User-Agent": config.user_agent}
         self._connections = Connections(self._url, config, session.get_config_variable("ca_bundle"))
-        # Proxies and client certificates are rare, and botocore's connections know them.
-        by_others = config.proxies or config.client_cert or get_environ_proxies(self._url)
-        self._is_open = not by_others and urlsplit(self._url).path == "/"
+        # Proxies and client certificates are rare: botocore sends those requests.
+        needs_botocore = config.proxies or config.client_cert or get_environ_proxies(self._url)
+        self._is_usable = not needs_botocore and urlsplit(self._url).path == "/"
 
     def call(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """One request. In its answer, binaries are bytes or, as JSON has them, base64; of a large one, items are
+        """Sends one request and returns the answer. Binaries in it are bytes, or base64 as in JSON; large items are
         LargeItems. Raises as the client does."""
         answer = self._try(operation, request)
         if answer is None:
-            answer = getattr(self._client, _LONG_WAY[operation])(**request)
+            answer = getattr(self._client, _CLIENT_METHODS[operation])(**request)
         return answer
 
     def _try(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """None for anything but a plain answer."""
-        if self._credentials is None or not self._is_open:
+        """The answer of a successful request, else None."""
+        if self._credentials is None or not self._is_usable:
             return None
         headers = {**self._headers, "X-Amz-Target": f"{API_VERSION}.{operation}"}
         add_recursion_detection_header({"headers": headers})
@@ -85,7 +84,7 @@ class Wire:
 
 
 class Connections:
-    """Connections to one endpoint: what botocore's ``URLLib3Session`` comes to without proxies, at half the time."""
+    """Connections to one endpoint: botocore's ``URLLib3Session`` without proxies, in half the time."""
 
     def __init__(self, url: str, config: Any, ca_bundle: str | None) -> None:
         secured: dict[str, Any] = {}
@@ -99,7 +98,7 @@ class Connections:
         )
 
     def send(self, request: AWSPreparedRequest) -> AWSResponse:
-        """One try. Raises urllib3's HTTPError."""
+        """Sends a request once. Raises urllib3's HTTPError."""
         raw: Any = self._pool.urlopen(
             request.method,
             "/",
@@ -109,12 +108,12 @@ class Connections:
             preload_content=False,
             decode_content=False,
         )
-        # Read to its end, so that the connection is free again; and at once: in pieces it takes twice the memory.
+        # Read completely, so that the connection is free again, and at once: in pieces it would take twice the memory.
         return AWSResponse(request.url, raw.status, raw.headers, _Body(raw.read()))
 
 
 class _Body:
-    """The body of an answer that was read already."""
+    """The body of an answer, already read."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -124,33 +123,33 @@ class _Body:
 
 
 def _read(operation: str, content: bytes) -> Mapping[str, Any] | None:
-    """An answer; None if it is no object. Raises ValueError for what is no JSON."""
+    """The decoded answer; None if it is not an object. Raises ValueError for malformed JSON."""
     if is_large(operation, content):
         return read_answer(operation, content)
     answer = orjson.loads(content)
     return answer if isinstance(answer, dict) else None
 
 
-def keep_large(client: Any) -> None:
-    """Has large answers to the client's own requests read in the same way, instead of taken apart by its model."""
+def register_large_reader(client: Any) -> None:
+    """Registers ``read_answer`` for large answers to the client's own requests, instead of botocore's parser."""
     client.meta.events.register(f"before-parse.{SERVICE}.*", _read_large, unique_id="dynatick-large")
 
 
 def _read_large(
     operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
 ) -> None:
-    """Of an event of botocore's. What is customized is put into the answer that it makes of the body."""
+    """Handles botocore's event ``before-parse``, and puts the decoded answer into ``customized_response_dict``."""
     operation, content = operation_model.name, response_dict["body"]
     if response_dict["status_code"] == 200 and is_large(operation, content):
         try:
             customized_response_dict.update(read_answer(operation, content))
-        except ValueError:  # botocore says what is wrong with it
+        except ValueError:  # botocore reports the error
             return
         response_dict["body"] = b"{}"
 
 
 def _as_base64(value: object) -> str:
-    """A binary value, as JSON has it."""
+    """A binary value in JSON."""
     if not isinstance(value, (bytes, bytearray)):
-        raise TypeError(f"a {type(value).__name__} is no value of DynamoDB")
+        raise TypeError(f"a {type(value).__name__} is not a value of DynamoDB")
     return base64.b64encode(value).decode()

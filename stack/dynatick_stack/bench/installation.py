@@ -19,7 +19,7 @@ import boto3
 from botocore.config import Config
 
 from dynatick.actions import build_actions
-from dynatick.actions.plain_values import to_json
+from dynatick.actions.plain_value import to_json
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.client import Inserted, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from dynatick.actions.payloads import check_payload, payload_schemas
+from dynatick.actions.payload import check_payload, payload_schemas
 from dynatick_stack.reference import markdown
 from dynatick_stack.reference.markdown import entries
 

@@ -11,53 +11,54 @@ from dynatick_stack.reference.markdown import entries
 
 # What each is, by who writes it; the page refuses to be made when one is missing or too many.
 _OF_PASSES = entries("""\
-TickAge | Seconds | From the tick's minute to the beginning of its pass, which may find the shard held. That there
-    is one says that ticks come
-Lateness | Milliseconds | The longest that a task of the pass began after its tick
-Undrained | Seconds | How far the oldest bucket that is not drained for good lies back
+TickAge | Seconds | From the tick's minute to the beginning of its pass, also if another process has leased the shard.
+    It is missing when no ticks come
+Lateness | Milliseconds | The longest delay between a tick and the start of a task of the pass
+Undrained | Seconds | The age of the oldest bucket that is not drained
 Due | Count | Tasks that the index listed as due
-Claimed | Count | Tasks taken to be run
+Claimed | Count | Tasks claimed
 Completed | Count | Tasks whose action returned
 Failed | Count | Tasks that failed for good; each has a dead letter
-Retried | Count | Tasks that failed and run again later
-Released | Count | Tasks given back before they began: time ran out, or a rate limit has their turn later
-Expired | Count | Tasks that were found with an expired lease, and handed to recoveries
+Retried | Count | Tasks that failed and will be retried
+Released | Count | Tasks released before they started: time ran out, or a rate limit allows them only later
+Expired | Count | Tasks with an expired task lease, passed to recoveries
 Recovered | Count | Tasks reclaimed from a process that died
-Deferred | Count | Tasks that were put off: the dead-letter queue refused their message, or nothing could be done with
-    them
-Superseded | Count | Outcomes not written, because somebody else had ended or deleted the task
+Deferred | Count | Tasks moved to a later tick, because the dead-letter queue refused their message, or because they
+    could not be ended
+Superseded | Count | Outcomes not written, because the task was ended or deleted meanwhile
 Unrecorded | Count | Tasks that ran and whose outcome could not be written: they run again
-Unfinished | Count | Tasks that still ran when time was up
+Unfinished | Count | Tasks that still ran when time ran out
 Overran | Count | Attempts that took longer than their `timeoutSeconds`; the log names each
-Moved | Count | Tasks found in a bucket that was closed, and moved to the next tick
-Rejected | Count | Rows that can't be understood, marked failed
-Occurrences | Count | Tasks that were made of schedules
-Missed | Count | Runs of schedules that were not made; their history says why
-ShardHeld | Count | Passes left to another process, which holds the shard
-NotStarted | Count | Invocations for other shards, or to go on, that could not be started
+Moved | Count | Tasks moved to the next tick, because their bucket was closed
+Rejected | Count | Malformed rows, marked failed
+Occurrences | Count | Occurrences of schedules that were created
+Missed | Count | Occurrences of schedules that were not created; the history has the reason
+ShardLeasedElsewhere | Count | Passes not begun, because another process has leased the shard
+NotStarted | Count | Invocations for other shards, or to continue, that could not be started
 Reconciled | Count | Tasks that the reconcile found and that no tick would have run
 ReconcileFailed | Count | Those of them that it could not repair
 """)
 
 _OF_THE_SCHEDULER = entries("""\
 Records | Count | Records of the stream
-Normalised | Count | Rows that were given their bucket
-Moved | Count | Tasks moved on, because their bucket was closed
-Rejected | Count | Rows that can't be understood, marked failed
-Undelivered | Count | Rows that can't be understood and stay open, for the dead-letter queue did not take their
-    messages; a tick or the daily reconcile tries again
-FailedRecords | Count | Records that met a fault of the infrastructure; all from the first of a batch come again
+Normalised | Count | Rows that became tasks in a bucket
+Moved | Count | Tasks moved to a later bucket, because theirs was closed
+Rejected | Count | Malformed rows, marked failed
+Undelivered | Count | Malformed rows without outcome, because the dead-letter queue refused their messages; a tick or
+    the daily reconcile tries again
+FailedRecords | Count | Records that failed by a fault of the infrastructure; Lambda sends the first and all after it
+    again
 """)
 _OF_THE_API = entries("""\
-Requests | Count | Requests that the gateway handed on
-RequestsRefused | Count | Those answered with 400 to 499: they were wrong
-RequestsFailed | Count | Those answered with 500 or more, but for an unhealthy `/v1/health`: something here is wrong
+Requests | Count | Requests of the gateway
+RequestsRefused | Count | Requests answered with 400 to 499: errors of the caller
+RequestsFailed | Count | Requests answered with 500 or more, except an unhealthy `/v1/health`: errors of Dynatick
 """)
 
 _OF_IMPORTS = entries("""\
-Imported | Count | Tasks inserted from files that were dropped
-ImportExisting | Count | Lines whose task was there already
-ImportRefused | Count | Lines that are no tasks; `errors/` says why
+Imported | Count | Tasks inserted from files
+ImportExisting | Count | Lines whose task existed already
+ImportRefused | Count | Lines that are not valid tasks; `errors/` has the reasons
 """)
 
 

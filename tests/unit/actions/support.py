@@ -140,9 +140,9 @@ def a_rude_server(behave: Callable[[socket.socket], None]) -> Iterator[str]:
 
 def a_webhook(**options: Any) -> Any:
     """The action, with no secrets to read."""
-    from dynatick.actions.addresses import Hosts
-    from dynatick.actions.secrets import Secrets
+    from dynatick.actions.secret import Secrets
     from dynatick.actions.webhook import Webhook
+    from dynatick.actions.webhook_url import Hosts
 
     known = {"clock": lambda: NOW, "hosts": Hosts(), "secrets": Secrets(clients=lambda service: None)}
     return Webhook(**{**known, **options})

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.actions.support import NOW, a_context, a_task
 
 from dynatick.actions import build_actions
-from dynatick.actions.targets import Reach
+from dynatick.actions.allow_list import ActionSettings
 from dynatick.errors import ConfigurationError, PermanentError, RetryableError
 from dynatick.settings import Settings
 from dynatick.wiring import build_processor
@@ -59,7 +59,7 @@ def test_an_attempt_takes_as_long_as_the_task_says_or_else_its_handler(tmp_path,
     (tmp_path / "handlers_with_timeouts.py").write_text(HANDLERS)
     monkeypatch.syspath_prepend(tmp_path)
     actions = build_actions(
-        handlers_module="handlers_with_timeouts", clock=lambda: NOW, reach=Reach(rate_limits=("slow=1/s",))
+        handlers_module="handlers_with_timeouts", clock=lambda: NOW, settings=ActionSettings(rate_limits=("slow=1/s",))
     )
     assert actions.timeout_seconds(a_task({}, action="slow")) == 60
     assert actions.timeout_seconds(a_task({}, action="slow", timeout_seconds=5)) == 5
@@ -117,7 +117,9 @@ def test_a_webhook_takes_as_long_as_its_request_may(payload, seconds):
 
 
 def test_a_webhook_goes_to_listed_private_hosts_only():
-    actions = build_actions(handlers_module=None, clock=lambda: NOW, reach=Reach(private_hosts=("127.0.0.1",)))
+    actions = build_actions(
+        handlers_module=None, clock=lambda: NOW, settings=ActionSettings(private_hosts=("127.0.0.1",))
+    )
     with pytest.raises(RetryableError, match="could not be connected to"):
         run(actions, "webhook", {"url": "http://127.0.0.1:9/"})
     with pytest.raises(PermanentError, match="expected https"):

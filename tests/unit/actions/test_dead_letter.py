@@ -83,7 +83,7 @@ def test_the_message():
     }
 
 
-def test_what_a_row_does_not_have_is_left_out():
+def test_missing_attributes_are_left_out():
     letter = DeadLetter(row={"taskId": "t"}, attempt=1, error="x", failed_at=datetime(2026, 12, 31, tzinfo=UTC))
     assert json.loads(message_of(letter)) == {
         "version": 1,
@@ -104,7 +104,7 @@ def test_what_a_row_does_not_have_is_left_out():
         ({"attempts": "a" * 150_000, "payload": {"x": "a" * 150_000}}, {"payload"}),
     ],
 )
-def test_what_is_too_large_is_left_out_with_a_note(row, missing):
+def test_a_large_payload_is_replaced_by_a_note(row, missing):
     body = message_of(a_letter(row=row))
     said = json.loads(body)
     assert said["payloadOmitted"] == OMITTED
@@ -114,7 +114,7 @@ def test_what_is_too_large_is_left_out_with_a_note(row, missing):
     assert len(body) <= MAX_BODY_BYTES
 
 
-def test_even_a_spoilt_row_makes_a_message():
+def test_a_malformed_row_makes_a_message():
     malformed = dict.fromkeys(ROW, "�" * 400000) | {"run": Decimal("NaN"), "dueAt": {"x": 1}}
     body = message_of(a_letter("\x00" * 1024, row=malformed, error="é" * 400_000))
     assert body.isascii()
@@ -136,7 +136,7 @@ def test_nothing_to_send_is_no_call():
     assert queue.calls == []
 
 
-def test_a_call_is_never_larger_than_sqs_takes():
+def test_a_call_is_never_larger_than_sqs_accepts():
     queue = Queue()
     sizes = [100_000, 100_000, 100_000, 240_000, 10, 20_000, 260_000, 5]
     letters = [a_letter(f"t-{n}", row={"payload": {"x": "a" * size}}) for n, size in enumerate(sizes)]
@@ -147,13 +147,13 @@ def test_a_call_is_never_larger_than_sqs_takes():
 
 
 @pytest.mark.parametrize("action", ["", "größe", "a\x00b", None, {"a": 1}])
-def test_an_action_that_no_attribute_can_hold_stands_in_the_body_only(action):
+def test_an_action_that_no_attribute_accepts_is_in_the_body_only(action):
     queue = Queue()
     QueueDeadLetters(queue, "url").send([a_letter(row={"action": action})])
     assert "MessageAttributes" not in queue.calls[0][0]
 
 
-def test_what_the_queue_refuses_once_is_sent_once_more():
+def test_a_refused_message_is_sent_once_more():
     seen = set()
 
     def judge(task_id, body):
@@ -167,21 +167,21 @@ def test_what_the_queue_refuses_once_is_sent_once_more():
     assert all("payload" in body for body in queue.taken)
 
 
-def test_what_the_queue_refuses_twice_is_not_sent(caplog):
+def test_a_message_refused_twice_counts_as_not_sent(caplog):
     queue = Queue(lambda task_id, body: "busy" if task_id == "t-1" else "ok")
     sent = QueueDeadLetters(queue, "url").send([a_letter(f"t-{n}") for n in range(3)])
     assert sent == [True, False, True]
     assert [(r.action, r.task_id) for r in caplog.records] == [("dead_letter_refused", "t-1")]
 
 
-def test_a_message_that_is_itself_at_fault_goes_without_its_payload():
+def test_a_message_at_fault_is_sent_again_without_its_payload():
     queue = Queue(lambda task_id, body: "fault" if "payload" in body else "ok")
     assert QueueDeadLetters(queue, "url").send([a_letter()]) == [True]
     assert queue.taken[0]["payloadOmitted"] == OMITTED
     assert queue.taken[0]["run"] == 2
 
 
-def test_what_the_queue_says_nothing_about_is_not_sent():
+def test_a_message_without_an_answer_counts_as_not_sent():
     queue = Queue(lambda task_id, body: "lost" if task_id == "t-1" else "ok")
     assert QueueDeadLetters(queue, "url").send([a_letter("t-0"), a_letter("t-1")]) == [True, False]
 
@@ -193,7 +193,7 @@ def test_what_the_queue_says_nothing_about_is_not_sent():
         EndpointConnectionError(endpoint_url="x"),
     ],
 )
-def test_an_error_of_the_sdk_concerns_its_call_only(error, caplog):
+def test_an_error_of_the_sdk_fails_only_its_call(error, caplog):
     def judge(task_id, body):
         if task_id == "t-2":
             raise error
@@ -230,7 +230,7 @@ def test_on_sqs(sqs):
     assert [name for name, body in found.items() if "payloadOmitted" in body] == ["t-3"]
 
 
-def test_a_queue_that_is_not_there(sqs, caplog):
+def test_a_missing_queue_sends_nothing(sqs, caplog):
     url = "https://sqs.us-east-1.amazonaws.com/123456789012/gone"
     assert QueueDeadLetters(sqs, url).send([a_letter()]) == [False]
     assert [record.action for record in caplog.records] == ["dead_letters_unsent"]

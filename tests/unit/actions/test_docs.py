@@ -14,10 +14,10 @@ from moto import mock_aws
 from tests.unit.actions.support import NOW, a_context, a_task, a_webhook
 
 from dynatick.actions import build_actions
-from dynatick.actions.connections import Answer
-from dynatick.actions.payloads import payload_schemas
+from dynatick.actions.connection import Answer
+from dynatick.actions.payload import payload_schemas
 from dynatick.actions.registry import Registry
-from dynatick.actions.secrets import Secrets
+from dynatick.actions.secret import Secrets
 from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults, normalise
 from dynatick.domain.task import Task

@@ -93,11 +93,11 @@ def as_any(payload: Any) -> object:
     "function",
     [without_annotation, as_dict, as_dict_of_objects, as_mapping, as_object, as_any],
 )
-def test_a_raw_payload_comes_as_plain_python(function):
+def test_a_raw_payload_is_plain_python(function):
     assert run(function, RAW) == PLAIN
 
 
-def test_a_raw_payload_is_the_handlers_own_to_change():
+def test_a_handler_may_change_its_payload():
     def change(payload):
         payload["list"].append(2)
 
@@ -133,7 +133,7 @@ def test_a_pydantic_model():
     assert found == Order(id=7, lines=[Line(item="pen", count=2)])
 
 
-def test_a_typed_dict_and_what_else_pydantic_understands():
+def test_typed_dicts_and_other_types_of_pydantic():
     def note(payload: Note):
         return payload
 
@@ -173,7 +173,7 @@ def test_the_context():
     )
 
 
-def test_the_context_is_given_to_a_second_parameter_that_wants_it():
+def test_a_second_parameter_gets_the_context():
     def by_name(payload, context=None):
         return context
 
@@ -184,7 +184,7 @@ def test_the_context_is_given_to_a_second_parameter_that_wants_it():
     assert run(of_its_own) == 10
 
 
-def test_a_coroutine_is_run_to_its_end():
+def test_a_coroutine_is_awaited():
     import asyncio
 
     async def slow(payload, context):
@@ -235,7 +235,7 @@ def test_a_payload_that_does_not_fit_is_permanent(payload, message):
     assert caught.value.__cause__ is None  # pydantic's own text has the input in it
 
 
-def test_messages_about_a_payload_are_bounded():
+def test_messages_about_a_payload_are_limited_in_length():
     def limited(payload: dict[str, Literal[1]]):
         return payload
 
@@ -305,7 +305,7 @@ class Plain:
     pass
 
 
-def test_a_payload_type_that_cannot_be_checked_is_the_programs_mistake():
+def test_a_payload_type_that_pydantic_cannot_validate_is_a_configuration_error():
     def odd(payload: Plain):
         return payload
 
@@ -352,12 +352,12 @@ async def async_generator(payload):
         (Shouting.in_capitals, "is a method; expected a function of a module"),
     ],
 )
-def test_what_cannot_be_a_handler(function, message):
+def test_a_function_that_cannot_be_a_handler_is_refused(function, message):
     with pytest.raises(ConfigurationError, match=message):
         handler("x")(function)
 
 
-def test_a_name_is_needed():
+def test_a_handler_needs_a_valid_name():
     with pytest.raises(ConfigurationError, match="is not a name"):
 
         @handler
@@ -451,7 +451,7 @@ def none(payload: dict): ...
         load_handlers(name, 59)
 
 
-def test_further_decorators_count(a_module):
+def test_further_decorators_are_applied(a_module):
     name = a_module(
         """
 from functools import wraps
@@ -484,7 +484,7 @@ def inside(payload: dict, context): return "y"
         ),
     ],
 )
-def test_a_module_that_cannot_be_imported_says_why(a_module, text, message):
+def test_a_module_that_cannot_be_imported_is_refused_with_the_cause(a_module, text, message):
     name = a_module(text)
     with pytest.raises(ConfigurationError) as caught:
         load_handlers(name)
@@ -494,7 +494,7 @@ def test_a_module_that_cannot_be_imported_says_why(a_module, text, message):
 
 
 @pytest.mark.parametrize("name", ["no_such_module", "", "no.such", ".relative"])
-def test_a_module_that_is_not_there(name):
+def test_a_missing_module_is_refused(name):
     with pytest.raises(ConfigurationError, match=r"HandlersModule: the module .* cannot be imported"):
         load_handlers(name)
 
@@ -516,7 +516,7 @@ def test_a_module_that_is_not_there(name):
         ),
     ],
 )
-def test_mistakes_are_found_when_the_module_loads(a_module, text, message):
+def test_an_invalid_handler_is_refused_at_the_import(a_module, text, message):
     name = a_module(
         f"from __future__ import annotations\nfrom dynatick import HandlerContext, handler\n@handler('a')\n{text}"
     )
@@ -525,7 +525,7 @@ def test_mistakes_are_found_when_the_module_loads(a_module, text, message):
     assert message in str(caught.value)
 
 
-def test_what_is_dear_is_imported_only_when_it_is_needed():
+def test_slow_imports_happen_only_when_needed():
     program = """
 import sys
 from datetime import UTC, datetime

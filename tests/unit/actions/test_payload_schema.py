@@ -273,7 +273,7 @@ def test_what_the_schema_refuses_the_type_refuses_too(n: int, payload: dict[str,
         (dict[str, int], {"a": "b"}, "payload.a: "),
     ],
 )
-def test_what_does_not_fit_is_told_by_field_and_without_the_value(kind: Any, payload: Any, told: str) -> None:
+def test_a_payload_that_does_not_fit_is_refused_by_field_without_the_value(kind: Any, payload: Any, told: str) -> None:
     schema = handler_of(kind).payload_schema()
     assert schema is not None
     with pytest.raises(InvalidInput) as refused:
@@ -282,13 +282,13 @@ def test_what_does_not_fit_is_told_by_field_and_without_the_value(kind: Any, pay
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_json_schema_for_others(kind: Any) -> None:
+def test_other_validators_accept_the_schema(kind: Any) -> None:
     schema = handler_of(kind).payload_schema()
     if schema is not None:
         Draft202012Validator(json.loads(schema))
 
 
-def test_it_says_what_others_read_in_it() -> None:
+def test_other_validators_agree_with_the_schema() -> None:
     schema = json.loads(handler_of(Node).payload_schema() or "")
     node = {"$ref": "#/$defs/d1"}
     assert schema == {
@@ -316,7 +316,7 @@ def test_the_same_type_has_the_same_schema_each_time() -> None:
 
 
 @pytest.mark.parametrize("kind", [Any, dict, dict[str, Any], Turned])
-def test_a_type_about_which_nothing_is_sure_has_none(kind: Any) -> None:
+def test_a_type_that_accepts_everything_has_no_schema(kind: Any) -> None:
     assert handler_of(kind).payload_schema() is None
 
 
@@ -325,7 +325,7 @@ def test_a_type_about_which_nothing_is_sure_has_none(kind: Any) -> None:
     ["", "no JSON", "[]", "3", '{"type":"string","pattern":"("}', '{"$ref":"#/$defs/nowhere"}', '{"anyOf":[7]}',
      '{"type":"object","properties":[]}', '{"type":"integer","minimum":"x"}', '{"type":"later"}'],
 )  # fmt: skip
-def test_a_schema_that_cannot_be_understood_refuses_nothing(schema: str) -> None:
+def test_a_malformed_schema_refuses_nothing(schema: str) -> None:
     check_schema(schema, {"a": 1})
 
 
@@ -333,7 +333,7 @@ def sized(number: int) -> Callable[[], str]:
     return lambda: "x" * number
 
 
-def test_schemas_have_bounds_of_size(caplog: pytest.LogCaptureFixture) -> None:
+def test_too_large_schemas_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
     registry = Registry()
     registry.add("large", handler_of(dict), schema=sized(MAX_SCHEMA_BYTES + 1))
     for n in range(MAX_SCHEMAS_BYTES // MAX_SCHEMA_BYTES):
@@ -348,15 +348,17 @@ def test_schemas_have_bounds_of_size(caplog: pytest.LogCaptureFixture) -> None:
     assert told == [("payload_schema_left_out", "large"), ("payload_schema_left_out", "zz-none-is-left")]
 
 
-def test_only_actions_that_are_allowed_have_one() -> None:
+def test_only_allowed_actions_have_a_schema() -> None:
     registry = Registry()
     registry.add("a", handler_of(Node), schema=handler_of(Node).payload_schema)
     registry.add("b", handler_of(Node), schema=handler_of(Node).payload_schema)
-    registry.keep(["b"])
+    registry.restrict_to(["b"])
     assert list(registry.payload_schemas()) == ["b"]
 
 
-def test_a_type_that_cannot_be_checked_is_left_to_the_task_to_tell(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_type_that_pydantic_cannot_validate_has_no_schema_and_fails_its_tasks(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Strange:
         pass
 

@@ -62,7 +62,7 @@ def test_a_name_in_use_is_refused():
 
 
 @pytest.mark.parametrize("name", ["a", "Log2", "send-reminder", "mail.send", "team/x:y_z", "a" * 128])
-def test_sensible_names(name):
+def test_valid_names_are_accepted(name):
     assert Registry({name: Action()}).names() == [name]
 
 
@@ -80,12 +80,12 @@ def test_sensible_names(name):
         ("a" * 129, "is too long; expected at most 128 characters"),
     ],
 )
-def test_names_that_are_refused(name, message):
+def test_invalid_names_are_refused(name, message):
     with pytest.raises(ConfigurationError, match=message):
         Registry().add(name, Action())
 
 
-def test_results_are_bounded():
+def test_a_large_result_is_replaced():
     assert run(Registry({"a": Action("x" * 10_000)}), "a") == {
         "note": "the result was not kept: 10002 bytes, more than 4096"
     }
@@ -97,6 +97,6 @@ def test_errors_pass_through(error):
         run(Registry({"a": Action(error=error)}), "a")
 
 
-def test_an_action_that_exits_ends_its_task_only():
+def test_an_action_that_exits_fails_only_its_task():
     with pytest.raises(RetryableError, match="the action ended with SystemExit"):
         run(Registry({"a": Action(error=SystemExit(1))}), "a")

@@ -15,9 +15,9 @@ from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 from tests.unit.actions.support import NOW, Server, a_context, a_server, a_task, a_webhook
 
-from dynatick.actions.addresses import Hosts
-from dynatick.actions.secrets import Secrets
+from dynatick.actions.secret import Secrets
 from dynatick.actions.signing import signature
+from dynatick.actions.webhook_url import Hosts
 from dynatick.errors import ActionError, ConfigurationError, PermanentError, RetryableError
 
 SECRET = "hunter2"
@@ -81,24 +81,24 @@ def test_a_get_has_no_body(server: Server) -> None:
     ("headers", "content_type"),
     [({}, "text/plain; charset=utf-8"), ({"Content-Type": "application/xml"}, "application/xml")],
 )
-def test_a_body_is_sent_as_it_is(server: Server, headers: dict[str, str], content_type: str) -> None:
+def test_a_body_is_sent_unchanged(server: Server, headers: dict[str, str], content_type: str) -> None:
     call(server, body="<a>é</a>", headers=headers)
     assert server.requests[0].body == "<a>é</a>".encode()
     assert server.requests[0].headers["content-type"] == content_type
 
 
-def test_a_body_that_no_utf_8_holds(server: Server) -> None:
+def test_a_body_that_is_not_utf_8_is_refused(server: Server) -> None:
     with pytest.raises(PermanentError, match=r"^payload\.body: expected text that UTF-8 can hold$"):
         call(server, body="\ud800")
 
 
 @pytest.mark.parametrize("status", [200, 304, 404, 500])
-def test_an_expected_status_is_success_whatever_it_is(server: Server, status: int) -> None:
+def test_an_expected_status_is_success(server: Server, status: int) -> None:
     server.status, server.body = status, b""
     assert call(server, expectedStatuses=[status]) == {"status": status}
 
 
-def test_a_status_that_was_not_expected_is_none(server: Server) -> None:
+def test_any_other_status_fails_if_statuses_are_expected(server: Server) -> None:
     server.status = 202
     with pytest.raises(PermanentError, match=r"^the target answered 202; expected 200, 204$"):
         call(server, expectedStatuses=[200, 204])
@@ -107,7 +107,7 @@ def test_a_status_that_was_not_expected_is_none(server: Server) -> None:
         call(server, expectedStatuses=[200, 204])
 
 
-def test_the_schedule_is_told(server: Server) -> None:
+def test_the_request_of_an_occurrence_names_its_schedule(server: Server) -> None:
     task = a_task({"url": server.url}, schedule_id="nightly 1")
     a_webhook(hosts=Hosts(private=["127.0.0.1"])).run(task, a_context(task))
     assert server.requests[0].headers["x-dynatick-schedule-id"] == "nightly%201"
@@ -132,7 +132,7 @@ def test_the_schedule_is_told(server: Server) -> None:
         (("*.example.com", "other.org"), "other.net", False),
     ],
 )
-def test_the_hosts_that_webhooks_may_go_to(allowed: tuple[str, ...], host: str, yes: bool) -> None:
+def test_allowed_hosts(allowed: tuple[str, ...], host: str, yes: bool) -> None:
     assert Hosts(allowed=allowed).allows(host) == yes
 
 
@@ -145,12 +145,12 @@ def test_a_host_that_is_not_allowed_gets_no_call(server: Server) -> None:
 
 
 @pytest.mark.parametrize("host", ["https://a", "*.", "a b", "*.*.example.com"])
-def test_what_is_no_host_is_a_wrong_setting(host: str) -> None:
+def test_an_allowed_host_that_is_not_a_host_is_refused(host: str) -> None:
     with pytest.raises(ConfigurationError, match=r"AllowedWebhookHosts: .* is not a host"):
         Hosts(allowed=[host])
 
 
-def test_any_host_and_some_host_together_is_a_wrong_setting() -> None:
+def test_any_host_together_with_a_host_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"AllowedWebhookHosts: .* is not a host"):
         Hosts(allowed=["*", "example.com"])
 
@@ -183,7 +183,9 @@ def test_a_url_that_is_a_secret(server: Server) -> None:
         {"signingSecret": {"ssm": "/other"}},
     ],
 )
-def test_no_message_holds_a_secret(server: Server, payload: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_no_message_contains_a_secret(
+    server: Server, payload: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     parameters = Parameters(
         url=f"ftp://{SECRET}", inside=f"https://127.1.2.3/{SECRET}", lines=f"{SECRET}\r\nB: c", long=SECRET * 2000,
@@ -198,7 +200,7 @@ def test_no_message_holds_a_secret(server: Server, payload: dict[str, Any], capl
     assert server.requests == []
 
 
-def test_text_that_looks_like_a_reference_is_only_text(server: Server) -> None:
+def test_a_text_that_looks_like_a_reference_stays_text(server: Server) -> None:
     """What an end user types must not fetch a secret."""
     text = "{{resolve:ssm:/dynatick/token}}"
     data = {"comment": text, "nested": ssm("token")}
@@ -209,7 +211,7 @@ def test_text_that_looks_like_a_reference_is_only_text(server: Server) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_secret_that_was_replaced_is_tried_again(server: Server, status: int) -> None:
+def test_a_replaced_secret_is_fetched_and_the_task_retried(server: Server, status: int) -> None:
     server.status = status
     parameters = Parameters(token=SECRET)
     webhook = a_webhook(
@@ -266,7 +268,7 @@ def test_a_signature_of_a_request_without_a_body(server: Server) -> None:
     Verifier(KEY).verify(server.requests[0].body, server.requests[0].headers, json_parse=False)
 
 
-def test_both_keys_sign_while_one_is_being_replaced(server: Server) -> None:
+def test_a_secret_with_two_keys_signs_with_both(server: Server) -> None:
     keys = Parameters(keys=f"{KEY} {OTHER_KEY}")
     call(server, keys, now=datetime.now(UTC), signingSecret={"ssm": "/dynatick/keys"})
     (request,) = server.requests

@@ -15,8 +15,8 @@ from tests.builders import InProcess
 
 from dynatick import MemoryStore, TaskClient
 from dynatick.bulk.export import export_lines
+from dynatick.bulk.file_format import FileFormat
 from dynatick.bulk.file_reader import read
-from dynatick.bulk.formats import FileFormat
 from dynatick.bulk.importing import Import
 from dynatick.bulk.task_definition import DEFINITION, STATE, definition
 from dynatick.domain.task import OWN_ATTRIBUTES
@@ -56,7 +56,7 @@ def read_back(lines: list[str], form: FileFormat) -> list[Mapping[str, object]]:
 
 @pytest.mark.parametrize("form", FORMATS)
 @given(st.lists(rows_of_users, max_size=4))
-def test_what_is_written_is_read_as_it_was(form: FileFormat, rows: list[dict[str, object]]) -> None:
+def test_an_export_is_imported_unchanged(form: FileFormat, rows: list[dict[str, object]]) -> None:
     lines = list(export_lines(rows, form))
     assert read_back(lines, form) == [definition(row) for row in rows]
 
@@ -78,7 +78,7 @@ def lived() -> InProcess:
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("with_state", [False, True])
-def test_a_table_from_the_file_of_another(form: FileFormat, with_state: bool) -> None:
+def test_an_export_fills_another_table(form: FileFormat, with_state: bool) -> None:
     world, other = lived(), InProcess(store=MemoryStore())
     other.tick()
     client = TaskClient(world.store, clock=world.clock)
@@ -86,7 +86,7 @@ def test_a_table_from_the_file_of_another(form: FileFormat, with_state: bool) ->
     lines = list(export_lines(rows, form, with_state=with_state))
     data = "".join(lines).encode()
     run = Import(
-        insert_rows=TaskClient(other.store, clock=other.clock).insert_lazily, tell=print, drop_state=with_state
+        insert_rows=TaskClient(other.store, clock=other.clock).insert_lazily, report=print, drop_state=with_state
     )
     for _ in run.run(read(lambda at: io.BytesIO(data[at:]).read, form)):
         pass
@@ -100,7 +100,7 @@ def test_a_table_from_the_file_of_another(form: FileFormat, with_state: bool) ->
     assert other.row("waiting")["tags"] == ["a", 1]
 
 
-def test_state_says_what_became_of_it() -> None:
+def test_an_export_with_state_has_the_state_attributes() -> None:
     rows = list(TaskClient(lived().store).export(start="2026-12-31T00:00:00Z", end="2027-01-01T00:00:00Z"))
     by_id = {row["taskId"]: row for row in map(json.loads, export_lines(rows, FileFormat.NDJSON, with_state=True))}
     assert by_id["failed"]["status"] == "failed" and "division by zero" in by_id["failed"]["error"]
@@ -134,13 +134,13 @@ def test_a_bucket_of_several_pages() -> None:
     assert [row["taskId"] for row in client.export("2026-12-31#12:30")] == [f"t{n:04}" for n in range(1234)]
 
 
-def test_what_json_does_not_know_becomes_text_and_lists() -> None:
+def test_binaries_and_sets_are_exported_as_text_and_lists() -> None:
     row = {"taskId": "a", "payload": {"b": Binary(b"\x00\xff"), "s": {"y", "x"}, "n": {Decimal(2), Decimal(1)}}}
     (line,) = export_lines([row], FileFormat.NDJSON)
     assert json.loads(line)["payload"] == {"b": "AP8=", "s": ["x", "y"], "n": [1, 2]}
 
 
-def test_rows_that_nobody_has_looked_at_keep_the_time_that_counts() -> None:
+def test_an_unscheduled_row_is_exported_with_the_time_that_normalising_uses() -> None:
     given_ = {"taskId": "a", "taskDateTime": "2026-12-31T12:00:00Z", "dueAt": "2027-01-01T00:00:00Z", "delaySeconds": 5}
     assert definition(given_) == {"taskId": "a", "taskDateTime": "2026-12-31T12:00:00Z"}
     assert definition({"taskId": "a", "delaySeconds": 5}) == {"taskId": "a", "delaySeconds": 5}
@@ -150,7 +150,7 @@ def test_rows_that_nobody_has_looked_at_keep_the_time_that_counts() -> None:
     }
 
 
-def test_schedules_are_no_tasks() -> None:
+def test_an_export_of_tasks_contains_no_schedules() -> None:
     world = lived()
     world.put(taskId="each-hour", scheduleExpression="rate(1 hour)")
     world.put(taskId="over", scheduleExpression="at(2026-12-30T12:00:00)")
@@ -159,5 +159,5 @@ def test_schedules_are_no_tasks() -> None:
     assert {str(row["taskId"]) for row in rows} == {"completed", "failed", "waiting", "called-off"}
 
 
-def test_every_attribute_of_ours_is_definition_or_state() -> None:
+def test_every_own_attribute_is_definition_or_state() -> None:
     assert {*DEFINITION, *STATE} == OWN_ATTRIBUTES

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dynatick.bulk.file_format import FileFormat, format_of
 from dynatick.bulk.file_reader import read
-from dynatick.bulk.formats import FileFormat, format_of
-from dynatick.bulk.lines import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, lines
-from dynatick.bulk.records import Record
+from dynatick.bulk.line_reader import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, lines
+from dynatick.bulk.record import Record
 from dynatick.errors import InvalidInput
 
 
@@ -50,7 +50,7 @@ def test_lines_are_those_of_the_file_whatever_the_chunks(parts: list[bytes], siz
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 64, 10_000])
-def test_a_line_that_is_too_long_is_passed_over(size: int) -> None:
+def test_a_line_that_is_too_long_is_skipped(size: int) -> None:
     content = b"a\n" + b"x" * 5000 + b"\nb\n" + b"y" * 3000
     stream = io.BytesIO(content)
     found = list(lines(lambda _: stream.read(size), limit=20))
@@ -99,7 +99,7 @@ def test_memory_does_not_grow_with_a_line_or_a_file() -> None:
 # -- NDJSON ----------------------------------------------------------------------------------------------------
 
 
-def test_ndjson_with_all_that_may_be_between_lines() -> None:
+def test_ndjson_skips_empty_lines() -> None:
     text = '\ufeff{"taskId": "a"}\r\n\r\n   \n\t{"taskId": "größe", "n": 1.50}  \n{"taskId": "c"}'
     found = records(text)
     assert [(record.line, record.row) for record in found] == [
@@ -119,18 +119,18 @@ def test_ndjson_with_all_that_may_be_between_lines() -> None:
         (b'{"taskId": "a"', "expected JSON: Expecting ',' delimiter"),
         (b'{"taskId": "a"} {"taskId": "b"}', "expected JSON: Extra data"),
         (b'{"taskId": "a", "n": NaN}', "NaN is not a number that a table can hold"),
-        (b'{"taskId": "a", "taskId": "b"}', "the name 'taskId' stands twice"),
-        (b'{"taskId": "a", "payload": {"x": 1, "x": 2}}', "the name 'x' stands twice"),
+        (b'{"taskId": "a", "taskId": "b"}', "the name 'taskId' is there twice"),
+        (b'{"taskId": "a", "payload": {"x": 1, "x": 2}}', "the name 'x' is there twice"),
         (b'{"taskId": "a", "n": ' + b"9" * 5000 + b"}", "expected JSON: Exceeds the limit"),
         (b"[" * 100_000, "nested too deeply"),
-        (b'[{"taskId": "a"}]', "elements go one a line"),
+        (b'[{"taskId": "a"}]', "put each element of a list"),
         (b'"text"', "expected a JSON object"),
         (b"null", "expected a JSON object"),
         (b"\x00\x00\x00", "expected JSON"),
         ("\ufeff".encode() + b"{}", "Unexpected UTF-8 BOM"),  # not at the beginning of the file
     ],
 )
-def test_a_bad_line_is_told_and_harms_no_other(line: bytes, why: str) -> None:
+def test_a_malformed_line_is_refused_alone(line: bytes, why: str) -> None:
     before, bad, after = records(b'{"taskId": "x"}\n' + line + b'\n{"taskId": "y"}\n')
     assert (before.row, after.row) == ({"taskId": "x"}, {"taskId": "y"})
     assert bad.row is None and bad.line == 2
@@ -151,19 +151,19 @@ def test_a_bad_line_is_told_and_harms_no_other(line: bytes, why: str) -> None:
         ("\n \r\n", []),
     ],
 )
-def test_a_file_that_is_one_object_or_one_a_line(text: str, expected: list[object]) -> None:
+def test_a_json_file_is_one_object_or_one_in_each_line(text: str, expected: list[object]) -> None:
     assert rows(text, FileFormat.JSON) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [('{\n "taskId": "a"\n', "expected JSON"), ("[\n {}\n]", "elements go one a line")]
+    ("text", "why"), [('{\n "taskId": "a"\n', "expected JSON"), ("[\n {}\n]", "put each element of a list")]
 )
-def test_an_object_that_is_none_is_one_error(text: str, why: str) -> None:
+def test_a_malformed_json_file_is_one_error(text: str, why: str) -> None:
     (record,) = records(text, FileFormat.JSON)
     assert record.line == 1 and record.error is not None and record.error.field == "file" and why in str(record.error)
 
 
-def test_a_file_too_large_for_one_object_is_one_of_lines() -> None:
+def test_a_large_json_file_is_read_as_lines() -> None:
     text = ("{\n" + " " * 1000) * 500
     found = records(text, FileFormat.JSON)
     assert len(found) == 500 and all(record.error is not None for record in found)
@@ -172,7 +172,7 @@ def test_a_file_too_large_for_one_object_is_one_of_lines() -> None:
 # -- CSV -------------------------------------------------------------------------------------------------------
 
 
-def test_csv_and_what_its_cells_mean() -> None:
+def test_csv_cells_become_values() -> None:
     text = (
         "\ufefftaskId,dueAt,action,payload.to,payload.n:json,retryPolicy.maximumRetryAttempts,tenant,delaySeconds,*\r\n"
         'a,2026-12-31T12:00:00Z,mail,"Ada, ""A."" Lovelace\r\nLondon",1.50,5,t1,,\r\n'
@@ -219,7 +219,7 @@ def test_a_timeout_in_csv_is_a_number() -> None:
         (b"=HYPERLINK(1),2", "expected a JSON object"),
     ],
 )
-def test_a_bad_row_is_told_and_harms_no_other(line: bytes, why: str) -> None:
+def test_a_malformed_row_is_refused_alone(line: bytes, why: str) -> None:
     before, bad, after = records(b"taskId,payload\nx,{}\n" + line + b"\ny,{}\n", FileFormat.CSV)
     assert (before.row, after.row) == ({"taskId": "x", "payload": {}}, {"taskId": "y", "payload": {}})
     assert (bad.line, bad.row) == (3, None) and why in str(bad.error), str(bad.error)
@@ -238,17 +238,17 @@ def test_a_bad_row_is_told_and_harms_no_other(line: bytes, why: str) -> None:
         ('taskId,"due', "expected a row of CSV: unexpected end of data"),
     ],
 )
-def test_a_heading_that_is_none_ends_the_file(heading: str, why: str) -> None:
+def test_an_invalid_heading_ends_the_file(heading: str, why: str) -> None:
     (record,) = records(f"{heading}\na,b\n", FileFormat.CSV)
     assert record.is_last and record.line == 1 and why in str(record.error), str(record.error)
     assert str(record.error).count("nothing after it can be read") == 1
 
 
-def test_a_heading_alone_and_nothing_at_all() -> None:
+def test_a_file_without_rows_has_no_records() -> None:
     assert records("taskId,dueAt\r\n", FileFormat.CSV) == records("", FileFormat.CSV) == []
 
 
-def test_a_quote_that_is_left_open_ends_the_file_where_it_stands() -> None:
+def test_an_open_quote_ends_the_file() -> None:
     text = 'taskId,action\na,log\nb,"log\n' + "c,log\n" * 100_000
     good, bad = records(text, FileFormat.CSV)
     assert good.row == {"taskId": "a", "action": "log"}
@@ -266,7 +266,7 @@ def test_a_cell_may_be_large() -> None:
 
 
 @given(st.binary(max_size=300), st.sampled_from(FileFormat))
-def test_whatever_a_file_holds_reading_it_ends(content: bytes, form: FileFormat) -> None:
+def test_reading_any_file_ends(content: bytes, form: FileFormat) -> None:
     for head in (b"", b"taskId,payload.a,*\n"):
         found = records(head + content, form)
         assert all((record.row is None) != (record.error is None) for record in found)
@@ -282,17 +282,17 @@ def test_whatever_a_file_holds_reading_it_ends(content: bytes, form: FileFormat)
     ("name", "form"),
     [("a.ndjson", "ndjson"), ("a.b.JSONL", "ndjson"), ("x/y.csv", "csv"), ("a.json", "json")],
 )
-def test_the_name_tells_the_format(name: str, form: str) -> None:
+def test_the_format_follows_from_the_name(name: str, form: str) -> None:
     assert format_of(name) == form
 
 
 @pytest.mark.parametrize("name", ["tasks", "tasks.txt", "ndjson", "tasks.csv.gz", ""])
-def test_a_name_that_tells_nothing_is_refused(name: str) -> None:
+def test_a_name_with_an_unknown_ending_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match=r"ends in one of \.ndjson, \.jsonl, \.json, \.csv"):
         format_of(name)
 
 
-def test_a_line_in_a_message_is_text_whatever_it_holds() -> None:
+def test_a_malformed_line_is_escaped_in_messages() -> None:
     assert Line(2, 5, b"a\xffb\r\n").text() == "a\\xffb"
 
 
@@ -316,9 +316,9 @@ def test_a_heading_of_thousands_of_columns() -> None:
     assert time.process_time() - began < 2  # 7 s, if each is compared with each
 
 
-def test_a_name_that_stands_twice_among_thousands() -> None:
+def test_a_duplicate_among_thousands_of_names_is_found_quickly() -> None:
     names = ", ".join(f'"{n:x}": 1' for n in range(30_000))
     began = time.process_time()
     (one,) = records("{" + names + ', "0": 2}\n')
-    assert one.error is not None and "stands twice" in str(one.error)
+    assert one.error is not None and "is there twice" in str(one.error)
     assert time.process_time() - began < 2  # half a minute, if each is compared with each

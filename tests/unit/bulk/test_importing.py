@@ -10,9 +10,9 @@ import pytest
 from tests.builders import InProcess
 
 from dynatick import TaskClient
+from dynatick.bulk.derived_id import with_id
+from dynatick.bulk.file_format import FileFormat
 from dynatick.bulk.file_reader import read
-from dynatick.bulk.formats import FileFormat
-from dynatick.bulk.ids import with_id
 from dynatick.bulk.importing import Import, LineError, Tally
 from dynatick.client.insertion import InsertResult
 from dynatick.engine.ports import StoreFailure
@@ -57,7 +57,7 @@ def store(world: InProcess) -> Moody:
 def run(world: InProcess, text: str, run: Import | None = None, **options: object) -> tuple[Import, list[LineError]]:
     errors: list[LineError] = []
     if run is None:
-        run = Import(insert_rows=client(world).insert_lazily, tell=errors.append, **options)  # type: ignore[arg-type]
+        run = Import(insert_rows=client(world).insert_lazily, report=errors.append, **options)  # type: ignore[arg-type]
     data = text.encode()
     for _ in run.run(
         read(lambda at: io.BytesIO(data[at:]).read, FileFormat.NDJSON, offset=run.offset, number=run.line)
@@ -75,7 +75,7 @@ def test_errors_come_in_the_order_of_the_lines(world: InProcess) -> None:
     assert (done.offset, done.line) == (len(text), 601)
 
 
-def test_an_error_says_all_that_repairing_the_line_takes(world: InProcess) -> None:
+def test_an_error_has_line_field_message_and_text(world: InProcess) -> None:
     _, (error,) = run(world, '\n{"taskId": "größe", "dueAt": "tomorrow"}\n')
     assert json.loads(error.to_json()) == {
         "line": 2,
@@ -93,7 +93,7 @@ def test_the_first_of_two_lines_with_the_same_id_wins(world: InProcess) -> None:
     assert world.row("a")["payload"] == {"n": 0}
 
 
-def test_what_failed_holds_the_place_and_nothing_is_left_out(world: InProcess) -> None:
+def test_a_failed_line_keeps_the_offset_before_it(world: InProcess) -> None:
     text = "".join(TASK % n for n in range(1000))
     store(world).away = True
     done, errors = run(world, text)
@@ -112,14 +112,14 @@ def test_a_task_that_is_too_large_for_the_table_is_refused_not_failed(world: InP
     assert (error.line, done.line) == (2, 4)
 
 
-def test_asked_to_stop_it_ends_with_every_answer_and_goes_on_there(world: InProcess) -> None:
+def test_a_stopped_import_continues_after_the_last_result(world: InProcess) -> None:
     text = "".join(TASK % n if n % 5 else "bad\n" for n in range(500))
     asked = iter(range(10**6))
-    first, errors = run(world, text, until=lambda: next(asked) > 120)
+    first, errors = run(world, text, should_stop=lambda: next(asked) > 120)
     assert not first.complete and not first.gave_up
     assert 100 < first.line < 200 and first.tally.total == first.line - 1
     second = Import(
-        insert_rows=client(world).insert_lazily, tell=errors.append, offset=first.offset, line=first.line,
+        insert_rows=client(world).insert_lazily, report=errors.append, offset=first.offset, line=first.line,
         tally=first.tally,
     )  # fmt: skip
     run(world, text, second)
@@ -127,18 +127,18 @@ def test_asked_to_stop_it_ends_with_every_answer_and_goes_on_there(world: InProc
     assert [error.line for error in errors] == [n + 1 for n in range(500) if not n % 5]
 
 
-def test_a_table_that_cannot_be_asked_is_the_callers_to_handle(world: InProcess) -> None:
+def test_errors_of_the_table_pass_to_the_caller(world: InProcess) -> None:
     def insert_lazily(rows: Iterable[Mapping[str, object]]) -> Iterator[InsertResult]:
         yield from client(world).insert_lazily([row for row, _ in zip(rows, range(30), strict=False)])
         raise StoreError("no answer")
 
-    going = Import(insert_rows=insert_lazily, tell=lambda error: None)
+    going = Import(insert_rows=insert_lazily, report=lambda error: None)
     with pytest.raises(StoreError, match="no answer"):
         run(world, "".join(TASK % n for n in range(60)), going)
     assert (going.line, going.complete) == (31, False)
 
 
-def test_ids_are_derived_from_what_a_line_says(world: InProcess) -> None:
+def test_ids_are_derived_from_attributes(world: InProcess) -> None:
     lines = [
         '{"action": "log", "payload": {"a": 1, "b": [1.5]}}\n',
         '{"payload":{"b":[1.5],"a":1},"action":"log"}\n',  # says the same
@@ -159,20 +159,20 @@ def test_a_derived_id_never_changes() -> None:
 
 
 @pytest.mark.parametrize("name", ["taskid", "task_id", "TaskId", "task-id", "TASK ID"])
-def test_a_misspelt_id_is_no_reason_to_derive_one(world: InProcess, name: str) -> None:
+def test_a_row_with_a_misspelt_id_is_refused(world: InProcess, name: str) -> None:
     done, (error,) = run(world, json.dumps({name: "a", "action": "log"}) + "\n")
     assert done.tally == Tally(refused=1)
     assert error.field == name and error.message.endswith("expected the name taskId")
 
 
-def test_a_line_that_says_nothing_is_no_task(world: InProcess) -> None:
+def test_an_empty_object_is_refused(world: InProcess) -> None:
     done, (error,) = run(world, "{}\n")
     assert done.tally == Tally(refused=1) and "at least one attribute" in error.message
     with pytest.raises(InvalidInput):
         with_id({})
 
 
-def test_state_is_refused_unless_it_is_to_be_left_out(world: InProcess) -> None:
+def test_state_attributes_are_refused_or_dropped(world: InProcess) -> None:
     times = {"taskDateTime": "2026-12-31#12:30", "dueAt": "2026-12-31T12:29:00Z"}
     line = json.dumps({"taskId": "a", **times, "status": "failed", "error": "x", "tenant": "t1"}) + "\n"
     done, _ = run(world, line)

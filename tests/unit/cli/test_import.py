@@ -15,7 +15,7 @@ from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
 from dynatick import TaskClient
-from dynatick.bulk.lines import MAX_LINE_BYTES
+from dynatick.bulk.line_reader import MAX_LINE_BYTES
 from dynatick.cli import importing
 from dynatick.cli.session import Session
 from dynatick.domain.task import Row

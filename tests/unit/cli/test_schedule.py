@@ -241,7 +241,7 @@ def test_backfill(shell: Shell, world: InProcess) -> None:
         (("update", "there"), ExitCode.INVALID, "expected at least one thing to change; see --help"),
         (("update", "there", "--remove", "scheduleExpression"), ExitCode.INVALID,
          "remove: 'scheduleExpression' is not accepted; expected one of scheduleExpressionTimezone, startDate"),
-        (("update", "there", "--expression", "rate(1 second)"), ExitCode.INVALID, "seconds are not to be had"),
+        (("update", "there", "--expression", "rate(1 second)"), ExitCode.INVALID, "seconds are not supported"),
         (("update", "ended", "--payload", "{}"), ExitCode.CONFLICT,
          "cannot update schedule 'ended': it is COMPLETED; possible only while it is ENABLED or DISABLED"),
         (("run", "ended"), ExitCode.CONFLICT, "cannot run schedule 'ended': it is COMPLETED"),

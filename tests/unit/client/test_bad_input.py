@@ -133,7 +133,7 @@ INSERTS: list[tuple[dict[str, object], str, str]] = [
         {"payload": {"text": "x" * 400_000}},
         "payload",
         "'400022 bytes in all' is not accepted; "
-        "expected an item of at most 393216 bytes; keep the bulk in S3 and name it here",
+        "expected an item of at most 393216 bytes; store the data in S3 and put its key here",
     ),
     # retries
     (

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.actions.test_doors import Doors
+from tests.unit.actions.test_interfaces import Interfaces
 from tests.unit.api.support import event, read
-from tests.unit.bulk.test_dropped_file import Bucket, Lambda
+from tests.unit.bulk.test_importer import Bucket, Lambda
 
 from dynatick import InvalidInput, Refused, cli
 
@@ -25,47 +25,47 @@ NAMES = {
 
 
 @pytest.fixture
-def doors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Doors:
-    return Doors(monkeypatch, capsys, tmp_path)
+def interfaces(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Interfaces:
+    return Interfaces(monkeypatch, capsys, tmp_path)
 
 
 @pytest.mark.parametrize(("name", "right"), NAMES.items())
-def test_each_door_refuses_it_and_gives_the_right_name(doors: Doors, name: str, right: str) -> None:
+def test_each_door_refuses_it_and_gives_the_right_name(interfaces: Interfaces, name: str, right: str) -> None:
     task = {"taskId": "t", name: SOON}
     with pytest.raises(InvalidInput, match=f"^{name}: .*{right}"):
-        doors.client.insert("t", attributes={name: SOON})
-    (result,) = doors.client.insert_lazily([task])
+        interfaces.client.insert("t", attributes={name: SOON})
+    (result,) = interfaces.client.insert_lazily([task])
     assert isinstance(result, Refused)
     assert (result.error.field, right in str(result.error)) == (name, True)
 
-    (error,) = read(doors.api.handle(event("POST", "/v1/tasks", task), None))["errors"]
+    (error,) = read(interfaces.api.handle(event("POST", "/v1/tasks", task), None))["errors"]
     assert (error["pointer"], right in error["detail"]) == (f"#/{name}", True)
-    (one,) = read(doors.api.handle(event("POST", "/v1/tasks/bulk", {"tasks": [task]}), None))["results"]
+    (one,) = read(interfaces.api.handle(event("POST", "/v1/tasks/bulk", {"tasks": [task]}), None))["results"]
     assert right in json.dumps(one)
 
     for file, text in (("t.ndjson", json.dumps(task) + "\n"), ("t.csv", f"taskId,{name}\nt,{SOON}\n")):
-        path = doors.folder / file
+        path = interfaces.folder / file
         path.write_text(text, "utf-8")
         assert cli.run(["task", "import", str(path)]) != 0
-        assert right in doors.capsys.readouterr().err
-        function = Lambda(doors.world, Bucket())
+        assert right in interfaces.capsys.readouterr().err
+        function = Lambda(interfaces.world, Bucket())
         function.run(function.bucket.event(f"imports/{file}", text))
         (told,) = function.bucket.errors()
         assert told["field"] == name
-    assert doors.world.store.get("t") is None
+    assert interfaces.world.store.get("t") is None
 
 
 @pytest.mark.parametrize(("name", "right"), NAMES.items())
-def test_a_raw_row_fails_with_the_right_name(doors: Doors, name: str, right: str) -> None:
-    row = doors.world.put(taskId="t", **{name: SOON})
+def test_a_raw_row_fails_with_the_right_name(interfaces: Interfaces, name: str, right: str) -> None:
+    row = interfaces.world.put(taskId="t", **{name: SOON})
     assert (row["outcome"], name in str(row["error"]), right in str(row["error"])) == ("failed", True, True)
 
 
-def test_with_a_time_under_its_right_name_it_is_the_users_own(doors: Doors) -> None:
-    doors.client.insert("t", due_at=SOON, attributes={"due_at": "later"})
-    doors.client.schedules.insert("s", "rate(1 hour)", attributes={"run_at": "noon"})
+def test_with_a_time_under_its_right_name_it_is_the_users_own(interfaces: Interfaces) -> None:
+    interfaces.client.insert("t", due_at=SOON, attributes={"due_at": "later"})
+    interfaces.client.schedules.insert("s", "rate(1 hour)", attributes={"run_at": "noon"})
     for task_id, name in (("t", "due_at"), ("s", "run_at")):
-        row = doors.world.store.get(task_id)
+        row = interfaces.world.store.get(task_id)
         assert row is not None and name in row
 
 
@@ -85,12 +85,12 @@ OF_EVENTBRIDGE_SCHEDULER = {
         ({"taskId": "t"}, "scheduleExpression"),
     ],
 )
-def test_a_file_of_schedules_holds_schedules_only(doors: Doors, row: dict[str, object], named: str) -> None:
-    path = doors.folder / "s.ndjson"
+def test_a_file_of_schedules_holds_schedules_only(interfaces: Interfaces, row: dict[str, object], named: str) -> None:
+    path = interfaces.folder / "s.ndjson"
     lines = [row, {"taskId": "s", "scheduleExpression": "rate(1 hour)"}]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     assert cli.run(["schedule", "import", str(path)]) != 0
-    said = doors.capsys.readouterr().err
+    said = interfaces.capsys.readouterr().err
     assert f": {named}: " in said and "scheduleExpression" in said
     assert "1 line was refused; the others are in" in said
-    assert [str(one["taskId"]) for one in doors.world.store.scan().rows if "status" in one] == ["s"]
+    assert [str(one["taskId"]) for one in interfaces.world.store.scan().rows if "status" in one] == ["s"]

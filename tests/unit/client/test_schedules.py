@@ -207,7 +207,7 @@ def test_insert_refuses_ids(world: World, schedule_id: Any, message: str) -> Non
 
 def test_insert_refuses_what_would_not_fit(world: World) -> None:
     said = refusal(lambda: world.schedules.insert("s", HOURLY, payload={"text": "x" * 400_000}))
-    assert "expected an item of at most 393216 bytes; keep the bulk in S3 and name it here" in said
+    assert "expected an item of at most 393216 bytes; store the data in S3 and put its key here" in said
     assert world.store.get("s") is None
 
 

@@ -42,12 +42,12 @@ def at(text: str) -> datetime:
         ("2026-12-31T13:00:59+01:00", 29_978_640),
     ],
 )
-def test_the_minute_that_an_instant_lies_in(instant: str, minute: int) -> None:
+def test_the_minute_of_an_instant(instant: str, minute: int) -> None:
     assert minute_of(at(instant)) == minute
 
 
 @given(instants)
-def test_every_instant_lies_in_exactly_one_minute(instant: datetime) -> None:
+def test_every_instant_has_exactly_one_minute(instant: datetime) -> None:
     minute = minute_of(instant)
     assert instant_of(minute) <= instant < instant_of(minute) + timedelta(minutes=1)
 
@@ -130,7 +130,7 @@ def test_every_interval_divides_the_day_and_midnight_is_on_the_grid(n: int) -> N
         assert grid.tick_at_or_after(midnight) == minute_of(midnight)
 
 
-def test_the_intervals_are_all_that_divide_a_day_and_that_a_cron_can_say() -> None:
+def test_the_intervals_are_all_divisors_of_a_day_that_cron_can_express() -> None:
     by_minutes = [n for n in range(1, 60) if 60 % n == 0]
     by_hours = [60 * n for n in range(1, 25) if 24 % n == 0]
     assert list(TICK_MINUTES) == by_minutes + by_hours
@@ -148,7 +148,7 @@ def test_the_intervals_are_all_that_divide_a_day_and_that_a_cron_can_say() -> No
         (1, 257, "shardCount: 257 is not accepted; expected a number from 1 to 256"),
     ],
 )  # fmt: skip
-def test_a_grid_that_cannot_be(tick_minutes: int, shard_count: int, message: str) -> None:
+def test_a_grid_out_of_range_is_refused(tick_minutes: int, shard_count: int, message: str) -> None:
     with pytest.raises(InvalidInput, match="^" + re.escape(message)):
         Grid(tick_minutes=tick_minutes, shard_count=shard_count)
 
@@ -229,7 +229,7 @@ def test_the_order_of_names_is_the_order_of_time(one: int, other: int) -> None:
         (b"2026-12-31#12:00", "expected a bucket such as"),
     ],
 )
-def test_what_names_no_bucket(value: object, reason: str) -> None:
+def test_a_value_that_is_not_a_buckets_name_is_refused(value: object, reason: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Bucket.parse(value)
     assert caught.value.field == "taskDateTime"
@@ -251,7 +251,7 @@ def test_what_names_no_bucket(value: object, reason: str) -> None:
         ("x" * 1024, 1, 2, 3, 99),  # 0x48D7F063
     ],
 )
-def test_the_shard_of_a_task_is_for_ever_the_same(task_id: str, of_2: int, of_3: int, of_4: int, of_256: int) -> None:
+def test_the_shard_of_a_task_never_changes(task_id: str, of_2: int, of_3: int, of_4: int, of_256: int) -> None:
     assert [Grid(shard_count=n).shard_of(task_id) for n in (1, 2, 3, 4, 256)] == [0, of_2, of_3, of_4, of_256]
 
 
@@ -262,7 +262,7 @@ def test_every_task_has_one_of_the_shards(grid: Grid, task_id: str) -> None:
 
 
 @pytest.mark.parametrize("shards", [2, 3, 4, 16, MAX_SHARDS])
-def test_shards_get_about_the_same(shards: int) -> None:
+def test_tasks_are_spread_evenly_over_shards(shards: int) -> None:
     grid = Grid(shard_count=shards)
     counts = [0] * shards
     for n in range(400 * shards):
@@ -314,7 +314,7 @@ def test_a_time_is_a_bucket_or_an_instant(value: object, found: object) -> None:
         (True, "dueAt: True is not accepted; expected a bucket such as"),
     ],
 )
-def test_what_is_no_time(value: object, message: str) -> None:
+def test_a_value_that_is_not_a_time_is_refused(value: object, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_time(value, "dueAt")
     assert str(caught.value).startswith(message)

@@ -54,7 +54,7 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize(("value", "instant"), ACCEPTED)
-def test_an_instant_in_every_accepted_notation(value: object, instant: datetime) -> None:
+def test_an_instant_is_accepted_in_every_form(value: object, instant: datetime) -> None:
     found = parse_instant(value, "dueAt")
     assert found == instant
     assert found.utcoffset() == timedelta()
@@ -150,7 +150,7 @@ def test_what_is_refused_and_why(value: object, expected: str) -> None:
     assert str(caught.value).startswith("dueAt: ")
 
 
-def test_a_message_stays_a_line_whatever_was_given() -> None:
+def test_a_message_is_one_line() -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_instant("x\n" * 100_000, "dueAt")
     text = str(caught.value)
@@ -207,7 +207,7 @@ def test_whole_epoch_seconds_mean_the_same_in_every_type(seconds: int) -> None:
         st.from_regex(r"\A\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:\d\d)?\Z"), st.datetimes(),
     )
 )  # fmt: skip
-def test_whatever_is_given_is_either_an_instant_or_refused_by_name(value: object) -> None:
+def test_any_value_is_parsed_or_refused(value: object) -> None:
     try:
         found = parse_instant(value, "dueAt")
     except InvalidInput as error:
@@ -220,7 +220,7 @@ def test_whatever_is_given_is_either_an_instant_or_refused_by_name(value: object
 @pytest.mark.parametrize(
     "text", ["2026-W01-1T12:00:00Z", "2026-12-31T12:00:00,123Z", "2026-12-31T24:00:00Z", "2026-12-31T12:00:60Z"]
 )
-def test_what_only_the_interpreter_would_take_is_refused(text: str) -> None:
+def test_a_form_that_only_python_accepts_is_refused(text: str) -> None:
     """Texts as long as those that we write are read by ``datetime.fromisoformat``, which takes more than RFC 3339."""
     with pytest.raises(InvalidInput):
         parse_instant(text, "dueAt")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynatick.domain.misspelt import TIMES, check_names, meant
+from dynatick.domain.misspelt import TIMES, check_names, right_name
 from dynatick.errors import InvalidInput
 
 
@@ -21,8 +21,8 @@ from dynatick.errors import InvalidInput
         ("CronExpression", "cronExpression"),
     ],
 )  # fmt: skip
-def test_what_somebody_may_have_meant(name: str, right: str) -> None:
-    assert meant(name) == right
+def test_a_misspelt_name_is_refused_with_the_right_name(name: str, right: str) -> None:
+    assert right_name(name) == right
     with pytest.raises(InvalidInput, match=f"{name}: 'x' .*{right}"):
         check_names({"taskId": "t", name: "x"})
 
@@ -30,21 +30,21 @@ def test_what_somebody_may_have_meant(name: str, right: str) -> None:
 @pytest.mark.parametrize(
     "name", [*TIMES, "customer", "order", "date", "time", "runtime", "dues", "task", "schedule", ""]
 )
-def test_other_names_are_the_users_own(name: str) -> None:
-    assert meant(name) is None
+def test_other_names_are_accepted(name: str) -> None:
+    assert right_name(name) is None
 
 
 @pytest.mark.parametrize("right", TIMES)
-def test_beside_a_time_under_its_right_name_they_are_too(right: str) -> None:
+def test_a_misspelt_name_beside_a_right_one_is_accepted(right: str) -> None:
     check_names({"taskId": "t", right: "2026-12-31#12:00", "due_at": "x"})
     with pytest.raises(InvalidInput):
         check_names({"taskId": "t", right: None, "due_at": "x"})
 
 
-def test_only_the_names_that_are_given_are_looked_at() -> None:
+def test_only_the_given_names_are_checked() -> None:
     check_names({"taskId": "t", "due_at": "x"}, ["customer"])
 
 
-def test_thousands_of_names_are_no_mistake_of_writing() -> None:
+def test_names_beyond_the_limits_are_not_checked() -> None:
     check_names({**{f"n{n}": 1 for n in range(100)}, "due_at": "x"})
     check_names({"due_at" + "_" * 40: "x"})

@@ -23,8 +23,8 @@ from dynatick.domain.normalise import (
     needs_normalising,
     normalise,
     reject,
-    slimmer,
-    when_due,
+    task_time,
+    without_large_values,
 )
 from dynatick.domain.task import Row, Task
 from dynatick.errors import InvalidInput
@@ -146,7 +146,7 @@ RAW = [
 
 
 @pytest.mark.parametrize(("name", "row", "bucket", "due"), RAW, ids=[name for name, *_ in RAW])
-def test_what_becomes_of_a_raw_row(name: str, row: dict[str, object], bucket: str, due: str) -> None:
+def test_a_raw_row_becomes_a_scheduled_task(name: str, row: dict[str, object], bucket: str, due: str) -> None:
     done = after({"taskId": "raw", **row})
     assert (done["taskDateTime"], done["dueAt"], done["status"]) == (bucket, due, "scheduled")
     assert (done["attempt"], done["run"], done["createdAt"]) == (0, 1, "2026-12-31T12:00:30Z")
@@ -226,9 +226,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("name", "row", "error"), REFUSED, ids=[name for name, *_ in REFUSED])
-def test_what_cannot_be_understood_is_marked_failed_with_the_reason(
-    name: str, row: dict[str, object], error: str
-) -> None:
+def test_a_malformed_row_is_marked_failed_with_the_reason(name: str, row: dict[str, object], error: str) -> None:
     done = after({"taskId": "raw", **row})
     assert (done["status"], done["outcome"]) == ("failed", "failed")
     assert str(done["error"]).startswith(error)
@@ -262,7 +260,7 @@ def test_a_time_off_the_grid_is_rounded_up(given_: str, bucket: str, due: str) -
     assert (done["taskDateTime"], done["dueAt"]) == (bucket, due)
 
 
-def test_no_time_at_all_is_the_next_tick_of_the_grid() -> None:
+def test_a_task_without_a_time_is_placed_into_the_next_tick() -> None:
     assert after({"taskId": "raw"}, grid=FIVE)["taskDateTime"] == "2026-12-31#12:05"
     assert after({"taskId": "raw"}, grid=Grid(tick_minutes=1440))["taskDateTime"] == "2027-01-01#00:00"
 
@@ -270,7 +268,7 @@ def test_no_time_at_all_is_the_next_tick_of_the_grid() -> None:
 def test_a_task_without_a_time_never_goes_to_a_tick_that_is_just_now() -> None:
     """At noon sharp the tick of noon may be over before the row is seen."""
     noon = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
-    when = when_due({"taskId": "raw"}, now=noon, grid=MINUTE, defaults=Defaults())
+    when = task_time({"taskId": "raw"}, now=noon, grid=MINUTE, defaults=Defaults())
     assert str(when.bucket) == "2026-12-31#12:01"
 
 
@@ -296,7 +294,7 @@ def test_a_due_instant_beside_a_bucket_is_kept_or_replaced(bucket: str, due: obj
     assert (done["taskDateTime"], done["dueAt"]) == ("2026-12-31#12:10", kept)
 
 
-def test_an_instant_in_task_date_time_goes_before_due_at() -> None:
+def test_an_instant_in_task_date_time_takes_precedence_over_due_at() -> None:
     done = after({"taskId": "raw", "taskDateTime": "2026-12-31T12:30:00Z", "dueAt": "2026-12-31T12:07:00Z"})
     assert (done["taskDateTime"], done["dueAt"]) == ("2026-12-31#12:30", "2026-12-31T12:30:00Z")
 
@@ -304,7 +302,7 @@ def test_an_instant_in_task_date_time_goes_before_due_at() -> None:
 # -- shards ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_bucket_that_is_named_plainly_stays_in_shard_0() -> None:
+def test_a_bucket_named_without_shard_stays_in_shard_0() -> None:
     """Its readers look for it under that name."""
     grid = Grid(shard_count=4)
     assert grid.shard_of("task-1") == 3
@@ -322,7 +320,7 @@ def test_a_bucket_that_is_named_plainly_stays_in_shard_0() -> None:
         {"delaySeconds": Decimal(570)},
     ],
 )
-def test_every_other_time_is_spread_over_the_shards(row: dict[str, object]) -> None:
+def test_a_task_with_any_other_time_is_placed_into_its_shard(row: dict[str, object]) -> None:
     found = after({"taskId": "task-1", **row}, grid=Grid(shard_count=4))["taskDateTime"]
     assert found == ("2026-12-31#12:10" if row.get("dueAt") == "2026-12-31#12:10" else "2026-12-31#12:10#3")
 
@@ -352,7 +350,7 @@ def assigned(answer: object) -> Defaults:
         ("2026-12-31T13:12:00+01:00", "2026-12-31#12:15", "2026-12-31T12:12:00Z"),  # generous
     ],
 )
-def test_the_policy_answers_when_a_task_is_due(answer: object, bucket: str, due: str) -> None:
+def test_the_assignment_policy_sets_the_due_instant(answer: object, bucket: str, due: str) -> None:
     done = after({"taskId": "raw"}, grid=FIVE, defaults=assigned(answer))
     assert (done["taskDateTime"], done["dueAt"], done["status"]) == (bucket, due, "scheduled")
 
@@ -381,13 +379,13 @@ def test_the_policy_answers_when_a_task_is_due(answer: object, bucket: str, due:
         (True, "the assignment policy's answer: True is not accepted"),
     ],
 )
-def test_a_policy_that_fails_costs_its_task_only(answer: object, error: str) -> None:
+def test_a_failing_assignment_policy_fails_only_its_task(answer: object, error: str) -> None:
     done = after({"taskId": "raw"}, defaults=assigned(answer))
     assert done["outcome"] == "failed"
     assert str(done["error"]).startswith(error)
 
 
-def test_the_policy_is_shown_the_task() -> None:
+def test_the_assignment_policy_gets_the_task() -> None:
     seen: list[tuple[Unassigned, datetime, Grid]] = []
 
     def policy(task: Unassigned, now: datetime, grid: Grid) -> None:
@@ -406,18 +404,18 @@ def test_the_policy_is_shown_the_task() -> None:
 @pytest.mark.parametrize(
     "row", [{"taskDateTime": "2026-12-31#12:10"}, {"dueAt": "2026-12-31T12:10:00Z"}, {"delaySeconds": Decimal(5)}]
 )
-def test_the_policy_is_not_asked_for_a_task_with_a_time(row: dict[str, object]) -> None:
+def test_the_assignment_policy_is_not_called_for_a_task_with_a_time(row: dict[str, object]) -> None:
     assert after({"taskId": "raw", **row}, defaults=assigned(AssertionError("asked")))["status"] == "scheduled"
 
 
 # -- what else is filled in, kept and taken away ---------------------------------------------------------------------
 
 
-def test_the_default_action_is_the_installations() -> None:
+def test_a_task_without_an_action_gets_the_default() -> None:
     assert after({"taskId": "raw"}, defaults=Defaults(action="mail"))["action"] == "mail"
 
 
-def test_what_only_a_task_with_a_past_may_have_is_taken_away() -> None:
+def test_normalising_removes_the_attributes_of_a_past_run() -> None:
     past = {
         "expiresAt": Decimal(1_700_000_000),
         "finishedAt": "2026-12-01T00:00:00Z",
@@ -434,7 +432,7 @@ def test_what_only_a_task_with_a_past_may_have_is_taken_away() -> None:
     assert done["payload"] == {"a": "b"}
 
 
-def test_what_is_right_already_is_not_written_again() -> None:
+def test_normalising_does_not_rewrite_values_that_are_right() -> None:
     row = {"taskId": "raw", "taskDateTime": "2026-12-31#12:05", "dueAt": "2026-12-31T12:05:00Z", "action": "log"}
     change = normalise(row, now=NOW, grid=MINUTE, defaults=Defaults())
     assert set(change.set) == {"status", "attempt", "run", "createdAt"}
@@ -454,14 +452,14 @@ def test_what_is_right_already_is_not_written_again() -> None:
         ({"status": "scheduled", "run": "9"}, 1),
     ],
 )
-def test_the_run_is_kept_or_begun(row: dict[str, object], run: int) -> None:
+def test_a_task_keeps_its_run_and_a_raw_row_begins_at_1(row: dict[str, object], run: int) -> None:
     done = after({"taskId": "raw", **row})
     assert Task.from_row(done).run == run
 
 
 @pytest.mark.parametrize("status", [{}, {"status": "scheduled"}])
 @pytest.mark.parametrize("value", ["2026-12-30T00:00:00+01:00", Decimal(1_798_718_475), "yesterday", None, {"a": "b"}])
-def test_created_at_is_when_the_task_was_made_whatever_the_row_says(value: object, status: dict[str, object]) -> None:
+def test_created_at_is_the_instant_of_normalising(value: object, status: dict[str, object]) -> None:
     """The idempotency key is made of it: a copy of an earlier row must not repeat that one's."""
     done = after({"taskId": "raw", "createdAt": value, **status})
     assert done["createdAt"] == "2026-12-31T12:00:30Z"
@@ -503,7 +501,7 @@ def test_which_rows_need_normalising(row: dict[str, object], needs: bool) -> Non
 @pytest.mark.parametrize(
     "attempt", ["0", None, False, True, Decimal(-1), Decimal("0.5"), Decimal("1E+125"), [0], {"a": 0}]
 )
-def test_an_attempt_that_cannot_be_counted_up_is_begun_anew(attempt: object) -> None:
+def test_a_malformed_attempt_is_reset_to_0(attempt: object) -> None:
     done = after({"taskId": "raw", "status": "scheduled", "attempt": attempt})
     assert done["attempt"] == 0
     assert not isinstance(done["attempt"], bool)
@@ -525,7 +523,7 @@ def test_an_attempt_that_cannot_be_counted_up_is_begun_anew(attempt: object) -> 
     ],
 )
 @pytest.mark.parametrize("bad", [False, True])
-def test_a_row_that_was_changed_meanwhile_is_left_alone(edit: dict[str, object], bad: bool) -> None:
+def test_a_row_that_was_changed_meanwhile_is_not_overwritten(edit: dict[str, object], bad: bool) -> None:
     row = {"taskId": "raw"} | ({"payload": "not a map"} if bad else {})
     store = MemoryStore()
     store.put({**row, **edit})
@@ -541,7 +539,7 @@ def test_a_row_that_was_deleted_meanwhile_stays_deleted() -> None:
 # -- rejections ------------------------------------------------------------------------------------------------------
 
 
-def test_an_id_that_no_index_takes_is_marked_without_a_bucket() -> None:
+def test_a_row_with_an_id_too_long_for_the_index_fails_without_a_bucket() -> None:
     """DynamoDB takes the row only without taskDateTime, for the index ends at 1,024 bytes."""
     done = after({"taskId": "x" * 1025, "payload": {"a": "b"}})
     assert done["outcome"] == "failed"
@@ -550,7 +548,7 @@ def test_an_id_that_no_index_takes_is_marked_without_a_bucket() -> None:
     assert "expected at most 1024 bytes in UTF-8, this has 1025" in str(done["error"])
 
 
-def test_a_rejection_of_a_long_id_takes_its_bucket_away() -> None:
+def test_the_rejection_of_a_long_id_removes_its_bucket() -> None:
     change = reject({"taskId": "x" * 1025, "taskDateTime": "b"}, "no", now=NOW, grid=MINUTE, retention_days=1)
     assert "taskDateTime" in change.remove
     assert "taskDateTime" not in change.set
@@ -574,7 +572,7 @@ BULK = [
 
 
 @pytest.mark.parametrize(("name", "bulk"), BULK, ids=[name for name, _ in BULK])
-def test_a_slimmer_rejection_fits_where_the_first_does_not(name: str, bulk: dict[str, object]) -> None:
+def test_a_rejection_without_large_values_fits_a_full_row(name: str, bulk: dict[str, object]) -> None:
     """A raw row may fill an item to the last byte; it is marked all the same, without its bulk."""
     store = MemoryStore()
     store.put({"taskId": "raw", "colour": "blue", **bulk})
@@ -585,27 +583,27 @@ def test_a_slimmer_rejection_fits_where_the_first_does_not(name: str, bulk: dict
     if name != "notes of attempts":  # which a rejection drops anyway
         assert isinstance(refused, Unknown)
         assert refused.too_large
-        assert isinstance(store.write(slimmer(rejection, row)), Written)
+        assert isinstance(store.write(without_large_values(rejection, row)), Written)
     done = store.get("raw")
     assert done is not None
     assert (done["outcome"], done["error"], done["taskDateTime"]) == ("failed", "too large", "2026-12-31#12:01")
     assert done.get("colour") == "blue", "what is small stays"
 
 
-def test_what_makes_a_row_too_large_is_dropped_and_nothing_else() -> None:
+def test_only_the_values_that_make_a_row_too_large_are_dropped() -> None:
     row = {**scheduled_row("raw", Bucket(0)), "payload": {"k": "x" * 400_000}, "blob": "x" * 5_000, "colour": "blue"}
-    change = slimmer(reject(row, "too large", now=NOW, grid=MINUTE, retention_days=1), row)
+    change = without_large_values(reject(row, "too large", now=NOW, grid=MINUTE, retention_days=1), row)
     assert change.remove == ("payload",)
     assert change.set["taskDateTime"] == "2026-12-31#12:01"
     task = Task.from_row(row | {"status": "running", "lease": "x", "attempt": 1})
     record = complete(task, now=NOW, retention_days=1, result={"k": "v"})
-    assert set(slimmer(record, row).set) == {"status", "outcome", "finishedAt", "expiresAt"}
-    assert slimmer(record, row).conditions == record.conditions
+    assert set(without_large_values(record, row).set) == {"status", "outcome", "finishedAt", "expiresAt"}
+    assert without_large_values(record, row).conditions == record.conditions
 
 
-def test_only_an_id_that_is_too_long_costs_the_bucket() -> None:
+def test_only_an_id_that_is_too_long_removes_the_bucket() -> None:
     row = {**scheduled_row("x" * 1025, Bucket(0)), "payload": {"k": "x" * 400_000}}
-    change = slimmer(reject(row, "too large", now=NOW, grid=MINUTE, retention_days=1), row)
+    change = without_large_values(reject(row, "too large", now=NOW, grid=MINUTE, retention_days=1), row)
     assert change.remove == ("payload", "taskDateTime")
     assert "taskDateTime" not in change.set
 
@@ -656,7 +654,9 @@ rows = st.builds(
 
 
 @given(rows, grids)
-def test_whatever_was_put_becomes_a_task_or_a_failure_and_then_holds_still(row: dict[str, object], grid: Grid) -> None:
+def test_any_row_becomes_a_task_or_fails_and_normalising_again_changes_nothing(
+    row: dict[str, object], grid: Grid
+) -> None:
     done = after(row, grid=grid)
     if done.get("outcome") is not None:
         assert done["outcome"] == done["status"] == "failed"
@@ -676,7 +676,7 @@ def test_whatever_was_put_becomes_a_task_or_a_failure_and_then_holds_still(row: 
 @given(rows, grids)
 def test_when_due_either_knows_or_says_why(row: dict[str, object], grid: Grid) -> None:
     try:
-        when = when_due(row, now=NOW, grid=grid, defaults=Defaults())
+        when = task_time(row, now=NOW, grid=grid, defaults=Defaults())
     except InvalidInput as error:
         assert error.field in ("taskDateTime", "dueAt", "delaySeconds", "action", "payload")
     else:
@@ -684,7 +684,7 @@ def test_when_due_either_knows_or_says_why(row: dict[str, object], grid: Grid) -
         assert when.bucket.shard >= 0
 
 
-def test_a_row_of_a_client_of_ours_is_a_task_as_it_stands() -> None:
+def test_a_row_from_the_client_needs_no_normalising() -> None:
     row = scheduled_row("raw", Bucket.parse("2026-12-31#12:05"))
     assert not needs_normalising(row)
     assert normalise(row, now=NOW, grid=MINUTE, defaults=Defaults()).set == {}

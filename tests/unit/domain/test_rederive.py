@@ -81,7 +81,7 @@ EDITS = [
 
 
 @pytest.mark.parametrize(("name", "edit", "bucket", "due"), EDITS, ids=[name for name, *_ in EDITS])
-def test_an_edit_by_hand_moves_the_task(name: str, edit: dict[str, object], bucket: str, due: str) -> None:
+def test_a_time_changed_by_a_user_moves_the_task(name: str, edit: dict[str, object], bucket: str, due: str) -> None:
     new = {**OLD, **edit}
     change = derive(OLD, new)
     assert change is not None
@@ -108,35 +108,37 @@ LEFT_ALONE: list[tuple[str, dict[str, object], dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("name", "before", "edit"), LEFT_ALONE, ids=[name for name, *_ in LEFT_ALONE])
-def test_what_is_left_alone(name: str, before: dict[str, object], edit: dict[str, object]) -> None:
+def test_rederive_returns_none_for_a_row_that_is_right(
+    name: str, before: dict[str, object], edit: dict[str, object]
+) -> None:
     old = {name: value for name, value in {**OLD, **before}.items() if value is not None}
     new = {name: value for name, value in {**OLD, **edit}.items() if value is not None}
     assert derive(old, new) is None
 
 
-def test_a_due_instant_that_is_null_is_no_time() -> None:
+def test_a_due_at_that_is_null_is_ignored() -> None:
     assert derive(OLD, {**OLD, "dueAt": None}) is None
 
 
-def test_a_retrys_own_move_is_left_alone() -> None:
+def test_the_move_of_a_retry_is_not_derived_again() -> None:
     running = {**OLD, "status": "running", "lease": "x", "leaseUntil": "2026-12-31T13:00:00Z", "attempt": Decimal(1)}
     new = applied(retry(Task.from_row(running), now=NOW, bucket=Bucket.parse("2026-12-31#12:35"), error="x"), running)
     assert derive(running, new) is None
 
 
-def test_settles_own_move_is_left_alone() -> None:
+def test_the_move_of_a_placement_is_not_derived_again() -> None:
     new = applied(move(OLD, Bucket.parse("2026-12-31#12:35")), OLD)
     assert derive(OLD, new) is None
     assert new["dueAt"] == OLD["dueAt"], "lateness is measured from what was asked for"
 
 
-def test_a_clients_reschedule_is_left_alone() -> None:
+def test_the_move_of_a_reschedule_is_not_derived_again() -> None:
     due = datetime(2026, 12, 31, 13, 7, 30, tzinfo=UTC)
     new = applied(reschedule(OLD, bucket=FIVE.bucket_of("t", due), due_at=due), OLD)
     assert derive(OLD, new) is None
 
 
-def test_an_edit_after_a_settled_move_is_an_edit() -> None:
+def test_a_time_changed_after_a_placement_moves_the_task() -> None:
     moved = applied(move(OLD, Bucket.parse("2026-12-31#12:35")), OLD)
     new = {**moved, "taskDateTime": "2026-12-31#18:00"}
     change = derive(moved, new)
@@ -157,7 +159,7 @@ def test_an_edit_after_a_settled_move_is_an_edit() -> None:
         ({"delaySeconds": Decimal(-5)}, "delaySeconds: -5 is not accepted"),
     ],
 )
-def test_an_edit_that_cannot_be_understood_ends_the_task_with_the_reason(edit: dict[str, object], error: str) -> None:
+def test_a_time_changed_to_a_malformed_one_fails_the_task_with_the_reason(edit: dict[str, object], error: str) -> None:
     new = {**OLD, **edit}
     change = derive(OLD, new)
     assert change is not None
@@ -166,7 +168,7 @@ def test_an_edit_that_cannot_be_understood_ends_the_task_with_the_reason(edit: d
     assert str(row["error"]).startswith(error)
 
 
-def test_an_expiry_from_hand_is_stripped_of_a_live_row() -> None:
+def test_rederive_removes_expires_at_from_a_scheduled_row() -> None:
     """TTL would delete the task before it has run."""
     new = {**OLD, "expiresAt": Decimal(1_800_000_000)}
     change = derive(OLD, new)
@@ -176,7 +178,7 @@ def test_an_expiry_from_hand_is_stripped_of_a_live_row() -> None:
     assert derive(new, row) is None
 
 
-def test_an_expiry_and_a_time_from_hand_are_one_write() -> None:
+def test_an_expires_at_and_a_changed_time_are_one_update() -> None:
     new = {**OLD, "expiresAt": Decimal(1_800_000_000), "taskDateTime": "2026-12-31#13:00"}
     change = derive(OLD, new)
     assert change is not None
@@ -196,7 +198,7 @@ def test_an_expiry_and_a_time_from_hand_are_one_write() -> None:
         {"action": "other"},
     ],
 )
-def test_a_row_that_was_changed_again_is_left_to_the_next_record(edit: dict[str, object]) -> None:
+def test_a_row_that_was_changed_again_is_not_overwritten(edit: dict[str, object]) -> None:
     new = {**OLD, "taskDateTime": "2026-12-31#13:01"}
     change = derive(OLD, new)
     assert change is not None
@@ -225,7 +227,7 @@ edits = st.fixed_dictionaries(
 
 
 @given(st.integers(0, 3000), edits, grids)
-def test_what_was_derived_needs_no_deriving_again(later: int, edit: dict[str, object], grid: Grid) -> None:
+def test_a_derived_time_is_not_derived_again(later: int, edit: dict[str, object], grid: Grid) -> None:
     """The record of our own write comes back by the stream; it must not be taken for another edit."""
     due = NOW + timedelta(minutes=later)
     put = {"taskId": "t", "dueAt": format_instant(due)}

@@ -31,7 +31,7 @@ BUCKET = Bucket.parse("2026-12-31#12:00")
 @pytest.mark.parametrize(
     "value", ["a", "A b", "#", "2026-12-31#12:00", "ä☃", "x" * 1024, "é" * 512, "\x00", "_dynatick"]
 )
-def test_ids_that_are_taken(value: str) -> None:
+def test_valid_ids_are_accepted(value: str) -> None:
     assert check_task_id(value) == value
 
 
@@ -50,7 +50,7 @@ def test_ids_that_are_taken(value: str) -> None:
         ("a\ud800b", "expected text that UTF-8 can hold (no lone surrogates)"),
     ],
 )
-def test_ids_that_are_refused(value: object, expected: str) -> None:
+def test_invalid_ids_are_refused(value: object, expected: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         check_task_id(value)
     assert (caught.value.field, caught.value.expected) == ("taskId", expected)
@@ -67,7 +67,7 @@ def test_ids_that_are_refused(value: object, expected: str) -> None:
         (7, False),
     ],
 )
-def test_which_rows_are_our_own(value: object, own: bool) -> None:
+def test_own_rows_are_recognised_by_their_id(value: object, own: bool) -> None:
     assert is_own_row(value) is own
 
 
@@ -82,13 +82,13 @@ def test_which_rows_are_our_own(value: object, own: bool) -> None:
         ("x" * 129, "expected at most 128 characters"),
     ],
 )
-def test_actions_that_are_refused(value: object, expected: str) -> None:
+def test_invalid_actions_are_refused(value: object, expected: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         check_action(value)
     assert (caught.value.field, caught.value.expected) == ("action", expected)
 
 
-def test_an_action_is_any_other_name() -> None:
+def test_any_other_action_is_accepted() -> None:
     """Whether it exists is for the processor to say, which knows them."""
     assert [check_action(name) for name in ("log", "no-such-action", "x" * 128)] == ["log", "no-such-action", "x" * 128]
 
@@ -110,7 +110,7 @@ def test_payloads_that_are_refused(value: object, expected: str) -> None:
     assert (caught.value.field, caught.value.expected) == ("payload", expected)
 
 
-def test_payloads_that_are_taken() -> None:
+def test_valid_payloads_are_accepted() -> None:
     assert check_payload(None) == {}
     assert check_payload({}) == {}
     deep = {"b": Binary(b"\x00"), "n": None, "s": {"a", "b"}, "deep": {"x": [Decimal("1.50"), False]}}
@@ -118,7 +118,7 @@ def test_payloads_that_are_taken() -> None:
 
 
 @pytest.mark.parametrize("value", [0, 1, Decimal(7), Decimal("1E+2"), Decimal("3.0")])
-def test_counts_that_are_taken(value: int | Decimal) -> None:
+def test_valid_counts_are_accepted(value: int | Decimal) -> None:
     assert check_count(value, "attempt") == int(value)
 
 
@@ -126,26 +126,26 @@ def test_counts_that_are_taken(value: int | Decimal) -> None:
     "value",
     [-1, Decimal("-1"), Decimal("0.5"), 1.0, True, False, "1", None, [1], Decimal("NaN"), Decimal("Infinity")],
 )
-def test_counts_that_are_refused(value: object) -> None:
+def test_invalid_counts_are_refused(value: object) -> None:
     with pytest.raises(InvalidInput) as caught:
         check_count(value, "attempt")
     assert (caught.value.field, caught.value.expected) == ("attempt", "expected a whole number, 0 or more")
 
 
 @pytest.mark.parametrize("status", [status for status in Status if status is not Status.UNSCHEDULED])
-def test_statuses_that_are_known(status: Status) -> None:
+def test_known_statuses_are_accepted(status: Status) -> None:
     assert check_status(str(status)) is status
 
 
 @pytest.mark.parametrize(
     "value", ["", "done", "Scheduled", "unscheduled", None, Decimal(1), ["scheduled"], {"scheduled"}]
 )
-def test_statuses_that_are_not(value: object) -> None:
+def test_unknown_statuses_are_refused(value: object) -> None:
     with pytest.raises(InvalidInput, match="leave it out: it is set by Dynatick"):
         check_status(value)
 
 
-def test_which_states_end_a_life() -> None:
+def test_the_terminal_statuses() -> None:
     assert {"completed", "failed", "cancelled"} == TERMINAL
 
 
@@ -200,7 +200,7 @@ def test_a_full_row_as_a_task() -> None:
 @pytest.mark.parametrize(
     "due", ["2026-12-31T12:04:30Z", "2026-12-31T13:04:30+01:00", Decimal(1_798_718_670), "2026-12-31T12:04:30.000Z"]
 )
-def test_a_due_instant_that_somebody_has_edited_is_understood_in_every_notation(due: object) -> None:
+def test_a_due_instant_is_accepted_in_every_form(due: object) -> None:
     """A claim may come before the scheduler that puts it right; the task must not fail for that."""
     assert Task.from_row(scheduled_row("a", BUCKET, dueAt=due)).due_at == datetime(2026, 12, 31, 12, 4, 30, tzinfo=UTC)
 
@@ -210,7 +210,7 @@ def test_a_due_instant_may_be_a_bucket() -> None:
     assert due == datetime(2026, 12, 31, 12, 5, tzinfo=UTC)
 
 
-def test_what_may_be_missing() -> None:
+def test_optional_attributes_may_be_missing() -> None:
     task = Task.from_row({"taskId": "a", "taskDateTime": str(BUCKET), "action": "log", "status": "running"})
     assert (task.attempt, task.run, task.due_at, task.retry_policy) == (0, 1, BUCKET.instant, DEFAULT_POLICY)
     assert task.payload == {}
@@ -237,13 +237,13 @@ def test_what_may_be_missing() -> None:
         ({"scheduleId": Decimal(7)}, "scheduleId"),
     ],
 )
-def test_a_row_that_somebody_has_spoilt_since(malformed: dict[str, object], field: str) -> None:
+def test_a_malformed_row_is_refused(malformed: dict[str, object], field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Task.from_row(scheduled_row("a", BUCKET) | malformed)
     assert caught.value.field == field
 
 
-def test_the_first_start_is_of_the_present_run() -> None:
+def test_the_first_start_is_that_of_the_current_run() -> None:
     attempts = [
         {"run": Decimal(1), "attempt": Decimal(1), "startedAt": "2026-12-01T00:00:00Z"},
         {"run": Decimal(2), "attempt": Decimal(1), "startedAt": "2026-12-31T10:00:00Z"},
@@ -259,7 +259,7 @@ def test_the_first_start_is_of_the_present_run() -> None:
 
 
 @pytest.mark.parametrize("started", ["soon", Decimal(7), None, ["x"]])
-def test_a_spoilt_note_of_an_attempt_costs_nothing(started: object) -> None:
+def test_a_malformed_record_of_an_attempt_is_ignored(started: object) -> None:
     """``attempts`` are notes; somebody may have written what they like there."""
     row = scheduled_row(
         "a", BUCKET, attempts=[{"run": Decimal(1), "startedAt": started}], startedAt="2026-12-31T12:00:00Z"
@@ -267,7 +267,7 @@ def test_a_spoilt_note_of_an_attempt_costs_nothing(started: object) -> None:
     assert Task.from_row(row).first_started_at == datetime(2026, 12, 31, 12, tzinfo=UTC)
 
 
-def test_our_attributes_are_those_of_the_design() -> None:
+def test_the_names_of_dynaticks_own_attributes() -> None:
     designed = (
         "taskId taskDateTime dueAt delaySeconds action payload status outcome attempt attempts retryPolicy "
         "timeoutSeconds lease leaseUntil run createdAt startedAt finishedAt result error expiresAt scheduleId"

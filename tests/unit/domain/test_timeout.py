@@ -34,7 +34,7 @@ def test_a_timeout_is_a_whole_number_of_seconds_up_to_the_longest_that_a_functio
 
 
 @pytest.mark.parametrize("value", MALFORMED)
-def test_any_other_timeout_is_refused_by_field_value_and_what_would_be_right(value: object) -> None:
+def test_any_other_timeout_is_refused(value: object) -> None:
     with pytest.raises(InvalidInput) as refused:
         check_timeout(value)
     assert refused.value.field == "timeoutSeconds"
@@ -70,7 +70,7 @@ def test_a_row_with_a_timeout_becomes_a_task_that_keeps_it() -> None:
     assert Task.from_row({**row, **change.set}).timeout_seconds == 60
 
 
-def test_a_schedule_hands_its_timeout_on_to_its_occurrences() -> None:
+def test_occurrences_have_the_timeout_of_their_schedule() -> None:
     row = {"taskId": "s", "scheduleExpression": "rate(5 minutes)", "action": "log", "timeoutSeconds": Decimal("60")}
     nominal = NOON + timedelta(minutes=5)
     task = Task.from_row(occurrence(row, Schedule.from_row(row), nominal, BUCKET, now=NOON))

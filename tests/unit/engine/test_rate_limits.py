@@ -10,7 +10,7 @@ import pytest
 from tests.builders import FakeActions
 from tests.unit.engine.support import World, bucket_at, passed, rules, world
 
-from dynatick.actions.limits import Limits
+from dynatick.actions.rate_limit import RateLimits
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, Clock
@@ -22,7 +22,7 @@ class Paced(FakeActions):
     def __init__(self, *limits: str, clock: Clock, horizon: float = 60.0) -> None:
         super().__init__()
         self.began: dict[str, datetime] = {}
-        self._limits = Limits(limits, clock=clock, horizon=horizon)
+        self._limits = RateLimits(limits, clock=clock, horizon=horizon)
         self._clock = clock
 
     def names(self) -> list[str]:

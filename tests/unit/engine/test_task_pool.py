@@ -280,7 +280,7 @@ def large(task_id: str, size: int, **payload: object) -> Claimed:
     """A task whose payload waits as so many bytes."""
     small = scheduled_row(task_id, bucket_at(0), status="running", attempt=2, run=3, lease="x")
     row = LargeRow(small, {"payload": b" " * size}, lambda raw: payload or {"read": True})
-    return Claimed(Task.from_row(row.without_bulk()), row)
+    return Claimed(Task.from_row(row.without_action_values()), row)
 
 
 def test_large_tasks_run_together_as_far_as_memory_goes() -> None:
@@ -354,7 +354,7 @@ def test_a_large_payload_that_is_no_map_fails_for_good() -> None:
     row = LargeRow(
         scheduled_row("t", bucket_at(0), status="running", attempt=1, lease="x"), {"payload": b" " * 9}, list
     )
-    made.pool.submit(Claimed(Task.from_row(row.without_bulk()), row))
+    made.pool.submit(Claimed(Task.from_row(row.without_action_values()), row))
     attempted = made.ended.get(timeout=10)
     assert isinstance(attempted.outcome, Error)
     assert attempted.outcome.permanent

@@ -10,8 +10,8 @@ from tests.builders import InProcess
 from tests.unit.actions.support import NOW, a_context, a_server, a_task
 
 from dynatick.actions import build_actions
+from dynatick.actions.allow_list import ActionSettings
 from dynatick.actions.dead_letter import MAX_BODY_BYTES, message_of
-from dynatick.actions.targets import Reach
 from dynatick.domain.lifecycle import MAX_ERROR_CHARACTERS
 from dynatick.domain.task import Row
 from dynatick.engine.ports import DeadLetter
@@ -59,7 +59,9 @@ def test_the_error_of_a_row_holds_nothing_of_its_payload(
 
 @pytest.mark.parametrize("name", WEBHOOKS)
 def test_the_error_of_a_webhook_holds_nothing_of_its_payload(name: str) -> None:
-    actions = build_actions(handlers_module=None, clock=lambda: NOW, reach=Reach(private_hosts=("localhost",)))
+    actions = build_actions(
+        handlers_module=None, clock=lambda: NOW, settings=ActionSettings(private_hosts=("localhost",))
+    )
     task = a_task(WEBHOOKS[name], action="webhook")
     with pytest.raises(ActionError) as raised:
         actions.run(task, a_context(task))
@@ -71,7 +73,9 @@ def test_a_redirect_to_the_inside_leads_nowhere() -> None:
     with a_server() as server:
         server.status, server.headers = 302, {"Location": "http://169.254.169.254/latest/meta-data/" + SECRET}
         asked: list[str] = []
-        actions = build_actions(handlers_module=None, clock=lambda: NOW, reach=Reach(private_hosts=("127.0.0.1",)))
+        actions = build_actions(
+            handlers_module=None, clock=lambda: NOW, settings=ActionSettings(private_hosts=("127.0.0.1",))
+        )
         task = a_task({"url": server.url}, action="webhook")
         with pytest.raises(ActionError, match=r"^the target answered 302, a redirect") as raised:
             actions.run(task, a_context(task))

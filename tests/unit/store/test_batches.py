@@ -53,7 +53,7 @@ def test_a_statement_that_the_table_refuses_fails_alone(service: Service) -> Non
     assert isinstance(answers[10], StoreFailure)
 
 
-def test_other_faults_of_a_request_are_not_taken_apart(service: Service) -> None:
+def test_a_batch_is_not_split_after_other_faults(service: Service) -> None:
     """Parts of it may have taken effect; the SDK has tried it again already."""
     service.code = "ServiceUnavailable"
     store = DynamoStore("tasks", region="us-east-1", pause=lambda seconds: None)
@@ -63,7 +63,7 @@ def test_other_faults_of_a_request_are_not_taken_apart(service: Service) -> None
 
 
 @pytest.mark.parametrize("code", ["ValidationException", "ValidationError"])
-def test_an_engine_that_takes_no_more_than_one_remove_gets_those_changes_one_by_one(
+def test_updates_with_several_removes_are_sent_singly_to_an_engine_that_accepts_one(
     monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     def call(wire: Wire, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -89,9 +89,7 @@ def test_an_engine_that_takes_no_more_than_one_remove_gets_those_changes_one_by_
     assert alone == ["two", "three"]
 
 
-def test_a_change_whose_statement_would_be_too_long_goes_alone(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_update_with_too_long_a_statement_is_sent_singly(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     store = DynamoStore("tasks", region="us-east-1")
     monkeypatch.setattr(store, "write", lambda change: Written())
     long = ConditionalUpdate(task_id="long", set={"n": 1}, remove=tuple(f"{'x' * 900}{n}" for n in range(10)))
@@ -100,7 +98,7 @@ def test_a_change_whose_statement_would_be_too_long_goes_alone(
 
 
 @pytest.mark.parametrize(("letters", "fits"), [(8100, True), (8200, False)])
-def test_how_long_a_statement_may_be(letters: int, fits: bool) -> None:
+def test_a_statement_fits_up_to_the_maximum_length(letters: int, fits: bool) -> None:
     statement = partiql.insert("tasks", {"taskId": {"S": "a"}, "n" * letters: {"N": "1"}})
     assert partiql.fits(statement) == fits
     assert (len(statement["Statement"]) <= 8192) == fits
@@ -108,7 +106,7 @@ def test_how_long_a_statement_may_be(letters: int, fits: bool) -> None:
 
 @pytest.mark.parametrize("name", ["#status", ":now", "#"])
 @pytest.mark.parametrize("where", ["set", "remove", "when", "absent"])
-def test_a_name_that_would_be_taken_for_a_placeholder_goes_alone(name: str, where: str) -> None:
+def test_an_update_with_a_name_like_a_placeholder_is_sent_singly(name: str, where: str) -> None:
     """Users may have such attributes, and a row is compared as it was read."""
     row = {name: 1} if where == "when" else {}
     change = ConditionalUpdate(
@@ -123,7 +121,7 @@ def test_a_name_that_would_be_taken_for_a_placeholder_goes_alone(name: str, wher
     )
 
 
-def test_once_rows_are_large_a_request_asks_for_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_large_rows_a_batch_has_fewer_statements(monkeypatch: pytest.MonkeyPatch) -> None:
     """The index does not say how large they are; an answer does, and comes as a whole."""
     batches: list[int] = []
     size = [ANSWER_BYTES // 5]

@@ -89,7 +89,7 @@ def row_of(item: Any) -> Row:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 @pytest.mark.parametrize("indented", [False, True])
-def test_a_large_answer_says_what_it_says(operation: str, answer: Any, find: Any, indented: bool) -> None:
+def test_a_large_answer_equals_its_plain_json(operation: str, answer: Any, find: Any, indented: bool) -> None:
     content = orjson.dumps(answer, option=orjson.OPT_INDENT_2 if indented else 0)
     assert is_large(operation, content)
     found = read_answer(operation, content)
@@ -105,13 +105,13 @@ def test_a_large_answer_says_what_it_says(operation: str, answer: Any, find: Any
     assert rest == {name: found[name] for name in rest}
 
 
-def test_a_page_of_ordinary_entries_is_built_at_once() -> None:
+def test_a_page_of_small_entries_is_decoded_at_once() -> None:
     """It takes a third of the time, and a look at a bucket has many of them."""
     entry = {name: {"S": "x" * 70} for name in ("taskId", "taskDateTime", "action", "dueAt", "outcome", "finishedAt")}
     assert not is_large("Query", orjson.dumps({"Items": [entry] * 2000, "Count": 2000}))
 
 
-def test_what_stands_around_the_items_of_a_batch_is_kept() -> None:
+def test_the_other_members_of_an_answer_are_kept() -> None:
     error = {"Code": "ThrottlingError", "Message": 'slow down "]}'}
     answer = {"Responses": [{"Error": error, "TableName": "t"}, {"TableName": "t", "Item": ITEM}]}
     first, _ = read_answer("BatchExecuteStatement", orjson.dumps(answer))["Responses"]
@@ -127,7 +127,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=100, deadline=None)
 @given(rows=st.lists(st.dictionaries(st.text(min_size=1, max_size=6), VALUES, max_size=6), max_size=4))
-def test_any_row_is_the_same_either_way(rows: list[dict[str, object]]) -> None:
+def test_a_large_row_equals_its_decoded_row(rows: list[dict[str, object]]) -> None:
     """With bounds so low that each way through is taken."""
     text = as_json({"Items": [encode(row) for row in rows]})
     with pytest.MonkeyPatch.context() as patched:
@@ -142,12 +142,12 @@ def test_any_row_is_the_same_either_way(rows: list[dict[str, object]]) -> None:
     [b"", b"[]", b"{", b'{"Items"', b'{"Items":[', b'{"Items":[{"a":{"S":"x"}', b'{"Items":{}}', b'{1"Items":[]}',
      b'{"Items":[{"a":]}', b"<html>", b'{"a":nonsense}', b'{"Items":[{"a":{"S":"x\\"}]}'],
 )  # fmt: skip
-def test_what_is_no_answer_is_refused(content: bytes) -> None:
+def test_malformed_json_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError):
         read_answer("Query", content)
 
 
-def test_a_value_is_decoded_anew_each_time() -> None:
+def test_a_value_is_decoded_at_each_read() -> None:
     row = decode(LargeItem({"taskId": {"S": "t"}}, {"payload": orjson.dumps({"M": {"n": {"L": [{"N": "1"}] * 9}}})}))
     assert row["payload"] == {"n": [1] * 9}
     assert row["payload"] is not row["payload"]
@@ -167,7 +167,7 @@ def test_a_large_row_is_a_mapping_like_any_other() -> None:
         row["nothing"]
 
 
-def test_what_only_the_action_needs_is_left_out_until_it_runs() -> None:
+def test_without_action_values_leaves_out_what_only_the_action_reads() -> None:
     attempts = [{"run": 1, "attempt": n, "error": "e" * 300} for n in range(10)]
     row = {
         "taskId": "t", "taskDateTime": "2026-12-31#12:00", "action": "log", "status": "running",
@@ -177,13 +177,13 @@ def test_what_only_the_action_needs_is_left_out_until_it_runs() -> None:
     assert set(item.large) == {"attempts", "payload", "mine", "result"}
     found = row_of(item)
     assert isinstance(found, LargeRow)
-    bare = Task.from_row(found.without_bulk())
+    bare = Task.from_row(found.without_action_values())
     assert (bare.payload, bare.attributes, len(bare.attempts)) == ({}, {}, 10)
     whole = Task.from_row(found)
     assert (whole.payload, whole.attributes) == ({"n": NUMBERS}, {"mine": NUMBERS})
 
 
-def test_the_index_shows_the_beginning_of_what_is_large() -> None:
+def test_an_entry_contains_the_beginning_of_a_large_value() -> None:
     listed = {"taskId": {"S": "t"}, "taskDateTime": {"S": "2026-12-31#12:00"}, "action": {"L": [{"N": "1"}] * 40_000}}
     (item,) = read_answer("Query", orjson.dumps({"Items": [listed]}))["Items"]
     entry = entry_of(item)

@@ -62,7 +62,7 @@ def test_rows_are_read_consistently(read: Callable[[DynamoStore], object], opera
 
 
 @pytest.mark.parametrize("times", [0, 1, TRIES - 1, TRIES])
-def test_keys_that_were_left_unprocessed_are_asked_for_again(times: int) -> None:
+def test_unprocessed_keys_are_requested_again(times: int) -> None:
     """A row that was not read must not pass for one that is not there."""
     asked: list[list[str]] = []
 

@@ -30,7 +30,7 @@ from freezegun import freeze_time
 from urllib3.exceptions import ProtocolError, ReadTimeoutError, SSLError
 
 from dynatick.store.codec import decode
-from dynatick.store.wire import Connections, Wire, keep_large
+from dynatick.store.wire import Connections, Wire, register_large_reader
 
 BATCH = {"Statements": [{"Statement": 'UPDATE "t" SET "a"=? WHERE "taskId"=?', "Parameters": [{"S": "é"}, {"S": "b"}]}]}
 
@@ -80,14 +80,14 @@ def session() -> Session:
     return made
 
 
-def test_a_plain_answer_is_read_as_it_stands(network: Network, session: Session) -> None:
+def test_a_successful_answer_is_returned_as_plain_json(network: Network, session: Session) -> None:
     network.answers = [(200, json.dumps({"Responses": [{"Item": {"b": {"B": "AAE="}}}]}).encode())]
     assert wire_of(session).call("BatchExecuteStatement", BATCH) == {"Responses": [{"Item": {"b": {"B": "AAE="}}}]}
     assert len(network.requests) == 1
 
 
 @freeze_time("2026-12-31T12:00:00Z")
-def test_the_request_is_botocores_own(network: Network, session: Session) -> None:
+def test_the_request_equals_that_of_botocore(network: Network, session: Session) -> None:
     """Host, path, target, body and token are; so is the signature, over the headers that this one has."""
     network.answers = [(200, b'{"Responses": []}')] * 2
     wire_of(session).call("BatchExecuteStatement", BATCH)
@@ -117,7 +117,7 @@ def test_the_request_is_botocores_own(network: Network, session: Session) -> Non
     ],
     ids=["error", "throttled", "no json", "no text", "no object", "closed", "broken", "late"],
 )
-def test_after_anything_else_the_client_makes_the_request(
+def test_after_any_other_answer_the_client_repeats_the_request(
     network: Network, session: Session, bad: tuple[int, bytes] | Exception
 ) -> None:
     network.answers = [bad, (200, b'{"Responses": [{"Item": {"b": {"B": "AAE="}}}]}')]
@@ -127,7 +127,7 @@ def test_after_anything_else_the_client_makes_the_request(
     assert json.loads(first.body) == json.loads(second.body)
 
 
-def test_what_is_refused_is_raised_as_the_client_raises_it(network: Network, session: Session) -> None:
+def test_errors_are_raised_as_by_the_client(network: Network, session: Session) -> None:
     network.answers = [(400, b'{"__type": "com.amazonaws#AccessDeniedException", "message": "no"}')] * 2
     with pytest.raises(ClientError, match=r"AccessDeniedException.*BatchExecuteStatement operation: no"):
         wire_of(session).call("BatchExecuteStatement", BATCH)
@@ -139,18 +139,18 @@ LARGE = json.dumps({"Responses": [{"Item": {"taskId": {"S": "a"}, "payload": NUM
 
 
 @pytest.mark.parametrize("first", [[], [(500, b"{}")]], ids=["the short way", "the client's"])
-def test_a_large_value_is_left_as_it_stands(network: Network, session: Session, first: list[tuple[int, bytes]]) -> None:
+def test_a_large_value_stays_encoded(network: Network, session: Session, first: list[tuple[int, bytes]]) -> None:
     network.answers = [*first, (200, LARGE)]
     client = session.create_client("dynamodb", region_name="eu-west-1")
-    keep_large(client)
+    register_large_reader(client)
     (found,) = Wire(client, session).call("BatchExecuteStatement", BATCH)["Responses"]
     assert found["Item"] == {"taskId": {"S": "a"}}
     assert json.loads(found["Item"].large["payload"]) == NUMBERS
 
 
-def test_a_large_answer_to_the_clients_own_request_is_read_alike(network: Network, session: Session) -> None:
+def test_a_large_answer_to_the_client_stays_encoded_too(network: Network, session: Session) -> None:
     client = session.create_client("dynamodb", region_name="eu-west-1")
-    keep_large(client)
+    register_large_reader(client)
     item = {"taskId": {"S": "a"}, "payload": NUMBERS, "binary": {"B": "AAE="}}
     network.answers = [(200, json.dumps({"Item": item}).encode())]
     found = client.get_item(TableName="t", Key={"taskId": {"S": "a"}})["Item"]
@@ -158,9 +158,9 @@ def test_a_large_answer_to_the_clients_own_request_is_read_alike(network: Networ
     assert set(found.large) == {"payload"}
 
 
-def test_of_a_large_answer_that_is_no_json_nothing_is_taken(network: Network, session: Session) -> None:
+def test_a_large_answer_that_is_not_json_is_refused(network: Network, session: Session) -> None:
     client = session.create_client("dynamodb", region_name="eu-west-1")
-    keep_large(client)
+    register_large_reader(client)
     network.answers = [(200, LARGE[:-9])] * 2
     assert "Responses" not in Wire(client, session).call("BatchExecuteStatement", BATCH)
     assert len(network.requests) == 2
@@ -172,7 +172,7 @@ def test_binaries_are_base64_in_json(network: Network, session: Session) -> None
     assert json.loads(network.requests[0].body) == {"a": {"B": "AAE="}, "b": {"BS": ["Ag=="]}}
 
 
-def test_credentials_that_change_are_those_of_each_request(network: Network, session: Session) -> None:
+def test_each_request_uses_the_current_credentials(network: Network, session: Session) -> None:
     network.answers = [(200, b"{}")] * 2
     wire = wire_of(session)
     wire.call("Query", {})
@@ -183,7 +183,7 @@ def test_credentials_that_change_are_those_of_each_request(network: Network, ses
     assert "NEW" in _text(network.requests[1].headers["Authorization"])
 
 
-def test_text_that_json_cannot_hold_is_refused_as_the_client_has_it(network: Network, session: Session) -> None:
+def test_text_that_json_cannot_contain_is_refused_as_by_the_client(network: Network, session: Session) -> None:
     """orjson takes no half of a surrogate pair, the standard library's json does: so DynamoDB says what it thinks."""
     network.answers = [(400, b'{"__type": "com.amazonaws#SerializationException", "message": "no"}')]
     with pytest.raises(ClientError, match="SerializationException"):
@@ -191,14 +191,14 @@ def test_text_that_json_cannot_hold_is_refused_as_the_client_has_it(network: Net
     assert len(network.requests) == 1
 
 
-def test_an_endpoint_below_a_path_is_the_clients(network: Network, session: Session) -> None:
+def test_the_client_sends_requests_to_an_endpoint_with_a_path(network: Network, session: Session) -> None:
     network.answers = [(200, b'{"Count": 7}')]
     client = session.create_client("dynamodb", region_name="eu-west-1", endpoint_url="http://127.0.0.1:9/below")
     assert Wire(client, session).call("Query", {"TableName": "t"})["Count"] == 7
     assert network.requests[0].url.startswith("http://127.0.0.1:9/below")
 
 
-def test_without_credentials_the_client_says_so(
+def test_the_client_reports_missing_credentials(
     network: Network, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Session, "get_credentials", lambda self: None)
@@ -207,7 +207,7 @@ def test_without_credentials_the_client_says_so(
     assert network.requests == []
 
 
-def test_who_listens_to_the_clients_events_sees_the_request(network: Network, session: Session) -> None:
+def test_listeners_to_the_clients_events_get_the_request(network: Network, session: Session) -> None:
     client = session.create_client("dynamodb", region_name="eu-west-1")
     client.meta.events.register(
         "before-send.dynamodb.Query", lambda request, **_: _response(request, 200, b'{"Count": 7}')
@@ -265,9 +265,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-def test_the_endpoint_must_show_a_certificate_that_is_trusted(
-    session: Session, secured: tuple[str, str], trusted: bool
-) -> None:
+def test_an_untrusted_certificate_is_refused(session: Session, secured: tuple[str, str], trusted: bool) -> None:
     url, certificate = secured
     config = Config(retries={"total_max_attempts": 1}, connect_timeout=3, read_timeout=10)
     client = session.create_client("dynamodb", region_name="eu-west-1", endpoint_url=url, config=config)
@@ -296,7 +294,7 @@ def _serve_once(listening: socket.socket, ending: str, done: threading.Event) ->
 
 
 @pytest.mark.parametrize("ending", ["", "Connection: close\r\n"], ids=["meanwhile", "as it says"])
-def test_a_connection_that_the_endpoint_has_closed_is_not_used_again(session: Session, ending: str) -> None:
+def test_a_closed_connection_is_not_used_again(session: Session, ending: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(10)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
@@ -309,7 +307,7 @@ def test_a_connection_that_the_endpoint_has_closed_is_not_used_again(session: Se
             assert closed.wait(10)
 
 
-def test_an_answer_that_does_not_come_is_not_waited_for_longer_than_the_client_would(session: Session) -> None:
+def test_a_missing_answer_times_out_as_in_the_client(session: Session) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         config = Config(read_timeout=0.05)
@@ -318,7 +316,9 @@ def test_an_answer_that_does_not_come_is_not_waited_for_longer_than_the_client_w
             Connections(url, client.meta.config, None).send(AWSRequest("POST", url, data=b"{}").prepare())
 
 
-def test_through_a_proxy_goes_the_client(network: Network, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_client_sends_requests_through_a_proxy(
+    network: Network, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     sent: list[object] = []
     monkeypatch.setattr(Connections, "send", lambda self, request: sent.append(request))

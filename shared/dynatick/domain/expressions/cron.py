@@ -1,4 +1,4 @@
-"""The six fields of a cron expression, read strictly.
+"""Parses the six fields of a cron expression, strictly.
 
     minutes        0-59              , - * /
     hours          0-23              , - * /
@@ -7,8 +7,8 @@
     day-of-week    1-7 or SUN-SAT    , - * / ? L #
     year           1970-2199         , - * /
 
-One of the two day fields is ``?``, never both. ``L``, ``LW``, ``15W``, ``6L`` and ``2#3`` stand alone in their field.
-A range may run over the end of its field (``FRI-MON``, ``22-2``), but for the year's. The year may be left out.
+Exactly one of the two day fields is ``?``. ``L``, ``LW``, ``15W``, ``6L`` and ``2#3`` must be alone in their field. A
+range may wrap around the end of its field (``FRI-MON``, ``22-2``), except in the year. The year is optional.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dynatick.domain.expressions import unix
-from dynatick.domain.expressions.days import (
-    Days,
+from dynatick.domain.expressions.day_rule import (
+    DayRule,
     DaysOfMonth,
     LastDay,
     LastOfWeekday,
@@ -28,8 +28,8 @@ from dynatick.domain.expressions.days import (
     NthOfWeekday,
     Weekdays,
 )
+from dynatick.domain.expressions.invalid_expression import InvalidExpression
 from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR, Cron
-from dynatick.domain.expressions.refusal import Refused
 
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
@@ -40,7 +40,7 @@ _NUMBER = re.compile(r"\d{1,4}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One of the six: its name, its values, and the names that stand for some."""
+    """One of the six fields: its name, its values, and names for values."""
 
     name: str
     first: int
@@ -51,14 +51,14 @@ class Field:
 
     @property
     def values(self) -> str:
-        """In words, for messages."""
+        """The accepted values, for messages."""
         named = list(self.names)
         return f"{self.first}-{self.last}" + (f" or {named[0]}-{named[-1]}" if named else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """The text of one field, in capitals, and where it begins."""
+    """The text of one field, in upper case, and its position in the expression."""
 
     text: str
     index: int
@@ -73,14 +73,16 @@ YEAR = Field("year", FIRST_YEAR, LAST_YEAR, LAST_YEAR - FIRST_YEAR, wraps=False)
 
 
 def parse_cron(inner: str, offset: int) -> Cron:
-    """What stands between the brackets of ``cron(…)``; ``offset`` is where that begins. Raises Refused."""
+    """The Cron of the text in the brackets of ``cron(…)``. ``offset``: its position. Raises InvalidExpression."""
     words = [Word(match[0].upper(), offset + match.start()) for match in _WORD.finditer(inner)]
     if len(words) == 5:
         if not any("?" in word.text for word in words):
-            raise Refused(unix.answer(inner) or "five fields and no '?': one of day-of-month and day-of-week is '?'")
+            raise InvalidExpression(
+                unix.answer(inner) or "five fields and no '?': one of day-of-month and day-of-week is '?'"
+            )
         words.append(Word("*", offset + len(inner)))
     if len(words) != 6:
-        raise Refused(
+        raise InvalidExpression(
             f"there are {len(words)} fields, where six are expected: minutes hours day-of-month month day-of-week year",
             words[6].index if len(words) > 6 else None,
         )
@@ -96,16 +98,16 @@ def parse_cron(inner: str, offset: int) -> Cron:
         years=_numbers(year, YEAR),
     )
     if not any(days.of(y, m) for y in cron.years for m in cron.months):
-        raise Refused("it never runs: no month of its years has such a day", day_of_month.index)
+        raise InvalidExpression("it never runs: no month of its years has such a day", day_of_month.index)
     return cron
 
 
-def _days(day_of_month: Word, day_of_week: Word) -> Days:
+def _days(day_of_month: Word, day_of_week: Word) -> DayRule:
     free = [word.text == "?" for word in (day_of_month, day_of_week)]
     if all(free):
-        raise Refused("day-of-month and day-of-week are both '?'; give one of them", day_of_week.index)
+        raise InvalidExpression("day-of-month and day-of-week are both '?'; give one of them", day_of_week.index)
     if not any(free):
-        raise Refused(
+        raise InvalidExpression(
             "day-of-month and day-of-week are both given; one of them must be '?' "
             f"({_tidy(day_of_month.text)} and {_tidy(day_of_week.text)})",
             day_of_week.index,
@@ -113,18 +115,18 @@ def _days(day_of_month: Word, day_of_week: Word) -> Days:
     return _weekdays(day_of_week) if free[0] else _days_of_month(day_of_month)
 
 
-def _days_of_month(word: Word) -> Days:
+def _days_of_month(word: Word) -> DayRule:
     if word.text == "L":
         return LastDay()
     if word.text == "LW":
         return LastWorkday()
     if match := re.fullmatch(r"(\d+)W", word.text, re.ASCII):
         return NearestWorkday(_value(Word(match[1], word.index), DAY_OF_MONTH))
-    _alone(word, "LW", DAY_OF_MONTH, "L, LW or one day with W, such as 15W,")
+    _check_alone(word, "LW", DAY_OF_MONTH, "L, LW or one day with W, such as 15W,")
     return DaysOfMonth(_numbers(word, DAY_OF_MONTH))
 
 
-def _weekdays(word: Word) -> Days:
+def _weekdays(word: Word) -> DayRule:
     if word.text == "L":
         return Weekdays(frozenset({7}))  # the last day of the week
     if match := re.fullmatch(r"(\w+)L", word.text, re.ASCII):
@@ -132,22 +134,22 @@ def _weekdays(word: Word) -> Days:
     if match := re.fullmatch(r"(\w+)#(\w+)", word.text, re.ASCII):
         if match[2] not in ("1", "2", "3", "4", "5"):
             reason = f"day-of-week: {match[2]!r} is not 1 to 5, the number of the week in its month"
-            raise Refused(reason, word.index + match.start(2))
+            raise InvalidExpression(reason, word.index + match.start(2))
         return NthOfWeekday(_value(Word(match[1], word.index), DAY_OF_WEEK), int(match[2]))
-    _alone(word, "L#", DAY_OF_WEEK, "L, a day with L, such as 6L, or with #, such as 2#3,")
+    _check_alone(word, "L#", DAY_OF_WEEK, "L, a day with L, such as 6L, or with #, such as 2#3,")
     return Weekdays(frozenset(_numbers(word, DAY_OF_WEEK)))
 
 
-def _alone(word: Word, marks: str, kind: Field, what: str) -> None:
-    """Refuses marks that are not where they may be."""
+def _check_alone(word: Word, characters: str, kind: Field, what: str) -> None:
+    """Refuses these characters in a list, range or step."""
     bare = re.sub("|".join(kind.names) or r"\0", lambda match: "-" * len(match[0]), word.text)
-    found = next((index for index, character in enumerate(bare) if character in marks), None)
+    found = next((index for index, character in enumerate(bare) if character in characters), None)
     if found is not None:
-        raise Refused(f"{kind.name}: {what} stands alone in its field", word.index + found)
+        raise InvalidExpression(f"{kind.name}: {what} stands alone in its field", word.index + found)
 
 
 def _numbers(word: Word, kind: Field) -> tuple[int, ...]:
-    """The values that a field of lists, ranges and steps stands for, in order."""
+    """The values of a field of lists, ranges and steps, in order."""
     found: set[int] = set()
     index = word.index
     for part in word.text.split(","):
@@ -157,7 +159,7 @@ def _numbers(word: Word, kind: Field) -> tuple[int, ...]:
 
 
 def _range(part: Word, kind: Field) -> list[int]:
-    """``*``, ``5``, ``5-8``, ``8-5`` (over the end), each with ``/3`` if wanted; ``5/3`` goes to the field's end."""
+    """The values of ``*``, ``5``, ``5-8`` or ``8-5`` (around the end), also with a step; ``5/3`` goes to the end."""
     whole, slash, step_text = part.text.partition("/")
     step = _step(Word(step_text, part.index + len(whole) + 1), kind) if slash else 1
     low, dash, high = whole.partition("-")
@@ -171,7 +173,7 @@ def _range(part: Word, kind: Field) -> list[int]:
         last = kind.last if slash else first
     if last < first:
         if not kind.wraps:
-            raise Refused(f"{kind.name}: the range {whole} ends before it begins", part.index)
+            raise InvalidExpression(f"{kind.name}: the range {whole} ends before it begins", part.index)
         size = kind.last - kind.first + 1
         return [kind.first + (value - kind.first) % size for value in range(first, last + size + 1, step)]
     return list(range(first, last + 1, step))
@@ -179,10 +181,10 @@ def _range(part: Word, kind: Field) -> list[int]:
 
 def _step(word: Word, kind: Field) -> int:
     if not _NUMBER.fullmatch(word.text) or int(word.text) < 1:
-        raise Refused(f"{kind.name}: {word.text!r} is not a step, a whole number from 1 on", word.index)
+        raise InvalidExpression(f"{kind.name}: {word.text!r} is not a step, a whole number from 1 on", word.index)
     step = int(word.text)
     if step > kind.largest_step:
-        raise Refused(
+        raise InvalidExpression(
             f"{kind.name}: a step of {step} goes beyond the field ({kind.values}), which starts anew each time; "
             "an interval of any length is a rate, such as rate(90 minutes)",
             word.index,
@@ -194,20 +196,20 @@ def _value(word: Word, kind: Field) -> int:
     if word.text in kind.names:
         return kind.names[word.text]
     if not _NUMBER.fullmatch(word.text):
-        raise Refused(f"{kind.name}: {_what(word.text)}; expected {kind.values}", word.index)
+        raise InvalidExpression(f"{kind.name}: {_problem_of(word.text)}; expected {kind.values}", word.index)
     value = int(word.text)
     if not kind.first <= value <= kind.last:
         hint = " (1 is Sunday, 7 Saturday)" if kind is DAY_OF_WEEK else ""
-        raise Refused(f"{kind.name}: {word.text} is not from {kind.values}{hint}", word.index)
+        raise InvalidExpression(f"{kind.name}: {word.text} is not from {kind.values}{hint}", word.index)
     return value
 
 
-def _what(text: str) -> str:
+def _problem_of(text: str) -> str:
     if not text:
         return "a value is missing"
     return "'?' stands in day-of-month or day-of-week only, alone" if "?" in text else f"{text!r} is not understood"
 
 
 def _tidy(text: str) -> str:
-    """Without leading zeros."""
+    """The text without leading zeros."""
     return re.sub(r"(?<!\d)0+(?=\d)", "", text)

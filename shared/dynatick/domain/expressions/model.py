@@ -1,4 +1,4 @@
-"""What an expression is once it is understood: a closed union of frozen values."""
+"""Parsed expressions: a closed union of frozen values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dynatick.domain.expressions.days import Days
+    from dynatick.domain.expressions.day_rule import DayRule
 
 FIRST_YEAR = 1970
 LAST_YEAR = 2199
@@ -15,7 +15,7 @@ LAST_YEAR = 2199
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """``rate(5 minutes)``: again and again, ``period`` apart, counted from the schedule's start."""
+    """``rate(5 minutes)``: repeats every ``period``, counted from the schedule's start."""
 
     text: str
     period: timedelta
@@ -26,17 +26,17 @@ class At:
     """``at(2026-12-31T12:00:00)``: once, at this wall time."""
 
     text: str
-    local: datetime  # naive on purpose: the zone stands beside the expression, not in it
+    local: datetime  # naive, because the schedule has the zone, not the expression
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """``cron(…)``: at each wall time that all of its fields agree on. The numbers are sorted."""
+    """``cron(…)``: at each wall time that matches all fields. The numbers are sorted."""
 
     text: str
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
-    days: Days
+    days: DayRule
     months: tuple[int, ...]
     years: tuple[int, ...]
 

@@ -1,4 +1,4 @@
-"""Answers for whoever writes a Unix crontab's five fields: the same thing as EventBridge Scheduler writes it."""
+"""Translates the five fields of a Unix crontab into cron expressions, for error messages."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _DAY = re.compile(r"(\*|[0-7]|[A-Z]{3})(?:-([0-7]|[A-Z]{3}))?(?:/(\d+))?", re.AS
 
 
 def answer(text: str) -> str | None:
-    """What to write instead of a Unix expression; None if the text does not look like one, or means nothing."""
+    """The message for a Unix cron expression, with its translation; None for any other text."""
     from dynatick.domain.expressions.cron import parse_cron
-    from dynatick.domain.expressions.refusal import Refused
+    from dynatick.domain.expressions.invalid_expression import InvalidExpression
 
     known = _MACROS.get(text.lower())
     if known is not None:
@@ -31,7 +31,7 @@ def answer(text: str) -> str | None:
     translated = _translate(*fields)
     try:
         texts = [parse_cron(inner, 0).text for inner in translated]
-    except Refused:
+    except InvalidExpression:
         return None
     if len(texts) == 2:
         return (
@@ -42,7 +42,7 @@ def answer(text: str) -> str | None:
 
 
 def _translate(minutes: str, hours: str, day: str, month: str, weekday: str) -> list[str]:
-    """What stands between the brackets: of one expression, of two, or of none."""
+    """The texts for the brackets of one cron expression or two; none if it can't be translated."""
     if weekday == "*":
         return [f"{minutes} {hours} {day} {month} ? *"]
     days = _weekdays(weekday)
@@ -53,7 +53,7 @@ def _translate(minutes: str, hours: str, day: str, month: str, weekday: str) -> 
 
 
 def _weekdays(text: str) -> str | None:
-    """0-7, where 0 and 7 are Sunday, in names; steps become lists."""
+    """Weekdays 0-7, where 0 and 7 are Sunday, as names; steps become lists."""
     parts: list[str] = []
     for part in text.split(","):
         match = _DAY.fullmatch(part)

@@ -16,8 +16,8 @@ from cronsim import CronSim
 from tests.unit.domain.expressions import generator, oracle
 
 from dynatick.domain.expressions import next_after, parse_expression, upcoming
-from dynatick.domain.expressions.jumps import jumps
-from dynatick.domain.expressions.zones import zone_of
+from dynatick.domain.expressions.clock_change import clock_changes
+from dynatick.domain.expressions.time_zone import zone_of
 from dynatick.errors import InvalidInput
 
 CHUNKS = 24  # so that several processes share the work
@@ -97,7 +97,7 @@ JUMPS = tuple(
 
 
 def case(rng: Random) -> tuple[str, datetime, str]:
-    """An expression, an instant and a zone; every third time an expression of the night and the eve of a jump."""
+    """An expression, an instant and a zone; every third time an expression of the night and the eve of a change."""
     if rng.random() < 0.33:
         zone, jump = rng.choice(JUMPS)
         return generator.nightly(rng), jump - timedelta(seconds=rng.randint(-7200, 130_000)), zone
@@ -111,7 +111,7 @@ def moment(rng: Random) -> datetime:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_as_by_brute_force(chunk: int, pytestconfig: pytest.Config) -> None:
+def test_occurrences_are_those_of_brute_force(chunk: int, pytestconfig: pytest.Config) -> None:
     rng = Random(f"expressions {chunk}")
     seen: Counter[str] = Counter()
     for _ in range(pytestconfig.getoption("expressions", default=2000) // CHUNKS):
@@ -134,11 +134,12 @@ def test_as_by_brute_force(chunk: int, pytestconfig: pytest.Config) -> None:
 
 
 @pytest.mark.parametrize(("zone", "instant"), JUMPS)
-def test_where_clocks_jump(zone: str, instant: datetime) -> None:
+def test_clock_changes_are_found_to_the_second(zone: str, instant: datetime) -> None:
     before, after = (instant + timedelta(seconds=seconds) for seconds in (-1, 0))
     assert before.astimezone(zone_of(zone)).utcoffset() != after.astimezone(zone_of(zone)).utcoffset()
     assert [
-        jump.instant for jump in jumps(zone_of(zone), instant - timedelta(days=9), instant + timedelta(days=9))
+        change.instant
+        for change in clock_changes(zone_of(zone), instant - timedelta(days=9), instant + timedelta(days=9))
     ] == [instant]
 
 
@@ -185,7 +186,7 @@ def _listed(spec: str, first: int, last: int) -> str:
     return "*" if len(found) == last - first + 1 else ",".join(map(str, found))
 
 
-def test_as_croniter_says() -> None:
+def test_occurrences_are_those_of_croniter() -> None:
     rng = Random("croniter")
     compared = 0
     while compared < 400:
@@ -205,7 +206,7 @@ def test_as_croniter_says() -> None:
         compared += 1
 
 
-def test_as_cronsim_says() -> None:
+def test_occurrences_are_those_of_cronsim() -> None:
     rng = Random("cronsim")
     compared = 0
     while compared < 400:
@@ -241,12 +242,12 @@ DAYS = [date(1970, 1, 1) + timedelta(days=number) for number in range((date(2200
 
 
 @pytest.mark.parametrize("field", ["L", "LW", "1W", "15W", "31W", "29"])
-def test_every_day_of_every_month(field: str) -> None:
+def test_a_day_of_month_rule_matches_the_right_days_of_every_month(field: str) -> None:
     assert days_of(f"cron(0 12 {field} * ? *)") == [day for day in DAYS if oracle.day_belongs(field, day)]
 
 
 @pytest.mark.parametrize("field", ["L", "1L", "2#5", "SAT#1", "FRI-SUN"])
-def test_every_day_of_every_week(field: str) -> None:
+def test_a_day_of_week_rule_matches_the_right_days_of_every_week(field: str) -> None:
     assert days_of(f"cron(0 12 ? * {field} *)") == [day for day in DAYS if oracle.weekday_belongs(field, day)]
 
 

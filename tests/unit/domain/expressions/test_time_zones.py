@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 
 from dynatick.domain.expressions import Occurrence, check_fires, check_zone, next_after, parse_expression, upcoming
-from dynatick.domain.expressions.zones import zone_names, zone_of
+from dynatick.domain.expressions.time_zone import zone_names, zone_of
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.errors import InvalidInput
 
@@ -164,11 +164,11 @@ APIA = [
         for row in table
     ],
 )
-def test_jumps_of_the_clock(zone: str, text: str, after: str, expected: list[str]) -> None:
+def test_occurrences_at_clock_changes(zone: str, text: str, after: str, expected: list[str]) -> None:
     assert runs(text, zone, after, len(expected)) == expected
 
 
-def test_the_far_future_follows_the_rule_in_force() -> None:
+def test_the_far_future_follows_the_present_rules_of_the_zone() -> None:
     # 2199-03-10 is the second Sunday of March.
     assert runs("cron(30 2 10 3 ? 2199)", "America/Los_Angeles", "2026-01-01T00:00:00Z", 1) == []
     assert runs("cron(30 3 10 3 ? 2199)", "America/Los_Angeles", "2026-01-01T00:00:00Z", 1) == ["2199-03-10T10:30:00Z"]
@@ -189,7 +189,7 @@ def test_a_single_time_in_a_fold_runs_at_the_first() -> None:
     ]
 
 
-def test_a_rate_takes_no_notice_of_the_zone() -> None:
+def test_a_rate_ignores_the_zone() -> None:
     start = datetime(2026, 3, 7, 12, tzinfo=UTC)
     found = upcoming(parse_expression("rate(1 day)"), start, zone="America/Los_Angeles", start=start)
     assert [one.instant.hour for one in islice(found, 3)] == [12, 12, 12]
@@ -205,7 +205,7 @@ def test_every_zone_is_that_of_the_package() -> None:
         zoneinfo.reset_tzpath()
 
 
-def test_the_machines_own_zones_are_not_asked() -> None:
+def test_the_systems_zones_are_not_used() -> None:
     """A zone is not the one that ``ZoneInfo(name)`` would share with everybody else in the process."""
     assert zone_of("Europe/Berlin") is zone_of("Europe/Berlin")
     assert zone_of("Europe/Berlin") is not zoneinfo.ZoneInfo("Europe/Berlin")
@@ -220,7 +220,7 @@ def test_the_machines_own_zones_are_not_asked() -> None:
         ("Los Angeles", "America/Los_Angeles"),
     ],
 )
-def test_a_wrong_zone_is_answered_with_what_comes_close(wrong: str, close: str) -> None:
+def test_an_unknown_zone_is_refused_with_similar_names(wrong: str, close: str) -> None:
     with pytest.raises(InvalidInput, match=f"scheduleExpressionTimezone: .*close to it: {close}"):
         check_zone(wrong)
 
@@ -228,6 +228,6 @@ def test_a_wrong_zone_is_answered_with_what_comes_close(wrong: str, close: str) 
 @pytest.mark.parametrize(
     "wrong", ["", " UTC", "../UTC", "/etc/passwd", "posix/UTC", "zones", "UTC\n", None, 1, "A" * 10_000]
 )
-def test_what_is_no_zone_is_refused(wrong: object) -> None:
+def test_a_value_that_is_not_a_zone_is_refused(wrong: object) -> None:
     with pytest.raises(InvalidInput, match="expected the IANA name of a time zone"):
         check_zone(wrong)

@@ -1,0 +1,151 @@
+"""Secrets by reference: a task names a parameter of SSM or a secret of Secrets Manager, and never contains one.
+
+    {"ssm": "/dynatick/token"}
+    {"secretsManager": "dynatick/shop", "key": "token"}
+
+Each is a name or an ARN; ``key`` selects one value of a secret that is JSON. The value is fetched when the task runs,
+cached for five minutes, and used only in the request. A reference is a map and never part of a text, so that a text
+from elsewhere can't refer to a secret.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from dynatick.actions.allow_list import AllowedArns
+from dynatick.errors import PermanentError, RetryableError, shown
+
+MAX_AGE_SECONDS = 300
+
+SSM_NAME = r"^(arn:[a-z0-9-]+:ssm:[a-z0-9-]+:[0-9]{12}:parameter/)?[A-Za-z0-9_.\-/]{1,1011}$"
+MANAGED_NAME = r"^(arn:[a-z0-9-]+:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:)?[A-Za-z0-9/_+=.@\-]{1,512}$"
+
+_SUFFIX = "-" + "A1b2C3"  # of an ARN in Secrets Manager: six random characters
+_PERMANENT = frozenset({"ParameterNotFound", "ParameterVersionNotFound", "ResourceNotFoundException",
+                        "ValidationException", "InvalidParameterException", "InvalidRequestException"})  # fmt: skip
+
+
+class SecretRef(Protocol):
+    """A reference to a secret (see ``payload_field``)."""
+
+    @property
+    def service(self) -> str:
+        """ssm or secretsmanager."""
+
+    @property
+    def name(self) -> str:
+        """Name or ARN."""
+
+    @property
+    def key(self) -> str | None:
+        """Which value of a secret that is JSON; None: the secret is a text."""
+
+
+class Provider(Protocol):
+    """The part of Powertools' parameter providers that is used here."""
+
+    def get(self, name: str, max_age: int | None = None, *, force_fetch: bool = False, **options: Any) -> Any:
+        """The value, from the cache if that is at most ``max_age`` seconds old."""
+
+
+class Secrets:
+    """Fetches secrets and caches them. Safe for use by many threads at once."""
+
+    def __init__(
+        self,
+        allowed: Iterable[str] = (),
+        *,
+        clients: Callable[[str], Any],
+        max_age_seconds: int = MAX_AGE_SECONDS,
+    ) -> None:
+        """``allowed``: the parameter ``AllowedSecrets``, ARNs with wildcards. ``clients`` returns the boto3 client of a
+        service. Raises ConfigurationError for a text that is not an ARN.
+        """
+        self._allowed = AllowedArns("AllowedSecrets", allowed)
+        self._clients = clients
+        self._max_age = max_age_seconds
+        self._providers: dict[str, Provider] = {}
+        self._lock = threading.Lock()
+
+    def value(self, ref: SecretRef, field: str) -> str:
+        """The secret's text. ``field`` names the reference in error messages, which never contain the value.
+
+        Raises PermanentError if the secret is not allowed, does not exist or is not text, RetryableError if it can't be
+        fetched now.
+        """
+        return self._read(ref, field, fresh=False)
+
+    def renew(self, refs: Iterable[tuple[SecretRef, str]]) -> bool:
+        """Fetches secrets that a target refused again. Returns whether one has changed. Raises as ``value``."""
+        changed = False
+        for ref, field in refs:
+            known = self._read(ref, field, fresh=False)
+            changed |= known != self._read(ref, field, fresh=True)
+        return changed
+
+    def _read(self, ref: SecretRef, field: str, *, fresh: bool) -> str:
+        if not self._may_be_read(ref):
+            raise PermanentError(f"{field}: the secret {shown(ref.name)} is not among AllowedSecrets")
+        options: dict[str, Any] = {"decrypt": True} if ref.service == "ssm" else {}
+        from aws_lambda_powertools.utilities.parameters.exceptions import GetParameterError
+
+        try:
+            found = self._provider(ref.service).get(ref.name, self._max_age, force_fetch=fresh, **options)
+        except GetParameterError as error:
+            raise _read_error(ref, field, error.__context__) from None
+        return _text(found, ref, field)
+
+    def _may_be_read(self, ref: SecretRef) -> bool:
+        if ref.name.startswith("arn:"):
+            names = (ref.name,) if ref.service == "ssm" else (ref.name, ref.name + _SUFFIX)
+            return any(name in self._allowed for name in names)
+        if ref.service == "ssm":
+            return self._allowed.has_resource("ssm", f"parameter/{ref.name.removeprefix('/')}")
+        resource = f"secret:{ref.name}"
+        exact = re.compile(re.escape(resource) + "-[A-Za-z0-9]{6}")
+        return self._allowed.has_resource("secretsmanager", resource + _SUFFIX) or any(
+            exact.fullmatch(arn.split(":", 5)[5]) for arn in self._allowed.arns
+        )
+
+    def _provider(self, service: str) -> Provider:
+        with self._lock:
+            if service not in self._providers:
+                self._providers[service] = _provider_of(service, self._clients(service))
+            return self._providers[service]
+
+
+def _provider_of(service: str, client: Any) -> Provider:
+    # Imported with the first secret. At level DEBUG, the SDK and the HTTP client would log the secret.
+    from aws_lambda_powertools.utilities.parameters import SecretsProvider, SSMProvider
+
+    for library in ("botocore", "urllib3"):
+        logging.getLogger(library).setLevel(max(logging.INFO, logging.getLogger(library).level))
+    return SSMProvider(boto3_client=client) if service == "ssm" else SecretsProvider(boto3_client=client)
+
+
+def _read_error(ref: SecretRef, field: str, cause: object) -> PermanentError | RetryableError:
+    """The error for a secret that can't be read: the service's error code, without its message."""
+    answered = getattr(cause, "response", None)
+    code = answered["Error"]["Code"] if isinstance(answered, dict) else type(cause).__name__
+    message = f"{field}: the secret {shown(ref.name)} can't be read ({code})"
+    return PermanentError(message) if code in _PERMANENT else RetryableError(message)
+
+
+def _text(found: object, ref: SecretRef, field: str) -> str:
+    if ref.key is None:
+        if isinstance(found, str):
+            return found
+        raise PermanentError(f"{field}: the secret {shown(ref.name)} is binary; expected text")
+    try:
+        held = json.loads(found) if isinstance(found, str) else None
+    except ValueError:
+        held = None  # not raised: its message would show a part of the secret
+    value = held.get(ref.key) if isinstance(held, dict) else None
+    if not isinstance(value, str):
+        raise PermanentError(f"{field}: the secret {shown(ref.name)} has no text under {shown(ref.key)}")
+    return value

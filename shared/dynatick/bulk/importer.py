@@ -1,0 +1,285 @@
+"""Imports the files that users upload to a bucket; a large file takes several invocations.
+
+Events: EventBridge's "Object Created" of S3, and for the continuation of an import
+``{"dynatick": {"import": {"bucket": …, "key": …, "offset": …, …}}}``. Both may arrive twice: a task is inserted once.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import IO, Protocol
+
+from dynatick.bulk.file_format import FileFormat, format_of
+from dynatick.bulk.file_reader import read
+from dynatick.bulk.importing import Import, InsertRows, LineError, Tally
+from dynatick.bulk.line_reader import Read
+from dynatick.domain.instants import format_instant
+from dynatick.domain.task import check_count
+from dynatick.engine.ports import ENVELOPE, Clock, Invoker
+from dynatick.errors import DynatickError, InvalidInput, StoreError
+
+IMPORTS, ERRORS, REPORTS = "imports/", "errors/", "reports/"
+"""Prefixes of the bucket's keys: the first is read, the others are written. None contains another."""
+
+_RESERVE = timedelta(seconds=20)  # to finish inserts in flight, write the errors, and start the next invocation
+_MAX_ERRORS = 64 * 1024 * 1024  # bytes of one file of errors
+_IN_MEMORY = 4 * 1024 * 1024
+_EXPECTED = 'expected an event of S3 by EventBridge ("Object Created"), or {"dynatick": {"import": {…}}}'
+
+
+class FileGone(DynatickError):
+    """The object was deleted or replaced since the event. A replacement has an event of its own."""
+
+
+class Files(Protocol):
+    """Objects of buckets. Every method raises StoreError if the bucket can't be reached."""
+
+    def read(self, bucket: str, key: str, *, etag: str, start: int, size: int) -> bytes:
+        """Returns up to ``size`` bytes from ``start``. Raises FileGone if the object's ETag is not ``etag``."""
+
+    def get(self, bucket: str, key: str) -> bytes | None:
+        """Returns the content of a small object; None if it does not exist."""
+
+    def put(self, bucket: str, key: str, content: IO[bytes], content_type: str) -> None:
+        """Writes an object; replaces an existing one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportOrder:
+    """The order to import an object from an offset on, or to continue doing so."""
+
+    bucket: str
+    key: str
+    etag: str
+    size: int
+    sequencer: str  # from S3: identifies the upload
+    offset: int = 0
+    line: int = 1
+    part: int = 0  # how many invocations came before
+    began: str = ""
+    tally: Mapping[str, int] = field(default_factory=dict)  # of the earlier parts
+
+    @property
+    def name(self) -> str:
+        return self.key.removeprefix(IMPORTS)
+
+    def to_event(self) -> dict[str, object]:
+        return {ENVELOPE: {"import": asdict(self)}}
+
+
+def parse_event(event: object) -> ImportOrder:
+    """The order in an event. Raises InvalidInput."""
+    if not isinstance(event, Mapping):
+        raise InvalidInput("event", event, _EXPECTED)
+    if (inner := event.get(ENVELOPE)) is not None:
+        values = inner.get("import") if isinstance(inner, Mapping) else None
+        if not isinstance(values, Mapping):
+            raise InvalidInput("event.dynatick", inner, _EXPECTED)
+        return _order(values, **{name: values.get(name) for name in ("offset", "line", "part", "began", "tally")})
+    detail = event.get("detail")
+    bucket, file = (detail.get("bucket"), detail.get("object")) if isinstance(detail, Mapping) else (None, None)
+    if not isinstance(bucket, Mapping) or not isinstance(file, Mapping):
+        raise InvalidInput("event.detail", detail, _EXPECTED)
+    return _order({**file, "bucket": bucket.get("name")})
+
+
+def _order(values: Mapping[str, object], **progress: object) -> ImportOrder:
+    texts = {name: values.get(name) for name in ("bucket", "key", "etag")}
+    for name, value in texts.items():
+        if not isinstance(value, str) or not value:
+            raise InvalidInput(f"event.{name}", value, _EXPECTED)
+    key = str(texts["key"])
+    if not key.startswith(IMPORTS):
+        raise InvalidInput("event.key", key, f"expected an object below {IMPORTS}")
+    tally = progress.get("tally") or {}
+    if not isinstance(tally, Mapping):
+        raise InvalidInput("event.tally", tally, _EXPECTED)
+    return ImportOrder(
+        bucket=str(texts["bucket"]),
+        key=key,
+        etag=str(texts["etag"]),
+        size=check_count(values.get("size"), "event.size"),
+        sequencer=str(values.get("sequencer") or ""),
+        offset=check_count(progress.get("offset") or 0, "event.offset"),
+        line=check_count(progress.get("line") or 1, "event.line"),
+        part=check_count(progress.get("part") or 0, "event.part"),
+        began=str(progress.get("began") or ""),
+        tally={name: check_count(number, f"event.tally.{name}") for name, number in tally.items()},
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportResult:
+    """The result of an invocation."""
+
+    order: ImportOrder
+    tally: Tally  # of this invocation
+    skipped: str | None = None  # why nothing was imported
+    continued: bool = False  # another invocation continues the import
+    problem: str | None = None  # the store's error that ended this invocation early
+
+
+@dataclass(slots=True)
+class _Errors:
+    """Collects refused lines in a file, up to the first failed insert: the next invocation repeats those after it."""
+
+    file: IO[bytes]
+    count: int = 0
+    failed: bool = False
+
+    def write(self, error: LineError) -> None:
+        self.failed = self.failed or error.field == "table"
+        if not self.failed:
+            self.file.write(error.to_json().encode() + b"\n")
+            self.count += 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Importer:
+    """Handles the events of the importer function."""
+
+    files: Files
+    insert_rows: InsertRows
+    invoker: Invoker
+    clock: Clock
+
+    def handle(self, event: object, *, hard_end: datetime) -> ImportResult:
+        """Imports as much as time allows, and starts the next invocation if lines are left.
+
+        ``hard_end``: when this process will be killed. Raises StoreError if nothing was imported, so that the event is
+        delivered again, and InvalidInput for an event of another kind.
+        """
+        order = parse_event(event)
+        if order.key.endswith("/") and not order.size:
+            return ImportResult(order=order, tally=Tally(), skipped="a folder")
+        if order.part == 0:
+            if self._was_imported(order):
+                return ImportResult(order=order, tally=Tally(), skipped="imported before")
+            order = replace(order, began=format_instant(self.clock()))
+        with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
+            try:
+                return self._import(order, hard_end, _Errors(file))
+            except FileGone as gone:
+                return ImportResult(order=order, tally=Tally(), skipped=str(gone))
+
+    def _import(self, order: ImportOrder, hard_end: datetime, errors: _Errors) -> ImportResult:
+        now = self.clock()
+        stop_at = hard_end - min(_RESERVE, (hard_end - now) / 4)
+
+        def is_time_up() -> bool:
+            return errors.failed or self.clock() >= stop_at or errors.file.tell() >= _MAX_ERRORS
+
+        run = Import(
+            insert_rows=self.insert_rows,
+            report=errors.write,
+            should_stop=is_time_up,
+            offset=order.offset,
+            line=order.line,
+        )
+        form = self._form(order, run, errors)
+        done, problem = Tally(), None  # done: the tally at ``run.offset``
+        offset = order.offset
+        if form is not None:
+            try:
+                for _ in run.run(read(self._source(order), form, offset=order.offset, number=order.line)):
+                    if run.offset != offset:
+                        offset, done = run.offset, replace(run.tally)
+            except FileGone:
+                raise
+            except StoreError as error:
+                problem = str(error)
+        if run.complete and not run.tally.failed:
+            self._write_errors(order, errors)
+            self._write_report(order, run.tally, errors)
+            return ImportResult(order=order, tally=run.tally)
+        if problem is None and run.tally.failed:
+            problem = "the table did not take a task"
+        if offset == order.offset:
+            raise StoreError(f"no further than line {order.line} of {order.key}: {problem or 'time is up'}")
+        self._write_errors(order, errors)
+        self.invoker.invoke(
+            replace(order, offset=offset, line=run.line, part=order.part + 1, tally=_sum(order, done)).to_event()
+        )
+        return ImportResult(order=order, tally=done, continued=True, problem=problem)
+
+    def _form(self, order: ImportOrder, run: Import, errors: _Errors) -> FileFormat | None:
+        try:
+            return format_of(order.key)
+        except InvalidInput as error:
+            errors.write(LineError(1, error.field, str(error), ""))
+            run.tally.refused, run.complete = 1, True
+            return None
+
+    def _source(self, order: ImportOrder) -> _Source:
+        return _Source(self.files, order)
+
+    def _was_imported(self, order: ImportOrder) -> bool:
+        """Whether this upload has been imported: S3 may send its event twice."""
+        content = self.files.get(order.bucket, _report_key(order))
+        if content is None or not order.sequencer:
+            return False
+        try:
+            report = json.loads(content)
+        except ValueError:
+            return False
+        return isinstance(report, dict) and report.get("sequencer") == order.sequencer
+
+    def _write_errors(self, order: ImportOrder, errors: _Errors) -> None:
+        if errors.count:
+            errors.file.seek(0)
+            key = f"{_errors_prefix(order)}from-line-{order.line:010}.ndjson"
+            self.files.put(order.bucket, key, errors.file, "application/x-ndjson")
+
+    def _write_report(self, order: ImportOrder, tally: Tally, errors: _Errors) -> None:
+        total = _sum(order, tally)
+        report = {
+            "file": order.key,
+            "etag": order.etag,
+            "sequencer": order.sequencer,
+            **total,
+            "errors": _errors_prefix(order) if total["refused"] else None,
+            "startedAt": order.began,
+            "finishedAt": format_instant(self.clock()),
+        }
+        with tempfile.SpooledTemporaryFile() as file:
+            file.write(json.dumps(report, indent=2).encode() + b"\n")
+            file.seek(0)
+            self.files.put(order.bucket, _report_key(order), file, "application/json")
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Opens the object at an offset. Reads by many requests: S3 would end one that is read as slowly as the inserts."""
+
+    files: Files
+    order: ImportOrder
+
+    def __call__(self, offset: int) -> Read:
+        at, order = offset, self.order
+
+        def read_on(size: int) -> bytes:
+            nonlocal at
+            size = min(size, order.size - at)
+            if size <= 0:
+                return b""
+            part = self.files.read(order.bucket, order.key, etag=order.etag, start=at, size=size)
+            at += len(part)
+            return part
+
+        return read_on
+
+
+def _sum(order: ImportOrder, tally: Tally) -> dict[str, int]:
+    return {name: number + order.tally.get(name, 0) for name, number in tally.to_row().items() if name != "failed"}
+
+
+def _errors_prefix(order: ImportOrder) -> str:
+    return f"{ERRORS}{order.name}/{order.sequencer or order.etag}/"
+
+
+def _report_key(order: ImportOrder) -> str:
+    return f"{REPORTS}{order.name}.json"

@@ -1,0 +1,171 @@
+"""Secrets by reference, against moto: what may be read, how often it is, and that no message holds one."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from freezegun import freeze_time
+from moto import mock_aws
+from pydantic import TypeAdapter
+
+from dynatick.actions.client_cache import ClientCache
+from dynatick.actions.payload_field import ManagedSecret, SsmSecret
+from dynatick.actions.secret import MAX_AGE_SECONDS, Secrets
+from dynatick.errors import ActionError, ConfigurationError, PermanentError, RetryableError
+
+ALLOWED = (
+    "arn:aws:ssm:us-east-1:123456789012:parameter/dynatick/*",
+    "arn:aws:secretsmanager:us-east-1:123456789012:secret:dynatick/*",
+)
+SECRET = "hunter2"
+
+
+def managed(name: str, key: str | None = None) -> ManagedSecret:
+    return TypeAdapter(ManagedSecret).validate_python({"secretsManager": name, "key": key})
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with mock_aws():
+        ssm, manager = boto3.client("ssm"), boto3.client("secretsmanager")
+        for name in ("/dynatick/token", "/other/token"):
+            ssm.put_parameter(Name=name, Value=SECRET, Type="SecureString")
+        manager.create_secret(Name="dynatick/shop", SecretString=json.dumps({"token": SECRET, "n": 1}))
+        manager.create_secret(Name="dynatick/text", SecretString=SECRET)
+        manager.create_secret(Name="dynatick/binary", SecretBinary=b"hunter2")
+        yield
+
+
+@pytest.fixture
+def secrets(aws: None) -> Secrets:
+    return Secrets(ALLOWED, clients=ClientCache())
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [
+        SsmSecret(ssm="/dynatick/token"),
+        SsmSecret(ssm="arn:aws:ssm:us-east-1:123456789012:parameter/dynatick/token"),
+        managed("dynatick/text"),
+        managed("dynatick/shop", "token"),
+    ],
+)
+def test_a_secret_is_read_by_name_or_arn(secrets: Secrets, ref: Any) -> None:
+    assert secrets.value(ref, "payload.url") == SECRET
+
+
+def test_a_secret_is_read_by_its_full_arn(secrets: Secrets) -> None:
+    arn = boto3.client("secretsmanager").describe_secret(SecretId="dynatick/text")["ARN"]
+    assert secrets.value(managed(arn), "payload.url") == SECRET
+    exact = Secrets([arn], clients=ClientCache())
+    assert exact.value(managed("dynatick/text"), "payload.url") == SECRET
+    with pytest.raises(PermanentError, match="AllowedSecrets"):
+        exact.value(managed("dynatick/tex"), "payload.url")
+
+
+@pytest.mark.parametrize(
+    ("ref", "kind", "message"),
+    [
+        (SsmSecret(ssm="/other/token"), PermanentError, "'/other/token' is not among AllowedSecrets"),
+        (SsmSecret(ssm="/dynatickx"), PermanentError, "'/dynatickx' is not among AllowedSecrets"),
+        (SsmSecret(ssm="/dynatick/no"), PermanentError, r"'/dynatick/no' can't be read \(ParameterNotFound\)"),
+        (managed("other/x"), PermanentError, "not among AllowedSecrets"),
+        (managed("dynatick/no"), PermanentError, "ResourceNotFound"),
+        (managed("dynatick/binary"), PermanentError, "is binary"),
+        (managed("dynatick/text", "a"), PermanentError, "no text"),
+        (managed("dynatick/shop", "n"), PermanentError, "no text"),
+        (managed("dynatick/shop", "x"), PermanentError, "no text"),
+    ],
+)
+def test_a_secret_that_cannot_be_read_is_permanent(
+    secrets: Secrets, ref: Any, kind: type[ActionError], message: str
+) -> None:
+    with pytest.raises(kind, match=rf"^payload\.url: the secret .*{message}") as caught:
+        secrets.value(ref, "payload.url")
+    assert SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_nothing_is_allowed_unless_it_is_named(aws: None) -> None:
+    with pytest.raises(PermanentError, match="not among AllowedSecrets"):
+        Secrets(clients=ClientCache()).value(SsmSecret(ssm="/dynatick/token"), "payload.url")
+
+
+def test_an_allowed_secret_that_is_not_an_arn_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="AllowedSecrets: '/dynatick/' is not an ARN"):
+        Secrets(["/dynatick/"], clients=ClientCache())
+
+
+class Counting:
+    """ClientCache that count what is asked, and fail when told to."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.code: str | None = None
+
+    def __call__(self, service: str) -> Any:
+        client = boto3.client(service)  # type: ignore[call-overload]
+
+        def noted(**_: object) -> None:
+            self.calls += 1
+
+        def refused(**_: object) -> Any:
+            if self.code is not None:
+                raise client.exceptions.ClientError({"Error": {"Code": self.code, "Message": SECRET}}, "GetParameter")
+
+        client.meta.events.register("before-call.ssm", noted)
+        client.meta.events.register("before-call.ssm", refused)
+        return client
+
+
+def test_a_secret_is_cached_for_five_minutes(aws: None) -> None:
+    counting, ref = Counting(), SsmSecret(ssm="/dynatick/token")
+    with freeze_time("2026-12-31T12:00:00Z") as time:
+        secrets = Secrets(ALLOWED, clients=counting)
+        for _ in range(100):
+            secrets.value(ref, "payload.url")
+        assert counting.calls == 1
+        boto3.client("ssm").put_parameter(Name="/dynatick/token", Value="new", Type="SecureString", Overwrite=True)
+        time.tick(MAX_AGE_SECONDS - 1)
+        assert secrets.value(ref, "payload.url") == SECRET
+        time.tick(2)
+        assert secrets.value(ref, "payload.url") == "new"
+    assert counting.calls == 2
+
+
+def test_renew_fetches_a_refused_secret_again(secrets: Secrets) -> None:
+    refs = [(SsmSecret(ssm="/dynatick/token"), "payload.url")]
+    assert secrets.value(*refs[0]) == SECRET
+    assert not secrets.renew(refs)
+    boto3.client("ssm").put_parameter(Name="/dynatick/token", Value="new", Type="SecureString", Overwrite=True)
+    assert secrets.renew(refs)
+    assert secrets.value(*refs[0]) == "new"
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ThrottlingException", "InternalServerError"])
+def test_a_temporary_error_is_retryable(aws: None, code: str) -> None:
+    counting = Counting()
+    secrets = Secrets(ALLOWED, clients=counting)
+    counting.code = code
+    with pytest.raises(RetryableError, match=rf"can't be read \({code}\)$"):
+        secrets.value(SsmSecret(ssm="/dynatick/token"), "payload.url")
+    counting.code = None
+    assert secrets.value(SsmSecret(ssm="/dynatick/token"), "payload.url") == SECRET
+
+
+def test_no_log_contains_a_secret_at_any_level(secrets: Secrets, caplog: pytest.LogCaptureFixture) -> None:
+    before = {name: logging.getLogger(name).level for name in ("botocore", "urllib3")}
+    try:
+        with caplog.at_level(logging.DEBUG):
+            secrets.value(SsmSecret(ssm="/dynatick/token"), "payload.url")
+            secrets.value(managed("dynatick/text"), "payload.url")
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+    assert SECRET not in str([vars(record) for record in caplog.records])
