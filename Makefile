@@ -79,7 +79,7 @@ model: $(VENV)/.ready ## Search at random for a sequence of operations and fault
 	$(BIN)/python -m pytest -q -n auto tests/model --model-examples $(EXAMPLES) $(ARGS)
 
 soak: $(VENV)/.ready ## Kill and disturb processes for MINUTES (5), count what became of each task; SEED repeats it
-	@$(BIN)/python -m dynatick_stack.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 e2e: $(VENV)/.ready ## Run the tests against the locally deployed template only
 	$(run_e2e)

@@ -26,9 +26,9 @@ from urllib.parse import urlencode
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
 from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
+from tests.sandbox.calls import ENTRY, Call, parse
 
 from dynatick.store.wire import Connections
-from dynatick_stack.sandbox.calls import ENTRY, Call, parse
 
 Send = Callable[[AWSPreparedRequest], AWSResponse]
 

@@ -8,10 +8,9 @@ from typing import Protocol, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
-
-from dynatick_stack.soak.history import History
-from dynatick_stack.soak.journal import INSERT, REPLACE, YES
-from dynatick_stack.soak.plan import Plan
+from tests.soak.history import History
+from tests.soak.journal import INSERT, REPLACE, YES
+from tests.soak.plan import Plan
 
 LINE_SECONDS = 10.0
 

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from tests.sandbox.seam import Fault, Seam
+
 from dynatick import wiring
-from dynatick_stack.sandbox.seam import Fault, Seam
 from dynatick_stack.template import ROOT
 
 

@@ -1,4 +1,4 @@
-"""`python -m dynatick_stack.soak`: exit code 0 if nothing is lost and all explained, 1 if not, 130 if interrupted."""
+"""`python -m tests.soak`: exit code 0 if nothing is lost and all explained, 1 if not, 130 if interrupted."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(folder: Path, *, options: argparse.Namespace) -> int:
     from rich.console import Console
-
-    from dynatick_stack.soak.plan import Plan
-    from dynatick_stack.soak.run import soak
-    from dynatick_stack.soak.tables import table
+    from tests.soak.plan import Plan
+    from tests.soak.run import soak
+    from tests.soak.tables import table
 
     console = Console()
     if not console.is_terminal:
@@ -46,7 +45,7 @@ def _run(folder: Path, *, options: argparse.Namespace) -> int:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m dynatick_stack.soak",
+        prog="python -m tests.soak",
         description="Runs inserters and processors on an emulator of its own, kills and disturbs them at random, and "
         "counts what became of every task.",
     )

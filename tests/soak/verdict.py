@@ -7,6 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from tests.soak.history import INSERTS, Attempt, History, Wish
+from tests.soak.journal import CANCEL, DELETE, NO, REPLACE, UNCLEAR, YES
+
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.retry import RetryPolicy
@@ -14,8 +17,6 @@ from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import Row
 from dynatick.engine.rules import SKEW_MARGIN
 from dynatick.errors import InvalidInput
-from dynatick_stack.soak.history import INSERTS, Attempt, History, Wish
-from dynatick_stack.soak.journal import CANCEL, DELETE, NO, REPLACE, UNCLEAR, YES
 
 _SKEW = SKEW_MARGIN.total_seconds()
 _USED_UP = "its process died, or did not finish in time, at the last of"

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-
-from dynatick_stack.soak.history import Historian, History
-from dynatick_stack.soak.journal import Tail, parse
-from dynatick_stack.soak.plan import LIFE, Plan
-from dynatick_stack.soak.rig import Rig
-from dynatick_stack.soak.storm import Storm
-from dynatick_stack.soak.verdict import Evidence, Verdict, judge
-from dynatick_stack.soak.view import Moment, view
+from tests.soak.history import Historian, History
+from tests.soak.journal import Tail, parse
+from tests.soak.plan import LIFE, Plan
+from tests.soak.rig import Rig
+from tests.soak.storm import Storm
+from tests.soak.verdict import Evidence, Verdict, judge
+from tests.soak.view import Moment, view
 
 LOOK_SECONDS = 0.5
 

@@ -1,4 +1,4 @@
-"""An inserter goes through all doors in turn, and changes its mind: python -m dynatick_stack.soak.inserter NAME SEED.
+"""An inserter goes through all doors in turn, and changes its mind: python -m tests.soak.inserter NAME SEED.
 
 It meets faults on its way to AWS as the functions do, and may be killed as well.
 """
@@ -14,17 +14,17 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import boto3
+from tests.sandbox.seam import Fault, Seam
+from tests.soak.doors import Doors
+from tests.soak.journal import CANCEL, RESCHEDULE, RUN
+from tests.soak.surroundings import Surroundings
+from tests.soak.tasks import PATIENT, Drawn, draw, draw_time
+from tests.soak.watch import Watch
 
 from dynatick import TaskClient
 from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.store.dynamodb import DynamoStore
-from dynatick_stack.sandbox.seam import Fault, Seam
-from dynatick_stack.soak.doors import Doors
-from dynatick_stack.soak.journal import CANCEL, RESCHEDULE, RUN
-from dynatick_stack.soak.surroundings import Surroundings
-from dynatick_stack.soak.tasks import PATIENT, Drawn, draw, draw_time
-from dynatick_stack.soak.watch import Watch
 
 TURN_SECONDS = 0.7  # at least, by the machine's clock
 RACE_SECONDS = 15.0  # after the tick, by the shared clock

@@ -1,4 +1,4 @@
-"""A sandbox of the soak: python -m dynatick_stack.soak.worker processor."""
+"""A sandbox of the soak: python -m tests.soak.worker processor."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
-from dynatick_stack.sandbox.seam import Seam
-from dynatick_stack.sandbox.worker import Answers, serve
-from dynatick_stack.soak.surroundings import Surroundings
-from dynatick_stack.soak.watch import Watch
+from tests.sandbox.seam import Seam
+from tests.sandbox.worker import Answers, serve
+from tests.soak.surroundings import Surroundings
+from tests.soak.watch import Watch
 
 
 def main(function: str, seed: str, skew: str) -> None:

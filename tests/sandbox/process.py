@@ -19,7 +19,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dynatick_stack.sandbox.seam import Fault
+from tests.sandbox.seam import Fault
+
 from dynatick_stack.template import ROOT
 
 PATIENCE = 60.0  # seconds for an invocation, far more than any takes

@@ -16,26 +16,26 @@ from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
 from rich.console import Console
 from tests.builders import NOON
+from tests.sandbox.clock import SharedClock
+from tests.sandbox.seam import Fault, Seam, answer
+from tests.soak import journal
+from tests.soak.history import history_of
+from tests.soak.journal import Began, Died, Disturbed, Journal, Line, Met, Recorded, Tail, Ticked, parse, read
+from tests.soak.orders import Orders
+from tests.soak.plan import SKEW, Plan
+from tests.soak.run import Soaked
+from tests.soak.schedules import occurrences
+from tests.soak.surroundings import Surroundings
+from tests.soak.tables import table
+from tests.soak.tasks import draw
+from tests.soak.verdict import Verdict
+from tests.soak.watch import Watch
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import claim
 from dynatick.store import partiql
 from dynatick.store.codec import encode
-from dynatick_stack.sandbox.clock import SharedClock
-from dynatick_stack.sandbox.seam import Fault, Seam, answer
-from dynatick_stack.soak import journal
-from dynatick_stack.soak.history import history_of
-from dynatick_stack.soak.journal import Began, Died, Disturbed, Journal, Line, Met, Recorded, Tail, Ticked, parse, read
-from dynatick_stack.soak.orders import Orders
-from dynatick_stack.soak.plan import SKEW, Plan
-from dynatick_stack.soak.run import Soaked
-from dynatick_stack.soak.schedules import occurrences
-from dynatick_stack.soak.surroundings import Surroundings
-from dynatick_stack.soak.tables import table
-from dynatick_stack.soak.tasks import draw
-from dynatick_stack.soak.verdict import Verdict
-from dynatick_stack.soak.watch import Watch
 
 # -- plan --------------------------------------------------------------------------------------------------------------
 

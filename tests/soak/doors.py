@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
+from tests.soak.journal import DELETE, INSERT, NO, REPLACE, UNCLEAR, YES, Answered, Asked
+from tests.soak.surroundings import Surroundings
+from tests.soak.tasks import Drawn
 
 from dynatick import TaskClient
 from dynatick.client import Exists, Inserted, NewTask, TaskView
 from dynatick.errors import DynatickError, StoreError, TaskExists
 from dynatick.store.codec import encode
-from dynatick_stack.soak.journal import DELETE, INSERT, NO, REPLACE, UNCLEAR, YES, Answered, Asked
-from dynatick_stack.soak.surroundings import Surroundings
-from dynatick_stack.soak.tasks import Drawn
 from dynatick_stack.template import ROOT
 
 BARE, TIMED, SINGLE, MANY, COMMAND = "put-item", "put-item with a time", "insert", "insert_many", "task import"
@@ -76,7 +76,7 @@ class Doors:
         file.write_text("".join(json.dumps(task.timed) + "\n" for task in tasks))
         numbers = self._ask(INSERT, COMMAND, tasks)
         ran = subprocess.run(
-            [sys.executable, "-m", "dynatick_stack.soak.commands", "task", "import", str(file), "--output", "json"],
+            [sys.executable, "-m", "tests.soak.commands", "task", "import", str(file), "--output", "json"],
             cwd=ROOT,
             capture_output=True,
             text=True,

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from tests.soak.journal import Began, Ended
+from tests.soak.plan import LIFE
+from tests.soak.surroundings import Surroundings
+
 from dynatick import HandlerContext, PermanentError, RetryableError, handler
-from dynatick_stack.soak.journal import Began, Ended
-from dynatick_stack.soak.plan import LIFE
-from dynatick_stack.soak.surroundings import Surroundings
 
 ACTION = "soak"
 

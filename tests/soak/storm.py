@@ -14,15 +14,16 @@ from datetime import timedelta
 from itertools import repeat
 from typing import Any
 
+from tests.sandbox.process import Outcome, Sandbox
+from tests.sandbox.seam import Fault
+from tests.soak.journal import INSIDE, ITSELF, RANDOM, TIME, Died, Disturbed, Tail, Ticked
+from tests.soak.orders import Order, Orders
+from tests.soak.plan import DROPPED, GAP, LIFE
+from tests.soak.rig import ClosedError, Rig, kill_group
+from tests.soak.schedules import Schedules
+from tests.soak.stream import Deliveries
+
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
-from dynatick_stack.sandbox.process import Outcome, Sandbox
-from dynatick_stack.sandbox.seam import Fault
-from dynatick_stack.soak.journal import INSIDE, ITSELF, RANDOM, TIME, Died, Disturbed, Tail, Ticked
-from dynatick_stack.soak.orders import Order, Orders
-from dynatick_stack.soak.plan import DROPPED, GAP, LIFE
-from dynatick_stack.soak.rig import ClosedError, Rig, kill_group
-from dynatick_stack.soak.schedules import Schedules
-from dynatick_stack.soak.stream import Deliveries
 
 PATIENCE = 60.0  # seconds by the machine's clock beyond an invocation's life
 GOES = 0.1  # seconds between two looks of a thread

@@ -1,15 +1,16 @@
-"""The command line `dynatick`, by the soak's clock: python -m dynatick_stack.soak.commands task import FILE."""
+"""The command line `dynatick`, by the soak's clock: python -m tests.soak.commands task import FILE."""
 
 from __future__ import annotations
 
 import os
 import sys
 
+from tests.sandbox.seam import Seam
+from tests.soak.surroundings import Surroundings
+from tests.soak.watch import Watch
+
 from dynatick.cli import run
 from dynatick.cli.session import Session
-from dynatick_stack.sandbox.seam import Seam
-from dynatick_stack.soak.surroundings import Surroundings
-from dynatick_stack.soak.watch import Watch
 
 
 def main() -> int:

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from dynatick_stack.sandbox.process import Sandbox
-from dynatick_stack.sandbox.seam import Fault, Seam
+from tests.sandbox.process import Sandbox
+from tests.sandbox.seam import Fault, Seam
 
 PROGRAM = """\
 import json, os, signal, sys, threading, time

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
-
-from dynatick_stack.soak.journal import CANCEL, DELETE, NO, REPLACE, RESCHEDULE, RUN, YES
-from dynatick_stack.soak.run import Soaked
-from dynatick_stack.soak.verdict import FATES
+from tests.soak.journal import CANCEL, DELETE, NO, REPLACE, RESCHEDULE, RUN, YES
+from tests.soak.run import Soaked
+from tests.soak.verdict import FATES
 
 
 def table(ended: Soaked) -> Table:

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
-
-from dynatick_stack.sandbox.calls import Call, Write, parse
-from dynatick_stack.sandbox.seam import Fault, Seam, Send
-from dynatick_stack.soak.journal import Met, Recorded
-from dynatick_stack.soak.surroundings import Surroundings
+from tests.sandbox.calls import Call, Write, parse
+from tests.sandbox.seam import Fault, Seam, Send
+from tests.soak.journal import Met, Recorded
+from tests.soak.surroundings import Surroundings
 
 _WAITING = {"S": "scheduled"}
 

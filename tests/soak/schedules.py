@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from tests.soak.journal import INSERT, YES, Answered, Asked
+from tests.soak.rig import TABLE, Rig
+from tests.soak.tasks import PATIENT
+
 from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.store.codec import encode
-from dynatick_stack.soak.journal import INSERT, YES, Answered, Asked
-from dynatick_stack.soak.rig import TABLE, Rig
-from dynatick_stack.soak.tasks import PATIENT
 
 DOOR = "schedule"
 MINUTES = (1, 2)  # between two runs, in turn

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from dynatick_stack.sandbox.clock import SharedClock
-from dynatick_stack.soak.journal import Journal
+from tests.sandbox.clock import SharedClock
+from tests.soak.journal import Journal
 
 FOLDER = "DYNATICK_SOAK_FOLDER"
 

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dynatick_stack.sandbox.seam import Fault
+from tests.sandbox.seam import Fault
 
 SPEED = 6.0
 LIFE = 36.0  # seconds of the fast clock: a little more than the least ProcessorTimeoutSeconds

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from dynatick_stack.soak.journal import (
+from tests.soak.journal import (
     INSERT,
     REPLACE,
     UNCLEAR,

@@ -7,11 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-
-from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.instants import format_instant
-from dynatick_stack.soak.history import history_of
-from dynatick_stack.soak.journal import (
+from tests.soak.history import history_of
+from tests.soak.journal import (
     CANCEL,
     DELETE,
     INSERT,
@@ -29,7 +26,10 @@ from dynatick_stack.soak.journal import (
     Met,
     Recorded,
 )
-from dynatick_stack.soak.verdict import Evidence, Verdict, judge
+from tests.soak.verdict import Evidence, Verdict, judge
+
+from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.instants import format_instant
 
 NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC).timestamp()
 BUCKET = str(Bucket(minute_of(datetime(2026, 12, 31, 12, 1, tzinfo=UTC))))

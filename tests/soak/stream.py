@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from dynatick_stack.sandbox.process import Outcome
-from dynatick_stack.sandbox.stream import Record, Stream, sequence
-from dynatick_stack.soak.journal import Tail
-from dynatick_stack.soak.rig import TABLE, Rig
+from tests.sandbox.process import Outcome
+from tests.sandbox.stream import Record, Stream, sequence
+from tests.soak.journal import Tail
+from tests.soak.rig import TABLE, Rig
 
 BATCH = 100
 

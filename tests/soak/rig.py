@@ -15,17 +15,18 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from tests.sandbox.clock import SharedClock
+from tests.sandbox.process import Sandbox
+from tests.soak.actions import ACTION
+from tests.soak.plan import Plan
+from tests.soak.surroundings import FOLDER, Surroundings
+
 from dynatick import TaskClient
 from dynatick.client.connect import ClientSettings, open_store
 from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.store.codec import decode
 from dynatick_stack import deploy, emulator
-from dynatick_stack.sandbox.clock import SharedClock
-from dynatick_stack.sandbox.process import Sandbox
-from dynatick_stack.soak.actions import ACTION
-from dynatick_stack.soak.plan import Plan
-from dynatick_stack.soak.surroundings import FOLDER, Surroundings
 from dynatick_stack.template import ROOT, table_definition
 from dynatick_stack.venv import Say
 
@@ -103,14 +104,14 @@ class Rig:
             own["DYNATICK_ASSIGNMENT_POLICY"] = "assignment:next_tick"
         arguments = (function, str(self._seeds.randrange(1 << 32)), str(next(self._skews)))
         with self._start():
-            made = Sandbox("dynatick_stack.soak.worker", *arguments, environ=self._environ | own, log=self.log)
+            made = Sandbox("tests.soak.worker", *arguments, environ=self._environ | own, log=self.log)
             self._sandboxes.append(made)
         return made
 
     def inserter(self, name: str) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log, self._start():
             made = subprocess.Popen(
-                [sys.executable, "-m", "dynatick_stack.soak.inserter", name, str(self.plan.seed)],
+                [sys.executable, "-m", "tests.soak.inserter", name, str(self.plan.seed)],
                 cwd=ROOT,
                 env=self._environ,
                 stdin=subprocess.DEVNULL,
@@ -137,7 +138,7 @@ class Rig:
             "DYNATICK_TABLE": TABLE,
             "DYNATICK_DEAD_LETTER_QUEUE_URL": self.queue,
             "DYNATICK_DEFAULT_ACTION": ACTION,
-            "DYNATICK_HANDLERS_MODULE": "dynatick_stack.soak.actions",
+            "DYNATICK_HANDLERS_MODULE": "tests.soak.actions",
             "DYNATICK_TASK_THREADS": "4",
             "POWERTOOLS_METRICS_NAMESPACE": "Dynatick",
             "POWERTOOLS_SERVICE_NAME": "soak",
