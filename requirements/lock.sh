@@ -18,6 +18,5 @@ compile layer pyproject.toml
 # Tests run on exactly what the layer ships.
 compile dev --constraint requirements/layer.txt --extra cli --group build --group stack \
     --group test --group check --group lock pyproject.toml
-compile plots --constraint requirements/dev.txt --group plots
 compile local --group local
 compile sam --group sam
