@@ -30,7 +30,6 @@ run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults $(ARGS)
 # Tests of the deployed system mostly wait for ticks. So there are more processes than CPUs, each with a stack for the
 # file whose tests it runs, and what waits longest goes first (tests/e2e/conftest.py).
 run_e2e = $(BIN)/python -m pytest -q -n 12 --dist loadfile --no-loadscope-reorder --timeout 1500 tests/e2e $(ARGS)
-run_bench = $(BIN)/python -m dynatick_stack.bench $(if $(ENDPOINT),--dynamodb-endpoint $(ENDPOINT))
 # Of tests that ARGS select, one of these runs may have none (pytest's exit code 5).
 or_none = $(if $(ARGS),[ $$? -eq 5 ] ||)
 
@@ -79,7 +78,7 @@ model: $(VENV)/.ready ## Search at random for a sequence of operations and fault
 	$(BIN)/python -m pytest -q -n auto tests/model --model-examples $(EXAMPLES) $(ARGS)
 
 soak: $(VENV)/.ready ## Kill and disturb processes for MINUTES (5), count what became of each task; SEED repeats it
-	@$(BIN)/python -m dynatick_stack.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 e2e: $(VENV)/.ready ## Run the tests against the locally deployed template only
 	$(run_e2e)
@@ -109,12 +108,11 @@ api: $(VENV)/.ready ## Serve the HTTP API over what `make up` started, with Swag
 expressions: $(VENV)/.ready ## Compare 120,000 random schedule expressions with brute force
 	$(BIN)/python -m pytest -q -n auto tests/unit/domain/expressions --expressions 120000 $(ARGS)
 
-bench: $(VENV)/.ready $(if $(WRITE),$(VENV)/.plots) ## Measure what a task costs; ENDPOINT=http://…: on that DynamoDB; WRITE=1: into docs/ too
-	@$(run_bench) $(if $(MILLION),--million) $(if $(WRITE),--write docs/benchmark.json)
-	@$(if $(WRITE),$(BIN)/python -m dynatick_stack.bench.documents && $(BIN)/python -m dynatick_stack.bench.plots)
+bench: $(VENV)/.ready ## Measure what a task costs; WRITE=1: into docs/ too
+	@$(BIN)/python -m dynatick_stack.bench $(if $(WRITE),--write)
 
 bench-quick: $(VENV)/.ready ## The same in less than a minute
-	@$(run_bench) --quick
+	@$(BIN)/python -m dynatick_stack.bench --quick
 
 lock: $(VENV)/.ready ## Write requirements/*.txt afresh from pyproject.toml
 	@sh requirements/lock.sh $(BIN)/uv
@@ -147,10 +145,6 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml
 
 $(VENV)/.site: requirements/site.txt $(VENV)/.ready
 	@$(BIN)/python $(pip_install) -r requirements/site.txt
-	@touch $@
-
-$(VENV)/.plots: requirements/plots.txt $(VENV)/.ready
-	@$(BIN)/python $(pip_install) -r requirements/plots.txt
 	@touch $@
 
 $(SAM_VENV)/.ready: requirements/sam.txt $(VENV)/.ready

@@ -18,7 +18,6 @@ compile layer pyproject.toml
 # Tests run on exactly what the layer ships.
 compile dev --constraint requirements/layer.txt --extra cli --group build --group stack \
     --group test --group check --group lock pyproject.toml
-compile plots --constraint requirements/dev.txt --group plots
 compile local --group local
 # The site imports the package for its Python reference.
 compile site --constraint requirements/dev.txt --group site

@@ -24,6 +24,7 @@ COPIED = (
     "stack",
     "functions",
     "tests/unit",
+    "tests/sandbox",
     "tests/builders.py",
     "tests/conftest.py",
     "template.yaml",

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dynatick.client import TaskClient
+from dynatick.client.connect import ClientSettings, open_store
 from dynatick_stack import deploy, emulator, processes, template
 from dynatick_stack.build import CACHE, build, libraries
 from dynatick_stack.emulator import PORT, STATE
@@ -53,6 +55,13 @@ class LocalStack:
     def client(self, service: str) -> Any:
         """A boto3 client of the emulator."""
         return deploy.client(service, self.endpoint)
+
+    def task_client(self) -> TaskClient:
+        """The Python client of its table, whatever credentials the user has."""
+        settings = ClientSettings(
+            table=self.table, region=deploy.REGION, endpoint_url=self.endpoint, credentials=("test", "test")
+        )
+        return TaskClient(open_store(settings))
 
     def redeploy(self, *, say: Say = print, **parameters: object) -> dict[str, str]:
         """Deploy what lies in the checkout now, with these parameters changed. Data stays."""

@@ -19,7 +19,7 @@ from dynatick.engine.ports import Store
 from dynatick.store.dynamodb import DynamoStore
 from dynatick.store.memory import MemoryStore
 from dynatick_stack import emulator
-from dynatick_stack.counting.process import counting
+from dynatick_stack.counting.counts import counting
 from dynatick_stack.template import table_definition
 
 KINDS = ["memory", "moto", "emulator-single", "emulator-batched", "counting-batched"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dynatick_stack.counting.process import Engine, counting
+from dynatick_stack.counting.counts import Engine, counting
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ import pytest
 from dynatick.domain.buckets import Bucket
 from dynatick_stack.bench import units
 from dynatick_stack.bench.installation import Installation
-from dynatick_stack.counting.counts import Counts
-from dynatick_stack.counting.process import Engine
+from dynatick_stack.counting.counts import Counts, Engine
 
 TASKS = 500
 BATCHES = TASKS // 25

@@ -14,7 +14,6 @@ from dynatick_stack.local import LocalStack
 LONGEST = [
     "test_allowed",
     "test_demo",
-    "test_scenarios",
     "test_targets",
     "test_import",
     "test_failures",

@@ -16,7 +16,6 @@ from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from dynatick.client import TaskClient
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick_stack import emulator, local, template
-from dynatick_stack.demo.insert import task_client
 from dynatick_stack.demo.observe import DeadLetters
 from dynatick_stack.demo.receiver import Answer, Call, Receiver, answer
 from dynatick_stack.local import LocalStack
@@ -90,7 +89,7 @@ class World:
     _ticked_at: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        self.client = task_client(self.stack)
+        self.client = self.stack.task_client()
         self.letters = DeadLetters(self.stack)
         self.dynamodb = self.stack.client("dynamodb")
 

@@ -13,18 +13,18 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from tests.e2e.programs import left, start
+from tests.soak.history import history_of
+from tests.soak.journal import read
+from tests.soak.plan import Plan
+from tests.soak.rig import TABLE
+from tests.soak.run import soak
 
 from dynatick.domain.task import is_own_row
 from dynatick_stack import deploy
-from dynatick_stack.soak.history import history_of
-from dynatick_stack.soak.journal import read
-from dynatick_stack.soak.plan import Plan
-from dynatick_stack.soak.rig import TABLE
-from dynatick_stack.soak.run import soak
 
 pytestmark = pytest.mark.long
 
-SOAK = "dynatick_stack.soak"
+SOAK = "tests.soak"
 MAX_WAIT_SECONDS = 600
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from tests.faults.figures import Figures
 from tests.faults.world import World
+from tests.sandbox.clock import START
 
 from dynatick_stack import emulator
-from dynatick_stack.sandbox.clock import START
 
 NewWorld = Callable[..., World]
 Tell = Callable[[Figures], Figures]

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.ledger import DONE, TRIED, Execution, Ledger
+from tests.sandbox.clock import SharedClock
 
 from dynatick import HandlerContext, PermanentError, RetryableError, handler
 from dynatick.domain.instants import format_instant
-from dynatick_stack.sandbox.clock import SharedClock
 
 FOLDER = "DYNATICK_FAULTS_FOLDER"
 

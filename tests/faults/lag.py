@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from tests.sandbox.calls import Call
+from tests.sandbox.seam import Seam, Send, answer
 
 from dynatick.domain.instants import EPOCH
-from dynatick_stack.sandbox.calls import Call
-from dynatick_stack.sandbox.seam import Seam, Send, answer
 
 _PROJECTED = ("taskId", "taskDateTime", "outcome", "action", "dueAt", "finishedAt", "error", "scheduleId")
 

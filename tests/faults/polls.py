@@ -12,10 +12,9 @@ from pathlib import Path
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from tests.faults.lag import LaggingIndex
-
-from dynatick_stack.sandbox.calls import Call
-from dynatick_stack.sandbox.clock import SharedClock
-from dynatick_stack.sandbox.seam import Send
+from tests.sandbox.calls import Call
+from tests.sandbox.clock import SharedClock
+from tests.sandbox.seam import Send
 
 FILE = "polls"  # in a world's folder: a byte for each
 

@@ -8,10 +8,10 @@ from datetime import timedelta
 from tests.faults.conftest import Tell
 from tests.faults.figures import count
 from tests.faults.world import LIFE, World
+from tests.sandbox.seam import Fault
 
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.instants import parse_instant
-from dynatick_stack.sandbox.seam import Fault
 
 BEFORE, DURING, AT_THE_END = 200, 400, 50
 

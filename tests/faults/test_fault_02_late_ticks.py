@@ -7,9 +7,9 @@ from datetime import timedelta
 from tests.faults.conftest import Tell
 from tests.faults.figures import count
 from tests.faults.world import World
+from tests.sandbox.seam import Fault
 
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
-from dynatick_stack.sandbox.seam import Fault
 
 EACH = 50
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.faults.conftest import Tell
 from tests.faults.figures import count
 from tests.faults.world import World
+from tests.sandbox.seam import Fault
 
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick_stack.sandbox.seam import Fault
 
 MANY = 2500  # with ids of 1,000 bytes more than two pages of 1 MB
 

@@ -8,9 +8,9 @@ from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.targets import Targets
 from tests.faults.world import AFTER_LEASE, World
+from tests.sandbox.seam import Fault
 
 from dynatick.client import Exists, Inserted, Refused
-from dynatick_stack.sandbox.seam import Fault
 
 TASKS = 120
 

@@ -7,9 +7,9 @@ from typing import Any
 from tests.faults.conftest import Tell
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, World
+from tests.sandbox.seam import Fault
 
 from dynatick.domain.buckets import Bucket
-from dynatick_stack.sandbox.seam import Fault
 
 TASKS = 20  # one claim
 

@@ -8,8 +8,7 @@ from tests.builders import key_of
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, LIFE, World
-
-from dynatick_stack.sandbox.seam import Fault
+from tests.sandbox.seam import Fault
 
 FEW = 20  # one claim
 

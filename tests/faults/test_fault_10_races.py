@@ -11,12 +11,12 @@ from tests.builders import key_of
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.world import LIFE, World
+from tests.sandbox.process import PATIENCE
+from tests.sandbox.seam import Fault
 
 from dynatick import TransitionRefused
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.instants import parse_instant
-from dynatick_stack.sandbox.process import PATIENCE
-from dynatick_stack.sandbox.seam import Fault
 
 TASKS = 240
 # Two claims are under way at the most: when the third begins, one has been answered.

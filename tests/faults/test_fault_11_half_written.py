@@ -7,11 +7,11 @@ from contextlib import suppress
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, World
+from tests.sandbox.seam import Fault, Seam
 
 from dynatick import TaskExists
 from dynatick.domain.task import SYSTEM_PREFIX
 from dynatick.errors import StoreError
-from dynatick_stack.sandbox.seam import Fault, Seam
 
 RECONCILE = {"dynatick": {"reconcile": True}}
 

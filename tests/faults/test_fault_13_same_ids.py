@@ -10,11 +10,11 @@ from tests.builders import key_of
 from tests.faults.conftest import Tell
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, LIFE, World
+from tests.sandbox.seam import Fault
 
 from dynatick import TaskExists
 from dynatick.client import Exists, Inserted
 from dynatick.domain.buckets import instant_of, minute_of
-from dynatick_stack.sandbox.seam import Fault
 
 LONG = "i" * 1000
 ALIKE = [

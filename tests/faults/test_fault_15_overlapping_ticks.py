@@ -9,9 +9,9 @@ from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.worker import NO_LEASE
 from tests.faults.world import AFTER_LEASE, LIFE, World
+from tests.sandbox.seam import Fault
 
 from dynatick.domain.buckets import instant_of, minute_of
-from dynatick_stack.sandbox.seam import Fault
 
 TASKS = 200
 

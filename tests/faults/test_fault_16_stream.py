@@ -7,9 +7,8 @@ import random
 from tests.faults.conftest import Tell
 from tests.faults.figures import count
 from tests.faults.world import LIFE, World
-
-from dynatick_stack.sandbox.seam import Fault
-from dynatick_stack.sandbox.stream import sequence
+from tests.sandbox.seam import Fault
+from tests.sandbox.stream import sequence
 
 
 def test_fault_16_records_come_twice(world: World, tell: Tell) -> None:

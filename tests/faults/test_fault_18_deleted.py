@@ -6,9 +6,9 @@ import pytest
 from tests.faults.conftest import Tell
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, LIFE, World
+from tests.sandbox.seam import Fault
 
 from dynatick.domain.buckets import instant_of, minute_of
-from dynatick_stack.sandbox.seam import Fault
 
 DELETED = [f"deleted-{n}" for n in range(10)]
 KEPT = [f"kept-{n}" for n in range(10)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, World
+from tests.sandbox.seam import Fault, Seam
 
 from dynatick.client import Exists, Failed, Inserted
-from dynatick_stack.sandbox.seam import Fault, Seam
 
 TASKS = 300
 WEATHER = [

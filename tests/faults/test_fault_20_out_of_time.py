@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, LIFE, World
+from tests.sandbox.seam import Fault
 
 from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.task import Row
 from dynatick.engine.report import tick_record_id
-from dynatick_stack.sandbox.seam import Fault
 
 TASKS = 200
 NO_MORE = 101.0  # seconds after which an invocation's life has none left to begin a task, and some to record it

@@ -10,9 +10,9 @@ from tests.faults.figures import count
 from tests.faults.lag import Lag, LaggingIndex
 from tests.faults.worker import LAG
 from tests.faults.world import AFTER_LEASE, World
+from tests.sandbox.seam import Fault, Seam
 
 from dynatick.domain.buckets import Bucket
-from dynatick_stack.sandbox.seam import Fault, Seam
 
 EACH = 40
 

@@ -9,8 +9,7 @@ import pytest
 from tests.faults.conftest import Tell
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, World
-
-from dynatick_stack.sandbox.seam import Fault
+from tests.sandbox.seam import Fault
 
 OTHERS = 60  # with the slow one, more than two claims
 LIFE = 3.0  # seconds, which the slow task outlasts

@@ -16,9 +16,9 @@ from tests.faults.figures import count
 from tests.faults.test_fault_21_lagging_index import seen_late
 from tests.faults.worker import LAG, POLL_SECONDS
 from tests.faults.world import World
+from tests.sandbox.process import Outcome
 
 from dynatick.domain.buckets import instant_of, minute_of
-from dynatick_stack.sandbox.process import Outcome
 
 DAYS = 60
 POLL = 1.26e-3  # seconds, six at once, at 1,024 MB; 33 days take a minute

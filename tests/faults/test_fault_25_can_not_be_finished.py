@@ -10,8 +10,7 @@ from tests.faults.figures import count
 from tests.faults.test_fault_21_lagging_index import seen_late
 from tests.faults.worker import LAG
 from tests.faults.world import AFTER_LEASE, World
-
-from dynatick_stack.sandbox.seam import Fault
+from tests.sandbox.seam import Fault
 
 REFUSES = Fault(at="letters", do="refuse", times=None)
 FAILS = {"payload": {"permanent": True}, "retryPolicy": {"maximumRetryAttempts": 0}}

@@ -9,9 +9,9 @@ import pytest
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, LIFE, World
+from tests.sandbox.seam import Fault
 
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
-from dynatick_stack.sandbox.seam import Fault
 
 REPLACED = [f"replaced-{n}" for n in range(4)]
 DELETED = [f"deleted-{n}" for n in range(4)]

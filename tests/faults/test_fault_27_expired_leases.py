@@ -9,9 +9,9 @@ import random
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, World
+from tests.sandbox.seam import Fault
 
 from dynatick.domain.buckets import instant_of, minute_of
-from dynatick_stack.sandbox.seam import Fault
 
 BACKLOG = 2000  # 10,000: make faults ARGS="-k run_before_the_backlog --fault-scale 5 --timeout 3600"
 EXPIRED, KILLERS = 50, 5

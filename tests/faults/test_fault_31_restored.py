@@ -12,10 +12,10 @@ import pytest
 from tests.faults.conftest import NewWorld, Tell
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, LIFE, World
+from tests.sandbox.seam import Fault
 
 from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.task import is_own_row
-from dynatick_stack.sandbox.seam import Fault
 
 RECONCILE = {"dynatick": {"reconcile": True}}
 Items = dict[str, dict[str, Any]]  # by id, as DynamoDB spells them

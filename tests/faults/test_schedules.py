@@ -18,12 +18,12 @@ from tests.faults.figures import repeated
 from tests.faults.test_fault_21_lagging_index import seen_late
 from tests.faults.worker import LAG, NO_LEASE
 from tests.faults.world import AFTER_LEASE, LIFE, World
+from tests.sandbox.clock import START
+from tests.sandbox.seam import Fault
 
 from dynatick import TransitionRefused
 from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.instants import format_instant, parse_instant
-from dynatick_stack.sandbox.clock import START
-from dynatick_stack.sandbox.seam import Fault
 
 EVERY_RUN: dict[str, Any] = {"catchUp": "all", "overlap": "allow"}
 RECONCILE = {"dynatick": {"reconcile": True}}

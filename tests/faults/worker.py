@@ -1,4 +1,4 @@
-"""A sandbox of the fault tests: python -m tests.faults.worker processor (see dynatick_stack.sandbox.worker)."""
+"""A sandbox of the fault tests: python -m tests.faults.worker processor (see tests.sandbox.worker)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import boto3
 from tests.faults.handlers import FOLDER
 from tests.faults.lag import Lag, LaggingIndex
 from tests.faults.polls import Polls
+from tests.sandbox.clock import SharedClock
+from tests.sandbox.seam import Seam
+from tests.sandbox.worker import Answers, serve
 
 from dynatick.engine.cursor import Cursor
-from dynatick_stack.sandbox.clock import SharedClock
-from dynatick_stack.sandbox.seam import Seam
-from dynatick_stack.sandbox.worker import Answers, serve
 
 LAG = "DYNATICK_FAULTS_LAG"  # least and most seconds that the index lags, if it does
 POLL_SECONDS = "DYNATICK_FAULTS_POLL_SECONDS"  # of the shared clock, that each poll takes

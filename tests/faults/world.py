@@ -20,6 +20,10 @@ import boto3
 from tests.faults.handlers import FOLDER
 from tests.faults.ledger import Ledger
 from tests.faults.polls import FILE as POLLS
+from tests.sandbox.clock import START, SharedClock
+from tests.sandbox.process import Outcome, Sandbox
+from tests.sandbox.seam import Fault
+from tests.sandbox.stream import Record, Stream, batches, sequence
 
 from dynatick import TaskClient
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
@@ -27,10 +31,6 @@ from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.store.codec import decode, encode
 from dynatick.store.dynamodb import DynamoStore
-from dynatick_stack.sandbox.clock import START, SharedClock
-from dynatick_stack.sandbox.process import Outcome, Sandbox
-from dynatick_stack.sandbox.seam import Fault
-from dynatick_stack.sandbox.stream import Record, Stream, batches, sequence
 from dynatick_stack.template import ROOT, table_definition
 
 LIFE = 120.0  # seconds of an invocation, the template's default

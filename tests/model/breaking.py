@@ -13,9 +13,9 @@ from unittest.mock import patch
 
 from tests.model import stream
 from tests.mutations import MUTATIONS, ROOT, Mutation
+from tests.sandbox.stream import patterns
 
 from dynatick_stack import template
-from dynatick_stack.sandbox.stream import patterns
 
 __all__ = ["MUTATIONS", "Mutation", "broken"]
 

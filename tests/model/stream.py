@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from tests.model.simulation import Simulation
 from tests.model.steps import Brief
 from tests.model.table import Effect
+from tests.sandbox.stream import matches, patterns
 
 from dynatick.domain.task import Row
 from dynatick.engine.assign import Arrival
 from dynatick.store.codec import encode
-from dynatick_stack.sandbox.stream import matches, patterns
 
 SHARDS = 2
 FILTER = patterns()

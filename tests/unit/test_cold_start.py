@@ -5,14 +5,38 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
-from dynatick_stack.bench.imports import functions
+from dynatick_stack.template import ROOT, defaults, load
 
 ROUTER = ("pydantic", "aws_lambda_powertools.event_handler", "dynatick.api")
 DRAIN = ("dynatick.engine.processor", "dynatick.engine.drain", "dynatick.actions.registry")
 CLIENT = ("dynatick.client", "dynatick.bulk")
+
+
+def functions() -> Mapping[str, tuple[Path, Mapping[str, str]]]:
+    """The template's functions by the names of their folders, with the environment that it gives them."""
+    template = load()
+    common = template["Globals"]["Function"]["Environment"]["Variables"]
+    found = {}
+    for resource in template["Resources"].values():
+        if resource["Type"] == "AWS::Serverless::Function":
+            folder = ROOT / resource["Properties"]["CodeUri"]
+            own = resource["Properties"].get("Environment", {}).get("Variables", {})
+            variables = {name: value_of(value) for name, value in (common | own).items()}
+            found[folder.name] = folder, variables | {"AWS_LAMBDA_FUNCTION_NAME": folder.name}
+    return found
+
+
+def value_of(value: object) -> str:
+    """A parameter's default; for what only a deployment knows, something of its kind."""
+    if isinstance(value, Mapping):
+        name = str(value.get("Ref", "dynatick"))
+        return defaults().get(name, f"https://sqs.us-east-1.amazonaws.com/000000000000/{name}")
+    return str(value)
 
 
 @pytest.mark.parametrize(

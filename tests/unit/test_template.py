@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.sandbox.stream import matches, patterns
 
 from dynatick import observability
 from dynatick.bulk import importer
@@ -14,7 +15,6 @@ from dynatick.engine.budget import max_timeout_seconds
 from dynatick.settings import Settings
 from dynatick.wiring import build_rules
 from dynatick_stack import template
-from dynatick_stack.sandbox.stream import matches, patterns
 
 TEMPLATE = template.load()
 RESOURCES: dict[str, Any] = TEMPLATE["Resources"]

@@ -1,1 +1,1 @@
-"""`make bench`: what a task costs in time and capacity units, beside what others do, on any DynamoDB endpoint."""
+"""`make bench`: what a task costs in capacity units, calls and CPU time, and how that grows."""

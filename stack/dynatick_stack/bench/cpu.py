@@ -1,4 +1,8 @@
-"""CPU time a task, ours and the baselines', taken in turns in one process. The endpoint's own time is not in it."""
+"""CPU time a task, ours and that of single writes, taken in turns in one process. The endpoint's own is not in it.
+
+*Single writes*: how it is commonly done. One boto3 client as boto3 makes it, a query of the bucket, then two
+conditional UpdateItem a task, one after the other: with several threads they take more CPU, not less.
+"""
 
 from __future__ import annotations
 
@@ -8,123 +12,122 @@ from dataclasses import dataclass
 from statistics import median
 
 from dynatick.domain.buckets import Bucket
-from dynatick_stack.bench.baselines import THREADS, Form, raw, single_writes
-from dynatick_stack.bench.installation import Installation
-from dynatick_stack.counting.process import Engine
+from dynatick_stack.bench.installation import INDEX, Installation, dynamodb
+
+_INSTANT = {"S": "2026-12-31T12:00:00.000Z"}
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one run, a task."""
+    """Of one run, microseconds a task."""
 
     cpu_us: float
     wall_us: float
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """One measurement of each, one right after the other."""
-
-    ours: Cost
-    single: dict[int, Cost]  # by threads
-    raw: Cost
-
-    @property
-    def best_single(self) -> float:
-        return min(cost.cpu_us for cost in self.single.values())
-
-
-@dataclass(frozen=True, slots=True)
 class Ratios:
-    """Medians over the rounds; a ratio is taken within its round."""
+    """Medians over the rounds, each of ours and the other, one right after the other; a ratio is taken within its
+    round."""
 
-    rounds: list[Round]
-
-    @property
-    def threads(self) -> tuple[int, ...]:
-        """Of the single writes."""
-        return tuple(self.rounds[0].single)
+    rounds: list[tuple[Cost, Cost]]
 
     @property
     def cpu_us_per_task(self) -> float:
-        return median(one.ours.cpu_us for one in self.rounds)
+        return median(ours.cpu_us for ours, _ in self.rounds)
+
+    @property
+    def single_us(self) -> float:
+        return median(single.cpu_us for _, single in self.rounds)
 
     @property
     def to_single_writes(self) -> float:
-        return median(one.ours.cpu_us / one.best_single for one in self.rounds)
-
-    @property
-    def to_raw(self) -> float:
-        return median(one.ours.cpu_us / one.raw.cpu_us for one in self.rounds)
-
-    def single_us(self, threads: int) -> float:
-        return median(one.single[threads].cpu_us for one in self.rounds)
-
-    def single_per_s(self, threads: int) -> float:
-        return median(1e6 / one.single[threads].wall_us for one in self.rounds)
-
-    @property
-    def raw_us(self) -> float:
-        return median(one.raw.cpu_us for one in self.rounds)
+        return median(ours.cpu_us / single.cpu_us for ours, single in self.rounds)
 
     @property
     def tasks_per_s(self) -> float:
-        return median(1e6 / one.ours.wall_us for one in self.rounds)
+        return median(1e6 / ours.wall_us for ours, _ in self.rounds)
 
 
-def compare(engine: Engine, endpoint: str, *, tasks: int, single_tasks: int, rounds: int) -> Ratios:
-    """Measures in turns. ``engine`` counts, and is asked for our statements; ``endpoint`` is measured on."""
-    claim, record = statements(engine)
-    return Ratios([_round(endpoint, tasks, single_tasks, claim, record) for _ in range(rounds)])
+def compare(endpoint: str, *, tasks: int, single_tasks: int, rounds: int) -> Ratios:
+    """Measures in turns."""
 
-
-def statements(engine: Engine) -> tuple[Form, Form]:
-    """How Dynatick claims and records a task, as it is seen on the wire."""
-    installation = Installation.fresh(engine.url)
-    bucket = installation.bucket()
-    installation.insert(1, bucket, prefix="example-")
-    (report,) = installation.next_tick()
-    assert report.completed == 1
-    seen = [
-        Form(example, installation.table, "example-0", str(bucket), installation.process)
-        for example in engine.examples()
-        if example["Statement"].startswith(f'UPDATE "{installation.table}"')
-    ]
-    installation.delete()
-    claim, record = seen  # in the order in which they came
-    return claim, record
-
-
-def _round(endpoint: str, tasks: int, single_tasks: int, claim: Form, record: Form) -> Round:
-    def ours() -> Cost:
-        installation = Installation.fresh(endpoint)
-        installation.insert(tasks, installation.bucket())
+    def ours(installation: Installation, _: Bucket) -> int:
         installation.forward()
-        cost = _measure(tasks, lambda: sum(report.completed for report in installation.tick()))
-        installation.delete()
-        return cost
+        return sum(report.completed for report in installation.tick())
 
-    def other(number: int, run: Callable[[str, Bucket], int]) -> Cost:
-        installation = Installation.fresh(endpoint)
-        bucket = installation.bucket()
-        installation.insert(number, bucket)
-        cost = _measure(number, lambda: run(installation.table, bucket))
-        installation.delete()
-        return cost
+    def single(installation: Installation, bucket: Bucket) -> int:
+        return single_writes(endpoint, installation.table, bucket)
 
-    def single(threads: int) -> Cost:
-        return other(single_tasks, lambda table, bucket: single_writes(endpoint, table, bucket, threads=threads))
-
-    return Round(
-        ours=ours(),
-        single={threads: single(threads) for threads in THREADS},
-        raw=other(tasks, lambda table, bucket: raw(endpoint, table, bucket, claim=claim, record=record)),
-    )
+    return Ratios([(_run(endpoint, tasks, ours), _run(endpoint, single_tasks, single)) for _ in range(rounds)])
 
 
-def _measure(tasks: int, run: Callable[[], int]) -> Cost:
+def inserts_per_s(endpoint: str, tasks: int, *, rounds: int) -> float:
+    """By the client."""
+    installation, seconds = Installation.fresh(endpoint), []
+    for n in range(rounds):
+        began = time.perf_counter()
+        installation.insert(tasks, installation.bucket(), prefix=f"{n}-")
+        seconds.append(time.perf_counter() - began)
+    installation.delete()
+    return tasks / median(seconds)
+
+
+def _run(endpoint: str, tasks: int, work: Callable[[Installation, Bucket], int]) -> Cost:
+    installation = Installation.fresh(endpoint)
+    bucket = installation.bucket()
+    installation.insert(tasks, bucket)
     cpu, wall = time.process_time(), time.perf_counter()
-    done = run()
+    done = work(installation, bucket)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    installation.delete()
     assert done == tasks, f"{done} tasks of {tasks} were done"
     return Cost(cpu / tasks * 1e6, wall / tasks * 1e6)
+
+
+def single_writes(endpoint: str, table: str, bucket: Bucket) -> int:
+    """Claims and completes every task of a bucket, each by two conditional UpdateItem. Returns how many."""
+    client, name = dynamodb(endpoint), {"S": str(bucket)}
+    pages = client.get_paginator("query").paginate(
+        TableName=table,
+        IndexName=INDEX,
+        KeyConditionExpression="taskDateTime = :bucket",
+        FilterExpression="attribute_not_exists(outcome)",
+        ExpressionAttributeValues={":bucket": name},
+    )
+    ids = [item["taskId"]["S"] for page in pages for item in page["Items"]]
+    names = {"#status": "status", "#lease": "lease"}
+    for task_id in ids:
+        token = {"S": f"token-{task_id}"}
+        client.update_item(
+            TableName=table,
+            Key={"taskId": {"S": task_id}},
+            UpdateExpression="SET #status = :running, #lease = :token, leaseUntil = :now, startedAt = :now, "
+            "attempt = attempt + :one",
+            ConditionExpression="#status = :scheduled AND taskDateTime = :bucket",
+            ExpressionAttributeNames=names,
+            ExpressionAttributeValues={
+                ":running": {"S": "running"},
+                ":scheduled": {"S": "scheduled"},
+                ":token": token,
+                ":now": _INSTANT,
+                ":bucket": name,
+                ":one": {"N": "1"},
+            },
+            ReturnValues="ALL_NEW",
+        )
+        client.update_item(
+            TableName=table,
+            Key={"taskId": {"S": task_id}},
+            UpdateExpression="SET #status = :completed, outcome = :completed, finishedAt = :now, expiresAt = :expires",
+            ConditionExpression="#lease = :token AND #status = :running",
+            ExpressionAttributeNames=names,
+            ExpressionAttributeValues={
+                ":completed": {"S": "completed"},
+                ":running": {"S": "running"},
+                ":token": token,
+                ":now": _INSTANT,
+                ":expires": {"N": "1801310400"},
+            },
+        )
+    return len(ids)

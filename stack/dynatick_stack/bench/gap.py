@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from dynatick_stack.bench.installation import Installation
 from dynatick_stack.bench.units import Meter
-from dynatick_stack.counting.process import counting
+from dynatick_stack.counting.counts import counting
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

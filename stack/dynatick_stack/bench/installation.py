@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
-from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -19,10 +18,10 @@ import boto3
 from botocore.config import Config
 
 from dynatick.actions import build_actions
-from dynatick.actions.plain_value import to_json
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.client import Inserted, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Processor
@@ -37,7 +36,7 @@ from dynatick_stack.template import table_definition
 REGION = "us-east-1"
 ACTION = "nothing"
 FAILING = "failing"
-READING = "reading"
+INDEX = "taskDateTime-index"
 STREAM_BATCH = 100  # as the template's
 START = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
 
@@ -57,23 +56,10 @@ class Clock:
 
 
 class Nothing:
-    """An action that does nothing. ``began``: when each run of it did, by time.monotonic()."""
-
-    def __init__(self, *, note: bool = False) -> None:
-        self._note = note
-        self.began = array("d")  # small: the memory of a pass is measured
+    """An action that does nothing."""
 
     def run(self, task: Task, context: ActionContext) -> object:
-        if self._note:
-            self.began.append(time.monotonic())
         return None
-
-
-class Reading:
-    """An action that reads all of its payload, as those do that send it on."""
-
-    def run(self, task: Task, context: ActionContext) -> object:
-        return len(to_json(task.payload))
 
 
 class Failing:
@@ -107,7 +93,6 @@ class Installation:
     endpoint: str
     table: str
     shard_count: int = 1
-    nothing: Nothing = field(default_factory=Nothing)
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
@@ -117,9 +102,8 @@ class Installation:
         self.scheduler_cpu_seconds = 0.0  # so far
         self.asked: list[Mapping[str, object]] = []  # invocations that were asked for
         self.actions = build_actions(handlers_module=None, clock=self.clock)
-        self.actions.add(ACTION, self.nothing)
+        self.actions.add(ACTION, Nothing())
         self.actions.add(FAILING, Failing())
-        self.actions.add(READING, Reading())
         self.process, numbers = uuid.uuid4().hex, itertools.count(1)
         self.processor = Processor(
             store=self.store,
@@ -160,11 +144,11 @@ class Installation:
         """The rule's event for the present minute."""
         return {"source": "aws.events", "time": self.clock().strftime("%Y-%m-%dT%H:%M:00Z")}
 
-    def tick(self) -> list[PassReport]:
-        """The present minute's tick, with all that it starts."""
-        reports = [self.handle(self.event())]
+    def tick(self, *, seconds: float = 120) -> list[PassReport]:
+        """The present minute's tick, with all that it starts; each invocation may take so long."""
+        reports = [self.handle(self.event(), seconds=seconds)]
         while self.asked:
-            reports.append(self.handle(self.asked.pop(0)))
+            reports.append(self.handle(self.asked.pop(0), seconds=seconds))
         return reports
 
     def next_tick(self) -> list[PassReport]:
@@ -206,6 +190,23 @@ class Installation:
         wrong = [result for result in self.client.insert_lazily(rows) if not isinstance(result, Inserted)]
         assert not wrong, wrong[:3]
 
+    def fill(self, number: int, bucket: Bucket, *, prefix: str = "t", buckets: int = 1, ended: bool = False) -> None:
+        """Writes tasks as the client does, quicker, into a bucket or into as many following ones in turn.
+
+        ``ended``: as they are when they have ended, each tenth failed, each thousandth cancelled.
+        """
+        self.insert(1, bucket, prefix="example-")
+        example = self.store.get("example-0")
+        assert example is not None
+        self.store.delete("example-0")
+        for first in range(0, number, 1000):
+            rows = [
+                {**example, "taskId": f"{prefix}{n:07}", "taskDateTime": str(Bucket(bucket.minute + n % buckets))}
+                | (_end(n, self.clock()) if ended else {})
+                for n in range(first, min(first + 1000, number))
+            ]
+            assert all(created is True for created in self.store.create_many(rows))
+
 
 def row(task_id: str, bucket: Bucket, action: str = ACTION) -> dict[str, object]:
     """A task as a caller gives it: well below 1 KB, with a payload."""
@@ -215,6 +216,13 @@ def row(task_id: str, bucket: Bucket, action: str = ACTION) -> dict[str, object]
         "action": action,
         "payload": {"to": "ada@example.com", "text": "It is time"},
     }
+
+
+def _end(n: int, now: datetime) -> dict[str, object]:
+    """What a task has that has ended."""
+    outcome = "cancelled" if n % 1000 == 999 else "failed" if n % 10 == 9 else "completed"
+    ended = {"status": outcome, "outcome": outcome, "finishedAt": format_instant(now), "expiresAt": 1801310400}
+    return ended | ({"error": "HTTP 410 from example.com: that user is gone"} if outcome == "failed" else {})
 
 
 class Stream:

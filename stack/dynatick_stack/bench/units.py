@@ -1,4 +1,4 @@
-"""What a task costs in capacity units and calls, all things counted: insert, scheduler, ticks, second looks.
+"""What a task costs in capacity units and calls, all things counted: insert, scheduler, ticks, later polls.
 
 Exact figures: they depend on nothing but the code, and are asserted by tests.
 """
@@ -9,11 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dynatick.domain.buckets import Bucket
-from dynatick_stack.bench.baselines import INDEX
 from dynatick_stack.bench.installation import Installation, Stream, dynamodb
-from dynatick_stack.counting.counts import Count, Counts
-from dynatick_stack.counting.process import Engine
-from dynatick_stack.counting.rules import item_bytes
+from dynatick_stack.counting.counts import Count, Counts, Engine
 
 IDLE_TICKS = 12  # by then what a bucket leaves behind is over
 MAX_TICKS = 30
@@ -28,10 +25,7 @@ class Life:
     scheduler: Counts  # with what the stream tells it of the other parts
     processor: Counts
     scheduler_batches: int
-    scheduler_cpu_seconds: float
     ticks: int
-    bytes_per_row: int  # of a task that has ended
-    bytes_per_entry: int  # of its index entry
 
     @property
     def total(self) -> Count:
@@ -53,10 +47,6 @@ class Life:
     @property
     def _of_tasks(self) -> Count:
         return self.insert.total + self.scheduler.total + self.processor.by_operation["BatchExecuteStatement"]
-
-    def fixed(self, fewer: Life, name: str) -> float:
-        """What is left of a figure without its tasks: the cost of the bucket's ticks."""
-        return float(getattr(self.total, name)) - self.tasks * self.marginal(fewer, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +96,6 @@ def _life(engine: Engine, tasks: int, insert: Callable[[Installation, Bucket], N
         if report.drained_through is not None and report.drained_through >= bucket.minute:
             break
     assert completed == tasks, f"{completed} tasks of {tasks} were completed"
-    row, entry = _sizes(installation, bucket)
     installation.delete()
     return Life(
         tasks=tasks,
@@ -114,25 +103,8 @@ def _life(engine: Engine, tasks: int, insert: Callable[[Installation, Bucket], N
         scheduler=scheduled,
         processor=processed,
         scheduler_batches=batches,
-        scheduler_cpu_seconds=installation.scheduler_cpu_seconds,
         ticks=ticks,
-        bytes_per_row=row,
-        bytes_per_entry=entry,
     )
-
-
-def _sizes(installation: Installation, bucket: Bucket) -> tuple[int, int]:
-    """The sizes of a task's row and of its index entry."""
-    client = dynamodb(installation.endpoint)
-    (entry,) = client.query(
-        TableName=installation.table,
-        IndexName=INDEX,
-        KeyConditionExpression="taskDateTime = :bucket",
-        ExpressionAttributeValues={":bucket": {"S": str(bucket)}},
-        Limit=1,
-    )["Items"]
-    row = client.get_item(TableName=installation.table, Key={"taskId": entry["taskId"]})["Item"]
-    return item_bytes(row), item_bytes(entry)
 
 
 def idle(engine: Engine) -> Idle:

@@ -1,38 +1,77 @@
 """`python -m dynatick_stack.counting`: serves on a free port of this machine and prints its address.
 
-Ends when its standard input does, so that it never outlives whoever started it.
+`GET /counts` returns what was counted so far. Ends when its standard input does, so that it never outlives the process
+that started it.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import socket
 import sys
 import threading
+import zlib
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
 
+import orjson
 import uvicorn
 
-from dynatick_stack.counting.server import Endpoint, InMemory, Upstream
+from dynatick_stack.counting.database import Database
+from dynatick_stack.counting.rules import Refused
+
+JSON = b"application/x-amz-json-1.0"
+TYPE = "com.amazonaws.dynamodb.v20120810#"
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class Endpoint:
+    """The ASGI application."""
+
+    def __init__(self) -> None:
+        self._database = Database()
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        body = b""
+        while (event := await receive())["type"] == "http.request":
+            body += event.get("body", b"")
+            if not event.get("more_body", False):
+                break
+        target = next((value for name, value in scope["headers"] if name == b"x-amz-target"), b"").decode()
+        status, answer = self._answer(target.rpartition(".")[2], body)
+        headers = [
+            (b"content-type", JSON),
+            (b"content-length", str(len(answer)).encode()),
+            (b"x-amz-crc32", str(zlib.crc32(answer)).encode()),
+        ]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+
+    def _answer(self, operation: str, body: bytes) -> tuple[int, bytes]:
+        if not operation:
+            return 200, orjson.dumps(self._database.counts.to_json())
+        try:
+            return 200, orjson.dumps(self._database.call(operation, orjson.loads(body)))
+        except Refused as error:
+            refusal: dict[str, Any] = {
+                "__type": TYPE + error.code,
+                "message": str(error),
+            }
+            return 400, orjson.dumps(refusal if error.item is None else refusal | {"Item": error.item})
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m dynatick_stack.counting", description=__doc__)
-    parser.add_argument("--port", type=int, default=0, help="a free one, if none is given")
-    parser.add_argument("--upstream", metavar="URL", help="ask this endpoint, instead of answering from memory")
-    parser.add_argument("--region", default="us-east-1", help="for which requests to --upstream are signed")
-    options = parser.parse_args()
-    backend = Upstream(options.upstream, options.region) if options.upstream else InMemory()
     # With its protocol named, for only then asyncio turns Nagle's delays off.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind(("127.0.0.1", options.port))
+    listening.bind(("127.0.0.1", 0))
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
     gc.disable()  # tables hold millions of objects and no cycles: looking for some would only make pauses
     config = uvicorn.Config(
-        Endpoint(backend), http="httptools", lifespan="off", log_level="warning", access_log=False, server_header=False
+        Endpoint(), http="httptools", lifespan="off", log_level="warning", access_log=False, server_header=False
     )
     uvicorn.Server(config).run(sockets=[listening])
 

@@ -14,6 +14,16 @@ Value = Mapping[str, Any]
 
 Item = Mapping[str, Value]
 
+
+class Refused(Exception):
+    """A request that is not carried out, with DynamoDB's code for it."""
+
+    def __init__(self, message: str, code: str = "ValidationException", *, item: Item | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.item = item  # the one that was met, when a condition did not hold
+
+
 WRITE_BYTES = 1024
 READ_BYTES = 4096
 PAGE_BYTES = 1024 * 1024  # a page of a query or scan ends there, before the filter

@@ -1,172 +1,172 @@
-"""The batch file: one task a line, as JSON, with how it must end.
-
-    {"name": …, "item": {…}, "ends": "completed", "by": 1}
-
-``item`` goes in by ``put-item``, in DynamoDB's JSON, as any SDK would send it. ``door`` says otherwise: ``insert`` or
-``insert-many`` of the Python client, with the item as plain JSON. ``ends`` is the final status, or ``refused``; ``by``
-the latest tick, counted from the insert, at which it ends; ``error`` a piece of the reason; ``attempts`` how often it
-runs (once if it completes, unless it says so); ``calls`` how many webhooks arrive.
-
-Placeholders stand for times: ``{{tick+2}}`` is the second tick after now as ``2026-12-31#12:00``, ``{{iso+45}}`` the
-instant 45 seconds from now in RFC 3339 (``{{iso+45@+05:30}}`` with that offset, or that of a zone such as
-``Europe/Berlin``), ``{{epoch+45}}`` the same in epoch seconds, ``{{minute-300}}`` the minute of an instant as a bucket.
-``{{receiver}}`` is the address of the webhook receiver.
-"""
+"""The demo's tasks: each with the interface that inserts it, and how it must end."""
 
 from __future__ import annotations
 
-import base64
-import json
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from enum import StrEnum
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
-from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.client import TaskView
+from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.instants import format_instant
-from dynatick_stack.errors import StackError
+from dynatick_stack.demo.receiver import Call
 
-BATCH = Path(__file__).with_name("batch.jsonl")
-REFUSED = "refused"
-ENDS = ("completed", "failed", REFUSED)
-FIELDS = frozenset({"name", "door", "item", "ends", "by", "error", "attempts", "calls"})
-OPEN, CLOSE = "{{", "}}"
-
-_PLACEHOLDER = re.compile(r"\{\{(tick|iso|epoch|minute)([+-]\d+)(?:@([A-Za-z0-9_/+:-]+))?\}\}|\{\{(receiver)\}\}")
-_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
+PUT, INSERT, MANY = "put-item", "insert", "insert_many"
+COMPLETED, FAILED, REFUSED = "completed", "failed", "refused"
 
 
-class Door(StrEnum):
-    PUT_ITEM = "put-item"
-    INSERT = "insert"
-    INSERT_MANY = "insert-many"
+@dataclass(frozen=True)
+class Planned:
+    """A task, and what must come of it."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Expected:
-    """A task of the batch, and what must become of it."""
-
-    name: str
-    task_id: str
-    door: Door
-    item: Mapping[str, Any]  # ready to be sent: attribute values of boto3, or plain values for the client
-    ends: str
-    by: int
-    error: str | None = None
+    row: Mapping[str, Any]
+    ends: str = COMPLETED
+    error: str = ""  # a part of the reason
+    interface: str = PUT
     attempts: int | None = None  # None: any number
-    calls: int = 0
+    calls: Sequence[int] = field(default=())  # the attempts at which a webhook comes
+
+    @property
+    def task_id(self) -> str:
+        return str(self.row["taskId"])
 
 
-def read(path: Path, *, now: datetime, receiver: str = "", grid: Grid | None = None) -> list[Expected]:
-    """The batch of a file, with its placeholders filled in. Raises StackError, which names the line."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise StackError(f"The batch can't be read: {error}") from error
-    batch: list[Expected] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip() or line.startswith("//"):
-            continue
-        try:
-            batch.append(expected(json.loads(fill(line, now=now, receiver=receiver, grid=grid))))
-        except (ValueError, KeyError, TypeError) as error:
-            problem = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
-            raise StackError(f"{path.name}, line {number}: {problem}") from error
-    ids = [one.task_id for one in batch]
-    if twice := sorted({task_id for task_id in ids if ids.count(task_id) > 1}):
-        raise StackError(f"{path.name}: these ids stand there twice: {', '.join(twice)}")
-    if not batch:
-        raise StackError(f"{path.name}: there is no task in it")
-    return batch
+def batch(now: datetime, receiver: str) -> list[Planned]:
+    """``receiver``: the address that webhooks go to."""
+
+    def tick(number: int) -> str:
+        return str(Bucket(minute_of(now) + number))
+
+    def at(seconds: float) -> datetime:
+        return now.astimezone(UTC).replace(microsecond=0) + timedelta(seconds=seconds)
+
+    def iso(seconds: float) -> str:
+        return format_instant(at(seconds))
+
+    def task(task_id: str, **attributes: Any) -> Planned:
+        return Planned({"taskId": task_id, **attributes})
+
+    def rejected(task_id: str, error: str, **attributes: Any) -> Planned:
+        return Planned({"taskId": task_id, **attributes}, FAILED, error, attempts=0)
+
+    def hook(
+        task_id: str, path: str, ends: str = COMPLETED, error: str = "", *, calls: int = 1, **more: Any
+    ) -> Planned:
+        payload = {"url": path if "://" in path else f"{receiver}{path}", **more.pop("payload", {})}
+        row = {"taskId": task_id, "taskDateTime": tick(1), "action": "webhook", "payload": payload, **more}
+        return Planned(row, ends, error, calls=range(1, calls + 1))
+
+    def mail(task_id: str, ends: str, error: str, **payload: str) -> Planned:
+        row = {"taskId": task_id, "taskDateTime": tick(1), "action": "send-reminder", "payload": payload}
+        return Planned(row, ends, error, attempts=1)
+
+    def client(interface: str, task_id: str, ends: str = COMPLETED, error: str = "", **attributes: Any) -> Planned:
+        return Planned({"taskId": task_id, **attributes}, ends, error, interface)
+
+    east, berlin = timezone(timedelta(hours=5, minutes=30)), ZoneInfo("Europe/Berlin")
+    nested = {"b": b"\0\1\2\xff", "n": None, "s": {"a", "b"}, "deep": {"x": [1, False, {"y": "z"}]}}
+    once, twice = {"maximumRetryAttempts": 0}, {"maximumRetryAttempts": 2, "minBackoffSeconds": 1}
+    return [
+        # Without a time, on the tick, and off it in each notation.
+        task("bare"),
+        task("untimed", action="log", payload={"leadSourceId": "20"}),
+        task("tick-1", taskDateTime=tick(1), action="log"),
+        task("tick-2", taskDateTime=tick(2), action="log"),
+        task("tick-3", taskDateTime=tick(3), action="log"),
+        task("off-iso", dueAt=iso(45)),
+        task("off-plus", taskDateTime=at(50).astimezone(east).isoformat()),
+        task("off-berlin", dueAt=at(20).astimezone(berlin).isoformat()),
+        task("off-epoch", dueAt=int(at(45).timestamp())),
+        task("off-delay", delaySeconds=30),
+        # In the past.
+        task("past-bucket", taskDateTime=str(Bucket(minute_of(now) - 5))),
+        task("past-instant", dueAt=iso(-86_400)),
+        task("past-2021", taskDateTime="2021-12-31#03:00"),
+        # Malformed: failed with the reason, in the present bucket.
+        rejected("bad-tomorrow", "taskDateTime: 'tomorrow'", taskDateTime="tomorrow"),
+        rejected("bad-feb-31", "there is no such time", taskDateTime="2027-02-31#12:00"),
+        rejected("bad-hour-25", "there is no such time", dueAt="2027-01-01T25:00:00Z"),
+        rejected("bad-naive", "offset from UTC is missing", dueAt="2027-01-01T12:00:00"),
+        rejected("bad-delay", "delaySeconds", delaySeconds=-5),
+        rejected("bad-action", "action", action=7),
+        rejected("bad-payload", "payload", payload="hello"),
+        rejected("bad-policy", "retryPolicy.maxRetries", retryPolicy={"maxRetries": 3}),
+        rejected("bad-status", "status", status="todo"),
+        Planned({"taskId": "bad-unknown", "taskDateTime": tick(1), "action": "none"}, FAILED, "none", attempts=1),
+        task("binary", taskDateTime=tick(1), payload=nested),
+        # Webhooks.
+        hook("hook-order", "/orders", payload={"data": {"order": 1001}}),
+        hook("hook-grüße 100 %", "/greetings", payload={"data": {"to": ["Zoë"]}}),
+        hook("hook-flaky", "/flaky", calls=2, retryPolicy={"minBackoffSeconds": 1}),
+        hook("hook-broken", "/broken", FAILED, "the target answered 500", calls=3, retryPolicy=twice),
+        hook("hook-gone", "/gone", FAILED, "the target answered 410"),
+        hook("hook-metadata", "https://169.254.169.254/latest/meta-data", FAILED, "not public", calls=0),
+        hook("hook-nobody", "http://127.0.0.1:1/", FAILED, "connect", calls=0, retryPolicy=once),
+        # Handlers in Python.
+        mail("mail-ann", COMPLETED, "", to="ann@example.com", text="The train leaves at nine."),
+        mail("mail-no-text", FAILED, "payload.text", to="ann@example.com"),
+        mail("mail-nowhere", FAILED, "expected a mail address", to="nowhere", text="Lost."),
+        Planned({"taskId": "rehearsal", "taskDateTime": tick(1), "action": "rehearse",
+                 "payload": {"failures": 1, "retry_after_seconds": 1}}, attempts=2),
+        # By the Python client.
+        client(INSERT, "client-tick", task_date_time=tick(2), action="log"),
+        client(INSERT, "client-untimed", action="send-reminder", payload={"to": "bob@example.com", "text": "Call."}),
+        client(INSERT, "refused-tomorrow", REFUSED, "due_at: 'tomorrow'", due_at="tomorrow"),
+        client(INSERT, "_dynatick#mine", REFUSED, "reserved"),
+        client(MANY, "many-delay", delaySeconds=75),
+        client(MANY, "many-past", taskDateTime=str(Bucket(minute_of(now) - 10))),
+        client(MANY, "many-untimed"),
+        client(MANY, "refused-action", REFUSED, "no-such-action", dueAt=iso(60), action="no-such-action"),
+        client(MANY, "refused-naive", REFUSED, "offset", dueAt="2027-01-01T12:00:00"),
+    ]  # fmt: skip
 
 
-def expected(entry: Mapping[str, Any]) -> Expected:
-    """An entry of the file. Raises ValueError, KeyError."""
-    if unknown := sorted(set(entry) - FIELDS):
-        raise ValueError(f"unknown {', '.join(unknown)}; known are {', '.join(sorted(FIELDS))}")
-    door = Door(entry.get("door", Door.PUT_ITEM))
-    ends = entry["ends"]
-    if ends not in ENDS:
-        raise ValueError(f"ends: {ends!r} is none of {', '.join(ENDS)}")
-    if ends == REFUSED and door is Door.PUT_ITEM:
-        raise ValueError("ends: the table refuses nothing that is put into it; use a door of the client")
-    item = to_boto3(entry["item"]) if door is Door.PUT_ITEM else entry["item"]
-    task_id = item["taskId"]
-    return Expected(
-        name=entry["name"],
-        task_id=str(task_id["S"] if door is Door.PUT_ITEM else task_id),
-        door=door,
-        item=item,
-        ends=ends,
-        by=int(entry.get("by", 0) if ends == REFUSED else entry["by"]),
-        error=entry.get("error"),
-        attempts=entry.get("attempts", 1 if ends == "completed" else None),
-        calls=int(entry.get("calls", 0)),
-    )
+def unmet(
+    planned: Sequence[Planned],
+    refused: Mapping[str, str],
+    tasks: Mapping[str, TaskView],
+    calls: Sequence[Call],
+    letters: Sequence[Mapping[str, Any]],
+) -> list[str]:
+    """What is not as it must be, one line each. ``refused``: reasons by id; ``tasks``: those of the table, by id."""
+    known = {one.task_id for one in planned}
+    strange = {f"{call.task_id}: a webhook of no task of ours" for call in calls if call.task_id not in known}
+    return [*strange] + [
+        f"{one.task_id}: {problem}"
+        for one in planned
+        for problem in _problems(
+            one,
+            refused.get(one.task_id),
+            tasks.get(one.task_id),
+            [call for call in calls if call.task_id == one.task_id],
+            [letter for letter in letters if letter.get("taskId") == one.task_id],
+        )
+    ]
 
 
-def fill(text: str, *, now: datetime, receiver: str = "", grid: Grid | None = None) -> str:
-    """The text with its placeholders filled in. Raises ValueError for one that isn't known."""
-    ticks = grid or Grid()
-
-    def value(match: re.Match[str]) -> str:
-        kind, number, zone = match[1], int(match[2] or 0), match[3]
-        if match[4]:
-            return receiver
-        instant = now.astimezone(UTC).replace(microsecond=0) + timedelta(seconds=number)
-        if kind == "tick":
-            first = ticks.tick_after(minute_of(now))
-            return str(Bucket(first + (number - 1) * ticks.tick_minutes))
-        if kind == "minute":
-            return str(Bucket(minute_of(instant)))
-        if kind == "epoch":
-            return str(int(instant.timestamp()))
-        return instant.astimezone(_zone(zone)).isoformat() if zone else format_instant(instant)
-
-    filled = _PLACEHOLDER.sub(value, text)
-    if OPEN in filled:
-        start = filled.index(OPEN)
-        end = filled.find(CLOSE, start)
-        raise ValueError(f"unknown placeholder {filled[start : end + 2 if end >= 0 else None]}")
-    return filled
-
-
-def to_boto3(item: Mapping[str, Any]) -> dict[str, Any]:
-    """DynamoDB's JSON as boto3 takes it: the same, but for binaries, which are base64 in JSON only."""
-    return {name: _attribute(value) for name, value in item.items()}
-
-
-def last_tick(batch: Sequence[Expected]) -> int:
-    """The tick by which all must have ended, counted from the insert."""
-    return max(one.by for one in batch)
-
-
-def _attribute(value: object) -> dict[str, Any]:
-    if not isinstance(value, Mapping) or len(value) != 1:
-        raise ValueError(f"{value!r} is no attribute value such as {{'S': 'text'}}")
-    ((kind, content),) = value.items()
-    match kind:
-        case "B":
-            return {"B": base64.b64decode(content)}
-        case "BS":
-            return {"BS": [base64.b64decode(part) for part in content]}
-        case "L":
-            return {"L": [_attribute(part) for part in content]}
-        case "M":
-            return {"M": to_boto3(content)}
-        case _:
-            return {kind: content}
-
-
-def _zone(name: str) -> tzinfo:
-    if match := _OFFSET.fullmatch(name):
-        offset = timedelta(hours=int(match[2]), minutes=int(match[3]))
-        return timezone(-offset if match[1] == "-" else offset)
-    try:
-        return ZoneInfo(name)
-    except ZoneInfoNotFoundError as error:
-        raise ValueError(f"this machine doesn't know the time zone {name}") from error
+def _problems(
+    one: Planned,
+    refused: str | None,
+    task: TaskView | None,
+    calls: Sequence[Call],
+    letters: Sequence[Mapping[str, Any]],
+) -> Iterator[str]:
+    status = REFUSED if refused is not None else task.status if task is not None else "not there"
+    error = refused or (task.error if task is not None else None) or ""
+    if status != one.ends:
+        yield f"{status}, expected {one.ends}; {error}"
+    if one.error not in error or (error and not one.error):
+        yield f"its error is {error!r}, expected {one.error!r}"
+    if task is not None and one.attempts is not None and task.attempt != one.attempts:
+        yield f"it took {task.attempt} attempts, expected {one.attempts}"
+    if (came := [call.attempt for call in calls]) != [str(attempt) for attempt in one.calls]:
+        yield f"webhooks came at the attempts {came}, expected {list(one.calls)}"
+    if len({call.key for call in calls}) > 1:
+        yield "its webhooks had several idempotency keys"
+    yield from (problem for call in calls for problem in call.problems())
+    if len(letters) != (one.ends == FAILED):
+        yield f"{len(letters)} dead letters came"
+    if task is not None and task.started_at and task.due_at and task.started_at < task.due_at:
+        yield f"it started at {task.started_at}, and was due at {task.due_at}"

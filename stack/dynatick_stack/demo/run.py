@@ -3,148 +3,125 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
-from rich.console import Console
-
-from dynatick.client import TaskClient
+from dynatick import cli
+from dynatick.client import Inserted, Refused, TaskClient
 from dynatick.domain.buckets import instant_of, minute_of
+from dynatick.domain.instants import format_instant
+from dynatick.errors import InvalidInput
+from dynatick.store.codec import encode
 from dynatick_stack import emulator, local
-from dynatick_stack.demo import tables
-from dynatick_stack.demo.batch import Expected, last_tick, read
-from dynatick_stack.demo.insert import insert, task_client
-from dynatick_stack.demo.observe import Observer, Seen, listed, ticks
+from dynatick_stack.demo.batch import FAILED, INSERT, MANY, PUT, Planned, batch, unmet
+from dynatick_stack.demo.observe import Observer, Seen
 from dynatick_stack.demo.receiver import Receiver
-from dynatick_stack.demo.verdict import Evidence, unmet
-from dynatick_stack.demo.view import Moment, view
-from dynatick_stack.errors import BusyError
+from dynatick_stack.errors import BusyError, StackError
 from dynatick_stack.local import LocalStack
-from dynatick_stack.venv import Say
 
 DEADLINE_SECONDS = 300.0
-LOOK_SECONDS = 0.4
+POLL_SECONDS = 0.4
 SETTLE_SECONDS = 10  # a batch that is inserted this long before a tick has its buckets by then
 LINGER_SECONDS = 5.0  # for what comes a moment after the last task: dead letters, tick records
 PORTS = 3
 
 
-def demo(console: Console, *, batch_file: Path, state_dir: Path) -> list[str]:
+def demo(state_dir: Path) -> list[str]:
     """Runs it; what was not as expected. The stack is left running in ``state_dir``, for the caller to stop."""
     began = time.monotonic()
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False)
-
     with Receiver() as receiver:
-        read(batch_file, now=datetime.now(UTC), receiver=receiver.url)  # what is wrong with it shows before the rest
-        stack = start(state_dir, say=say)
-        client = task_client(stack)
+        stack = start(state_dir)
+        client = stack.task_client()
         say(f"Running on {stack.endpoint}, a tick a minute; webhooks go to {receiver.url}")
-        wait_for_room(say)
+        wait_for_room()
         first = datetime.now(UTC)
-        batch = read(batch_file, now=first, receiver=receiver.url)
-        observer = Observer(stack=stack, client=client, receiver=receiver, ids=[one.task_id for one in batch])
-        sent = insert(batch, dynamodb=stack.client("dynamodb"), table=stack.table, client=client)
-        refused = sum(reason is not None for reason in sent.values())
-        say(f"Inserted {len(sent) - refused} tasks; {refused} were refused by the client")
-        seen, settled = watch(console, observer, batch, inserted=len(sent) - refused, began=began)
-        found = evidence(batch, sent, seen, settled, client, since=first)
-    show(console, found)
-    problems = unmet(found)
+        planned = batch(first, receiver.url)
+        observer = Observer(stack, client, receiver, [one.task_id for one in planned])
+        refused = insert(planned, stack.client("dynamodb"), stack.table, client)
+        say(f"Inserted {len(planned) - len(refused)} tasks; {len(refused)} were refused by the client")
+        seen = watch(observer, planned)
+    time.sleep(LINGER_SECONDS)  # the tick records come a moment after the tasks
+    since = format_instant(instant_of(minute_of(first)))
+    until = format_instant(datetime.now(UTC) + timedelta(minutes=2))
+    for command in ("task list --limit 200 --attempts", "tick list"):
+        say(f"\n$ dynatick {command} --from {since} --to {until}")
+        where = ["--local", "--endpoint-url", stack.endpoint]
+        if code := cli.run([*command.split(), "--from", since, "--to", until, *where]):
+            raise StackError(f"dynatick {command} ended with {code}")
+    problems = unmet(planned, refused, seen.tasks, seen.calls, seen.letters)
+    say(f"\n{summary(seen)}")
     if not problems:
-        say(f"All {len(batch)} expectations are met; {time.monotonic() - began:.0f} s")
+        say(f"All {len(planned)} expectations are met; {time.monotonic() - began:.0f} s")
     return problems
 
 
-def start(state_dir: Path, *, say: Say) -> LocalStack:
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def start(state_dir: Path) -> LocalStack:
     """A fresh stack on a free port."""
-    for attempt in range(1, PORTS + 1):
+    for _ in range(PORTS - 1):
         try:
             return local.up(emulator.free_port(), {"TickMinutes": "1"}, say=say, state_dir=state_dir)
-        except BusyError:  # another program took it meanwhile
-            if attempt == PORTS:
-                raise
-    raise AssertionError("unreachable")
+        except BusyError:
+            pass  # another program took it meanwhile
+    return local.up(emulator.free_port(), {"TickMinutes": "1"}, say=say, state_dir=state_dir)
 
 
-def wait_for_room(say: Say, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+def wait_for_room() -> None:
     """Waits for the next minute if this one is nearly over: the tick would come in the middle of the insert."""
-    now = clock()
-    end = instant_of(minute_of(now) + 1)
-    if end - now > timedelta(seconds=SETTLE_SECONDS):
-        return
-    say(f"Waiting {(end - now).total_seconds():.0f} s, so that no tick comes in the middle of the insert")
-    while (now := clock()) < end:
-        time.sleep(min(0.1, (end - now).total_seconds()))
+    now = datetime.now(UTC)
+    left = (instant_of(minute_of(now) + 1) - now).total_seconds()
+    if left <= SETTLE_SECONDS:
+        say(f"Waiting {left:.0f} s, so that no tick comes in the middle of the insert")
+        time.sleep(left + 0.1)
 
 
-def watch(
-    console: Console, observer: Observer, batch: Sequence[Expected], *, inserted: int, began: float
-) -> tuple[Seen, int]:
-    """Looks until all tasks have ended and what follows from them has come, or time is up.
-
-    Returns the last look, and the minute in which the last task got its bucket.
-    """
-    calls, letters = sum(one.calls for one in batch), sum(one.ends == "failed" for one in batch)
-    settled: int | None = None
-    ended_at: float | None = None
-    with view(console) as picture:
-        while True:
-            seen = observer.look()
-            moment = Moment(
-                seen=seen,
-                tasks=inserted,
-                calls_expected=calls,
-                letters_expected=letters,
-                seconds=time.monotonic() - began,
-            )
-            picture.show(moment)
-            if settled is None and not seen.counts["unscheduled"]:
-                settled = minute_of(seen.at)
-            if not seen.waiting:
-                ended_at = ended_at or time.monotonic()
-                complete = len(seen.calls) >= calls and len(seen.letters) >= letters
-                if complete or time.monotonic() - ended_at > LINGER_SECONDS:
-                    break
-            if time.monotonic() - began > DEADLINE_SECONDS:
-                break
-            time.sleep(LOOK_SECONDS)
-    return seen, minute_of(seen.at) if settled is None else settled
+def insert(planned: Sequence[Planned], dynamodb: Any, table: str, client: TaskClient) -> dict[str, str]:
+    """By the interface of each. Returns the reasons of those that were refused, by id."""
+    refused: dict[str, str] = {}
+    for one in planned:
+        if one.interface == PUT:
+            dynamodb.put_item(TableName=table, Item=encode(one.row))
+        elif one.interface == INSERT:
+            try:
+                client.insert(one.task_id, **{name: value for name, value in one.row.items() if name != "taskId"})
+            except InvalidInput as error:
+                refused[one.task_id] = str(error)
+    many = [one for one in planned if one.interface == MANY]
+    for one, result in zip(many, client.insert_lazily([one.row for one in many]), strict=True):
+        if isinstance(result, Refused):
+            refused[one.task_id] = str(result.error)
+        elif not isinstance(result, Inserted):
+            raise StackError(f"{one.task_id}: {result}")
+    return refused
 
 
-def evidence(
-    batch: Sequence[Expected],
-    sent: dict[str, str | None],
-    seen: Seen,
-    settled: int,
-    client: TaskClient,
-    *,
-    since: datetime,
-) -> Evidence:
-    """What the tables at the end show. The tick records come a moment after the tasks: they are waited for."""
-    end = time.monotonic() + LINGER_SECONDS
-    until = instant_of(settled + last_tick(batch)) + timedelta(minutes=2)
+def watch(observer: Observer, planned: Sequence[Planned]) -> Seen:
+    """Prints what the functions log, and each change, until all tasks have ended and what follows from them has come,
+    or time is up. Returns what was seen last."""
+    calls, letters = sum(len(one.calls) for one in planned), sum(one.ends == FAILED for one in planned)
+    deadline, ended_at, last = time.monotonic() + DEADLINE_SECONDS, None, ""
     while True:
-        found = Evidence(
-            batch=batch,
-            sent=sent,
-            seen=seen,
-            listed=listed(client, instant_of(minute_of(since)), until),
-            ticks=ticks(client, since, seen.at),
-            settled=settled,
-        )
-        if found.ticks_complete or time.monotonic() > end:
-            return found
-        time.sleep(LOOK_SECONDS)
+        seen, now = observer.see(), datetime.now(UTC)
+        for line in seen.lines:
+            say(str(line))
+        if (text := summary(seen)) != last:
+            last = text
+            say(f"{now:%H:%M:%S} demo      {text}  |  next tick in {60 - now.second} s")
+        if not seen.waiting:
+            ended_at = ended_at or time.monotonic()
+            complete = len(seen.calls) >= calls and len(seen.letters) >= letters
+            if complete or time.monotonic() - ended_at > LINGER_SECONDS:
+                return seen
+        if time.monotonic() > deadline:
+            return seen
+        time.sleep(POLL_SECONDS)
 
 
-def show(console: Console, found: Evidence) -> None:
-    for table in (*tables.history(found.listed, found.seen.tasks, width=console.width), tables.ticks(found.ticks)):
-        console.print()
-        console.print(table)
-    console.print()
-    for line in tables.counts(found):
-        console.print(line, markup=False, highlight=False)
-    console.print()
+def summary(seen: Seen) -> str:
+    counts = "  ".join(f"{status} {number}" for status, number in sorted(seen.counts.items()))
+    return f"{counts}  |  webhooks {len(seen.calls)}  dead letters {len(seen.letters)}"

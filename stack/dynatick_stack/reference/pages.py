@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from dynatick_stack.reference import actions, api, attributes, commands, metrics, parameters
+from dynatick.api.document import text as openapi
+from dynatick_stack.reference import actions, attributes, commands, metrics, parameters
 from dynatick_stack.template import ROOT
 
 FOLDER = ROOT / "docs" / "reference"
@@ -12,10 +13,11 @@ _PAGES: Mapping[str, Callable[[], str]] = {
     "attributes.md": attributes.page,
     "cli.md": commands.page_text,
     "metrics.md": metrics.page,
+    "openapi.json": openapi,
     "parameters.md": parameters.page,
 }
 
 
 def pages() -> dict[str, str]:
     """The text of each page, as code and template are now."""
-    return {name: make() for name, make in _PAGES.items()} | {path.name: made for path, made in api.files().items()}
+    return {name: make() for name, make in _PAGES.items()}

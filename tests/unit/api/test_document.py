@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +13,9 @@ from tests.unit.api.support import Caller
 
 from dynatick.api.document import document
 from dynatick.api.problems import CODES
-from dynatick_stack.reference.api import files
 
 DOCUMENT: dict[str, Any] = json.loads(json.dumps(document()))
 FORMS: dict[str, Any] = DOCUMENT["components"]["schemas"]
-
-
-@pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
-def test_what_is_committed_is_what_the_code_makes(path: Path) -> None:
-    assert path.read_text(encoding="utf-8") == files()[path], "run `make docs`"
 
 
 def test_it_is_made_alike_each_time() -> None:

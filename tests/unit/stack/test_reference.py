@@ -18,7 +18,7 @@ def test_a_page_is_as_make_docs_writes_it(name: str) -> None:
 
 def test_no_page_of_the_folder_is_left_over() -> None:
     written = {path.name for path in FOLDER.glob("*.md") if GENERATED in path.read_text(encoding="utf-8")}
-    assert written | {"api.md", "openapi.json"} == set(PAGES)
+    assert written | {"openapi.json"} == set(PAGES)
 
 
 def test_what_nobody_has_described_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

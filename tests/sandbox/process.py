@@ -1,0 +1,134 @@
+"""A sandbox of Lambda, seen from outside: a child process that can be killed, frozen and thawed.
+
+As on Lambda, it is frozen between its invocations, however the last one ended: what its threads had begun goes on in
+the next one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.sandbox.seam import Fault
+
+from dynatick_stack.template import ROOT
+
+PATIENCE = 60.0  # seconds for an invocation, far more than any takes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of an invocation."""
+
+    what: str  # "returned", "error", "killed", "exited" (by itself), "frozen"
+    value: Any = None  # what it returned, its error, or the kind of call at which it was frozen
+    hits: Mapping[str, int] = field(default_factory=dict)  # faults that it met
+
+    @property
+    def hit(self) -> int:
+        """How many faults it met, of whatever kind."""
+        return sum(self.hits.values())
+
+
+class Sandbox:
+    """One process. It runs one invocation at a time.
+
+    ``module``: the program, which serves a function as worker.py says. ``arguments`` are its command line.
+    """
+
+    def __init__(self, module: str, *arguments: str, environ: Mapping[str, str], log: Path) -> None:
+        self._log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                cwd=ROOT,
+                env=dict(environ),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C is for whoever started us, who ends it in order
+            )
+        self._unread = b""
+        self._ready = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def begin(self, event: Mapping[str, Any], *, life: float, faults: Sequence[Fault] = ()) -> None:
+        """Starts an invocation, and does not wait for it."""
+        self.wait_until_ready()
+        assert self._process.stdin is not None
+        order = {"event": event, "life": life, "faults": [asdict(fault) for fault in faults]}
+        self._process.send_signal(signal.SIGCONT)  # before what a pipe may not hold
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def wait(self, timeout: float = PATIENCE) -> Outcome:
+        """Waits until the invocation has ended, or was frozen in the middle."""
+        said = self._answer(timeout)
+        if said is None:
+            code = self._process.wait(PATIENCE)
+            return Outcome(what="killed" if code == -signal.SIGKILL else "exited", value=code)
+        self._wait_until_stopped()  # it says so just before
+        if "frozen" in said:
+            return Outcome(what="frozen", value=said["frozen"])
+        what = "error" if "error" in said else "returned"
+        return Outcome(what=what, value=said.get(what), hits=said["hits"])
+
+    def wait_until_ready(self) -> None:
+        if not self._ready:
+            assert self._answer(PATIENCE) == {"ready": True}, self._tail()
+            self._ready = True
+
+    def _wait_until_stopped(self) -> None:
+        """Or dead, which whoever asks next finds out: the status is left to ``subprocess``."""
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def thaw(self) -> None:
+        """Lets a frozen process go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """As Lambda ends a sandbox, or a machine its processes: at once, wherever it is."""
+        self._process.kill()
+        self._process.wait(PATIENCE)
+
+    def close(self) -> None:
+        self.kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+
+    def _answer(self, timeout: float) -> dict[str, Any] | None:
+        """The next line that the process says; None if it has ended."""
+        assert self._process.stdout is not None
+        pipe, end = self._process.stdout.fileno(), time.monotonic() + timeout
+        while b"\n" not in self._unread:
+            readable, _, _ = select.select([pipe], [], [], max(end - time.monotonic(), 0))
+            assert readable, f"no answer within {timeout:.0f} s\n{self._tail()}"
+            read = os.read(pipe, 65_536)
+            if not read:
+                return None
+            self._unread += read
+        line, _, self._unread = self._unread.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _tail(self) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])

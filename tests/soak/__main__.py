@@ -1,0 +1,68 @@
+"""`python -m tests.soak`: exit code 0 if nothing is lost and all explained, 1 if not, 130 if interrupted."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+
+from dynatick_stack.scratch import run_in_scratch, say
+
+SHOWN = 40  # problems
+
+
+def main(arguments: list[str] | None = None) -> int:
+    return run_in_scratch("soak", partial(_run, options=_options(arguments)))
+
+
+def _run(folder: Path, *, options: argparse.Namespace) -> int:
+    from rich.console import Console
+    from tests.soak.plan import Plan
+    from tests.soak.run import soak
+    from tests.soak.tables import table
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)
+    plan = Plan(seed=options.seed, minutes=options.minutes, processors=options.processors, inserters=options.inserters)
+    console.print(f"Seed {plan.seed}: the same faults again by make soak MINUTES={plan.minutes:g} SEED={plan.seed}")
+    try:
+        ended = soak(console, plan, folder)
+    finally:
+        if options.keep is not None:
+            shutil.copytree(folder / "shared", options.keep, dirs_exist_ok=True)
+            shutil.copy2(folder / "log", options.keep)
+    console.print(table(ended))
+    for problem in ended.verdict.problems[:SHOWN]:
+        say(problem)
+    if len(ended.verdict.problems) > SHOWN:
+        say(f"and {len(ended.verdict.problems) - SHOWN} more")
+    return 0 if ended.verdict.is_good else 1
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.soak",
+        description="Runs inserters and processors on an emulator of its own, kills and disturbs them at random, and "
+        "counts what became of every task.",
+    )
+    parser.add_argument("--minutes", type=_minutes, default=5.0, help="of inserting and of faults (5)")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 20), help="of the faults")
+    parser.add_argument("--processors", type=int, choices=range(1, 17), default=3, metavar="N", help="processes (3)")
+    parser.add_argument("--inserters", type=int, choices=range(1, 17), default=2, metavar="N", help="processes (2)")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the journal and the log there")
+    return parser.parse_args(arguments)
+
+
+def _minutes(text: str) -> float:
+    minutes = float(text)
+    if not 0 < minutes <= 24 * 60:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of minutes above 0, up to a day")
+    return minutes
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+"""The command line `dynatick`, by the soak's clock: python -m tests.soak.commands task import FILE."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tests.sandbox.seam import Seam
+from tests.soak.surroundings import Surroundings
+from tests.soak.watch import Watch
+
+from dynatick.cli import run
+from dynatick.cli.session import Session
+
+
+def main() -> int:
+    here = Surroundings.from_env(os.environ)
+    clock = here.clock
+    Session.clock = lambda self: clock()  # type: ignore[method-assign]
+    seam = Seam()
+    Watch(here, seam)
+    with seam.installed():
+        return run(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
