@@ -99,7 +99,6 @@ class Installation:
         self.rules = Rules(grid=Grid(shard_count=self.shard_count))
         self.store = DynamoStore(self.table, region=REGION, endpoint_url=self.endpoint)
         self.client = TaskClient(self.store, clock=self.clock)
-        self.scheduler_cpu_seconds = 0.0  # so far
         self.asked: list[Mapping[str, object]] = []  # invocations that were asked for
         self.actions = build_actions(handlers_module=None, clock=self.clock)
         self.actions.add(ACTION, Nothing())
@@ -170,9 +169,7 @@ class Installation:
         batches = 0
         while records := stream.read():
             passing = [record for record in records if passes(record)]
-            began = time.process_time()
             batches += self._schedule(passing)
-            self.scheduler_cpu_seconds += time.process_time() - began
         return batches
 
     def _schedule(self, passing: Sequence[Mapping[str, Any]]) -> int:
