@@ -160,7 +160,7 @@ MUTATIONS = (
              "        set=terminal(Status.CANCELLED, now, retention_days),\n"
              '        conditions=as_read(row, "outcome", "status", "lease"),',
              "        set=terminal(Status.CANCELLED, now, retention_days),\n        conditions=(),"),
-    Mutation(13, "a redriven task keeps its run", f"{DOMAIN}/lifecycle.py", '"run": run,', '"run": run - 1,'),
+    Mutation(13, "a redriven task keeps its run", f"{DOMAIN}/lifecycle.py", '"run": run}', '"run": run - 1}'),
     Mutation(14, "shards that were in use once are forgotten", f"{ENGINE}/installation_settings.py",
              "max(configured.shard_count, known.shards_ever if known else 1)", "configured.shard_count"),
     Mutation(15, "reconcile passes by what was drained without", f"{ENGINE}/diagnosis.py",

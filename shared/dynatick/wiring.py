@@ -56,9 +56,7 @@ class LambdaInvoker:
             self._client = boto3.client("lambda", config=Config(connect_timeout=3, read_timeout=10))
         try:
             self._client.invoke(
-                FunctionName=self._function_name,
-                InvocationType="Event",
-                Payload=json.dumps(event).encode(),
+                FunctionName=self._function_name, InvocationType="Event", Payload=json.dumps(event).encode()
             )
         except (ClientError, BotoCoreError) as error:
             raise StoreError(f"cannot invoke {self._function_name}: {error}") from error
@@ -154,8 +152,7 @@ def load_policy(name: str | None) -> Assign:
         policy: Assign = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(
-            "DYNATICK_ASSIGNMENT_POLICY",
-            f"cannot load {name!r} ({error}); expected module:function",
+            "DYNATICK_ASSIGNMENT_POLICY", f"cannot load {name!r} ({error}); expected module:function"
         ) from error
     if not callable(policy):
         raise ConfigurationError("DYNATICK_ASSIGNMENT_POLICY", f"{name!r} is not a function")

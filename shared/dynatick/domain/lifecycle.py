@@ -107,13 +107,7 @@ def terminal(status: Status, now: datetime, retention_days: int, error: str | No
 
 
 def claim(
-    task_id: str,
-    bucket: Bucket,
-    *,
-    token: str,
-    lease_until: datetime,
-    now: datetime,
-    released: bool = False,
+    task_id: str, bucket: Bucket, *, token: str, lease_until: datetime, now: datetime, released: bool = False
 ) -> ConditionalUpdate:
     """scheduled → running (9). The attempt is counted here, so a poison task runs out of attempts (10).
 
@@ -148,10 +142,7 @@ def started(row: Row, *, token: str, lease_until: datetime, now: datetime) -> Ro
 
 def reclaim(row: Row, *, attempt: int, token: str, lease_until: datetime, now: datetime) -> ConditionalUpdate:
     """running → running, after the lease in ``row`` has expired (10). ``attempt``: the number of the new attempt."""
-    lost = {
-        **_attempt_entry(row, now),
-        "error": "the lease ran out: its process died, or did not finish in time",
-    }
+    lost = {**_attempt_entry(row, now), "error": "its lease expired: its process died, or did not finish in time"}
     return ConditionalUpdate(
         task_id=str(row["taskId"]),
         set={
@@ -221,10 +212,7 @@ def fail_unexecuted(row: Row, *, now: datetime, retention_days: int, error: str)
     lost = {**_attempt_entry(row, now), "error": short(error)}
     return ConditionalUpdate(
         task_id=str(row["taskId"]),
-        set={
-            **terminal(Status.FAILED, now, retention_days, error),
-            "attempts": _bounded(row.get("attempts"), lost),
-        },
+        set={**terminal(Status.FAILED, now, retention_days, error), "attempts": _bounded(row.get("attempts"), lost)},
         conditions=as_read(row, "outcome", "status", "taskDateTime", "lease", "leaseUntil"),
     )
 
@@ -300,11 +288,7 @@ def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpda
     by_hand = ("attempt",) if row.get("status") is None else ()
     return ConditionalUpdate(
         task_id=str(row["taskId"]),
-        set={
-            "status": str(Status.SCHEDULED),
-            "taskDateTime": str(bucket),
-            "dueAt": format_instant(due_at),
-        },
+        set={"status": str(Status.SCHEDULED), "taskDateTime": str(bucket), "dueAt": format_instant(due_at)},
         remove=tuple(name for name in ("delaySeconds", "outcome", *by_hand) if name in row),
         conditions=as_read(row, "outcome", "status", "lease", *TIME_INPUTS),
         returning=True,
@@ -330,12 +314,7 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Conditio
     counted = "attempt" in row and row.get("action") is not None
     return ConditionalUpdate(
         task_id=str(row["taskId"]),
-        set={
-            "status": str(Status.SCHEDULED),
-            "taskDateTime": str(bucket),
-            "dueAt": format_instant(due_at),
-            "run": run,
-        }
+        set={"status": str(Status.SCHEDULED), "taskDateTime": str(bucket), "dueAt": format_instant(due_at), "run": run}
         | ({"attempt": 0} if counted else {}),
         remove=tuple(
             name
@@ -378,10 +357,7 @@ def ended_by_hand(row: Row, *, now: datetime, retention_days: int) -> Conditiona
         return None
     values = terminal(Status(status), now, retention_days)
     return ConditionalUpdate(
-        task_id=str(row["taskId"]),
-        set=values,
-        conditions=as_read(row, "outcome", "status", "lease"),
-        returning=True,
+        task_id=str(row["taskId"]), set=values, conditions=as_read(row, "outcome", "status", "lease"), returning=True
     )
 
 

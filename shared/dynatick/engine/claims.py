@@ -236,23 +236,10 @@ class Claimer:
         return Contended()
 
     def _claim_one(
-        self,
-        bucket: Bucket,
-        task_id: str,
-        token: str,
-        lease_until: datetime,
-        *,
-        released: bool = False,
+        self, bucket: Bucket, task_id: str, token: str, lease_until: datetime, *, released: bool = False
     ) -> Verdict:
         result = self.store.write(
-            claim(
-                task_id,
-                bucket,
-                token=token,
-                lease_until=lease_until,
-                now=self.clock(),
-                released=released,
-            )
+            claim(task_id, bucket, token=token, lease_until=lease_until, now=self.clock(), released=released)
         )
         if isinstance(result, Written) and result.row is not None:
             return understand(result.row)

@@ -198,10 +198,7 @@ class _Pass:
         if self.report.is_idle:
             new_tick = cursor.last_tick != tick
             return replace(
-                cursor,
-                idle_since=cursor.idle_since or tick,
-                idle_ticks=cursor.idle_ticks + new_tick,
-                last_tick=tick,
+                cursor, idle_since=cursor.idle_since or tick, idle_ticks=cursor.idle_ticks + new_tick, last_tick=tick
             )
         if cursor.idle_ticks:
             self.report.idle_before = {

@@ -176,11 +176,7 @@ class Placer:
         reason = "the row is too large, or its taskId too long to be indexed; its payload was dropped to say so"
         if not is_rejection(change):
             change = reject(
-                row,
-                reason,
-                now=self.clock(),
-                grid=self.settings.grid,
-                retention_days=self.rules.retention_days,
+                row, reason, now=self.clock(), grid=self.settings.grid, retention_days=self.rules.retention_days
             )
             if not self.send_letter(row, reason):
                 raise Undelivered(row, change)

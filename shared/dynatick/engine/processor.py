@@ -50,10 +50,7 @@ class PassOrder:
             "continuation": self.continuation,
         }
         if self.resume is not None:
-            inner["resume"] = {
-                "bucket": str(Bucket(self.resume.minute)),
-                "after": self.resume.after,
-            }
+            inner["resume"] = {"bucket": str(Bucket(self.resume.minute)), "after": self.resume.after}
         if self.left:
             inner["left"] = [[str(bucket), task_id] for bucket, task_id in self.left]
         return {ENVELOPE: inner}
@@ -228,12 +225,7 @@ class Processor:
         if acquired is None:
             return Invoked(reconciled=Reconciled(leased_elsewhere=True))
         found = reconcile_round(
-            placer,
-            acquired,
-            is_first=order.continuing is None,
-            hard_end=hard_end,
-            clock=self.clock,
-            pause=self.pause,
+            placer, acquired, is_first=order.continuing is None, hard_end=hard_end, clock=self.clock, pause=self.pause
         )
         done = Invoked(reconciled=found)
         if found.continued:
@@ -275,9 +267,5 @@ class Processor:
 
 def _not_ahead(tick: int, value: object, now: datetime) -> int:
     if tick > minute_of(now + SKEW_MARGIN):
-        raise InvalidInput(
-            "event.time",
-            value,
-            "expected a tick that is not in the future: its tasks would run early",
-        )
+        raise InvalidInput("event.time", value, "expected a tick that is not in the future: its tasks would run early")
     return tick

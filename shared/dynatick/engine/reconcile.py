@@ -235,9 +235,7 @@ class _SegmentScan:
         self.page_read, self.moved = page_read, moved
         self.position = position  # every row through here is right, or was judged
         self.read_to = position.after
-        self.candidates: deque[tuple[str, datetime]] = (
-            deque()
-        )  # ids of rows that look wrong, and when they were read, oldest first
+        self.candidates: deque[tuple[str, datetime]] = deque()  # ids that look wrong, and when they were read
 
     def run(self) -> None:
         """Reads from its position to its end, or until the scan is over; at least one page."""

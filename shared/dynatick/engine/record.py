@@ -230,6 +230,5 @@ class Recorder:
 def _shrunk(change: ConditionalUpdate) -> ConditionalUpdate:
     """The same write without result and attempts."""
     return replace(
-        change,
-        set={name: value for name, value in change.set.items() if name not in ("result", "attempts")},
+        change, set={name: value for name, value in change.set.items() if name not in ("result", "attempts")}
     )

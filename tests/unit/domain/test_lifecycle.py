@@ -181,7 +181,7 @@ ARROWS = {
     "claim what was released": Arrow(
         lambda: claim("t", HERE, token="new", lease_until=SOON, now=NOW, released=True), ("released",), "running"
     ),
-    "take over": Arrow(
+    "reclaim": Arrow(
         on_row(lambda row: reclaim(row, attempt=2, token="new", lease_until=SOON, now=NOW), "running"),
         ("running",),
         "running",
@@ -222,13 +222,13 @@ ARROWS = {
         ("scheduled again",),
         "cancelled",
     ),
-    "cancel what nobody has looked at": Arrow(
+    "cancel an unscheduled task": Arrow(
         on_row(lambda row: cancel(row, now=NOW, retention_days=DAYS), "unscheduled"), ("unscheduled",), "cancelled"
     ),
     "reschedule what waits": Arrow(
         on_row(lambda row: reschedule(row, bucket=LATER, due_at=SOON), "scheduled"), ("scheduled",), "scheduled"
     ),
-    "reschedule what nobody has looked at": Arrow(
+    "reschedule an unscheduled task": Arrow(
         on_row(lambda row: reschedule(row, bucket=LATER, due_at=SOON), "unscheduled"), ("unscheduled",), "scheduled"
     ),
     "redrive what failed": Arrow(
@@ -348,7 +348,7 @@ def test_a_take_over_notes_the_attempt_that_was_lost() -> None:
             "attempt": 1,
             "startedAt": "2026-12-31T12:00:01Z",
             "finishedAt": "2026-12-31T12:00:30Z",
-            "error": "the lease ran out: its process died, or did not finish in time",
+            "error": "its lease expired: its process died, or did not finish in time",
         }
     ]
 
@@ -424,7 +424,7 @@ def test_rescheduling_writes_status_and_time_and_drops_the_delay() -> None:
     assert change.remove == ("delaySeconds",)
 
 
-def test_a_row_that_nobody_has_looked_at_is_normalised_before_it_is_claimed() -> None:
+def test_an_unscheduled_row_is_normalised_before_it_is_claimed() -> None:
     """An attempt that stands in it by hand would let a claim have it as it is, without an action."""
     raw = {"taskId": "t", "attempt": Decimal(0)}
     assert "attempt" in reschedule(raw, bucket=LATER, due_at=SOON).remove
@@ -510,7 +510,7 @@ def test_the_first_attempt_of_the_present_run_is_kept() -> None:
 
 
 @pytest.mark.parametrize("malformed", [None, "x", Decimal(7), {"a": 1}, {"a"}, [1, "x", None]])
-def test_spoilt_notes_of_attempts_are_begun_anew(malformed: object) -> None:
+def test_malformed_attempts_are_replaced(malformed: object) -> None:
     change = fail_unexecuted({**RUNNING, "attempts": malformed}, now=NOW, retention_days=DAYS, error="x")
     assert [entry["attempt"] for entry in change.set["attempts"]] == [1]  # type: ignore[attr-defined]
 

@@ -27,7 +27,7 @@ NO_ANSWER = Unknown("ReadTimeoutError: no answer")
 
 
 def bucket_at(minutes: int, shard: int = 0) -> Bucket:
-    """The bucket so many minutes after noon."""
+    """The bucket this many minutes after noon."""
     return Bucket(NOON_MINUTE + minutes, shard)
 
 

@@ -46,7 +46,7 @@ def edit(w: World, task_id: str, **values: object) -> tuple[Row, Row]:
 # -- single records --------------------------------------------------------------------------------------------------
 
 
-def test_a_raw_row_becomes_a_task_in_two_writes_at_the_most() -> None:
+def test_a_raw_row_becomes_a_task_in_at_most_two_writes() -> None:
     """One to normalise, and one more only if its bucket is closed."""
     for row, writes in (({"taskId": "t"}, 1), ({"taskId": "t", "taskDateTime": str(AHEAD)}, 1),
                         ({"taskId": "t", "taskDateTime": str(CLOSED)}, 2)):  # fmt: skip
@@ -223,7 +223,7 @@ def test_a_schedule_that_was_edited_before_it_was_seen_begins_at_the_first_revis
 
 
 @pytest.mark.parametrize("made_by", ["one tick", "another"])
-def test_an_occurrence_has_the_same_key_whoever_makes_it(made_by: str) -> None:
+def test_an_occurrence_has_the_same_key_from_every_maker(made_by: str) -> None:
     """Its id follows from schedule and nominal instant, and so does its key."""
     w = world()
     arrive(w, put(w, RECURRING))
@@ -284,7 +284,7 @@ MALFORMED: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("poison", POISON)
-def test_a_bad_row_never_throws_and_never_holds_up_another(poison: dict[str, object]) -> None:
+def test_a_malformed_row_neither_raises_nor_delays_another(poison: dict[str, object]) -> None:
     w = world()
     records = [put(w, {"taskId": f"t{n}"}) for n in range(3)]
     records.insert(1, put(w, {"taskId": "poison", **poison}))
@@ -391,7 +391,7 @@ def test_of_two_edits_of_the_time_the_last_counts() -> None:
     assert w.row("t")["taskDateTime"] == str(bucket_at(40))
 
 
-def test_an_edit_that_was_taken_back_changes_nothing() -> None:
+def test_an_edit_that_was_reverted_changes_nothing() -> None:
     w = world()
     arrive(w, put(w, scheduled_row("t", AHEAD)))
     there = edit(w, "t", taskDateTime=str(bucket_at(30)))
@@ -423,7 +423,7 @@ def test_a_task_that_ran_meanwhile_is_left_as_it_is() -> None:
 # -- faults ----------------------------------------------------------------------------------------------------------
 
 
-def test_only_the_records_that_could_not_be_settled_come_again() -> None:
+def test_only_records_whose_rows_could_not_be_placed_fail() -> None:
     w = world()
     records = [put(w, {"taskId": f"t{n}", "taskDateTime": str(CLOSED)}) for n in range(3)]
     w.rigged.throttled = lambda change: is_move(change) and change.task_id == "t1"
@@ -436,7 +436,7 @@ def test_only_the_records_that_could_not_be_settled_come_again() -> None:
     assert w.row("t1")["taskDateTime"] == str(NEXT)
 
 
-def test_a_write_that_got_no_answer_is_looked_at_again() -> None:
+def test_a_row_whose_write_got_no_answer_is_read_again() -> None:
     w = world()
     record = put(w, {"taskId": "t", "taskDateTime": str(AHEAD)})
     w.rigged.unanswered = Once(lambda change: change.task_id == "t")
@@ -446,7 +446,7 @@ def test_a_write_that_got_no_answer_is_looked_at_again() -> None:
 
 
 @pytest.mark.parametrize("malformed", MALFORMED, ids=[str(row)[:60] for row in MALFORMED])
-def test_a_dead_letter_queue_that_refuses_holds_up_no_record(malformed: dict[str, object]) -> None:
+def test_a_dead_letter_queue_that_refuses_fails_no_record(malformed: dict[str, object]) -> None:
     """The row stays open in a bucket that the ticks poll, and is failed by the first one whose message is taken."""
     w = world()
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
@@ -467,7 +467,7 @@ def test_a_dead_letter_queue_that_refuses_holds_up_no_record(malformed: dict[str
     assert w.actions.times("bad") == 0
 
 
-def test_what_no_index_takes_waits_for_the_reconcile_until_the_dead_letter_queue_takes_its_message() -> None:
+def test_a_row_that_the_index_cannot_hold_waits_for_the_reconcile_while_the_dead_letter_queue_refuses() -> None:
     w = world()
     long = "x" * 1025
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)

@@ -42,8 +42,8 @@ JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
     ("it waits here", scheduled_row("t", HERE), None),
     ("it waits elsewhere", scheduled_row("t", ELSEWHERE), Ineligible()),
     ("it waits in another shard", scheduled_row("t", HERE._replace(shard=1)), Ineligible()),
-    ("nobody has looked at it", {"taskId": "t", "taskDateTime": str(HERE)}, None),
-    ("nobody has looked at it, elsewhere", {"taskId": "t", "taskDateTime": str(ELSEWHERE)}, Ineligible()),
+    ("unscheduled", {"taskId": "t", "taskDateTime": str(HERE)}, None),
+    ("unscheduled, elsewhere", {"taskId": "t", "taskDateTime": str(ELSEWHERE)}, Ineligible()),
     ("it has no bucket any more", {"taskId": "t", "status": "scheduled"}, Ineligible()),
     ("it is running here", RUNNING, Contended()),
     ("it is running elsewhere", {**RUNNING, "taskDateTime": str(ELSEWHERE)}, Ineligible()),
@@ -64,9 +64,7 @@ JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
 
 
 @pytest.mark.parametrize(("name", "row", "verdict"), JUDGED, ids=[name for name, *_ in JUDGED])
-def test_what_a_row_is_to_somebody_who_tried_to_claim_it(
-    name: str, row: Row | None, verdict: Verdict | str | None
-) -> None:
+def test_why_a_row_could_not_be_claimed(name: str, row: Row | None, verdict: Verdict | str | None) -> None:
     found = judge(row, HERE, token="mine", now=NOW)
     assert type(found).__name__ == "_Again" if verdict == "again" else found == verdict
 
@@ -78,7 +76,7 @@ def test_a_claim_on_ones_own_token_is_won_after_all(bucket: Bucket) -> None:
     assert judge(row, HERE, token="mine", now=NOW) == Claimed(Task.from_row(row), row)
 
 
-def test_a_row_of_ours_that_somebody_has_spoilt() -> None:
+def test_a_claimed_row_that_is_malformed() -> None:
     row = {**RUNNING, "lease": "mine", "action": Decimal(7)}
     found = understand(row)
     assert isinstance(found, Malformed)
@@ -122,7 +120,7 @@ def test_a_batch_has_one_verdict_an_entry_in_order() -> None:
         "released": {**RUNNING, "taskId": "released", "leaseUntil": RELEASED, "attempt": Decimal(0)},
         "crashed": {**RUNNING, "taskId": "crashed", "leaseUntil": "2026-12-31T11:00:00Z"},
         "ended": {**RUNNING, "taskId": "ended", "outcome": "failed", "status": "failed"},
-        "spoilt": scheduled_row("spoilt", HERE, payload="x"),
+        "malformed": scheduled_row("malformed", HERE, payload="x"),
         "bad": {"taskId": "bad", "taskDateTime": str(HERE), "action": Decimal(7)},
         "by hand": scheduled_row("by hand", HERE, status="completed"),
     }
@@ -153,7 +151,7 @@ def test_a_claim_of_what_waits_is_one_write_and_no_read() -> None:
 
 
 def test_what_is_released_needs_no_patience() -> None:
-    """To go on at once: it is taken with the batch, and is no expired."""
+    """To go on at once: it is taken with the batch, and has not expired."""
     w = world()
     w.rigged.put(scheduled_row("t", HERE))
     (claimed,) = claim(w, "t")
@@ -185,7 +183,7 @@ def test_what_is_throttled_is_tried_once_more_and_then_left() -> None:
     assert w.row("always") == scheduled_row("always", HERE)
 
 
-def test_a_row_that_could_not_be_normalised_holds_its_bucket() -> None:
+def test_a_row_that_could_not_be_normalised_holds_its_bucket_back() -> None:
     w = world()
     w.rigged.put({"taskId": "raw", "taskDateTime": str(HERE)})
     w.rigged.throttled = lambda change: change.task_id == "raw"
@@ -199,7 +197,7 @@ def test_a_released_row_that_no_claim_fits_is_left_to_a_recovery() -> None:
     assert kinds(claim(w, "t")) == ["LeaseExpired"]
 
 
-def test_a_row_that_is_too_large_to_be_claimed_is_spoilt() -> None:
+def test_a_row_that_is_too_large_to_be_claimed_is_malformed() -> None:
     w = world()
     w.rigged.put(scheduled_row("t", HERE, payload={"k": "x" * (400 * 1024 - 180)}))
     (verdict,) = claim(w, "t")
@@ -208,7 +206,7 @@ def test_a_row_that_is_too_large_to_be_claimed_is_spoilt() -> None:
 
 
 @pytest.mark.parametrize("wish", ["cancel", "reschedule", "delete", "replace"])
-def test_whoever_is_first_between_look_and_claim(wish: str) -> None:
+def test_a_change_between_poll_and_claim_wins(wish: str) -> None:
     w = world()
     w.rigged.put(scheduled_row("t", HERE))
     first = Once(is_claim)
@@ -231,7 +229,7 @@ def test_whoever_is_first_between_look_and_claim(wish: str) -> None:
     assert kinds(claim(w, "t")) == ["Ineligible"]
 
 
-def test_whoever_is_first_at_the_second_try() -> None:
+def test_a_change_before_the_second_claim_wins() -> None:
     """Normalised on the spot, and claimed by another before we come to it."""
     w = world()
     w.rigged.put({"taskId": "t", "taskDateTime": str(HERE)})
@@ -255,7 +253,7 @@ def test_a_row_off_the_grid_is_normalised_and_goes_to_its_tick() -> None:
     assert w.row("off")["taskDateTime"] == str(bucket_at(10)), "12:05 is closed already"
 
 
-def test_a_rejection_that_the_dead_letter_queue_does_not_take_holds_the_bucket() -> None:
+def test_a_rejection_that_the_dead_letter_queue_refuses_holds_its_bucket_back() -> None:
     w = world()
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
     w.rigged.put({"taskId": "bad", "taskDateTime": str(HERE), "action": Decimal(7)})
@@ -263,7 +261,7 @@ def test_a_rejection_that_the_dead_letter_queue_does_not_take_holds_the_bucket()
 
 
 def test_one_row_that_cannot_be_read_costs_the_others_nothing() -> None:
-    """What was won is won: to give it up would cost each of the batch an attempt, and wait for its lease to run out."""
+    """To give up what was claimed would cost each of the batch an attempt, and wait for its lease to expire."""
     w = world()
     for task_id in ("a", "b", "c"):
         w.rigged.put(scheduled_row(task_id, HERE))
@@ -277,7 +275,7 @@ def test_one_row_that_cannot_be_read_costs_the_others_nothing() -> None:
     w.rigged.before_read = cannot_read
     verdicts = made.claim([(HERE, i) for i in ("a", "b", "c")], lease_until=w.clock())
     assert kinds(verdicts) == ["Claimed", "Contended", "Claimed"]
-    with pytest.raises(StoreError):  # but if nothing was won, there is nothing to save, and somebody to be told
+    with pytest.raises(StoreError):  # but if nothing was claimed, the error is raised
         made.claim([(HERE, "b")], lease_until=w.clock())
 
 

@@ -68,7 +68,7 @@ def test_a_cursor_can_be_read_by_people() -> None:
         {"checkpoint": None},
     ],
 )
-def test_a_cursor_that_somebody_has_spoilt_is_named(malformed: dict[str, object]) -> None:
+def test_the_error_for_a_malformed_cursor_names_its_attribute(malformed: dict[str, object]) -> None:
     store = RiggedStore()
     store.put({"taskId": cursor_id(3), **FULL.to_row(), **malformed})
     with pytest.raises(InvalidInput) as caught:
@@ -107,7 +107,7 @@ def test_a_cursor_that_appears_and_vanishes_is_a_fault() -> None:
 # -- saving ----------------------------------------------------------------------------------------------------------
 
 
-def test_saving_counts_the_version_up_and_is_lost_to_whoever_was_first() -> None:
+def test_a_save_raises_the_version_and_loses_to_an_earlier_one() -> None:
     store = stored(FULL)
     saved = save(store, FULL, replace(FULL, lease=None))
     assert saved is not None
@@ -126,7 +126,7 @@ def test_a_save_without_an_answer_is_a_fault() -> None:
 # -- taking ----------------------------------------------------------------------------------------------------------
 
 
-def test_taking_closes_and_holds_the_shard() -> None:
+def test_acquiring_a_shard_closes_its_buckets() -> None:
     store = stored(replace(FULL, lease=None, lease_until=None))
     taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
     assert taken is not None
@@ -139,14 +139,14 @@ def test_taking_closes_and_holds_the_shard() -> None:
     assert read_cursor(store, 3, NOON) == taken
 
 
-def test_a_shard_that_is_held_is_closed_all_the_same() -> None:
+def test_a_shard_that_another_process_has_leased_is_closed_all_the_same() -> None:
     store = stored(FULL)
     assert acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON) is None
     now = read_cursor(store, 3, NOON)
     assert now == replace(FULL, closed_through=NOON_MINUTE + 1, version=8)
 
 
-def test_a_shard_that_is_held_and_closed_already_costs_no_write() -> None:
+def test_a_leased_shard_that_is_closed_already_costs_no_write() -> None:
     store = stored(FULL)
     assert acquire_shard(store, 3, NOON_MINUTE, token="mine", now=NOON) is None
     assert store.writes == []
@@ -186,7 +186,7 @@ def test_a_race_that_never_ends_is_a_fault() -> None:
         acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
 
 
-def test_a_shard_that_was_taken_although_the_answer_says_otherwise_is_ours() -> None:
+def test_a_shard_whose_acquisition_got_no_answer_is_acquired() -> None:
     """The SDK sends a request again whose answer was lost; the second then meets what the first has written.
 
     Taken for another's, the shard would stand still until its own lease is over.
@@ -206,7 +206,7 @@ def test_a_shard_that_was_taken_although_the_answer_says_otherwise_is_ours() -> 
     assert (taken.lease, taken.closed_through) == ("mine", NOON_MINUTE + 1)
 
 
-def test_closing_for_a_holder_may_race_with_it() -> None:
+def test_closing_a_leased_shard_may_race_with_its_holder() -> None:
     """The holder ends meanwhile: then the shard is free, and taken."""
     store = stored(FULL)
     first = Once(is_cursor)

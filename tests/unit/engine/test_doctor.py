@@ -33,28 +33,28 @@ def running(task_id: str, bucket: Bucket, **more: object) -> dict[str, object]:
 
 
 def _ready(raw: Row) -> Row:
-    """A schedule's row, once the scheduler has looked at it."""
+    """A schedule's row, after the scheduler function has seen it."""
     change = ready({"taskId": "x", **raw}, now=NOON, grid=Grid(shard_count=3), defaults=defaults())
     assert change is not None
     return {"taskId": "x", **raw, **change.set}
 
 
 WRONG: dict[str, tuple[Row, Kind]] = {
-    "nobody has looked at it": ({"delaySeconds": 30}, Kind.NEVER_NORMALISED),
+    "unscheduled": ({"delaySeconds": 30}, Kind.NEVER_NORMALISED),
     "it cannot be understood": ({"action": 7}, Kind.NOT_UNDERSTOOD),
     "its status is none of ours": (scheduled_row("", AHEAD, status="sleeping"), Kind.NOT_UNDERSTOOD),
     "no claim could take it": (scheduled_row("", AHEAD, attempt="one"), Kind.NEVER_NORMALISED),
     "its outcome is null": (scheduled_row("", AHEAD, outcome=None), Kind.NULL_OUTCOME),
     "no bucket": (scheduled_row("", AHEAD, taskDateTime="2026-12-31T12:00:00Z"), Kind.NO_BUCKET),
     "a running one without a bucket": (running("", AHEAD, taskDateTime="soon"), Kind.NO_BUCKET),
-    "a shard that nobody serves": (scheduled_row("", AHEAD._replace(shard=9)), Kind.UNSERVED_SHARD),
+    "a shard that was never in use": (scheduled_row("", AHEAD._replace(shard=9)), Kind.UNSERVED_SHARD),
     "behind the cursor": (scheduled_row("", Bucket(NOON_MINUTE - 600)), Kind.BEHIND_CURSOR),
     "running behind the cursor": (running("", Bucket(NOON_MINUTE - 600)), Kind.BEHIND_CURSOR),
     "ended by hand": (scheduled_row("", AHEAD, status="completed"), Kind.NO_OUTCOME),
     "it might vanish": (scheduled_row("", AHEAD, expiresAt=1), Kind.MAY_EXPIRE),
-    "nobody came for it": (running("", AHEAD), Kind.STALE_LEASE),
-    "given back, and nobody came": (running("", AHEAD) | {"leaseUntil": RELEASED}, Kind.STALE_LEASE),
-    "a lease that nobody can have": (
+    "its lease is over": (running("", AHEAD), Kind.STALE_LEASE),
+    "released, and not reclaimed": (running("", AHEAD) | {"leaseUntil": RELEASED}, Kind.STALE_LEASE),
+    "a lease that no process can hold": (
         running("", Bucket(NOON_MINUTE)) | {"leaseUntil": "9998-01-01T00:00:00Z"},
         Kind.ENDLESS_LEASE,
     ),
@@ -68,7 +68,7 @@ RIGHT: dict[str, Row] = {
     "running": running("", AHEAD) | {"leaseUntil": "2026-12-31T12:02:00Z"},
     "running as long as may be": running("", AHEAD) | {"leaseUntil": "2026-12-31T12:59:00Z"},
     "its lease has only just ended": running("", AHEAD) | {"leaseUntil": "2026-12-31T11:50:00Z"},
-    "given back just now": running("", AHEAD) | {"leaseUntil": RELEASED, "startedAt": "2026-12-31T11:59:59Z"},
+    "released just now": running("", AHEAD) | {"leaseUntil": RELEASED, "startedAt": "2026-12-31T11:59:59Z"},
     "a schedule": _ready({"scheduleExpression": "cron(0 22 * * ? *)"}),
     "a paused schedule, which waits for nothing": _ready(
         {"scheduleExpression": "cron(0 22 * * ? *)", "scheduleState": "DISABLED"}
@@ -152,8 +152,8 @@ def test_what_is_right_is_left_alone(world: InProcess, name: str) -> None:
     assert (told, report.found, world.row("x")) == ([], 0, before)
 
 
-def test_a_stale_task_that_the_next_tick_takes_over_is_left_to_it(world: InProcess) -> None:
-    """Its bucket is one that ticks look at: moving it would do nothing for it."""
+def test_a_stale_task_that_the_next_tick_reclaims_is_left_to_it(world: InProcess) -> None:
+    """Ticks poll its bucket: to move it would change nothing."""
     put(world, running("x", Bucket(NOON_MINUTE)))
     assert scan(world)[0].found == 0, "its tick is only just there"
     world.clock.forward(hours=2)
@@ -209,7 +209,7 @@ def test_one_that_cannot_be_repaired_does_not_keep_the_others_from_it(world: InP
     assert {finding.task_id: finding.left for finding in told} == {"a": None, "b": "throttled", "c": None}
 
 
-def test_tasks_in_a_retired_shard_are_told_and_are_no_fault(world: InProcess) -> None:
+def test_tasks_in_a_retired_shard_are_reported_and_are_no_fault(world: InProcess) -> None:
     for n in range(3):
         put(world, scheduled_row("", AHEAD._replace(shard=n)), f"in-{n}")
     world.reconfigure(shard_count=1)
@@ -218,7 +218,7 @@ def test_tasks_in_a_retired_shard_are_told_and_are_no_fault(world: InProcess) ->
     assert (told, report.found, report.retired) == ([], 0, {1: 1, 2: 1})
 
 
-def test_pages_are_told_as_they_are_read(world: InProcess) -> None:
+def test_pages_are_reported_as_they_are_read(world: InProcess) -> None:
     for n in range(1500):
         put(world, scheduled_row("", AHEAD), f"t{n}")
     seen: list[tuple[int, int]] = []
@@ -235,7 +235,7 @@ def test_a_page_without_open_rows_is_read_on(world: InProcess) -> None:
     assert (report.pages, report.found) == (3, 1)
 
 
-# -- cursors -----------------------------------------------------------------------------------------------------------
+# -- cursors ---------------------------------------------------------------------------------------------------------
 
 
 def cursor(**changes: object) -> Cursor:
@@ -295,7 +295,7 @@ def test_a_cursor_wants_a_person_and_the_other_shards_are_repaired(world: InProc
     assert world.outcome("not to be judged") == "completed"
 
 
-def test_looking_makes_no_cursor(world: InProcess) -> None:
+def test_a_scan_without_repair_makes_no_cursor(world: InProcess) -> None:
     world.store.delete(cursor_id(2))
     put(world, scheduled_row("", Bucket(NOON_MINUTE - 600, 2)))
     _, told = scan(world, repair=False)
@@ -327,7 +327,7 @@ def test_every_kind_has_its_remedy() -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_told_holds_nothing_of_the_payload(world: InProcess, name: str) -> None:
+def test_findings_hold_nothing_of_the_payload(world: InProcess, name: str) -> None:
     put(world, {**WRONG[name][0], "payload": "hunter2"})
     _, (finding,) = scan(world, repair=False)
     assert "hunter2" not in finding.why

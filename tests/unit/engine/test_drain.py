@@ -1,4 +1,4 @@
-"""A pass over one shard: what it spends its time on, what it leaves, what it tells, and what faults do to it."""
+"""A pass over one shard: what it spends its time on, what it leaves, what it reports, and what faults do to it."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_how_an_invocation_spends_its_time(life: float, claiming: float, waiting
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_pass_that_runs_out_of_time_goes_on_in_the_next_without_loss_and_without_repetition(threads: int) -> None:
+def test_a_pass_that_runs_out_of_time_continues_without_loss_and_without_repetition(threads: int) -> None:
     w = paced(threads=threads)
     w.insert(*ids(300))
     w.actions.behaviour = dict.fromkeys(ids(300), takes(w, seconds=1))
@@ -140,11 +140,11 @@ def test_a_pass_that_runs_out_of_time_goes_on_in_the_next_without_loss_and_witho
     assert not done[-1].continued
     assert sum(report.claimed - report.released for report in done) == 300
     assert sum(report.released for report in done) > 0
-    assert sum(report.recovered for report in done) == 0, "what was given back is no expired"
+    assert sum(report.recovered for report in done) == 0, "what was given back has not expired"
     all_once(w, ids(300))
 
 
-def test_what_is_given_back_can_be_taken_at_once() -> None:
+def test_a_released_task_can_be_claimed_at_once() -> None:
     w = paced(threads=1, max_continuations=0)
     w.insert(*ids(50))
     w.actions.behaviour = dict.fromkeys(ids(50), takes(w, seconds=10))
@@ -158,7 +158,7 @@ def test_what_is_given_back_can_be_taken_at_once() -> None:
     all_once(w, ids(50))
 
 
-def test_what_is_given_back_at_the_end_goes_on_at_once_too() -> None:
+def test_tasks_released_at_the_end_continue_at_once_too() -> None:
     """All was claimed in time, and then the work took longer: with a tick a day that would be a day."""
     w = paced(threads=1, grid=Grid(tick_minutes=1440))
     w.insert(*ids(50), at=bucket_at(720))
@@ -169,8 +169,8 @@ def test_what_is_given_back_at_the_end_goes_on_at_once_too() -> None:
     all_once(w, ids(50))
 
 
-def test_going_on_does_not_begin_a_bucket_anew_for_what_was_given_back() -> None:
-    """A bucket of a million would be read from its beginning in every generation."""
+def test_a_continuation_does_not_begin_a_bucket_anew_for_released_tasks() -> None:
+    """A bucket of a million would be read from its beginning in every continuation."""
     w = paced(threads=1)
     w.insert(*ids(400))
     w.actions.behaviour = dict.fromkeys(ids(400), takes(w, seconds=0.4))
@@ -186,7 +186,7 @@ def test_going_on_does_not_begin_a_bucket_anew_for_what_was_given_back() -> None
     all_once(w, ids(400))
 
 
-def test_generations_are_bounded_and_the_next_tick_goes_on() -> None:
+def test_continuations_are_bounded_and_the_next_tick_goes_on() -> None:
     w = paced(threads=1, max_continuations=2)
     w.insert(*ids(600))
     w.actions.behaviour = dict.fromkeys(ids(600), takes(w, seconds=1))
@@ -209,7 +209,7 @@ def test_a_pass_without_time_claims_nothing_and_does_not_go_on_for_ever() -> Non
 
 
 def test_going_on_begins_where_the_last_one_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a bucket of a million would be read from its beginning in every generation."""
+    """Otherwise a bucket of a million would be read from its beginning in every continuation."""
     monkeypatch.setattr(memory, "PAGE", 50)
     w = paced(threads=1)
     w.insert(*ids(300))
@@ -236,7 +236,7 @@ def test_going_on_begins_where_the_last_one_stopped(monkeypatch: pytest.MonkeyPa
     all_once(w, ids(300))
 
 
-def test_a_slow_task_holds_up_nobody() -> None:
+def test_a_slow_task_delays_no_other() -> None:
     w = world()
     w.insert("slow", *ids(100))
     others = threading.Event()
@@ -252,7 +252,7 @@ def test_a_slow_task_holds_up_nobody() -> None:
     assert passed(w.next_tick()).completed == 101
 
 
-def test_what_still_runs_at_the_end_is_told() -> None:
+def test_tasks_that_still_run_at_the_end_are_reported() -> None:
     """The process must end then: a frozen thread would go on after its lease (rule 11)."""
     w = world()
     w.insert("endless", "quick")
@@ -271,7 +271,7 @@ def test_what_still_runs_at_the_end_is_told() -> None:
     assert w.row("endless")["attempt"] == 1
 
 
-def test_what_is_still_being_claimed_at_the_end_is_told_too() -> None:
+def test_entries_that_are_being_claimed_at_the_end_are_reported() -> None:
     """Its thread would claim it in a later invocation, under a lease that is over: it might have no other attempt."""
     w = world()
     w.insert("a")
@@ -292,7 +292,7 @@ def test_what_is_still_being_claimed_at_the_end_is_told_too() -> None:
 
 @pytest.mark.parametrize("schedule", [False, True], ids=["a task", "a schedule"])
 def test_a_bucket_is_not_drained_while_something_in_it_is_still_being_claimed(schedule: bool) -> None:
-    """Nobody knows what becomes of it: here the time is up first, and the claim is refused then."""
+    """Its result is not known: here time is up first, and then the claim is refused."""
     w = world()
     row = {"scheduleExpression": "at(2026-12-31T12:01:00)"} if schedule else {}
     w.put(taskId="a", **row)
@@ -332,14 +332,14 @@ def test_what_has_ended_when_the_time_is_up_is_recorded(number: int) -> None:
 
     w.rigged.before_write = answers_late
     first = reports(w.next_tick())[0]
-    # How many had begun by then is the threads' affair; the others are given back.
+    # How many had begun by then is the threads' affair; the others are released.
     assert first.claimed == first.completed + first.released
     assert first.completed > 0
     assert first.unfinished == 0
     all_once(w, ids(number))
 
 
-def test_what_is_won_when_there_is_no_time_to_begin_it_is_given_back() -> None:
+def test_tasks_claimed_without_time_to_begin_them_are_released() -> None:
     """The claim took long. Begun now, the task would be cut off in the middle, and lose an attempt."""
     w = world()
     w.insert(*ids(10))
@@ -359,7 +359,7 @@ def test_what_is_won_when_there_is_no_time_to_begin_it_is_given_back() -> None:
     all_once(w, ids(10))
 
 
-def test_what_is_won_in_the_last_seconds_is_given_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_claimed_in_the_last_seconds_are_released_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a claim under way wins would lose an attempt, and wait for the end of its lease."""
     w = world()
     w.insert(*ids(10))
@@ -386,7 +386,7 @@ def test_what_is_won_in_the_last_seconds_is_given_back_too(monkeypatch: pytest.M
 
 
 def test_nothing_is_waited_for_until_the_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What came too late is given back after the last wait."""
+    """What came too late is released after the last wait."""
     w = world()
     ends: list[datetime] = []
     wait = Execution.wait
@@ -402,11 +402,11 @@ def test_nothing_is_waited_for_until_the_process_is_killed(monkeypatch: pytest.M
     assert max(ends) == hard_end - timedelta(seconds=0.5)
 
 
-# -- final looks that are none ---------------------------------------------------------------------------------------
+# -- polls that look final and are not -------------------------------------------------------------------------------
 
 
 def before_its_final_look() -> World:
-    """A world in which the next tick's look at 12:01 is final, and the first that shows the task which lies there."""
+    """A world in which the next tick's poll of 12:01 is final, and the first that shows the task which lies there."""
     w = world()
     w.rigged.create(scheduled_row("late", bucket_at(1)))
     w.rigged.hidden = lambda entry: entry.task_id == "late"
@@ -417,7 +417,7 @@ def before_its_final_look() -> World:
 
 
 def is_not_passed(w: World) -> None:
-    """S has not passed the task, which is executed by and by."""
+    """The watermark has not passed the task, which runs later."""
     assert w.outcome("late") is None
     assert w.cursor().drained_through < bucket_at(1).minute
     w.rigged.before_poll = None
@@ -426,7 +426,7 @@ def is_not_passed(w: World) -> None:
     all_once(w, ["late"])
 
 
-def test_s_does_not_pass_what_was_seen_and_could_not_be_claimed() -> None:
+def test_the_watermark_waits_for_entries_that_could_not_be_claimed() -> None:
     w = before_its_final_look()
 
     def breaks_off(bucket: Bucket) -> None:
@@ -440,7 +440,7 @@ def test_s_does_not_pass_what_was_seen_and_could_not_be_claimed() -> None:
     is_not_passed(w)
 
 
-def test_s_does_not_pass_what_an_index_shows_in_two_buckets() -> None:
+def test_the_watermark_waits_for_a_task_that_the_index_lists_in_two_buckets() -> None:
     w = before_its_final_look()
     look = w.rigged.query_bucket
 
@@ -453,7 +453,7 @@ def test_s_does_not_pass_what_an_index_shows_in_two_buckets() -> None:
     is_not_passed(w)
 
 
-def test_s_does_not_pass_what_lies_before_the_place_where_a_pass_went_on() -> None:
+def test_the_watermark_waits_for_entries_before_the_position_of_a_continuation() -> None:
     w = before_its_final_look()
     w.clock.to(NOON + timedelta(minutes=6))
     resume = {"bucket": str(bucket_at(1)), "after": "m"}
@@ -461,7 +461,7 @@ def test_s_does_not_pass_what_lies_before_the_place_where_a_pass_went_on() -> No
     is_not_passed(w)
 
 
-def test_s_does_not_pass_what_was_given_back() -> None:
+def test_the_watermark_waits_for_released_tasks() -> None:
     """Of tasks that there is no time for a batch is claimed; then the pass is cut short, and writes its end."""
     w = world()
     for n, task_id in enumerate(ids(26)):
@@ -481,7 +481,7 @@ def test_s_does_not_pass_what_was_given_back() -> None:
 # -- other ticks -----------------------------------------------------------------------------------------------------
 
 
-def test_a_tick_that_comes_during_a_pass_is_served_by_it() -> None:
+def test_a_pass_does_the_work_of_a_tick_that_comes_meanwhile() -> None:
     w = world()
     w.insert("first", at=bucket_at(1))
     w.insert("second", at=bucket_at(2))
@@ -499,7 +499,7 @@ def test_a_tick_that_comes_during_a_pass_is_served_by_it() -> None:
     all_once(w, ["first", "second"])
 
 
-def test_a_tick_that_comes_when_the_time_is_up_is_served_by_the_next_generation() -> None:
+def test_a_continuation_does_the_work_of_a_tick_that_comes_when_time_is_up() -> None:
     """It found the shard held and left; with a tick an hour its tasks would wait for an hour."""
     w = world()
     w.insert("first", at=bucket_at(1))
@@ -518,7 +518,7 @@ def test_a_tick_that_comes_when_the_time_is_up_is_served_by_the_next_generation(
     all_once(w, ["first", "second"])
 
 
-def test_a_pass_that_loses_its_shard_brings_to_an_end_what_it_has_in_hand() -> None:
+def test_a_pass_that_loses_its_shard_records_what_it_has_in_flight() -> None:
     w = world(rules=rules(threads=1))
     w.insert(*ids(200))
     once = threading.Lock()
@@ -533,7 +533,7 @@ def test_a_pass_that_loses_its_shard_brings_to_an_end_what_it_has_in_hand() -> N
     report = passed(w.next_tick())
     assert 0 < report.completed < 200
     assert report.completed == len(w.actions.ran)
-    assert report.continued is False, "whoever has the shard goes on"
+    assert report.continued is False, "the pass that has the shard goes on"
     w.ticks(3)
     all_once(w, ids(200))
 
@@ -547,7 +547,7 @@ def test_a_doubled_tick_does_nothing_twice() -> None:
     all_once(w, ids(30))
 
 
-# -- what is in hand -------------------------------------------------------------------------------------------------
+# -- what is in flight -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threads", [1, 16, 40])
@@ -567,8 +567,8 @@ def test_memory_does_not_grow_with_the_bucket(threads: int) -> None:
     assert 25 < max(most) <= max(100, 4 * threads)
 
 
-def test_a_row_of_ours_that_somebody_has_put_into_a_bucket_holds_nothing_back() -> None:
-    """No door takes such an id, but anybody can write to the table."""
+def test_a_row_of_our_own_in_a_bucket_does_not_hold_it_back() -> None:
+    """No interface takes such an id, but a user can write to the table."""
     w = world()
     w.rigged.put({"taskId": "_dynatick#mine", "taskDateTime": str(bucket_at(1))})
     w.insert("t")
@@ -597,7 +597,7 @@ def test_an_index_that_shows_a_task_in_two_buckets_loses_nothing() -> None:
         w.until_drained()
 
 
-def test_a_suspect_that_is_too_full_to_be_taken_over_ends_as_failed() -> None:
+def test_a_row_that_is_too_large_to_be_reclaimed_fails() -> None:
     """Its note of the lost attempt does not fit; left as it is it would hold its bucket back for ever."""
     w = world()
     w.rigged.put(scheduled_row("t", bucket_at(1), payload={"k": ""}))
@@ -611,7 +611,7 @@ def test_a_suspect_that_is_too_full_to_be_taken_over_ends_as_failed() -> None:
     w.until_drained()
 
 
-def test_a_suspect_that_somebody_has_spoilt_ends_as_failed() -> None:
+def test_a_malformed_row_whose_lease_expired_fails() -> None:
     w = world()
     w.insert("t")
     w.claim("t", until=NOON + timedelta(seconds=30))
@@ -623,7 +623,7 @@ def test_a_suspect_that_somebody_has_spoilt_ends_as_failed() -> None:
     w.until_drained()
 
 
-def test_suspects_do_not_starve_behind_slow_tasks() -> None:
+def test_expired_leases_do_not_starve_behind_slow_tasks() -> None:
     """Every tick has a task that takes nearly all of its time; the crashed one must get its turn all the same."""
     w = paced()
     w.insert("crashed", at=bucket_at(1))
@@ -640,7 +640,7 @@ def test_suspects_do_not_starve_behind_slow_tasks() -> None:
     assert [w.actions.times(task_id) for task_id in slow] == [1, 1, 1, 1]
 
 
-def test_nothing_goes_on_when_nothing_is_left() -> None:
+def test_nothing_continues_when_nothing_is_left() -> None:
     """The time was up just when everything had been claimed."""
     w = paced(threads=1)
     w.insert("slow")
@@ -649,7 +649,7 @@ def test_nothing_goes_on_when_nothing_is_left() -> None:
     assert (report.completed, report.resume, report.continued) == (1, None, False)
 
 
-# -- what is told ----------------------------------------------------------------------------------------------------
+# -- what is reported ------------------------------------------------------------------------------------------------
 
 
 def test_the_figures_of_a_pass() -> None:
@@ -685,7 +685,7 @@ def test_the_figures_of_a_pass() -> None:
     assert row["expiresAt"] == int((report.finished_at + timedelta(days=7)).timestamp())
 
 
-def test_an_idle_tick_is_counted_on_the_cursor_and_told_by_the_next_record() -> None:
+def test_an_idle_tick_is_counted_on_the_cursor_and_in_the_next_record() -> None:
     w = world()
     w.ticks(4)
     assert (w.cursor().idle_ticks, w.cursor().idle_since) == (5, "2026-12-31#12:00")
@@ -712,7 +712,7 @@ def test_an_idle_tick_that_fires_twice_is_counted_once() -> None:
     assert w.cursor().idle_ticks == 2
 
 
-def test_every_generation_has_a_record_of_its_own() -> None:
+def test_every_continuation_has_a_record_of_its_own() -> None:
     w = paced(threads=1)
     w.insert(*ids(150))
     w.actions.behaviour = dict.fromkeys(ids(150), takes(w, seconds=1))
@@ -737,7 +737,7 @@ def test_a_tick_that_fires_twice_loses_no_record() -> None:
 # -- faults ----------------------------------------------------------------------------------------------------------
 
 
-def broken_look(w: World) -> None:
+def broken_poll(w: World) -> None:
     def before(bucket: Bucket) -> None:
         if bucket == bucket_at(4):
             raise cannot("query_bucket")
@@ -762,7 +762,7 @@ def broken_cursor(w: World) -> None:
 
 
 def broken_by_a_bug(w: World) -> None:
-    """Something that nobody has thought of."""
+    """An unexpected error."""
 
     def before(bucket: Bucket) -> None:
         if bucket == bucket_at(4):
@@ -771,11 +771,11 @@ def broken_by_a_bug(w: World) -> None:
     w.rigged.before_poll = before
 
 
-FAULTS = {"look": broken_look, "claim": broken_claim, "cursor": broken_cursor, "bug": broken_by_a_bug}
+FAULTS = {"poll": broken_poll, "claim": broken_claim, "cursor": broken_cursor, "bug": broken_by_a_bug}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_the_middle_is_raised_once_what_is_in_hand_is_recorded(fault: str) -> None:
+def test_a_fault_in_the_middle_is_raised_once_everything_in_flight_is_recorded(fault: str) -> None:
     w = world()
     for n, task_id in enumerate(ids(120)):
         w.insert(task_id, at=bucket_at(1 + n // 30))
@@ -784,7 +784,7 @@ def test_a_fault_in_the_middle_is_raised_once_what_is_in_hand_is_recorded(fault:
         w.next_tick(6)
     executed = {task_id for task_id, _, _ in w.actions.ran}
     assert {task_id for task_id in ids(120) if w.outcome(task_id) == "completed"} == executed
-    assert executed or fault == "claim"  # what was claimed and not begun when a claim fails may have been given back
+    assert executed or fault == "claim"  # what was claimed and not begun when a claim fails may have been released
     w.rigged.before_poll = None
     w.rigged.throttled = lambda change: False
     w.rigged.__dict__.pop("write_many", None)
@@ -873,7 +873,7 @@ def test_after_a_fault_nothing_is_begun_any_more(monkeypatch: pytest.MonkeyPatch
     assert [task_id for task_id, _, _ in w.actions.ran] == ["t0000"]
 
 
-def test_a_refused_dead_letter_holds_up_its_own_task_only() -> None:
+def test_a_refused_dead_letter_delays_only_its_own_task() -> None:
     w = world()
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: letter.row["taskId"] == "t0003")
     w.insert(*ids(30), retryPolicy={"maximumRetryAttempts": Decimal(0)})
@@ -893,7 +893,7 @@ def test_a_refused_dead_letter_holds_up_its_own_task_only() -> None:
     w.until_drained()
 
 
-def test_the_lost_answer_of_an_end_write_leaves_no_shard_held() -> None:
+def test_the_lost_answer_of_an_end_write_leaves_no_shard_leased() -> None:
     w = world()
     w.insert("t")
     ends = Once(lambda change: is_cursor(change) and change.set["lease"] is None)
@@ -1002,7 +1002,7 @@ def test_polling_empty_buckets_keeps_the_shard_and_what_it_has_come_through() ->
     met: list[datetime] = []
 
     def other_ticks(change: ConditionalUpdate) -> None:
-        """The rule fires on; whoever holds the shard must not lose it."""
+        """The rule fires on; the pass that has the shard must not lose it."""
         if is_cursor(change):
             met.append(clock())
 

@@ -119,7 +119,7 @@ def test_a_row_of_an_older_version_is_understood() -> None:
 
 
 @pytest.mark.parametrize("malformed", [{"tickMinutes": "5"}, {"tickMinutes": Decimal(7)}, {"shardsEver": None}])
-def test_a_row_that_somebody_has_spoilt_is_named(malformed: dict[str, object]) -> None:
+def test_the_error_for_a_malformed_row_names_its_attribute(malformed: dict[str, object]) -> None:
     store = RiggedStore()
     row = {"taskId": SETTINGS_ID, "tickMinutes": Decimal(5), "shardCount": Decimal(2), "shardsEver": Decimal(4)}
     store.put(row | malformed)
@@ -131,7 +131,7 @@ def test_a_row_that_somebody_has_spoilt_is_named(malformed: dict[str, object]) -
 SCHEMAS = {"mail": '{"type":"object","properties":{"to":{"type":"string"}},"required":["to"]}'}
 
 
-def test_schemas_of_payloads_are_kept_by_who_does_not_know_them() -> None:
+def test_the_scheduler_keeps_the_payload_schemas() -> None:
     store = RiggedStore()
     publish_settings(store, Grid(), now=NOON, actions=["mail"], payload_schemas=SCHEMAS)
     found = publish_settings(store, Grid(tick_minutes=5), now=NOON, defaults=Defaults())
@@ -142,7 +142,7 @@ def test_schemas_of_payloads_are_kept_by_who_does_not_know_them() -> None:
     assert store.writes == []
 
 
-def test_schemas_that_there_are_none_of_any_more_are_taken_off() -> None:
+def test_payload_schemas_that_no_longer_exist_are_removed() -> None:
     store = RiggedStore()
     publish_settings(store, Grid(), now=NOON, payload_schemas=SCHEMAS)
     assert publish_settings(store, Grid(), now=NOON, payload_schemas={}).payload_schemas == {}

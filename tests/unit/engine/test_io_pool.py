@@ -1,4 +1,4 @@
-"""Two pool for requests, and more of them once one has waited for too long."""
+"""Two threads for requests, and another one once a request has waited too long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONG = 10.0  # seconds: nothing here takes so long
 
 
 class Job:
-    """Says that it has begun, and ends when it is told to."""
+    """Says that it has begun, and ends when it may."""
 
     def __init__(self) -> None:
         self.begun, self.may_end, self.ended = threading.Event(), threading.Event(), threading.Event()
@@ -63,7 +63,7 @@ def begun(jobs: list[Job]) -> list[bool]:
     return [job.begun.is_set() for job in jobs]
 
 
-def test_two_at_once_the_others_in_their_order(jobs: list[Job]) -> None:
+def test_two_jobs_run_at_once_and_the_others_in_their_order(jobs: list[Job]) -> None:
     assert begun(jobs) == [True, True, False, False, False]
     jobs[1].may_end.set()
     assert jobs[2].begun.wait(LONG)
@@ -73,7 +73,7 @@ def test_two_at_once_the_others_in_their_order(jobs: list[Job]) -> None:
     assert begun(jobs) == [True, True, True, True, False]
 
 
-def test_what_waits_too_long_gets_a_lane_of_its_own(pool: IoPool, clock: Clock, jobs: list[Job]) -> None:
+def test_a_job_that_waits_too_long_gets_another_thread(pool: IoPool, clock: Clock, jobs: list[Job]) -> None:
     clock.now = 0.9
     pool.grow()
     assert not jobs[2].begun.wait(0.05)
@@ -86,7 +86,7 @@ def test_what_waits_too_long_gets_a_lane_of_its_own(pool: IoPool, clock: Clock, 
     assert jobs[3].begun.wait(LONG)
 
 
-def test_lanes_that_are_free_are_enough(pool: IoPool, clock: Clock) -> None:
+def test_no_thread_is_added_while_one_is_free(pool: IoPool, clock: Clock) -> None:
     for _ in range(10):
         done = threading.Event()
         pool.submit(lambda done=done: done.set)
@@ -103,7 +103,7 @@ def test_lanes_that_are_free_are_enough(pool: IoPool, clock: Clock) -> None:
         assert job.ended.wait(LONG)
 
 
-def test_once_closed_what_is_under_way_ends_and_what_waits_is_not_begun(pool: IoPool, jobs: list[Job]) -> None:
+def test_once_closed_running_jobs_end_and_waiting_ones_do_not_begin(pool: IoPool, jobs: list[Job]) -> None:
     pool.close()
     jobs[0].may_end.set()
     jobs[1].may_end.set()

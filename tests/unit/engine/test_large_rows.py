@@ -1,4 +1,4 @@
-"""Rows whose payloads wait as the store has them: all goes as with others, and no more of them are in hand than fit."""
+"""Rows whose payloads wait undecoded: they run like others, and only as many are in flight as fit into memory."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_dead_letter_has_the_payload() -> None:
 def test_a_payload_that_is_no_map_fails_with_a_dead_letter() -> None:
     w = world()
     w.insert("t", payload=PAYLOAD)
-    w.rigged.put({**w.row("t"), "payload": [1, 2]})  # by hand, since it was looked at
+    w.rigged.put({**w.row("t"), "payload": [1, 2]})  # by hand, since it was placed
     w.next_tick()
     assert w.outcome("t") == "failed"
     assert "payload" in str(w.row("t")["error"])
@@ -80,7 +80,7 @@ def test_a_payload_that_is_no_map_fails_with_a_dead_letter() -> None:
     assert w.actions.times("t") == 0
 
 
-def test_a_lease_that_ran_out_is_taken_over_with_the_payload() -> None:
+def test_a_reclaimed_task_has_its_payload() -> None:
     w = world()
     seen = noting(w, "t")
     w.insert("t", payload=PAYLOAD)

@@ -1,4 +1,4 @@
-"""Settling: a row becomes a task, and lies in a bucket that some tick will look at."""
+"""Placement: a row becomes a task in a bucket that some tick will poll."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from dynatick.store.codec import item_bytes
 from dynatick.store.memory import MemoryStore
 
 
-def settled(w: World, row: Row) -> Row:
-    """The row, put by somebody and settled."""
+def placed(w: World, row: Row) -> Row:
+    """The row, after it was put and placed."""
     w.rigged.put(row)
     w.placer().place(str(row["taskId"]))
     return w.row(str(row["taskId"]))
@@ -36,15 +36,15 @@ PLACES = [
     ("waiting, ahead", scheduled_row("t", AHEAD), str(AHEAD)),
     ("waiting, closed", scheduled_row("t", CLOSED), NEXT),
     ("waiting, just closed", scheduled_row("t", bucket_at(0)), NEXT),
-    ("waiting, in a shard that is not served", scheduled_row("t", bucket_at(5, 7)), str(AHEAD)),
-    ("waiting, closed, in a shard that is not served", scheduled_row("t", bucket_at(-5, 7)), NEXT),
+    ("waiting, in a shard that was never in use", scheduled_row("t", bucket_at(5, 7)), str(AHEAD)),
+    ("waiting, closed, in a shard that was never in use", scheduled_row("t", bucket_at(-5, 7)), NEXT),
     ("running, ahead", {**scheduled_row("t", AHEAD), **RUNNING}, str(AHEAD)),
     ("running, closed", {**scheduled_row("t", CLOSED), **RUNNING}, NEXT),
     ("released, closed", {**scheduled_row("t", CLOSED), **RUNNING, "leaseUntil": RELEASED}, NEXT),
     ("running, without a bucket", {"taskId": "t", "action": "log", **RUNNING}, NEXT),
-    ("nobody has looked at it", {"taskId": "t"}, NEXT),
-    ("nobody has looked at it, ahead", {"taskId": "t", "taskDateTime": str(AHEAD)}, str(AHEAD)),
-    ("nobody has looked at it, closed", {"taskId": "t", "taskDateTime": str(CLOSED)}, NEXT),
+    ("unscheduled", {"taskId": "t"}, NEXT),
+    ("unscheduled, ahead", {"taskId": "t", "taskDateTime": str(AHEAD)}, str(AHEAD)),
+    ("unscheduled, closed", {"taskId": "t", "taskDateTime": str(CLOSED)}, NEXT),
     (
         "waiting, its bucket in another notation",
         scheduled_row("t", AHEAD, taskDateTime="2026-12-31T13:05:00+01:00"),
@@ -60,9 +60,9 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("name", "row", "bucket"), PLACES, ids=[name for name, *_ in PLACES])
-def test_where_a_row_lies_when_it_is_settled(name: str, row: Row, bucket: str) -> None:
+def test_the_bucket_of_a_row_that_is_placed(name: str, row: Row, bucket: str) -> None:
     w = world()
-    done = settled(w, row)
+    done = placed(w, row)
     assert done["taskDateTime"] == bucket
     assert done["status"] == row.get("status", "scheduled")
     w.placer().place("t")
@@ -73,14 +73,14 @@ LEFT: list[Row] = [
     {**scheduled_row("t", CLOSED), "status": "completed", "outcome": "completed"},
     {**scheduled_row("t", CLOSED), "status": "cancelled", "outcome": "cancelled"},
     {"taskId": "t", "status": "failed", "outcome": "failed"},
-    {"taskId": "t", "outcome": "whatever somebody has written here"},
+    {"taskId": "t", "outcome": "anything"},
 ]
 
 
 @pytest.mark.parametrize("row", LEFT)
 def test_what_has_ended_is_left_alone(row: Row) -> None:
     w = world()
-    assert settled(w, row) == row
+    assert placed(w, row) == row
 
 
 def test_a_row_that_is_gone_is_no_fault() -> None:
@@ -101,19 +101,19 @@ ENDED_BY_HAND = [
 
 
 @pytest.mark.parametrize(("edit", "outcome"), ENDED_BY_HAND)
-def test_a_status_that_somebody_has_set_ends_the_task(edit: dict[str, object], outcome: str) -> None:
+def test_a_terminal_status_set_by_hand_ends_the_task(edit: dict[str, object], outcome: str) -> None:
     w = world()
-    done = settled(w, {**scheduled_row("t", AHEAD), **edit})
+    done = placed(w, {**scheduled_row("t", AHEAD), **edit})
     assert (done["status"], done["outcome"]) == (outcome, outcome)
     w.ticks(6)
     assert w.actions.ran == []
 
 
-def test_an_expiry_is_taken_off_a_live_row() -> None:
+def test_the_expiry_of_an_open_row_is_removed() -> None:
     """TTL would delete the task before it has run."""
     w = world()
     for row in (scheduled_row("t", AHEAD), {**scheduled_row("t", AHEAD), **RUNNING}):
-        done = settled(w, {**row, "expiresAt": Decimal(1_800_000_000)})
+        done = placed(w, {**row, "expiresAt": Decimal(1_800_000_000)})
         assert done == row
 
 
@@ -134,36 +134,36 @@ PAST = {
         ({"taskDateTime": None}, str(AHEAD), "2026-12-31T12:05:00Z"),
     ],
 )
-def test_a_waiting_retry_whose_bucket_was_spoilt_gets_another_and_keeps_its_past(
+def test_a_waiting_retry_with_a_malformed_bucket_gets_another_and_keeps_its_attempts(
     edit: dict[str, object], bucket: str, due: str
 ) -> None:
     """Were the attempts counted anew, a task that kills its process would have as many again."""
     w = world()
     row = {name: value for name, value in {**scheduled_row("t", AHEAD), **PAST, **edit}.items() if value is not None}
-    done = settled(w, row)
+    done = placed(w, row)
     assert done == {**scheduled_row("t", AHEAD), **PAST, "taskDateTime": bucket, "dueAt": due}
 
 
 def test_a_waiting_retry_whose_bucket_is_garbage_ends_with_the_reason() -> None:
     w = world()
-    done = settled(w, {**scheduled_row("t", AHEAD), **PAST, "taskDateTime": "garbage"})
+    done = placed(w, {**scheduled_row("t", AHEAD), **PAST, "taskDateTime": "garbage"})
     assert (done["outcome"], done["run"]) == ("failed", 2)
     assert str(done["error"]).startswith("taskDateTime: 'garbage' is not accepted")
 
 
 def test_the_first_tick_after_now_and_after_c() -> None:
     w = world(rules=rules(grid=Grid(tick_minutes=5)))
-    w.next_tick(10)  # C is 12:10
-    assert settled(w, {"taskId": "a", "taskDateTime": str(CLOSED)})["taskDateTime"] == str(bucket_at(15))
+    w.next_tick(10)  # closed through 12:10
+    assert placed(w, {"taskId": "a", "taskDateTime": str(CLOSED)})["taskDateTime"] == str(bucket_at(15))
     w.clock.forward(minutes=37)  # no tick comes
-    assert settled(w, {"taskId": "b", "taskDateTime": str(CLOSED)})["taskDateTime"] == str(bucket_at(50))
+    assert placed(w, {"taskId": "b", "taskDateTime": str(CLOSED)})["taskDateTime"] == str(bucket_at(50))
 
 
 def test_a_move_goes_to_the_tasks_own_shard() -> None:
     w = world(rules=rules(grid=Grid(shard_count=4)))
     assert Grid(shard_count=4).shard_of("task-1") == 3
-    assert settled(w, scheduled_row("task-1", CLOSED))["taskDateTime"] == f"{NEXT}#3"
-    assert settled(w, scheduled_row("task-1", AHEAD))["taskDateTime"] == str(AHEAD), "named plainly, and open: it stays"
+    assert placed(w, scheduled_row("task-1", CLOSED))["taskDateTime"] == f"{NEXT}#3"
+    assert placed(w, scheduled_row("task-1", AHEAD))["taskDateTime"] == str(AHEAD), "named plainly, and open: it stays"
 
 
 def test_what_is_counted() -> None:
@@ -182,14 +182,14 @@ def test_the_dead_letter_goes_before_the_record_of_a_rejection() -> None:
     w = world()
     met: list[object] = []
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: bool(met.append(w.row("t").get("outcome"))))
-    done = settled(w, {"taskId": "t", "action": Decimal(7)})
+    done = placed(w, {"taskId": "t", "action": Decimal(7)})
     assert met == [None]
     assert done["outcome"] == "failed"
     (letter,) = w.dead_letters.letters
     assert (letter.row["taskId"], letter.attempt, letter.error) == ("t", 0, done["error"])
 
 
-def test_what_the_dead_letter_queue_does_not_take_is_left_for_a_later_try() -> None:
+def test_a_row_whose_message_the_dead_letter_queue_refuses_is_tried_again_later() -> None:
     w = world()
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
     w.rigged.put({"taskId": "t", "action": Decimal(7)})
@@ -243,7 +243,9 @@ FULL = 400 * 1024
         (20, {**scheduled_row("t", CLOSED), **RUNNING}),
     ],
 )
-def test_a_row_that_is_too_large_is_marked_without_its_bulk(spare: int, row: dict[str, object], bulk: str) -> None:
+def test_a_row_that_is_too_large_is_marked_failed_without_its_payload(
+    spare: int, row: dict[str, object], bulk: str
+) -> None:
     """The scheduler raises for faults of the infrastructure only: such a row must not come again and again."""
     w = world()
     w.rigged.put({**row, bulk: {"k": ""}})
@@ -262,10 +264,10 @@ def size_of(w: World, task_id: str) -> int:
     return item_bytes(w.row(task_id))
 
 
-def test_an_id_that_no_index_takes_is_marked() -> None:
+def test_a_row_whose_id_the_index_cannot_hold_is_marked_failed() -> None:
     w = world()
     long = "x" * 1025
-    done = settled(w, {"taskId": long, "payload": {"a": "b"}})
+    done = placed(w, {"taskId": long, "payload": {"a": "b"}})
     assert (done["outcome"], "taskDateTime" in done) == ("failed", False)
 
 
@@ -314,7 +316,7 @@ def test_whose_time_changes_meanwhile_is_read_again(edit: dict[str, object]) -> 
     assert {name: row[name] for name in edit} == edit
 
 
-def test_a_row_that_never_holds_still_is_a_fault_and_no_endless_loop() -> None:
+def test_a_row_that_keeps_changing_is_a_fault_and_no_endless_loop() -> None:
     w = world()
     w.rigged.put(scheduled_row("t", CLOSED))
     minute = iter(range(10_000))
@@ -391,7 +393,7 @@ def test_nothing_is_written_for_what_is_ahead_and_one_read_is_enough() -> None:
     assert w.rigged.writes == []
 
 
-def test_time_goes_on_while_it_settles() -> None:
+def test_a_row_is_placed_although_time_passes_meanwhile() -> None:
     """The clock is read again for each move: a minute may have begun since."""
     w = world()
     w.rigged.put(scheduled_row("t", CLOSED))

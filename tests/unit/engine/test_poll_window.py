@@ -1,4 +1,4 @@
-"""Which buckets a pass looks at, and through where they are drained for good."""
+"""Which buckets a pass polls, and through where they are drained."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ def minutes(found: Window, now: datetime) -> list[int]:
 LATER = NOON + FINAL
 
 DUE = [
-    # the cursor (closed, drained, looked, mark), now, the grid; which minutes are looked at
+    # the cursor (closed, drained, polled, checkpoint), now, the grid; which minutes are polled
     ("nothing is closed that is not drained", cursor(0, 0), NOON, 1, []),
-    ("all that nobody has looked at", cursor(5, 0, polled=0, checkpoint=0), NOON, 1, [1, 2, 3, 4, 5]),
+    ("all that were not polled yet", cursor(5, 0, polled=0, checkpoint=0), NOON, 1, [1, 2, 3, 4, 5]),
     ("after an outage", cursor(100, 0, polled=0, checkpoint=0), NOON, 1, list(range(1, 101))),
     ("the newest two ticks", cursor(5, 0, polled=4, checkpoint=3), NOON, 1, [4, 5]),
     ("the newest two ticks of five minutes", cursor(20, 0, polled=15, checkpoint=15), NOON, 5, list(range(11, 21))),
-    ("what was not looked at in full", cursor(5, 0, polled=2, checkpoint=3), NOON, 1, [3, 4, 5]),
-    ("all, once the mark is ripe", cursor(5, 0, polled=4, checkpoint=3), LATER, 1, [1, 2, 3, 4, 5]),
+    ("what was not polled in full", cursor(5, 0, polled=2, checkpoint=3), NOON, 1, [3, 4, 5]),
+    ("all, once polls are final", cursor(5, 0, polled=4, checkpoint=3), LATER, 1, [1, 2, 3, 4, 5]),
     ("not yet ripe", cursor(5, 0, polled=4, checkpoint=3), LATER - timedelta(milliseconds=1), 1, [4, 5]),
-    ("what lies after a mark that S has not met", cursor(20, 0, polled=19, checkpoint=3), LATER, 1, list(range(1, 21))),
+    ("after a checkpoint that is not drained", cursor(20, 0, polled=19, checkpoint=3), LATER, 1, list(range(1, 21))),
     ("what lies after a checkpoint not yet ripe", cursor(20, 0, polled=19, checkpoint=3), NOON, 1, list(range(4, 21))),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "found", "now", "n", "due"), DUE, ids=[name for name, *_ in DUE])
-def test_which_buckets_are_looked_at(name: str, found: Cursor, now: datetime, n: int, due: list[int]) -> None:
+def test_which_buckets_are_polled(name: str, found: Cursor, now: datetime, n: int, due: list[int]) -> None:
     assert minutes(window(found, tick_minutes=n), now) == due
 
 
@@ -75,32 +75,32 @@ def poll(
         found.end_in_flight(NOON_MINUTE + minute, is_open=True)
 
 
-def test_s_follows_final_looks_that_left_nothing() -> None:
+def test_the_drained_watermark_follows_final_polls_that_left_nothing() -> None:
     found = window(cursor(5, 0, checkpoint=3))
     for minute in range(1, 6):
         poll(found, minute, LATER)
-    assert found.new_drained_through() == NOON_MINUTE + 3, "through the mark, and no further"
+    assert found.new_drained_through() == NOON_MINUTE + 3, "through the checkpoint, and no further"
 
 
 @pytest.mark.parametrize(
     "flaw",
     [{"at": LATER - timedelta(milliseconds=1)}, {"complete": False}, {"contended": 1}, {"in_flight": 1}],
 )
-def test_s_stops_at_the_first_bucket_with_a_flaw(flaw: dict[str, object]) -> None:
+def test_the_drained_watermark_stops_at_the_first_bucket_with_a_flaw(flaw: dict[str, object]) -> None:
     found = window(cursor(5, 0, checkpoint=5))
     for minute in range(1, 6):
         poll(found, minute, **({"at": LATER} | (flaw if minute == 3 else {})))
     assert found.new_drained_through() == NOON_MINUTE + 2
 
 
-def test_s_stops_at_a_bucket_that_was_not_looked_at() -> None:
+def test_the_drained_watermark_stops_at_a_bucket_that_was_not_polled() -> None:
     found = window(cursor(5, 0, checkpoint=5))
     for minute in (1, 2, 4, 5):
         poll(found, minute, LATER)
     assert found.new_drained_through() == NOON_MINUTE + 2
 
 
-def test_another_look_begins_anew_but_for_what_is_in_hand() -> None:
+def test_another_poll_keeps_only_what_is_in_flight() -> None:
     found = window(cursor(5, 0, checkpoint=5))
     poll(found, 1, LATER, contended=3, in_flight=2)
     found.begin_poll(NOON_MINUTE + 1, LATER + timedelta(seconds=1))
@@ -108,7 +108,7 @@ def test_another_look_begins_anew_but_for_what_is_in_hand() -> None:
     assert (again.complete, again.contended, again.in_flight) == (False, 0, 2)
 
 
-def test_the_end_sets_a_new_mark_once_s_has_met_the_old() -> None:
+def test_the_end_write_sets_a_new_checkpoint_once_the_old_one_is_drained() -> None:
     closed_at = NOON + timedelta(minutes=5)
     found = window(cursor(5, 0, polled=2, checkpoint=3), closed_at=closed_at)
     for minute in range(1, 6):
@@ -118,7 +118,7 @@ def test_the_end_sets_a_new_mark_once_s_has_met_the_old() -> None:
     assert (end.checkpoint, end.checkpoint_at, end.lease) == (NOON_MINUTE + 5, closed_at, None)
 
 
-def test_the_end_keeps_the_mark_while_s_has_not_met_it() -> None:
+def test_the_end_write_keeps_the_checkpoint_until_it_is_drained() -> None:
     found = window(cursor(5, 0, polled=2, checkpoint=3))
     for minute in range(1, 6):
         poll(found, minute, LATER, contended=minute == 3)
@@ -140,7 +140,7 @@ def test_an_idle_tick_costs_little(n: int, reads: int) -> None:
         assert len(w.rigged.writes) == 2
 
 
-def test_every_bucket_gets_a_look_in_each_of_the_two_ticks_after_it_and_a_final_one() -> None:
+def test_every_bucket_is_polled_in_each_of_the_two_ticks_after_it_and_a_last_time() -> None:
     w = world()
     w.ticks(20)
     looks = [bucket.minute - NOON_MINUTE for bucket in w.rigged.polls]
@@ -148,7 +148,7 @@ def test_every_bucket_gets_a_look_in_each_of_the_two_ticks_after_it_and_a_final_
         assert 3 <= looks.count(minute) <= 5
 
 
-def test_a_slow_task_does_not_keep_its_successors_from_being_looked_at() -> None:
+def test_a_slow_task_does_not_keep_later_buckets_from_being_polled() -> None:
     """A lease that lasts holds S back, and must hold back nothing else."""
     w = world()
     w.insert("slow", at=bucket_at(1))
@@ -161,7 +161,7 @@ def test_a_slow_task_does_not_keep_its_successors_from_being_looked_at() -> None
     assert w.outcome("crashed") == "completed", "its bucket lies after the mark, and the lease ended long ago"
 
 
-def test_a_task_that_nobody_can_end_does_not_keep_its_successors_from_being_looked_at() -> None:
+def test_a_stuck_task_does_not_keep_later_buckets_from_being_polled() -> None:
     """The dead-letter queue is gone, so a rejection cannot be recorded: that holds S back for as long as it lasts."""
     w = world()
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: letter.row["taskId"] == "bad")
@@ -176,7 +176,7 @@ def test_a_task_that_nobody_can_end_does_not_keep_its_successors_from_being_look
     assert w.outcome("late") == "completed"
 
 
-def test_a_task_in_hand_at_the_final_look_holds_s_back() -> None:
+def test_a_task_in_flight_at_the_final_poll_holds_the_watermark_back() -> None:
     """Its process may still die: then the row must be found where it is."""
     w = world()
     w.rigged.create({"taskId": "late", "taskDateTime": str(bucket_at(1))})
@@ -215,7 +215,7 @@ def test_claims_that_are_throttled_are_made_at_the_next_tick() -> None:
     assert passed(w.next_tick()).claimed == 1
 
 
-def test_a_long_outage_is_caught_up_with() -> None:
+def test_the_ticks_of_a_long_outage_are_made_up_for() -> None:
     w = world(rules=rules(threads=1))
     for hour in range(1, 25):
         w.insert(f"t{hour:02d}", at=Bucket(NOON_MINUTE + 60 * hour))

@@ -118,7 +118,7 @@ def test_an_order_is_read_from_its_event_as_it_was_written(order: PassOrder | Re
 # -- ticks -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_tick_serves_shard_0_and_starts_an_invocation_for_each_other() -> None:
+def test_a_tick_drains_shard_0_and_starts_an_invocation_for_each_other() -> None:
     w = world(rules=rules(grid=Grid(shard_count=3)))
     w.insert("t0", at=bucket_at(1))
     done = w.handle(w_event(w, 1))
@@ -208,7 +208,7 @@ def test_a_tick_whose_payload_types_cannot_be_written_has_done_its_work(monkeypa
     assert done.schemas_not_published is None and settings is not None and settings.payload_schemas == SCHEMAS
 
 
-def test_a_continuation_is_of_the_same_tick_and_the_next_generation() -> None:
+def test_a_continuation_has_the_same_tick_and_the_next_number() -> None:
     w = world(rules=rules(threads=1))
     w.insert(*(f"t{n:03d}" for n in range(200)))
 
@@ -249,7 +249,7 @@ def test_a_reconcile_is_an_invocation_too() -> None:
     assert w.outcome("lost") == "completed"
 
 
-def test_a_reconcile_that_runs_out_of_time_goes_on_after_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reconcile_that_runs_out_of_time_continues_after_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "PAGE", 3)
     w = world()
     for n in range(8):

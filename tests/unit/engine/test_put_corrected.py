@@ -56,7 +56,7 @@ def test_not_even_if_it_comes_in_the_midst_of_the_first_ones_rejection() -> None
     assert system.outcome("a") == "completed"
 
 
-def test_a_mistake_that_stands_is_told_once_with_the_row_as_it_is() -> None:
+def test_a_mistake_that_stays_sends_one_dead_letter_with_the_present_row() -> None:
     system = InProcess()
     assert isinstance(system.store, MemoryStore)
     system.tick()

@@ -143,7 +143,7 @@ class Chaos:
     cancelled: dict[int, datetime] = field(default_factory=dict)
     edited: set[int] = field(
         default_factory=set
-    )  # by hand: bucket and due instant agree only once the stream has told it
+    )  # by hand: bucket and due instant agree only once the stream has shown it
     executions: list[Execution] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     records: dict[str, deque[tuple[datetime, Row | None, Row | None]]] = field(default_factory=dict)

@@ -55,7 +55,7 @@ def assert_each_ran_once(w: World, actions: Paced, *wanted: str) -> None:
         assert "attempts" not in row
 
 
-def test_tasks_wait_for_their_turn_within_a_pass() -> None:
+def test_tasks_wait_for_their_rate_limit_within_a_pass() -> None:
     w, actions = a_world("log=50/s")
     w.insert(*ids(90))
     report = passed(w.next_tick())
@@ -67,7 +67,7 @@ def test_tasks_wait_for_their_turn_within_a_pass() -> None:
     assert (report.completed, report.released, report.retried) == (90, 0, 0)
 
 
-def test_they_hold_neither_threads_nor_others_up() -> None:
+def test_tasks_that_wait_for_a_rate_limit_delay_no_others() -> None:
     w, actions = a_world("slow=2/s", rules=rules(threads=2))
     w.insert(*ids(6, "a"), action="slow")
     w.insert(*ids(150, "b"), action="log")
@@ -87,7 +87,7 @@ def test_time_that_runs_out_gives_back_those_that_wait() -> None:
     assert_each_ran_once(w, actions, *ids(45))
 
 
-def test_a_turn_far_off_sends_a_task_to_a_later_tick() -> None:
+def test_a_task_whose_rate_limit_is_far_off_goes_to_a_later_tick() -> None:
     w, actions = a_world("log=2/m", horizon=0.5)
     w.insert(*ids(7))
     report = passed(w.next_tick())
@@ -104,7 +104,7 @@ def test_a_turn_far_off_sends_a_task_to_a_later_tick() -> None:
     assert_each_ran_once(w, actions, *ids(7))
 
 
-def test_a_schedule_of_turns_survives_the_process_that_made_it() -> None:
+def test_deferrals_by_a_rate_limit_survive_their_process() -> None:
     w, actions = a_world("log=3/m", horizon=0.5)
     w.insert(*ids(12))
     w.next_tick()
@@ -116,7 +116,7 @@ def test_a_schedule_of_turns_survives_the_process_that_made_it() -> None:
 
 
 @pytest.mark.parametrize("change", ["cancel", "delete"])
-def test_what_waits_for_its_turn_can_still_be_called_off(change: str) -> None:
+def test_a_task_that_waits_for_its_rate_limit_can_be_cancelled(change: str) -> None:
     w, actions = a_world("log=1/m", horizon=0.5)
     w.insert(*ids(3))
     w.next_tick()

@@ -37,7 +37,7 @@ class ScannedStore(RiggedStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.scans: list[tuple[int, int, str | None]] = []  # (segment, of so many, after)
+        self.scans: list[tuple[int, int, str | None]] = []  # (segment, segments, after)
         self.before_scan: Callable[[int, str | None], None] | None = None
         self.dead = False
 
@@ -135,7 +135,7 @@ def one_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconcile_round, "SEGMENTS", 1)
 
 
-# -- segments ----------------------------------------------------------------------------------------------------------
+# -- segments --------------------------------------------------------------------------------------------------------
 
 
 def test_a_round_reads_each_page_of_each_segment_once(w: ReconcileWorld) -> None:
@@ -187,7 +187,7 @@ def test_one_row_that_cannot_be_repaired_does_not_keep_others_from_it(w: Reconci
     assert w.reconcile().repaired == 1
 
 
-# -- the place that is kept --------------------------------------------------------------------------------------------
+# -- the place that is kept ------------------------------------------------------------------------------------------
 
 
 def test_a_table_larger_than_one_invocation_is_continued_where_the_last_one_stopped(w: ReconcileWorld) -> None:
@@ -281,7 +281,7 @@ def test_a_killed_invocation_loses_little(w: ReconcileWorld) -> None:
 
 
 def test_a_row_that_was_read_and_not_yet_judged_is_not_passed_by(w: ReconcileWorld) -> None:
-    """Rows that look wrong wait a moment before they are judged; the place that is saved meanwhile lies before them."""
+    """Rows that look wrong wait a moment before they are judged; the position saved meanwhile lies before them."""
     w.lose(60)
     real = w.rigged.get_many
     frozen = threading.Event()
@@ -334,7 +334,7 @@ def test_a_row_that_cannot_be_understood_begins_a_new_round(w: ReconcileWorld) -
     assert w.lost() == []
 
 
-def test_the_doctor_leaves_the_kept_place_alone(w: ReconcileWorld) -> None:
+def test_the_doctor_leaves_the_saved_position_alone(w: ReconcileWorld) -> None:
     from dynatick.client.doctor import examine
     from dynatick.engine.installation_settings import read_settings
 
@@ -347,7 +347,7 @@ def test_the_doctor_leaves_the_kept_place_alone(w: ReconcileWorld) -> None:
     assert w.row(RECONCILE_ID) == before
 
 
-# -- one chain at a time -----------------------------------------------------------------------------------------------
+# -- one chain at a time ---------------------------------------------------------------------------------------------
 
 
 def test_of_two_events_at_once_one_works(w: ReconcileWorld) -> None:
@@ -394,7 +394,7 @@ def test_the_first_of_all_is_acquired_by_one(w: ReconcileWorld) -> None:
     assert [one is not None for one in got] == [True, False]
 
 
-def test_a_chain_that_died_is_taken_up_once_its_lease_has_expired(w: ReconcileWorld) -> None:
+def test_the_round_of_a_dead_chain_goes_on_once_its_lease_has_expired(w: ReconcileWorld) -> None:
     w.lose(30)
 
     def dies(segment: int, after: str | None) -> None:
@@ -404,7 +404,7 @@ def test_a_chain_that_died_is_taken_up_once_its_lease_has_expired(w: ReconcileWo
 
     w.scanned.before_scan = dies
     w.killed()
-    assert w.reconcile().leased_elsewhere, "nobody knows yet that it is dead"
+    assert w.reconcile().leased_elsewhere, "it may still run"
     w.clock.forward(seconds=LEASE.total_seconds())
     assert w.reconcile().leased_elsewhere, "clocks may differ"
     w.clock.forward(seconds=10)
@@ -430,7 +430,7 @@ def test_a_chain_at_work_keeps_its_lease(w: ReconcileWorld) -> None:
 
 
 @pytest.mark.usefixtures("one_segment")
-def test_one_whose_lease_was_taken_stops_and_leaves_the_place_to_the_other(w: ReconcileWorld) -> None:
+def test_an_invocation_that_lost_its_lease_stops_and_saves_nothing(w: ReconcileWorld) -> None:
     w.lose(120)
     taken: list[Row] = []
 
@@ -445,7 +445,7 @@ def test_one_whose_lease_was_taken_stops_and_leaves_the_place_to_the_other(w: Re
     found = w.reconcile()
     assert (found.complete, found.continued, w.started) == (False, False, [])
     assert w.row(RECONCILE_ID) == taken[0]
-    assert len(w.scanned.scans) == 7, "it reads no further than the page after the one in hand"
+    assert len(w.scanned.scans) == 7, "it reads no further than the page after the present one"
 
 
 def test_a_released_round_can_be_continued_at_once(w: ReconcileWorld) -> None:
@@ -474,7 +474,7 @@ def test_a_continuation_of_the_version_before_goes_on_with_the_round(w: Reconcil
     assert w.reconcile({"dynatick": {"reconcile": True, "after": "t003", "continuation": 7}}).repaired == 12
 
 
-# -- what can go wrong -------------------------------------------------------------------------------------------------
+# -- what can go wrong -----------------------------------------------------------------------------------------------
 
 
 def test_a_page_that_cannot_be_read_stops_no_other_segment(w: ReconcileWorld) -> None:

@@ -1,4 +1,4 @@
-"""Recording what became of attempts: on the claim's token, the dead letter first, no failure turned into success."""
+"""Records of attempts: on the claim's token, the dead letter first, no failure turned into success."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_the_dead_letter_goes_before_the_record() -> None:
     assert (letter.row["taskId"], letter.row["status"]) == ("t", "running")
 
 
-def test_only_failures_for_good_are_told() -> None:
+def test_only_final_failures_send_dead_letters() -> None:
     w = world()
     recorder(w).record([attempt(w, "done", Done()), attempt(w, "again", FAILED)])
     assert w.dead_letters.letters == []
@@ -172,7 +172,7 @@ def test_a_deferred_failure_goes_to_a_bucket_that_is_open(n: int, closed: int, b
     assert w.row("u")["taskDateTime"] == bucket
 
 
-# -- somebody else was first -----------------------------------------------------------------------------------------
+# -- another writer was first ----------------------------------------------------------------------------------------
 
 OUTCOMES = [Done(), FAILED, PERMANENT]
 
@@ -187,20 +187,22 @@ def test_a_task_that_is_no_longer_ours_is_left_alone(how: str, outcome: Done | E
     elif how == "replaced":
         w.rigged.put(scheduled_row("t", bucket_at(9), run=Decimal(2)))
     else:
-        w.rigged.put({**w.row("t"), "status": "cancelled", "outcome": "cancelled", "lease": "nobody's"})
+        w.rigged.put({**w.row("t"), "status": "cancelled", "outcome": "cancelled", "lease": "another's"})
     before = w.rigged.peek("t")
     assert list(recorder(w).record([ended])) == [RecordResult.SUPERSEDED]
     assert w.rigged.peek("t") == before
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
-def test_a_task_that_was_taken_over_is_not_recorded(outcome: Done | Error) -> None:
+def test_a_task_that_was_reclaimed_is_not_recorded(outcome: Done | Error) -> None:
     w = world()
     ended = attempt(w, "t", outcome)
     over = reclaim(w.row("t"), attempt=2, token="another's", lease_until=NOON + timedelta(hours=1), now=NOON)
     assert isinstance(w.store.write(over), Written)
     before = w.row("t")
-    assert list(recorder(w).record([ended])) == [RecordResult.UNRECORDED], "it has not ended: S must wait for it"
+    assert list(recorder(w).record([ended])) == [RecordResult.UNRECORDED], (
+        "it has not ended: the watermark must wait for it"
+    )
     assert w.row("t") == before
 
 
@@ -225,7 +227,7 @@ def test_a_record_whose_answers_are_lost_is_found_done(
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 @pytest.mark.parametrize("more", [{}, {"run": None}])
-def test_a_record_that_could_not_be_made_is_not_taken_for_one(outcome: Done | Error, more: dict[str, object]) -> None:
+def test_a_record_without_an_answer_counts_as_unrecorded(outcome: Done | Error, more: dict[str, object]) -> None:
     w = world()
     ended = attempt(w, "t", outcome)
     if more:
@@ -289,7 +291,7 @@ FULL = 400 * 1024
 
 
 def full(w: World, outcome: Done | Error, spare: int, *, bulk: str = "payload", **more: object) -> Attempted:
-    """An attempt of a task whose row has so many bytes to spare."""
+    """An attempt of a task whose row has this many bytes to spare."""
     attempt(w, "t", outcome, **{bulk: {"k": ""}}, **more)
     left = FULL - item_bytes(w.row("t")) - spare
     return attempt(w, "t", outcome, **{bulk: {"k": "x" * left}}, **more)
@@ -326,7 +328,7 @@ def test_what_is_too_large_is_recorded_without_its_bulk(
 # -- rows that are not executed --------------------------------------------------------------------------------------
 
 
-def test_a_spoilt_row_ends_with_the_reason() -> None:
+def test_a_malformed_row_fails_with_the_reason() -> None:
     w = world()
     row = attempt(w, "t", Done()).row
     assert recorder(w).fail_malformed(Malformed(row, "payload: 'x' is not accepted")) is RecordResult.FAILED
@@ -336,7 +338,7 @@ def test_a_spoilt_row_ends_with_the_reason() -> None:
     ]
 
 
-def test_a_row_that_somebody_else_holds_by_now_is_left_alone() -> None:
+def test_a_row_that_another_process_has_claimed_is_left_alone() -> None:
     w = world()
     row = attempt(w, "t", Done()).row
     MemoryStore.write(w.rigged, ConditionalUpdate(task_id="t", set={"lease": "another's"}))
@@ -344,7 +346,7 @@ def test_a_row_that_somebody_else_holds_by_now_is_left_alone() -> None:
     assert w.outcome("t") is None
 
 
-def test_a_row_that_cannot_be_failed_now_is_not_taken_for_failed() -> None:
+def test_a_failure_without_an_answer_counts_as_unrecorded() -> None:
     w = world()
     row = attempt(w, "t", Done()).row
     w.rigged.throttled = is_record

@@ -1,4 +1,4 @@
-"""Expired leases: handed to recoveries, reclaimed apart from other tasks, whatever the backlog (protocol 10, 17)."""
+"""Expired leases: recoveries reclaim them apart from other tasks, whatever the backlog (protocol 10, 17)."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_if_no_recovery_can_be_started_they_run_at_the_end_of_the_pass_one_at_a_
 # -- a recovery ------------------------------------------------------------------------------------------------------
 
 
-def test_a_recovery_that_runs_out_of_time_goes_on_at_once() -> None:
+def test_a_recovery_that_runs_out_of_time_continues_at_once() -> None:
     """The next tick may be an hour away."""
     w = World(clock=PacedClock(), rules=rules(grid=Grid(tick_minutes=60), threads=1))
     w.tick()
@@ -354,14 +354,14 @@ def test_a_row_that_cannot_be_finished_costs_later_ticks_nothing(kind: str) -> N
         w.actions.behaviour["t"] = fails
         if kind == "attempts used up":
             w.claim("t", until=NOON + timedelta(seconds=10))
-    looks: list[int] = []
+    polls: list[int] = []
     for _ in range(180):
         w.rigged.forget()
         w.next_tick()
-        looks.append(len(w.rigged.polls))
+        polls.append(len(w.rigged.polls))
     assert w.outcome("t") is None
-    assert max(looks[30:]) <= max(looks[:10]) <= 8
-    assert sum(looks[-60:]) <= 60 * 4
+    assert max(polls[30:]) <= max(polls[:10]) <= 8
+    assert sum(polls[-60:]) <= 60 * 4
     assert w.actions.times("t") == (kind == "permanent error"), "what was decided is not executed again"
     w.dead_letters = MemoryDeadLetters()
     w.ticks(70)
@@ -369,7 +369,7 @@ def test_a_row_that_cannot_be_finished_costs_later_ticks_nothing(kind: str) -> N
     assert len(w.dead_letters.letters) == 1
 
 
-def test_a_row_with_a_lease_that_no_process_can_hold_is_put_off_later_each_time() -> None:
+def test_a_row_with_a_lease_that_no_process_can_hold_is_deferred_longer_each_time() -> None:
     w = world()
     w.insert("t", at=bucket_at(1))
     w.claim("t", until=NOON + timedelta(days=400))
@@ -391,7 +391,7 @@ def ticks_until(w: World, holds: Callable[[], bool]) -> None:
     raise AssertionError("not within twelve ticks")
 
 
-def test_a_row_is_put_off_until_after_the_end_of_the_process_that_moves_it() -> None:
+def test_a_row_is_deferred_until_after_the_end_of_the_process_that_moves_it() -> None:
     """Before that it could be frozen with the move, which then comes into a bucket that has been drained."""
     w = world(life=timedelta(minutes=15))
     w.insert("t", at=bucket_at(1))
@@ -400,7 +400,7 @@ def test_a_row_is_put_off_until_after_the_end_of_the_process_that_moves_it() -> 
     assert Bucket.parse(w.row("t")["taskDateTime"]).instant > w.clock() + timedelta(minutes=14)
 
 
-def test_a_row_that_was_put_off_into_a_bucket_closed_meanwhile_goes_to_the_next_that_is_open() -> None:
+def test_a_row_deferred_into_a_bucket_that_has_closed_goes_to_the_next_open_one() -> None:
     w = world()
     w.insert("t", at=bucket_at(1))
     w.claim("t", until=NOON + timedelta(days=400))
@@ -418,7 +418,7 @@ def test_a_row_that_was_put_off_into_a_bucket_closed_meanwhile_goes_to_the_next_
     assert Bucket.parse(w.row("t")["taskDateTime"]).minute > w.cursor().closed_through
 
 
-def test_a_row_that_was_repaired_since_it_was_polled_is_not_put_off() -> None:
+def test_a_row_that_was_repaired_since_its_poll_is_not_deferred() -> None:
     w = world()
     w.insert("t", at=bucket_at(1))
     w.claim("t", until=NOON + timedelta(days=400))

@@ -86,7 +86,7 @@ def test_the_stream_leaves_an_occurrence_where_its_tick_wrote_it() -> None:
     assert w.row("s#1#2026-12-31T12:01:00Z")["taskDateTime"] == "2026-12-31#12:01"
 
 
-def test_a_retry_goes_on_as_any_tasks() -> None:
+def test_a_retried_occurrence_is_a_task_like_any_other() -> None:
     w = world()
     put(w, scheduleExpression="rate(1 hour)", retryPolicy={"minBackoffSeconds": 0})
     failed: list[int] = []
@@ -134,7 +134,7 @@ def test_a_pass_without_time_leaves_schedules_to_the_next() -> None:
     assert sorted(runs(w)) == ["s#1#2026-12-31T12:01:00Z", "s#1#2026-12-31T12:02:00Z"]
 
 
-def test_overlap_looks_at_the_run_before() -> None:
+def test_overlap_depends_on_the_run_before() -> None:
     w = world()
     put(w, overlap="skip", retryPolicy={"minBackoffSeconds": 150, "maximumRetryAttempts": 1})
     w.actions.behaviour["s#1#2026-12-31T12:01:00Z"] = lambda task, context: 1 / 0
@@ -164,7 +164,7 @@ def test_a_buffered_run_starts_when_the_one_before_has_ended() -> None:
 
 
 @pytest.mark.parametrize("malformed", [{"payload": "text"}, {"scheduleExpression": "rate(5 parsecs)"}, {"action": 5}])
-def test_one_that_somebody_has_spoilt_is_marked_failed(malformed: dict[str, Any]) -> None:
+def test_a_malformed_schedule_is_marked_failed(malformed: dict[str, Any]) -> None:
     w = world()
     put(w)
     put(w, "other")
@@ -209,7 +209,7 @@ def test_a_malformed_task_that_names_itself_as_its_schedule_is_not_passed() -> N
     assert w.outcome("t") == "failed"
 
 
-def test_paused_and_ended_schedules_hold_nothing_back() -> None:
+def test_paused_and_ended_schedules_do_not_hold_buckets_back() -> None:
     w = world()
     put(w, "paused", scheduleState="DISABLED")
     put(w, "once", scheduleExpression="at(2026-12-31T12:02:00)")
@@ -239,21 +239,21 @@ def test_a_bucket_is_not_drained_before_a_dead_tick_can_have_written_into_it() -
     clock, lag = FakeClock(), [timedelta(0)]
     w = world(store=LaggingStore(clock, lambda: lag[0]), clock=clock)
     w.ticks(5)
-    mark, checkpoint_at = w.cursor().checkpoint, w.cursor().checkpoint_at
-    assert w.cursor().drained_through < mark
+    checkpoint, checkpoint_at = w.cursor().checkpoint, w.cursor().checkpoint_at
+    assert w.cursor().drained_through < checkpoint
     put(w, scheduleExpression="at(2026-12-31T13:00:00)")
-    late = {"taskDateTime": str(Bucket(mark)), "nextOccurrenceAt": format_instant(instant_of(mark))}
+    late = {"taskDateTime": str(Bucket(checkpoint)), "nextOccurrenceAt": format_instant(instant_of(checkpoint))}
     w.store.write(ConditionalUpdate(task_id="s", set=late))
     clock.to(checkpoint_at + timedelta(seconds=120))
     lag[0] = timedelta(seconds=119)
     die_holding_an_occurrence(w, minute_of(clock()))
-    clock.to(checkpoint_at + timedelta(seconds=160))  # by now a look at it would be the final one, and shows nothing
+    clock.to(checkpoint_at + timedelta(seconds=160))  # by now a poll of it would be the final one, and shows nothing
     w.tick()
     assert not w.actions.ran
-    assert w.cursor().drained_through < mark
+    assert w.cursor().drained_through < checkpoint
     w.ticks(5)
     assert [(task_id, attempt) for task_id, _, attempt in w.actions.ran] == [
-        (f"s#1#{format_instant(instant_of(mark))}", 2)
+        (f"s#1#{format_instant(instant_of(checkpoint))}", 2)
     ]
     w.until_drained()
 
@@ -328,7 +328,7 @@ class Deaf(RiggedStore):
 
 
 @pytest.mark.parametrize("taken", [0, 1, 2])
-def test_what_was_written_is_run_at_once_although_nobody_said_so(taken: int) -> None:
+def test_an_occurrence_whose_write_got_no_answer_runs_at_once(taken: int) -> None:
     """It has one attempt only, which must not be used up by waiting for a lease of our own."""
     store = Deaf()
     w = world(store=store)
@@ -374,7 +374,7 @@ def recurring(w: World) -> Recurring:
     return Recurring(w.store, placer, Claimer(w.store, placer, w.clock, str), w.clock, str)
 
 
-def test_a_schedule_that_could_not_be_normalised_holds_its_bucket() -> None:
+def test_a_schedule_that_could_not_be_normalised_holds_its_bucket_back() -> None:
     w = world()
     w.rigged.put({"taskId": "s", "scheduleId": "s", "scheduleExpression": "rate(1 minute)", "taskDateTime": "x"})
     here = bucket_at(1)

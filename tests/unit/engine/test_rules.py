@@ -1,7 +1,7 @@
 """The sixteen rules of the protocol (docs/protocol.md), each by what goes wrong without it.
 
-Every docstring says what breaking the rule would do to the test. "S" and "C" are the cursor's drainedThrough and
-closedThrough; buckets are minutes after noon, when each world's first tick has been.
+Every docstring says what breaking the rule would do to the test. Buckets are minutes after noon, when each world's
+first tick has been.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ L = timedelta(seconds=120)
 # -- 1: close first --------------------------------------------------------------------------------------------------
 
 
-def test_rule_01_a_pass_closes_its_buckets_and_takes_the_shard_in_one_write_before_it_looks() -> None:
-    """Were C written at the end, or the lease separately, a look would find the old C, or no lease."""
+def test_rule_01_a_pass_closes_its_buckets_and_acquires_the_shard_in_one_write_before_it_polls() -> None:
+    """Were the watermark written at the end, or the lease by itself, a poll would begin before buckets are closed."""
     w = world()
     met: list[tuple[int, bool]] = []
     w.rigged.before_poll = lambda bucket: met.append((w.cursor().closed_through, w.cursor().lease is not None))
@@ -63,7 +63,7 @@ def test_rule_01_a_pass_closes_its_buckets_and_takes_the_shard_in_one_write_befo
 
 
 def test_rule_01_c_never_goes_back() -> None:
-    """Were C set to the tick instead of the later of the two, an old tick that comes late would open buckets again."""
+    """Were it set to the tick instead of the later of the two, an old tick that comes late would open buckets again."""
     w = world()
     w.ticks(5)
     before = w.cursor()
@@ -73,7 +73,7 @@ def test_rule_01_c_never_goes_back() -> None:
 
 
 def test_rule_01_c_may_pass_what_waits_and_what_runs() -> None:
-    """Were C held back by them, a newcomer to the bucket would not be moved, and could come after its last look."""
+    """Did they hold the watermark back, a new task in the bucket would not be moved, and could miss its last poll."""
     w = world()
     w.insert("waits", "runs", at=bucket_at(1))
     w.claim("runs")
@@ -83,8 +83,8 @@ def test_rule_01_c_may_pass_what_waits_and_what_runs() -> None:
     assert w.outcome("waits") is None
 
 
-def test_rule_01_a_tick_closes_even_while_another_process_holds_the_shard() -> None:
-    """Did it leave closing to the holder, C would lag behind the ticks for as long as the holder is busy."""
+def test_rule_01_a_tick_closes_even_while_another_process_has_the_shard_lease() -> None:
+    """Did it leave closing to the holder, the watermark would lag behind the ticks while the holder works."""
     w = world()
     w.clock.forward(minutes=1)
     assert acquire_shard(w.store, 0, NOON_MINUTE + 1, token="busy", now=w.clock()) is not None
@@ -95,11 +95,11 @@ def test_rule_01_a_tick_closes_even_while_another_process_holds_the_shard() -> N
     assert w.cursor().lease == "busy"
 
 
-# -- 2: look at every minute -----------------------------------------------------------------------------------------
+# -- 2: poll every minute -----------------------------------------------------------------------------------------
 
 
-def test_rule_02_every_minute_is_looked_at_when_the_grid_has_become_coarser() -> None:
-    """Were only minutes of the present grid looked at, the tasks of 12:07, 12:08 and 12:11 would be orphaned."""
+def test_rule_02_every_minute_is_polled_when_the_grid_has_become_coarser() -> None:
+    """Were only minutes of the present grid polled, the tasks of 12:07, 12:08 and 12:11 would be orphaned."""
     w = world()
     w.insert("seven", at=bucket_at(7))
     w.insert("eight", at=bucket_at(8))
@@ -111,7 +111,7 @@ def test_rule_02_every_minute_is_looked_at_when_the_grid_has_become_coarser() ->
     assert [task_id for task_id, _, _ in w.actions.ran][2:] == ["eleven"]
 
 
-def test_rule_02_buckets_are_looked_at_oldest_first() -> None:
+def test_rule_02_buckets_are_polled_oldest_first() -> None:
     """Were they not, a backlog would not be drained in order of due time."""
     w = world()
     for minute in (9, 3, 7, 1):
@@ -133,11 +133,11 @@ def test_rule_02_all_pages_of_a_bucket_are_read(monkeypatch: pytest.MonkeyPatch)
     w.until_drained()
 
 
-# -- 3: S follows only final looks that left nothing -----------------------------------------------------------------
+# -- 3: the drained watermark follows final polls that left nothing --------------------------------------------------
 
 
-def test_rule_03_a_look_is_final_only_when_the_index_has_had_its_time() -> None:
-    """Did S follow any complete look, or one before L + 4 s, it would pass the bucket before the entry is shown."""
+def test_rule_03_a_poll_is_final_only_after_the_index_lag() -> None:
+    """Were a poll within the index lag final, the watermark would pass the bucket before its entry shows up."""
     w = world()
     bucket = bucket_at(1)
     w.store.create(scheduled_row("late", bucket))
@@ -152,7 +152,7 @@ def test_rule_03_a_look_is_final_only_when_the_index_has_had_its_time() -> None:
 
 
 def test_rule_03_wall_time_counts_and_not_buckets() -> None:
-    """After an outage C jumps over a hundred buckets; if S came so many buckets after C, it would jump with it."""
+    """After an outage the closed watermark jumps over a hundred buckets; the drained one must not jump with it."""
     w = world()
     w.clock.forward(minutes=100)
     w.store.create(scheduled_row("late", bucket_at(50)))
@@ -168,8 +168,8 @@ def test_rule_03_wall_time_counts_and_not_buckets() -> None:
     assert w.outcome("late") == "completed"
 
 
-def test_rule_03_a_row_that_is_leased_elsewhere_holds_s_back() -> None:
-    """Did S pass it, its process could die, and nobody would look at the bucket again."""
+def test_rule_03_a_row_that_is_leased_elsewhere_holds_the_watermark_back() -> None:
+    """Did the watermark pass it, its process could die, and no tick would poll the bucket again."""
     w = world()
     w.insert("leased", at=bucket_at(1))
     w.claim("leased", until=NOON + timedelta(minutes=8))
@@ -180,8 +180,8 @@ def test_rule_03_a_row_that_is_leased_elsewhere_holds_s_back() -> None:
     w.until_drained()
 
 
-def test_rule_03_a_claim_that_got_no_answer_holds_s_back() -> None:
-    """Was a lost claim taken for done, S would pass a task that still waits."""
+def test_rule_03_a_claim_that_got_no_answer_holds_the_watermark_back() -> None:
+    """Did a lost claim count as done, the watermark would pass a task that still waits."""
     w = world()
     w.insert("waits", at=bucket_at(1))
     w.rigged.throttled = is_claim
@@ -192,8 +192,8 @@ def test_rule_03_a_claim_that_got_no_answer_holds_s_back() -> None:
     assert w.outcome("waits") == "completed"
 
 
-def test_rule_03_an_outcome_that_could_not_be_recorded_holds_s_back() -> None:
-    """Did a finished attempt count without its record, S would pass a row that is running for ever."""
+def test_rule_03_an_outcome_that_could_not_be_recorded_holds_the_watermark_back() -> None:
+    """Did an attempt count without its record, the watermark would pass a row that stays running for ever."""
     w = world(life=timedelta(seconds=30))
     w.insert("runs", at=bucket_at(1))
     w.rigged.throttled = lambda change: is_record(change) and change.task_id == "runs"
@@ -206,8 +206,10 @@ def test_rule_03_an_outcome_that_could_not_be_recorded_holds_s_back() -> None:
     assert w.outcome("runs") == "completed"
 
 
-def test_rule_03_a_bucket_whose_pages_were_not_all_read_holds_s_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Did a look count that broke off, S would pass what stands on the other pages."""
+def test_rule_03_a_bucket_whose_pages_were_not_all_read_holds_the_watermark_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Did a partial poll count, the watermark would pass the entries of the other pages."""
     monkeypatch.setattr(memory, "PAGE", 10)
     w = world()
     w.insert(*(f"t{n:02d}" for n in range(35)), at=bucket_at(1))
@@ -228,11 +230,11 @@ def test_rule_03_a_bucket_whose_pages_were_not_all_read_holds_s_back(monkeypatch
     assert w.cursor().drained_through >= bucket_at(1).minute
 
 
-# -- 4: the mark -----------------------------------------------------------------------------------------------------
+# -- 4: the checkpoint -----------------------------------------------------------------------------------------------
 
 
 def test_rule_04_the_time_of_closing_is_read_after_the_write_was_acknowledged() -> None:
-    """Was it read before, a closing write that takes a minute would make looks final a minute too soon."""
+    """Was it read before, a closing write that takes a minute would make polls final a minute too soon."""
     w = world()
     w.next_tick(2)
     slow = Once(is_cursor)
@@ -248,8 +250,8 @@ def test_rule_04_the_time_of_closing_is_read_after_the_write_was_acknowledged() 
     assert w.cursor().checkpoint_at >= acknowledged
 
 
-def test_rule_04_the_end_sets_a_new_mark_only_once_s_has_met_the_old() -> None:
-    """Was the mark moved on at every tick, no bucket would ever be old enough for its final look."""
+def test_rule_04_the_end_write_sets_a_new_checkpoint_only_once_the_old_one_is_drained() -> None:
+    """Did every tick move the checkpoint, no bucket would ever be old enough for its final poll."""
     w = world()
     marks = []
     for _ in range(6):
@@ -268,11 +270,11 @@ def test_rule_04_a_pass_costs_two_writes_of_its_cursor() -> None:
         assert w.cursor().lease is None
 
 
-# -- 5: settle -------------------------------------------------------------------------------------------------------
+# -- 5: placement ----------------------------------------------------------------------------------------------------
 
 
 def test_rule_05_a_newcomer_to_a_closed_bucket_goes_to_the_next_tick() -> None:
-    """Was it left there, no tick would look again once the bucket is drained."""
+    """Did it stay there, no tick would poll it once the bucket is drained."""
     w = world()
     w.until_drained()
     now = minute_of(w.clock())
@@ -283,7 +285,7 @@ def test_rule_05_a_newcomer_to_a_closed_bucket_goes_to_the_next_tick() -> None:
 
 
 def test_rule_05_the_bucket_is_compared_with_c_and_not_with_s() -> None:
-    """Compared with S, a newcomer to a bucket that is closed but not drained would stay, after its final look began."""
+    """Compared with the drained watermark, a new task in a closed bucket would stay there, and miss its poll."""
     w = world()
     w.ticks(2)
     assert w.cursor().drained_through < NOON_MINUTE + 1 <= w.cursor().closed_through
@@ -291,7 +293,7 @@ def test_rule_05_the_bucket_is_compared_with_c_and_not_with_s() -> None:
 
 
 def test_rule_05_c_is_read_after_the_row() -> None:
-    """Was C read first, the row (put into 12:05 and overtaken by the ticks meanwhile) would be taken for on time."""
+    """Was the watermark read first, the row (put into 12:05, which is closed meanwhile) would count as on time."""
     w = world()
     w.store.create(scheduled_row("t", bucket_at(-5)))
     image = w.row("t")
@@ -375,7 +377,7 @@ def test_rule_06_a_running_row_in_a_drained_bucket_is_moved_with_its_lease() -> 
     assert w.outcome("t") == "completed"
 
 
-def test_rule_06_a_move_does_not_disturb_who_holds_the_row() -> None:
+def test_rule_06_a_move_leaves_the_task_lease_alone() -> None:
     """The record is on condition of the token, which a move leaves."""
     w = world(life=timedelta(minutes=10))
 
@@ -397,7 +399,7 @@ def test_rule_06_a_move_does_not_disturb_who_holds_the_row() -> None:
 
 
 def test_rule_07_a_mover_that_was_frozen_checks_again() -> None:
-    """Was the move not checked, the task would lie in 12:01 while S is past it."""
+    """Was the move not checked, the task would lie in 12:01 which is drained."""
     w = world()
     w.store.create(scheduled_row("t", bucket_at(-5)))
     image = w.row("t")
@@ -436,7 +438,7 @@ def test_rule_07_a_normalised_row_is_checked_too() -> None:
 
 
 def test_rule_08_our_own_rows_have_a_status_of_their_own_and_are_left_alone() -> None:
-    """Without one they would pass the stream's filter as rows nobody has looked at, be normalised, and run."""
+    """Without one they would pass the stream's filter as unscheduled rows, be normalised, and run."""
     w = world()
     w.insert("t")
     w.next_tick()
@@ -454,7 +456,7 @@ def test_rule_08_our_own_rows_have_a_status_of_their_own_and_are_left_alone() ->
 
 
 @pytest.mark.parametrize("status", ["scheduled", None])
-def test_rule_09_a_task_that_was_rescheduled_after_the_look_does_not_run_early(status: str | None) -> None:
+def test_rule_09_a_task_that_was_rescheduled_after_the_poll_does_not_run_early(status: str | None) -> None:
     """Without the bucket in the claim's condition it would run at 12:01, and not at 12:30."""
     w = world()
     w.store.put(
@@ -477,8 +479,8 @@ def test_rule_09_a_task_that_was_rescheduled_after_the_look_does_not_run_early(s
     assert w.outcome("t") == "completed"
 
 
-def test_rule_09_a_task_that_has_ended_after_the_look_does_not_run() -> None:
-    """Without the outcome in the claim's condition a task that somebody ended by hand would run."""
+def test_rule_09_a_task_that_has_ended_after_the_poll_does_not_run() -> None:
+    """Without the outcome in the claim's condition a task that was ended by hand would run."""
     w = world()
     w.insert("t")
     first = Once(is_claim)
@@ -493,7 +495,7 @@ def test_rule_09_a_task_that_has_ended_after_the_look_does_not_run() -> None:
     assert w.actions.times("t") == 0
 
 
-def test_rule_09_a_row_that_nobody_has_looked_at_is_normalised_on_the_spot() -> None:
+def test_rule_09_an_unscheduled_row_is_normalised_by_its_claim() -> None:
     """Was it left to the stream, a slow stream would hold it up, and a broken one for ever."""
     w = world()
     w.store.put({"taskId": "t", "taskDateTime": str(bucket_at(1)), "payload": {"a": "b"}})
@@ -501,7 +503,7 @@ def test_rule_09_a_row_that_nobody_has_looked_at_is_normalised_on_the_spot() -> 
     assert (w.outcome("t"), w.row("t")["attempt"], w.row("t")["action"]) == ("completed", 1, "log")
 
 
-# -- 10: expired ----------------------------------------------------------------------------------------------------
+# -- 10: expired leases ----------------------------------------------------------------------------------------------
 
 
 def test_rule_10_a_lease_is_over_only_after_the_margin_for_skewed_clocks() -> None:
@@ -553,7 +555,7 @@ def test_rule_10_a_task_that_kills_its_process_runs_out_of_attempts_and_is_faile
     """Was the attempt counted at the record, it would kill a process for ever."""
     w = world()
     w.insert("poison", at=bucket_at(1), retryPolicy={"maximumRetryAttempts": Decimal(2)})
-    for _ in range(3):  # whoever claims it dies
+    for _ in range(3):  # each process that claims it dies
         row = w.row("poison")
         if row["status"] == "scheduled":
             w.claim("poison", until=w.clock() + timedelta(seconds=10))
@@ -602,7 +604,7 @@ def test_rule_11_a_lease_does_not_end_before_the_process_does() -> None:
 # -- 12: records on the claim's token --------------------------------------------------------------------------------
 
 
-def test_rule_12_a_record_of_a_lease_that_was_taken_over_is_refused() -> None:
+def test_rule_12_the_record_of_a_reclaimed_task_is_refused() -> None:
     """On condition of the status alone, a zombie would end a task that another process is working on."""
     w = world()
     w.insert("t")
@@ -674,7 +676,7 @@ def test_rule_12_a_claim_whose_answer_was_lost_is_a_claim() -> None:
 
 
 def test_rule_12_a_record_whose_answer_was_lost_is_a_record() -> None:
-    """Was it taken for lost, S would be held back by a task that has ended."""
+    """Did it count as lost, a task that has ended would hold the watermark back."""
     w = world()
     w.insert("done", "again")
     w.actions.behaviour["again"] = fails_once()
@@ -754,8 +756,8 @@ def test_rule_13_a_redriven_task_runs_again_with_another_key() -> None:
 # -- 14: shards ------------------------------------------------------------------------------------------------------
 
 
-def test_rule_14_every_shard_that_was_ever_used_is_served() -> None:
-    """Were only the shards of the present number served, what waits in the others would be orphaned."""
+def test_rule_14_every_shard_that_was_ever_used_is_drained() -> None:
+    """Were only the shards of the present number drained, what waits in the others would be orphaned."""
     w = world(rules=rules(grid=Grid(shard_count=3)))
     for shard in range(3):
         w.insert(f"t{shard}", at=bucket_at(5, shard))
@@ -766,7 +768,7 @@ def test_rule_14_every_shard_that_was_ever_used_is_served() -> None:
 
 
 def test_rule_14_a_missing_cursor_is_created_by_the_scheduler_before_it_compares() -> None:
-    """Was it created by its first tick, which comes late here, S would begin after the task's bucket."""
+    """Did its first tick create it, which is late here, the drained watermark would begin after the task's bucket."""
     w = world()
     w.reconfigure(shard_count=2)
     assert w.store.get(cursor_id(1)) is None
@@ -777,7 +779,7 @@ def test_rule_14_a_missing_cursor_is_created_by_the_scheduler_before_it_compares
 
 
 def test_rule_14_a_missing_cursor_closes_the_last_minute() -> None:
-    """Was C nothing at first, a task in a past bucket would be taken for on time, and never be looked at."""
+    """Was C nothing at first, a task in a past bucket would count as on time, and never be looked at."""
     w = world()
     w.reconfigure(shard_count=2)
     w.clock.forward(minutes=5)
@@ -788,7 +790,7 @@ def test_rule_14_a_missing_cursor_closes_the_last_minute() -> None:
 
 
 def test_rule_14_a_cursor_is_put_only_if_there_is_none() -> None:
-    """Overwritten by whoever found none a moment ago, S would jump over buckets that were never looked at."""
+    """Overwritten by a process that found none before, the watermark would jump over buckets that were never polled."""
     w = world()
     created = read_cursor(w.store, 1, w.clock())
     vanished = Once(lambda change: True)
@@ -813,8 +815,8 @@ def test_rule_14_a_cursor_is_put_only_if_there_is_none() -> None:
 # -- 15: reconcile ---------------------------------------------------------------------------------------------------
 
 
-def test_rule_15_reconcile_settles_what_the_stream_lost() -> None:
-    """Without it a row in a drained bucket, which the stream never told of, waits for ever."""
+def test_rule_15_reconcile_places_what_the_stream_lost() -> None:
+    """Without it a row in a drained bucket, which the stream never showed, waits for ever."""
     w = world()
     w.until_drained()
     w.store.create(scheduled_row("drained", bucket_at(0)))
@@ -826,7 +828,7 @@ def test_rule_15_reconcile_settles_what_the_stream_lost() -> None:
     assert w.actions.ran == []
     found = reconcile(w.placer(), clock=w.clock)
     assert (found.found, found.repaired, found.failed) == (4, 4, 0)
-    assert w.row("unserved")["taskDateTime"] == str(bucket_at(30)), "in a shard that is served, at its own tick"
+    assert w.row("unserved")["taskDateTime"] == str(bucket_at(30)), "in a shard in use, at its own tick"
     w.next_tick(30)
     assert {w.outcome(i) for i in ("drained", "unserved", "no bucket", "no name")} == {"completed"}
 
@@ -834,8 +836,8 @@ def test_rule_15_reconcile_settles_what_the_stream_lost() -> None:
 # -- 16: the shard lease is for efficiency only ----------------------------------------------------------------------
 
 
-def test_rule_16_a_process_that_was_frozen_takes_nothing_back() -> None:
-    """Without the version in the cursor's condition its end write would set C and S back to what it remembers."""
+def test_rule_16_a_frozen_process_sets_no_watermark_back() -> None:
+    """Without the version in the cursor's condition its end write would set both watermarks back."""
     w = world()
     w.clock.forward(minutes=1)
     frozen = acquire_shard(w.store, 0, NOON_MINUTE + 1, token="frozen", now=w.clock())
@@ -848,7 +850,7 @@ def test_rule_16_a_process_that_was_frozen_takes_nothing_back() -> None:
 
 
 def test_rule_16_what_is_written_is_never_below_what_was_read() -> None:
-    """C, S and the looks are maxima, whatever a caller asks for."""
+    """The watermarks only grow, whatever a caller asks for."""
     w = world()
     w.ticks(5)
     now = w.cursor()

@@ -25,8 +25,8 @@ def claimed(task_id: str, **more: object) -> Claimed:
     return Claimed(Task.from_row(row), row)
 
 
-class Bench:
-    """A workbench whose outcomes are collected."""
+class Pool:
+    """A pool whose outcomes are collected."""
 
     def __init__(self, threads: int = 4) -> None:
         self.actions = FakeActions()
@@ -50,14 +50,14 @@ class Bench:
         return self.ended.get(timeout=10)
 
 
-def test_a_task_that_a_thread_takes_as_its_bench_is_closed_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_a_thread_takes_while_the_pool_closes_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process is not known to run anything any more, and may be kept."""
-    made = Bench()
+    made = Pool()
     closed, ended = threading.Event(), threading.Event()
     get = made.pool._queue.get
 
     class Queue:
-        """In place of the bench's, which it closes between the taking and the beginning of a task."""
+        """In place of the pool's queue: it closes the pool after a task was taken and before it begins."""
 
         put, get_nowait = made.pool._queue.put, made.pool._queue.get_nowait
 
@@ -115,16 +115,16 @@ class Unspeakable(Exception):
     ],
 )
 def test_whatever_an_action_raises_is_the_outcome_of_its_attempt(error: BaseException, outcome: Error) -> None:
-    assert Bench().outcome(raises(error)).outcome == outcome
+    assert Pool().outcome(raises(error)).outcome == outcome
 
 
 def test_what_an_action_returns_is_its_result() -> None:
-    assert Bench().outcome(lambda task, context: {"n": 1}).outcome == Done({"n": 1})
+    assert Pool().outcome(lambda task, context: {"n": 1}).outcome == Done({"n": 1})
 
 
-def test_an_action_is_told_what_it_needs() -> None:
+def test_the_context_of_an_action() -> None:
     told: list[ActionContext] = []
-    Bench().outcome(lambda task, context: told.append(context))
+    Pool().outcome(lambda task, context: told.append(context))
     (context,) = told
     assert context == ActionContext(
         attempt=2,
@@ -137,7 +137,7 @@ def test_an_action_is_told_what_it_needs() -> None:
 
 @pytest.mark.parametrize("seconds", [100, 57, 50])
 def test_a_task_begins_if_it_can_end_before_outcomes_are_recorded_no_more(seconds: int) -> None:
-    made = Bench()
+    made = Pool()
     made.clock.to(NOON + timedelta(seconds=117 - seconds - 10))
     given = claimed("t", timeoutSeconds=seconds)
     assert made.pool.has_time_for(given.task)
@@ -148,8 +148,8 @@ def test_a_task_begins_if_it_can_end_before_outcomes_are_recorded_no_more(second
 
 
 @pytest.mark.parametrize("seconds", [100, 57, 1])
-def test_a_task_that_could_not_end_before_is_handed_back_and_not_begun(seconds: int) -> None:
-    made = Bench()
+def test_a_task_with_too_little_time_left_is_not_begun(seconds: int) -> None:
+    made = Pool()
     made.clock.to(NOON + timedelta(seconds=117 - seconds + 0.1))
     given = claimed("t", timeoutSeconds=seconds)
     assert not made.pool.has_time_for(given.task)
@@ -161,7 +161,7 @@ def test_a_task_that_could_not_end_before_is_handed_back_and_not_begun(seconds: 
 
 
 def test_a_task_that_can_never_end_in_time_fails_for_good_and_is_not_begun() -> None:
-    made = Bench()
+    made = Pool()
     given = claimed("t", timeoutSeconds=113)
     assert made.pool.has_time_for(given.task), "that it fails takes no time"
     attempted = made.pool.run(given)
@@ -172,8 +172,8 @@ def test_a_task_that_can_never_end_in_time_fails_for_good_and_is_not_begun() -> 
     assert made.actions.times("t") == 0
 
 
-def test_a_task_whose_turn_comes_when_its_time_is_short_is_handed_back() -> None:
-    made = Bench()
+def test_a_rate_limited_task_with_too_little_time_left_is_not_begun() -> None:
+    made = Pool()
     given = claimed("t", timeoutSeconds=60)
 
     def too_early(task: Task, context: ActionContext) -> None:
@@ -188,7 +188,7 @@ def test_a_task_whose_turn_comes_when_its_time_is_short_is_handed_back() -> None
 
 
 def test_an_attempt_that_overran_says_so_once() -> None:
-    made = Bench()
+    made = Pool()
     going, go = threading.Event(), threading.Event()
 
     def slow(task: Task, context: ActionContext) -> None:
@@ -215,7 +215,7 @@ def test_an_attempt_that_overran_says_so_once() -> None:
 
 
 def test_threads_are_begun_as_they_are_needed_and_no_more_than_allowed() -> None:
-    made = Bench(threads=3)
+    made = Pool(threads=3)
     go, running, most = threading.Event(), [], []
 
     def waits(task: Task, context: ActionContext) -> None:
@@ -234,7 +234,7 @@ def test_threads_are_begun_as_they_are_needed_and_no_more_than_allowed() -> None
 
 
 def test_one_after_another_needs_one_thread() -> None:
-    made = Bench(threads=16)
+    made = Pool(threads=16)
     names = set()
     for n in range(20):
         made.outcome(lambda task, context: names.add(threading.current_thread().name))
@@ -242,8 +242,8 @@ def test_one_after_another_needs_one_thread() -> None:
     assert len(names) <= 2
 
 
-def test_a_slow_task_holds_up_nobody() -> None:
-    made = Bench(threads=2)
+def test_a_slow_task_delays_no_other() -> None:
+    made = Pool(threads=2)
     go = threading.Event()
     made.actions.behaviour["slow"] = lambda task, context: go.wait(10)
     made.pool.submit(claimed("slow"))
@@ -255,8 +255,8 @@ def test_a_slow_task_holds_up_nobody() -> None:
     assert made.ended.get(timeout=10).task.task_id == "slow"
 
 
-def test_what_no_thread_has_begun_can_be_taken_back() -> None:
-    made = Bench(threads=1)
+def test_tasks_that_no_thread_has_begun_can_be_removed() -> None:
+    made = Pool(threads=1)
     go, begun = threading.Event(), threading.Event()
 
     def slow(task: Task, context: ActionContext) -> None:
@@ -277,7 +277,7 @@ def test_what_no_thread_has_begun_can_be_taken_back() -> None:
 
 
 def large(task_id: str, size: int, **payload: object) -> Claimed:
-    """A task whose payload waits as so many bytes."""
+    """A task whose payload waits as this many bytes."""
     small = scheduled_row(task_id, bucket_at(0), status="running", attempt=2, run=3, lease="x")
     row = LargeRow(small, {"payload": b" " * size}, lambda raw: payload or {"read": True})
     return Claimed(Task.from_row(row.without_action_values()), row)
@@ -285,7 +285,7 @@ def large(task_id: str, size: int, **payload: object) -> Claimed:
 
 def test_large_tasks_run_together_as_far_as_memory_goes() -> None:
     """However many threads there are: and what is small is not held up by them."""
-    made = Bench(threads=8)
+    made = Pool(threads=8)
     go, lock, sizes, most = threading.Event(), threading.Lock(), [0], []
 
     def waits(task: Task, context: ActionContext) -> None:
@@ -314,8 +314,8 @@ def test_large_tasks_run_together_as_far_as_memory_goes() -> None:
     assert MAX_LARGE_BYTES * 2 in most
 
 
-def test_large_tasks_that_wait_for_memory_can_be_taken_back() -> None:
-    made = Bench(threads=4)
+def test_large_tasks_that_wait_for_memory_can_be_removed() -> None:
+    made = Pool(threads=4)
     go, begun = threading.Event(), threading.Event()
 
     def slow(task: Task, context: ActionContext) -> None:
@@ -333,8 +333,8 @@ def test_large_tasks_that_wait_for_memory_can_be_taken_back() -> None:
     assert made.ended.get(timeout=10).task.task_id == "next"
 
 
-def test_a_large_task_whose_turn_is_later_leaves_its_room_to_others() -> None:
-    made = Bench(threads=4)
+def test_a_large_task_that_waits_for_a_rate_limit_leaves_its_room_to_others() -> None:
+    made = Pool(threads=4)
     calls: list[str] = []
 
     def early(task: Task, context: ActionContext) -> None:
@@ -350,7 +350,7 @@ def test_a_large_task_whose_turn_is_later_leaves_its_room_to_others() -> None:
 
 
 def test_a_large_payload_that_is_no_map_fails_for_good() -> None:
-    made = Bench()
+    made = Pool()
     row = LargeRow(
         scheduled_row("t", bucket_at(0), status="running", attempt=1, lease="x"), {"payload": b" " * 9}, list
     )
@@ -364,7 +364,7 @@ def test_a_large_payload_that_is_no_map_fails_for_good() -> None:
 
 def test_closing_ends_the_threads_and_begins_nothing_more() -> None:
     """A pass that broke off must not go on working behind its successor's back."""
-    made = Bench(threads=1)
+    made = Pool(threads=1)
     go, begun = threading.Event(), threading.Event()
 
     def slow(task: Task, context: ActionContext) -> None:

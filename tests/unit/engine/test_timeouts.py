@@ -106,7 +106,7 @@ def logged() -> Iterator[list[logging.LogRecord]]:
     logger.removeHandler(kept)
 
 
-# -- what can be served ----------------------------------------------------------------------------------------------
+# -- what fits ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("life", "longest"), [(900, 892), (120, 112), (60, 52), (30, 25), (1, 0)])
@@ -222,7 +222,7 @@ def test_a_pass_that_meets_many_long_tasks_leaves_those_behind_unclaimed(monkeyp
     assert report.claimed < 300, "not a claim and a release for each of the thousand"
 
 
-def test_a_long_task_gets_its_turn_although_every_tick_brings_more_than_half_of_its_time_in_others() -> None:
+def test_a_long_task_runs_although_every_tick_brings_others_for_more_than_half_of_its_time() -> None:
     made = Worked()
     for minute in range(1, 12, 2):
         made.insert(*(f"a{minute:02d}-{n}" for n in range(9)), seconds=10, at=minute)
@@ -235,7 +235,7 @@ def test_a_long_task_gets_its_turn_although_every_tick_brings_more_than_half_of_
 
 
 def test_a_long_task_that_does_not_fit_makes_no_chain_of_invocations() -> None:
-    """Invocations are shorter than anybody knows: then it waits, a try each tick, and holds up nobody."""
+    """Invocations are shorter than is known: it waits, is tried at each tick, and delays no other."""
     made = Worked(life=60, known=False)
     made.insert("long", seconds=100, at=1, timeoutSeconds=Decimal(100))
     made.insert("a", seconds=1, at=2)
@@ -264,7 +264,7 @@ def test_the_bucket_of_a_long_task_is_not_drained_before_it_ran() -> None:
     made.w.until_drained()
 
 
-def test_a_task_whose_process_died_is_not_taken_up_with_too_little_time_left() -> None:
+def test_a_task_whose_process_died_is_not_reclaimed_with_too_little_time_left() -> None:
     made = Worked()
     made.insert(*ids(7, "a"), seconds=10, at=3)
     made.insert("long", seconds=60, at=1, timeoutSeconds=Decimal(60))

@@ -47,7 +47,7 @@ def test_each_attempt_is_made_once(drainers: int, lease: bool, monkeypatch: pyte
     if not lease:
         monkeypatch.setattr(Cursor, "is_leased", lambda self, now: False)
     w = world()
-    fails = {task_id: n % 3 for n, task_id in enumerate(TASKS)}  # so many times
+    fails = {task_id: n % 3 for n, task_id in enumerate(TASKS)}  # how often
     for n, task_id in enumerate(TASKS):
         w.insert(task_id, at=bucket_at(1 + n % 2), retryPolicy={"minBackoffSeconds": Decimal(0)})
 
@@ -64,7 +64,7 @@ def test_each_attempt_is_made_once(drainers: int, lease: bool, monkeypatch: pyte
     w.until_drained()
 
 
-def test_suspects_are_taken_over_by_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_leases_are_reclaimed_by_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cursor, "is_leased", lambda self, now: False)
     w = world()
     crashed = TASKS[:20]

@@ -156,7 +156,7 @@ def cursor_now(w: World) -> Cursor:
     return taken
 
 
-def test_when_another_tick_has_closed_more_the_checkpoint_is_taken_anew() -> None:
+def test_when_another_tick_has_closed_more_the_checkpoint_is_measured_anew() -> None:
     """Buckets that it closed were open until then: a poll that is measured from before would not be final."""
     w = world()
     w.clock.forward(minutes=1)
