@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 import urllib3
-from tests.e2e.support import World, bucket, eventually, now
+from tests.e2e.support import DeployedStack, bucket, eventually, now
 
 from dynatick.domain.instants import format_instant
 from dynatick_stack import emulator
@@ -61,7 +61,7 @@ class Door:
 
 
 @pytest.fixture(scope="module")
-def door(world: World) -> Door:
+def door(world: DeployedStack) -> Door:
     return Door(world.stack.outputs["ApiUrl"], urllib3.PoolManager())
 
 
@@ -75,7 +75,7 @@ def in_path(task_id: str) -> str:
     return f"/v1/tasks/{quote(task_id, safe='')}"
 
 
-def test_tasks_go_their_way(world: World, door: Door, task_id: str) -> None:
+def test_tasks_go_their_way(world: DeployedStack, door: Door, task_id: str) -> None:
     payload = {"url": f"{world.receiver.url}/http-api", "data": {"n": 1, "text": "ä"}}
     made = door.send(
         "POST", "/v1/tasks", {"taskId": task_id, "delaySeconds": 5, "action": "webhook", "payload": payload}
@@ -158,13 +158,13 @@ def test_many_tasks_and_their_bucket(door: Door) -> None:
     assert (again["counts"], again["more"]) == ({"changed": 5}, True)
 
 
-def test_the_simple_form(world: World, door: Door) -> None:
+def test_the_simple_form(world: DeployedStack, door: Door) -> None:
     body = {"action": "log", "payload": {"url": "x", "data": 1}, "run_at": "2027-05-17T15:00:00Z"}
     task = door.ask("POST", "/schedule-task", body)
     assert world.the(task["taskId"])["taskDateTime"] == "2027-05-17#15:00"
 
 
-def test_a_schedule_and_its_runs(world: World, door: Door) -> None:
+def test_a_schedule_and_its_runs(world: DeployedStack, door: Door) -> None:
     schedule_id = f"every minute/{uuid.uuid4().hex[:8]}"
     row = {"taskId": schedule_id, "scheduleExpression": "cron(* * * * ? *)", "action": "log", "team": "blue"}
     made = door.send("POST", "/v1/schedules", row)
@@ -212,7 +212,7 @@ def test_nobody_passes_unsigned(door: Door) -> None:
     assert answer.status == 403
 
 
-def test_the_log_tells_of_requests_and_of_no_payload(world: World, door: Door, task_id: str) -> None:
+def test_the_log_tells_of_requests_and_of_no_payload(world: DeployedStack, door: Door, task_id: str) -> None:
     secret = uuid.uuid4().hex
     answer = door.send("POST", "/v1/tasks", {"taskId": task_id, "delaySeconds": 36_000, "payload": {"secret": secret}})
     door.refused(
@@ -224,7 +224,7 @@ def test_the_log_tells_of_requests_and_of_no_payload(world: World, door: Door, t
     assert not [line for line in lines if secret in line.text]
 
 
-def test_it_is_served_from_the_checkout_too(world: World) -> None:
+def test_it_is_served_from_the_checkout_too(world: DeployedStack) -> None:
     """`make api`: the same over the same table, without a gateway."""
     port = emulator.free_port()
     command = [

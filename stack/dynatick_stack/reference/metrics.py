@@ -25,7 +25,7 @@ Expired | Count | Tasks that were found with an expired lease, and handed to rec
 Recovered | Count | Tasks reclaimed from a process that died
 Deferred | Count | Tasks that were put off: the dead-letter queue refused their message, or nothing could be done with
     them
-Superseded | Count | Outcomes not written, because somebody else had ended or deleted the task
+Superseded | Count | Outcomes not written, because the task had been ended or deleted meanwhile
 Unrecorded | Count | Tasks that ran and whose outcome could not be written: they run again
 Unfinished | Count | Tasks that still ran when time was up
 Overran | Count | Attempts that took longer than their `timeoutSeconds`; the log names each
