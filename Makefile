@@ -44,7 +44,7 @@ pip_install = -m pip install --quiet --disable-pip-version-check --require-hashe
 
 .PHONY: help demo test check sam up down api e2e faults model soak expressions bench bench-quick lock mutations words site
 .PHONY: conformance
-.PHONY: docs clean setup
+.PHONY: docs clean lines setup
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \
@@ -52,7 +52,7 @@ help: ## Show this list
 
 setup: $(VENV)/.ready ## Set up .venv (the other targets do so by themselves)
 
-demo: $(VENV)/.ready ## Deploy locally, run a mixed batch through real ticks, print what became of it
+demo: $(VENV)/.ready ## Deploy locally, run a mixed batch through real ticks, show how it ended
 	@$(BIN)/python -m dynatick_stack.demo
 
 test: $(VENV)/.ready ## Run all tests, every part of them even when one fails
@@ -62,7 +62,7 @@ test: $(VENV)/.ready ## Run all tests, every part of them even when one fails
 	$(run_e2e) || $(or_none) failed=1; \
 	exit $$failed
 
-faults: $(VENV)/.ready ## Inject every known fault and print what became of it; WRITE=1: into docs/guarantees.md too
+faults: $(VENV)/.ready ## Inject every known fault and show how each was survived; WRITE=1: into docs/guarantees.md too
 	@$(run_faults) -p tests.faults.table $(if $(WRITE),--write-table)
 
 # Of the suites that know such an endpoint, the tests that go there.
@@ -77,7 +77,7 @@ mutations: $(VENV)/.ready ## Take out each rule of the protocol in turn, and sho
 model: $(VENV)/.ready ## Search at random for a sequence of operations and faults that loses a task (EXAMPLES=1000)
 	$(BIN)/python -m pytest -q -n auto tests/model --model-examples $(EXAMPLES) $(ARGS)
 
-soak: $(VENV)/.ready ## Kill and disturb processes for MINUTES (5), count what became of each task; SEED repeats it
+soak: $(VENV)/.ready ## Kill and disturb processes for MINUTES (5), judge how each task ended; SEED repeats it
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 e2e: $(VENV)/.ready ## Run the tests against the locally deployed template only
@@ -125,6 +125,9 @@ site: $(VENV)/.site ## Build the documentation site into .site/
 
 docs: $(VENV)/.ready ## Write docs/reference afresh from code and template
 	@$(BIN)/python -m dynatick_stack.reference
+
+lines: ## Count the lines of product, tests and stack
+	@python3 tests/lines.py
 
 clean: ## Remove what was built: environments, caches, local state
 	@if [ -x $(BIN)/python ] && [ -d .dynatick ]; then $(BIN)/python -m dynatick_stack down || true; fi

@@ -172,7 +172,7 @@ def show_logs(
         for line in reader.follow() if follow else reader.read():
             if output is Output.JSONL:
                 show_document(line.to_row(), output)
-                sys.stdout.flush()  # whoever follows through a pipe reads each line as it comes
+                sys.stdout.flush()  # the reader of a pipe gets each line as it comes
             else:
                 typer.echo(str(line))
 

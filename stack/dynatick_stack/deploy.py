@@ -127,7 +127,7 @@ def parameters_in_force(endpoint: str) -> dict[str, str]:
 
 
 def check_parameters(parameters: Mapping[str, str], body: Mapping[str, Any]) -> None:
-    """Refuse what the template would, before anything is started. The emulator doesn't look at all of it."""
+    """Refuse what the template would, before anything is started. The emulator doesn't check all of it."""
     known = body["Parameters"]
     for name, value in parameters.items():
         if name not in known:

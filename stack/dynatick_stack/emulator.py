@@ -117,7 +117,7 @@ def free_port() -> int:
 def check_port(port: int, *, state_dir: Path = STATE) -> None:
     """Refuse a port that another program has. One that our own emulator has, or may have, will be free."""
     earlier = _recorded(state_dir)
-    # One that runs and isn't recorded was begun by somebody who was killed; it may have any port.
+    # One that runs and isn't recorded was begun by a process that was killed; it may have any port.
     is_ours = processes.emulator(state_dir) is not None and (earlier is None or earlier.port == port)
     if not is_ours:
         refuse_busy_port(port)
@@ -153,7 +153,7 @@ def _environment(port: int, state_dir: Path) -> dict[str, str]:
         # Doors that would open beside the gateway.
         "IOT_MTLS_ENABLED": "0",
         "SFTP_ENABLED": "0",
-        # Functions run as processes; it need not look for Docker.
+        # Functions run as processes; it need not search for Docker.
         "LAMBDA_EXECUTOR": "local",
         "DOCKER_HOST": f"unix://{scratch}/no-docker",
         "STATE_DIR": str(scratch / "state"),

@@ -11,7 +11,7 @@ from dynatick_stack.errors import BusyError
 
 @contextmanager
 def exclusive(path: Path, *, busy: str | None = None) -> Iterator[None]:
-    """Hold a lock file. Waits for whoever has it, or refuses with `busy` if that is given.
+    """Hold a lock file. Waits until it is free, or refuses with `busy` if that is given.
 
     The system lets go of the lock when the process dies, so that none is ever left behind.
     """

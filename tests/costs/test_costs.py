@@ -1,7 +1,7 @@
 """What a task costs, held exactly: capacity units, calls and statements, as the counting endpoint counts them.
 
 These depend on the code alone, not on how busy the machine is; a change that costs more must say so here. Where it is a
-matter of time how many go together in a call, or how often a bucket is looked at, the bound is one that only another
+matter of time how many go together in a call, or how often a bucket is polled, the bound is one that only another
 way of working can pass. Times are not asserted anywhere: they are what `make bench` is for.
 """
 
@@ -54,13 +54,13 @@ def test_a_task_with_a_time(engine: Engine) -> None:
     assert "BatchGetItem" not in life.processor.by_operation  # claims bring the payload with them
 
 
-def test_the_reads_of_a_task_with_second_looks(engine: Engine) -> None:
+def test_the_reads_of_a_task_with_later_polls(engine: Engine) -> None:
     life = units.timed(engine, TASKS)
-    looks = of(life.processor, "Query")
-    # A bucket of 500 is one page. It is looked at when it is due, in that pass once more, at the next tick, and finally
-    # when the index has settled; a busy machine may add a round or two. Other looks are at empty buckets.
+    polls = of(life.processor, "Query")
+    # A bucket of 500 is one page. It is polled when it is due, in that pass once more, at the next tick, and finally
+    # when the index has settled; a busy machine may add a round or two. Other polls are at empty buckets.
     entry_bytes = 160  # with its outcome; more than there are
-    assert looks[2] <= 6 * math.ceil(TASKS * entry_bytes / 4096) * 0.5 + looks[0] * 0.5
+    assert polls[2] <= 6 * math.ceil(TASKS * entry_bytes / 4096) * 0.5 + polls[0] * 0.5
     assert life.per_task("read_units") <= 0.25  # a bucket of 500; less than half of it in large ones
 
 
@@ -131,7 +131,7 @@ def test_tasks_elsewhere_cost_nothing(engine: Engine) -> None:
     after = work(installation, "b-")
     for one, other in zip(before, after, strict=True):
         assert one.total.write_units == other.total.write_units
-        assert other.total.reads <= one.total.reads + 4  # looks are a matter of time
+        assert other.total.reads <= one.total.reads + 4  # polls are a matter of time
         assert other.total.read_units <= one.total.read_units + 4 * 2
 
 

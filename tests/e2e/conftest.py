@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.support import World
+from tests.e2e.support import DeployedStack
 
 from dynatick_stack import emulator, local
 from dynatick_stack.demo.receiver import Receiver
@@ -19,10 +19,7 @@ LONGEST = [
     "test_failures",
     "test_many_schedules",
     "test_healing",
-    "test_large_bucket",
     "test_handler_hangs",
-    "test_process_dies",
-    "test_while_running",
     "test_cli",
     "test_shard_count",
     "test_tick_minutes",
@@ -42,10 +39,10 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
 
 
 @pytest.fixture(scope="session")
-def world(stack: LocalStack) -> Iterator[World]:
+def world(stack: LocalStack) -> Iterator[DeployedStack]:
     """The deployed system, with a webhook receiver. Tests share it, so ids are each test's own."""
     with Receiver() as receiver:
-        yield World(stack=stack, receiver=receiver)
+        yield DeployedStack(stack=stack, receiver=receiver)
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def room(seconds: float = ROOM_SECONDS) -> None:
 
 
 @dataclass(kw_only=True)
-class World:
+class DeployedStack:
     """A deployed stack, with a receiver for its webhooks."""
 
     stack: LocalStack
@@ -235,13 +235,13 @@ def deployed(
     root: Path = template.ROOT,
     answers: Callable[[Call, int], Answer] = answer,
     **parameters: object,
-) -> Iterator[World]:
+) -> Iterator[DeployedStack]:
     """A stack of a test's own, from the checkout at ``root``; its webhook receiver answers as ``answers`` says."""
     given = {name: str(value) for name, value in parameters.items()}
     try:
         with Receiver(answers) as receiver:
             stack = local.up(emulator.free_port(), given, state_dir=state_dir, root=root)
-            yield World(stack=stack, receiver=receiver)
+            yield DeployedStack(stack=stack, receiver=receiver)
     finally:
         local.down(state_dir=state_dir)
 

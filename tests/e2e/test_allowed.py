@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.e2e.support import World, bucket, deployed, eventually, instant, room
+from tests.e2e.support import DeployedStack, bucket, deployed, eventually, instant, room
 from tests.e2e.test_targets import ACCOUNT, NOW
 
 from dynatick import InvalidInput
@@ -50,7 +50,7 @@ def answers(call: Call, earlier: int) -> Answer:
 
 
 @pytest.fixture(scope="module")
-def little(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def little(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedStack]:
     with deployed(tmp_path_factory.mktemp("little") / "local", answers=answers, **PARAMETERS) as world:
         for name in ("orders", "salaries"):
             world.stack.client("sqs").create_queue(QueueName=name)
@@ -64,7 +64,7 @@ SLOW = [f"slow-{n}" for n in range(4)]
 
 
 @pytest.fixture(scope="module")
-def rows(little: World) -> dict[str, dict[str, Any]]:
+def rows(little: DeployedStack) -> dict[str, dict[str, Any]]:
     """Tasks of all sorts, by ``put-item``, for what a client of ours refuses comes that way; they have ended, or had
     their first attempt."""
     url = little.receiver.url
@@ -112,7 +112,7 @@ def rows(little: World) -> dict[str, dict[str, Any]]:
 Rows = dict[str, dict[str, Any]]
 
 
-def test_the_processor_has_rights_to_what_is_allowed_and_to_nothing_else(little: World) -> None:
+def test_the_processor_has_rights_to_what_is_allowed_and_to_nothing_else(little: DeployedStack) -> None:
     role = little.stack.client("lambda").get_function_configuration(
         FunctionName=little.stack.outputs["ProcessorFunctionName"]
     )["Role"]
@@ -128,7 +128,7 @@ def test_the_processor_has_rights_to_what_is_allowed_and_to_nothing_else(little:
     assert not {"Publish", "PutEvents", "InvokeFunctions", "UseKeys"} & set(targets)
 
 
-def test_the_interfaces_know_the_kinds(little: World, rows: Rows) -> None:
+def test_the_interfaces_know_the_kinds(little: DeployedStack, rows: Rows) -> None:
     settings = read_settings(little.client.store)
     assert settings is not None
     assert tuple(settings.actions) == ("log", "sqs", "webhook")
@@ -148,19 +148,19 @@ def test_the_interfaces_know_the_kinds(little: World, rows: Rows) -> None:
     ],
 )
 def test_what_is_not_allowed_fails_for_good_and_reaches_nobody(
-    little: World, rows: Rows, task_id: str, error: str
+    little: DeployedStack, rows: Rows, task_id: str, error: str
 ) -> None:
     assert (rows[task_id]["outcome"], rows[task_id]["error"]) == ("failed", error)
     assert len(little.receiver.of(task_id)) == (task_id == "unexpected")
     assert [letter["error"] for letter in little.letters_of(task_id)] == [error]
 
 
-def test_an_allowed_secret_is_sent(little: World, rows: Rows) -> None:
+def test_an_allowed_secret_is_sent(little: DeployedStack, rows: Rows) -> None:
     (call,) = little.receiver.of("own-secret")
     assert call.headers["authorization"] == "Bearer hunter2"
 
 
-def test_method_body_headers_and_expected_statuses(little: World, rows: Rows) -> None:
+def test_method_body_headers_and_expected_statuses(little: DeployedStack, rows: Rows) -> None:
     calls = {task_id: little.receiver.of(task_id)[0] for task_id in ("put", "delete", "get", "fast-00")}
     assert {task_id: (call.method, call.body) for task_id, call in calls.items()} == {
         "put": ("PUT", b"<a/>"), "delete": ("DELETE", b"{}"), "get": ("GET", b""), "fast-00": ("POST", b'{"n":1}')
@@ -176,7 +176,7 @@ def test_an_answer_that_comes_too_late_is_none(rows: Rows) -> None:
     assert "did not answer within 1.0 s" in rows["late"]["error"]
 
 
-def test_retry_after_is_honoured(little: World, rows: Rows) -> None:
+def test_retry_after_is_honoured(little: DeployedStack, rows: Rows) -> None:
     """The retry policy alone would have it tried again at the next tick."""
     row, (call,) = rows["busy"], little.receiver.of("busy")
     assert (row["attempt"], row["attempts"][0]["error"]) == (1, "the target answered 503")
@@ -184,7 +184,7 @@ def test_retry_after_is_honoured(little: World, rows: Rows) -> None:
     assert earliest <= instant_of(Bucket.parse(row["taskDateTime"]).minute) < earliest + timedelta(minutes=2)
 
 
-def test_a_host_is_called_no_faster_than_its_limit(little: World, rows: Rows) -> None:
+def test_a_host_is_called_no_faster_than_its_limit(little: DeployedStack, rows: Rows) -> None:
     assert {(rows[task_id]["outcome"], int(rows[task_id]["attempt"])) for task_id in FAST} == {("completed", 1)}
     # Four go at once, the others four a second. On their way they may crowd together, so that only the whole is
     # timed: from before the first was sent until the last came.
@@ -193,7 +193,7 @@ def test_a_host_is_called_no_faster_than_its_limit(little: World, rows: Rows) ->
     assert last - began >= timedelta(seconds=(len(FAST) - 4) / 4)
 
 
-def test_what_would_wait_too_long_is_left_for_later_ticks_without_an_attempt(little: World, rows: Rows) -> None:
+def test_what_would_wait_too_long_is_left_for_later_ticks_without_an_attempt(little: DeployedStack, rows: Rows) -> None:
     left = [rows[task_id] for task_id in SLOW if rows[task_id]["taskDateTime"] > rows["put"]["taskDateTime"]]
     assert {(row["status"], int(row["attempt"])) for row in left} == {("scheduled", 0)}
     assert len({row["taskDateTime"] for row in left}) == len(left) >= 2, "each has a turn of its own"

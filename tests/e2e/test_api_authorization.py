@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import urllib3
-from tests.e2e.support import World, deployed
+from tests.e2e.support import DeployedStack, deployed
 from tests.e2e.test_http_api import SIGNED
 
 from dynatick_stack.errors import DeployError
@@ -22,22 +22,22 @@ A_TOKEN = {"Authorization": "Bearer e30.e30.e30"}
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedStack]:
     with deployed(tmp_path_factory.mktemp("own") / "local") as world:
         yield world
 
 
-def status(own: World, headers: dict[str, str]) -> int:
+def status(own: DeployedStack, headers: dict[str, str]) -> int:
     url = f"{own.stack.outputs['ApiUrl']}/v1/ticks"
     answer: Any = urllib3.request("GET", url, headers=headers, retries=False, timeout=MAX_WAIT_SECONDS)
     return int(answer.status)
 
 
-def test_by_default_requests_are_signed(own: World) -> None:
+def test_by_default_requests_are_signed(own: DeployedStack) -> None:
     assert (status(own, UNSIGNED), status(own, SIGNED)) == (403, 200)
 
 
-def test_open_only_if_that_is_confirmed(own: World) -> None:
+def test_open_only_if_that_is_confirmed(own: DeployedStack) -> None:
     with pytest.raises(DeployError, match="confirm it with ApiOpenToEverybody"):
         own.stack.redeploy(ApiAuthorization="NONE")
     assert status(own, UNSIGNED) == 403
@@ -49,13 +49,13 @@ def test_open_only_if_that_is_confirmed(own: World) -> None:
     assert status(own, UNSIGNED) == 403
 
 
-def test_a_confirmation_alone_opens_nothing(own: World) -> None:
+def test_a_confirmation_alone_opens_nothing(own: DeployedStack) -> None:
     own.stack.redeploy(ApiOpenToEverybody=OPEN["ApiOpenToEverybody"])
     assert status(own, UNSIGNED) == 403
     own.stack.redeploy(ApiOpenToEverybody="no")
 
 
-def test_tokens_of_one_issuer(own: World) -> None:
+def test_tokens_of_one_issuer(own: DeployedStack) -> None:
     """The emulator can't verify a signature, so it lets no token pass. Its configuration is read back."""
     with pytest.raises(DeployError, match="wants ApiJwtIssuer"):
         own.stack.redeploy(ApiAuthorization="JWT")
@@ -74,7 +74,7 @@ def test_tokens_of_one_issuer(own: World) -> None:
     assert (status(own, UNSIGNED), status(own, SIGNED)) == (403, 200)
 
 
-def test_a_browser_may_ask_whether_a_page_may_call(own: World) -> None:
+def test_a_browser_may_ask_whether_a_page_may_call(own: DeployedStack) -> None:
     """Preflights carry no credentials, and what follows them does. (The emulator answers preflights by itself.)"""
 
     def routes() -> dict[str, str]:

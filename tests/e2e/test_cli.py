@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from tests.builders import key_of
-from tests.e2e.support import World, bucket, iso
+from tests.e2e.support import DeployedStack, bucket, iso
 
 COMMAND = Path(sys.executable).with_name("dynatick")
 OK, USAGE, INVALID, NOT_FOUND, CONFLICT, UNREACHABLE = 0, 2, 3, 4, 5, 6
 
 
-def run(world: World | None, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+def run(world: DeployedStack | None, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """With --local, the command finds the stack of the folder that DYNATICK_STATE_DIR names."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_"))}
     if world is not None:
@@ -27,14 +27,14 @@ def run(world: World | None, *arguments: str, stdin: str | None = None) -> subpr
     )
 
 
-def ask(world: World, *arguments: str) -> Any:
+def ask(world: DeployedStack, *arguments: str) -> Any:
     """What a command that succeeds says, as a program reads it."""
     done = run(world, *arguments, "--local", "--output", "json")
     assert done.returncode == OK, done.stderr
     return json.loads(done.stdout)
 
 
-def test_a_task_from_its_insert_to_its_history(world: World, tmp_path: Path) -> None:
+def test_a_task_from_its_insert_to_its_history(world: DeployedStack, tmp_path: Path) -> None:
     payload = json.dumps({"url": f"{world.receiver.url}/cli"})
     added = ask(world, "task", "add", "cli-hook", "--action", "webhook", "--payload", payload)
     assert added["taskId"] == "cli-hook"
@@ -99,7 +99,7 @@ def test_a_task_from_its_insert_to_its_history(world: World, tmp_path: Path) -> 
         (["task", "eat"], USAGE, "eat"),
     ],
 )
-def test_refusals(world: World, arguments: list[str], code: int, said: str) -> None:
+def test_refusals(world: DeployedStack, arguments: list[str], code: int, said: str) -> None:
     local = [] if code == USAGE else ["--local"]
     done = run(world, *arguments, *local)
     assert done.returncode == code, done.stderr
@@ -109,7 +109,7 @@ def test_refusals(world: World, arguments: list[str], code: int, said: str) -> N
     assert world.row("cli-x") is None
 
 
-def test_a_task_that_is_there_already(world: World) -> None:
+def test_a_task_that_is_there_already(world: DeployedStack) -> None:
     assert run(world, "task", "add", "cli-twice", "--at", "2030-01-01#12:00", "--local").returncode == OK
     again = run(world, "task", "add", "cli-twice", "--local")
     assert again.returncode == CONFLICT
@@ -127,7 +127,7 @@ def test_no_local_stack(tmp_path: Path) -> None:
     assert "make up" in done.stderr
 
 
-def test_the_same_without_local(world: World) -> None:
+def test_the_same_without_local(world: DeployedStack) -> None:
     """As against AWS: a table's name, an endpoint, and credentials from the environment."""
     environment = {
         "PATH": os.environ["PATH"],

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.e2e.support import STREAM_SECONDS, TICK_SECONDS, World, bucket, eventually, iso, room
+from tests.e2e.support import STREAM_SECONDS, TICK_SECONDS, DeployedStack, bucket, eventually, iso, room
 
 
-def test_an_edited_time_is_derived_anew(world: World) -> None:
+def test_an_edited_time_is_derived_anew(world: DeployedStack) -> None:
     for task_id in ("edit-bucket", "edit-due", "edit-both", "edit-malformed", "edit-other"):
         world.put(task_id, taskDateTime="2030-01-01#12:00")
     for task_id in ("edit-bucket", "edit-due", "edit-both", "edit-malformed", "edit-other"):
@@ -38,7 +38,7 @@ def test_an_edited_time_is_derived_anew(world: World) -> None:
     eventually(lambda: world.letters_of("edit-malformed"), within=STREAM_SECONDS)
 
 
-def test_a_task_that_was_edited_runs_at_its_new_time_only(world: World) -> None:
+def test_a_task_that_was_edited_runs_at_its_new_time_only(world: DeployedStack) -> None:
     room(10)
     world.put_webhook("sooner", dueAt="2030-01-01T12:00:00Z")
     world.put_webhook("later", taskDateTime=bucket(1))

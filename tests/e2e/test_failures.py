@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.builders import key_of
-from tests.e2e.support import STREAM_SECONDS, TICK_SECONDS, World, deployed, eventually, instant
+from tests.e2e.support import STREAM_SECONDS, TICK_SECONDS, DeployedStack, deployed, eventually, instant
 
 from dynatick_stack.demo.receiver import Call
 
@@ -22,7 +22,7 @@ def repaired() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, repaired: set[str]) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory, repaired: set[str]) -> Iterator[DeployedStack]:
     def answers(call: Call, earlier: int) -> int:
         return 204 if call.path in repaired else 500
 
@@ -30,7 +30,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, repaired: set[str]) -> Itera
         yield world
 
 
-def test_a_target_that_is_down_and_comes_back(world: World, repaired: set[str]) -> None:
+def test_a_target_that_is_down_and_comes_back(world: DeployedStack, repaired: set[str]) -> None:
     world.put_webhook("down", "/down", retryPolicy=ONCE, note="mine")
     ended = world.run_to_end(["down"], within=2 * TICK_SECONDS)["down"]
     assert (ended["status"], ended["attempt"], ended["error"]) == ("failed", 2, "the target answered 500")
@@ -61,7 +61,7 @@ def test_a_target_that_is_down_and_comes_back(world: World, repaired: set[str]) 
     assert world.letters_of("down") == [letter]
 
 
-def test_addresses_that_are_not_allowed(world: World) -> None:
+def test_addresses_that_are_not_allowed(world: DeployedStack) -> None:
     forbidden = {
         "private": ("https://10.0.0.8/hook", "not public"),
         "metadata": ("https://169.254.169.254/latest", "not public"),

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from tests.builders import key_of
-from tests.e2e.support import STREAM_SECONDS, Row, World, bucket, eventually, now
+from tests.e2e.support import STREAM_SECONDS, DeployedStack, Row, bucket, eventually, now
 
 from dynatick.domain.buckets import Bucket, minute_of
 
 pytestmark = pytest.mark.long
 
 
-def records(world: World, prefix: str) -> Iterator[dict[str, Any]]:
+def records(world: DeployedStack, prefix: str) -> Iterator[dict[str, Any]]:
     """The records that the table's stream holds of these tasks, as the scheduler gets them."""
     table = world.dynamodb.describe_table(TableName=world.stack.table)["Table"]
     streams = world.stack.client("dynamodbstreams")
@@ -32,7 +32,7 @@ def records(world: World, prefix: str) -> Iterator[dict[str, Any]]:
             position = answer.get("NextShardIterator") if answer["Records"] else None
 
 
-def deliver(world: World, batch: list[dict[str, Any]]) -> None:
+def deliver(world: DeployedStack, batch: list[dict[str, Any]]) -> None:
     """Hands records to the scheduler once more."""
 
     def as_json(value: object) -> object:
@@ -47,11 +47,11 @@ def deliver(world: World, batch: list[dict[str, Any]]) -> None:
     assert json.loads(answer["Payload"].read()) == {"batchItemFailures": []}
 
 
-def tasks(world: World, prefix: str) -> dict[str, Row]:
+def tasks(world: DeployedStack, prefix: str) -> dict[str, Row]:
     return {row["taskId"]: row for row in world.rows() if row["taskId"].startswith(prefix)}
 
 
-def test_records_that_come_again_change_nothing(world: World) -> None:
+def test_records_that_come_again_change_nothing(world: DeployedStack) -> None:
     """At least once is what a stream promises."""
     world.put_webhook("again-done")
     world.put_webhook("again-deleted")
@@ -83,7 +83,7 @@ def test_records_that_come_again_change_nothing(world: World) -> None:
     assert world.runs("again-deleted") == []
 
 
-def test_reconcile_finds_what_no_tick_would_see(world: World) -> None:
+def test_reconcile_finds_what_no_tick_would_see(world: DeployedStack) -> None:
     payload = {"url": f"{world.receiver.url}/"}
     # What a stream that was down leaves behind: rows that nobody has looked at, in buckets that are over, or in none.
     past = str(Bucket(minute_of(now() - timedelta(hours=3))))

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 import urllib3
-from tests.e2e.support import World, bucket, eventually, now
+from tests.e2e.support import DeployedStack, bucket, eventually, now
 
 from dynatick.domain.instants import format_instant
 from dynatick_stack import emulator
@@ -61,7 +61,7 @@ class HttpApi:
 
 
 @pytest.fixture(scope="module")
-def api(world: World) -> HttpApi:
+def api(world: DeployedStack) -> HttpApi:
     return HttpApi(world.stack.outputs["ApiUrl"], urllib3.PoolManager())
 
 
@@ -75,7 +75,7 @@ def in_path(task_id: str) -> str:
     return f"/v1/tasks/{quote(task_id, safe='')}"
 
 
-def test_tasks_go_their_way(world: World, api: HttpApi, task_id: str) -> None:
+def test_tasks_go_their_way(world: DeployedStack, api: HttpApi, task_id: str) -> None:
     payload = {"url": f"{world.receiver.url}/http-api", "data": {"n": 1, "text": "ä"}}
     made = api.send(
         "POST", "/v1/tasks", {"taskId": task_id, "delaySeconds": 5, "action": "webhook", "payload": payload}
@@ -158,13 +158,13 @@ def test_many_tasks_and_their_bucket(api: HttpApi) -> None:
     assert (again["counts"], again["more"]) == ({"changed": 5}, True)
 
 
-def test_the_simple_form(world: World, api: HttpApi) -> None:
+def test_the_simple_form(world: DeployedStack, api: HttpApi) -> None:
     body = {"action": "log", "payload": {"url": "x", "data": 1}, "run_at": "2027-05-17T15:00:00Z"}
     task = api.ask("POST", "/schedule-task", body)
     assert world.the(task["taskId"])["taskDateTime"] == "2027-05-17#15:00"
 
 
-def test_a_schedule_and_its_runs(world: World, api: HttpApi) -> None:
+def test_a_schedule_and_its_runs(world: DeployedStack, api: HttpApi) -> None:
     schedule_id = f"every minute/{uuid.uuid4().hex[:8]}"
     row = {"taskId": schedule_id, "scheduleExpression": "cron(* * * * ? *)", "action": "log", "team": "blue"}
     made = api.send("POST", "/v1/schedules", row)
@@ -210,7 +210,7 @@ def test_nobody_passes_unsigned(api: HttpApi) -> None:
     assert answer.status == 403
 
 
-def test_the_log_tells_of_requests_and_of_no_payload(world: World, api: HttpApi, task_id: str) -> None:
+def test_the_log_tells_of_requests_and_of_no_payload(world: DeployedStack, api: HttpApi, task_id: str) -> None:
     secret = uuid.uuid4().hex
     answer = api.send("POST", "/v1/tasks", {"taskId": task_id, "delaySeconds": 36_000, "payload": {"secret": secret}})
     api.refused(
@@ -222,7 +222,7 @@ def test_the_log_tells_of_requests_and_of_no_payload(world: World, api: HttpApi,
     assert not [line for line in lines if secret in line.text]
 
 
-def test_it_is_served_from_the_checkout_too(world: World) -> None:
+def test_it_is_served_from_the_checkout_too(world: DeployedStack) -> None:
     """`make api`: the same over the same table, without a gateway."""
     port = emulator.free_port()
     command = [

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.builders import key_of
-from tests.e2e.support import World, deployed, eventually
+from tests.e2e.support import DeployedStack, deployed, eventually
 
 from dynatick.domain.instants import format_instant
 from dynatick_stack.deploy import STACK
@@ -26,12 +26,12 @@ PER_BUCKET = 500
 
 
 @pytest.fixture(scope="module")
-def importing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def importing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedStack]:
     with deployed(tmp_path_factory.mktemp("import") / "local", ImportBucket="yes") as world:
         yield world
 
 
-def drop(world: World, name: str, text: str, *, within: float = 60) -> dict[str, Any]:
+def drop(world: DeployedStack, name: str, text: str, *, within: float = 60) -> dict[str, Any]:
     """Drops a file and waits for its report."""
     s3, bucket = world.stack.client("s3"), world.stack.outputs["ImportBucketName"]
     key = f"reports/{name}.json"
@@ -46,7 +46,7 @@ def drop(world: World, name: str, text: str, *, within: float = 60) -> dict[str,
     return report
 
 
-def listed(world: World, prefix: str) -> list[dict[str, Any]]:
+def listed(world: DeployedStack, prefix: str) -> list[dict[str, Any]]:
     bucket = world.stack.outputs["ImportBucketName"]
     found: list[dict[str, Any]] = (
         world.stack.client("s3").list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])
@@ -54,7 +54,7 @@ def listed(world: World, prefix: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_file_that_is_dropped_becomes_tasks_that_run(importing: World) -> None:
+def test_a_file_that_is_dropped_becomes_tasks_that_run(importing: DeployedStack) -> None:
     url = f"{importing.receiver.url}/dropped"
     lines = [
         json.dumps({"taskId": f"d{n}", "delaySeconds": 1, "action": "webhook", "payload": {"url": url}})
@@ -77,7 +77,7 @@ def test_a_file_that_is_dropped_becomes_tasks_that_run(importing: World) -> None
     assert again["sequencer"] > report["sequencer"]
 
 
-def test_csv_and_a_single_object_are_dropped_too(importing: World) -> None:
+def test_csv_and_a_single_object_are_dropped_too(importing: DeployedStack) -> None:
     report = drop(
         importing, "tasks.csv", 'taskId,dueAt,payload.text\r\nc1,2030-01-01T12:00:00Z,"Dear Ada,\r\nhello"\r\n'
     )
@@ -93,20 +93,20 @@ def due(start: datetime, number: int) -> str:
     return format_instant(start + timedelta(minutes=number // PER_BUCKET))
 
 
-def held(world: World, start: datetime, total: int) -> int:
+def held(world: DeployedStack, start: datetime, total: int) -> int:
     """How many tasks the buckets hold over which ``due`` has spread so many lines."""
     end = start + timedelta(minutes=-(-total // PER_BUCKET))
     return sum(one.total for one in world.client.bucket_counts(start=start, end=end))
 
 
-def errors_of(world: World, report: dict[str, Any]) -> list[dict[str, Any]]:
+def errors_of(world: DeployedStack, report: dict[str, Any]) -> list[dict[str, Any]]:
     """What lies beside a file, of all its parts."""
     s3, bucket = world.stack.client("s3"), world.stack.outputs["ImportBucketName"]
     parts = [s3.get_object(Bucket=bucket, Key=one["Key"])["Body"].read() for one in listed(world, report["errors"])]
     return [json.loads(line) for part in parts for line in part.splitlines()]
 
 
-def test_nothing_good_in_a_file_and_nothing_at_all(importing: World) -> None:
+def test_nothing_good_in_a_file_and_nothing_at_all(importing: DeployedStack) -> None:
     empty = drop(importing, "empty.ndjson", "\n")
     assert (empty["inserted"], empty["refused"], empty["errors"]) == (0, 0, None)
     listing = drop(importing, "list.json", '[{"taskId": "in-a-list"},\n{"taskId": "in-a-list-2"}]')
@@ -120,7 +120,7 @@ def test_nothing_good_in_a_file_and_nothing_at_all(importing: World) -> None:
     assert importing.row("in-a-list") is None
 
 
-def test_schedules_are_dropped_too(importing: World) -> None:
+def test_schedules_are_dropped_too(importing: DeployedStack) -> None:
     """They are written in batches, which the emulator's stream does not show: they must run all the same."""
     url = f"{importing.receiver.url}/recurring"
     schedule = {"scheduleExpression": "rate(1 minute)", "action": "webhook", "payload": {"url": url}}
@@ -142,7 +142,7 @@ def test_schedules_are_dropped_too(importing: World) -> None:
         importing.client.schedules.delete(one.schedule_id)
 
 
-def test_a_large_file_takes_several_invocations(importing: World) -> None:
+def test_a_large_file_takes_several_invocations(importing: DeployedStack) -> None:
     """With a function that has little time. Every line has its answer, once."""
     total, wrong = 60_000, 80
     start = datetime(2030, 4, 1, tzinfo=UTC)
@@ -178,7 +178,7 @@ def began(process: subprocess.Popen[str], note: Path) -> None:
     ids=["SIGINT", "SIGKILL"],
 )
 def test_an_import_that_is_interrupted_goes_on(
-    importing: World, tmp_path: Path, number: signal.Signals, start: datetime
+    importing: DeployedStack, tmp_path: Path, number: signal.Signals, start: datetime
 ) -> None:
     total = 20_000  # so that it lasts until another client has looked
     file = tmp_path / "tasks.ndjson"
@@ -236,7 +236,7 @@ def test_an_import_that_is_interrupted_goes_on(
     assert {f"{number.name}-{n}" for n in range(total)} == set(found)
 
 
-def test_a_reader_that_has_seen_enough_ends_an_export_quietly(importing: World) -> None:
+def test_a_reader_that_has_seen_enough_ends_an_export_quietly(importing: DeployedStack) -> None:
     list(importing.client.insert_lazily({"taskId": f"x{n}", "taskDateTime": "2030-03-01#12:00"} for n in range(3000)))
     environment = os.environ | {"DYNATICK_STATE_DIR": str(importing.stack.state_dir)}
     pipe = f"'{COMMAND}' task export --local --bucket '2030-03-01#12:00' | head -1; echo ${{PIPESTATUS[0]}}"

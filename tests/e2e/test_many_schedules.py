@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.support import World, bucket, deployed, eventually, instant, now
+from tests.e2e.support import DeployedStack, bucket, deployed, eventually, instant, now
 
 from dynatick.client import IdleTicks, TickView
 from dynatick.domain.buckets import Bucket, minute_of
@@ -20,7 +20,7 @@ NUMBER = 2_000
 TICKS = 2
 
 
-def _in_batches(world: World, requests: Sequence[Any]) -> None:
+def _in_batches(world: DeployedStack, requests: Sequence[Any]) -> None:
     """What `batch-write-item` does, until all is taken."""
     for start in range(0, len(requests), 25):
         left: Any = {world.stack.table: list(requests[start : start + 25])}
@@ -28,12 +28,12 @@ def _in_batches(world: World, requests: Sequence[Any]) -> None:
             left = world.dynamodb.batch_write_item(RequestItems=left).get("UnprocessedItems")
 
 
-def _passes(world: World, since: str) -> list[TickView]:
+def _passes(world: DeployedStack, since: str) -> list[TickView]:
     ticks = world.client.ticks(start=since, end=bucket(1))
     return [tick for tick in ticks if isinstance(tick, TickView) and tick.occurrences]
 
 
-def _served_through(world: World, since: str) -> str:
+def _served_through(world: DeployedStack, since: str) -> str:
     """The latest tick that has done its work."""
     ends = [since]
     for tick in world.client.ticks(start=since, end=bucket(1)):
@@ -117,7 +117,7 @@ def test_each_of_two_thousand_runs_each_minute_once(
         record_property("figure", f"ticks of {NUMBER:,} schedules took {', '.join(f'{one:.1f}' for one in took)} s")
 
 
-def _all_ids(world: World) -> Iterator[str]:
+def _all_ids(world: DeployedStack) -> Iterator[str]:
     token: str | None = None
     while True:
         page = world.client.schedules.list("ENABLED", limit=1000, page_token=token)

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 from tests.builders import key_of
-from tests.e2e.support import STREAM_SECONDS, TICK_SECONDS, World, bucket, deployed, eventually, room
+from tests.e2e.support import STREAM_SECONDS, TICK_SECONDS, DeployedStack, bucket, deployed, eventually, room
 
 from dynatick.domain.buckets import Bucket
 
 pytestmark = pytest.mark.long
 
 
-def shard_of(world: World, task_id: str) -> int:
+def shard_of(world: DeployedStack, task_id: str) -> int:
     return Bucket.parse(world.settled(task_id)["taskDateTime"]).shard
 
 
-def put(world: World, phase: str, due: str) -> list[str]:
+def put(world: DeployedStack, phase: str, due: str) -> list[str]:
     """Webhooks with a time and without, enough that each of four shards has some."""
     ids = [f"{phase}-{n}" for n in range(16)]
     for n, task_id in enumerate(ids):

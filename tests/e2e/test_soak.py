@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
-from rich.console import Console
 from tests.e2e.programs import left, start
+from tests.sandbox.journal import read
 from tests.soak.history import history_of
-from tests.soak.journal import read
 from tests.soak.plan import Plan
-from tests.soak.rig import TABLE
 from tests.soak.run import soak
 
 from dynatick.domain.task import is_own_row
@@ -87,16 +85,17 @@ def test_rows_that_are_taken_away_behind_its_back_turn_it_red(tmp_path: Path) ->
             # At first there is no emulator, or none with a table, and at the very end none any more.
             with suppress(OSError, ValueError, ClientError, BotoCoreError):
                 dynamodb = deploy.client("dynamodb", f"http://127.0.0.1:{json.loads(state.read_text())['port']}")
-                for item in dynamodb.scan(TableName=TABLE)["Items"]:
+                (table,) = dynamodb.list_tables()["TableNames"]
+                for item in dynamodb.scan(TableName=table)["Items"]:
                     task_id = item["taskId"]["S"]
                     if not is_own_row(task_id):
                         taken.add(task_id)
-                        dynamodb.delete_item(TableName=TABLE, Key={"taskId": item["taskId"]})
+                        dynamodb.delete_item(TableName=table, Key={"taskId": item["taskId"]})
 
     thief = threading.Thread(target=take_away)
     thief.start()
     try:
-        ended = soak(Console(quiet=True), Plan(seed=4, minutes=0.25, processors=2, inserters=1), tmp_path)
+        ended = soak(lambda text: None, Plan(seed=4, minutes=0.25, processors=2, inserters=1), tmp_path)
     finally:
         over.set()
         thief.join()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook as Verifier
 from tests.builders import key_of
-from tests.e2e.support import World, eventually, iso, now
+from tests.e2e.support import DeployedStack, eventually, iso, now
 
 from dynatick import InvalidInput
 from dynatick.engine.installation_settings import read_settings
@@ -40,7 +40,7 @@ def handler(event, context):
 class Targets:
     """What tasks send to, and what came of it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: DeployedStack) -> None:
         self.client = world.stack.client
         sqs, sns, events, functions = (self.client(name) for name in ("sqs", "sns", "events", "lambda"))
         self.urls = {
@@ -95,7 +95,7 @@ class Targets:
 
 
 @pytest.fixture(scope="module")
-def targets(world: World) -> Targets:
+def targets(world: DeployedStack) -> Targets:
     return Targets(world)
 
 
@@ -105,7 +105,7 @@ NOWHERE = f"arn:aws:sqs:{REGION}:{ACCOUNT}:nowhere"
 
 
 @pytest.fixture(scope="module")
-def rows(world: World, targets: Targets) -> dict[str, dict[str, Any]]:
+def rows(world: DeployedStack, targets: Targets) -> dict[str, dict[str, Any]]:
     """One task of each kind, and more; they have ended."""
     ssm, manager = world.stack.client("ssm"), world.stack.client("secretsmanager")
     ssm.put_parameter(Name="/dynatick/signing", Value=KEY, Type="SecureString")
@@ -146,7 +146,7 @@ FACTS = ("taskId", "dueAt", "attempt", "idempotencyKey", "scheduleId")
 
 
 @pytest.fixture(scope="module")
-def occurrences(world: World, targets: Targets, rows: Rows) -> dict[str, dict[str, Any]]:
+def occurrences(world: DeployedStack, targets: Targets, rows: Rows) -> dict[str, dict[str, Any]]:
     """By kind: the one run of a schedule of it; it has ended. (After ``rows``, so that ticks are not made twice.)"""
     event = {"eventBusArn": targets.bus, "source": "e2e.schedules", "detailType": "Trial ended"}
     payloads: dict[str, dict[str, Any]] = {
@@ -166,7 +166,7 @@ def occurrences(world: World, targets: Targets, rows: Rows) -> dict[str, dict[st
     }
 
 
-def test_each_kind_is_in_force(world: World, rows: Rows) -> None:
+def test_each_kind_is_in_force(world: DeployedStack, rows: Rows) -> None:
     settings = read_settings(world.client.store)
     assert settings is not None
     assert {"sns", "sqs", "eventbridge", "lambda", "stepfunctions", "webhook", "log"} <= set(settings.actions)
@@ -220,7 +220,7 @@ def test_lambda_is_asked_and_answers(rows: Rows) -> None:
     assert re.fullmatch(r"the function failed \([\w.]+\); its log says why", failed["error"])
 
 
-def test_lambda_is_only_queued(world: World, rows: Rows) -> None:
+def test_lambda_is_only_queued(world: DeployedStack, rows: Rows) -> None:
     assert rows["lambda-3"]["result"]["requestId"]
 
     def came() -> list[Any]:
@@ -231,7 +231,7 @@ def test_lambda_is_only_queued(world: World, rows: Rows) -> None:
 
 
 def test_the_runs_of_schedules_tell_their_targets_the_same(
-    world: World, targets: Targets, occurrences: dict[str, dict[str, Any]]
+    world: DeployedStack, targets: Targets, occurrences: dict[str, dict[str, Any]]
 ) -> None:
     """Each target, in the place that it has for it: the task, its due time, attempt, key, and the schedule."""
     facts: dict[str, dict[str, Any]] = {}
@@ -279,21 +279,21 @@ def test_stepfunctions_starts_an_execution(targets: Targets, rows: Rows) -> None
     assert [one["executionArn"] for one in listed] == [arn]
 
 
-def test_a_webhook_with_secrets_is_signed(world: World, rows: Rows) -> None:
+def test_a_webhook_with_secrets_is_signed(world: DeployedStack, rows: Rows) -> None:
     assert rows["signed-1"]["outcome"] == "completed", rows["signed-1"]["error"]
     (call,) = world.receiver.of("signed-1")
     assert call.headers["authorization"] == "Bearer hunter2"
     assert Verifier(KEY).verify(call.body, call.headers) == {"n": 1}
 
 
-def test_no_secret_is_left_anywhere(world: World, rows: Rows) -> None:
+def test_no_secret_is_left_anywhere(world: DeployedStack, rows: Rows) -> None:
     for place in (world.rows(), world.stack.logs(), world.letters.take()):
         texts = [str(one) for one in place]
         assert texts
         assert not [text for text in texts if "hunter2" in text or KEY in text]
 
 
-def test_what_goes_wrong_is_said(world: World, rows: Rows) -> None:
+def test_what_goes_wrong_is_said(world: DeployedStack, rows: Rows) -> None:
     assert rows["wrong-1"]["outcome"] == rows["wrong-2"]["outcome"] == "failed"
     assert str(rows["wrong-1"]["error"]).startswith("the target refused it (")
     assert str(rows["wrong-2"]["error"]).startswith("payload.queueArn: String should match pattern")

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 from tests.builders import key_of
-from tests.e2e.support import TICK_SECONDS, World, bucket, deployed, eventually, instant, iso, now, room
+from tests.e2e.support import TICK_SECONDS, DeployedStack, bucket, deployed, eventually, instant, iso, now, room
 
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 
 pytestmark = pytest.mark.long
 
 
-def minute_in(world: World, task_id: str) -> int:
+def minute_in(world: DeployedStack, task_id: str) -> int:
     return Bucket.parse(world.settled(task_id)["taskDateTime"]).minute
 
 
-def put(world: World, phase: str, **times: str) -> list[str]:
+def put(world: DeployedStack, phase: str, **times: str) -> list[str]:
     """A webhook for each of these times, and one without."""
     for name, value in times.items():
         world.put_webhook(f"{phase}-{name}", **{"dueAt" if "T" in value else "taskDateTime": value})

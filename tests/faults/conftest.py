@@ -21,7 +21,7 @@ from tests.sandbox.clock import START
 from dynatick_stack import emulator
 
 NewWorld = Callable[..., World]
-Tell = Callable[[Figures], Figures]
+Report = Callable[[Figures], Figures]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,8 +71,8 @@ def world(new_world: NewWorld) -> World:
 
 
 @pytest.fixture
-def tell(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Tell:
-    """Hands a test's figures to the table. Nothing may be lost, whatever the fault."""
+def report(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Report:
+    """Reports a test's figures to the table. Nothing may be lost, whatever the fault."""
     found = re.match(r"test_fault_(\d\d)_", request.node.name)
     assert found is not None, "the tests here are named by the number of their fault"
 

@@ -1,4 +1,4 @@
-"""The figures of a fault: what was inserted and what became of it, counted in ledger and table, not in reports."""
+"""The figures of a fault: how many tasks were inserted and how each ended, counted in journal and table."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Set
 from dataclasses import asdict, dataclass, field
 
-from tests.faults.ledger import Execution
 from tests.faults.world import World
+from tests.sandbox.journal import Ended
 
 from dynatick.domain.buckets import Bucket
 
@@ -43,7 +43,7 @@ def count(world: World, *, elsewhere: frozenset[str] = frozenset(), restored: fr
     for task_id in world.inserted:
         row = rows.get(task_id)
         if row is None and task_id not in world.deleted:
-            lost += 1  # whatever became of it, nobody can tell
+            lost += 1  # nothing says how it ended
         elif row is not None and "outcome" not in row:
             bucket = Bucket.canonical(row.get("taskDateTime"))
             seen = bucket is not None and bucket.shard < len(cursors) and (
@@ -59,7 +59,7 @@ def count(world: World, *, elsewhere: frozenset[str] = frozenset(), restored: fr
             lost += 1  # said to be done, and was not
         else:
             otherwise[str(row["outcome"])] += 1
-    assert executed <= world.inserted, f"nobody inserted {sorted(executed - world.inserted)[:5]}"
+    assert executed <= world.inserted, f"never inserted: {sorted(executed - world.inserted)[:5]}"
     return Figures(
         inserted=len(world.inserted),
         executed=done,
@@ -71,7 +71,7 @@ def count(world: World, *, elsewhere: frozenset[str] = frozenset(), restored: fr
 
 
 def repeated(
-    executions: list[Execution],
+    executions: list[Ended],
     killed: set[int],
     put_over: Set[str] = frozenset(),
     restored: Set[str] = frozenset(),
@@ -82,10 +82,10 @@ def repeated(
     but the last was killed before it could record it, and each had a higher attempt number. ``put_over``: ids under
     which one task has replaced another.
     """
-    runs: defaultdict[tuple[str, int], list[Execution]] = defaultdict(list)
+    runs: defaultdict[tuple[str, int], list[Ended]] = defaultdict(list)
     for execution in executions:
         runs[execution.task_id, execution.run].append(execution)
-    replaced: defaultdict[str, list[Execution]] = defaultdict(list)
+    replaced: defaultdict[str, list[Ended]] = defaultdict(list)
     for task_id, run in [one for one in runs if one[0] in put_over]:  # several tasks that had the same id
         for execution in runs.pop((task_id, run)):
             replaced[execution.key].append(execution)

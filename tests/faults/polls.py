@@ -28,7 +28,7 @@ class Polls:
         self._lock = threading.Lock()
 
     def __call__(self, call: Call, request: AWSPreparedRequest, send: Send) -> AWSResponse | None:
-        if call.kind == "look":
+        if call.kind == "poll":
             with self._lock:
                 os.write(self._file, b".")
                 if self._seconds:

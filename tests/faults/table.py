@@ -76,10 +76,10 @@ class Row:
         rest = ", ".join(f"{number:,} {what}" for what, number in sorted(self.otherwise.items()))
         return f"ok; ended otherwise: {rest}" if rest else "ok"
 
-    def add(self, told: dict[str, Any]) -> None:
+    def add(self, reported: dict[str, Any]) -> None:
         for name in _NUMBERS:
-            self.figures[name] += told[name]
-        for what, number in told["otherwise"].items():
+            self.figures[name] += reported[name]
+        for what, number in reported["otherwise"].items():
             self.otherwise[what] = self.otherwise.get(what, 0) + number
 
 
@@ -97,11 +97,11 @@ class Table:
         if "::test_fault_" not in report.nodeid or (report.when != "call" and report.passed):
             return
         number = int(report.nodeid.partition("::test_fault_")[2][:2])
-        told: list[Any] = [value for name, value in report.user_properties if name == "fault"]
+        reported: list[Any] = [value for name, value in report.user_properties if name == "fault"]
         row = self.rows[number]
         row.tests += 1
-        row.passed += report.passed and bool(told)
-        for figures in told:
+        row.passed += report.passed and bool(reported)
+        for figures in reported:
             row.add(figures)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -109,7 +109,7 @@ class Table:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
-        terminalreporter.section("What was injected, and what became of it")
+        terminalreporter.section("What was injected, and how its tasks ended")
         for line in as_text(self.rows):
             terminalreporter.write_line(line)
         for note in NOTES:

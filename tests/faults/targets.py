@@ -55,10 +55,10 @@ class Targets:
 def _task_of(kind: str, message: Mapping[str, Any]) -> tuple[str, str]:
     match kind:
         case "eventbridge":
-            told = json.loads(message["Body"])["detail"]["dynatick"]
-            return told["taskId"], told["idempotencyKey"]
+            attributes = json.loads(message["Body"])["detail"]["dynatick"]
+            return attributes["taskId"], attributes["idempotencyKey"]
         case "sns":
-            told = {name: one["Value"] for name, one in json.loads(message["Body"])["MessageAttributes"].items()}
+            attributes = {name: one["Value"] for name, one in json.loads(message["Body"])["MessageAttributes"].items()}
         case _:
-            told = {name: one["StringValue"] for name, one in message["MessageAttributes"].items()}
-    return told["dynatickTaskId"], told["dynatickIdempotencyKey"]
+            attributes = {name: one["StringValue"] for name, one in message["MessageAttributes"].items()}
+    return attributes["dynatickTaskId"], attributes["dynatickIdempotencyKey"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from tests.faults.conftest import Tell
+from tests.faults.conftest import Report
 from tests.faults.figures import count
 from tests.faults.world import World
 from tests.sandbox.seam import Fault
@@ -14,7 +14,7 @@ from dynatick.domain.buckets import Bucket, instant_of, minute_of
 EACH = 50
 
 
-def test_fault_02_a_tick_is_missed_or_late(world: World, tell: Tell) -> None:
+def test_fault_02_a_tick_is_missed_or_late(world: World, report: Report) -> None:
     first = minute_of(world.clock()) + 1
     for minute in range(first, first + 4):
         world.insert_many(
@@ -33,7 +33,7 @@ def test_fault_02_a_tick_is_missed_or_late(world: World, tell: Tell) -> None:
     # than minute 3 already, and still is the tick of minute 2.
     late = instant_of(first + 2)
     world.clock.to(late + timedelta(milliseconds=200))
-    assert world.tick(late, faults=[Fault(at="take", do="refuse")]).what == "error"
+    assert world.tick(late, faults=[Fault(at="acquire shard", do="refuse")]).what == "error"
     world.clock.to(late + timedelta(seconds=95))
     assert world.tick(late).what == "returned"
     assert executed() == {"0", "1", "2"}
@@ -45,6 +45,6 @@ def test_fault_02_a_tick_is_missed_or_late(world: World, tell: Tell) -> None:
     assert executed() == {"0", "1", "2", "3"}
 
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 4 * EACH
     assert figures.repeated == figures.waiting == 0

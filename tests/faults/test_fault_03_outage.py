@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from tests.faults.conftest import Tell
+from tests.faults.conftest import Report
 from tests.faults.figures import count
 from tests.faults.world import World
 
@@ -15,7 +15,7 @@ CLAIMS_UNDER_WAY = 2 * 25  # entries that may overtake each other: two claims of
 
 
 @pytest.mark.parametrize("minutes", [5, 10, 20, 1440])
-def test_fault_03_no_tick_while_tasks_arrive(world: World, minutes: int, tell: Tell) -> None:
+def test_fault_03_no_tick_while_tasks_arrive(world: World, minutes: int, report: Report) -> None:
     steps = min(minutes, 60)
     for step in range(steps):
         now = world.clock()
@@ -41,6 +41,6 @@ def test_fault_03_no_tick_while_tasks_arrive(world: World, minutes: int, tell: T
         assert minute <= backlog[min(place + CLAIMS_UNDER_WAY + 16, len(backlog) - 1)], place
 
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == figures.inserted
     assert figures.repeated == figures.waiting == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.builders import key_of
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 from tests.faults.targets import Targets
 from tests.faults.world import AFTER_LEASE, World
@@ -15,7 +15,7 @@ from dynatick.client import Exists, Inserted, Refused
 TASKS = 120
 
 
-def test_fault_05_batches_of_writes_are_partly_throttled(world: World, tell: Tell) -> None:
+def test_fault_05_batches_of_writes_are_partly_throttled(world: World, report: Report) -> None:
     """At each try anew, and one batch for longer than it is tried: what stays throttled is written singly."""
     world.insert_many([{"taskId": f"t{n:03d}", "delaySeconds": 30} for n in range(TASKS)])
     parts = [Fault(at=at, do="throttle parts", amount=0.4, times=10) for at in ("claim", "record")]
@@ -25,12 +25,12 @@ def test_fault_05_batches_of_writes_are_partly_throttled(world: World, tell: Tel
     executed = {execution.task_id for execution in world.ledger.done()}
     assert {task_id for task_id, row in world.rows().items() if row.get("outcome") == "completed"} == executed
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == TASKS
     assert figures.repeated == 0
 
 
-def test_fault_05_every_third_target_fails(world: World, tell: Tell) -> None:
+def test_fault_05_every_third_target_fails(world: World, report: Report) -> None:
     world.insert_many(
         [
             {"taskId": f"t{n:03d}", "delaySeconds": 30, "payload": {"failures": 1} if n % 3 == 0 else {},
@@ -42,12 +42,12 @@ def test_fault_05_every_third_target_fails(world: World, tell: Tell) -> None:
     rows = world.rows()
     assert {n for n in range(TASKS) if "outcome" not in rows[f"t{n:03d}"]} == set(range(0, TASKS, 3))
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == TASKS
     assert figures.repeated == 0
 
 
-def test_fault_05_the_queue_takes_part_of_the_letters(world: World, tell: Tell) -> None:
+def test_fault_05_the_queue_takes_part_of_the_letters(world: World, report: Report) -> None:
     """What the dead-letter queue did not take is not recorded as failed; it fails again, and is heard then."""
     world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30, "payload": {"permanent": True}} for n in range(30)])
     outcome = world.next_tick(faults=[Fault(at="letters", do="refuse parts", amount=0.5, times=None)])
@@ -59,11 +59,11 @@ def test_fault_05_the_queue_takes_part_of_the_letters(world: World, tell: Tell) 
     world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
     assert heard | {letter["taskId"] for letter in world.letters()} == world.inserted
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.otherwise == {"failed": 30}
 
 
-def test_fault_05_an_insert_of_many_is_partly_accepted(new_world: NewWorld, tell: Tell) -> None:
+def test_fault_05_an_insert_of_many_is_partly_accepted(new_world: NewWorld, report: Report) -> None:
     world = new_world()
     world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(0, 60, 7)])
     tasks: list[dict[str, object]] = [{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(60)]
@@ -77,12 +77,12 @@ def test_fault_05_an_insert_of_many_is_partly_accepted(new_world: NewWorld, tell
     world.inserted |= {str(task["taskId"]) for number, task in enumerate(tasks) if number not in (10, 50)}
     world.next_tick()
     world.finish()
-    assert tell(count(world)).executed == 58
+    assert report(count(world)).executed == 58
 
 
 @pytest.mark.parametrize(("kind", "at"), [("sqs", "messages"), ("sns", "publish"), ("eventbridge", "events")])
 def test_fault_05_a_target_takes_part_of_a_batch(
-    engine: str, new_world: NewWorld, tell: Tell, kind: str, at: str
+    engine: str, new_world: NewWorld, report: Report, kind: str, at: str
 ) -> None:
     """What was refused is tried again, and nothing else is."""
     targets = Targets(engine)
@@ -110,13 +110,13 @@ def test_fault_05_a_target_takes_part_of_a_batch(
     world.finish()
     come += targets.come(kind)
     assert come == {(task_id, key_of(row)): 1 for task_id, row in world.rows().items()}
-    figures = tell(count(world, elsewhere=frozenset(task_id for task_id, _ in come)))
+    figures = report(count(world, elsewhere=frozenset(task_id for task_id, _ in come)))
     assert figures.executed == TASKS
 
 
 @pytest.mark.parametrize(("kind", "at"), [("sqs", "messages"), ("sns", "publish"), ("eventbridge", "events")])
 def test_fault_05_the_answer_to_a_batch_is_lost(
-    engine: str, new_world: NewWorld, tell: Tell, kind: str, at: str
+    engine: str, new_world: NewWorld, report: Report, kind: str, at: str
 ) -> None:
     """It may have been taken, so it comes again: at least once, with the same key."""
     targets = Targets(engine)
@@ -133,4 +133,4 @@ def test_fault_05_the_answer_to_a_batch_is_lost(
     rows = world.rows()
     assert all(key == key_of(rows[task_id]) for task_id, key in come)
     assert sum(come.values()) > 40
-    assert tell(count(world, elsewhere=frozenset(world.inserted))).executed == 40
+    assert report(count(world, elsewhere=frozenset(world.inserted))).executed == 40

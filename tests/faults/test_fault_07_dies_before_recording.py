@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from tests.builders import key_of
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, LIFE, World
 from tests.sandbox.seam import Fault
@@ -13,7 +13,7 @@ from tests.sandbox.seam import Fault
 FEW = 20  # one claim
 
 
-def test_fault_07_dies_between_executing_and_recording(world: World, tell: Tell) -> None:
+def test_fault_07_dies_between_executing_and_recording(world: World, report: Report) -> None:
     world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(FEW)])
     # Before whichever record comes first: two batches may be on their way at once.
     assert world.next_tick(faults=[Fault(at="record", do="kill before", times=None)]).what == "killed"
@@ -26,12 +26,12 @@ def test_fault_07_dies_between_executing_and_recording(world: World, tell: Tell)
     again = [execution for execution in world.ledger.done() if execution.attempt == 2]
     assert {execution.task_id for execution in again} == world.inserted
     assert {execution.key for execution in world.ledger.done()} == {key_of(row) for row in world.rows().values()}
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == FEW
     assert figures.repeated == len(unrecorded)
 
 
-def test_fault_07_dies_once_it_has_recorded(world: World, tell: Tell) -> None:
+def test_fault_07_dies_once_it_has_recorded(world: World, report: Report) -> None:
     """Nobody got the answer, and nothing is done again."""
     world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30, "payload": {"seconds": 0.01}} for n in range(FEW)])
     assert world.next_tick(faults=[Fault(at="record", do="kill after")]).what == "killed"
@@ -41,31 +41,31 @@ def test_fault_07_dies_once_it_has_recorded(world: World, tell: Tell) -> None:
     world.finish()
     executed = [execution.task_id for execution in world.ledger.done()]
     assert all(executed.count(task_id) == 1 for task_id in recorded)
-    tell(count(world))
+    report(count(world))
 
 
-def test_fault_07_dies_at_each_step_of_a_pass(world: World, tell: Tell) -> None:
+def test_fault_07_dies_at_each_step_of_a_pass(world: World, report: Report) -> None:
     """Also between the write that closes the buckets and the one that ends the pass."""
     points = [
-        ("take", "kill before"),
-        ("take", "kill after"),
-        ("look", "kill before"),
-        ("look", "kill after"),
+        ("acquire shard", "kill before"),
+        ("acquire shard", "kill after"),
+        ("poll", "kill before"),
+        ("poll", "kill after"),
         ("claim", "kill before"),
-        ("end", "kill before"),
-        ("end", "kill after"),
+        ("release shard", "kill before"),
+        ("release shard", "kill after"),
     ]
     for number, (at, do) in enumerate(points):
         world.insert_many([{"taskId": f"{number}-{n}", "delaySeconds": 30} for n in range(10)])
         assert world.next_tick(faults=[Fault(at=at, do=do)]).what == "killed", (at, do)
     world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 10 * len(points)
     assert figures.repeated == 0  # none of these points lies between execution and record
 
 
-def test_fault_07_dies_anywhere_many_times(new_world: NewWorld, tell: Tell) -> None:
+def test_fault_07_dies_anywhere_many_times(new_world: NewWorld, report: Report) -> None:
     """Killed at a random request, or at a random moment, again and again."""
     world = new_world(DYNATICK_TASK_THREADS="4")
     dice = random.Random(7)
@@ -89,6 +89,6 @@ def test_fault_07_dies_anywhere_many_times(new_world: NewWorld, tell: Tell) -> N
     assert len(world.killed) >= 8
     world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 12 * 30
     assert figures.repeated > 0

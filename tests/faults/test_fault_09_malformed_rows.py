@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.faults.conftest import Tell
+from tests.faults.conftest import Report
 from tests.faults.figures import count
 from tests.faults.world import World
 
@@ -66,7 +66,7 @@ ODD: dict[str, dict[str, Value]] = {
 GOOD = 40
 
 
-def test_fault_09_malformed_rows_in_a_batch(world: World, tell: Tell) -> None:
+def test_fault_09_malformed_rows_in_a_batch(world: World, report: Report) -> None:
     rows = [(task_id, values) for kind in (BAD, ODD) for task_id, values in kind.items()]
     good = [(f"good-{n:02d}", {"delaySeconds": {"N": "30"}}) for n in range(GOOD)]
     mixed = [*good[: GOOD // 2], *rows, *good[GOOD // 2 :]]
@@ -92,7 +92,7 @@ def test_fault_09_malformed_rows_in_a_batch(world: World, tell: Tell) -> None:
     assert all(len(error) > 10 for error in letters.values())
     assert "by hand" in letters["status-failed"]
 
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == len(ODD) + GOOD
     assert figures.otherwise == {"failed": len(BAD)}
     assert figures.repeated == 0

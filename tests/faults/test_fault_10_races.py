@@ -1,4 +1,4 @@
-"""Cancel, reschedule and redrive race with execution: exactly one of the two wins, and the loser is told."""
+"""Cancel, reschedule and redrive race with execution: exactly one of the two wins, and the loser is refused."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 from tests.builders import key_of
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 from tests.faults.world import LIFE, World
-from tests.sandbox.process import PATIENCE
+from tests.sandbox.process import TIMEOUT_SECONDS
 from tests.sandbox.seam import Fault
 
 from dynatick import TransitionRefused
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
-from dynatick.domain.instants import parse_instant
 
 TASKS = 240
 # Two claims are under way at the most: when the third begins, one has been answered.
@@ -50,14 +49,14 @@ def race(world: World, ids: Sequence[str], wish: Callable[[str], object]) -> set
     assert world.end(sandbox).what == "frozen"
     with ThreadPoolExecutor(2) as pool:
         both = pool.map(try_it, (ids[:half], ids[: half - 1 : -1]))
-        one_granted.wait(PATIENCE)
+        one_granted.wait(TIMEOUT_SECONDS)
         sandbox.thaw()
         first, second = both
     assert world.end(sandbox).what == "returned"
     return first | second
 
 
-def test_fault_10_cancel_races_with_execution(new_world: NewWorld, tell: Tell) -> None:
+def test_fault_10_cancel_races_with_execution(new_world: NewWorld, report: Report) -> None:
     world = new_world(DYNATICK_TASK_THREADS="4")
     ids = [f"t{n:03d}" for n in range(TASKS)]
     world.insert_many([{"taskId": i, "delaySeconds": 30, "payload": {"seconds": 0.005}} for i in ids])
@@ -66,26 +65,26 @@ def test_fault_10_cancel_races_with_execution(new_world: NewWorld, tell: Tell) -
     executed = Counter(execution.task_id for execution in world.ledger.done())
     assert executed == {task_id: 1 for task_id in ids if task_id not in cancelled}
     assert 0 < len(cancelled) < TASKS, "nobody raced with anybody"
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.otherwise == {"cancelled": len(cancelled)}
     assert figures.executed == TASKS - len(cancelled)
 
 
-def test_fault_10_reschedule_races_with_execution(new_world: NewWorld, tell: Tell) -> None:
+def test_fault_10_reschedule_races_with_execution(new_world: NewWorld, report: Report) -> None:
     world = new_world(DYNATICK_TASK_THREADS="4")
     ids = [f"t{n:03d}" for n in range(TASKS)]
     world.insert_many([{"taskId": i, "delaySeconds": 30, "payload": {"seconds": 0.005}} for i in ids])
     later = Bucket(minute_of(world.clock()) + 4)
     moved = race(world, ids, lambda task_id: world.client.reschedule(task_id, task_date_time=later))
     world.finish()
-    executed = {execution.task_id: parse_instant(execution.at, "at") for execution in world.ledger.done()}
+    executed = {execution.task_id: execution.instant for execution in world.ledger.done()}
     assert len(world.ledger.done()) == len(executed) == TASKS
     assert {task_id for task_id, at in executed.items() if at >= later.instant} == moved
     assert 0 < len(moved) < TASKS, "nobody raced with anybody"
-    tell(count(world))
+    report(count(world))
 
 
-def test_fault_10_two_redrives_make_one_run(world: World, tell: Tell) -> None:
+def test_fault_10_two_redrives_make_one_run(world: World, report: Report) -> None:
     """Both at the same time as a tick. A redriven task keeps its id, and gets one more run, not two."""
     ids = [f"t{n:02d}" for n in range(40)]
     world.insert_many([{"taskId": i, "delaySeconds": 30} for i in ids])
@@ -111,4 +110,4 @@ def test_fault_10_two_redrives_make_one_run(world: World, tell: Tell) -> None:
     world.finish()
     runs = [(execution.task_id, execution.run, execution.key) for execution in world.ledger.done()]
     assert sorted(runs) == [(task_id, 2, key_of(world.row(task_id), 2)) for task_id in ids]
-    tell(count(world))
+    report(count(world))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, World
 from tests.sandbox.seam import Fault, Seam
@@ -16,7 +16,7 @@ from dynatick.errors import StoreError
 RECONCILE = {"dynatick": {"reconcile": True}}
 
 
-def test_fault_11_the_answer_to_an_insert_is_lost(world: World, tell: Tell) -> None:
+def test_fault_11_the_answer_to_an_insert_is_lost(world: World, report: Report) -> None:
     """Nobody knows whether the task is there. Inserting it again never makes two of it."""
     seam = Seam(seed=11)
     kinds = ["fail before", "lose answer"]
@@ -34,12 +34,12 @@ def test_fault_11_the_answer_to_an_insert_is_lost(world: World, tell: Tell) -> N
     assert seam.hits.keys() == {f"{kind} @ put" for kind in kinds}
     world.next_tick()
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 60
     assert figures.repeated == 0
 
 
-def test_fault_11_the_stream_loses_rows(world: World, tell: Tell) -> None:
+def test_fault_11_the_stream_loses_rows(world: World, report: Report) -> None:
     """Rows are in the table, and the scheduler never hears of them: the daily reconcile does."""
     for number in range(50):
         world.put(taskId=f"untimed-{number:02d}")
@@ -47,13 +47,13 @@ def test_fault_11_the_stream_loses_rows(world: World, tell: Tell) -> None:
         world.put(taskId=f"due-{number:02d}", dueAt="2026-12-31T11:00:00Z")
     assert len(world.stream.new()) == 150  # and they go nowhere
     assert world.next_tick().what == "returned"
-    assert not world.ledger.all()
+    assert not world.ledger.begun()
     assert world.invoke(RECONCILE).what == "returned"
     world.finish()
-    assert tell(count(world)).executed == 150
+    assert report(count(world)).executed == 150
 
 
-def test_fault_11_a_shards_pass_cannot_be_started(new_world: NewWorld, tell: Tell) -> None:
+def test_fault_11_a_shards_pass_cannot_be_started(new_world: NewWorld, report: Report) -> None:
     world = new_world(DYNATICK_SHARD_COUNT="4")
     world.insert_many([{"taskId": f"t{n:03d}", "delaySeconds": 30} for n in range(100)])
     outcome = world.next_tick(faults=[Fault(at="invoke", do="refuse", times=None)])
@@ -63,10 +63,10 @@ def test_fault_11_a_shards_pass_cannot_be_started(new_world: NewWorld, tell: Tel
     world.next_tick()
     assert len(world.ledger.done()) == 100
     world.finish()
-    assert tell(count(world)).executed == 100
+    assert report(count(world)).executed == 100
 
 
-def test_fault_11_dies_between_letter_and_record(world: World, tell: Tell) -> None:
+def test_fault_11_dies_between_letter_and_record(world: World, report: Report) -> None:
     """The dead-letter message goes first: it may come twice, and no failure goes unheard."""
     world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30, "payload": {"permanent": True}} for n in range(10)])
     # After whichever message comes first: two batches may be on their way at once.
@@ -77,11 +77,11 @@ def test_fault_11_dies_between_letter_and_record(world: World, tell: Tell) -> No
     letters = [letter["taskId"] for letter in world.letters()]
     assert set(letters) == world.inserted
     assert len(letters) > len(world.inserted)
-    assert tell(count(world)).otherwise == {"failed": 10}
+    assert report(count(world)).otherwise == {"failed": 10}
 
 
-def test_fault_11_what_we_keep_beside_the_tasks_is_deleted(world: World, tell: Tell) -> None:
-    """Cursors, settings, tick records: somebody cleans up, with tasks overdue, due and still to come."""
+def test_fault_11_what_we_keep_beside_the_tasks_is_deleted(world: World, report: Report) -> None:
+    """Cursors, settings, tick records: deleted by hand, with tasks overdue, due and still to come."""
     world.insert_many([{"taskId": f"t{n:03d}", "delaySeconds": 30 * n} for n in range(40)])
     world.next_tick()
     world.clock.forward(minutes=7)
@@ -93,6 +93,6 @@ def test_fault_11_what_we_keep_beside_the_tasks_is_deleted(world: World, tell: T
     assert world.next_tick().what == "returned"
     assert world.invoke(RECONCILE).what == "returned"
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 40
     assert figures.repeated == 0

@@ -8,7 +8,7 @@ from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 import pytest
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 from tests.faults.world import World
 
@@ -87,24 +87,24 @@ def instant(when: str) -> datetime:
     return EPOCH if when == "now" else parse_instant(when, "when")
 
 
-def check(world: World, due: Mapping[str, str], tell: Tell, *, failed: int) -> None:
+def check(world: World, due: Mapping[str, str], report: Report, *, failed: int) -> None:
     """Ticks through the night. Each task has run then, at the first tick at or after its time and its insertion."""
     there = world.clock()
     while world.clock() < there.replace(hour=1, minute=36):
         assert world.tick_on_grid(5).what == "returned"
     world.finish()
-    ran = {execution.task_id: parse_instant(execution.at, "at") for execution in world.ledger.done()}
+    ran = {execution.task_id: execution.instant for execution in world.ledger.done()}
     assert set(ran) == set(due)
     for task_id, at in ran.items():
         when = instant(due[task_id])
         assert when <= at < max(when, there) + GRID + timedelta(seconds=5), (task_id, at)
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.otherwise == ({"failed": failed} if failed else {})
     assert figures.executed == len(due)
     assert figures.repeated == 0
 
 
-def test_fault_12_times_in_raw_rows(new_world: NewWorld, tell: Tell) -> None:
+def test_fault_12_times_in_raw_rows(new_world: NewWorld, report: Report) -> None:
     world = new_world(start=FOLD, DYNATICK_TICK_MINUTES="5")
     due, refused = {}, []
     for number, (name, value, when) in enumerate(TIMES):
@@ -120,11 +120,11 @@ def test_fault_12_times_in_raw_rows(new_world: NewWorld, tell: Tell) -> None:
         assert rows[task_id]["outcome"] == "failed"
         assert "is not accepted" in str(rows[task_id]["error"]) or "no such time" in str(rows[task_id]["error"])
     assert {letter["taskId"] for letter in world.letters()} == set(refused)
-    check(world, due, tell, failed=len(refused))
+    check(world, due, report, failed=len(refused))
 
 
 @pytest.mark.parametrize("start", [FOLD, GAP], ids=["fold", "gap"])
-def test_fault_12_times_by_the_client(new_world: NewWorld, start: datetime, tell: Tell) -> None:
+def test_fault_12_times_by_the_client(new_world: NewWorld, start: datetime, report: Report) -> None:
     world = new_world(start=start, DYNATICK_TICK_MINUTES="5")
     cases: list[tuple[str, str, object, str | None]] = [
         (f"moment-{name}", "dueAt", value, when) for name, value, when in moments(world.clock())
@@ -141,10 +141,10 @@ def test_fault_12_times_by_the_client(new_world: NewWorld, start: datetime, tell
             world.client.insert(task_id, **{ARGUMENTS[name]: value})  # type: ignore[arg-type]
             world.inserted.add(task_id)
             due[task_id] = when
-    check(world, due, tell, failed=0)
+    check(world, due, report, failed=0)
 
 
-def test_fault_12_times_over_midnight(new_world: NewWorld, tell: Tell) -> None:
+def test_fault_12_times_over_midnight(new_world: NewWorld, report: Report) -> None:
     """Every seven seconds over midnight and the turn of the year."""
     world = new_world(start=datetime(2026, 12, 31, 23, 57, 10, tzinfo=UTC), DYNATICK_TICK_MINUTES="2")
     for second in range(0, 300, 7):
@@ -155,8 +155,8 @@ def test_fault_12_times_over_midnight(new_world: NewWorld, tell: Tell) -> None:
         world.tick_on_grid(2)
     world.finish()
     for execution in world.ledger.done():
-        at = parse_instant(execution.at, "at")
+        at = execution.instant
         assert due[execution.task_id] <= at < due[execution.task_id] + timedelta(minutes=2, seconds=5)
         row = world.row(execution.task_id)
         assert Bucket.parse(row["taskDateTime"]).minute % 2 == 0
-    assert tell(count(world)).executed == len(due)
+    assert report(count(world)).executed == len(due)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.builders import key_of
-from tests.faults.conftest import Tell
+from tests.faults.conftest import Report
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, LIFE, World
 from tests.sandbox.seam import Fault
@@ -25,7 +25,7 @@ ALIKE = [
 ]  # fmt: skip
 
 
-def test_fault_13_the_second_insert_is_refused(world: World, tell: Tell) -> None:
+def test_fault_13_the_second_insert_is_refused(world: World, report: Report) -> None:
     """Also by several clients at once, and within one call."""
 
     def insert(number: int) -> int:
@@ -53,22 +53,22 @@ def test_fault_13_the_second_insert_is_refused(world: World, tell: Tell) -> None
     world.inserted |= set(after)
     world.next_tick()
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 30
     assert figures.repeated == 0
 
 
-def test_fault_13_ids_that_are_nearly_the_same(world: World, tell: Tell) -> None:
+def test_fault_13_ids_that_are_nearly_the_same(world: World, report: Report) -> None:
     world.insert_many([{"taskId": task_id, "delaySeconds": 30} for task_id in ALIKE])
     world.next_tick()
     world.finish()
     executed = world.ledger.done()
     assert Counter(execution.task_id for execution in executed) == dict.fromkeys(ALIKE, 1)
     assert len({execution.key for execution in executed}) == len(ALIKE)
-    assert tell(count(world)).executed == len(ALIKE)
+    assert report(count(world)).executed == len(ALIKE)
 
 
-def test_fault_13_a_plain_put_replaces_what_waits(world: World, tell: Tell) -> None:
+def test_fault_13_a_plain_put_replaces_what_waits(world: World, report: Report) -> None:
     """Whatever time the old one had. It never runs; the new one runs once, with another key."""
     for number in range(20):
         world.client.insert(f"t{number:02d}", delay_seconds=[30, 90, 3600][number % 3], payload={"permanent": True})
@@ -79,15 +79,15 @@ def test_fault_13_a_plain_put_replaces_what_waits(world: World, tell: Tell) -> N
     world.deliver(world.stream.new())
     world.next_tick()
     world.finish()
-    runs = [(execution.task_id, execution.key) for execution in world.ledger.all()]
+    runs = [(execution.task_id, execution.key) for execution in world.ledger.begun()]
     rows = world.rows()
     assert sorted(runs) == [(f"t{n:02d}", key_of(rows[f"t{n:02d}"])) for n in range(20)]
     assert not replaced & {key for _, key in runs}
-    assert tell(count(world)).executed == 20
+    assert report(count(world)).executed == 20
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["lives", "dies"])
-def test_fault_13_a_plain_put_replaces_what_runs(world: World, dies: bool, tell: Tell) -> None:
+def test_fault_13_a_plain_put_replaces_what_runs(world: World, dies: bool, report: Report) -> None:
     """The old one cannot be stopped any more, but its record must not end the new one; nor must its process's death."""
     ids = [f"t{n:02d}" for n in range(10)]
     world.insert_many([{"taskId": task_id, "delaySeconds": 30} for task_id in ids])
@@ -114,4 +114,4 @@ def test_fault_13_a_plain_put_replaces_what_runs(world: World, dies: bool, tell:
     runs = Counter(execution.key for execution in world.ledger.done())
     assert runs == Counter([*(key_of(row) for row in rows.values()), *(replaced[task_id] for task_id in begun)])
     assert len(runs) == len(ids) + len(begun), "each has a key of its own"
-    assert tell(count(world)).executed == 10
+    assert report(count(world)).executed == 10

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 
 from tests.builders import key_of
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 from tests.unit.actions.support import a_rude_server
 
@@ -35,7 +35,7 @@ ANSWERS = {
 TRIES = {"bad": 1, "unknown": 1, "gone": 1, "moved": 1, "broken": 3, "away": 3, "late": 3}  # without success
 
 
-def test_fault_14_targets_that_fail(new_world: NewWorld, tell: Tell) -> None:
+def test_fault_14_targets_that_fail(new_world: NewWorld, report: Report) -> None:
     answered: list[tuple[str, str, str, int]] = []  # (task id, key, attempt, status)
 
     def answer(call: Call, earlier: int) -> int:
@@ -80,6 +80,6 @@ def test_fault_14_targets_that_fail(new_world: NewWorld, tell: Tell) -> None:
     succeeded = frozenset(task_id for task_id, _, _, status in answered if 200 <= status < 300)
     failed = {task_id for task_id, row in rows.items() if row["outcome"] == "failed"}
     assert {letter["taskId"] for letter in world.letters()} == failed
-    figures = tell(count(world, elsewhere=succeeded))
+    figures = report(count(world, elsewhere=succeeded))
     assert figures.executed == len(succeeded) == EACH * (len(ANSWERS) - len(TRIES))
     assert figures.otherwise == {"failed": len(failed)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 from tests.faults.worker import NO_LEASE
 from tests.faults.world import AFTER_LEASE, LIFE, World
@@ -23,7 +23,7 @@ def insert(world: World, number: int = TASKS, *, seconds: float = 0.01) -> None:
 
 
 @pytest.mark.parametrize("lease", [True, False], ids=["shard lease", "no shard lease"])
-def test_fault_15_a_tick_fires_three_times_at_once(new_world: NewWorld, lease: bool, tell: Tell) -> None:
+def test_fault_15_a_tick_fires_three_times_at_once(new_world: NewWorld, lease: bool, report: Report) -> None:
     """The shard lease only saves work (protocol 16): without it all three drain the shard, and nothing runs twice."""
     world = new_world(DYNATICK_TASK_THREADS="4", **({} if lease else {NO_LEASE: "1"}))
     insert(world)
@@ -44,14 +44,14 @@ def test_fault_15_a_tick_fires_three_times_at_once(new_world: NewWorld, lease: b
     workers = {execution.pid for execution in world.ledger.done()}
     assert len(workers) == 1 if lease else len(workers) > 1
     assert world.tick().what == "returned"  # and once more
-    assert len(world.ledger.all()) == TASKS
+    assert len(world.ledger.begun()) == TASKS
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == TASKS
     assert figures.repeated == 0
 
 
-def test_fault_15_the_next_tick_comes_while_one_works(new_world: NewWorld, tell: Tell) -> None:
+def test_fault_15_the_next_tick_comes_while_one_works(new_world: NewWorld, report: Report) -> None:
     """It closes its buckets and leaves; the one that works finds that out, and serves them too."""
     world = new_world(DYNATICK_TASK_THREADS="2")
     insert(world, 60, seconds=0.02)
@@ -59,7 +59,7 @@ def test_fault_15_the_next_tick_comes_while_one_works(new_world: NewWorld, tell:
     first.wait_until_ready()
     # Late by most of its minute, so that the next tick comes before its lease is over.
     world.clock.to(instant_of(minute_of(world.clock()) + 1) + timedelta(seconds=40))
-    first.begin(world.event(), life=LIFE, faults=[Fault(at="end", do="freeze before")])
+    first.begin(world.event(), life=LIFE, faults=[Fault(at="release shard", do="freeze before")])
     assert world.end(first).what == "frozen"
     world.insert_many([{"taskId": f"later-{n}", "delaySeconds": 0} for n in range(3)])
     world.clock.to(instant_of(minute_of(world.clock()) + 1))
@@ -67,15 +67,15 @@ def test_fault_15_the_next_tick_comes_while_one_works(new_world: NewWorld, tell:
     first.thaw()
     assert world.end(first).what == "returned"
     assert len({execution.pid for execution in world.ledger.done()}) == 1
-    assert len(world.ledger.all()) == 63
+    assert len(world.ledger.begun()) == 63
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 63
     assert figures.repeated == 0
 
 
-@pytest.mark.parametrize("at", ["claim", "look", "record", "end"])
-def test_fault_15_a_frozen_tick_wakes_up_beside_its_successor(new_world: NewWorld, at: str, tell: Tell) -> None:
+@pytest.mark.parametrize("at", ["claim", "poll", "record", "release shard"])
+def test_fault_15_a_frozen_tick_wakes_up_beside_its_successor(new_world: NewWorld, at: str, report: Report) -> None:
     """Frozen for longer than the shard's lease, and not as long as its tasks'."""
     world = new_world(DYNATICK_TASK_THREADS="4")
     insert(world, 120)
@@ -86,17 +86,17 @@ def test_fault_15_a_frozen_tick_wakes_up_beside_its_successor(new_world: NewWorl
     world.clock.forward(seconds=45)
     world.next_tick()
     second = world.sandbox()
-    second.begin(world.event(), life=LIFE, faults=[Fault(at="look", do="wait", amount=0.05, times=None)])
+    second.begin(world.event(), life=LIFE, faults=[Fault(at="poll", do="wait", amount=0.05, times=None)])
     frozen.thaw()
     assert world.end(frozen).what == "returned"
     assert world.end(second).what == "returned"
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 120
     assert figures.repeated == 0
 
 
-def test_fault_15_a_frozen_tick_wakes_up_after_others_took_over(world: World, tell: Tell) -> None:
+def test_fault_15_a_frozen_tick_wakes_up_after_others_took_over(world: World, report: Report) -> None:
     """Their clock is far ahead, and its leases seemed to be over: its records meet another's token (protocol 12)."""
     policy = {"payload": {"failures": 1}, "retryPolicy": {"minBackoffSeconds": 0}}
     world.insert_many([{"taskId": f"t{n}", "delaySeconds": 30, **policy} for n in range(5)])
@@ -129,6 +129,6 @@ def test_fault_15_a_frozen_tick_wakes_up_after_others_took_over(world: World, te
     assert {world.row(execution.task_id)["outcome"] for execution in done} == {"completed"}
     world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 5
     assert figures.repeated == 0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 
-from tests.faults.conftest import Tell
+from tests.faults.conftest import Report
 from tests.faults.figures import count
 from tests.faults.world import LIFE, World
 from tests.sandbox.seam import Fault
 from tests.sandbox.stream import sequence
 
 
-def test_fault_16_records_come_twice(world: World, tell: Tell) -> None:
+def test_fault_16_records_come_twice(world: World, report: Report) -> None:
     for number in range(60):
         world.put(taskId=f"t{number:02d}", **({"delaySeconds": 30} if number % 2 else {}))
     records = world.stream.new()
@@ -25,12 +25,12 @@ def test_fault_16_records_come_twice(world: World, tell: Tell) -> None:
     world.finish()
     world.deliver(records)
     assert not world.open()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 60
     assert figures.repeated == 0
 
 
-def test_fault_16_records_of_rows_that_are_gone_or_others_by_now(world: World, tell: Tell) -> None:
+def test_fault_16_records_of_rows_that_are_gone_or_others_by_now(world: World, report: Report) -> None:
     """The stream is late: a row was deleted, replaced, cancelled or had its time changed since, several times over."""
     dice = random.Random(16)
     for number in range(80):
@@ -56,13 +56,13 @@ def test_fault_16_records_of_rows_that_are_gone_or_others_by_now(world: World, t
     assert len(world.rows()) == 80 - 16
     world.next_tick()
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.otherwise == {"deleted by hand": 16, "cancelled": 16}
     assert figures.executed == 48
     assert figures.repeated == 0
 
 
-def test_fault_16_a_batch_fails_half_way(world: World, tell: Tell) -> None:
+def test_fault_16_a_batch_fails_half_way(world: World, report: Report) -> None:
     """Some writes of a batch are refused for good: these records are reported, by number, and no others."""
     for number in range(80):
         world.put(taskId=f"t{number:02d}", delaySeconds=30, **({"payload": "no map"} if number % 16 == 5 else {}))
@@ -90,15 +90,15 @@ def test_fault_16_a_batch_fails_half_way(world: World, tell: Tell) -> None:
     world.deliver(again)
     assert {task_id: row for task_id, row in world.rows().items() if task_id in settled} == settled
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.otherwise == {"failed": 5}
     assert figures.executed == 75
     assert figures.repeated == 0
     assert {letter["taskId"] for letter in world.letters()} == {f"t{n:02d}" for n in range(5, 80, 16)}
 
 
-def test_fault_16_the_scheduler_is_frozen_before_it_moves_a_row(world: World, tell: Tell) -> None:
-    """Its write comes minutes later, into a bucket that was drained meanwhile: it looks again, and moves it on."""
+def test_fault_16_the_scheduler_is_frozen_before_it_moves_a_row(world: World, report: Report) -> None:
+    """Its write comes minutes later, into a bucket that was drained meanwhile: it is moved on."""
     sandbox = world.sandbox("scheduler")
     for number in range(10):
         world.put(taskId=f"t{number}", dueAt="2026-12-31T11:00:00Z")
@@ -106,10 +106,10 @@ def test_fault_16_the_scheduler_is_frozen_before_it_moves_a_row(world: World, te
     assert world.end(sandbox).what == "frozen"
     for _ in range(8):
         assert world.next_tick().what == "returned"
-    assert not world.ledger.all()
+    assert not world.ledger.begun()
     sandbox.thaw()
     assert world.end(sandbox).value == {"batchItemFailures": []}
     assert world.next_tick().what == "returned"
     assert len(world.ledger.done()) == 10
     world.finish()
-    assert tell(count(world)).executed == 10
+    assert report(count(world)).executed == 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 from tests.faults.world import World
 
@@ -29,7 +29,7 @@ def insert(world: World, number: int, clients: list[TaskClient]) -> None:
     world.deliver(world.stream.new())
 
 
-def test_fault_17_interval_and_shards_change_with_tasks_waiting(new_world: NewWorld, tell: Tell) -> None:
+def test_fault_17_interval_and_shards_change_with_tasks_waiting(new_world: NewWorld, report: Report) -> None:
     world = new_world(DYNATICK_TICK_MINUTES="5")
     clients: list[TaskClient] = []
     for number, (minutes, shards, ticks) in enumerate(DEPLOYMENTS):
@@ -47,8 +47,8 @@ def test_fault_17_interval_and_shards_change_with_tasks_waiting(new_world: NewWo
     due = {task_id: parse_instant(row["dueAt"], "dueAt") for task_id, row in world.rows().items()}
     longest = timedelta(minutes=max(minutes for minutes, _, _ in DEPLOYMENTS), seconds=30)
     for execution in world.ledger.done():
-        at = parse_instant(execution.at, "at")
+        at = execution.instant
         assert due[execution.task_id] <= at < due[execution.task_id] + longest, execution
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == len(DEPLOYMENTS) * PER_DEPLOYMENT
     assert figures.repeated == figures.waiting == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.faults.conftest import Tell
+from tests.faults.conftest import Report
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, LIFE, World
 from tests.sandbox.seam import Fault
@@ -27,16 +27,16 @@ def delete(world: World) -> None:
 @pytest.mark.parametrize(
     ("at", "payload", "executed"),
     [
-        ("claim", {}, False),  # it was looked at, and waits
+        ("claim", {}, False),  # it was polled, and waits
         ("record", {}, True),  # it has run, and its outcome is on the way
         ("record", {"failures": 1}, False),  # so is its retry
         ("record", {"permanent": True}, False),  # or its failure
-        ("letters", {"permanent": True}, False),  # which is not told yet
-        ("end", {"failures": 1}, False),  # it waits for its retry
+        ("letters", {"permanent": True}, False),  # of which no letter is sent yet
+        ("release shard", {"failures": 1}, False),  # it waits for its retry
     ],
 )
 def test_fault_18_deleted_at_a_step_of_its_pass(
-    world: World, at: str, payload: dict[str, object], executed: bool, tell: Tell
+    world: World, at: str, payload: dict[str, object], executed: bool, report: Report
 ) -> None:
     insert(world, payload)
     world.clock.to(instant_of(minute_of(world.clock()) + 1))
@@ -49,25 +49,25 @@ def test_fault_18_deleted_at_a_step_of_its_pass(
     assert set(world.rows()) == set(KEPT)
     world.finish()
     assert set(world.rows()) == set(KEPT)
-    figures = tell(count(world))
+    figures = report(count(world))
     failed = {"failed": 10} if payload.get("permanent") else {}
     assert figures.otherwise == ({} if executed else {"deleted by hand": 10}) | failed
     assert figures.repeated == 0
 
 
-def test_fault_18_deleted_after_its_process_died(world: World, tell: Tell) -> None:
+def test_fault_18_deleted_after_its_process_died(world: World, report: Report) -> None:
     insert(world, {})
     assert world.next_tick(faults=[Fault(at="claim", do="kill after")]).what == "killed"
     delete(world)
     world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
     assert set(world.rows()) == set(KEPT)
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.otherwise == {"deleted by hand": 10}
     assert figures.executed == 10
 
 
-def test_fault_18_deleted_before_the_scheduler_has_seen_it(world: World, tell: Tell) -> None:
+def test_fault_18_deleted_before_the_scheduler_has_seen_it(world: World, report: Report) -> None:
     """Between its record and its write, too."""
     for number, task_id in enumerate((*DELETED, *KEPT)):
         # What must lose more than one attribute is written singly, not in a batch.
@@ -82,4 +82,4 @@ def test_fault_18_deleted_before_the_scheduler_has_seen_it(world: World, tell: T
     world.next_tick()
     world.finish()
     assert set(world.rows()) == set(KEPT)
-    assert tell(count(world)).otherwise == {"deleted by hand": 10}
+    assert report(count(world)).otherwise == {"deleted by hand": 10}

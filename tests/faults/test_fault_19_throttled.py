@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, World
 from tests.sandbox.seam import Fault, Seam
@@ -20,7 +20,7 @@ WEATHER = [
 ]
 
 
-def test_fault_19_bad_weather_everywhere(new_world: NewWorld, tell: Tell) -> None:
+def test_fault_19_bad_weather_everywhere(new_world: NewWorld, report: Report) -> None:
     """Client, scheduler and processor meet it at every kind of call, for minutes."""
     world = new_world(DYNATICK_SHARD_COUNT="2")
     seam = Seam(seed=19)
@@ -53,14 +53,14 @@ def test_fault_19_bad_weather_everywhere(new_world: NewWorld, tell: Tell) -> Non
     # Which kinds of it is chance, and so is at which calls.
     assert sum(outcome.hit for outcome in met) >= 5
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 60 + TASKS * 9 // 10
     assert figures.otherwise == {"failed": TASKS // 10}
     assert figures.repeated == 0
     assert {letter["taskId"] for letter in world.letters()} == {f"t{n:03d}" for n in range(1, TASKS, 10)}
 
 
-def test_fault_19_keys_are_left_unprocessed(world: World, tell: Tell) -> None:
+def test_fault_19_keys_are_left_unprocessed(world: World, report: Report) -> None:
     """What could not be claimed is read, in a batch; what comes back unread is read again."""
     world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(50)])
     faults = [
@@ -72,10 +72,10 @@ def test_fault_19_keys_are_left_unprocessed(world: World, tell: Tell) -> None:
     assert outcome.hits["leave keys @ read"] == 4
     assert len(world.ledger.done()) == 50
     world.finish()
-    assert tell(count(world)).executed == 50
+    assert report(count(world)).executed == 50
 
 
-def test_fault_19_the_answers_to_claims_and_records_are_lost(world: World, tell: Tell) -> None:
+def test_fault_19_the_answers_to_claims_and_records_are_lost(world: World, report: Report) -> None:
     """They took effect. The SDK tries again and is refused, but the rows show one's own token: nothing waits."""
     world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(50)])
     outcome = world.next_tick(faults=[Fault(at=at, do="lose answer", times=2) for at in ("claim", "record")])
@@ -83,12 +83,12 @@ def test_fault_19_the_answers_to_claims_and_records_are_lost(world: World, tell:
     rows = world.rows()
     assert {(row.get("outcome"), row["attempt"]) for row in rows.values()} == {("completed", 1)}
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 50
     assert figures.repeated == 0
 
 
-def test_fault_19_the_table_is_away_when_it_comes_to_recording(world: World, tell: Tell) -> None:
+def test_fault_19_the_table_is_away_when_it_comes_to_recording(world: World, report: Report) -> None:
     """For longer than the invocation lives. What ran is not counted as done; it runs again, with the same key."""
     world.insert_many([{"taskId": f"t{n}", "delaySeconds": 30} for n in range(4)])
     outcome = world.next_tick(faults=[Fault(at="record", do="refuse", times=None)])
@@ -101,5 +101,5 @@ def test_fault_19_the_table_is_away_when_it_comes_to_recording(world: World, tel
     world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
     assert {row["attempt"] for row in world.rows().values()} == {2}
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == figures.repeated == 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, LIFE, World
 from tests.sandbox.seam import Fault
@@ -28,7 +28,7 @@ def run_short_of_time(world: World, at: Fault) -> None:
     assert world.run_started()
 
 
-def test_fault_20_the_rest_goes_on_in_a_new_invocation(new_world: NewWorld, tell: Tell) -> None:
+def test_fault_20_the_rest_goes_on_in_a_new_invocation(new_world: NewWorld, report: Report) -> None:
     world = new_world(DYNATICK_TASK_THREADS="4")
     world.insert_many([{"taskId": f"t{n:03d}", "delaySeconds": 30, "payload": {"seconds": 0.1}} for n in range(TASKS)])
     # Two claims are under way at the most: when the third begins, one has been answered.
@@ -48,12 +48,12 @@ def test_fault_20_the_rest_goes_on_in_a_new_invocation(new_world: NewWorld, tell
     assert int(str(records[0]["released"])) > 0
     assert sum(int(str(record["completed"])) for record in records) == TASKS
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == TASKS
     assert figures.repeated == 0
 
 
-def test_fault_20_a_task_that_outlasts_its_invocation(new_world: NewWorld, tell: Tell) -> None:
+def test_fault_20_a_task_that_outlasts_its_invocation(new_world: NewWorld, report: Report) -> None:
     """The process ends with it, so that it cannot work on behind a later one; the others were recorded before."""
     world = new_world(DYNATICK_TASK_THREADS="4")
     world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(30)])
@@ -71,13 +71,13 @@ def test_fault_20_a_task_that_outlasts_its_invocation(new_world: NewWorld, tell:
     assert (row["outcome"], row["attempt"]) == ("failed", 2)
     (letter,) = world.letters()
     assert letter["taskId"] == "endless"
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 30
     assert figures.repeated == 0
     assert figures.otherwise == {"failed": 1}
 
 
-def test_fault_20_what_was_claimed_at_once_and_not_begun(new_world: NewWorld, tell: Tell) -> None:
+def test_fault_20_what_was_claimed_at_once_and_not_begun(new_world: NewWorld, report: Report) -> None:
     """The bucket fits into one claim, and not into the time: what no thread has begun does not wait for a tick."""
     world = new_world(DYNATICK_TASK_THREADS="2")
     world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30, "payload": {"seconds": 0.3}} for n in range(20)])
@@ -85,6 +85,6 @@ def test_fault_20_what_was_claimed_at_once_and_not_begun(new_world: NewWorld, te
     assert len(world.ledger.done()) == 20
     assert {row["attempt"] for row in world.rows().values()} == {1}
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 20
     assert figures.repeated == 0

@@ -1,11 +1,11 @@
-"""The index lags behind the table: a later look at the bucket finds the task; beyond the lag allowed for, reconcile."""
+"""The index lags behind the table: a later poll of the bucket finds the task; beyond the lag allowed for, reconcile."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 from tests.faults.lag import Lag, LaggingIndex
 from tests.faults.worker import LAG
@@ -22,7 +22,7 @@ def seen_late(world: World) -> Iterator[None]:
     """What this process writes reaches the index late, too."""
     seam = Seam()
     lag = Lag(least=0, most=0)  # it only writes, and the readers decide
-    seam.watch = LaggingIndex(seam, world.dynamodb, world.table, world.folder / "journal", lag, world.clock)
+    seam.watch = LaggingIndex(seam, world.dynamodb, world.table, world.folder / "index", lag, world.clock)
     with seam.installed():
         yield
 
@@ -36,7 +36,7 @@ def arrive(world: World, minute: int) -> None:
     world.insert_many([{"taskId": f"{minute}-again-{n}", "delaySeconds": 2, **failing} for n in range(4)])
 
 
-def test_fault_21_the_index_lags_as_long_as_allowed_for(new_world: NewWorld, tell: Tell) -> None:
+def test_fault_21_the_index_lags_as_long_as_allowed_for(new_world: NewWorld, report: Report) -> None:
     """Up to 110 of the 120 s of IndexLagSeconds, for each change another time, so that they show out of order."""
     world = new_world(**{LAG: "5 110"})
     with seen_late(world):
@@ -49,12 +49,12 @@ def test_fault_21_the_index_lags_as_long_as_allowed_for(new_world: NewWorld, tel
             at_once = sum(execution.task_id.startswith(f"{minute}-") for execution in world.ledger.done()[before:])
             assert at_once < EACH, "the index did not lag"
         world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == figures.inserted == 4 * (EACH + 8)
     assert figures.repeated == 0
 
 
-def test_fault_21_the_index_lags_for_longer(new_world: NewWorld, tell: Tell) -> None:
+def test_fault_21_the_index_lags_for_longer(new_world: NewWorld, report: Report) -> None:
     """The cursor has passed the buckets when their tasks show. Nothing sees them but the daily reconcile."""
     world = new_world(**{LAG: "3600 3600"})
     with seen_late(world):
@@ -62,21 +62,21 @@ def test_fault_21_the_index_lags_for_longer(new_world: NewWorld, tell: Tell) -> 
         world.deliver(world.stream.new())
         for _ in range(8):
             assert world.next_tick().what == "returned"
-        assert not world.ledger.all()
+        assert not world.ledger.begun()
         (cursor,) = world.cursors()
         assert cursor.drained_through >= cursor.closed_through - 5
         world.deploy(**{LAG: "0 0"})
         world.next_tick()
-        assert not world.ledger.all()
+        assert not world.ledger.begun()
         assert world.invoke({"dynatick": {"reconcile": True}}).what == "returned"
         world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == figures.inserted == EACH + 8
     assert figures.repeated == 0
 
 
-def test_fault_21_what_shows_in_the_last_look_cannot_be_recorded(new_world: NewWorld, tell: Tell) -> None:
-    """The look after which the cursor would pass the bucket: it does not pass what ran and was not seen recorded."""
+def test_fault_21_what_shows_in_the_last_look_cannot_be_recorded(new_world: NewWorld, report: Report) -> None:
+    """The poll after which the cursor would pass the bucket: it does not pass what ran and was not seen recorded."""
     world = new_world(**{LAG: "150 150"})
     with seen_late(world):
         world.clock.forward(seconds=55 - world.clock().second)
@@ -84,7 +84,7 @@ def test_fault_21_what_shows_in_the_last_look_cannot_be_recorded(new_world: NewW
         bucket = Bucket.parse(world.row("t0")["taskDateTime"])
         for _ in range(3):
             assert world.next_tick().what == "returned"
-        assert not world.ledger.all()
+        assert not world.ledger.begun()
         outcome = world.next_tick(faults=[Fault(at="record", do="refuse", times=None)])
         assert outcome.hit > 4
         executed = world.ledger.done()
@@ -95,5 +95,5 @@ def test_fault_21_what_shows_in_the_last_look_cannot_be_recorded(new_world: NewW
         world.deploy()
         world.clock.forward(seconds=AFTER_LEASE)
         world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == figures.repeated == 4

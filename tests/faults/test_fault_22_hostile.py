@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 from tests.faults.world import World
 
@@ -75,7 +75,7 @@ INWARD = [
 ]  # fmt: skip
 
 
-def test_fault_22_hostile_payloads_and_names(world: World, tell: Tell) -> None:
+def test_fault_22_hostile_payloads_and_names(world: World, report: Report) -> None:
     for number, (task_id, payload) in enumerate(HARMLESS.items()):
         world.client.insert(f"{number % 10}{task_id[:-1]}", delay_seconds=30, payload=payload)
         world.inserted.add(f"{number % 10}{task_id[:-1]}")
@@ -101,12 +101,12 @@ def test_fault_22_hostile_payloads_and_names(world: World, tell: Tell) -> None:
     assert {letter["taskId"] for letter in world.letters()} == failed
     forged = [line for line in (world.folder / "log").read_text(errors="replace").splitlines() if line == FORGED]
     assert not forged, "a payload or a name has written a line of its own into the log"
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 2 * len(HARMLESS)
     assert figures.otherwise == {"failed": 4}
 
 
-def test_fault_22_webhooks_that_point_inward(new_world: NewWorld, tell: Tell) -> None:
+def test_fault_22_webhooks_that_point_inward(new_world: NewWorld, report: Report) -> None:
     world = new_world()  # without private hosts, as on AWS
     refused: list[str] = []
     with Receiver() as receiver:
@@ -142,6 +142,6 @@ def test_fault_22_webhooks_that_point_inward(new_world: NewWorld, tell: Tell) ->
     letters = world.letters()
     assert {letter["taskId"] for letter in letters} == {f"t{n:02d}" for n in range(len(INWARD))}
     assert "s3cr3t" not in json.dumps([letter["error"] for letter in letters])
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 50
     assert figures.otherwise == {"failed": len(INWARD)}

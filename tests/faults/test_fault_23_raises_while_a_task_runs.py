@@ -6,7 +6,7 @@ By then the task's lease is over, and another process works on it: the thread of
 from __future__ import annotations
 
 import pytest
-from tests.faults.conftest import Tell
+from tests.faults.conftest import Report
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, World
 from tests.sandbox.seam import Fault
@@ -15,13 +15,13 @@ OTHERS = 60  # with the slow one, more than two claims
 LIFE = 3.0  # seconds, which the slow task outlasts
 
 AT = {
-    "end write": [Fault(at="end", do="refuse", times=None)],
+    "end write": [Fault(at="release shard", do="refuse", times=None)],
     "tick record": [Fault(at="own row", do="refuse", times=None)],
     # The slow task is in the first claim, and so in flight by the time of a later page: three buckets have first ones.
     "page": [
-        Fault(at="look", do="small pages", amount=30, times=None),
-        Fault(at="look", do="wait", amount=1.0, skip=3, times=None),
-        Fault(at="look", do="refuse", skip=3, times=None),
+        Fault(at="poll", do="small pages", amount=30, times=None),
+        Fault(at="poll", do="wait", amount=1.0, skip=3, times=None),
+        Fault(at="poll", do="refuse", skip=3, times=None),
     ],
     "claim": [Fault(at="claim", do="refuse", skip=1, times=None)],
     "record": [Fault(at="record", do="refuse", times=None)],
@@ -32,7 +32,7 @@ AT = {
 
 
 @pytest.mark.parametrize("at", AT)
-def test_fault_23_the_process_of_a_task_in_flight_is_not_kept(world: World, at: str, tell: Tell) -> None:
+def test_fault_23_the_process_of_a_task_in_flight_is_not_kept(world: World, at: str, report: Report) -> None:
     world.insert_for_next_tick(["a-slow"], payload={"seconds": LIFE + 1, "slowAttempts": 1})
     world.insert_for_next_tick([f"b{n:02d}" for n in range(OTHERS)], payload={"seconds": 0.2})
     outcome = world.next_tick(life=LIFE, faults=AT[at])
@@ -49,12 +49,12 @@ def test_fault_23_the_process_of_a_task_in_flight_is_not_kept(world: World, at: 
     assert [attempt for attempt, _ in ended] == [2], "the thread of the first attempt went on in a later invocation"
     assert outcome.what == "exited"
     assert world.row("a-slow")["attempt"] == 2
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == OTHERS + 1
 
 
 @pytest.mark.parametrize("at", ["end write", "metrics"])
-def test_fault_23_a_process_without_a_task_in_flight_is_kept(world: World, at: str, tell: Tell) -> None:
+def test_fault_23_a_process_without_a_task_in_flight_is_kept(world: World, at: str, report: Report) -> None:
     """A fault of the table alone costs no cold start."""
     world.insert_for_next_tick(["done"])
     outcome = world.next_tick(faults=AT[at])
@@ -65,4 +65,4 @@ def test_fault_23_a_process_without_a_task_in_flight_is_kept(world: World, at: s
     world.clock.forward(seconds=60)  # the shard's lease, which the end write would have released
     world.finish()
     assert {execution.pid for execution in world.ledger.done()} == {pid}
-    assert tell(count(world)).executed == 2
+    assert report(count(world)).executed == 2

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 from tests.faults.test_fault_21_lagging_index import seen_late
 from tests.faults.worker import LAG, POLL_SECONDS
@@ -78,7 +78,7 @@ def not_drained(world: World) -> bool:
     ids=["at 1,024 MB", "at 256 MB with 30 s"],
 )
 def test_fault_24_sixty_days_without_a_tick(
-    new_world: NewWorld, scale: int, slower: float, life: float, tell: Tell
+    new_world: NewWorld, scale: int, slower: float, life: float, report: Report
 ) -> None:
     minutes = DAYS * DAY * scale // FEWER
     seconds = POLL * slower * FEWER / scale
@@ -113,6 +113,6 @@ def test_fault_24_sixty_days_without_a_tick(
         for _ in range(3):
             rule.tick()
         assert world.polls() < 100, "the gap is behind us"
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 3
     assert figures.repeated == figures.waiting == 0

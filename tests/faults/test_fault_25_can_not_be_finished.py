@@ -5,7 +5,7 @@ Ticks go on, cost what they cost before, and run the others; once the queue take
 
 from __future__ import annotations
 
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 from tests.faults.test_fault_21_lagging_index import seen_late
 from tests.faults.worker import LAG
@@ -26,11 +26,11 @@ def polls_of_ticks(world: World, ticks: int) -> list[int]:
     return found
 
 
-def test_fault_25_a_tick_costs_what_it_did_before(new_world: NewWorld, scale: int, tell: Tell) -> None:
+def test_fault_25_a_tick_costs_what_it_did_before(new_world: NewWorld, scale: int, report: Report) -> None:
     world = new_world(**{LAG: "0 0"})  # an index that lags by nothing, and is quickly asked
     with seen_late(world):
         hold_and_let_go(world, scale)
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 2
     assert figures.otherwise == {"failed": 1}
 
@@ -56,11 +56,11 @@ def hold_and_let_go(world: World, scale: int) -> None:
         world.next_tick()
     assert world.row("held")["outcome"] == "failed"
     assert [letter["taskId"] for letter in world.letters()] == ["held"]
-    assert [execution.what for execution in world.ledger.all() if execution.task_id == "held"] == ["tried"]
+    assert [execution.task_id for execution in world.ledger.begun() if execution.task_id == "held"] == ["held"]
     world.finish()
 
 
-def test_fault_25_many_failures_and_a_queue_that_refuses(new_world: NewWorld, scale: int, tell: Tell) -> None:
+def test_fault_25_many_failures_and_a_queue_that_refuses(new_world: NewWorld, scale: int, report: Report) -> None:
     world = new_world(DYNATICK_TASK_THREADS="16")
     failures = [f"failure-{n:05d}" for n in range(FAILURES * scale)]
     world.insert_for_next_tick(failures, **FAILS)
@@ -80,9 +80,9 @@ def test_fault_25_many_failures_and_a_queue_that_refuses(new_world: NewWorld, sc
             break
         world.next_tick()
     world.finish()
-    tried = [execution.task_id for execution in world.ledger.all() if execution.what == "tried"]
+    tried = [execution.task_id for execution in world.ledger.begun() if execution.task_id in failures]
     assert sorted(tried) == failures, "one attempt each is all that they have"
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.executed == 4 * 20
     assert figures.otherwise == {"failed": len(failures)}
     assert {letter["taskId"] for letter in world.letters()} == set(failures)

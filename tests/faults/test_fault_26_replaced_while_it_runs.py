@@ -6,7 +6,7 @@ The others are untouched, nobody dies, and the new task is executed once, with a
 from __future__ import annotations
 
 import pytest
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, LIFE, World
 from tests.sandbox.seam import Fault
@@ -44,7 +44,7 @@ def check(world: World) -> None:
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["lives", "dies"])
-def test_fault_26_while_the_first_pass_still_holds_it(world: World, dies: bool, tell: Tell) -> None:
+def test_fault_26_while_the_first_pass_still_holds_it(world: World, dies: bool, report: Report) -> None:
     """The next tick meets the new task before the old one is recorded."""
     world.insert_for_next_tick(ALL)
     world.clock.to(instant_of(minute_of(world.clock()) + 1))
@@ -70,11 +70,11 @@ def test_fault_26_while_the_first_pass_still_holds_it(world: World, dies: bool, 
         assert {row["outcome"] for row in world.rows().values()} == {"completed"}
     else:
         check(world)
-    assert tell(count(world)).executed == len(ALL) - (len(set(DELETED) - begun) if dies else 0)
+    assert report(count(world)).executed == len(ALL) - (len(set(DELETED) - begun) if dies else 0)
 
 
-@pytest.mark.parametrize("told", [False, True], ids=["the stream is late", "the stream is quick"])
-def test_fault_26_the_same_pass_meets_the_new_task(new_world: NewWorld, told: bool, tell: Tell) -> None:
+@pytest.mark.parametrize("streamed", [False, True], ids=["the stream is late", "the stream is quick"])
+def test_fault_26_the_same_pass_meets_the_new_task(new_world: NewWorld, streamed: bool, report: Report) -> None:
     """In a bucket that it polls later, before it has heard of its claim of the old one."""
     world = new_world(DYNATICK_TASK_THREADS="32")
     first = minute_of(world.clock()) + 1
@@ -85,12 +85,12 @@ def test_fault_26_the_same_pass_meets_the_new_task(new_world: NewWorld, told: bo
     world.clock.to(instant_of(first + 9))
     sandbox = world.sandbox()
     # The first claim is made while later polls wait, and then nothing goes on until the rows are changed.
-    faults = [Fault(at="look", do="wait", amount=1.5, skip=6, times=6), Fault(at="claim", do="freeze after")]
+    faults = [Fault(at="poll", do="wait", amount=1.5, skip=6, times=6), Fault(at="claim", do="freeze after")]
     sandbox.begin(world.event(), life=LIFE, faults=faults)
     assert world.end(sandbox).what == "frozen"
     assert {row["status"] for task_id, row in world.rows().items() if task_id in ALL} == {"running"}
     change(world, taskDateTime=str(Bucket(first + 9)), action="note")
-    if told:
+    if streamed:
         world.deliver(world.stream.new())
     sandbox.thaw()
     outcome = world.end(sandbox)
@@ -99,4 +99,4 @@ def test_fault_26_the_same_pass_meets_the_new_task(new_world: NewWorld, told: bo
     world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
     check(world)
-    assert tell(count(world)).executed == len(ALL) + 1
+    assert report(count(world)).executed == len(ALL) + 1

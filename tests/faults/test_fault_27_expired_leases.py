@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, World
 from tests.sandbox.seam import Fault
@@ -47,7 +47,7 @@ def two_passes(world: World, life: float) -> None:
         events += world.started()
 
 
-def test_fault_27_expired_leases_run_before_the_backlog(new_world: NewWorld, scale: int, tell: Tell) -> None:
+def test_fault_27_expired_leases_run_before_the_backlog(new_world: NewWorld, scale: int, report: Report) -> None:
     world = new_world(DYNATICK_TASK_THREADS="4")
     expire(world, {"retryPolicy": {"maximumRetryAttempts": 1}})
     backlog = world.insert_for_next_tick((f"b{n:05d}" for n in range(BACKLOG * scale)), payload={"seconds": 0.05})
@@ -66,12 +66,12 @@ def test_fault_27_expired_leases_run_before_the_backlog(new_world: NewWorld, sca
         world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
     assert {letter["taskId"] for letter in world.letters()} == {f"killer-{n}" for n in range(KILLERS)}
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.otherwise == {"failed": KILLERS}
     assert figures.executed == len(backlog) + EXPIRED - KILLERS
 
 
-def test_fault_27_killers_among_the_expired_fail_no_other(world: World, tell: Tell) -> None:
+def test_fault_27_killers_among_the_expired_fail_no_other(world: World, report: Report) -> None:
     """They have attempts left, and may take others with them; but not at anybody's last attempt."""
     expire(world, {})
     for _ in range(30):
@@ -80,12 +80,12 @@ def test_fault_27_killers_among_the_expired_fail_no_other(world: World, tell: Te
             break
         world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.otherwise == {"failed": KILLERS}
     assert figures.executed == EXPIRED - KILLERS
 
 
-def test_fault_27_a_deployment_whose_tasks_kill_their_process(world: World, scale: int, tell: Tell) -> None:
+def test_fault_27_a_deployment_whose_tasks_kill_their_process(world: World, scale: int, report: Report) -> None:
     """Among healthy ones of the same bucket, and with others that come in meanwhile."""
     dice = random.Random(27)
     killers = [f"killer-{n:04d}" for n in range(POISON * scale)]
@@ -108,6 +108,6 @@ def test_fault_27_a_deployment_whose_tasks_kill_their_process(world: World, scal
     rows = world.rows()
     assert {(rows[task_id]["outcome"], rows[task_id]["attempt"]) for task_id in killers} == {("failed", 2)}
     assert {letter["taskId"] for letter in world.letters()} == set(killers)
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.otherwise == {"failed": len(killers)}
     assert figures.executed == figures.inserted - len(killers)

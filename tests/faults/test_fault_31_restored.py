@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, LIFE, World
 from tests.sandbox.seam import Fault
@@ -63,7 +63,7 @@ def live(world: World, name: str) -> None:
     [("old", "old"), ("old", "new"), ("new", "old")],
     ids=["all", "cursors and settings older than the tasks", "cursors and settings newer than the tasks"],
 )
-def test_fault_31_restored_to_a_point_in_time(new_world: NewWorld, own_rows: str, tasks: str, tell: Tell) -> None:
+def test_fault_31_restored_to_a_point_in_time(new_world: NewWorld, own_rows: str, tasks: str, report: Report) -> None:
     """Shards came in and went meanwhile, too: the older settings do not know of them."""
     world = new_world()
     live(world, "before")
@@ -96,7 +96,7 @@ def test_fault_31_restored_to_a_point_in_time(new_world: NewWorld, own_rows: str
     assert world.client.doctor().findings == ()
     repeated = {execution.task_id for execution in world.ledger.done()[before:]} & ran
     assert repeated == again
-    figures = tell(count(world, restored=frozenset(again)))
+    figures = report(count(world, restored=frozenset(again)))
     assert figures.otherwise == ({"deleted by hand": 5} if tasks == "old" else {})  # inserted later, and never run
     assert figures.executed == figures.inserted - sum(figures.otherwise.values())
     assert figures.repeated == len(again)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.faults.conftest import NewWorld, Tell
+from tests.faults.conftest import NewWorld, Report
 from tests.faults.figures import count
 
 from dynatick.domain.buckets import Bucket, minute_of
@@ -12,7 +12,7 @@ HUGE = "x" * 390_000
 
 
 @pytest.mark.parametrize(("huge", "others"), [(25, 0), (60, 200)], ids=["one claim", "a bucket among others"])
-def test_fault_32_rows_as_large_as_they_may_be(new_world: NewWorld, huge: int, others: int, tell: Tell) -> None:
+def test_fault_32_rows_as_large_as_they_may_be(new_world: NewWorld, huge: int, others: int, report: Report) -> None:
     """Also those that fail once, so that they are written again, and those that fail for good, with a dead letter."""
     world = new_world(DYNATICK_TASK_THREADS="4")
     due = str(Bucket(minute_of(world.clock()) + 1))
@@ -27,7 +27,7 @@ def test_fault_32_rows_as_large_as_they_may_be(new_world: NewWorld, huge: int, o
     world.finish()
     failed = huge // len(plans)
     assert len(world.letters()) == failed
-    figures = tell(count(world))
+    figures = report(count(world))
     assert figures.otherwise == {"failed": failed}
     assert figures.executed == huge - failed + others
     assert figures.repeated == 0

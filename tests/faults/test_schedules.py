@@ -97,7 +97,7 @@ STEPS = [
     ("advance", "kill after"),
     ("record", "kill before"),
     ("record", "kill after"),
-    ("end", "kill before"),
+    ("release shard", "kill before"),
 ]
 
 
@@ -293,7 +293,7 @@ def test_pausing_races_with_the_tick(world: World) -> None:
 
 
 def test_an_edit_while_a_run_is_being_made(world: World) -> None:
-    """The tick has written the occurrence and not moved the schedule on, when somebody edits it."""
+    """The tick has written the occurrence and not moved the schedule on, when it is edited."""
     put(world, "s", **EVERY_RUN)
     first = started(world)
     world.clock.to(first)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from pathlib import Path
-from typing import Any
 
 import boto3
-from tests.faults.handlers import FOLDER
 from tests.faults.lag import Lag, LaggingIndex
 from tests.faults.polls import Polls
-from tests.sandbox.clock import SharedClock
+from tests.sandbox.folder import SharedFolder
 from tests.sandbox.seam import Seam
 from tests.sandbox.worker import Answers, serve
 
@@ -25,22 +21,18 @@ NO_LEASE = "DYNATICK_FAULTS_NO_SHARD_LEASE"  # the shard lease is worth nothing 
 
 def main(function: str) -> None:
     answers = Answers()
-    folder = Path(os.environ[FOLDER])
-    clock = SharedClock(folder / "clock")
+    here = SharedFolder.from_env(os.environ)
+    folder, clock = here.path, here.clock
     if os.environ.get(NO_LEASE):
         Cursor.is_leased = lambda self, now: False  # type: ignore[method-assign]
 
-    def note_invocation(event: dict[str, Any]) -> None:
-        with (folder / "started").open("a") as file:
-            file.write(json.dumps(event) + "\n")
-
-    seam = Seam(seed=os.getpid(), frozen=lambda kind: answers.say(frozen=kind), invoked=note_invocation)
+    seam = Seam(seed=os.getpid(), frozen=lambda kind: answers.say(frozen=kind), invoked=here.note_invocation)
     index = None
     if limits := os.environ.get(LAG):
         least, most = map(float, limits.split())
         lag = Lag(least=least, most=most)
         client, table = boto3.client("dynamodb"), os.environ["DYNATICK_TABLE"]
-        index = LaggingIndex(seam, client, table, folder / "journal", lag, clock)
+        index = LaggingIndex(seam, client, table, folder / "index", lag, clock)
     seam.watch = Polls(folder, clock, float(os.environ.get(POLL_SECONDS, 0)), index)
     serve(function, clock=clock, seam=seam, answers=answers)
 

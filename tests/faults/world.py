@@ -1,125 +1,64 @@
-"""A Dynatick of a test's own: a table, a queue and a clock, with the two functions in processes that may die.
-
-Outside of them is what AWS does: the rule that ticks, the stream, asynchronous invocations. That is this class, so that
-each of it can be late, missing, doubled or out of order.
+"""The installation of a fault test. Outside of its processes is what AWS does: the rule that ticks, the stream,
+asynchronous invocations. That is this class, so that each of it can be late, missing, doubled or out of order.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-import boto3
-from tests.faults.handlers import FOLDER
-from tests.faults.ledger import Ledger
 from tests.faults.polls import FILE as POLLS
-from tests.sandbox.clock import START, SharedClock
+from tests.sandbox.installation import SandboxInstallation
 from tests.sandbox.process import Outcome, Sandbox
 from tests.sandbox.seam import Fault
-from tests.sandbox.stream import Record, Stream, batches, sequence
+from tests.sandbox.stream import Record, batches, sequence
 
-from dynatick import TaskClient
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
-from dynatick.domain.task import Row, is_own_row
-from dynatick.engine.cursor import Cursor, cursor_id
-from dynatick.store.codec import decode, encode
-from dynatick.store.dynamodb import DynamoStore
-from dynatick_stack.template import ROOT, table_definition
+from dynatick.domain.task import Row
+from dynatick.store.codec import encode
 
 LIFE = 120.0  # seconds of an invocation, the template's default
 AFTER_LEASE = LIFE + 10  # when every lease of a process that died is over, with the margin for skew
 
 
-class World:
-    """``endpoint``: of the emulator. ``dynamodb``: of another DynamoDB than its own. ``speed``: of the clock.
-    ``environ``: settings of the functions beside those that are always needed.
-    """
+class World(SandboxInstallation):
+    """With what was done to its tasks."""
 
-    def __init__(
-        self,
-        endpoint: str,
-        folder: Path,
-        *,
-        dynamodb: str | None = None,
-        start: datetime = START,
-        speed: float = 1.0,
-        **environ: str,
-    ) -> None:
-        tables = dynamodb or endpoint
-        self.folder = folder
-        self.table = f"faults-{uuid.uuid4().hex}"
-        self.dynamodb = boto3.client("dynamodb", endpoint_url=tables)
-        self.dynamodb.create_table(TableName=self.table, **table_definition())
-        self.dynamodb.get_waiter("table_exists").wait(TableName=self.table)
-        self._sqs = boto3.client("sqs", endpoint_url=endpoint)
-        self.queue = self._sqs.create_queue(QueueName=self.table)["QueueUrl"]
-        self.clock = SharedClock(folder / "clock", start, speed=speed)
-        self.ledger = Ledger(folder / "ledger")
-        self.stream = Stream(self.table, partial(boto3.client, endpoint_url=tables))
-        self.store = DynamoStore(self.table, endpoint_url=tables)
-        self.client = TaskClient(self.store, clock=self.clock)
+    worker = "tests.faults.worker"
+
+    def __init__(self, endpoint: str, folder: Path, **given: Any) -> None:
+        super().__init__(endpoint, folder, **given)
         self.inserted: set[str] = set()
         self.put_over: set[str] = set()  # of those, where one task has replaced another
         self.deleted: set[str] = set()  # by hand
         self.killed: set[int] = set()  # processes that died during an invocation, or were cut off from the table
         self.always: Sequence[Fault] = ()  # faults that every invocation meets, besides its own
         self._polls = 0
-        self._sandboxes: dict[str, Sandbox] = {}  # the warm one of each function
-        self._all: list[Sandbox] = []
-        self._environ = {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "PYTHONPATH": str(ROOT),
-            **{name: value for name, value in os.environ.items() if name.startswith("AWS_")},
-            "AWS_ENDPOINT_URL": endpoint,
-            "AWS_ENDPOINT_URL_DYNAMODB": tables,
-            "AWS_ENDPOINT_URL_DYNAMODB_STREAMS": tables,
-            "AWS_LAMBDA_FUNCTION_NAME": "processor",
-            "DYNATICK_TABLE": self.table,
-            "DYNATICK_DEAD_LETTER_QUEUE_URL": self.queue,
-            "DYNATICK_DEFAULT_ACTION": "note",
-            "DYNATICK_HANDLERS_MODULE": "tests.faults.handlers",
-            "POWERTOOLS_METRICS_NAMESPACE": "Dynatick",
-            "POWERTOOLS_SERVICE_NAME": "faults",
-            FOLDER: str(folder),
-            **environ,
-        }
+        self._warm: dict[str, Sandbox] = {}  # of each function
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for sandbox in self._all:
-            sandbox.close()
-        self.dynamodb.delete_table(TableName=self.table)
-        self._sqs.delete_queue(QueueUrl=self.queue)
+        self.close()
 
     # -- the functions ---------------------------------------------------------------------------------------------
 
     def deploy(self, **environ: str) -> None:
         """Other settings from now on. Sandboxes that run go on with theirs; the next invocation gets a new one."""
-        self._environ |= environ
-        self._sandboxes.clear()
-
-    def sandbox(self, function: str = "processor") -> Sandbox:
-        """A new process."""
-        own = {"DYNATICK_ASSIGNMENT_POLICY": "assignment:next_tick"} if function == "scheduler" else {}
-        made = Sandbox("tests.faults.worker", function, environ=self._environ | own, log=self.folder / "log")
-        self._all.append(made)
-        return made
+        self.environ |= environ
+        self._warm.clear()
 
     def invoke(self, event: Mapping[str, Any], *, function: str = "processor", life: float = LIFE,
                faults: Sequence[Fault] = ()) -> Outcome:  # fmt: skip
         """One invocation to its end, in the function's warm process, or in a new one if that has died."""
-        warm = self._sandboxes.get(function)
+        warm = self._warm.get(function)
         if warm is None or not warm.alive:
-            warm = self._sandboxes[function] = self.sandbox(function)
+            warm = self._warm[function] = self.sandbox(function)
         warm.begin(event, life=life, faults=[*faults, *self.always])
         return self.end(warm)
 
@@ -161,7 +100,7 @@ class World:
 
     def started(self) -> list[dict[str, Any]]:
         """The asynchronous invocations that were asked for since the last call."""
-        path = self.folder / "started"
+        path = self.here.invocations
         if not path.exists():
             return []
         events = [json.loads(line) for line in path.read_text().splitlines()]
@@ -239,26 +178,5 @@ class World:
         assert row is not None, f"there is no row {task_id}"
         return row
 
-    def rows(self) -> dict[str, Row]:
-        """Every row that is no own one, by id."""
-        pages = self.dynamodb.get_paginator("scan").paginate(TableName=self.table, ConsistentRead=True)
-        rows = (decode(item) for page in pages for item in page["Items"])
-        return {str(row["taskId"]): row for row in rows if not is_own_row(row["taskId"])}
-
     def open(self) -> set[str]:
         return {task_id for task_id, row in self.rows().items() if "outcome" not in row}
-
-    def cursors(self) -> list[Cursor]:
-        found: list[Cursor] = []
-        while (row := self.store.get(cursor_id(len(found)))) is not None:
-            found.append(Cursor.from_row(len(found), row))
-        return found
-
-    def letters(self) -> list[dict[str, Any]]:
-        """The messages in the dead-letter queue; they are taken out."""
-        found: list[dict[str, Any]] = []
-        while messages := self._sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages"):
-            for message in messages:
-                found.append(json.loads(message["Body"]))
-                self._sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=message["ReceiptHandle"])
-        return found

@@ -214,7 +214,7 @@ class Book:
             self.say(f"{life.task_id}: expired, and it is {state_of(old)}")
 
     def _check_shape(self, kind: str, old: Row, new: Row) -> None:
-        """What holds of every write of ours, whoever writes."""
+        """What holds of every write of ours, by any writer."""
         name, before, after = old["taskId"], state_of(old), state_of(new)
         if old.get("life") != new.get("life"):
             self.say(f"{name}: one life became another")

@@ -45,7 +45,7 @@ def _template_as(text: str) -> Iterator[None]:
 
 @contextmanager
 def _module_as(path: Path, text: str) -> Iterator[None]:
-    """Gives the functions of a module the code that they would have if this were its text: whoever has imported them
+    """Gives the functions of a module the code that they would have if this were its text: code that has imported them
     runs it too."""
     name = ".".join(path.relative_to(ROOT / "shared").with_suffix("").parts)
     module = importlib.import_module(name)

@@ -61,7 +61,7 @@ class Diary:
     catch_up: set[str] = field(default_factory=set)  # policies that it has had
     overlap: set[str] = field(default_factory=set)
     window: float = 0.0  # s that a start may be put off by, at most
-    edited_at: float | None = None  # when somebody has changed its definition by hand, until that is noticed
+    edited_at: float | None = None  # when its definition was changed by hand, until that is noticed
     gone_at: float = math.inf
     ended: bool = False
     is_new_revision: bool = True  # whether its occurrences' ids are none that an earlier life has used

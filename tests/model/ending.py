@@ -19,100 +19,100 @@ LAST_TICKS = 8  # within which nothing but slow polls keeps S back
 SCHEDULES_TICKS = 5
 
 
-def close_the_schedules(world: Installation) -> None:
+def close_the_schedules(model: Installation) -> None:
     """Faults stop, and a few ticks pass: by then every run that was due has been dealt with. Then they are deleted."""
-    _calm(world)
-    world.rest()
-    _see_all(world)
-    _reconcile(world)  # finds those that the stream has not told of
-    now = format_instant(world.simulation.instant)
-    due = [row for row in world.open_rows() if str(row.get("nextOccurrenceAt", "~")) <= now]
-    _tick(world, at_least=max(map(_bucket_minute, due), default=-math.inf))  # where the grid was coarser, later
+    _calm(model)
+    model.rest()
+    _see_all(model)
+    _reconcile(model)  # finds those of which the stream has sent no record
+    now = format_instant(model.simulation.instant)
+    due = [row for row in model.open_rows() if str(row.get("nextOccurrenceAt", "~")) <= now]
+    _tick(model, at_least=max(map(_bucket_minute, due), default=-math.inf))  # where the grid was coarser, later
     for _ in range(SCHEDULES_TICKS):
-        _tick(world)
-    _reconcile(world)
-    if world.reconciled[-1] != (0, 0):
-        world.book.say(f"reconcile found and could not repair {world.reconciled[-1]} although the schedules are well")
-    last = world.book.seconds(instant_of(world.rules.grid.tick_after(minute_of(world.simulation.instant) - 1)))
-    last -= 60 * world.rules.grid.tick_minutes
-    for life in world.book.lives:
-        row = world.table.get(life.task_id)
-        if life.schedule is not None and row is not None and world.book.life_of(row) is life:
+        _tick(model)
+    _reconcile(model)
+    if model.reconciled[-1] != (0, 0):
+        model.book.say(f"reconcile found and could not repair {model.reconciled[-1]} although the schedules are well")
+    last = model.book.seconds(instant_of(model.rules.grid.tick_after(minute_of(model.simulation.instant) - 1)))
+    last -= 60 * model.rules.grid.tick_minutes
+    for life in model.book.lives:
+        row = model.table.get(life.task_id)
+        if life.schedule is not None and row is not None and model.book.life_of(row) is life:
             life.schedule.check_complete(last, row)
-            world.table.delete(world.hand, life.task_id)
+            model.table.delete(model.hand, life.task_id)
 
 
-def come_to_an_end(world: Installation) -> None:
+def come_to_an_end(model: Installation) -> None:
     """Lets everything come to rest, and notes in the book what did not end as it had to."""
-    book = world.book
-    _calm(world)
-    _serve(world)
-    _check_served(world)
-    _see_all(world)
-    _reconcile(world)
-    _serve(world)
-    for row in world.open_rows():
+    book = model.book
+    _calm(model)
+    _serve(model)
+    _check_served(model)
+    _see_all(model)
+    _reconcile(model)
+    _serve(model)
+    for row in model.open_rows():
         book.say(f"{row['taskId']}: not even reconcile has found it, {state_of(row)} in {row.get('taskDateTime')}")
-    _check_cursors(world)
-    _reconcile(world)
-    if world.reconciled[-1] != (0, 0):
-        book.say(f"reconcile found and could not repair {world.reconciled[-1]} at the end")
-    rows = {book.life_of(row).number: row for row in world.table.everything() if "life" in row}
+    _check_cursors(model)
+    _reconcile(model)
+    if model.reconciled[-1] != (0, 0):
+        book.say(f"reconcile found and could not repair {model.reconciled[-1]} at the end")
+    rows = {book.life_of(row).number: row for row in model.table.everything() if "life" in row}
     for life in book.lives:
         if life.began and life.schedule is None:
-            _check_life(world, life, rows.get(life.number))
+            _check_life(model, life, rows.get(life.number))
 
 
-def _check_served(world: Installation) -> None:
-    book = world.book
-    for row in world.open_rows():
+def _check_served(model: Installation) -> None:
+    book = model.book
+    for row in model.open_rows():
         if not book.life_of(row).unseen:
             book.say(f"{row['taskId']}: waits for ever, {state_of(row)} in {row.get('taskDateTime')}")
 
 
-def _see_all(world: Installation) -> None:
+def _see_all(model: Installation) -> None:
     """The index may lag so long that reconcile has to find what it hid, and the last of that must be over."""
-    world.pass_time(max(0.0, world.table.all_shown_at - world.simulation.now))
+    model.pass_time(max(0.0, model.table.all_shown_at - model.simulation.now))
 
 
-def _calm(world: Installation) -> None:
-    world.calm = True
-    world.letters_refused = False
-    world.plan(())
-    world.table.lag = 0.0
-    world.stream.set(Mode(batch=world.stream.mode.batch))
+def _calm(model: Installation) -> None:
+    model.calm = True
+    model.letters_refused = False
+    model.plan(())
+    model.table.lag = 0.0
+    model.stream.set(Mode(batch=model.stream.mode.batch))
 
 
-def _reconcile(world: Installation) -> None:
-    kept = read_round(world.table.inner)
-    if kept is not None and kept.is_leased(world.simulation.instant):
-        world.pass_time(2 * LEASE.total_seconds())  # one was killed, and until its lease has expired no other works
-    world.reconcile()
-    world.rest()
+def _reconcile(model: Installation) -> None:
+    kept = read_round(model.table.inner)
+    if kept is not None and kept.is_leased(model.simulation.instant):
+        model.pass_time(2 * LEASE.total_seconds())  # one was killed, and until its lease has expired no other works
+    model.reconcile()
+    model.rest()
 
 
-def _serve(world: Installation) -> None:
+def _serve(model: Installation) -> None:
     """Ticks until nothing is open but what only reconcile finds. Where nothing is due, time leaps."""
     for _ in range(MOST_TICKS):
-        overlooked = {row["taskId"] for row in world.overlooked()}
-        waiting = [row for row in world.open_rows() if row["taskId"] not in overlooked]
-        if not waiting and world.at_rest:
+        overlooked = {row["taskId"] for row in model.overlooked()}
+        waiting = [row for row in model.open_rows() if row["taskId"] not in overlooked]
+        if not waiting and model.at_rest:
             return
         if not waiting:  # yet
-            world.rest()
+            model.rest()
             continue
-        _tick(world, at_least=min(_bucket_minute(row) for row in waiting))
+        _tick(model, at_least=min(_bucket_minute(row) for row in waiting))
 
 
-def _tick(world: Installation, *, at_least: float = -math.inf) -> None:
-    grid = world.rules.grid
-    minute = grid.tick_after(minute_of(world.simulation.instant))
+def _tick(model: Installation, *, at_least: float = -math.inf) -> None:
+    grid = model.rules.grid
+    minute = grid.tick_after(minute_of(model.simulation.instant))
     if at_least > minute:
         minute = grid.tick_at_or_after(instant_of(int(at_least)))
-    world.simulation.run_until(world.book.seconds(instant_of(minute)))
-    world.fire(minute, Tick())
-    following = world.book.seconds(instant_of(grid.tick_after(minute)))
-    world.rest(following - world.simulation.now - 0.5)  # the next one comes in time, however long this one takes
+    model.simulation.run_until(model.book.seconds(instant_of(minute)))
+    model.fire(minute, Tick())
+    following = model.book.seconds(instant_of(grid.tick_after(minute)))
+    model.rest(following - model.simulation.now - 0.5)  # the next one comes in time, however long this one takes
 
 
 def _bucket_minute(row: Row) -> float:
@@ -120,27 +120,27 @@ def _bucket_minute(row: Row) -> float:
     return -math.inf if bucket is None else bucket.minute
 
 
-def _check_cursors(world: Installation) -> None:
+def _check_cursors(model: Installation) -> None:
     """Nothing is open any more, so nothing may hold a shard back for ever."""
     for n in range(3 * LAST_TICKS):
-        _tick(world)
-        behind = _behind(world)
+        _tick(model)
+        behind = _behind(model)
         if n >= LAST_TICKS and not behind:
             return
-    now = Bucket(minute_of(world.simulation.instant))
+    now = Bucket(minute_of(model.simulation.instant))
     for row in behind:
-        world.book.say(f"{row['taskId']}: drained through {row['drainedThrough']} only, at {now}")
+        model.book.say(f"{row['taskId']}: drained through {row['drainedThrough']} only, at {now}")
 
 
-def _behind(world: Installation) -> list[Row]:
+def _behind(model: Installation) -> list[Row]:
     """Cursors that many a tick has not moved."""
-    now, most = minute_of(world.simulation.instant), (LAST_TICKS - 1) * world.rules.grid.tick_minutes
-    rows = [row for row in world.table.everything() if str(row["taskId"]).startswith("_dynatick#cursor#")]
+    now, most = minute_of(model.simulation.instant), (LAST_TICKS - 1) * model.rules.grid.tick_minutes
+    rows = [row for row in model.table.everything() if str(row["taskId"]).startswith("_dynatick#cursor#")]
     return [row for row in rows if now - Bucket.parse(row["drainedThrough"]).minute > most]
 
 
-def _check_life(world: Installation, life: Life, row: Row | None) -> None:
-    book = world.book
+def _check_life(model: Installation, life: Life, row: Row | None) -> None:
+    book = model.book
     if row is None:
         if not life.gone:
             book.say(f"{life.task_id}: vanished")

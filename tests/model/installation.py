@@ -64,7 +64,7 @@ class Installation:
         self.table = Table(store, put_row, self.simulation)
         self.book = Book(self.simulation, look_up=self.table.get)
         self.stream = Stream(self.simulation, self._schedule)
-        self.table.told += [self.book.hear, self.stream.hear]
+        self.table.listeners += [self.book.hear, self.stream.hear]
         self.table.allowed_lag = INDEX_LAG
         self.seam = Seam(self.table, self.simulation)
         self.rules = self._rules(Grid())
@@ -97,7 +97,7 @@ class Installation:
     def _clock(self) -> datetime:
         return self.simulation.my_process().clock()
 
-    # -- what somebody does --------------------------------------------------------------------------------------------
+    # -- what is done from outside ---------------------------------------------------------------------------------------
 
     def reconfigure(self, **changes: int) -> None:
         """A redeployment with another grid."""

@@ -136,7 +136,7 @@ KEPT: Mapping[tuple[int, str], Found] = {
             insert("b", When()),
             *wait(10_000.0),
             Step("doctor", repair=False, plan=Plan()),
-            Step("spoil_time", task_id="b", time="2026-12-31#24:00"),
+            Step("corrupt_time", task_id="b", time="2026-12-31#24:00"),
         ],
     ),
     (9, "a claim does not ask for the bucket"): Found(

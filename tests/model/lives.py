@@ -36,7 +36,7 @@ class Life:
     backoff: float = 5.0
     stray: bool = False  # it was put with an expiry, and may be deleted for it before anybody has seen it
     unseen: bool = False  # something about it was kept from the scheduler: only reconcile can find it
-    asked: float | None = None  # the time that somebody has set by hand, until it is seen
+    asked: float | None = None  # the time that was set by hand, until it is seen
     began: bool = False  # its row is, or was, in the table
     gone: bool = False  # deleted, or replaced
     born_at: float = math.inf

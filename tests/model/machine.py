@@ -53,11 +53,11 @@ class Machine(Surroundings):
     @step(task_id=ids | st.just("m03"), row=raw_rows, script=scripts, policy=st.sampled_from(POLICIES))
     def put(self, task_id: str, row: RawRow, script: tuple[str, ...], policy: Any) -> None:
         """put-item, over whatever was there."""
-        now, start = self.world.simulation.instant, self.world.simulation.start
+        now, start = self.model.simulation.instant, self.model.simulation.start
         life = self._life(task_id, script, policy, row.when, meant=row.meant)
         life.not_before, life.stray = row.earliest(now, start), row.stray
         attributes = row.attributes(now) | ({"retryPolicy": policy} if policy else {})
-        self.world.put(life, attributes)
+        self.model.put(life, attributes)
 
     @step(
         task_id=ids,
@@ -68,7 +68,7 @@ class Machine(Surroundings):
         client=st.integers(0, CLIENTS - 1),
     )
     def insert(self, task_id: str, when: When, script: tuple[str, ...], policy: Any, plan: Plan, client: int) -> None:
-        now = self.world.simulation.instant
+        now = self.model.simulation.instant
         life = self._life(task_id, script, policy, when)
         task = NewTask.from_row({"taskId": task_id, **when.attributes(now), "retryPolicy": policy, "life": life.number})
         order = Order("insert", lives={task_id: life})
@@ -82,7 +82,7 @@ class Machine(Surroundings):
     def insert_many(self, when: When, script: tuple[str, ...], plan: Plan, backlog: bool = False) -> None:
         """``backlog``: more than the threads get done in two invocations, but for each tenth task, which has the
         script."""
-        now = self.world.simulation.instant
+        now = self.model.simulation.instant
         order, tasks = Order("insert_many"), []
         for n in range(BACKLOG if backlog else BULK):
             life = self._life(f"m{n:02d}", script if n % 10 == 3 else ("slow",) if backlog else ("ok",), None, when)
@@ -91,8 +91,8 @@ class Machine(Surroundings):
         self._ask(order, lambda c: list(c.insert_lazily(tasks)), plan, 0)
 
     def _life(self, task_id: str, script: tuple[str, ...], policy: Any, when: When, **known: Any) -> Life:
-        policy, now, start = policy or {}, self.world.simulation.instant, self.world.simulation.start
-        return self.world.book.enter(
+        policy, now, start = policy or {}, self.model.simulation.instant, self.model.simulation.start
+        return self.model.book.enter(
             task_id,
             script=script,
             maximum=policy.get("maximumRetryAttempts", 3) + 1,
@@ -115,7 +115,7 @@ class Machine(Surroundings):
         client=st.integers(0, CLIENTS - 1),
     )
     def reschedule(self, task_id: str, when: When, plan: Plan, client: int) -> None:
-        now, start = self.world.simulation.instant, self.world.simulation.start
+        now, start = self.model.simulation.instant, self.model.simulation.start
         time = NewTask.from_row({"taskId": task_id, **when.attributes(now)})
         order = Order("reschedule", not_before=when.earliest(now, start))
         self._ask(order, lambda c: c.reschedule(
@@ -125,7 +125,7 @@ class Machine(Surroundings):
     @step(wish=st.sampled_from(("cancel", "redrive")), dry=st.booleans(), plan=plans)
     def change_many(self, wish: str, dry: bool, plan: Plan) -> None:
         """All that wait, or have failed, of the time around now."""
-        now = self.world.simulation.instant
+        now = self.model.simulation.instant
         start, end = now - AROUND, now + AROUND
         order = Order("dry run" if dry else wish)
         self._ask(order, lambda c: list(getattr(c, f"{wish}_many")(start=start, end=end, dry_run=dry)), plan, 0)
@@ -133,22 +133,22 @@ class Machine(Surroundings):
     @step(task_id=ids)
     def delete(self, task_id: str) -> None:
         """delete-item, by hand."""
-        self.world.table.delete(self.world.hand, task_id)
+        self.model.table.delete(self.model.hand, task_id)
 
     @step()
     def expire(self) -> None:
         """Time to live deletes what carries an expiry."""
-        self.world.expire()
+        self.model.expire()
 
     @step(task_id=ids, when=whens.filter(lambda when: when.notation != NO_TIME))
     def edit_time(self, task_id: str, when: When) -> None:
         """update-item of the time, by hand, of a task that has not ended."""
-        world = self.world
-        now, start, row = world.simulation.instant, world.simulation.start, world.table.get(task_id)
+        model = self.model
+        now, start, row = model.simulation.instant, model.simulation.start, model.table.get(task_id)
         times = dict(when.attributes(now))
         if row is None or is_terminal(row) or times.items() <= row.items():
             return
-        life, asked = world.book.life_of(row), when.earliest(now, start)
+        life, asked = model.book.life_of(row), when.earliest(now, start)
         life.due = max(life.due, when.latest(now, start))
         if life.meant != RUN or state_of(row) == "running":
             life.unseen, life.not_before, life.meant = True, -math.inf, RUN if life.meant == RUN else END
@@ -157,35 +157,35 @@ class Machine(Surroundings):
         else:  # until the scheduler sees it, the bucket is what counts; and without a status, always
             life.not_before = min(life.not_before, asked)
             life.asked = asked if state_of(row) == "scheduled" else None
-        world.table.write(world.hand, ConditionalUpdate(task_id=task_id, set=times, when=(Absent("outcome"),)))
+        model.table.write(model.hand, ConditionalUpdate(task_id=task_id, set=times, when=(Absent("outcome"),)))
 
     @step(task_id=ids, time=st.sampled_from(BAD_TIMES))
-    def spoil_time(self, task_id: str, time: str) -> None:
+    def corrupt_time(self, task_id: str, time: str) -> None:
         """update-item of a waiting task's time to nonsense."""
-        row = self.world.table.get(task_id)
+        row = self.model.table.get(task_id)
         if row is None or is_terminal(row) or state_of(row) == "running":
             return
-        self.world.book.life_of(row).meant = END
+        self.model.book.life_of(row).meant = END
         change = ConditionalUpdate(task_id=task_id, set={"taskDateTime": time}, when=as_read(row, "status", "outcome"))
-        self.world.table.write(self.world.hand, change)
+        self.model.table.write(self.model.hand, change)
 
     @step(task_id=ids, nonsense=st.sampled_from(NONSENSE))
-    def spoil(self, task_id: str, nonsense: tuple[str, object]) -> None:
+    def corrupt(self, task_id: str, nonsense: tuple[str, object]) -> None:
         """update-item of something else of a waiting task to nonsense."""
-        row, (name, value) = self.world.table.get(task_id), nonsense
+        row, (name, value) = self.model.table.get(task_id), nonsense
         if row is None or state_of(row) != "scheduled":
             return
-        self.world.book.life_of(row).meant = END
+        self.model.book.life_of(row).meant = END
         change = ConditionalUpdate(task_id=task_id, set={name: value}, when=as_read(row, "status", "outcome"))
-        self.world.table.write(self.world.hand, change)
+        self.model.table.write(self.model.hand, change)
 
     @step(ago=st.sampled_from((20.0, 150.0, 1000.0)), what=st.sampled_from(("own", "tasks", "all")))
     def restore(self, ago: float, what: str) -> None:
         """Of the table, what it was then: cursors and settings, the tasks, or both."""
-        self.world.restore(ago, own=what != "tasks", tasks=what != "own")
+        self.model.restore(ago, own=what != "tasks", tasks=what != "own")
 
     @step(task_id=ids)
     def lose_record(self, task_id: str) -> None:
-        row = self.world.table.get(task_id)
-        if self.world.stream.drop(task_id) and row is not None:
-            self.world.book.life_of(row).unseen = True
+        row = self.model.table.get(task_id)
+        if self.model.stream.drop(task_id) and row is not None:
+            self.model.book.life_of(row).unseen = True

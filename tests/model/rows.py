@@ -25,7 +25,7 @@ INDIA = timezone(timedelta(hours=5, minutes=30))
 
 @dataclass(frozen=True, repr=False)
 class When(Brief):
-    """A time as somebody writes it, so many seconds from now."""
+    """A time as it is written, so many seconds from now."""
 
     notation: str = BUCKET
     seconds: float = 60.0
@@ -68,7 +68,7 @@ class When(Brief):
         """When a task of this time may be executed, as seconds since ``start``; the past is no bound."""
         if self.notation == NO_TIME or self.seconds <= 0:
             return -math.inf
-        skew = MARGIN if self.notation == DELAY else 0  # it counts by the clock of whoever reads it
+        skew = MARGIN if self.notation == DELAY else 0  # it counts by its reader's clock
         return (self.instant(now) - start).total_seconds() - skew
 
     def latest(self, now: datetime, start: datetime) -> float:

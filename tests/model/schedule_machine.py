@@ -96,12 +96,12 @@ class ScheduleMachine(Surroundings):
     def put(self, schedule_id: str, row: ScheduleRow, script: tuple[str, ...], policy: Any) -> None:
         """put-item, over whatever was there."""
         life = self._life(schedule_id, script, policy)
-        attributes = row.attributes(self.world.simulation.instant) | ({"retryPolicy": policy} if policy else {})
-        self.world.put(life, attributes)
+        attributes = row.attributes(self.model.simulation.instant) | ({"retryPolicy": policy} if policy else {})
+        self.model.put(life, attributes)
 
     @step(schedule_id=ids, row=rows, script=scripts, plan=plans)
     def insert(self, schedule_id: str, row: ScheduleRow, script: tuple[str, ...], plan: Plan) -> None:
-        given = row.attributes(self.world.simulation.instant)
+        given = row.attributes(self.model.simulation.instant)
         life = self._life(schedule_id, script, None)
         order = Order("insert", lives={schedule_id: life})
         self._ask(order, lambda c: c.schedules.insert(
@@ -113,7 +113,7 @@ class ScheduleMachine(Surroundings):
         ), plan, 0)  # fmt: skip
 
     def _life(self, schedule_id: str, script: tuple[str, ...], policy: Any) -> Life:
-        policy, book = policy or {}, self.world.book
+        policy, book = policy or {}, self.model.book
         life = book.enter(
             schedule_id,
             script=script,
@@ -143,21 +143,21 @@ class ScheduleMachine(Surroundings):
         row = self._row(schedule_id)
         if row is not None and not is_terminal(row):
             change = ConditionalUpdate(task_id=schedule_id, set=EDITS[edit], when=(Absent("outcome"),))
-            self.world.table.write(self.world.hand, change)
+            self.model.table.write(self.model.hand, change)
 
     @step(schedule_id=ids)
     def delete(self, schedule_id: str) -> None:
         """delete-item, by hand."""
-        self.world.table.delete(self.world.hand, schedule_id)
+        self.model.table.delete(self.model.hand, schedule_id)
 
     @step(schedule_id=ids, minutes=st.sampled_from((3, 10, 40)), plan=plans)
     def backfill(self, schedule_id: str, minutes: int, plan: Plan) -> None:
         """The runs of the last so many minutes."""
         row = self._row(schedule_id)
-        now = self.world.simulation.instant
+        now = self.model.simulation.instant
         start, end = instant_of(minute_of(now) - minutes), now
         seen = row is not None and row.get("status") is not None  # before, its revision is not known
-        life = self.world.book.life_of(row) if row is not None and seen else None
+        life = self.model.book.life_of(row) if row is not None and seen else None
 
         def do(client: Any) -> object:
             results = list(client.schedules.backfill(schedule_id, start=start, end=end))
@@ -170,8 +170,8 @@ class ScheduleMachine(Surroundings):
 
     def _check_exists(self, life: Life, task_id: str) -> None:
         diary = life.schedule
-        if diary is not None and diary.is_new_revision and (life.number, task_id) not in self.world.book.occurrences:
-            self.world.book.say(f"{task_id}: said to be there, and the schedule never made it")
+        if diary is not None and diary.is_new_revision and (life.number, task_id) not in self.model.book.occurrences:
+            self.model.book.say(f"{task_id}: said to be there, and the schedule never made it")
 
     # -- occurrences ---------------------------------------------------------------------------------------------------
 
@@ -183,8 +183,8 @@ class ScheduleMachine(Surroundings):
         if wish != "reschedule":
             self._ask(Order(wish), lambda c: getattr(c, wish)(task_id), plan, 0)
             return
-        at = self.world.simulation.instant + timedelta(minutes=3)
-        order = Order(wish, not_before=self.world.book.seconds(at))
+        at = self.model.simulation.instant + timedelta(minutes=3)
+        order = Order(wish, not_before=self.model.book.seconds(at))
         self._ask(order, lambda c: c.reschedule(task_id, due_at=at), plan, 0)
 
     @step(nth=st.integers(0, 4))
@@ -192,35 +192,35 @@ class ScheduleMachine(Surroundings):
         """delete-item, by hand."""
         task_id = self._occurrence(nth)
         if task_id is not None:
-            self.world.table.delete(self.world.hand, task_id)
+            self.model.table.delete(self.model.hand, task_id)
 
     def _occurrence(self, nth: int) -> str | None:
         found = sorted(
             (str(row["dueAt"]), str(row["taskId"]))
-            for row in self.world.table.everything()
+            for row in self.model.table.everything()
             if "#" in str(row["taskId"]) and row.get("scheduleId") in IDS
         )
         return found[-1 - nth][1] if nth < len(found) else None
 
     def _row(self, schedule_id: str) -> Row | None:
-        return self.world.table.get(schedule_id)
+        return self.model.table.get(schedule_id)
 
     @step(seconds=st.sampled_from((0.003, 0.2, 2.0, 15.0, 50.0, 400.0, 2000.0)))
     def time_passes(self, seconds: float) -> None:
-        self.world.pass_time(seconds)
+        self.model.pass_time(seconds)
 
     @step(grid=grids)
     def reconfigure(self, grid: tuple[int, int]) -> None:
         """A redeployment with another tick interval and number of shards."""
-        self.world.reconfigure(tick_minutes=grid[0], shard_count=grid[1])
+        self.model.reconfigure(tick_minutes=grid[0], shard_count=grid[1])
 
     @step(schedule_id=ids)
     def lose_record(self, schedule_id: str) -> None:
         row = self._row(schedule_id)
-        if self.world.stream.drop(schedule_id) and row is not None:
-            self.world.book.life_of(row).unseen = True
+        if self.model.stream.drop(schedule_id) and row is not None:
+            self.model.book.life_of(row).unseen = True
 
     def _come_to_an_end(self) -> None:
-        close_the_schedules(self.world)
-        if not self.world.book.wrong:
-            come_to_an_end(self.world)
+        close_the_schedules(self.model)
+        if not self.model.book.wrong:
+            come_to_an_end(self.model)

@@ -120,7 +120,7 @@ class Actor(Process):
 
 @dataclass
 class Seam:
-    """The Store port, for whoever runs. ``page``: how many entries a page of a bucket holds."""
+    """The Store port, for the process that runs. ``page``: how many entries a page of a bucket holds."""
 
     table: Table
     simulation: Simulation

@@ -69,10 +69,10 @@ def search(
 
 
 def smaller(
-    found: Found, table: TableOf = in_memory, *, machine: type[Surroundings] = Machine, patience: float = 60.0
+    found: Found, table: TableOf = in_memory, *, machine: type[Surroundings] = Machine, seconds: float = 60.0
 ) -> Found:
-    """The same finding with fewer and simpler steps, as far as patience (seconds) reaches."""
-    of_table, kind, end = machine_on(table, machine), kind_of(found.says), time.monotonic() + patience
+    """The same finding with fewer and simpler steps, within so many seconds."""
+    of_table, kind, end = machine_on(table, machine), kind_of(found.says), time.monotonic() + seconds
     said = found.says
 
     def still(steps: Sequence[Step]) -> bool:
@@ -108,7 +108,7 @@ def main() -> int:
     parser.add_argument("--schedules", action="store_true")
     parser.add_argument("--examples", type=int, default=3000)
     parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--patience", type=float, default=60.0, help="seconds for cutting down what was found")
+    parser.add_argument("--seconds", type=float, default=60.0, help="seconds for cutting down what was found")
     parser.add_argument("--seed", type=int, default=None)
     given = parser.parse_args()
     machine = ScheduleMachine if given.schedules or given.rule == 0 else Machine
@@ -125,7 +125,7 @@ def main() -> int:
             took = f"{time.monotonic() - began:.0f} s"
             print(f"# {what}: {'nothing' if found is None else 'found'} in {took}", flush=True)
             if found is not None:
-                print(text_of(smaller(found, machine=machine, patience=given.patience)), flush=True)
+                print(text_of(smaller(found, machine=machine, seconds=given.seconds)), flush=True)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A world in which one thread runs at a time, and time passes only while all of them wait.
+"""Processes of which one thread runs at a time, and time passes only while all of them wait.
 
 The engine runs in it as it is, threads and all: what it waits with is replaced by the ``standins``, its threads by
 greenlets. So a run depends on nothing but its seeds: it can be had again, step by step, and an hour of it takes no
@@ -67,7 +67,7 @@ class Strand:
 
 
 class Simulation:
-    """The clock, and who runs next: whoever wakes first; of those, whoever began to wait first."""
+    """The clock, and who runs next: the first to wake; of those, the first to wait."""
 
     present: Simulation | None = None
 
@@ -129,7 +129,7 @@ class Simulation:
         self._yield(strand)
 
     def wait(self, waiting: deque[tuple[Strand, int]], timeout: float | None) -> None:
-        """Waits until somebody takes this thread from the line and wakes it, or time is up."""
+        """Waits until this thread is taken from the line and woken, or time is up."""
         strand = self._me()
         waiting.append((strand, strand.ticket))
         if timeout is not None:

@@ -42,12 +42,12 @@ def queue_refuses(refuses: bool) -> Step:
     return Step("surroundings", mode=Mode(), lag=0.0, seed=0, letters_refused=refuses)
 
 
-def passes(world: Installation) -> Sequence[PassReport]:
-    return [done.passed for done in world.invocations if done.passed is not None]
+def passes(model: Installation) -> Sequence[PassReport]:
+    return [done.passed for done in model.invocations if done.passed is not None]
 
 
-def recoveries(world: Installation) -> Sequence[PassReport]:
-    return [done.recovered for done in world.invocations if done.recovered is not None]
+def recoveries(model: Installation) -> Sequence[PassReport]:
+    return [done.recovered for done in model.invocations if done.recovered is not None]
 
 
 def lasted(report: PassReport) -> bool:
@@ -55,18 +55,18 @@ def lasted(report: PassReport) -> bool:
     return report.finished_at is not None and report.finished_at - report.started_at > SHARD_LEASE
 
 
-def ended_between_pages(world: Installation) -> bool:
+def ended_between_pages(model: Installation) -> bool:
     """Whether an action ended between two pages of a bucket that its own pass read."""
     return any(
         ran.process is actor is other and bucket == same and before < ran.ended_at < after
-        for (actor, bucket, before), (other, same, after) in pairwise(world.seam.polls)
-        for ran in world.book.executions.values()
+        for (actor, bucket, before), (other, same, after) in pairwise(model.seam.polls)
+        for ran in model.book.executions.values()
     )
 
 
-def went_back(world: Installation) -> bool:
+def went_back(model: Installation) -> bool:
     """Whether a cursor is what it was before."""
-    closed = [str(row["closedThrough"]) for _, _, row in world.table.history if row and "closedThrough" in row]
+    closed = [str(row["closedThrough"]) for _, _, row in model.table.history if row and "closedThrough" in row]
     return closed != sorted(closed)
 
 
@@ -79,14 +79,14 @@ SITUATIONS: Mapping[str, Situation] = {
             put(RawRow(when=SOON), "long", task_id="c"),
             tick(PLAIN, PLAIN, PLAIN),
         ],
-        lambda world: world.used_after_error > 0,
+        lambda model: model.used_after_error > 0,
     ),
     "a process raises while a task runs, and ends": Situation(
         [
             put(RawRow(when=SOON), "hang", "ok"),
             tick(Tick(plans=(Plan(life=20.0, unlogged=True),)), PLAIN, PLAIN, PLAIN),
         ],
-        lambda world: True in world.ended,
+        lambda model: True in model.ended,
     ),
     "tasks outlive their invocations": Situation(
         [
@@ -94,7 +94,7 @@ SITUATIONS: Mapping[str, Situation] = {
             put(RawRow(when=SOON), "hang", "ok", task_id="b"),
             tick(Tick(plans=(SHORT,)), Tick(plans=(SHORT, SHORT)), Tick(plans=(Plan(), SHORT)), PLAIN, PLAIN, PLAIN),
         ],
-        lambda world: len(world.ended) > 1 and any(report.recovered for report in recoveries(world)),
+        lambda model: len(model.ended) > 1 and any(report.recovered for report in recoveries(model)),
     ),
     "polling after a pause takes longer than a lease": Situation(
         [
@@ -106,7 +106,7 @@ SITUATIONS: Mapping[str, Situation] = {
             put(RawRow(when=SOON), "error", "ok", task_id="c"),
             tick(PLAIN, PLAIN, PLAIN),
         ],
-        lambda world: any(lasted(report) and report.buckets > 100 for report in passes(world)),
+        lambda model: any(lasted(report) and report.buckets > 100 for report in passes(model)),
     ),
     "tasks end while the pages of their bucket are read": Situation(
         [begin(poll=2.0), many("error", "ok"), tick(PLAIN, PLAIN, PLAIN)],
@@ -117,10 +117,10 @@ SITUATIONS: Mapping[str, Situation] = {
             many("hang", "poison", "ok", backlog=True),
             tick(Tick(plans=(SHORT,)), *[Tick(plans=(SHORT,) * 4)] * 3, PLAIN, PLAIN),
         ],
-        lambda world: (
-            any(r.continuation and r.expired for r in passes(world))
-            and any(r.continuation and r.claimed for r in passes(world))
-            and any(r.recovered for r in recoveries(world))
+        lambda model: (
+            any(r.continuation and r.expired for r in passes(model))
+            and any(r.continuation and r.claimed for r in passes(model))
+            and any(r.recovered for r in recoveries(model))
         ),
     ),
     "the index lags beyond what is allowed for": Situation(
@@ -131,7 +131,7 @@ SITUATIONS: Mapping[str, Situation] = {
             put(RawRow(when=SOON), "error", "ok", task_id="c"),
             tick(*[PLAIN] * 8),
         ],
-        lambda world: any(life.unseen for life in world.book.lives),
+        lambda model: any(life.unseen for life in model.book.lives),
     ),
     "old cursors and settings are restored": Situation(
         [
@@ -156,7 +156,7 @@ SITUATIONS: Mapping[str, Situation] = {
             Step("restore", ago=150.0, what="tasks"),
             tick(PLAIN, PLAIN),
         ],
-        lambda world: any(life.original is not None for life in world.book.lives),
+        lambda model: any(life.original is not None for life in model.book.lives),
     ),
     "the dead-letter queue refuses": Situation(
         [
@@ -169,8 +169,8 @@ SITUATIONS: Mapping[str, Situation] = {
             queue_refuses(False),
             tick(PLAIN),
         ],
-        lambda world: (
-            len(world.book.refused) == 4 and any(row and row.get("deferrals") for _, _, row in world.table.history)
+        lambda model: (
+            len(model.book.refused) == 4 and any(row and row.get("deferrals") for _, _, row in model.table.history)
         ),
     ),
 }

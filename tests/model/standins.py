@@ -110,7 +110,7 @@ class SimPool:
         if cancel_futures:
             self._queue.clear()
         if wait:
-            with suppress(Killed):  # whoever was killed finds that out at the next call; here a generator may be ending
+            with suppress(Killed):  # a killed thread finds that out at its next call; here a generator may be ending
                 for future in [*self._begun, *self._queue]:
                     future.wait()
 

@@ -49,7 +49,7 @@ Deliver = Callable[[Sequence[Arrival], Callable[[frozenset[str] | None], None]],
 
 
 class Stream:
-    """``hear`` is told of every effect, ``deliver`` gets the batches."""
+    """``hear`` gets every effect, ``deliver`` gets the batches."""
 
     def __init__(self, simulation: Simulation, deliver: Deliver) -> None:
         self.mode = Mode()
@@ -74,7 +74,7 @@ class Stream:
             self._kick(feed)
 
     def roll(self) -> int:
-        """A seed for whoever is sent a batch now."""
+        """A seed for the process that gets a batch now."""
         return self._dice.randint(1, 9999) if self.mode.seed else 0
 
     def drop(self, task_id: str) -> bool:
@@ -87,7 +87,7 @@ class Stream:
         return False
 
     def start_anew(self) -> None:
-        """Another table's stream: of what this one's still had to tell, nothing is told."""
+        """Another table's stream: what this one's still had to send is not sent."""
         for feed in self._feeds:
             feed.records.clear()
         self._feeds = [_Feed() for _ in range(SHARDS)]

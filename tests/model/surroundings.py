@@ -82,8 +82,8 @@ class Surroundings(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         store, put, self._drop_table = self.table()
-        self.world = Installation(store, put)
-        self._inside = inside(self.world.simulation)
+        self.model = Installation(store, put)
+        self._inside = inside(self.model.simulation)
         self._inside.__enter__()
         self._orders: list[Order] = []
         self.steps: list[Step] = []
@@ -92,79 +92,79 @@ class Surroundings(RuleBasedStateMachine):
 
     @step(ticks=st.lists(ticks, min_size=1, max_size=5))
     def tick(self, ticks: list[Tick]) -> None:
-        self.world.ticks(ticks)
+        self.model.ticks(ticks)
 
     @step(tick=ticks, ago=st.sampled_from((0, 0, 1, 45)))
     def tick_again(self, tick: Tick, ago: int) -> None:
         """The tick of this minute or of an earlier one, now: once more, or by hand, or very late."""
-        self.world.fire(minute_of(self.world.simulation.instant) - ago, tick)
+        self.model.fire(minute_of(self.model.simulation.instant) - ago, tick)
 
     @step(seconds=st.sampled_from((0.003, 0.02, 0.2, 2.0, 15.0, 50.0, 400.0, 10_000.0)))
     def time_passes(self, seconds: float) -> None:
-        self.world.pass_time(seconds)
+        self.model.pass_time(seconds)
 
     @step()
     def rest(self) -> None:
-        self.world.rest()
+        self.model.rest()
 
     @first_step(mode=modes, lag=lags, seed=seeds, grid=grids, poll=polls)
     def begin(self, mode: Mode, lag: float, seed: int, grid: tuple[int, int], poll: float = 0.0) -> None:
         """``poll``: seconds that a page takes, for good. With slow ones a gap of hours, which the simulation has time
         for, shows what fast ones do to one of weeks: polling takes longer than a lease, or than from tick to tick."""
-        self.world.seam.poll_seconds = poll
-        self.world.reconfigure(tick_minutes=grid[0], shard_count=grid[1])
-        self.world.book.shortest_interval = grid[0]
+        self.model.seam.poll_seconds = poll
+        self.model.reconfigure(tick_minutes=grid[0], shard_count=grid[1])
+        self.model.book.shortest_interval = grid[0]
         self._surround(mode, lag, seed)
 
     @step(mode=modes, lag=lags, seed=seeds, letters_refused=st.booleans())
     def surroundings(self, mode: Mode, lag: float, seed: int, letters_refused: bool) -> None:
         """How stream, index and dead-letter queue are from now on."""
         self._surround(mode, lag, seed)
-        self.world.letters_refused = letters_refused
+        self.model.letters_refused = letters_refused
 
     def _surround(self, mode: Mode, lag: float, seed: int) -> None:
-        self.world.stream.set(mode)
-        self.world.table.lag = lag
-        self.world.table.dice.seed(seed)
+        self.model.stream.set(mode)
+        self.model.table.lag = lag
+        self.model.table.dice.seed(seed)
 
     @step(plans=st.lists(plans, min_size=1, max_size=4))
     def plan(self, plans: list[Plan]) -> None:
         """What becomes of the processes that start next, schedulers included."""
-        self.world.plan(plans)
+        self.model.plan(plans)
 
     @step(grid=grids)
     def reconfigure(self, grid: tuple[int, int]) -> None:
         """A redeployment with another tick interval and number of shards."""
-        self.world.reconfigure(tick_minutes=grid[0], shard_count=grid[1])
+        self.model.reconfigure(tick_minutes=grid[0], shard_count=grid[1])
 
     @step(plan=plans)
     def reconcile(self, plan: Plan) -> None:
-        self.world.reconcile(plan)
+        self.model.reconcile(plan)
 
     @step(repair=st.booleans(), plan=plans)
     def doctor(self, repair: bool, plan: Plan) -> None:
         order = Order("doctor", may_write=repair)
-        self._ask(order, lambda c: self.world.examine(c, repair=repair), plan, 0)
+        self._ask(order, lambda c: self.model.examine(c, repair=repair), plan, 0)
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
     @invariant()
     def nothing_is_wrong(self) -> None:
-        book = self.world.book
+        book = self.model.book
         for order in [order for order in self._orders if order.answer is not None]:
             self._orders.remove(order)
             self._check_answer(order)
-        if self.world.at_rest:
-            for row in self.world.overlooked():
+        if self.model.at_rest:
+            for row in self.model.overlooked():
                 if not book.life_of(row).unseen:
                     book.say(f"{row['taskId']}: no tick will look at it, {state_of(row)} in {row.get('taskDateTime')}")
-            book.check_edits(self.world.open_rows(), self.world.stream.pending())
+            book.check_edits(self.model.open_rows(), self.model.stream.pending())
         assert not book.wrong, "\n".join(book.wrong)
 
     def _check_answer(self, order: Order) -> None:
         match order.answer:
             case TransitionRefused() | TaskNotFound() | TaskExists() if order.effects and order.faultless:
-                self.world.book.say(f"{order.wish}: refused ({order.answer}), and it took effect")
+                self.model.book.say(f"{order.wish}: refused ({order.answer}), and it took effect")
             case InvalidInput(field="taskDateTime", value=str(value)) if value.startswith("#"):
                 pass  # a shard that is not in use: the door is right
             case InvalidInput(field="scheduleExpression" | "endDate") as error if "it never runs" in str(error):
@@ -172,23 +172,23 @@ class Surroundings(RuleBasedStateMachine):
             case StoreError() | TransitionRefused() | TaskNotFound() | TaskExists():
                 pass
             case DynatickError() as error:
-                self.world.book.say(f"{order.wish}: {error!r}")
+                self.model.book.say(f"{order.wish}: {error!r}")
             case _:
                 if order.wish == "insert" and not order.effects:
-                    self.world.book.say(f"{order.wish}: said to be done, and was not")
+                    self.model.book.say(f"{order.wish}: said to be done, and was not")
 
     def _come_to_an_end(self) -> None:
-        come_to_an_end(self.world)
+        come_to_an_end(self.model)
 
     def teardown(self) -> None:
         try:
-            if not self.world.book.wrong:
+            if not self.model.book.wrong:
                 self._come_to_an_end()
-            assert not self.world.book.wrong, "\n".join(self.world.book.wrong)
+            assert not self.model.book.wrong, "\n".join(self.model.book.wrong)
         finally:
             self._inside.__exit__(None, None, None)
             self._drop_table()
 
     def _ask(self, order: Order, do: Callable[[Any], object], plan: Plan, client: int) -> None:
-        self._orders.append(self.world.ask(order, do, plan=plan, client=client))
+        self._orders.append(self.model.ask(order, do, plan=plan, client=client))
         order.faultless = not plan.faults and plan.life > 100

@@ -44,12 +44,12 @@ class _Version:
 
 @dataclass
 class Table:
-    """``put_row`` does what put-item does. ``told`` hears of every effect."""
+    """``put_row`` does what put-item does. ``listeners`` hear of every effect."""
 
     inner: Store
     put_row: Callable[[Row], None]
     simulation: Simulation
-    told: list[Callable[[object, Effect], None]] = field(default_factory=list)
+    listeners: list[Callable[[object, Effect], None]] = field(default_factory=list)
     lag: float = 0.0  # the index's, at most; chance decides
     allowed_lag: float = math.inf
     history: list[tuple[float, str, Row | None]] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Table:
             if old != new:
                 self.history.append((self.simulation.now, task_id, new))
                 effect = Effect(task_id, old, new, self._show(task_id, new))
-                for hear in self.told:
+                for hear in self.listeners:
                     try:
                         hear(by, effect)
                     except Exception as error:  # the engine would take it for a fault of the table

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from queue import Empty
 from types import CodeType
 from unittest.mock import patch
 
@@ -13,7 +12,7 @@ from tests.model import environment
 from tests.model.installation import Installation, Tick
 from tests.model.seam import Fault, Plan
 from tests.model.simulation import Process, Simulation
-from tests.model.standins import SimCondition, SimPool, SimQueue, inside
+from tests.model.standins import SimQueue, inside
 from tests.model.tables import in_memory
 
 from dynatick.domain.lifecycle import state_of
@@ -34,71 +33,7 @@ def ran(*works: Work) -> list[object]:
     return noted
 
 
-def test_time_passes_only_while_all_wait() -> None:
-    def slow(simulation: Simulation, note: Note) -> None:
-        simulation.sleep(5)
-        note(("slow", simulation.now))
-
-    def quick(simulation: Simulation, note: Note) -> None:
-        simulation.sleep(2)
-        note(("quick", simulation.now))
-
-    assert ran(slow, quick) == [("quick", 2), ("slow", 5)]
-
-
-def test_a_queue_wakes_who_waits_and_gives_up_in_time() -> None:
-    queue = SimQueue()
-
-    def taker(simulation: Simulation, note: Note) -> None:
-        note((queue.get(), simulation.now))
-        with pytest.raises(Empty):
-            queue.get(timeout=0.5)
-        note(simulation.now)
-        with pytest.raises(Empty):
-            queue.get_nowait()
-
-    def giver(simulation: Simulation, note: Note) -> None:
-        simulation.sleep(3)
-        queue.put("it")
-
-    assert ran(taker, giver) == [("it", 3), 3.5]
-
-
-def test_whoever_waits_at_a_condition_goes_on_when_told_or_in_time() -> None:
-    turns = SimCondition()
-
-    def waiter(simulation: Simulation, note: Note) -> None:
-        with turns:
-            turns.wait()
-            note(simulation.now)
-            turns.wait(2)
-            note(simulation.now)
-
-    def teller(simulation: Simulation, note: Note) -> None:
-        simulation.sleep(3)
-        with turns:
-            turns.notify()
-
-    assert ran(waiter, teller) == [3, 5]
-
-
-def test_a_pool_has_so_many_threads_and_keeps_errors_for_who_asks() -> None:
-    def work(simulation: Simulation, note: Note) -> None:
-        pool = SimPool(2)
-
-        def job(n: int) -> int:
-            simulation.sleep(1)
-            return n // (n - 2)
-
-        futures = [pool.submit(job, n) for n in range(4)]
-        with pytest.raises(ZeroDivisionError):
-            futures[2].result()
-        note((futures[3].result(), simulation.now))
-
-    assert ran(work) == [(3, 2)]
-
-
-def test_whoever_is_killed_does_nothing_more_and_leaves_no_thread() -> None:
+def test_a_killed_process_does_nothing_more_and_leaves_no_thread() -> None:
     simulation = Simulation()
     noted: list[str] = []
     with inside(simulation):
@@ -144,14 +79,14 @@ def test_a_frozen_process_stands_still_until_it_thaws() -> None:
 
 def hung(entry_point: CodeType) -> list[str]:
     """What is wrong with a task that outlives two invocations of 20 s, the function having this entry point."""
-    world = Installation(*in_memory()[:2])
+    model = Installation(*in_memory()[:2])
     short = Plan(life=20.0)
-    with inside(world.simulation), patch.object(environment, "APP", entry_point):
-        world.put(world.book.enter("hung", script=("hang", "hang", "ok")), {"delaySeconds": 30})
-        world.ticks([Tick(plans=(short,)), Tick(plans=(short, short)), Tick(), Tick()])  # the second reclaims it
-        world.rest()
-    assert world.table.get("hung")["status"] == "completed"
-    return world.book.wrong
+    with inside(model.simulation), patch.object(environment, "APP", entry_point):
+        model.put(model.book.enter("hung", script=("hang", "hang", "ok")), {"delaySeconds": 30})
+        model.ticks([Tick(plans=(short,)), Tick(plans=(short, short)), Tick(), Tick()])  # the second reclaims it
+        model.rest()
+    assert model.table.get("hung")["status"] == "completed"
+    return model.book.wrong
 
 
 def test_a_process_that_ends_with_its_task_is_fenced_and_one_that_does_not_is_noticed() -> None:
@@ -172,20 +107,20 @@ def test_an_error_in_a_thread_is_not_lost() -> None:
 
 def trace(seed: int) -> list[str]:
     """All that happens to rows in a run with a fault in it."""
-    world = Installation(*in_memory()[:2])
+    model = Installation(*in_memory()[:2])
     happened: list[str] = []
-    world.table.told.append(
+    model.table.listeners.append(
         lambda by, effect: happened.append(
-            f"{world.simulation.now:.6f} {effect.task_id} {'gone' if effect.new is None else state_of(effect.new)}"
+            f"{model.simulation.now:.6f} {effect.task_id} {'gone' if effect.new is None else state_of(effect.new)}"
         )
     )
-    with inside(world.simulation):
+    with inside(model.simulation):
         for n in range(20):
-            world.put(world.book.enter(f"t{n}", script=("error", "ok")), {"delaySeconds": 30})
+            model.put(model.book.enter(f"t{n}", script=("error", "ok")), {"delaySeconds": 30})
         plans = (Plan(seed=seed, faults=(Fault(20, "killed after"),)), Plan(seed=seed + 1), Plan(seed=seed + 2))
-        world.ticks([Tick(plans=plans)] * 8)
-        world.rest()
-    assert world.book.wrong == []
+        model.ticks([Tick(plans=plans)] * 8)
+        model.rest()
+    assert model.book.wrong == []
     assert sum("completed" in line for line in happened) == 20
     return happened
 

@@ -28,7 +28,7 @@ def played(steps: Sequence[Step]) -> tuple[str, Installation]:
             super().__init__()
             made.append(self)
 
-    return play(Kept, steps), made[0].world
+    return play(Kept, steps), made[0].model
 
 
 def otherwise(steps: Sequence[Step], dice: random.Random) -> Sequence[Step]:
@@ -56,9 +56,9 @@ def otherwise(steps: Sequence[Step], dice: random.Random) -> Sequence[Step]:
 
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_a_situation_is_reached_and_harms_no_task(name: str) -> None:
-    said, world = played(SITUATIONS[name].steps)
+    said, model = played(SITUATIONS[name].steps)
     assert said == ""
-    assert SITUATIONS[name].reached(world)
+    assert SITUATIONS[name].reached(model)
 
 
 @pytest.mark.parametrize("name", SITUATIONS)

@@ -1,4 +1,4 @@
-"""What a request to AWS is to Dynatick: a claim, a record, a look …, told from the request as it is sent."""
+"""What a request to AWS is to Dynatick: a claim, a record, a poll …, by the request as it is sent."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Call:
         """In the engine's words. A batch is of one kind."""
         match self.operation:
             case "Query":
-                return "look"
+                return "poll"
             case "GetItem" | "BatchGetItem" | "Scan":
                 return "read"
             case "PutItem":
@@ -108,7 +108,7 @@ def _is_of_a_task(entry: Mapping[str, Any]) -> bool:
 def _kind_of(write: Write) -> str:
     names = set(write.sets)
     if write.task_id.startswith(_CURSOR):
-        return "end" if "NULL" in write.sets["lease"] else "take"  # a renewal is one of these too
+        return "release shard" if "NULL" in write.sets["lease"] else "acquire shard"  # a renewal is one of these too
     if write.task_id == SETTINGS_ID:
         return "own row"
     if {"taskId", "lease"} <= names:
@@ -116,7 +116,7 @@ def _kind_of(write: Write) -> str:
     if names & {"nextOccurrenceAt", "lastOccurrenceAt", "bufferedOccurrenceAt"} and "definition" not in names:
         return "advance"  # a schedule, to its next run
     if {"lease", "leaseUntil", "attempt"} <= names:
-        return "take over" if "attempts" in names else "claim"
+        return "reclaim" if "attempts" in names else "claim"
     if names == {"attempt", "leaseUntil"}:
         return "release"
     if names == {"taskDateTime", "movedTo"}:

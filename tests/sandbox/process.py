@@ -23,7 +23,7 @@ from tests.sandbox.seam import Fault
 
 from dynatick_stack.template import ROOT
 
-PATIENCE = 60.0  # seconds for an invocation, far more than any takes
+TIMEOUT_SECONDS = 60.0  # seconds for an invocation, far more than any takes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Sandbox:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
-                start_new_session=True,  # Ctrl-C is for whoever started us, who ends it in order
+                start_new_session=True,  # Ctrl-C is for our own process, which ends it in order
             )
         self._unread = b""
         self._ready = False
@@ -78,11 +78,11 @@ class Sandbox:
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._process.stdin.flush()
 
-    def wait(self, timeout: float = PATIENCE) -> Outcome:
+    def wait(self, timeout: float = TIMEOUT_SECONDS) -> Outcome:
         """Waits until the invocation has ended, or was frozen in the middle."""
         said = self._answer(timeout)
         if said is None:
-            code = self._process.wait(PATIENCE)
+            code = self._process.wait(TIMEOUT_SECONDS)
             return Outcome(what="killed" if code == -signal.SIGKILL else "exited", value=code)
         self._wait_until_stopped()  # it says so just before
         if "frozen" in said:
@@ -92,11 +92,11 @@ class Sandbox:
 
     def wait_until_ready(self) -> None:
         if not self._ready:
-            assert self._answer(PATIENCE) == {"ready": True}, self._tail()
+            assert self._answer(TIMEOUT_SECONDS) == {"ready": True}, self._tail()
             self._ready = True
 
     def _wait_until_stopped(self) -> None:
-        """Or dead, which whoever asks next finds out: the status is left to ``subprocess``."""
+        """Or dead, which the next caller finds out: the status is left to ``subprocess``."""
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
@@ -106,7 +106,7 @@ class Sandbox:
     def kill(self) -> None:
         """As Lambda ends a sandbox, or a machine its processes: at once, wherever it is."""
         self._process.kill()
-        self._process.wait(PATIENCE)
+        self._process.wait(TIMEOUT_SECONDS)
 
     def close(self) -> None:
         self.kill()

@@ -77,10 +77,10 @@ class Seam:
 
     seed: int = 0
     hits: Counter[str] = field(default_factory=Counter)
-    frozen: Callable[[str], None] = lambda kind: None  # told just before the process stops itself
+    frozen: Callable[[str], None] = lambda kind: None  # called just before the process stops itself
     invoked: Callable[[dict[str, Any]], None] | None = None  # gets asynchronous invocations, which then go nowhere
     watch: Callable[[Call, AWSPreparedRequest, Send], AWSResponse | None] | None = None  # nearest to the engine
-    met: Callable[[Fault, Call], None] = lambda fault, call: None  # told just before a fault is injected
+    met: Callable[[Fault, Call], None] = lambda fault, call: None  # called just before a fault is injected
 
     def __post_init__(self) -> None:
         self._armed: list[_Armed] = []
@@ -154,7 +154,7 @@ class Seam:
         return send(request)
 
     def _unharmed(self, call: Call, real: Send) -> Send:
-        """What becomes of a call that meets no fault."""
+        """Sends a call that meets no fault."""
 
         def send(request: AWSPreparedRequest) -> AWSResponse:
             if call.kind == "invoke" and self.invoked is not None:

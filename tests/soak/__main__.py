@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import shutil
 import sys
@@ -12,6 +13,15 @@ from pathlib import Path
 from dynatick_stack.scratch import run_in_scratch, say
 
 SHOWN = 40  # problems
+FAKE_AWS = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_REGION": "us-east-1",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -19,23 +29,22 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(folder: Path, *, options: argparse.Namespace) -> int:
-    from rich.console import Console
+    os.environ.update(FAKE_AWS)
+
+    # The SDK reads the environment when it is imported.
     from tests.soak.plan import Plan
     from tests.soak.run import soak
-    from tests.soak.tables import table
+    from tests.soak.summary import lines
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)
     plan = Plan(seed=options.seed, minutes=options.minutes, processors=options.processors, inserters=options.inserters)
-    console.print(f"Seed {plan.seed}: the same faults again by make soak MINUTES={plan.minutes:g} SEED={plan.seed}")
+    _print(f"Seed {plan.seed}: the same faults again by make soak MINUTES={plan.minutes:g} SEED={plan.seed}")
     try:
-        ended = soak(console, plan, folder)
+        ended = soak(_print, plan, folder)
     finally:
         if options.keep is not None:
             shutil.copytree(folder / "shared", options.keep, dirs_exist_ok=True)
-            shutil.copy2(folder / "log", options.keep)
-    console.print(table(ended))
+    for line in lines(ended):
+        _print(line)
     for problem in ended.verdict.problems[:SHOWN]:
         say(problem)
     if len(ended.verdict.problems) > SHOWN:
@@ -43,11 +52,15 @@ def _run(folder: Path, *, options: argparse.Namespace) -> int:
     return 0 if ended.verdict.is_good else 1
 
 
+def _print(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 - what it prints is what it is for
+
+
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.soak",
         description="Runs inserters and processors on an emulator of its own, kills and disturbs them at random, and "
-        "counts what became of every task.",
+        "judges how every task ended.",
     )
     parser.add_argument("--minutes", type=_minutes, default=5.0, help="of inserting and of faults (5)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 20), help="of the faults")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from tests.sandbox.folder import SharedFolder
 from tests.sandbox.seam import Seam
-from tests.soak.surroundings import Surroundings
 from tests.soak.watch import Watch
 
 from dynatick.cli import run
@@ -14,7 +14,7 @@ from dynatick.cli.session import Session
 
 
 def main() -> int:
-    here = Surroundings.from_env(os.environ)
+    here = SharedFolder.from_env(os.environ)
     clock = here.clock
     Session.clock = lambda self: clock()  # type: ignore[method-assign]
     seam = Seam()

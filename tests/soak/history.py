@@ -1,4 +1,4 @@
-"""The journal's lines put together: what was asked, which attempts there were, and what became of each. Pure."""
+"""The journal's lines put together: what was asked, which attempts there were, and how each ended. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tests.soak.journal import (
+from tests.sandbox.journal import (
     INSERT,
     REPLACE,
     UNCLEAR,

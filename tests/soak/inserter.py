@@ -1,4 +1,4 @@
-"""An inserter goes through all doors in turn, and changes its mind: python -m tests.soak.inserter NAME SEED.
+"""An inserter goes through all interfaces in turn, and changes its mind: python -m tests.soak.inserter NAME SEED.
 
 It meets faults on its way to AWS as the functions do, and may be killed as well.
 """
@@ -14,11 +14,11 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import boto3
+from tests.sandbox.folder import SharedFolder
+from tests.sandbox.journal import CANCEL, RESCHEDULE, RUN
 from tests.sandbox.seam import Fault, Seam
-from tests.soak.doors import Doors
-from tests.soak.journal import CANCEL, RESCHEDULE, RUN
-from tests.soak.surroundings import Surroundings
-from tests.soak.tasks import PATIENT, Drawn, draw, draw_time
+from tests.soak.interfaces import Interfaces
+from tests.soak.tasks import LENIENT, Drawn, draw, draw_time
 from tests.soak.watch import Watch
 
 from dynatick import TaskClient
@@ -38,16 +38,16 @@ FAULTS = (
 
 
 class Inserter:
-    def __init__(self, name: str, seed: int, here: Surroundings, table: str) -> None:
+    def __init__(self, name: str, seed: int, here: SharedFolder, table: str) -> None:
         self._name, self._here = name, here
         self._dice = random.Random(f"{seed} {name}")
         self._seam = Seam(seed=self._dice.randrange(1 << 32))
         self._seam.arm(FAULTS)
         Watch(here, self._seam)
         self._client = TaskClient(DynamoStore(table), clock=here.clock)
-        self._doors = Doors(name, here, self._client, boto3.client("dynamodb"), table)
+        self._interfaces = Interfaces(name, here, self._client, boto3.client("dynamodb"), table)
         self._known: deque[Drawn] = deque(maxlen=KNOWN)
-        self._racing: list[tuple[datetime, Drawn]] = []  # by when somebody changes their mind about them
+        self._racing: list[tuple[datetime, Drawn]] = []  # and when they are changed
         self._made = 0
 
     def run(self) -> None:
@@ -76,22 +76,22 @@ class Inserter:
         for _ in range(3):
             task_id = self._new_id("bare")
             task = Drawn(task_id=task_id, life=task_id, fails=False, row={"taskId": task_id})
-            self._keep([task] if self._doors.put(task, timed=False) else [])
+            self._keep([task] if self._interfaces.put(task, timed=False) else [])
 
     def _put_timed(self) -> None:
         for task in self._draw("timed", 3):
-            self._keep([task] if self._doors.put(task, timed=True) else [])
+            self._keep([task] if self._interfaces.put(task, timed=True) else [])
 
     def _insert(self) -> None:
         for task in self._draw("single", 3):
-            self._keep([task] if self._doors.insert(task) else [])
+            self._keep([task] if self._interfaces.insert(task) else [])
 
     def _insert_many(self) -> None:
-        self._keep(self._doors.insert_many(self._draw("many", self._dice.choice([10, 25, 40]))))
+        self._keep(self._interfaces.insert_many(self._draw("many", self._dice.choice([10, 25, 40]))))
 
     def _command(self) -> None:
-        file = self._here.folder / f"{self._name}.jsonl"
-        self._keep(self._doors.command(self._draw("command", 20), file))
+        file = self._here.path / f"{self._name}.jsonl"
+        self._keep(self._interfaces.command(self._draw("command", 20), file))
 
     def _change_minds(self) -> None:
         for _ in range(4):
@@ -104,15 +104,15 @@ class Inserter:
             change(task)
 
     def _insert_for_a_race(self) -> None:
-        """Tasks that are at work for a while just after the next tick, when somebody calls them off."""
+        """Tasks that are at work for a while just after the next tick, when they are cancelled or rescheduled."""
         clock = self._here.clock
         tick = instant_of(minute_of(clock()) + 1)
         for _ in range(4):
             task_id = self._new_id("race")
-            row = {"taskId": task_id, "payload": {"life": task_id, "seconds": 0.5}, "retryPolicy": PATIENT}
+            row = {"taskId": task_id, "payload": {"life": task_id, "seconds": 0.5}, "retryPolicy": LENIENT}
             times = {"dueAt": format_instant(tick)}
             task = Drawn(task_id=task_id, life=task_id, fails=False, row=row, times=times)
-            if self._doors.insert(task):
+            if self._interfaces.insert(task):
                 self._racing.append((tick + timedelta(seconds=self._dice.uniform(0, RACE_SECONDS)), task))
 
     def _race(self) -> None:
@@ -123,44 +123,44 @@ class Inserter:
             self._dice.choices([self._cancel, self._reschedule, self._run_now], [4, 1, 1])[0](task)
 
     def _cancel(self, task: Drawn) -> None:
-        self._doors.change(CANCEL, task, lambda: self._client.cancel(task.task_id))
+        self._interfaces.change(CANCEL, task, lambda: self._client.cancel(task.task_id))
 
     def _reschedule(self, task: Drawn) -> None:
         (name, value), = draw_time(self._dice, self._here.clock()).items()  # fmt: skip
         argument = {"delaySeconds": "delay_seconds", "dueAt": "due_at", "taskDateTime": "task_date_time"}[name]
         times = {argument: value}
-        self._doors.change(RESCHEDULE, task, lambda: self._client.reschedule(task.task_id, **times))  # type: ignore[arg-type]
+        self._interfaces.change(RESCHEDULE, task, lambda: self._client.reschedule(task.task_id, **times))  # type: ignore[arg-type]
 
     def _run_now(self, task: Drawn) -> None:
-        self._doors.change(RUN, task, lambda: self._client.run_now(task.task_id))
+        self._interfaces.change(RUN, task, lambda: self._client.run_now(task.task_id))
 
     def _replace(self, task: Drawn) -> None:
         self._made += 1
         new = draw(self._dice, task.task_id, f"{task.task_id}/{self._made}", self._here.clock())
         timed = self._dice.random() < 0.5
         self._known.remove(task)
-        self._keep([new] if self._doors.replace(new, timed=timed, aside=self._seam.aside) else [])
+        self._keep([new] if self._interfaces.replace(new, timed=timed, aside=self._seam.aside) else [])
 
     def _delete(self, task: Drawn) -> None:
         self._known.remove(task)
-        self._doors.delete(task)
+        self._interfaces.delete(task)
 
     # -- tasks -----------------------------------------------------------------------------------------------------
 
-    def _draw(self, door: str, number: int) -> list[Drawn]:
-        ids = [self._new_id(door) for _ in range(number)]
+    def _draw(self, interface: str, number: int) -> list[Drawn]:
+        ids = [self._new_id(interface) for _ in range(number)]
         return [draw(self._dice, task_id, task_id, self._here.clock()) for task_id in ids]
 
-    def _new_id(self, door: str) -> str:
+    def _new_id(self, interface: str) -> str:
         self._made += 1
-        return f"{door}-{self._name}-{self._made}"
+        return f"{interface}-{self._name}-{self._made}"
 
     def _keep(self, tasks: list[Drawn]) -> None:
         self._known.extend(tasks)
 
 
 def main(name: str, seed: str) -> None:
-    here = Surroundings.from_env(os.environ)
+    here = SharedFolder.from_env(os.environ)
     Inserter(name, int(seed), here, os.environ["DYNATICK_TABLE"]).run()
 
 

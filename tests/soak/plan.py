@@ -17,7 +17,9 @@ LATEST = 70.0  # seconds that a tick may be late
 SKEW = 2.0  # seconds by which a host's clock may be off
 KILL_EVERY = 5.0  # seconds of the machine's clock, on the average
 
-_STEPS = ("take", "look", "claim", "record", "record", "end", "any", "take over", "read")
+_STEPS = (
+    "acquire shard", "poll", "claim", "record", "record", "release shard", "any", "reclaim", "read",
+)  # fmt: skip
 _ALWAYS = (
     Fault(at="any", do="throttle", chance=0.02, times=None),
     Fault(at="any", do="fail before", chance=0.015, times=None),
@@ -47,7 +49,7 @@ class Plan:
         return random.Random(f"{self.seed} {what}")
 
     def ticks(self) -> Iterator[Sequence[tuple[str, float]]]:
-        """For each minute: what becomes of its tick, and after how many seconds it comes."""
+        """For each minute: whether and after how many seconds its tick comes."""
         dice = self.dice("ticks")
         while True:
             if dice.random() < 0.03:

@@ -10,16 +10,17 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
+from tests.sandbox.journal import INSERT, REPLACE, YES, Tail, parse
 from tests.soak.history import Historian, History
-from tests.soak.journal import Tail, parse
 from tests.soak.plan import LIFE, Plan
-from tests.soak.rig import Rig
+from tests.soak.rig import Rig, rigged
 from tests.soak.storm import Storm
 from tests.soak.verdict import Evidence, Verdict, judge
-from tests.soak.view import Moment, view
 
-LOOK_SECONDS = 0.5
+from dynatick_stack.venv import Say
+
+POLL_SECONDS = 0.5
+LINE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,30 +34,32 @@ class Soaked:
     settled_in: float  # seconds of the machine's clock
 
 
-def soak(console: Console, plan: Plan, folder: Path) -> Soaked:
+def soak(say: Say, plan: Plan, folder: Path) -> Soaked:
     """Raises what goes wrong with the soak itself; what goes wrong with Dynatick is in the verdict."""
-    with Rig(plan, folder, say=lambda text: console.print(text, style="dim")) as rig:
-        storm, historian, tail = Storm(rig), Historian(), Tail(rig.here.journal_path)
-        first = rig.here.clock()
+    with rigged(plan, folder, say) as rig:
+        storm, historian, tail = Storm(rig), Historian(), Tail(rig.folder / "journal")
+        first, shown_at = rig.clock(), 0.0
+
+        def show(phase: str) -> int:
+            """A line now and then. Returns how many attempts there were so far."""
+            nonlocal shown_at
+            storm.check()
+            historian.take(map(parse, tail.new()))
+            if time.monotonic() >= shown_at + LINE_SECONDS:
+                shown_at = time.monotonic()
+                say(f"{shown_at - began:5.0f} s  {phase}: {progress(historian.history)}")
+            return historian.history.begun
+
         try:
             storm.begin()
             began = time.monotonic()
             end = began + plan.minutes * 60
-            with view(console, plan) as shown:
-
-                def show(phase: str) -> int:
-                    storm.check()
-                    historian.take(map(parse, tail.new()))
-                    seconds = min(time.monotonic() - began, plan.minutes * 60)
-                    shown.show(Moment(history=historian.history, phase=phase, seconds=seconds))
-                    return historian.history.begun
-
-                while time.monotonic() < end:
-                    show("inserting, disturbing")
-                    time.sleep(min(LOOK_SECONDS, max(end - time.monotonic(), 0)))
-                stopped = time.monotonic()
-                storm.stop_inserting()
-                storm.settle(lambda: show("settling"))
+            while time.monotonic() < end:
+                show("inserting, disturbing")
+                time.sleep(min(POLL_SECONDS, max(end - time.monotonic(), 0)))
+            stopped = time.monotonic()
+            storm.stop_inserting()
+            storm.settle(lambda: show("settling"))
         finally:
             storm.end()
         historian.take(map(parse, tail.new()))
@@ -65,18 +68,26 @@ def soak(console: Console, plan: Plan, folder: Path) -> Soaked:
             plan=plan,
             history=historian.history,
             verdict=verdict,
-            buckets=int((rig.here.clock() - first).total_seconds() // 60),
+            buckets=int((rig.clock() - first).total_seconds() // 60),
             settled_in=time.monotonic() - stopped,
         )
 
 
+def progress(history: History) -> str:
+    inserted = sum(history.answers[what, YES] for what in (INSERT, REPLACE))
+    return (
+        f"{inserted} inserted, {history.done} executed, {sum(history.ticks.values())} ticks, "
+        f"{sum(history.deaths.values())} processes died, {sum(history.faults.values())} faults"
+    )
+
+
 def _evidence(rig: Rig, history: History) -> Evidence:
-    diagnosis = rig.tasks.doctor()
+    diagnosis = rig.client.doctor()
     return Evidence(
         history=history,
         rows=rig.rows(),
         drained={shard: cursor.drained_through for shard, cursor in enumerate(rig.cursors())},
-        letters=rig.letters(),
+        letters={(letter["taskId"], str(letter.get("createdAt")), letter["run"]) for letter in rig.letters()},
         life=LIFE,
         findings=[f"{finding.task_id}: {finding.why}" for finding in diagnosis.findings],
     )

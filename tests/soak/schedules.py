@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from tests.soak.journal import INSERT, YES, Answered, Asked
-from tests.soak.rig import TABLE, Rig
-from tests.soak.tasks import PATIENT
+from tests.sandbox.journal import INSERT, YES, Answered, Asked
+from tests.soak.rig import Rig
+from tests.soak.tasks import LENIENT
 
 from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.store.codec import encode
 
-DOOR = "schedule"
+INTERFACE = "schedule"
 MINUTES = (1, 2)  # between two runs, in turn
 
 
@@ -35,15 +35,15 @@ class Schedules:
                 "endDate": format_instant(max(first, last)),
                 "catchUp": "all",
                 "overlap": "allow",
-                "retryPolicy": PATIENT,
+                "retryPolicy": LENIENT,
             }
             self._note(occurrences(str(row["taskId"]), first, max(first, last), every))
-            self._rig.client("dynamodb").put_item(TableName=TABLE, Item=encode(row))
+            self._rig.dynamodb.put_item(TableName=self._rig.table, Item=encode(row))
 
     def _note(self, ids: Iterator[str]) -> None:
-        at = self._here.clock().timestamp()
+        at = self._here.now()
         for task_id in ids:
-            asked = Asked(number=task_id, what=INSERT, door=DOOR, task_id=task_id, life=task_id, at=at)
+            asked = Asked(number=task_id, what=INSERT, interface=INTERFACE, task_id=task_id, life=task_id, at=at)
             self._here.journal.add(asked, Answered(number=task_id, answer=YES, at=at))
 
 

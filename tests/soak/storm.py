@@ -1,4 +1,4 @@
-"""A soak as it goes on: processes that serve ticks and the stream, and somebody who kills them."""
+"""A soak as it goes on: processes that serve ticks and the stream, and are killed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from datetime import timedelta
 from itertools import repeat
 from typing import Any
 
+from tests.sandbox.journal import INSIDE, ITSELF, RANDOM, TIME, Died, Disturbed, Tail, Ticked
 from tests.sandbox.process import Outcome, Sandbox
 from tests.sandbox.seam import Fault
-from tests.soak.journal import INSIDE, ITSELF, RANDOM, TIME, Died, Disturbed, Tail, Ticked
-from tests.soak.orders import Order, Orders
+from tests.soak.invocations import Invocation, Invocations
 from tests.soak.plan import DROPPED, GAP, LIFE
 from tests.soak.rig import ClosedError, Rig, kill_group
 from tests.soak.schedules import Schedules
@@ -25,8 +25,8 @@ from tests.soak.stream import Deliveries
 
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 
-PATIENCE = 60.0  # seconds by the machine's clock beyond an invocation's life
-GOES = 0.1  # seconds between two looks of a thread
+TIMEOUT_SECONDS = 60.0  # seconds by the machine's clock beyond an invocation's life
+GOES = 0.1  # seconds after which a thread checks again
 SETTLING_TICKS = 12  # after that many without a fault or an attempt, what is still open waits for ever
 CLIENTS_SECONDS = 90.0
 REFUSES = Fault(at="letters", do="refuse", times=None)
@@ -46,7 +46,7 @@ class Slot:
 class Storm:
     def __init__(self, rig: Rig) -> None:
         self._rig, self._plan, self._here = rig, rig.plan, rig.here
-        self._orders, self._calm, self._over = Orders(), threading.Event(), threading.Event()
+        self._invocations, self._calm, self._over = Invocations(), threading.Event(), threading.Event()
         self._slots = [Slot("processor") for _ in range(self._plan.processors)]
         self._scheduler = Slot("scheduler")
         self._clients: dict[str, Any] = {}
@@ -106,16 +106,16 @@ class Storm:
                 # Nobody is in the middle of anything.
                 clock.to(instant_of(minute_of(clock()) + 1) + timedelta(seconds=3))
                 self._stream_idle = False
-                self._orders.put(self._tick_event(minute_of(clock())))
+                self._invocations.put(self._tick_event(minute_of(clock())))
                 self._note("while settling")
             ticks += 1
 
     def end(self) -> None:
         """Ends the processes, and with them the threads."""
         self._over.set()
-        self._rig.close()
+        self._rig.kill_all()
         for thread in self._threads:
-            thread.join(PATIENCE)
+            thread.join(TIMEOUT_SECONDS)
 
     def check(self) -> None:
         """Raises what a thread has raised."""
@@ -123,8 +123,8 @@ class Storm:
             raise self.fault
 
     def _is_idle(self) -> bool:
-        """Nothing waits, and nobody is at work."""
-        return self._orders.idle and self._stream_idle
+        """Nothing waits, and no client is at work."""
+        return self._invocations.idle and self._stream_idle
 
     def _is_settled(self) -> bool:
         rows, cursors = self._rig.rows(), self._rig.cursors()
@@ -136,7 +136,7 @@ class Storm:
     # -- ticks -----------------------------------------------------------------------------------------------------
 
     def _first_tick(self) -> None:
-        order = Order(0.0, 0, self._tick_event(minute_of(self._here.clock())), 0)
+        order = Invocation(0.0, 0, self._tick_event(minute_of(self._here.clock())), 0)
         outcome = self._invoke(self._slots[0], order.event, ())
         if outcome.what != "returned":
             raise AssertionError(f"the first tick, without any fault: {outcome}")
@@ -151,7 +151,7 @@ class Storm:
             for recorded_as, late in record_results:
                 self._note(recorded_as)
                 if recorded_as not in (DROPPED, GAP):
-                    self._orders.put(self._tick_event(minute), after=late / self._plan.speed, again=2)
+                    self._invocations.put(self._tick_event(minute), after=late / self._plan.speed, again=2)
 
     @staticmethod
     def _tick_event(minute: int) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class Storm:
                 calm = self._calm.is_set()
                 self._note("started" if calm or delays else "start dropped")
                 for delay in (0.0,) if calm else delays:
-                    self._orders.put(json.loads(line), after=delay / self._plan.speed, again=2)
+                    self._invocations.put(json.loads(line), after=delay / self._plan.speed, again=2)
 
     # -- processes -------------------------------------------------------------------------------------------------
 
@@ -176,15 +176,15 @@ class Storm:
         """Runs one invocation after another. Lambda sends one that failed twice more; here, one that was killed."""
         dice = self._plan.dice("again")
         while not self._over.is_set():
-            order = self._orders.take(GOES)
+            order = self._invocations.take(GOES)
             if order is None:
                 continue
             outcome = self._invoke(slot, order.event, self._next_faults("processor"))
             if outcome.what != "returned" and order.again:
                 self._note("sent again")
                 delay = 0.0 if self._calm.is_set() else dice.uniform(0, 20) / self._plan.speed
-                self._orders.put(order.event, after=delay, again=order.again - 1)
-            self._orders.done()
+                self._invocations.put(order.event, after=delay, again=order.again - 1)
+            self._invocations.done()
 
     def _deliver(self) -> None:
         dice = self._plan.dice("stream")
@@ -221,7 +221,7 @@ class Storm:
         try:
             slot.sandbox.begin(event, life=LIFE, faults=faults)
             slot.busy = True
-            outcome = slot.sandbox.wait(LIFE / self._plan.speed + PATIENCE)
+            outcome = slot.sandbox.wait(LIFE / self._plan.speed + TIMEOUT_SECONDS)
         except BrokenPipeError:  # it was struck just before
             outcome = Outcome(what="killed", value=-signal.SIGKILL)
         finally:
@@ -255,13 +255,13 @@ class Storm:
             if self._over.wait(pause) or self._calm.is_set():
                 return
             self._rig.shards = shards
-            self._here.journal.add(Disturbed(what="shards changed"), sync=False)
+            self._here.journal.add(Disturbed(what="shards changed"))
 
     def _refuse(self) -> None:
         for pause, length in self._plan.refusals():
             if self._over.wait(pause) or self._calm.is_set():
                 return
-            self._here.journal.add(Disturbed(what="the dead-letter queue refuses"), sync=False)
+            self._here.journal.add(Disturbed(what="the dead-letter queue refuses"))
             self._queue_refuses = True
             self._over.wait(length)
             self._queue_refuses = False
@@ -310,7 +310,7 @@ class Storm:
         thread.start()
 
     def _note(self, recorded_as: str) -> None:
-        self._here.journal.add(Ticked(recorded_as=recorded_as), sync=False)
+        self._here.journal.add(Ticked(recorded_as=recorded_as))
 
     def _tail(self) -> str:
         return "\n".join(self._rig.log.read_text(errors="replace").splitlines()[-20:])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from tests.sandbox.journal import Tail
 from tests.sandbox.process import Outcome
-from tests.sandbox.stream import Record, Stream, sequence
-from tests.soak.journal import Tail
-from tests.soak.rig import TABLE, Rig
+from tests.sandbox.stream import Record, sequence
+from tests.soak.rig import Rig
 
 BATCH = 100
 
@@ -18,7 +18,7 @@ class Deliveries:
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
-        self._stream = Stream(TABLE, rig.client)
+        self._stream = rig.stream
         self._unstreamed = Tail(rig.here.unstreamed)
         self._waiting: list[Record] = []
         self._supplied = 0

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from tests.sandbox.journal import Asked
+from tests.soak.plan import LIFE, SPEED
+
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.instants import format_instant
 
-PATIENT = {"maximumRetryAttempts": 180, "minBackoffSeconds": 1, "maxBackoffSeconds": 30}
+LENIENT = {"maximumRetryAttempts": 180, "minBackoffSeconds": 1, "maxBackoffSeconds": 30}
 """Being killed uses attempts up: a task that shall not fail has more of them than a soak has kills for one."""
 SHORT = {"maximumRetryAttempts": 1, "minBackoffSeconds": 1, "maxBackoffSeconds": 30}
 FURTHEST = 200  # seconds ahead
@@ -30,6 +33,11 @@ class Drawn:
     def timed(self) -> Mapping[str, object]:
         return {**self.row, **self.times}
 
+    def asked(self, number: str, what: str, interface: str, at: float) -> Asked:
+        """The journal's line of a call for it."""
+        more = {"task_id": self.task_id, "life": self.life, "fails": self.fails}
+        return Asked(number=number, what=what, interface=interface, at=at, **more)  # type: ignore[arg-type]
+
 
 def draw(dice: random.Random, task_id: str, life: str, now: datetime) -> Drawn:
     plan, fails = _plan(dice)
@@ -37,7 +45,7 @@ def draw(dice: random.Random, task_id: str, life: str, now: datetime) -> Drawn:
         task_id=task_id,
         life=life,
         fails=fails,
-        row={"taskId": task_id, "payload": {"life": life, **plan}, "retryPolicy": SHORT if fails else PATIENT},
+        row={"taskId": task_id, "payload": {"life": life, **plan}, "retryPolicy": SHORT if fails else LENIENT},
         times=draw_time(dice, now),
     )
 
@@ -62,7 +70,7 @@ def _plan(dice: random.Random) -> tuple[Mapping[str, object], bool]:
     if chance < 0.92:
         return {"seconds": round(dice.uniform(0.1, 0.6), 3)}, False
     if chance < 0.925:
-        return {"hangs": True}, False
+        return {"seconds": 1.5 * LIFE / SPEED, "slowAttempts": 1}, False  # outlasts its invocation once
     if chance < 0.96:
         return {"failures": dice.randint(1, 2)}, False
     if chance < 0.975:

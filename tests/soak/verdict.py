@@ -1,4 +1,4 @@
-"""What became of every task: a pure function over the journal and what the table holds at the end."""
+"""How every task ended: a pure function over the journal and what the table holds at the end."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from tests.sandbox.journal import CANCEL, DELETE, NO, REPLACE, UNCLEAR, YES
 from tests.soak.history import INSERTS, Attempt, History, Wish
-from tests.soak.journal import CANCEL, DELETE, NO, REPLACE, UNCLEAR, YES
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
@@ -20,7 +20,7 @@ from dynatick.errors import InvalidInput
 
 _SKEW = SKEW_MARGIN.total_seconds()
 _USED_UP = "its process died, or did not finish in time, at the last of"
-FATES = ("executed", "cancelled", "deleted", "replaced", "failed", "lost", "waiting")
+RESULTS = ("executed", "cancelled", "deleted", "replaced", "failed", "lost", "waiting")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Evidence:
 
     history: History
     rows: Mapping[str, Row]  # every task at the end, by id
-    drained: Mapping[int, int]  # by shard: the minute through which no tick looks any more
+    drained: Mapping[int, int]  # by shard: the minute through which no tick polls any more
     letters: Collection[tuple[str, str, int]]  # task, createdAt and run of each dead letter
     life: float  # seconds that an invocation lasts at most
     findings: Sequence[str] = ()  # what the doctor found at the end
@@ -39,7 +39,7 @@ class Evidence:
 class Verdict:
     """``record_results``: of the tasks whose insert was acknowledged. ``problems``: why it is red."""
 
-    inserted: Counter[str] = field(default_factory=Counter)  # by door
+    inserted: Counter[str] = field(default_factory=Counter)  # by interface
     unclear: int = 0  # inserts without a clear answer
     record_results: Counter[str] = field(default_factory=Counter)
     repeated: Counter[str] = field(default_factory=Counter)  # runs executed more than once, by why
@@ -58,17 +58,17 @@ def judge(evidence: Evidence) -> Verdict:
     for life, wish in lives.items():
         recorded_as = "not there"
         if wish.answer != NO:
-            recorded_as, problem = _fate(life, wish, evidence)
+            recorded_as, problem = _result(life, wish, evidence)
             verdict.problems += [problem] if problem else []
         if wish.answer == YES:
-            verdict.inserted[wish.asked.door] += 1
+            verdict.inserted[wish.asked.interface] += 1
         if wish.answer == YES or recorded_as in ("lost", "waiting"):
             verdict.record_results[recorded_as] += 1
         if wish.answer == UNCLEAR:
             verdict.unclear += 1
     for life, runs in history.runs.items():
         if life not in lives:
-            verdict.problems.append(f"{life}: executed, and nobody inserted it")
+            verdict.problems.append(f"{life}: executed, and no client inserted it")
             continue
         for run, attempts in runs.items():
             _count(attempts, verdict)
@@ -76,7 +76,7 @@ def judge(evidence: Evidence) -> Verdict:
     verdict.problems += _after_the_end(evidence)
     verdict.problems += _same_keys(history)
     verdict.problems += [
-        f"{task_id}: a row that nobody inserted"
+        f"{task_id}: a row that no client inserted"
         for task_id, row in evidence.rows.items()
         if _life_of(row) not in lives and not is_or_was_schedule(row)
     ]
@@ -94,29 +94,29 @@ def _schedules_wrong(evidence: Evidence) -> Iterator[str]:
             yield f"{task_id}: a schedule that missed {row['missedOccurrences']} runs"
 
 
-# -- what became of a task ---------------------------------------------------------------------------------------------
+# -- how a task ended --------------------------------------------------------------------------------------------------
 
 
-def _fate(life: str, wish: Wish, evidence: Evidence) -> tuple[str, str | None]:
-    """One of FATES, and what is wrong with it. A task whose insert is unclear need not be there."""
+def _result(life: str, wish: Wish, evidence: Evidence) -> tuple[str, str | None]:
+    """One of RESULTS, and what is wrong with it. A task whose insert is unclear need not be there."""
     row = evidence.rows.get(wish.asked.task_id)
     runs: Mapping[int, Sequence[Attempt]] = evidence.history.runs.get(life, {})
     done = {run for run, attempts in runs.items() if any(attempt.done for attempt in attempts)}
     if row is not None and _life_of(row) == life:
-        return _fate_of_row(life, wish, row, done, evidence)
+        return _result_of_row(life, wish, row, done, evidence)
     gone = _was_taken_out(life, wish, evidence.history)
     if gone is None and wish.answer == YES:
-        return "lost", f"{life}: lost; there is no row, and nobody took it out"
+        return "lost", f"{life}: lost; there is no row, and no client took it out"
     return ("executed" if done else gone or "not there"), None
 
 
-def _fate_of_row(life: str, wish: Wish, row: Row, done: set[int], evidence: Evidence) -> tuple[str, str | None]:
+def _result_of_row(life: str, wish: Wish, row: Row, done: set[int], evidence: Evidence) -> tuple[str, str | None]:
     run = int(str(row.get("run", 1)))
     match row.get("outcome"):
         case None:
             bucket = Bucket.canonical(row.get("taskDateTime"))
             if bucket is None or bucket.minute <= evidence.drained.get(bucket.shard, bucket.minute):
-                return "lost", f"{life}: lost; it is open in {bucket}, where no tick looks any more"
+                return "lost", f"{life}: lost; it is open in {bucket}, where no tick polls any more"
             return "waiting", f"{life}: still {row.get('status', 'unscheduled')} in {bucket}"
         case "completed":
             if run not in done:
@@ -137,7 +137,7 @@ def _fate_of_row(life: str, wish: Wish, row: Row, done: set[int], evidence: Evid
 
 
 def _was_taken_out(life: str, wish: Wish, history: History) -> str | None:
-    """Whether somebody has, or may have, deleted or replaced it."""
+    """Whether a client has, or may have, deleted or replaced it."""
     for other in history.of_task[wish.asked.task_id]:
         asked = other.asked
         if other.answer == NO:
@@ -237,7 +237,7 @@ def _before(replaced: Wish, history: History) -> set[str]:
 
 
 def _still_there(life: str, task_id: str, how: str, at: float, evidence: Evidence) -> Iterator[str]:
-    """Whoever had claimed it before may still execute it; but nobody after an invocation's life."""
+    """Whoever had claimed it before may still execute it; but no client after an invocation's life."""
     if (row := evidence.rows.get(task_id)) is not None and _life_of(row) == life:
         yield f"{life}: there again, after it had been {how}"
     for attempts in evidence.history.runs.get(life, {}).values():

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Sequence
-from typing import Any
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from tests.sandbox.calls import Call, Write, parse
+from tests.sandbox.folder import SharedFolder, append
+from tests.sandbox.journal import Met, Recorded
 from tests.sandbox.seam import Fault, Seam, Send
-from tests.soak.journal import Met, Recorded
-from tests.soak.surroundings import Surroundings
 
 _WAITING = {"S": "scheduled"}
 
@@ -20,15 +18,14 @@ _WAITING = {"S": "scheduled"}
 class Watch:
     """Hangs itself into a seam."""
 
-    def __init__(self, here: Surroundings, seam: Seam) -> None:
+    def __init__(self, here: SharedFolder, seam: Seam) -> None:
         self._here = here
-        self._lock = threading.Lock()
-        seam.met, seam.watch, seam.invoked = self._met, self._watch, self._invoked
+        seam.met, seam.watch, seam.invoked = self._met, self._watch, here.note_invocation
 
     def _met(self, fault: Fault, call: Call) -> None:
         ids = [write.task_id for write in call.writes] if call.kind == "record" else []
         met = Met(pid=os.getpid(), fault=fault.do, call=call.kind, task_ids=ids)
-        self._here.journal.add(met, sync=False)
+        self._here.journal.add(met)
 
     def _watch(self, call: Call, request: AWSPreparedRequest, send: Send) -> AWSResponse | None:
         """Nearest to the engine: sees what it really answers, whether or not the product gets to hear it."""
@@ -39,21 +36,10 @@ class Watch:
             writes = _taken(call, request, answered)
             if call.kind == "record" and writes:
                 recorded = Recorded(pid=os.getpid(), task_ids=[write.task_id for write in writes])
-                self._here.journal.add(recorded, sync=False)
+                self._here.journal.add(recorded)
             if call.operation == "BatchExecuteStatement":
-                self._tell_stream([w.task_id for w in writes if w.sets.get("status") == _WAITING])
+                append(self._here.unstreamed, [w.task_id for w in writes if w.sets.get("status") == _WAITING])
         return answered
-
-    def _tell_stream(self, ids: Sequence[str]) -> None:
-        self._append("unstreamed", ids)
-
-    def _invoked(self, event: dict[str, Any]) -> None:
-        self._append("invocations", [event])
-
-    def _append(self, name: str, values: Sequence[object]) -> None:
-        if values:
-            with self._lock, (self._here.folder / name).open("ab", buffering=0) as file:
-                file.write(b"".join(json.dumps(value).encode() + b"\n" for value in values))
 
 
 def _taken(call: Call, request: AWSPreparedRequest, answered: AWSResponse) -> Sequence[Write]:

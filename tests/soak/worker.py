@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
+from tests.sandbox.folder import SharedFolder
 from tests.sandbox.seam import Seam
 from tests.sandbox.worker import Answers, serve
-from tests.soak.surroundings import Surroundings
 from tests.soak.watch import Watch
 
 
 def main(function: str, seed: str, skew: str) -> None:
     """``skew``: seconds by which this host's clock is off; at most two, as the protocol allows."""
     answers = Answers()
-    here = Surroundings.from_env(os.environ)
+    here = SharedFolder.from_env(os.environ)
     off = timedelta(seconds=float(skew))
     seam = Seam(seed=int(seed))
     Watch(here, seam)

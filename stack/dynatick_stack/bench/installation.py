@@ -66,7 +66,7 @@ class Failing:
     """An action that fails for good."""
 
     def run(self, task: Task, context: ActionContext) -> object:
-        raise PermanentError("as it was told to")
+        raise PermanentError("as planned")
 
 
 def dynamodb(endpoint: str) -> Any:

@@ -113,7 +113,7 @@ def batch(now: datetime, receiver: str) -> list[Planned]:
         # By the Python client.
         client(INSERT, "client-tick", task_date_time=tick(2), action="log"),
         client(INSERT, "client-untimed", action="send-reminder", payload={"to": "bob@example.com", "text": "Call."}),
-        client(INSERT, "refused-tomorrow", REFUSED, "due_at: 'tomorrow'", due_at="tomorrow"),
+        client(INSERT, "refused-tomorrow", REFUSED, "dueAt: 'tomorrow'", due_at="tomorrow"),
         client(INSERT, "_dynatick#mine", REFUSED, "reserved"),
         client(MANY, "many-delay", delaySeconds=75),
         client(MANY, "many-past", taskDateTime=str(Bucket(minute_of(now) - 10))),

@@ -72,7 +72,7 @@ is before the next tick, else in a later bucket, and loses no attempt by it.
 
 Tasks that are due together and go to the same topic, queue or bus share calls, and each entry's own answer counts for
 its task. What fails is tried again as the task's `retryPolicy` says; what can't succeed, such as a queue that does not
-exist, is not. As a call can come twice, the target is told by what to know repeats; FIFO targets and standard state
+exist, is not. As a call can come twice, the target gets what shows repeats; FIFO targets and standard state
 machines drop them by themselves."""
 
 _TYPES = {"string": "text", "integer": "whole number", "number": "number", "object": "map", "boolean": "true or false"}
@@ -99,10 +99,10 @@ def page() -> str:
     return markdown.page(
         "Actions and their payloads",
         _ABOUT,
-        "Each target is told the task's id, due time, attempt, idempotency key, and schedule if it has one:",
+        "Each target gets the task's id, due time, attempt, idempotency key, and schedule if it has one:",
         markdown.table(
-            ["Action", "What it does", "How the target is told"],
-            [(f"[`{name}`](#{name})", does, told) for name, (does, _, _, told) in _ACTIONS.items()],
+            ["Action", "What it does", "How the target gets it"],
+            [(f"[`{name}`](#{name})", does, how) for name, (does, _, _, how) in _ACTIONS.items()],
         ),
         *parts,
     )

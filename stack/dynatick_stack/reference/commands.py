@@ -52,7 +52,7 @@ _EXITS = {
     ExitCode.UNREACHABLE: "Unreachable: the table, or the local stack, does not answer",
     ExitCode.FOUND: "Found: the doctor found something wrong, and it is not repaired",
     ExitCode.INTERRUPTED: "Interrupted by Ctrl-C; what was done stays",
-    ExitCode.CLOSED: "Closed: whoever read the output had seen enough",
+    ExitCode.CLOSED: "Closed: the output's reader has ended",
 }
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +12,16 @@ import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
-from rich.console import Console
 from tests.builders import NOON
+from tests.sandbox import journal
 from tests.sandbox.clock import SharedClock
+from tests.sandbox.folder import SharedFolder
+from tests.sandbox.journal import Began, Died, Disturbed, Line, Met, Recorded, Tail, Ticked, read
 from tests.sandbox.seam import Fault, Seam, answer
-from tests.soak import journal
 from tests.soak.history import history_of
-from tests.soak.journal import Began, Died, Disturbed, Journal, Line, Met, Recorded, Tail, Ticked, parse, read
-from tests.soak.orders import Orders
-from tests.soak.plan import SKEW, Plan
+from tests.soak.plan import Plan
 from tests.soak.run import Soaked
-from tests.soak.schedules import occurrences
-from tests.soak.surroundings import Surroundings
-from tests.soak.tables import table
-from tests.soak.tasks import draw
+from tests.soak.summary import lines
 from tests.soak.verdict import Verdict
 from tests.soak.watch import Watch
 
@@ -55,103 +49,19 @@ def test_a_seed_repeats_the_plan_and_another_one_does_not() -> None:
         assert one != other
 
 
-def test_everything_is_in_the_plan() -> None:
-    ticks, started, faults, kills, skews, deployments, _ = drawn(1, 1000)
-    assert {recorded_as for record_results in ticks for recorded_as, _ in record_results} == {
-        "dropped",
-        "in a gap",
-        "on time",
-        "late",
-        "repeated",
-    }
-    assert {len(delays) for delays in started} == {0, 1, 2}
-    done = Counter(fault.do for some in faults for fault in some)
-    assert set(done) == {"throttle", "fail before", "lose answer", "throttle parts", "leave keys", "kill before", "kill after"}  # fmt: skip  # noqa: E501
-    assert {role for _, role, _ in kills} == {"processor", "scheduler", "inserter"}
-    assert max(map(abs, skews)) <= SKEW
-    shards = [3, *(number for _, number in deployments)]
-    assert {*shards} == {1, 2, 3, 4, 5}
-    assert all(before != after for before, after in pairwise(shards))
-
-
-def test_a_schedule_has_a_task_for_each_of_its_runs() -> None:
-    made = list(occurrences("s", NOON, NOON + timedelta(minutes=5), 2))
-    assert made == [f"s#1#2026-12-31T12:0{minute}:00Z" for minute in (0, 2, 4)]
-    assert list(occurrences("s", NOON, NOON, 1)) == ["s#1#2026-12-31T12:00:00Z"]
-
-
-def test_tasks_that_must_fail_are_few_and_marked() -> None:
-    dice = Plan(seed=3, minutes=1).dice("tasks")
-    tasks = [draw(dice, f"t{n}", f"t{n}", NOON) for n in range(2000)]
-    for task in tasks:
-        plan: Any = task.row["payload"]
-        assert plan["life"] == task.life
-        assert task.fails == bool(plan.get("kill") or plan.get("permanent") or plan.get("failures", 0) > 2)
-    assert 0 < sum(task.fails for task in tasks) < 200
-    assert 0 < sum("hangs" in task.row["payload"] for task in tasks) < 30  # type: ignore[operator]
-
-
 # -- journal -----------------------------------------------------------------------------------------------------------
 
 LINES: list[Line] = [
-    journal.Asked(number="1", what="insert", door="insert", task_id="ä\n", life="l", at=1.5, fails=True),
+    journal.Asked(number="1", what="insert", interface="insert", task_id="ä\n", life="l", at=1.5, fails=True),
     journal.Answered(number="1", answer="yes", at=2.5, run=1),
     Began(pid=1, task_id="ä\n", life="l", run=1, attempt=1, key="k", due_at=1.0, at=3.0),
-    journal.Ended(pid=1, task_id="ä\n", life="l", run=1, attempt=1, done=True, at=4.0),
+    journal.Ended(pid=1, task_id="ä\n", life="l", run=1, attempt=1, key="k", done=True, at=4.0),
     Recorded(pid=1, task_ids=["ä\n"]),
     Met(pid=1, fault="throttle", call="claim", task_ids=[]),
     Died(pid=1, role="processor", why="killed"),
     Ticked(recorded_as="dropped"),
     Disturbed(what="shards changed"),
 ]
-
-
-def test_a_journal_is_read_as_it_was_written(tmp_path: Path) -> None:
-    written = Journal(tmp_path / "journal")
-    written.add(*LINES[:3])
-    written.add(*LINES[3:], sync=False)
-    assert list(read(tmp_path / "journal")) == LINES
-
-
-def test_a_tail_gives_each_line_once_and_no_half_ones(tmp_path: Path) -> None:
-    path = tmp_path / "journal"
-    tail = Tail(path)
-    assert tail.new() == []
-    path.write_bytes(b"one\ntw")
-    assert tail.new() == [b"one"]
-    assert tail.new() == []
-    with path.open("ab") as file:
-        file.write(b"o\nthree\n")
-    assert tail.new() == [b"two", b"three"]
-
-
-def test_a_line_of_no_known_kind_is_an_error() -> None:
-    with pytest.raises(KeyError):
-        parse(b'["Guessed", {}]')
-
-
-# -- orders ------------------------------------------------------------------------------------------------------------
-
-
-def test_orders_come_when_they_are_due_and_count_until_they_are_done() -> None:
-    orders = Orders()
-    assert orders.idle
-    orders.put({"n": 2}, after=0.05)
-    orders.put({"n": 1})
-    orders.put({"n": 3}, after=3600)
-    taken = [orders.take(5.0), orders.take(5.0)]
-    assert [order.event["n"] for order in taken if order] == [1, 2]
-    assert orders.take(0.01) is None
-    assert not orders.idle
-
-
-def test_what_is_under_way_is_not_idle() -> None:
-    orders = Orders()
-    orders.put({})
-    assert orders.take(1.0) is not None
-    assert not orders.idle
-    orders.done()
-    assert orders.idle
 
 
 # -- what a process writes down ----------------------------------------------------------------------------------------
@@ -171,12 +81,12 @@ class Engine:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Surroundings:
+def here(tmp_path: Path) -> SharedFolder:
     SharedClock(tmp_path / "clock")
-    return Surroundings(tmp_path)
+    return SharedFolder(tmp_path)
 
 
-def send(here: Surroundings, engine: Engine, statements: Sequence[Any], *faults: Fault,
+def send(here: SharedFolder, engine: Engine, statements: Sequence[Any], *faults: Fault,
          monkeypatch: pytest.MonkeyPatch) -> list[Line]:  # fmt: skip
     """Sends a batch through a seam that is watched; the journal after it."""
     monkeypatch.setattr(URLLib3Session, "send", engine)
@@ -192,7 +102,7 @@ def send(here: Surroundings, engine: Engine, statements: Sequence[Any], *faults:
             URLLib3Session.send(None, request)  # type: ignore[arg-type]
         except ConnectionClosedError:
             assert any(fault.do == "lose answer" for fault in faults)
-    return list(read(here.journal_path))
+    return list(read(here.path / "journal"))
 
 
 def records(*names: str) -> list[Any]:
@@ -205,14 +115,14 @@ def records(*names: str) -> list[Any]:
     return [partiql.update("tasks", change) for change in changes]
 
 
-def test_what_the_engine_has_recorded(here: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_engine_has_recorded(here: SharedFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     (line,) = send(here, Engine("b1"), records("a1", "b1", "c1"), monkeypatch=monkeypatch)
     assert isinstance(line, Recorded)
     assert line.task_ids == ["a1", "c1"]
 
 
 def test_what_is_recorded_is_written_down_also_if_the_answer_is_lost(
-    here: Surroundings, monkeypatch: pytest.MonkeyPatch
+    here: SharedFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault = Fault(at="record", do="lose answer")
     met, recorded = send(here, Engine(), records("a1"), fault, monkeypatch=monkeypatch)
@@ -221,20 +131,20 @@ def test_what_is_recorded_is_written_down_also_if_the_answer_is_lost(
     assert isinstance(recorded, Recorded)
 
 
-def test_what_did_not_reach_the_engine_is_not_recorded(here: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_did_not_reach_the_engine_is_not_recorded(here: SharedFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     (met,) = send(here, Engine(), records("a1"), Fault(at="record", do="throttle"), monkeypatch=monkeypatch)
     assert isinstance(met, Met)
 
 
-def test_a_record_of_which_a_part_was_throttled(here: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_of_which_a_part_was_throttled(here: SharedFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     fault = Fault(at="record", do="throttle parts", amount=0.0)  # at least one: the last
     _, recorded = send(here, Engine(), records("a1", "b1"), fault, monkeypatch=monkeypatch)
     assert isinstance(recorded, Recorded)
     assert recorded.task_ids == ["a1"]
 
 
-def test_claims_are_no_records_and_inserts_are_told_to_the_stream(
-    here: Surroundings, monkeypatch: pytest.MonkeyPatch
+def test_claims_are_no_records_and_inserts_are_noted_for_the_stream(
+    here: SharedFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims = [partiql.update("tasks", claim("a1", Bucket(1), token="t", lease_until=NOON, now=NOON))]
     assert send(here, Engine(), claims, monkeypatch=monkeypatch) == []
@@ -244,34 +154,17 @@ def test_claims_are_no_records_and_inserts_are_told_to_the_stream(
     assert Tail(here.unstreamed).new() == [b'"a1"']
 
 
-# -- clock and table ---------------------------------------------------------------------------------------------------
-
-
-def test_a_fast_clock_is_the_same_for_everybody(tmp_path: Path) -> None:
-    first = SharedClock(tmp_path / "clock", NOON, speed=1000.0)
-    second = SharedClock(tmp_path / "clock")
-    began = first()
-    assert second.speed == 1000.0
-    before = second()
-    while (second() - before).total_seconds() < 10:
-        pass
-    assert first() >= before
-    assert began >= NOON
-    first.forward(days=1)
-    assert (second() - began).total_seconds() >= 86_400
+# -- summary -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("problems", [[], ["a: lost"]])
-def test_the_table_says_whether_it_is_red(problems: list[str]) -> None:
+def test_the_summary_says_whether_it_is_red(problems: list[str]) -> None:
     verdict = Verdict(problems=problems)
     verdict.record_results["lost"] = len(problems)
     ended = Soaked(
         plan=Plan(seed=5, minutes=5), history=history_of(LINES), verdict=verdict, buckets=30, settled_in=20.0
     )
-    console = Console(width=100)
-    with console.capture() as captured:
-        console.print(table(ended))
-    text = captured.get()
+    text = "\n".join(lines(ended))
     assert "seed 5" in text
     assert ("RED" in text) == bool(problems)
     assert ("nothing lost" in text) != bool(problems)

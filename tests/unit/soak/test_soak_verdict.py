@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.soak.history import history_of
-from tests.soak.journal import (
+from tests.sandbox.journal import (
     CANCEL,
     DELETE,
     INSERT,
@@ -26,6 +25,7 @@ from tests.soak.journal import (
     Met,
     Recorded,
 )
+from tests.soak.history import history_of
 from tests.soak.verdict import Evidence, Verdict, judge
 
 from dynatick.domain.buckets import Bucket, minute_of
@@ -54,10 +54,18 @@ class Story:
         return NOON + len(self.lines)
 
     def ask(self, what: str = INSERT, task_id: str = "a", *, life: str | None = None, answer: str | None = YES,
-            run: int | None = None, door: str = "client", fails: bool = False) -> Story:  # fmt: skip
+            run: int | None = None, interface: str = "client", fails: bool = False) -> Story:  # fmt: skip
         number = str(len(self.lines))
         self.lines.append(
-            Asked(number=number, what=what, door=door, task_id=task_id, life=life or task_id, at=self.now, fails=fails)
+            Asked(
+                number=number,
+                what=what,
+                interface=interface,
+                task_id=task_id,
+                life=life or task_id,
+                at=self.now,
+                fails=fails,
+            )
         )
         if answer is not None:
             self.lines.append(Answered(number=number, answer=answer, at=self.now, run=run))
@@ -74,7 +82,9 @@ class Story:
     def end(self, attempt: int = 1, *, pid: int = 1, task_id: str = "a", life: str | None = None, run: int = 1,
             done: bool = True) -> Story:  # fmt: skip
         self.lines.append(
-            Ended(pid=pid, task_id=task_id, life=life or task_id, run=run, attempt=attempt, done=done, at=self.now)
+            Ended(
+                pid=pid, task_id=task_id, life=life or task_id, run=run, attempt=attempt, key="", done=done, at=self.now
+            )
         )
         return self
 
@@ -239,7 +249,7 @@ def waiting() -> Story:
     return story
 
 
-def waiting_although_nobody_knows_that_it_is_in() -> Story:
+def waiting_although_no_client_knows_that_it_is_in() -> Story:
     story = Story().ask(answer=None).row(None)
     story.drained = DRAINED - 60
     return story
@@ -331,7 +341,7 @@ def executed_and_never_inserted() -> Story:
     return done(Story().ask(), 1).row().begin(task_id="x").end(task_id="x")
 
 
-def a_row_of_nobodys() -> Story:
+def a_row_that_no_client_inserted() -> Story:
     return done(Story().ask()).row().row(task_id="x")
 
 
@@ -366,12 +376,12 @@ def something_for_the_doctor() -> Story:
 RED = {
     lost_without_a_row: "lost; there is no row",
     lost_after_it_ran: "lost; there is no row",
-    lost_in_a_drained_bucket: "where no tick looks",
+    lost_in_a_drained_bucket: "where no tick polls",
     recorded_and_never_executed: "was never executed",
     recorded_for_a_run_that_was_never_executed: "run 2 is recorded as completed, and was never executed",
     killed_in_the_midst_and_recorded_as_done: "was never executed",
     waiting: "still scheduled",
-    waiting_although_nobody_knows_that_it_is_in: "still scheduled",
+    waiting_although_no_client_knows_that_it_is_in: "still scheduled",
     executed_again_although_recorded: "although attempt 1 is recorded",
     executed_again_although_recorded_and_the_answer_lost: "although attempt 1 is recorded",
     executed_again_for_no_reason: "nothing came between",
@@ -392,8 +402,8 @@ RED = {
     there_again_after_its_replacement: "there again, after it had been replaced",
     executed_early: "before it was due",
     executed_although_refused: "although its insert was refused",
-    executed_and_never_inserted: "nobody inserted it",
-    a_row_of_nobodys: "a row that nobody inserted",
+    executed_and_never_inserted: "no client inserted it",
+    a_row_that_no_client_inserted: "a row that no client inserted",
     failed_for_no_reason: "failed, although it can't",
     failed_before_its_attempts_were_used_up: "failed, although it can't",
     failed_without_a_dead_letter: "without a dead letter",
@@ -413,6 +423,6 @@ def test_the_lost_are_counted(tell: Callable[[], Story]) -> None:
     assert tell().verdict().record_results == {"lost": 1}
 
 
-@pytest.mark.parametrize("tell", [waiting, waiting_although_nobody_knows_that_it_is_in])
+@pytest.mark.parametrize("tell", [waiting, waiting_although_no_client_knows_that_it_is_in])
 def test_those_that_wait_are_counted(tell: Callable[[], Story]) -> None:
     assert tell().verdict().record_results == {"waiting": 1}

@@ -1,4 +1,4 @@
-"""The doors to the table, and the journal's lines about who went through: before, what is asked; after, the answer."""
+"""The interfaces to the table, with the journal's lines: before a call what is asked, after it the answer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
-from tests.soak.journal import DELETE, INSERT, NO, REPLACE, UNCLEAR, YES, Answered, Asked
-from tests.soak.surroundings import Surroundings
+from tests.sandbox.folder import SharedFolder
+from tests.sandbox.journal import DELETE, INSERT, NO, REPLACE, UNCLEAR, YES, Answered
 from tests.soak.tasks import Drawn
 
 from dynatick import TaskClient
@@ -27,25 +27,25 @@ _ERRORS = (DynatickError, ClientError, BotoCoreError)
 _IMPORT_SECONDS = 60
 
 
-class Doors:
+class Interfaces:
     """``name`` is a prefix of the asks' numbers, unlike any other process's."""
 
-    def __init__(self, name: str, here: Surroundings, client: TaskClient, dynamodb: Any, table: str) -> None:
+    def __init__(self, name: str, here: SharedFolder, client: TaskClient, dynamodb: Any, table: str) -> None:
         self._name, self._numbers = name, count()
         self._here, self._client, self._dynamodb, self._table = here, client, dynamodb, table
 
     # -- inserting -------------------------------------------------------------------------------------------------
 
     def put(self, task: Drawn, *, timed: bool) -> bool:
-        """put-item, under an id that nobody had. ``timed`` False: and without anything else, if it has no plan."""
+        """put-item, under an id that no client had. ``timed`` False: and without anything else, if it has no plan."""
         row = task.timed if timed else {"taskId": task.task_id}
         (number,) = self._ask(INSERT, TIMED if timed else BARE, [task])
-        return self._tell(number, lambda: self._put(row, ConditionExpression="attribute_not_exists(taskId)"))
+        return self._note_answer(number, lambda: self._put(row, ConditionExpression="attribute_not_exists(taskId)"))
 
     def insert(self, task: Drawn) -> bool:
         (number,) = self._ask(INSERT, SINGLE, [task])
         new = NewTask.from_row(task.timed)
-        return self._tell(
+        return self._note_answer(
             number,
             lambda: self._client.insert(
                 new.task_id,
@@ -95,35 +95,29 @@ class Doors:
         """put-item over whatever is there. Without faults: sent twice by the SDK, it would be two tasks."""
         (number,) = self._ask(REPLACE, TIMED if timed else BARE, [task])
         with aside():
-            return self._tell(number, lambda: self._put(task.timed if timed else task.row))
+            return self._note_answer(number, lambda: self._put(task.timed if timed else task.row))
 
     def delete(self, task: Drawn) -> bool:
         (number,) = self._ask(DELETE, "delete-item", [task])
-        return self._tell(
+        return self._note_answer(
             number, lambda: self._dynamodb.delete_item(TableName=self._table, Key={"taskId": {"S": task.task_id}})
         )
 
     def change(self, what: str, task: Drawn, call: Callable[[], TaskView]) -> bool:
         """What the client does with a task that is there: CANCEL, RESCHEDULE, RUN."""
         (number,) = self._ask(what, "client", [task])
-        return self._tell(number, call)
+        return self._note_answer(number, call)
 
     # -- the journal -----------------------------------------------------------------------------------------------
 
-    def _ask(self, what: str, door: str, tasks: Sequence[Drawn]) -> list[str]:
+    def _ask(self, what: str, interface: str, tasks: Sequence[Drawn]) -> list[str]:
         numbers = [f"{self._name}.{next(self._numbers)}" for _ in tasks]
-        at = self._here.clock().timestamp()
-        self._here.journal.add(
-            *(
-                Asked(
-                    number=number, what=what, door=door, task_id=task.task_id, life=task.life, fails=task.fails, at=at
-                )
-                for number, task in zip(numbers, tasks, strict=True)
-            )
-        )
+        at = self._here.now()
+        pairs = zip(numbers, tasks, strict=True)
+        self._here.journal.add(*(task.asked(number, what, interface, at) for number, task in pairs))
         return numbers
 
-    def _tell(self, number: str, call: Callable[[], object]) -> bool:
+    def _note_answer(self, number: str, call: Callable[[], object]) -> bool:
         """Makes a call and writes down its answer; true if it was done."""
         try:
             answered = call()
@@ -134,7 +128,7 @@ class Doors:
         return True
 
     def _answer(self, number: str, answer: str, run: int | None = None) -> None:
-        self._here.journal.add(Answered(number=number, answer=answer, run=run, at=self._here.clock().timestamp()))
+        self._here.journal.add(Answered(number=number, answer=answer, run=run, at=self._here.now()))
 
     def _put(self, row: Mapping[str, object], **condition: str) -> None:
         self._dynamodb.put_item(TableName=self._table, Item=encode(row), **condition)

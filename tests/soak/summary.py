@@ -1,36 +1,26 @@
-"""The table at the end of a soak."""
+"""What is printed at the end of a soak."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-from tests.soak.journal import CANCEL, DELETE, NO, REPLACE, RESCHEDULE, RUN, YES
+from tests.sandbox.journal import CANCEL, DELETE, NO, REPLACE, RESCHEDULE, RUN, YES
 from tests.soak.run import Soaked
-from tests.soak.verdict import FATES
+from tests.soak.verdict import RESULTS
 
 
-def table(ended: Soaked) -> Table:
-    verdict = ended.verdict
-    made = Table(title=f"Soak of {ended.plan.minutes:g} minutes, seed {ended.plan.seed}", title_justify="left",
-                 box=SIMPLE_HEAD, show_edge=False)  # fmt: skip
-    made.add_column("")
-    made.add_column("number", justify="right")
-    made.add_column("of these")
+def lines(ended: Soaked) -> Iterator[str]:
+    yield f"Soak of {ended.plan.minutes:g} minutes, seed {ended.plan.seed}"
     for name, number, parts in _lines(ended):
-        red = number and name in ("lost", "waiting", "problems")
-        made.add_row(name, f"{number:,}", parts, style="bold red" if red else None)
-    made.add_section()
-    made.add_row("verdict", "", "nothing lost, everything explained" if verdict.is_good else "RED", style="bold")
-    return made
+        yield f"  {name:<30} {number:>8,}  {parts}".rstrip()
+    yield f"verdict: {'nothing lost, everything explained' if ended.verdict.is_good else 'RED'}"
 
 
 def _lines(ended: Soaked) -> Iterator[tuple[str, int, str]]:
     verdict, history = ended.verdict, ended.history
     yield "inserted", sum(verdict.inserted.values()), _parts(verdict.inserted)
-    for recorded_as in FATES:
+    for recorded_as in RESULTS:
         yield recorded_as, verdict.record_results[recorded_as], _NOTES.get(recorded_as, "")
     yield "executed more than once", sum(verdict.repeated.values()), _parts(verdict.repeated, "before its record")
     yield "taken over after a lease", verdict.reclaimed, ""

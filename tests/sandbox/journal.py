@@ -1,7 +1,6 @@
 """What really happened, kept outside of the table: a file to which all processes append, in the order of events.
 
-A line is one write, so none is torn even if its writer is killed. What must not be forgotten is on the disk before its
-writer goes on.
+A line is one write, so none is torn or lost even if its writer is killed.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ class Asked:
 
     number: str
     what: str  # INSERT, …
-    door: str
+    interface: str
     task_id: str
     life: str
     at: float  # seconds since 1970 by the shared clock, here and below
@@ -46,8 +46,8 @@ class Answered:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Began:
-    """An attempt has reached the action."""
+class Executed:
+    """Of an attempt."""
 
     pid: int
     task_id: str
@@ -55,21 +55,25 @@ class Began:
     run: int
     attempt: int
     key: str  # the idempotency key
-    due_at: float
     at: float
+
+    @property
+    def instant(self) -> datetime:
+        return datetime.fromtimestamp(self.at, UTC)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ended:
+class Began(Executed):
+    """An attempt has reached the action."""
+
+    due_at: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended(Executed):
     """The action has come to its end in this process."""
 
-    pid: int
-    task_id: str
-    life: str
-    run: int
-    attempt: int
     done: bool  # its effect happened; False: it failed, as it was made to
-    at: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +105,7 @@ class Died:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ticked:
-    """What became of a tick, or of an invocation that one has started."""
+    """How a tick ended, or an invocation that one has started."""
 
     recorded_as: str
 
@@ -125,14 +129,11 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
-    def add(self, *lines: Line, sync: bool = True) -> None:
-        """Appends; ``sync``: and returns when they are on the disk."""
+    def add(self, *lines: Line) -> None:
         text = b"".join(json.dumps([type(line).__name__, asdict(line)]).encode() + b"\n" for line in lines)
         written = os.write(self._file, text)
         if written != len(text):
             raise OSError(f"the journal took {written} of {len(text)} bytes")
-        if sync:
-            os.fdatasync(self._file)
 
 
 class Tail:
@@ -160,3 +161,17 @@ def parse(text: bytes) -> Line:
 def read(path: Path) -> Iterator[Line]:
     """All of it, in order."""
     return map(parse, Tail(path).new())
+
+
+class Ledger:
+    """The attempts in a journal, in the order in which they happened."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def begun(self) -> list[Began]:
+        return [line for line in read(self._path) if isinstance(line, Began)]
+
+    def done(self) -> list[Ended]:
+        """Those whose effect happened."""
+        return [line for line in read(self._path) if isinstance(line, Ended) and line.done]

@@ -12,18 +12,18 @@ from typing import Any
 
 
 @dataclass(frozen=True, order=True)
-class Order:
+class Invocation:
     at: float  # by the machine's monotonic clock
     number: int
     event: Mapping[str, Any] = field(compare=False)
     again: int = field(compare=False)  # how often it is sent again if it fails, as Lambda does
 
 
-class Orders:
+class Invocations:
     """Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._waiting: list[Order] = []
+        self._waiting: list[Invocation] = []
         self._numbers = count()
         self._changed = threading.Condition()
         self._under_way = 0
@@ -31,10 +31,10 @@ class Orders:
     def put(self, event: Mapping[str, Any], *, after: float = 0.0, again: int = 0) -> None:
         """``after``: seconds."""
         with self._changed:
-            heapq.heappush(self._waiting, Order(time.monotonic() + after, next(self._numbers), event, again))
+            heapq.heappush(self._waiting, Invocation(time.monotonic() + after, next(self._numbers), event, again))
             self._changed.notify()
 
-    def take(self, timeout: float) -> Order | None:
+    def take(self, timeout: float) -> Invocation | None:
         """The next that is due, if one is before ``timeout``. To be followed by ``done``."""
         end = time.monotonic() + timeout
         with self._changed:

@@ -1,0 +1,53 @@
+"""The action of the fault tests and of the soak: each execution is in the journal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from functools import cache
+from typing import Any
+
+from tests.sandbox.folder import SharedFolder
+from tests.sandbox.journal import Began, Ended
+
+from dynatick import HandlerContext, PermanentError, RetryableError, handler
+
+ACTION = "note"
+
+
+@cache
+def _folder() -> SharedFolder:
+    return SharedFolder.from_env(os.environ)
+
+
+@handler(ACTION)
+def note(plan: dict[str, Any], context: HandlerContext) -> None:
+    """Does what its payload plans; of an empty one it is done at once.
+
+    ``seconds``: works for so long first; with ``slowAttempts`` only so many times. ``failures``: fails so many times
+    before it succeeds. ``permanent``: fails for good. ``kill``: kills its process. ``life``: which of the tasks that
+    had its id it is.
+    """
+    here = _folder()
+    attempt: dict[str, Any] = {
+        "pid": os.getpid(),
+        "task_id": context.task_id,
+        "life": str(plan.get("life", context.task_id)),
+        "run": context.run,
+        "attempt": context.attempt,
+        "key": context.idempotency_key,
+    }
+    here.journal.add(Began(**attempt, due_at=context.due_at.timestamp(), at=here.now()))
+    if plan.get("kill"):
+        os.kill(os.getpid(), signal.SIGKILL)
+        threading.Event().wait()  # the signal may end this thread a moment later
+    if context.attempt <= plan.get("slowAttempts", context.attempt):
+        time.sleep(float(plan.get("seconds", 0)))
+    permanent, again = bool(plan.get("permanent")), context.attempt <= plan.get("failures", 0)
+    here.journal.add(Ended(**attempt, done=not permanent and not again, at=here.now()))
+    if permanent:
+        raise PermanentError("as planned, for good")
+    if again:
+        raise RetryableError(f"failure {context.attempt}, as planned")
