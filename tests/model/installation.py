@@ -97,7 +97,7 @@ class Installation:
     def _clock(self) -> datetime:
         return self.simulation.my_process().clock()
 
-    # -- what is done from outside ---------------------------------------------------------------------------------------
+    # -- what is done from outside ----------------------------------------------------------------------------------
 
     def reconfigure(self, **changes: int) -> None:
         """A redeployment with another grid."""
