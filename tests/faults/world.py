@@ -177,9 +177,12 @@ class World:
 
     def next_tick(self, minutes: int = 1, *, life: float = LIFE, faults: Sequence[Fault] = ()) -> Outcome:
         """Time goes on to the next minute, or several later; the stream is delivered and the rule fires."""
-        self.clock.to(instant_of(minute_of(self.clock()) + minutes) + timedelta(milliseconds=200))
+        self.to_next_minute(minutes)
         self.deliver(self.stream.new())
         return self.tick(life=life, faults=faults)
+
+    def to_next_minute(self, minutes: int = 1) -> None:
+        self.clock.to(instant_of(minute_of(self.clock()) + minutes) + timedelta(milliseconds=200))
 
     def tick_on_grid(self, interval: int) -> Outcome:
         """Time goes on to the next tick of an interval, in minutes."""
