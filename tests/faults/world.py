@@ -222,7 +222,7 @@ class World:
         self.dynamodb.put_item(TableName=self.table, Item=encode(row))
 
     def takes_long_ids(self) -> bool:
-        """Whether put-item takes an id that no index can hold. DynamoDB does, as does the emulator."""
+        """Whether put-item takes an id that no index can hold. The emulator does, DynamoDB Local does not."""
         if not self._elsewhere:
             return True
         try:
