@@ -2,9 +2,11 @@
 
 import os
 import threading
+import uuid
 from typing import Any
 from urllib.parse import urlsplit
 
+import boto3
 import pytest
 from moto.core.botocore_stubber import BotocoreStubber
 
@@ -49,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     endpoint: str | None = config.getoption("--dynamodb-endpoint")
-    if endpoint is None or urlsplit(endpoint).hostname in LOOPBACK:
+    if endpoint is None or _on_this_machine(endpoint):
         os.environ.pop("AWS_PROFILE", None)
         os.environ.update(FAKE_AWS)
     # Otherwise recent botocore puts the account into the host name, and moto's stream calls go
@@ -57,8 +59,24 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["AWS_ACCOUNT_ID_ENDPOINT_MODE"] = "disabled"
 
 
+def _on_this_machine(endpoint: str) -> bool:
+    return urlsplit(endpoint).hostname in LOOPBACK
+
+
 @pytest.fixture(scope="session")
 def dynamodb_endpoint(request: pytest.FixtureRequest) -> str | None:
     """The endpoint given by --dynamodb-endpoint, or None."""
     endpoint: str | None = request.config.getoption("--dynamodb-endpoint")
     return endpoint
+
+
+@pytest.fixture(autouse=True)
+def own_database(dynamodb_endpoint: str | None) -> None:
+    """Gives each test an access key of its own at an endpoint on this machine.
+
+    DynamoDB Local has a database for each access key. It keeps the stream records of deleted tables for a day, and
+    each statement of a batch reads those of the same database that are older than its table's, several times.
+    """
+    if dynamodb_endpoint is not None and _on_this_machine(dynamodb_endpoint):
+        os.environ["AWS_ACCESS_KEY_ID"] = f"test{uuid.uuid4().hex}"
+        boto3.setup_default_session()  # the one before has the credentials that it began with

