@@ -29,7 +29,7 @@ SIGNED = {
 
 
 @dataclass
-class Door:
+class HttpApi:
     """A caller of the API."""
 
     url: str
@@ -61,8 +61,8 @@ class Door:
 
 
 @pytest.fixture(scope="module")
-def door(world: DeployedStack) -> Door:
-    return Door(world.stack.outputs["ApiUrl"], urllib3.PoolManager())
+def api(world: DeployedStack) -> HttpApi:
+    return HttpApi(world.stack.outputs["ApiUrl"], urllib3.PoolManager())
 
 
 @pytest.fixture
@@ -75,9 +75,9 @@ def in_path(task_id: str) -> str:
     return f"/v1/tasks/{quote(task_id, safe='')}"
 
 
-def test_tasks_go_their_way(world: DeployedStack, door: Door, task_id: str) -> None:
+def test_tasks_go_their_way(world: DeployedStack, api: HttpApi, task_id: str) -> None:
     payload = {"url": f"{world.receiver.url}/http-api", "data": {"n": 1, "text": "ä"}}
-    made = door.send(
+    made = api.send(
         "POST", "/v1/tasks", {"taskId": task_id, "delaySeconds": 5, "action": "webhook", "payload": payload}
     )
     assert made.status == 201
@@ -85,137 +85,135 @@ def test_tasks_go_their_way(world: DeployedStack, door: Door, task_id: str) -> N
     assert made.json()["taskId"] == task_id
     run_at = format_instant(now() + timedelta(seconds=3))
     simple = {"action": "webhook", "payload": {**payload, "data": ["ä", None, 0.5]}, "run_at": run_at}
-    same = door.send("POST", "/schedule-task", simple)
+    same = api.send("POST", "/schedule-task", simple)
     assert (same.status, same.json()["status"], same.json()["dueAt"]) == (201, "scheduled", run_at)
 
     world.run_to_end([task_id, same.json()["taskId"]])
-    ended = door.ask("GET", in_path(task_id))
+    ended = api.ask("GET", in_path(task_id))
     assert (ended["status"], ended["attempt"], ended["payload"]) == ("completed", 1, payload)
     (call,) = world.receiver.of(task_id)
     assert call.path == "/http-api"
-    ended = door.ask("GET", same.headers["Location"])
+    ended = api.ask("GET", same.headers["Location"])
     assert (ended["taskId"], ended["status"]) == (same.json()["taskId"], "completed")
     assert ended["createdAt"] < run_at <= ended["startedAt"] <= ended["finishedAt"]
     (call,) = world.receiver.of(ended["taskId"])
     assert json.loads(call.body) == ["ä", None, 0.5]
-    ticks = door.ask("GET", "/v1/ticks?minutes=30")["ticks"]
+    ticks = api.ask("GET", "/v1/ticks?minutes=30")["ticks"]
     assert any(tick["kind"] == "pass" and tick["completed"] >= 1 for tick in ticks)
 
 
-def test_a_task_is_changed_cancelled_retried_and_run(door: Door, task_id: str) -> None:
+def test_a_task_is_changed_cancelled_retried_and_run(api: HttpApi, task_id: str) -> None:
     path = in_path(task_id)
-    made = door.send("POST", "/v1/tasks", {"taskId": task_id, "taskDateTime": bucket(600)})
-    seen = door.send("GET", path).headers["ETag"]
+    made = api.send("POST", "/v1/tasks", {"taskId": task_id, "taskDateTime": bucket(600)})
+    seen = api.send("GET", path).headers["ETag"]
     assert made.headers["ETag"] == seen
     later = bucket(700)
-    moved = door.ask("PATCH", path, {"taskDateTime": later, "payload": {"n": 1}}, **{"If-Match": seen})
+    moved = api.ask("PATCH", path, {"taskDateTime": later, "payload": {"n": 1}}, **{"If-Match": seen})
     assert (moved["taskDateTime"], moved["payload"]) == (later, {"n": 1})
-    door.refused("changed", "PATCH", path, {"payload": {}}, **{"If-Match": seen})
-    assert door.ask("POST", f"{path}/cancel")["outcome"] == "cancelled"
-    door.refused("not-possible-now", "POST", f"{path}/cancel")
-    assert door.ask("POST", f"{path}/redrive")["run"] == 2
-    assert door.ask("POST", f"{path}/run")["status"] == "scheduled"
+    api.refused("changed", "PATCH", path, {"payload": {}}, **{"If-Match": seen})
+    assert api.ask("POST", f"{path}/cancel")["outcome"] == "cancelled"
+    api.refused("not-possible-now", "POST", f"{path}/cancel")
+    assert api.ask("POST", f"{path}/redrive")["run"] == 2
+    assert api.ask("POST", f"{path}/run")["status"] == "scheduled"
 
 
-def test_an_id_that_no_path_can_hold_is_reached_by_its_location(door: Door, task_id: str) -> None:
-    made = door.send("POST", "/v1/tasks", {"taskId": f"{task_id}%41/?", "delaySeconds": 36_000})
-    assert door.ask("GET", made.headers["Location"])["taskId"] == f"{task_id}%41/?"
+def test_an_id_that_no_path_can_hold_is_reached_by_its_location(api: HttpApi, task_id: str) -> None:
+    made = api.send("POST", "/v1/tasks", {"taskId": f"{task_id}%41/?", "delaySeconds": 36_000})
+    assert api.ask("GET", made.headers["Location"])["taskId"] == f"{task_id}%41/?"
 
 
-def test_a_repeated_request_inserts_once(door: Door) -> None:
+def test_a_repeated_request_inserts_once(api: HttpApi) -> None:
     key = {"Idempotency-Key": uuid.uuid4().hex}
     row = {"delaySeconds": 36_000, "action": "log"}
-    first, again = door.ask("POST", "/v1/tasks", row, **key), door.ask("POST", "/v1/tasks", row, **key)
+    first, again = api.ask("POST", "/v1/tasks", row, **key), api.ask("POST", "/v1/tasks", row, **key)
     assert first["taskId"] == again["taskId"]
-    door.refused("idempotency-key-reused", "POST", "/v1/tasks", {**row, "payload": {"n": 2}}, **key)
+    api.refused("idempotency-key-reused", "POST", "/v1/tasks", {**row, "payload": {"n": 2}}, **key)
 
 
-def test_many_tasks_and_their_bucket(door: Door) -> None:
+def test_many_tasks_and_their_bucket(api: HttpApi) -> None:
     due = now() + timedelta(days=40)
     name = due.strftime("%Y-%m-%d#%H:%M")
     in_query = name.replace("#", "%23")
     tasks = [{"taskId": f"many-{uuid.uuid4()}", "taskDateTime": name, "action": "log"} for _ in range(60)]
-    assert door.ask("POST", "/v1/tasks/bulk", {"tasks": [*tasks, tasks[0], {"taskId": ""}]})["counts"] == {
+    assert api.ask("POST", "/v1/tasks/bulk", {"tasks": [*tasks, tasks[0], {"taskId": ""}]})["counts"] == {
         "inserted": 60, "exists": 1, "refused": 1
     }  # fmt: skip
-    page = door.ask("GET", f"/v1/tasks?bucket={in_query}&limit=40&status=scheduled")
-    rest = door.ask("GET", f"/v1/tasks?bucket={in_query}&limit=40&status=scheduled&pageToken={page['nextPageToken']}")
+    page = api.ask("GET", f"/v1/tasks?bucket={in_query}&limit=40&status=scheduled")
+    rest = api.ask("GET", f"/v1/tasks?bucket={in_query}&limit=40&status=scheduled&pageToken={page['nextPageToken']}")
     assert {task["taskId"] for task in page["tasks"] + rest["tasks"]} == {task["taskId"] for task in tasks}
-    dry = door.ask("POST", "/v1/tasks/cancel", {"bucket": name, "dryRun": True})
+    dry = api.ask("POST", "/v1/tasks/cancel", {"bucket": name, "dryRun": True})
     assert dry["counts"] == {"wouldChange": 60}
     span = {
         "start": format_instant(due.replace(second=0, microsecond=0)),
         "end": format_instant(due + timedelta(hours=20)),
     }
-    first = door.ask("POST", "/v1/tasks/cancel", {**span, "limit": 50})
+    first = api.ask("POST", "/v1/tasks/cancel", {**span, "limit": 50})
     assert (first["counts"], first["more"]) == ({"changed": 50}, True)
-    then = door.ask("POST", "/v1/tasks/cancel", {**span, "start": first["nextStart"]})
+    then = api.ask("POST", "/v1/tasks/cancel", {**span, "start": first["nextStart"]})
     assert (then["counts"], then["more"]) == ({"changed": 10}, False)
-    assert door.ask("GET", f"/v1/buckets/{in_query}")["counts"] == {"cancelled": 60}
-    listed = door.ask("GET", f"/v1/buckets?start={span['start']}&end={span['end']}")
+    assert api.ask("GET", f"/v1/buckets/{in_query}")["counts"] == {"cancelled": 60}
+    listed = api.ask("GET", f"/v1/buckets?start={span['start']}&end={span['end']}")
     assert [(one["bucket"], one["total"]) for one in listed["buckets"]] == [(name, 60)]
-    again = door.ask("POST", "/v1/tasks/redrive", {"bucket": name, "status": "cancelled", "limit": 5})
+    again = api.ask("POST", "/v1/tasks/redrive", {"bucket": name, "status": "cancelled", "limit": 5})
     assert (again["counts"], again["more"]) == ({"changed": 5}, True)
 
 
-def test_the_simple_form(world: DeployedStack, door: Door) -> None:
+def test_the_simple_form(world: DeployedStack, api: HttpApi) -> None:
     body = {"action": "log", "payload": {"url": "x", "data": 1}, "run_at": "2027-05-17T15:00:00Z"}
-    task = door.ask("POST", "/schedule-task", body)
+    task = api.ask("POST", "/schedule-task", body)
     assert world.the(task["taskId"])["taskDateTime"] == "2027-05-17#15:00"
 
 
-def test_a_schedule_and_its_runs(world: DeployedStack, door: Door) -> None:
+def test_a_schedule_and_its_runs(world: DeployedStack, api: HttpApi) -> None:
     schedule_id = f"every minute/{uuid.uuid4().hex[:8]}"
     row = {"taskId": schedule_id, "scheduleExpression": "cron(* * * * ? *)", "action": "log", "team": "blue"}
-    made = door.send("POST", "/v1/schedules", row)
+    made = api.send("POST", "/v1/schedules", row)
     assert (made.status, made.json()["scheduleState"]) == (201, "ENABLED")
     path = made.headers["Location"]
-    world.run_until(lambda: door.ask("GET", path).get("lastTaskId"), what=lambda: door.ask("GET", path))
-    world.run_to_end([str(door.ask("GET", path)["lastTaskId"])])
-    assert "completed" in {run["status"] for run in door.ask("GET", f"{path}/history?limit=5")["runs"]}
-    assert len(door.ask("GET", f"{path}/preview?count=3")["runs"]) == 3
-    paused = door.ask("POST", f"{path}/pause", {"reason": "enough"})
+    world.run_until(lambda: api.ask("GET", path).get("lastTaskId"), what=lambda: api.ask("GET", path))
+    world.run_to_end([str(api.ask("GET", path)["lastTaskId"])])
+    assert "completed" in {run["status"] for run in api.ask("GET", f"{path}/history?limit=5")["runs"]}
+    assert len(api.ask("GET", f"{path}/preview?count=3")["runs"]) == 3
+    paused = api.ask("POST", f"{path}/pause", {"reason": "enough"})
     assert (paused["scheduleState"], paused["stateReason"]) == ("DISABLED", "enough")
-    listed = door.ask("GET", "/v1/schedules?scheduleState=DISABLED&limit=1000")["schedules"]
+    listed = api.ask("GET", "/v1/schedules?scheduleState=DISABLED&limit=1000")["schedules"]
     assert schedule_id in {one["taskId"] for one in listed}
-    task = door.send("POST", f"{path}/run")
+    task = api.send("POST", f"{path}/run")
     assert (task.status, task.json()["team"]) == (201, "blue")
-    tag = {"If-Match": door.send("GET", path).headers["ETag"]}
-    assert (
-        door.ask("PATCH", path, {"scheduleExpression": "rate(1 hour)"}, **tag)["scheduleExpression"] == "rate(1 hour)"
-    )
-    door.refused("changed", "PATCH", path, {"scheduleExpression": "rate(2 hours)"}, **tag)
-    assert door.ask("POST", f"{path}/resume")["scheduleState"] == "ENABLED"
+    tag = {"If-Match": api.send("GET", path).headers["ETag"]}
+    assert api.ask("PATCH", path, {"scheduleExpression": "rate(1 hour)"}, **tag)["scheduleExpression"] == "rate(1 hour)"
+    api.refused("changed", "PATCH", path, {"scheduleExpression": "rate(2 hours)"}, **tag)
+    assert api.ask("POST", f"{path}/resume")["scheduleState"] == "ENABLED"
     span = {"start": format_instant(now() - timedelta(hours=3)), "end": format_instant(now()), "dryRun": True}
-    assert set(door.ask("POST", f"{path}/backfill", span)["counts"]) <= {"wouldInsert", "exists"}
-    assert door.send("DELETE", path).status == 204
-    door.refused("schedule-not-found", "GET", path)
+    assert set(api.ask("POST", f"{path}/backfill", span)["counts"]) <= {"wouldInsert", "exists"}
+    assert api.send("DELETE", path).status == 204
+    api.refused("schedule-not-found", "GET", path)
 
 
-def test_what_is_refused(door: Door) -> None:
+def test_what_is_refused(api: HttpApi) -> None:
     kind = {"Content-Type": "application/json"}
-    door.refused("not-found", "GET", "/v1/nothing")
-    door.refused("not-found", "GET", "/")
-    assert door.send("PUT", "/v1/tasks").headers["Allow"] == "GET, POST"
-    door.refused("method-not-allowed", "DELETE", "/v1/ticks")
-    door.refused("malformed-body", "POST", "/v1/tasks", b"{", **kind)
-    door.refused("malformed-body", "POST", "/v1/tasks", b'{"payload": {"a": NaN}}', **kind)
-    door.refused("malformed-body", "POST", "/v1/tasks", b"\xff\xfe", **{"Content-Type": "application/octet+json"})
-    door.refused("unsupported-media-type", "POST", "/v1/tasks", b"a=1", **{"Content-Type": "text/plain"})
-    door.refused("invalid-input", "POST", "/v1/tasks", [1])
+    api.refused("not-found", "GET", "/v1/nothing")
+    api.refused("not-found", "GET", "/")
+    assert api.send("PUT", "/v1/tasks").headers["Allow"] == "GET, POST"
+    api.refused("method-not-allowed", "DELETE", "/v1/ticks")
+    api.refused("malformed-body", "POST", "/v1/tasks", b"{", **kind)
+    api.refused("malformed-body", "POST", "/v1/tasks", b'{"payload": {"a": NaN}}', **kind)
+    api.refused("malformed-body", "POST", "/v1/tasks", b"\xff\xfe", **{"Content-Type": "application/octet+json"})
+    api.refused("unsupported-media-type", "POST", "/v1/tasks", b"a=1", **{"Content-Type": "text/plain"})
+    api.refused("invalid-input", "POST", "/v1/tasks", [1])
     huge = json.dumps({"payload": {"text": "x" * 5_300_000}}).encode()
-    door.refused("body-too-large", "POST", "/v1/tasks", huge)
+    api.refused("body-too-large", "POST", "/v1/tasks", huge)
 
 
-def test_nobody_passes_unsigned(door: Door) -> None:
-    answer = door.http.request("GET", f"{door.url}/v1/ticks", retries=False)
+def test_an_unsigned_request_is_refused(api: HttpApi) -> None:
+    answer = api.http.request("GET", f"{api.url}/v1/ticks", retries=False)
     assert answer.status == 403
 
 
-def test_the_log_tells_of_requests_and_of_no_payload(world: DeployedStack, door: Door, task_id: str) -> None:
+def test_the_log_has_requests_and_no_payload(world: DeployedStack, api: HttpApi, task_id: str) -> None:
     secret = uuid.uuid4().hex
-    answer = door.send("POST", "/v1/tasks", {"taskId": task_id, "delaySeconds": 36_000, "payload": {"secret": secret}})
-    door.refused(
+    answer = api.send("POST", "/v1/tasks", {"taskId": task_id, "delaySeconds": 36_000, "payload": {"secret": secret}})
+    api.refused(
         "invalid-input", "POST", "/v1/tasks", {"taskId": task_id, "payload": {"secret": secret}, "dueAt": secret}
     )
     lines = [line for line in world.stack.logs(function="api") if line.record]

@@ -26,11 +26,11 @@ def put(row: RawRow = RawRow(), *script: str, task_id: str = "a") -> Step:  # no
 def known(seconds: float, *shard: int) -> RawRow:
     """A row in which the scheduler finds nothing to fill in."""
     when = When(IN_SHARD, seconds, *shard) if shard else When(seconds=seconds)
-    return RawRow(conditions=when, status="scheduled", attempt=0)
+    return RawRow(when=when, status="scheduled", attempt=0)
 
 
 def insert(task_id: str, when: When, policy: object = None, plan: Plan = Plan(), client: int = 0) -> Step:  # noqa: B008
-    return Step("insert", task_id=task_id, conditions=when, script=("ok",), policy=policy, plan=plan, client=client)
+    return Step("insert", task_id=task_id, when=when, script=("ok",), policy=policy, plan=plan, client=client)
 
 
 def change(wish: str, plan: Plan = Plan()) -> Step:  # noqa: B008
