@@ -93,7 +93,7 @@ class DeployedStack:
         self.letters = DeadLetters(self.stack)
         self.dynamodb = self.stack.client("dynamodb")
 
-    # -- the raw door ----------------------------------------------------------------------------------------------
+    # -- raw rows --------------------------------------------------------------------------------------------------
 
     def put(self, task_id: str, **attributes: object) -> None:
         """What `put-item` does."""

@@ -128,7 +128,7 @@ def test_the_processor_has_rights_to_what_is_allowed_and_to_nothing_else(little:
     assert not {"Publish", "PutEvents", "InvokeFunctions", "UseKeys"} & set(targets)
 
 
-def test_the_interfaces_know_the_kinds(little: DeployedStack, rows: Rows) -> None:
+def test_each_interface_knows_the_kinds(little: DeployedStack, rows: Rows) -> None:
     settings = read_settings(little.client.store)
     assert settings is not None
     assert tuple(settings.actions) == ("log", "sqs", "webhook")

@@ -1,4 +1,4 @@
-"""Files of tasks, by both doors: dropped into the bucket, and by the command line that is interrupted half-way."""
+"""Files of tasks, by both interfaces: dropped into the bucket, and by the command line that is interrupted half-way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two tasks with the same id, or with ids that are nearly the same: doors refuse the second, a plain put replaces."""
+"""Two tasks with the same id, or nearly the same: a second insert is refused, a plain put replaces."""
 
 from __future__ import annotations
 

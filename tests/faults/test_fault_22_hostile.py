@@ -1,4 +1,4 @@
-"""Hostile input: payloads, names, targets, actions. Refused with a reason at the door, or failed without harm."""
+"""Hostile input: payloads, names, targets, actions. Refused with a reason by the interface, or failed without harm."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HARMLESS: dict[str, dict[str, object]] = {
     "../../etc/passwd\u0000": {},
     "\U0001f4a3" * 256: {},  # 1,024 bytes
 }
-# What our own doors refuse: the attribute that is to blame, and the task.
+# What our own interfaces refuse: the attribute that is to blame, and the task.
 REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("taskId", {"task_id": ""}),
     ("taskId", {"task_id": "x" * 1025}),

@@ -97,7 +97,7 @@ class Installation:
     def _clock(self) -> datetime:
         return self.simulation.my_process().clock()
 
-    # -- what is done from outside ----------------------------------------------------------------------------------
+    # -- what is done from outside -------------------------------------------------------------------------------------
 
     def reconfigure(self, **changes: int) -> None:
         """A redeployment with another grid."""
@@ -150,7 +150,7 @@ class Installation:
         self._process({"dynatick": {"reconcile": True}})
 
     def examine(self, client: TaskClient, *, repair: bool) -> Diagnosis:
-        """The doctor, as its own door calls it; to be asked of a client."""
+        """The doctor, as its own command calls it; to be asked of a client."""
         return examine(client.store, client.settings(), clock=self._clock, repair=repair, pause=self.simulation.sleep)
 
     def expire(self) -> None:

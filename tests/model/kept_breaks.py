@@ -30,7 +30,7 @@ def known(seconds: float, *shard: int) -> RawRow:
 
 
 def insert(task_id: str, when: When, policy: object = None, plan: Plan = Plan(), client: int = 0) -> Step:  # noqa: B008
-    return Step("insert", task_id=task_id, conditions=when, script=("ok",), policy=policy, plan=plan, client=client)
+    return Step("insert", task_id=task_id, when=when, script=("ok",), policy=policy, plan=plan, client=client)
 
 
 def change(wish: str, plan: Plan = Plan()) -> Step:  # noqa: B008

@@ -157,7 +157,7 @@ class Machine(Surroundings):
         else:  # until the scheduler sees it, the bucket is what counts; and without a status, always
             life.not_before = min(life.not_before, asked)
             life.asked = asked if state_of(row) == "scheduled" else None
-        model.table.write(model.hand, ConditionalUpdate(task_id=task_id, set=times, when=(Absent("outcome"),)))
+        model.table.write(model.hand, ConditionalUpdate(task_id=task_id, set=times, conditions=(Absent("outcome"),)))
 
     @step(task_id=ids, time=st.sampled_from(BAD_TIMES))
     def corrupt_time(self, task_id: str, time: str) -> None:
@@ -166,7 +166,9 @@ class Machine(Surroundings):
         if row is None or is_terminal(row) or state_of(row) == "running":
             return
         self.model.book.life_of(row).meant = END
-        change = ConditionalUpdate(task_id=task_id, set={"taskDateTime": time}, when=as_read(row, "status", "outcome"))
+        change = ConditionalUpdate(
+            task_id=task_id, set={"taskDateTime": time}, conditions=as_read(row, "status", "outcome")
+        )
         self.model.table.write(self.model.hand, change)
 
     @step(task_id=ids, nonsense=st.sampled_from(NONSENSE))
@@ -176,7 +178,7 @@ class Machine(Surroundings):
         if row is None or state_of(row) != "scheduled":
             return
         self.model.book.life_of(row).meant = END
-        change = ConditionalUpdate(task_id=task_id, set={name: value}, when=as_read(row, "status", "outcome"))
+        change = ConditionalUpdate(task_id=task_id, set={name: value}, conditions=as_read(row, "status", "outcome"))
         self.model.table.write(self.model.hand, change)
 
     @step(ago=st.sampled_from((20.0, 150.0, 1000.0)), what=st.sampled_from(("own", "tasks", "all")))

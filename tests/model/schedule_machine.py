@@ -142,7 +142,7 @@ class ScheduleMachine(Surroundings):
         """update-item, by hand."""
         row = self._row(schedule_id)
         if row is not None and not is_terminal(row):
-            change = ConditionalUpdate(task_id=schedule_id, set=EDITS[edit], when=(Absent("outcome"),))
+            change = ConditionalUpdate(task_id=schedule_id, set=EDITS[edit], conditions=(Absent("outcome"),))
             self.model.table.write(self.model.hand, change)
 
     @step(schedule_id=ids)

@@ -166,7 +166,7 @@ class Surroundings(RuleBasedStateMachine):
             case TransitionRefused() | TaskNotFound() | TaskExists() if order.effects and order.faultless:
                 self.model.book.say(f"{order.wish}: refused ({order.answer}), and it took effect")
             case InvalidInput(field="taskDateTime", value=str(value)) if value.startswith("#"):
-                pass  # a shard that is not in use: the door is right
+                pass  # a shard that is not in use: the interface is right
             case InvalidInput(field="scheduleExpression" | "endDate") as error if "it never runs" in str(error):
                 pass  # its only time, or its end, is past
             case StoreError() | TransitionRefused() | TaskNotFound() | TaskExists():

@@ -61,7 +61,7 @@ _EXAMPLES: dict[str, dict[str, Any]] = {
 
 _ABOUT = """\
 What a task does is its `action`, and `payload` are its arguments. Beside the built-in ones, which are here, there are
-your [handlers](../how-to/handlers.md). A payload that does not fit is refused by each door of ours, and fails its task
+your [handlers](../how-to/handlers.md). A payload that does not fit is refused by our interfaces, and fails its task
 for good if it came by another.
 
 Where tasks may go is decided by the template's [parameters](parameters.md), not by who inserts them: each kind below

@@ -46,7 +46,7 @@ _EXITS = {
     ExitCode.OK: "Done",
     ExitCode.UNEXPECTED: "Unexpected: none of the others",
     ExitCode.USAGE: "Usage: the command line is wrong, or names no table",
-    ExitCode.INVALID: "Invalid input: a value that no door accepts",
+    ExitCode.INVALID: "Invalid input: a value that no interface accepts",
     ExitCode.NOT_FOUND: "Not found: no such task, function or file",
     ExitCode.CONFLICT: "Conflict: the task exists already, or its state does not allow what was asked",
     ExitCode.UNREACHABLE: "Unreachable: the table, or the local stack, does not answer",
