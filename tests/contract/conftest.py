@@ -1,4 +1,4 @@
-"""The stores that the contract suite holds to one behaviour.
+"""The stores that the contract tests run against.
 
 In memory; DynamoDB by moto, which has no conditional PartiQL and so gets single writes; DynamoDB by the local emulator
 with batches and without; by the counting endpoint of the benchmarks; and any endpoint given by --dynamodb-endpoint,

@@ -1,4 +1,4 @@
-"""Tasks of a bucket are called off and redriven in batches, over every store, while others change them."""
+"""Cancelling and redriving the tasks of a bucket in batches, with every store, while other processes change them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_change_many_while_others_change_the_tasks(store: Store, monkeypatch: py
 
 
 def failed_row(task_id: str) -> dict[str, object]:
-    """With all that another run takes off."""
+    """With the attributes that a redrive removes."""
     return {
         **scheduled_row(task_id, Bucket.parse(BUCKET), status="failed", outcome="failed"),
         "finishedAt": "2026-12-31T12:50:00Z",

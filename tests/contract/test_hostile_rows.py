@@ -1,4 +1,4 @@
-"""Failure mode 22, rows: whatever the table takes goes through scheduler, claim and record unharmed, or fails alone."""
+"""Failure mode 22, rows: any row that the table accepts passes scheduler, claim and record, or fails alone."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ IDS: Mapping[str, str] = {
 
 
 class Seen(FakeActions):
-    """Keeps what the actions were given."""
+    """Records the tasks that the actions get."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,13 +83,13 @@ def world(store: Store) -> InProcess:
 
 
 def put(world: InProcess, row: Row) -> None:
-    """put-item, and its record of the stream."""
+    """Puts a row, and delivers its stream record."""
     assert world.store.create(row)
     assert world.stream(world.row(str(row["taskId"]))).failed == []
 
 
 def run(world: InProcess, row: Row) -> Task:
-    """The row's whole life, with a healthy task beside it. Returns the task as its action saw it."""
+    """Runs the row together with a valid task. Returns the task that the action got."""
     put(world, row)
     put(world, {"taskId": "healthy"})
     world.next_tick()
@@ -122,7 +122,7 @@ def test_ids_of_any_kind(world: InProcess, name: str) -> None:
 
 
 def test_a_batch_accepts_rows_with_names_longer_than_a_statement(world: InProcess) -> None:
-    """In a PartiQL statement, the names of the attributes stand in its text, which ends at 8,192 bytes."""
+    """A PartiQL statement's text contains the attributes' names, and has at most 8,192 bytes."""
     bucket = Bucket(minute_of(world.clock()) + 1)
     rows = [scheduled_row(f"t{n:02d}", bucket, **({"n" * 9000: 1} if n == 7 else {})) for n in range(25)]
     assert list(world.store.create_many(rows)) == [True] * 25
@@ -151,12 +151,12 @@ def test_a_row_with_a_reserved_id_never_runs_and_holds_nothing_back(world: InPro
     assert world.actions.times(str(row["taskId"])) == 0
     assert Cursor.from_row(0, world.row(cursor_id(0))).drained_through > bucket.minute
     world.handle({"dynatick": {"reconcile": True}})
-    assert world.row(str(row["taskId"])) == row, "it is nobody's to change"
+    assert world.row(str(row["taskId"])) == row, "no function changes it"
 
 
 @pytest.mark.parametrize("status", ["cursor", "reconcile", "settings", "tick"])
 def test_a_task_with_the_status_of_an_own_row_fails_with_the_reason(world: InProcess, status: str) -> None:
-    """The stream's filter passes it by, so it is the tick or the reconcile that meets it."""
+    """The stream filter drops it, so the tick or the reconcile finds it."""
     bucket = Bucket(minute_of(world.clock()) + 1)
     assert world.store.create({"taskId": "timed", "status": status, "taskDateTime": str(bucket)})
     assert world.store.create({"taskId": "untimed", "status": status, "outcome": None})
@@ -170,7 +170,7 @@ def test_a_task_with_the_status_of_an_own_row_fails_with_the_reason(world: InPro
 
 
 NULLS: Mapping[str, dict[str, object]] = {
-    "one that nobody has looked at": {"outcome": None},
+    "an unscheduled one": {"outcome": None},
     "one that waits": {"outcome": None, "status": "scheduled", "attempt": 0},
     "one that waits, and may expire": {"outcome": None, "status": "scheduled", "attempt": 0, "expiresAt": 4102444800},
     "one whose lease is over": {
@@ -223,7 +223,7 @@ def test_a_task_whose_outcome_is_null_can_be_cancelled_and_rescheduled(world: In
 
 
 def test_a_retry_of_a_row_whose_outcome_is_null_counts_on(world: InProcess) -> None:
-    """Were the attempts counted anew, a task that kills its process would have as many again."""
+    """If the attempts were counted anew, a poison task would get further ones."""
     bucket = Bucket(minute_of(world.clock()) + 5)
     assert world.store.create(scheduled_row("x", bucket, outcome=None, attempt=2))
     assert world.stream(world.row("x")).failed == []
@@ -245,17 +245,17 @@ def test_a_row_put_with_an_endless_lease_holds_up_no_other(world: InProcess) -> 
 
 @pytest.mark.parametrize("name", ["nothing", "longer than a key may be", "one of our rows", "no text"])
 def test_a_schedule_whose_latest_task_is_malformed_holds_up_no_other(world: InProcess, name: str) -> None:
-    """Whether that task has ended is asked for by its id, together with those of others."""
+    """The latest tasks of several schedules are read in one request."""
     ids: Mapping[str, object] = {
         "nothing": "",
         "longer than a key may be": "é" * 1500,
         "one of our rows": cursor_id(0),
         "no text": ["x"],
     }
-    for schedule_id in ("spoilt", "healthy"):
+    for schedule_id in ("malformed", "healthy"):
         put(world, {"taskId": schedule_id, "scheduleExpression": "rate(1 minute)"})
     world.next_tick()
-    assert isinstance(world.store.write(ConditionalUpdate(task_id="spoilt", set={"lastTaskId": ids[name]})), Written)
+    assert isinstance(world.store.write(ConditionalUpdate(task_id="malformed", set={"lastTaskId": ids[name]})), Written)
     world.next_tick()
-    for schedule_id in ("spoilt", "healthy"):
+    for schedule_id in ("malformed", "healthy"):
         assert world.outcome(f"{schedule_id}#1#2026-12-31T12:02:00Z") == "completed"

@@ -1,4 +1,4 @@
-"""Every store keeps the reconcile's place, and gives its lease to one."""
+"""Every store saves the reconcile's progress, and only one process acquires its lease."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_round_is_saved_and_its_lease_free_only_after_its_release(store: Store
     assert kept is not None
     assert read_round(store) == kept
     assert acquire(store, token="two", now=NOON) is None
-    assert save(store, replace(kept, lease="two")) is None, "nobody writes who does not hold it"
+    assert save(store, replace(kept, lease="two")) is None, "only the holder of the lease may write"
     assert save(store, replace(kept, lease_until=None)) is not None
     second = acquire(store, token="two", now=NOON, continuing=first.began_at)
     assert second is not None

@@ -1,4 +1,4 @@
-"""The command line finds the table and the functions of a stack in CloudFormation, as the emulator answers it."""
+"""The command line finds the table and the functions of a stack in CloudFormation, on the emulator."""
 
 from __future__ import annotations
 

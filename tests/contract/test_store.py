@@ -1,4 +1,4 @@
-"""What every store promises (dynatick.engine.ports.Store)."""
+"""The contract of every store (dynatick.engine.ports.Store)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_row_is_read_as_it_was_written(store: Store) -> None:
     found = store.get("ä#'\"☃")
     assert found is not None
     assert found == row
-    assert store.get("nobody") is None
+    assert store.get("missing") is None
 
 
 def test_floats_become_exact_numbers(store: Store) -> None:
@@ -134,7 +134,7 @@ def test_too_large_a_row_is_reported(store: Store) -> None:
 def test_get_many_returns_the_existing_rows(store: Store) -> None:
     for n in range(130):
         store.create({"taskId": f"t{n}", "n": n})
-    found = store.get_many([f"t{n}" for n in range(130)] + ["nobody", "t5", "t5"])
+    found = store.get_many([f"t{n}" for n in range(130)] + ["missing", "t5", "t5"])
     assert len(found) == 130
     assert found["t129"]["n"] == 129
 
@@ -188,8 +188,8 @@ def test_a_write_needs_the_row_and_its_conditions(store: Store) -> None:
     assert isinstance(written, Written)
     assert written.row == {"taskId": "a", "status": "running", "attempt": 1, "lease": "x"}
     assert isinstance(store.write(good), Lost)
-    assert isinstance(store.write(replace(good, task_id="nobody")), Lost)
-    assert store.get("nobody") is None, "a write never creates a row"
+    assert isinstance(store.write(replace(good, task_id="missing")), Lost)
+    assert store.get("missing") is None, "a write never creates a row"
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_write_many_returns_a_result_for_each(store: Store) -> None:
 
 
 def test_the_updates_of_a_tasks_life(store: Store) -> None:
-    """Each change of the lifecycle is one that the store can carry out, singly and in batches."""
+    """The store accepts each update of the lifecycle, singly and in batches."""
     store.create(scheduled_row("a", BUCKET))
     for attempt in (1, 2, 3):
         bucket = BUCKET if attempt == 1 else LATER
@@ -464,7 +464,7 @@ def test_the_segments_of_a_scan_contain_each_row_once(store: Store) -> None:
 
 
 def test_a_scan_continues_after_any_row_of_its_segment(store: Store) -> None:
-    """Not only after the last one of a page: the reconcile may have judged half of one when its time was up."""
+    """Not only after the last row of a page: the reconcile may stop in the middle of one."""
     store.create_many([scheduled_row(f"t{n}", BUCKET) for n in range(40)])
     for segment in range(2):
         ids = scan_all(store, segment=segment, segments=2)
@@ -476,7 +476,7 @@ def test_a_scan_continues_after_any_row_of_its_segment(store: Store) -> None:
 
 
 def scan_all(store: Store, *, after: str | None = None, **of: int) -> list[str]:
-    """The id of each row that a scan returns, over all pages, in its order."""
+    """The ids of all rows of a scan, in order."""
     found: list[str] = []
     while True:
         page = store.scan(after=after, **of)
@@ -505,7 +505,7 @@ def test_delete(store: Store) -> None:
 
 
 def test_schedules_are_listed_by_state_in_order(store: Store) -> None:
-    """Rows without a scheduleState are in no list; ids go in the order of their UTF-8 bytes."""
+    """Only rows with a scheduleState are listed, ordered by the UTF-8 bytes of their ids."""
     ids = ["Z", "a", "a#1", "b", "ä", "\uffee", "\U0001f600"]
     store.create_many(
         [{"taskId": task_id, "status": "recurring", "scheduleState": "ENABLED"} for task_id in reversed(ids)]
@@ -533,7 +533,7 @@ def test_schedules_are_read_beyond_a_page_of_a_megabyte(store: Store) -> None:
 
 
 def pages_of_schedules(store: Store, state: str, limit: int | None) -> list[list[str]]:
-    """Its pages; one that is empty and not the first may come at the end, where an engine can't know."""
+    """All pages. An empty last page is left out, which some engines return."""
     pages: list[list[str]] = []
     after = None
     while True:

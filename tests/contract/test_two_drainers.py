@@ -19,7 +19,7 @@ TASKS = 300
 @pytest.mark.atomic_writes
 @pytest.mark.parametrize("with_shard_lease", [True, False])
 def test_each_attempt_is_made_once(store: Store, with_shard_lease: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the shard lease both drain; with it one closes its tick and leaves the work to the other (rule 16)."""
+    """Without the shard lease both drain; with it, one of them only closes its tick (rule 16)."""
     if not with_shard_lease:
         monkeypatch.setattr(Cursor, "is_leased", lambda self, now: False)
     system = InProcess(store=store)

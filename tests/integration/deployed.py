@@ -26,7 +26,7 @@ TABLE = "tasks"
 
 @dataclass
 class LambdaContext:
-    """What Lambda hands to a handler."""
+    """Lambda's context."""
 
     function_name: str = "processor"
     memory_limit_in_mb: int = 512
@@ -49,7 +49,7 @@ class Deployed:
     streams: Any
 
     def stream(self) -> dict[str, Any]:
-        """Every record of the table's stream so far, as Lambda gets them."""
+        """All records of the table's stream so far, as Lambda sends them."""
         arn = boto3.client("dynamodb").describe_table(TableName=TABLE)["Table"]["LatestStreamArn"]
         shard = self.streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"][0]["ShardId"]
         begin = self.streams.get_shard_iterator(StreamArn=arn, ShardId=shard, ShardIteratorType="TRIM_HORIZON")
@@ -66,7 +66,7 @@ class Deployed:
         self.processor.handler(event, LambdaContext())
 
     def drained_through(self, minute: int) -> None:
-        """Puts the cursor as a tick of that minute leaves it."""
+        """Puts the cursor as it is after the tick of that minute."""
         cursor = Cursor(
             shard=0,
             closed_through=minute,
@@ -78,7 +78,7 @@ class Deployed:
         self.table.put_item(Item={"taskId": cursor_id(0), **cursor.to_row()})
 
     def request(self, method: str, path: str, body: object = None, query: str = "", **headers: str) -> dict[str, Any]:
-        """What API Gateway hands on, and what it gets back."""
+        """Sends an event of API Gateway, and returns the response."""
         answer: dict[str, Any] = self.api.handler(
             event(method, path, body, query=query, **headers), LambdaContext("api")
         )

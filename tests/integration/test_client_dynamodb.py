@@ -255,10 +255,10 @@ def test_the_command_line(store: DynamoStore, capsys: pytest.CaptureFixture[str]
     assert run("task", "add", "x") == (5, "")
     file = tmp_path / "tasks.ndjson"
     file.write_text('{"taskId": "x"}\n{"taskId": "y", "taskDateTime": "2099-12-31#12:00"}\n')
-    code, said = run("task", "import", str(file))
-    assert (code, json.loads(said)) == (0, {"inserted": 1, "exists": 1, "refused": 0, "failed": 0})
-    code, said = run("task", "list", "--bucket", "2099-12-31#12:00")
-    assert (code, [task["taskId"] for task in json.loads(said)["tasks"]]) == (0, ["y"])  # x waits for the scheduler
+    code, output = run("task", "import", str(file))
+    assert (code, json.loads(output)) == (0, {"inserted": 1, "exists": 1, "refused": 0, "failed": 0})
+    code, output = run("task", "list", "--bucket", "2099-12-31#12:00")
+    assert (code, [task["taskId"] for task in json.loads(output)["tasks"]]) == (0, ["y"])  # x waits for the scheduler
     assert json.loads(run("task", "cancel", "x")[1])["status"] == "cancelled"
     assert json.loads(run("task", "get", "y")[1])["status"] == "unscheduled"
     assert run("task", "get", "z") == (4, "")

@@ -51,7 +51,7 @@ def test_a_malformed_row_does_not_hold_up_the_batch(deployed: Deployed) -> None:
 def test_a_dead_letter_queue_that_is_gone_fails_no_record(deployed: Deployed) -> None:
     deployed.table.put_item(Item={"taskId": "fine"})
     deployed.table.put_item(Item={"taskId": "bad", "action": 7})
-    deployed.queue.delete()  # so that the rejection cannot be told to anybody
+    deployed.queue.delete()  # so that the rejection cannot be sent
     answer = deployed.scheduler.handler(deployed.stream(), LambdaContext("scheduler"))
     assert answer == {"batchItemFailures": []}
     assert deployed.row("fine")["status"] == "scheduled"

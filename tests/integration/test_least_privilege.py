@@ -1,4 +1,4 @@
-"""Each function may do what it does, and nothing else: the template's policies against the calls that it makes.
+"""Each role allows the calls that its function makes, and nothing else.
 
 The functions run as Lambda calls them, on the local emulator, with batches, through everything that they do; each call
 of theirs is noted by a hook in botocore. The emulator itself allows everything.
@@ -106,15 +106,12 @@ BY_LAMBDA: dict[str, set[Right]] = {
         # So that S3 says of an object that it is missing.
         ("s3:ListBucket", "bucket"),
     },
-    "ApiRole": {
-        ("logs:CreateLogStream", "log"),
-        ("logs:PutLogEvents", "log"),
-    },
+    "ApiRole": {("logs:CreateLogStream", "log"), ("logs:PutLogEvents", "log")},
 }
 
 
 def allowed(role: str) -> set[Right]:
-    """What the template allows a role."""
+    """The rights in a role's policies."""
     documents = [policy["PolicyDocument"] for policy in RESOURCES[role]["Properties"]["Policies"]]
     documents += [
         one["Properties"]["PolicyDocument"]
@@ -178,11 +175,11 @@ def needed(service: str, operation: str, parameters: Mapping[str, Any]) -> Itera
             assert parameters["SecretId"] == MANAGED_SECRET
             yield "secretsmanager:GetSecretValue", "secrets"
         case _:
-            raise AssertionError(f"nobody knows which right {service} {operation} needs")
+            raise AssertionError(f"the right that {service} {operation} needs is unknown")
 
 
 class Calls:
-    """Notes what a function calls, while it runs."""
+    """Records the calls of a function while it runs."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rights: defaultdict[str, set[Right]] = defaultdict(set)
@@ -433,7 +430,7 @@ ARN = "arn:aws:dynamodb:eu-west-1:123456789012:table/tasks"
 
 
 def documented(section: str) -> set[Right]:
-    """What the policy of a section allows. It denies the rows of our own, and nothing else."""
+    """The rights in a section's policy. It denies only Dynatick's own rows."""
     (policy,) = re.findall(rf"^## {section}$.*?^```json$(.*?)^```$", ACCESS, re.MULTILINE | re.DOTALL)
     rights: set[Right] = set()
     for statement in json.loads(policy)["Statement"]:

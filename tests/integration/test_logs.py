@@ -1,4 +1,4 @@
-"""Failure mode 22, logs: whatever ids, actions and errors hold, each event stays one line of JSON."""
+"""Failure mode 22, logs: with any ids, actions and errors, each event is one line of JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IDS = {
 
 @dataclass
 class Written:
-    """What the functions have written to the stream that Lambda reads."""
+    """The output of the functions."""
 
     stream: io.StringIO = field(default_factory=io.StringIO)
 
@@ -80,7 +80,7 @@ def test_the_findings_of_the_reconcile_stay_within_their_line(deployed: Deployed
 
 def test_faults_are_logged_without_their_cause(deployed: Deployed, log: Written) -> None:
     deployed.table.put_item(Item={"taskId": IDS["new lines"], "action": 7, "payload": {"password": "hunter2"}})
-    deployed.queue.delete()  # so that the rejection cannot be told to anybody
+    deployed.queue.delete()  # so that the rejection cannot be sent
     deployed.settle()
     lines = log.lines
     assert {"batch_ended", "dead_letters_unsent"} <= {line.get("action") for line in lines}

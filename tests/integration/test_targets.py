@@ -1,4 +1,4 @@
-"""The actions on AWS services, against moto: what arrives, in whose name, and what each error means."""
+"""The actions for AWS services, on moto: what the targets get, and the meaning of each error."""
 
 from __future__ import annotations
 
@@ -144,9 +144,13 @@ def test_sns(actions: Registry) -> None:
     payload = {"topicArn": topic.arn, "message": "It is time", "subject": "A reminder", "messageAttributes": {"a": "b"}}
     result = run(actions, "sns", payload, **TOLD)
     (message,) = received(queue)
-    said = json.loads(message.body)
-    assert (said["MessageId"], said["Subject"], said["Message"]) == (result["messageId"], "A reminder", "It is time")
-    assert {name: value["Value"] for name, value in said["MessageAttributes"].items()} == {**OURS, "a": "b"}
+    body = json.loads(message.body)
+    assert (body["MessageId"], body["Subject"], body["Message"]) == (
+        result["messageId"],
+        "A reminder",
+        "It is time",
+    )
+    assert {name: value["Value"] for name, value in body["MessageAttributes"].items()} == {**OURS, "a": "b"}
 
 
 # --- EventBridge --------------------------------------------------------------
@@ -227,7 +231,7 @@ def test_lambda_is_awaited_while_there_is_time() -> None:
     for wanted, left, asked in (
         (60, 100, {"seconds": 60, "exact": True}),
         (5, 100, {"seconds": 5, "exact": True}),
-        (60, 20, {"seconds": 15}),  # and time to record what became of it
+        (60, 20, {"seconds": 15}),  # and time to record the result
     ):
         clients = Invoked(arn=FUNCTION, kind="RequestResponse", payload=b"1")
         invoke(clients, {"invocationType": "RequestResponse", "timeoutSeconds": wanted}, left=left)
@@ -381,7 +385,7 @@ def test_a_target_that_is_not_allowed_gets_no_call(action: str) -> None:
         ("lambda", {"functionArn": "report"}, "payload.functionArn: String should match"),
         ("stepfunctions", {"stateMachineArn": FUNCTION}, "payload.stateMachineArn: String should match"),
         ("stepfunctions", {"stateMachineArn": ARNS["stepfunctions"][1], "input": {"a": "x" * 262_130}},
-         "payload.input: it is 262234 bytes with ours"),
+         "payload.input: it is 262234 bytes with `dynatick`"),
     ],
 )  # fmt: skip
 def test_payloads_that_are_refused(actions: Registry, action: str, payload: dict[str, Any], message: str) -> None:
@@ -391,7 +395,7 @@ def test_payloads_that_are_refused(actions: Registry, action: str, payload: dict
 
 
 def test_the_sdks_messages_are_not_repeated(actions: Registry) -> None:
-    """They name roles and accounts, and quote what was sent."""
+    """They contain names of roles and accounts, and parts of requests."""
     _, arn = a_queue()
     boto3.resource("sqs").get_queue_by_name(QueueName="q").delete()
     with pytest.raises(ActionError) as caught:

@@ -1,4 +1,4 @@
-"""What the functions log, in the form in which it comes out."""
+"""The logs and metrics of the functions."""
 
 from __future__ import annotations
 
@@ -18,26 +18,36 @@ logger.info("pass ended", extra={"action": "pass_ended"})
 logging.getLogger("dynatick.actions").info("task_logged", extra={"action": "task_logged", "task_id": "a"})
 logging.getLogger("dynatick.handlers").warning("late", extra={"action": "reminder_due", "task_id": "b"})
 logging.getLogger("dynatick.handlers").debug("not at this level")
-logging.getLogger("somebody.else").info("not ours")
+logging.getLogger("other").info("not ours")
 """
 
 
-def test_actions_and_handlers_log_in_the_same_format() -> None:
+def output(program: str) -> list[dict[str, Any]]:
+    """The log lines and metrics of a program in a process of its own, which writes nothing else."""
     ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={"POWERTOOLS_SERVICE_NAME": "dynatick-processor", "POWERTOOLS_LOG_LEVEL": "INFO"},
+        [sys.executable, "-W", "ignore", "-c", program],
+        env={
+            "POWERTOOLS_SERVICE_NAME": "dynatick",
+            "POWERTOOLS_METRICS_NAMESPACE": "Dynatick",
+            "POWERTOOLS_LOG_LEVEL": "INFO",
+            "AWS_LAMBDA_FUNCTION_NAME": "dynatick",
+        },
         capture_output=True,
         text=True,
         check=True,
     )
-    records = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert ran.stderr == ""
+    return [json.loads(line) for line in ran.stdout.splitlines() if line]
+
+
+def test_actions_and_handlers_log_in_the_same_format() -> None:
+    records = output(PROGRAM)
     assert [(one["level"], one["action"], one.get("task_id")) for one in records] == [
         ("INFO", "pass_ended", None),
         ("INFO", "task_logged", "a"),
         ("WARNING", "reminder_due", "b"),
     ]
-    assert {one["service"] for one in records} == {"dynatick-processor"}
-    assert ran.stderr == ""
+    assert {one["service"] for one in records} == {"dynatick"}
 
 
 NOTHING_IMPORTED = """
@@ -54,39 +64,15 @@ order = ImportOrder(bucket="b", key="imports/a.ndjson", etag="e", size=0, sequen
 def handler(event, context):
     observability.log_import(ImportResult(order=order, tally=Tally(), skipped=event), logger, metrics)
 
-for left in (None, "a folder"):
-    handler(left, types.SimpleNamespace(function_name="importer"))
+for reason in (None, "a folder"):
+    handler(reason, types.SimpleNamespace(function_name="importer"))
 """
 
 
 def test_an_empty_file_is_logged_without_a_warning() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", NOTHING_IMPORTED],
-        env={"POWERTOOLS_SERVICE_NAME": "dynatick-importer", "POWERTOOLS_METRICS_NAMESPACE": "Dynatick"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    records = [json.loads(line) for line in ran.stdout.splitlines()]
+    records = output(NOTHING_IMPORTED)
     assert [one["action"] for one in records if "action" in one] == ["import_ended", "import_skipped"]
     assert [one["Imported"] for one in records if "_aws" in one] == [[0.0], [0.0]]
-    assert ran.stderr == ""
-
-
-def output_of_a_processor(program: str) -> list[dict[str, Any]]:
-    """The log lines and metrics that a program writes in a processor's process."""
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        env={
-            "POWERTOOLS_SERVICE_NAME": "p",
-            "POWERTOOLS_METRICS_NAMESPACE": "Dynatick",
-            "AWS_LAMBDA_FUNCTION_NAME": "p",
-        },
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [json.loads(line) for line in ran.stdout.splitlines() if line]
 
 
 PASSED = """
@@ -113,7 +99,7 @@ for elsewhere in (False, True):
 
 def test_a_pass_sends_tick_age_even_if_another_process_leases_the_shard() -> None:
     """NoTickAlarm rings if the metric is missing."""
-    lines = output_of_a_processor(PASSED)
+    lines = output(PASSED)
     assert [one["action"] for one in lines if "action" in one] == ["pass_ended", "shard_leased_elsewhere"]
     assert [one["TickAge"] for one in lines if "TickAge" in one] == [[7.0], [7.0]]
 
@@ -147,7 +133,7 @@ for event in [
 
 
 def test_the_reconcile_logs_its_progress_and_whether_it_is_overdue() -> None:
-    lines = output_of_a_processor(RECONCILED)
+    lines = output(RECONCILED)
     held, *ended = [line for line in lines if "action" in line]
     assert (held["level"], held["action"]) == ("INFO", "reconcile_leased_elsewhere")
     assert [(one["action"], one["level"], one["overdue"], one["continued"], one.get("problem")) for one in ended] == [

@@ -21,11 +21,11 @@ APP = Path(__file__).parents[2] / "functions" / "processor" / "app.py"
 
 
 class Ended(BaseException):
-    """In place of the process's end."""
+    """Raised instead of the end of the process."""
 
 
 class Context:
-    """Lambda's, as far as it is used. Time is up after ``seconds`` of the world's clock."""
+    """The used part of Lambda's context, with ``seconds`` of remaining time."""
 
     function_name, memory_limit_in_mb, invoked_function_arn, aws_request_id = "processor", 128, "arn", "1"
 
@@ -64,7 +64,7 @@ def app(w: World, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def hung(w: World) -> Iterator[threading.Event]:
-    """A task that is due and hangs until it is told to end; set once it runs."""
+    """A due task that hangs until the test ends; set once it runs."""
     may_end, runs = threading.Event(), threading.Event()
     w.insert("hang", at=bucket_at(1))
     w.clock.forward(minutes=1, seconds=1)

@@ -52,7 +52,7 @@ class Request:
 
 @dataclass
 class Server:
-    """A web server on the loopback that answers as it is told and remembers what it was asked."""
+    """A web server on the loopback that answers as its attributes say and remembers what it was asked."""
 
     port: int = 0
     status: int = 200
@@ -68,7 +68,7 @@ class Server:
 
 @contextmanager
 def a_server(tls: SSLContext | None = None) -> Iterator[Server]:
-    told = Server()
+    running = Server()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -77,13 +77,13 @@ def a_server(tls: SSLContext | None = None) -> Iterator[Server]:
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             sent = {name.lower(): value for name, value in self.headers.items()}
-            told.requests.append(Request(self.command, self.path, sent, body))
-            told.connections.add(self.client_address)
-            self.send_response(told.status)
-            for name, value in {"Content-Length": str(len(told.body)), **told.headers}.items():
+            running.requests.append(Request(self.command, self.path, sent, body))
+            running.connections.add(self.client_address)
+            self.send_response(running.status)
+            for name, value in {"Content-Length": str(len(running.body)), **running.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(told.body)
+            self.wfile.write(running.body)
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
 
@@ -99,11 +99,11 @@ def a_server(tls: SSLContext | None = None) -> Iterator[Server]:
     server = Quiet(("127.0.0.1", 0), Handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
-    told.port = server.server_address[1]
+    running.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield told
+        yield running
     finally:
         server.shutdown()
         server.server_close()
@@ -112,7 +112,7 @@ def a_server(tls: SSLContext | None = None) -> Iterator[Server]:
 
 @contextmanager
 def a_rude_server(behave: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A server that does with each connection what ``behave`` says; yields its URL."""
+    """A server that calls ``behave`` with each connection; yields its URL."""
     listener = socket.create_server(("127.0.0.1", 0))
     listener.settimeout(0.05)
     over = threading.Event()

@@ -1,4 +1,4 @@
-"""Entries that share a call: each gets its own result, whatever becomes of the others, and nobody waits for ever."""
+"""Entries that share a call: each gets its own result, and none waits for ever."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dynatick.errors import ActionError, PermanentError, RetryableError
 
 
 class Target:
-    """Takes entries, but for those that it refuses; remembers its calls."""
+    """Accepts all entries but ``refused``, and records its calls."""
 
     def __init__(self, refused: dict[int, str] | None = None, seconds: float = 0.0) -> None:
         self.refused = refused or {}
@@ -33,7 +33,7 @@ class Target:
 
 
 def put_all(batches: Batcher, send: Any, numbers: Sequence[int], *, threads: int, size: int = 1) -> dict[int, object]:
-    """What became of each: its result, or its error."""
+    """The result or the error of each entry."""
 
     def put(number: int) -> object:
         try:

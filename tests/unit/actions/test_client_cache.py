@@ -1,4 +1,4 @@
-"""ClientCache of AWS services: as few as can be, and each gives up in time."""
+"""The cache of boto3 clients: few clients, each with a timeout that fits."""
 
 from __future__ import annotations
 

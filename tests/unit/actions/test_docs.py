@@ -40,7 +40,7 @@ def a_module(name, monkeypatch, text=""):
 
 
 def task_of(row):
-    """As the scheduler makes a task of a row."""
+    """The task that normalising makes of a row."""
     change = normalise(row, now=NOW, grid=Grid(), defaults=Defaults())
     assert "error" not in change.set
     return Task.from_row({**row, **change.set})
@@ -69,10 +69,7 @@ def test_handlers(monkeypatch, capsys):
 
     module.test_one_is_reserved()
     run(actions, "reserve", {"item": "pen"})
-    for payload, error in [
-        ({"item": "pencil"}, PermanentError),
-        ({"item": "pen", "count": 2}, PermanentError),
-    ]:
+    for payload, error in [({"item": "pencil"}, PermanentError), ({"item": "pen", "count": 2}, PermanentError)]:
         with pytest.raises(error):
             run(actions, "reserve", payload)
     run(actions, "reserve", {"item": "pen"})

@@ -1,4 +1,4 @@
-"""Handlers that users write: how they are declared, what they get, how they fail, how they load."""
+"""Handlers: declaration, arguments, errors and loading."""
 
 from __future__ import annotations
 
@@ -55,13 +55,7 @@ class Note(TypedDict):
     text: str
 
 
-RAW = {
-    "n": Decimal("3"),
-    "f": Decimal("0.5"),
-    "b": Binary(b"\x00"),
-    "s": {"x"},
-    "list": [{"n": Decimal("1")}],
-}
+RAW = {"n": Decimal("3"), "f": Decimal("0.5"), "b": Binary(b"\x00"), "s": {"x"}, "list": [{"n": Decimal("1")}]}
 PLAIN = {"n": 3, "f": 0.5, "b": b"\x00", "s": {"x"}, "list": [{"n": 1}]}
 
 
@@ -89,10 +83,7 @@ def as_any(payload: Any) -> object:
     return payload
 
 
-@pytest.mark.parametrize(
-    "function",
-    [without_annotation, as_dict, as_dict_of_objects, as_mapping, as_object, as_any],
-)
+@pytest.mark.parametrize("function", [without_annotation, as_dict, as_dict_of_objects, as_mapping, as_object, as_any])
 def test_a_raw_payload_is_plain_python(function):
     assert run(function, RAW) == PLAIN
 
@@ -153,14 +144,7 @@ def test_the_context():
     def show(payload, context: HandlerContext):
         return context
 
-    found = run(
-        show,
-        task_id="t-9",
-        attempt=2,
-        run=3,
-        schedule_id="daily",
-        attributes={"team": "x", "n": Decimal(1)},
-    )
+    found = run(show, task_id="t-9", attempt=2, run=3, schedule_id="daily", attributes={"team": "x", "n": Decimal(1)})
     assert found == HandlerContext(
         task_id="t-9",
         attempt=2,
@@ -203,10 +187,7 @@ def test_a_coroutine_is_awaited():
 @pytest.mark.parametrize(
     ("payload", "message"),
     [
-        (
-            {},
-            "payload.id: Field required; payload.lines: Field required",
-        ),
+        ({}, "payload.id: Field required; payload.lines: Field required"),
         (
             {"id": "secret", "lines": []},
             "payload.id: Input should be a valid integer, unable to parse string as an integer",
@@ -291,14 +272,6 @@ def test_errors(error, permanent, expected, message):
         run(raises(error), permanent=permanent)
     assert type(caught.value) is expected
     assert str(caught.value) == message
-
-
-def test_an_error_in_a_coroutine_counts_the_same():
-    async def fail(payload):
-        raise ValueError("no")
-
-    with pytest.raises(PermanentError, match="ValueError: no"):
-        run(fail, permanent=(ValueError,))
 
 
 class Plain:
@@ -488,15 +461,9 @@ def test_a_module_that_cannot_be_imported_is_refused_with_the_cause(a_module, te
     name = a_module(text)
     with pytest.raises(ConfigurationError) as caught:
         load_handlers(name)
-    said = str(caught.value)
-    assert said.startswith(f"HandlersModule: the module '{name}' cannot be imported: ")
-    assert message in said
-
-
-@pytest.mark.parametrize("name", ["no_such_module", "", "no.such", ".relative"])
-def test_a_missing_module_is_refused(name):
-    with pytest.raises(ConfigurationError, match=r"HandlersModule: the module .* cannot be imported"):
-        load_handlers(name)
+    text_of_error = str(caught.value)
+    assert text_of_error.startswith(f"HandlersModule: the module '{name}' cannot be imported: ")
+    assert message in text_of_error
 
 
 @pytest.mark.parametrize(
@@ -506,10 +473,7 @@ def test_a_missing_module_is_refused(name):
             "def f(payload: Unknown): ...",
             "handler a: has a payload of an unknown type, Unknown: name 'Unknown' is not defined",
         ),
-        (
-            "def f(context: HandlerContext): ...",
-            "handler a: takes the payload first and the context second",
-        ),
+        ("def f(context: HandlerContext): ...", "handler a: takes the payload first and the context second"),
         (
             "def f(payload): ...\n@handler('b')\ndef f(payload): ...",
             "handler b: is a function f, and so is a; rename one of them",

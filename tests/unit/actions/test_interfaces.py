@@ -72,7 +72,7 @@ class Reminder:
 
 @handler("send-reminder")
 def send_reminder(reminder: Reminder) -> None:
-    """A handler of the user's, which the processor publishes with its payload's type."""
+    """A handler, whose payload type the processor publishes."""
 
 
 class Interfaces:
@@ -257,7 +257,7 @@ def test_the_default_action_checks_the_payload_of_a_task_without_one(interfaces:
 
 
 def _module(monkeypatch: pytest.MonkeyPatch) -> str:
-    """This one, as the setting names a module."""
+    """This module's name, for the setting."""
     monkeypatch.setitem(sys.modules, "handlers_of_this_test", sys.modules[__name__])
     return "handlers_of_this_test"
 

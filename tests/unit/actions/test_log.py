@@ -9,15 +9,7 @@ from tests.unit.actions.support import a_context, a_task
 from dynatick.actions.log import Log
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        {},
-        {"secret": "hunter2"},
-        {"b": Binary(b"hunter2"), "s": {"hunter2", "x"}, "deep": [[[{"a": ["hunter2"]}]]]},
-        {"odd": object()},
-    ],
-)
+@pytest.mark.parametrize("payload", [{}, {"b": Binary(b"hunter2"), "s": {"hunter2"}}, {"odd": object()}])
 def test_one_line_with_ids_and_without_payload(payload, caplog):
     caplog.set_level(logging.INFO, "dynatick.actions")
     task = a_task(payload, task_id="t-7", attempt=2)

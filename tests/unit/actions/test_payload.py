@@ -1,4 +1,4 @@
-"""Payloads of the built-in kinds: what the doors refuse, what the processor refuses, and what the schemas say."""
+"""Payloads of the built-in actions: the check at insertion, the check of the action, and the schemas."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import sys
 from typing import Any
 
 import pytest
-from tests.builders import InProcess
 from tests.unit.actions.support import NOW, a_context, a_task
 
-from dynatick import InvalidInput, TaskClient
+from dynatick import InvalidInput
 from dynatick.actions import build_actions
 from dynatick.actions.payload import BUILT_IN
 from dynatick.client import check_payload, payload_schemas
@@ -46,29 +45,6 @@ def test_the_check_refuses_what_the_action_would(action: str, payload: Any, mess
 @pytest.mark.parametrize(("action", "payload"), [("log", {"x": 1}), ("log", None), ("of-mine", {"url": 7})])
 def test_the_check_accepts_what_only_the_processor_can_refuse(action: str, payload: Any) -> None:
     check_payload(action, payload)
-
-
-def test_the_client_checks_before_it_writes() -> None:
-    world = InProcess()
-    client = TaskClient(world.store, clock=world.clock, check_actions=False)
-    with pytest.raises(InvalidInput, match=r"payload\.url"):
-        client.insert("a", action="webhook", payload={"url": "ftp://example.com"})
-    with pytest.raises(InvalidInput, match=r"payload\.url"):
-        client.insert("a", action="webhook", delay_seconds=5)
-    assert world.store.get("a") is None
-    client.insert("a", action="webhook", payload={"url": "https://example.com"}, delay_seconds=5)
-
-
-def test_a_payload_of_the_default_action_is_checked_too() -> None:
-    world = InProcess()
-    world.tick()
-    client = TaskClient(world.store, clock=world.clock)
-    settings = world.store.get("_dynatick#settings")
-    assert settings is not None
-    world.store.delete("_dynatick#settings")
-    world.store.create({**settings, "defaultAction": "webhook", "actions": ["webhook"]})
-    with pytest.raises(InvalidInput, match="unknown 'ulr'"):
-        client.insert("a", delay_seconds=5, payload={"ulr": "https://example.com"})
 
 
 def test_each_action_has_a_schema_with_the_tables_names() -> None:

@@ -1,4 +1,4 @@
-"""The schemas of handlers' payloads: what doesn't fit the schema doesn't fit the type, whatever the type is."""
+"""The schemas of handlers' payloads: a payload that does not fit the schema does not fit the type."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class OneAlias(BaseModel):
 
 
 class Turned(BaseModel):
-    """Takes a form of its own before anything is looked at."""
+    """Has a validator that changes the value first."""
 
     a: int
 
@@ -246,7 +246,7 @@ def test_what_the_schema_refuses_the_type_refuses_too(n: int, payload: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("kind", "payload", "told"),
+    ("kind", "payload", "message"),
     [
         (Node, {}, "payload.name: 'nothing' is not accepted; Field required"),
         (Node, {"name": 5}, "payload.name: 'a number' is not accepted; Input should be a valid string"),
@@ -273,12 +273,12 @@ def test_what_the_schema_refuses_the_type_refuses_too(n: int, payload: dict[str,
         (dict[str, int], {"a": "b"}, "payload.a: "),
     ],
 )
-def test_a_payload_that_does_not_fit_is_refused_by_field_without_the_value(kind: Any, payload: Any, told: str) -> None:
+def test_a_payload_that_does_not_fit_is_refused_without_its_value(kind: Any, payload: Any, message: str) -> None:
     schema = handler_of(kind).payload_schema()
     assert schema is not None
     with pytest.raises(InvalidInput) as refused:
         check_schema(schema, payload)
-    assert str(refused.value).startswith(told)
+    assert str(refused.value).startswith(message)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -309,7 +309,7 @@ def test_other_validators_agree_with_the_schema() -> None:
 
 
 def test_the_same_type_has_the_same_schema_each_time() -> None:
-    """It is written only when it changed, so it may not hold what differs from process to process."""
+    """It is written only after a change, so it must be the same in each process."""
     assert schema_of(TypeAdapter(Closed)) == schema_of(TypeAdapter(Closed))
     for kind in KINDS:
         assert str(id(kind)) not in (handler_of(kind).payload_schema() or "")
@@ -344,8 +344,8 @@ def test_too_large_schemas_are_left_out(caplog: pytest.LogCaptureFixture) -> Non
         again = registry.payload_schemas()
     assert sorted(found) == [f"part-{n}" for n in range(8)]
     assert again == found
-    told = [(record.action, record.handler) for record in caplog.records]  # type: ignore[attr-defined]
-    assert told == [("payload_schema_left_out", "large"), ("payload_schema_left_out", "zz-none-is-left")]
+    logged = [(record.action, record.handler) for record in caplog.records]  # type: ignore[attr-defined]
+    assert logged == [("payload_schema_left_out", "large"), ("payload_schema_left_out", "zz-none-is-left")]
 
 
 def test_only_allowed_actions_have_a_schema() -> None:

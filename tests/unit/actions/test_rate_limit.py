@@ -1,4 +1,4 @@
-"""Rate limits: whose turn it is when. What becomes of those whose turn it is not is the engine's."""
+"""Rate limits: when a task may start, and which tasks are deferred."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Clock:
 
 
 def wait(limits: RateLimits, task_id: str, *names: str) -> float | str:
-    """Seconds until the task's turn; "later" with those of one that is sent away."""
+    """Seconds until the task may start; "later" with the seconds of a deferred one."""
     try:
         limits.acquire(a_task(task_id=task_id, lease=f"{task_id}'s"), *(names or ("sns",)))
     except RateLimited as early:
@@ -45,7 +45,7 @@ def test_the_tokens_of_one_second_are_used_at_once_and_the_others_one_by_one() -
     assert [wait(limits, str(n)) for n in range(7)] == [0, 0, 0, 0, 0.25, 0.5, 0.75]
     clock.forward(0.25)
     assert wait(limits, "4") == 0
-    assert wait(limits, "5") == 0.25, "it keeps its turn"
+    assert wait(limits, "5") == 0.25, "it keeps its token"
     assert wait(limits, "new") == 0.75
     clock.forward(10)
     assert [wait(limits, f"n{n}") for n in range(5)] == [0, 0, 0, 0, 0.25], "unused tokens are not saved up"
@@ -70,19 +70,19 @@ def test_limits_of_an_action_and_of_a_host_hold_both() -> None:
 
 @given(st.lists(st.floats(0, 2), max_size=60), st.integers(1, 20))
 def test_no_second_has_more_than_its_tokens_and_one_more_second_of_them(pauses: list[float], rate: int) -> None:
-    """A bucket of one second's tokens, refilled: at most twice the rate in any second, and the rate in the long run."""
+    """At most twice the rate in any second, and the rate in the long run."""
     clock = Clock()
     limits = RateLimits([f"sns={rate}/s"], clock=clock, horizon=1e9)
-    turns = []
+    starts = []
     for number, pause in enumerate(pauses):
         clock.forward(pause)
         found = wait(limits, str(number))
         assert isinstance(found, float | int)
-        turns.append((clock.now - NOW).total_seconds() + found)
-    assert turns == sorted(turns), "first come, first served"
-    for first in range(len(turns)):
-        for last in range(first, len(turns)):
-            assert last - first + 1 <= rate * (turns[last] - turns[first]) + rate + 1.01
+        starts.append((clock.now - NOW).total_seconds() + found)
+    assert starts == sorted(starts), "first come, first served"
+    for first in range(len(starts)):
+        for last in range(first, len(starts)):
+            assert last - first + 1 <= rate * (starts[last] - starts[first]) + rate + 1.01
 
 
 def test_many_threads_share_one_limit() -> None:
@@ -119,8 +119,10 @@ def test_a_limit_given_twice_is_refused() -> None:
 
 
 def test_webhooks_are_limited_by_their_host() -> None:
-    reach = ActionSettings(rate_limits=("webhook:127.0.0.1=1/m", "log=1/m"), private_hosts=("127.0.0.1", "localhost"))
-    actions = build_actions(handlers_module=None, clock=Clock(), settings=reach)
+    settings = ActionSettings(
+        rate_limits=("webhook:127.0.0.1=1/m", "log=1/m"), private_hosts=("127.0.0.1", "localhost")
+    )
+    actions = build_actions(handlers_module=None, clock=Clock(), settings=settings)
     with a_server() as server:
         for task_id, url in (("a", server.url), ("b", server.url.replace("127.0.0.1", "localhost"))):
             task = a_task({"url": url}, action="webhook", task_id=task_id)
@@ -136,8 +138,8 @@ def test_webhooks_are_limited_by_their_host() -> None:
 
 
 def test_a_refused_task_takes_no_token() -> None:
-    """Of others' that can be done."""
-    reach = ActionSettings(
+    """A refused task must not delay others."""
+    settings = ActionSettings(
         rate_limits=("webhook=1/m", "sqs=1/m"),
         queues=(QUEUE,),
         private_hosts=("127.0.0.1",),
@@ -149,7 +151,7 @@ def test_a_refused_task_takes_no_token() -> None:
         calls.append(service)
         raise RetryableError("as if it were away")
 
-    actions = build_actions(handlers_module=None, clock=Clock(), settings=reach, clients=clients)
+    actions = build_actions(handlers_module=None, clock=Clock(), settings=settings, clients=clients)
     refused: list[tuple[str, dict[str, Any]]] = [
         ("sqs", {}),
         ("sqs", {"queueArn": f"{QUEUE}-of-another", "message": "x"}),

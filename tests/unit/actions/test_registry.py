@@ -22,18 +22,6 @@ def run(registry, action):
     return registry.run(task, a_context(task))
 
 
-def test_runs_the_action_of_that_name():
-    registry = Registry({"a": Action("result of a"), "b": Action("result of b")})
-    assert run(registry, "b") == "result of b"
-
-
-def test_names_are_sorted():
-    assert Registry([("send-reminder", Action()), ("log", Action())]).names() == [
-        "log",
-        "send-reminder",
-    ]
-
-
 @pytest.mark.parametrize(
     ("known", "message"),
     [

@@ -1,4 +1,4 @@
-"""Secrets by reference, against moto: what may be read, how often it is, and that no message holds one."""
+"""Secrets by reference, on moto: permissions, caching, and that no message contains a secret."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_an_allowed_secret_that_is_not_an_arn_is_refused() -> None:
 
 
 class Counting:
-    """ClientCache that count what is asked, and fail when told to."""
+    """Clients that count their calls, and fail with ``code`` if it is set."""
 
     def __init__(self) -> None:
         self.calls = 0

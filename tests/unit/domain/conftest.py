@@ -1,4 +1,4 @@
-"""Properties are held to what they say and not to how long it takes: a busy machine is no counterexample."""
+"""Hypothesis without deadlines, because the machine may be busy."""
 
 from hypothesis import HealthCheck, settings
 

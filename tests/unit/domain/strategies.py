@@ -1,4 +1,4 @@
-"""What hypothesis draws from, for several modules."""
+"""Strategies of hypothesis for several modules."""
 
 from __future__ import annotations
 

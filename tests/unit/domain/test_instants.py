@@ -1,4 +1,4 @@
-"""Instants in every notation, and what each refusal says."""
+"""Parsing and formatting of instants."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_an_instant_is_accepted_in_every_form(value: object, instant: datetime) 
 
 
 class Vague(tzinfo):
-    """A time zone that does not know its offset: such a datetime is naive all the same."""
+    """A time zone without an offset: such a datetime counts as naive."""
 
     def utcoffset(self, dt: datetime | None) -> timedelta | None:
         return None
@@ -73,7 +73,7 @@ AWARE = "expected a datetime with a time zone, for instance datetime.now(UTC)"
 OFFSET = "its offset from UTC is missing; " + EXPECTED_INSTANT
 
 REFUSED = [
-    # naive: nobody knows which instant it means
+    # naive: the instant is unknown
     ("2026-12-31T12:07:00", OFFSET),
     ("2026-12-31T12:07", OFFSET),
     ("2026-12-31 12:07:00", OFFSET),
@@ -142,7 +142,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("value", "expected"), REFUSED)
-def test_what_is_refused_and_why(value: object, expected: str) -> None:
+def test_any_other_form_is_refused_with_the_reason(value: object, expected: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_instant(value, "dueAt")
     assert caught.value.field == "dueAt"
@@ -221,6 +221,6 @@ def test_any_value_is_parsed_or_refused(value: object) -> None:
     "text", ["2026-W01-1T12:00:00Z", "2026-12-31T12:00:00,123Z", "2026-12-31T24:00:00Z", "2026-12-31T12:00:60Z"]
 )
 def test_a_form_that_only_python_accepts_is_refused(text: str) -> None:
-    """Texts as long as those that we write are read by ``datetime.fromisoformat``, which takes more than RFC 3339."""
+    """``datetime.fromisoformat`` parses texts of our own length, and accepts more than RFC 3339."""
     with pytest.raises(InvalidInput):
         parse_instant(text, "dueAt")

@@ -1,4 +1,4 @@
-"""A time under a name that means nothing is refused, and not taken for a task without a time."""
+"""A row whose only time has a misspelt name is refused, and not taken for a task without a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of statements: one that the table refuses takes no other with it."""
+"""Batches of statements: a refused statement fails alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dynatick.store.wire import Wire
 
 
 class Service:
-    """Refuses a whole request for the sake of one statement in it, as the service does for some faults."""
+    """Refuses a whole request because of one statement, as DynamoDB does for some faults."""
 
     def __init__(self, code: str = "ValidationException") -> None:
         self.code = code
@@ -54,7 +54,7 @@ def test_a_statement_that_the_table_refuses_fails_alone(service: Service) -> Non
 
 
 def test_a_batch_is_not_split_after_other_faults(service: Service) -> None:
-    """Parts of it may have taken effect; the SDK has tried it again already."""
+    """Parts of it may have taken effect, and the SDK has retried it already."""
     service.code = "ServiceUnavailable"
     store = DynamoStore("tasks", region="us-east-1", pause=lambda seconds: None)
     results = store.write_many([ConditionalUpdate(task_id=i, set={"n": 1}) for i in ("a", "poison")])
@@ -107,7 +107,7 @@ def test_a_statement_fits_up_to_the_maximum_length(letters: int, fits: bool) -> 
 @pytest.mark.parametrize("name", ["#status", ":now", "#"])
 @pytest.mark.parametrize("where", ["set", "remove", "when", "absent"])
 def test_an_update_with_a_name_like_a_placeholder_is_sent_singly(name: str, where: str) -> None:
-    """Users may have such attributes, and a row is compared as it was read."""
+    """Users may have such attributes, and conditions refer to them."""
     row = {name: 1} if where == "when" else {}
     change = ConditionalUpdate(
         task_id="a",
@@ -122,7 +122,7 @@ def test_an_update_with_a_name_like_a_placeholder_is_sent_singly(name: str, wher
 
 
 def test_after_large_rows_a_batch_has_fewer_statements(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The index does not say how large they are; an answer does, and comes as a whole."""
+    """Only an answer shows how large the rows are."""
     batches: list[int] = []
     size = [ANSWER_BYTES // 5]
 

@@ -1,4 +1,4 @@
-"""Large answers are the same rows, of which the large values wait as the JSON that they came as."""
+"""Large answers: the same rows, with large values that stay encoded."""
 
 from __future__ import annotations
 
@@ -106,16 +106,9 @@ def test_a_large_answer_equals_its_plain_json(operation: str, answer: Any, find:
 
 
 def test_a_page_of_small_entries_is_decoded_at_once() -> None:
-    """It takes a third of the time, and a look at a bucket has many of them."""
+    """That takes a third of the time, and a poll has many of them."""
     entry = {name: {"S": "x" * 70} for name in ("taskId", "taskDateTime", "action", "dueAt", "outcome", "finishedAt")}
     assert not is_large("Query", orjson.dumps({"Items": [entry] * 2000, "Count": 2000}))
-
-
-def test_the_other_members_of_an_answer_are_kept() -> None:
-    error = {"Code": "ThrottlingError", "Message": 'slow down "]}'}
-    answer = {"Responses": [{"Error": error, "TableName": "t"}, {"TableName": "t", "Item": ITEM}]}
-    first, _ = read_answer("BatchExecuteStatement", orjson.dumps(answer))["Responses"]
-    assert first == {"Error": error, "TableName": "t"}
 
 
 VALUES = st.recursive(
@@ -128,7 +121,7 @@ VALUES = st.recursive(
 @settings(max_examples=100, deadline=None)
 @given(rows=st.lists(st.dictionaries(st.text(min_size=1, max_size=6), VALUES, max_size=6), max_size=4))
 def test_a_large_row_equals_its_decoded_row(rows: list[dict[str, object]]) -> None:
-    """With bounds so low that each way through is taken."""
+    """With limits so low that each branch is used."""
     text = as_json({"Items": [encode(row) for row in rows]})
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(large, "LARGE_ITEM", 20)

@@ -1,4 +1,4 @@
-"""Reads that the protocol counts on: consistent ones, and of every row that was asked for."""
+"""Reads that the protocol needs: consistent, and of every requested row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Raw(BytesIO):
 
 
 def store_with(answer: Answer) -> DynamoStore:
-    """A store whose requests, as they would be sent, get their answers here."""
+    """A store whose requests ``answer`` handles."""
 
     def send(request: AWSPreparedRequest, **_: object) -> AWSResponse:
         operation = request.headers["X-Amz-Target"]
@@ -63,7 +63,7 @@ def test_rows_are_read_consistently(read: Callable[[DynamoStore], object], opera
 
 @pytest.mark.parametrize("times", [0, 1, TRIES - 1, TRIES])
 def test_unprocessed_keys_are_requested_again(times: int) -> None:
-    """A row that was not read must not pass for one that is not there."""
+    """An unread row must not count as missing."""
     asked: list[list[str]] = []
 
     def answer(name: str, request: Mapping[str, Any]) -> Mapping[str, Any]:

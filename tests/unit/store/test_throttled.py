@@ -1,4 +1,4 @@
-"""What the table has throttled is sent again, alone with its like."""
+"""Throttled statements are sent again."""
 
 from __future__ import annotations
 

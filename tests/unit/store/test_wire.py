@@ -1,4 +1,4 @@
-"""The short way: the request that botocore would make, and botocore itself after anything but a plain answer."""
+"""Fast requests: equal to those of botocore, which repeats them after any answer but a success."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BATCH = {"Statements": [{"Statement": 'UPDATE "t" SET "a"=? WHERE "taskId"=?', "
 
 
 class Network:
-    """Stands below botocore's connections. ``answers``: status and body of each request, or what it raises."""
+    """Replaces botocore's connections. ``answers``: status and body, or the exception, for each request."""
 
     def __init__(self) -> None:
         self.requests: list[AWSPreparedRequest] = []
@@ -88,7 +88,7 @@ def test_a_successful_answer_is_returned_as_plain_json(network: Network, session
 
 @freeze_time("2026-12-31T12:00:00Z")
 def test_the_request_equals_that_of_botocore(network: Network, session: Session) -> None:
-    """Host, path, target, body and token are; so is the signature, over the headers that this one has."""
+    """In host, path, target, body and token, and it is signed by the same method."""
     network.answers = [(200, b'{"Responses": []}')] * 2
     wire_of(session).call("BatchExecuteStatement", BATCH)
     session.create_client("dynamodb", region_name="eu-west-1").batch_execute_statement(**BATCH)
@@ -184,7 +184,7 @@ def test_each_request_uses_the_current_credentials(network: Network, session: Se
 
 
 def test_text_that_json_cannot_contain_is_refused_as_by_the_client(network: Network, session: Session) -> None:
-    """orjson takes no half of a surrogate pair, the standard library's json does: so DynamoDB says what it thinks."""
+    """orjson refuses a lone surrogate, botocore sends it, and DynamoDB refuses it."""
     network.answers = [(400, b'{"__type": "com.amazonaws#SerializationException", "message": "no"}')]
     with pytest.raises(ClientError, match="SerializationException"):
         wire_of(session).call("BatchExecuteStatement", {"Statements": [{"Statement": "\ud800"}]})
@@ -238,7 +238,7 @@ class _Service(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """(address of an endpoint with a certificate that nobody else vouches for, the file with that certificate)"""
+    """The address of an endpoint with a self-signed certificate, and the file of that certificate."""
     folder = tmp_path_factory.mktemp("tls")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])

@@ -1,4 +1,4 @@
-"""How many random expressions the oracle is asked about: ``--expressions 120000``, as by ``make expressions``."""
+"""The option ``--expressions``: how many random expressions are compared with the oracle."""
 
 import pytest
 

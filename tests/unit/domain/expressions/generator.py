@@ -1,4 +1,4 @@
-"""Random cron expressions that EventBridge Scheduler takes, with the odd ones more often than people write them."""
+"""Random cron expressions that EventBridge Scheduler accepts, with many unusual ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ YEARS = (1970, 1971, 1999, 2000, 2011, 2024, 2025, 2026, 2027, 2028, 2099, 2100,
 
 
 def cron(rng: Random) -> str:
-    """``cron(…)`` of six fields; it may be one that never runs."""
+    """``cron(…)`` with six fields; some have no occurrence."""
     minutes = _field(rng, 0, 59, 59)
     hours = _field(rng, 0, 23, 23)
     month = _field(rng, 1, 12, 12, MONTHS, plain=0.5)
@@ -22,7 +22,7 @@ def cron(rng: Random) -> str:
 
 
 def nightly(rng: Random) -> str:
-    """One that runs every day, or nearly, at hours at which clocks jump."""
+    """One with occurrences on most days, at hours with clock changes."""
     hours = rng.choice(("*", "0/2", "1/3", "23-3", "22-1", "0,1,2,3", "0", "1", "2", "3", "23", "1-2", "2-3"))
     days = rng.choice(
         ("* * ?", "1-31/2 * ?", "? * *", "? * SUN", "? * SAT-SUN", "? * 1#1", "? * 1L", "? * 1#2", "4-8 * ?")

@@ -1,4 +1,4 @@
-"""What an expression means, said a second time and otherwise: slowly, from the clock's side.
+"""An independent, slow evaluation of expressions: it tries every minute of the clock.
 
 The evaluator lists the values of each field and goes from wall times to instants. Here nothing is listed: a day is
 asked whether it belongs, a minute likewise, straight from the expression's text; and each minute of UTC is asked
@@ -22,7 +22,7 @@ _END = date(2199, 12, 31)
 
 
 def runs(text: str, after: datetime, zone: tzinfo) -> Iterator[datetime]:
-    """The instants after ``after``, by asking each day from its own on, and each minute of a day that belongs."""
+    """The instants after ``after``, by testing each day and each minute of a matching day."""
     minutes, hours, day_of_month, month, day_of_week, year = text.removeprefix("cron(").removesuffix(")").split()
     years = {number for number in range(1970, 2200) if belongs(year, number, 1970, 2199)}
     months = {number for number in range(1, 13) if belongs(month, number, 1, 12, _MONTHS)}
@@ -44,7 +44,7 @@ def runs(text: str, after: datetime, zone: tzinfo) -> Iterator[datetime]:
 
 
 def belongs(spec: str, value: int, first: int, last: int, names: dict[str, int] | None = None) -> bool:
-    """Whether a value is one of those that lists, ranges and steps name."""
+    """Whether a field of lists, ranges and steps contains a value."""
     return any(_part(part, value, first, last, names or {}) for part in spec.split(","))
 
 
@@ -98,7 +98,7 @@ def _month(year: int, month: int) -> list[date]:
 
 @lru_cache(maxsize=4096)
 def clock(day: date, zone: tzinfo) -> tuple[tuple[datetime, int, int], ...]:
-    """Each minute of UTC at which the zone's clock shows a time of that day for the first time, with that time."""
+    """Each instant at which the zone's clock shows a minute of that day for the first time, with its wall time."""
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
     offsets = [(midnight + hours * 60 * _MINUTE).astimezone(zone).utcoffset() for hours in (-24, 0, 24, 48)]
     begin, end = midnight - max(offsets), midnight + _DAY - min(offsets)

@@ -1,4 +1,4 @@
-"""The evaluator against an oracle of our own and against other people's.
+"""The evaluator against an oracle of our own, croniter and cronsim.
 
 ``make test`` takes a few thousand expressions, ``make expressions`` more than a hundred thousand; the seeds are fixed.
 """
@@ -97,7 +97,7 @@ JUMPS = tuple(
 
 
 def case(rng: Random) -> tuple[str, datetime, str]:
-    """An expression, an instant and a zone; every third time an expression of the night and the eve of a change."""
+    """An expression, an instant and a zone; a third of them close to a clock change."""
     if rng.random() < 0.33:
         zone, jump = rng.choice(JUMPS)
         return generator.nightly(rng), jump - timedelta(seconds=rng.randint(-7200, 130_000)), zone
@@ -144,7 +144,7 @@ def test_clock_changes_are_found_to_the_second(zone: str, instant: datetime) -> 
 
 
 def others(text: str) -> tuple[str, ...]:
-    """The fields as croniter and cronsim have them: weekdays from 0, names gone, no '?'."""
+    """The fields for croniter and cronsim: numbers instead of names."""
     minutes, hours, day_of_month, month, day_of_week, year = text.removeprefix("cron(").removesuffix(")").split()
     for name, number in zip(oracle.MONTHS, range(1, 13), strict=True):
         month = month.replace(name, str(number))
@@ -154,13 +154,13 @@ def others(text: str) -> tuple[str, ...]:
 
 
 def weekdays_from_zero(spec: str) -> str:
-    """Each weekday as a list from 0; a step or range would begin elsewhere there."""
+    """The weekdays as a list from 0; steps and ranges would begin at another day there."""
     days = [day for day in range(1, 8) if oracle.belongs(spec, day, 1, 7)]
     return ",".join(str(day - 1) for day in days)
 
 
 def croniters(text: str) -> str | None:
-    """The expression as croniter wants it; None where it means something else by it (docs/decisions/0014)."""
+    """The expression for croniter; None if it has another meaning there (docs/decisions/0014)."""
     minutes, hours, day_of_month, month, day_of_week, year_spec = others(text)
     if "LW" in day_of_month or (day_of_month.endswith("W") and int(day_of_month[:-1]) > 28):
         return None

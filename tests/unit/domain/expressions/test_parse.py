@@ -1,4 +1,4 @@
-"""What is an expression, and how what is none is answered."""
+"""Parsing of expressions, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "reason"), REFUSED)
-def test_what_is_refused_and_why(text: str, reason: str) -> None:
+def test_an_invalid_expression_is_refused_with_position_and_reason(text: str, reason: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         parse_expression(text)
     assert refused.value.field == "scheduleExpression"

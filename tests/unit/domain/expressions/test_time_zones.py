@@ -1,5 +1,5 @@
-"""Where clocks jump: literal tables, with the local calendar in a comment. What EventBridge Scheduler documents:
-a wall time that does not exist is skipped, one that comes twice runs once, at the first."""
+"""Clock changes: tables of examples. As EventBridge Scheduler documents, a wall time that does not exist is skipped,
+and one that comes twice runs once, at the first."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_every_zone_is_that_of_the_package() -> None:
 
 
 def test_the_systems_zones_are_not_used() -> None:
-    """A zone is not the one that ``ZoneInfo(name)`` would share with everybody else in the process."""
+    """A zone is not the object of ``ZoneInfo(name)``, which the whole process shares."""
     assert zone_of("Europe/Berlin") is zone_of("Europe/Berlin")
     assert zone_of("Europe/Berlin") is not zoneinfo.ZoneInfo("Europe/Berlin")
 
