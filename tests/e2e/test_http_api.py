@@ -172,8 +172,8 @@ def test_a_schedule_and_its_runs(world: World, door: Door) -> None:
     path = made.headers["Location"]
     world.run_until(lambda: door.ask("GET", path).get("lastTaskId"), what=lambda: door.ask("GET", path))
     world.run_to_end([str(door.ask("GET", path)["lastTaskId"])])
-    assert "completed" in {run["status"] for run in door.ask("GET", f"{path}/history?limit=5")["runs"]}
-    assert len(door.ask("GET", f"{path}/preview?count=3")["runs"]) == 3
+    assert "completed" in {run["status"] for run in door.ask("GET", f"{path}/history?limit=5")["occurrences"]}
+    assert len(door.ask("GET", f"{path}/preview?count=3")["occurrences"]) == 3
     paused = door.ask("POST", f"{path}/pause", {"reason": "enough"})
     assert (paused["scheduleState"], paused["stateReason"]) == ("DISABLED", "enough")
     listed = door.ask("GET", "/v1/schedules?scheduleState=DISABLED&limit=1000")["schedules"]

@@ -45,14 +45,14 @@ import sys
 import types
 from dynatick import observability
 from dynatick.bulk.dropped_file import Dropped, Order
-from dynatick.bulk.importing import Tally
+from dynatick.client.insertion import InsertCounts
 
 logger, metrics = observability.create()
 order = Order(bucket="b", key="imports/a.ndjson", etag="e", size=0, sequencer="1")
 
 @metrics.log_metrics(raise_on_empty_metrics=False)
 def handler(event, context):
-    observability.log_dropped(Dropped(order=order, tally=Tally(), left=event), logger, metrics)
+    observability.log_dropped(Dropped(order=order, tally=InsertCounts(), left=event), logger, metrics)
 
 for left in (None, "a folder"):
     handler(left, types.SimpleNamespace(function_name="importer"))

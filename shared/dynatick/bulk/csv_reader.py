@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from dynatick.bulk.json_reader import loads
 from dynatick.bulk.lines import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, lines, too_many_empty
 from dynatick.bulk.records import Record, Source
 from dynatick.errors import InvalidInput
+from dynatick.json_reader import loads
 
 REST = "*"
 _JSON = ":json"

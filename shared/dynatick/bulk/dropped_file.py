@@ -15,8 +15,9 @@ from typing import IO, Protocol
 
 from dynatick.bulk.file_reader import read
 from dynatick.bulk.formats import FileFormat, format_of
-from dynatick.bulk.importing import Import, InsertRows, LineError, Tally
+from dynatick.bulk.importing import Import, InsertRows, LineError
 from dynatick.bulk.lines import Read
+from dynatick.client.insertion import InsertCounts
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import check_count
 from dynatick.engine.ports import ENVELOPE, Clock, Invoker
@@ -117,7 +118,7 @@ class Dropped:
     """What an invocation has done."""
 
     order: Order
-    tally: Tally  # of this invocation
+    tally: InsertCounts  # of this invocation
     left: str | None = None  # why nothing was done
     continued: bool = False  # another invocation goes on
     problem: str | None = None  # of the table, because of which it goes on in another
@@ -154,16 +155,16 @@ class Importer:
         """
         order = parse_event(event)
         if order.key.endswith("/") and not order.size:
-            return Dropped(order=order, tally=Tally(), left="a folder")
+            return Dropped(order=order, tally=InsertCounts(), left="a folder")
         if order.part == 0:
             if self._was_imported(order):
-                return Dropped(order=order, tally=Tally(), left="imported before")
+                return Dropped(order=order, tally=InsertCounts(), left="imported before")
             order = replace(order, began=format_instant(self.clock()))
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
             try:
                 return self._import(order, hard_end, _Errors(file))
             except FileGone as gone:
-                return Dropped(order=order, tally=Tally(), left=str(gone))
+                return Dropped(order=order, tally=InsertCounts(), left=str(gone))
 
     def _import(self, order: Order, hard_end: datetime, errors: _Errors) -> Dropped:
         now = self.clock()
@@ -176,7 +177,7 @@ class Importer:
             insert_rows=self.insert_rows, tell=errors.tell, until=is_time, offset=order.offset, line=order.line
         )
         form = self._form(order, run, errors)
-        done, problem = Tally(), None  # as it was at ``run.offset``
+        done, problem = InsertCounts(), None  # as it was at ``run.offset``
         offset = order.offset
         if form is not None:
             try:
@@ -187,11 +188,11 @@ class Importer:
                 raise
             except StoreError as error:
                 problem = str(error)
-        if run.complete and not run.tally.failed:
+        if run.complete and not run.tally.unknown:
             self._write_errors(order, errors)
             self._write_report(order, run.tally, errors)
             return Dropped(order=order, tally=run.tally)
-        if problem is None and run.tally.failed:
+        if problem is None and run.tally.unknown:
             problem = "the table did not take a task"
         if offset == order.offset:
             raise StoreError(f"no further than line {order.line} of {order.key}: {problem or 'time is up'}")
@@ -229,7 +230,7 @@ class Importer:
             key = f"{_errors_prefix(order)}from-line-{order.line:010}.ndjson"
             self.files.put(order.bucket, key, errors.file, "application/x-ndjson")
 
-    def _write_report(self, order: Order, tally: Tally, errors: _Errors) -> None:
+    def _write_report(self, order: Order, tally: InsertCounts, errors: _Errors) -> None:
         total = _sum(order, tally)
         report = {
             "file": order.key,
@@ -268,8 +269,8 @@ class _Source:
         return read_on
 
 
-def _sum(order: Order, tally: Tally) -> dict[str, int]:
-    return {name: number + order.tally.get(name, 0) for name, number in tally.to_row().items() if name != "failed"}
+def _sum(order: Order, tally: InsertCounts) -> dict[str, int]:
+    return {name: number + order.tally.get(name, 0) for name, number in tally.to_row().items() if name != "unknown"}
 
 
 def _errors_prefix(order: Order) -> str:

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dynatick.bulk.csv_reader import REST
 from dynatick.bulk.formats import FileFormat
-from dynatick.bulk.json_reader import dumps
 from dynatick.bulk.task_definition import DEFINITION, STATE, definition
 from dynatick.domain.task import Row
 from dynatick.errors import InvalidInput
+from dynatick.json_reader import dumps
 
 _OBJECTS = ("payload", "retryPolicy", REST)  # columns whose cells are JSON without saying so
 _STRUCTURED = ("attempts", "result")  # and those that say so

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from dynatick.bulk.ids import PREFIX, with_id
-from dynatick.bulk.json_reader import dumps
 from dynatick.bulk.records import Record
 from dynatick.bulk.task_definition import definition
-from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult, Refused
+from dynatick.client.insertion import Exists, InsertCounts, Inserted, InsertResult, InsertUnknown, Refused
 from dynatick.domain.misspelt import check_names
 from dynatick.domain.schedule import RECURRENCE
 from dynatick.errors import InvalidInput, ItemTooLarge
+from dynatick.json_reader import dumps
 
 _PATIENCE = 200  # failures in a row after which the table is taken to be away
 
@@ -36,28 +36,6 @@ class LineError:
 
 
 @dataclass(kw_only=True, slots=True)
-class Tally:
-    """How many lines had which fate."""
-
-    inserted: int = 0
-    exists: int = 0  # a task of this id was there already
-    refused: int = 0  # no tasks; told with their line and reason
-    failed: int = 0  # the table did not take them now
-
-    @property
-    def total(self) -> int:
-        return self.inserted + self.exists + self.refused + self.failed
-
-    def to_row(self) -> dict[str, int]:
-        return asdict(self)
-
-    def __str__(self) -> str:
-        return (
-            ", ".join(f"{number} {recorded_as}" for recorded_as, number in self.to_row().items() if number) or "nothing"
-        )
-
-
-@dataclass(kw_only=True, slots=True)
 class Import:
     """One run over a file's records. Its attributes say how far it is.
 
@@ -75,7 +53,7 @@ class Import:
     offset: int = 0
     line: int = 1
     latest: str | None = None
-    tally: Tally = field(default_factory=Tally)
+    tally: InsertCounts = field(default_factory=InsertCounts)
     complete: bool = False  # every record has its answer
     gave_up: bool = False  # the table is away
     _under_way: deque[Record] = field(default_factory=deque)
@@ -126,11 +104,11 @@ class Import:
                 self.tally.refused += 1
                 error = record.error or error
                 self.tell(LineError(record.line, error.field, str(error), record.text))
-            case Failed(error=ItemTooLarge() as too_large):
+            case InsertUnknown(error=ItemTooLarge() as too_large):
                 self.tally.refused += 1
                 self.tell(LineError(record.line, "line", str(too_large), record.text))
-            case Failed(error=failure):
-                self.tally.failed += 1
+            case InsertUnknown(error=failure):
+                self.tally.unknown += 1
                 self._held = True
                 self.tell(LineError(record.line, "table", str(failure), record.text))
                 return True

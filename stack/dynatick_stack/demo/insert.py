@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from dynatick.client import Exists, Failed, Inserted, Refused, TaskClient
+from dynatick.client import Exists, Inserted, InsertUnknown, Refused, TaskClient
 from dynatick.client.connect import ClientSettings, open_store
 from dynatick.errors import DynatickError, InvalidInput
 from dynatick_stack.demo.batch import Door, Expected
@@ -47,7 +47,7 @@ def insert(batch: Sequence[Expected], *, dynamodb: Any, table: str, client: Task
                 sent[one.task_id] = str(reason)
             case Exists():
                 sent[one.task_id] = "a task of this id exists already"
-            case Failed(error=fault):
+            case InsertUnknown(error=fault):
                 raise StackError(f"{one.name}: {fault}")
     return sent
 

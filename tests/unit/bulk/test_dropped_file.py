@@ -14,7 +14,7 @@ from tests.builders import InProcess
 from dynatick import TaskClient
 from dynatick.bulk import dropped_file
 from dynatick.bulk.dropped_file import Dropped, FileGone, Importer, Order, parse_event
-from dynatick.client.insertion import Failed, InsertResult
+from dynatick.client.insertion import InsertResult, InsertUnknown
 from dynatick.errors import InvalidInput, StoreError
 
 TASK = '{"taskId": "t%d", "dueAt": "2026-12-31T12:30:00Z"}\n'
@@ -191,7 +191,7 @@ def test_a_file_that_is_gone_is_left(function: Lambda, how: str) -> None:
 def test_a_table_that_is_away_makes_the_event_come_again(function: Lambda) -> None:
     def insert_lazily(rows: Iterable[Mapping[str, object]]) -> Iterator[InsertResult]:
         for n, row in enumerate(rows):
-            yield Failed(n, str(row.get("taskId")), StoreError("throttled"))
+            yield InsertUnknown(n, str(row.get("taskId")), StoreError("throttled"))
 
     function.insert_lazily = insert_lazily
     event = function.bucket.event("imports/tasks.ndjson", "".join(TASK % n for n in range(50)))
@@ -209,7 +209,7 @@ def test_a_table_that_goes_away_half_way_is_gone_on_from_there(function: Lambda,
         for n, result in enumerate(client.insert_lazily(rows)):
             if n >= 100 and raises:
                 raise StoreError("no answer")
-            yield Failed(n, "t", StoreError("throttled")) if 100 <= n < 105 else result
+            yield InsertUnknown(n, "t", StoreError("throttled")) if 100 <= n < 105 else result
 
     function.insert_lazily = insert_lazily
     first = function.handle(function.bucket.event("imports/tasks.ndjson", MIXED))

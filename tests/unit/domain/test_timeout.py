@@ -11,7 +11,8 @@ from tests.builders import NOON, scheduled_row
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.lifecycle import redrive
 from dynatick.domain.normalise import Defaults, normalise
-from dynatick.domain.recurrence import edited, occurrence
+from dynatick.domain.occurrences import occurrence_row
+from dynatick.domain.recurrence import edited
 from dynatick.domain.schedule import Schedule
 from dynatick.domain.task import Task
 from dynatick.domain.timeout import check_timeout
@@ -73,7 +74,7 @@ def test_a_row_with_a_timeout_becomes_a_task_that_keeps_it() -> None:
 def test_a_schedule_hands_its_timeout_on_to_its_occurrences() -> None:
     row = {"taskId": "s", "scheduleExpression": "rate(5 minutes)", "action": "log", "timeoutSeconds": Decimal("60")}
     nominal = NOON + timedelta(minutes=5)
-    task = Task.from_row(occurrence(row, Schedule.from_row(row), nominal, BUCKET, now=NOON))
+    task = Task.from_row(occurrence_row(row, Schedule.from_row(row), nominal, BUCKET, now=NOON))
     assert task.timeout_seconds == 60
     assert "timeoutSeconds" not in task.attributes
 
