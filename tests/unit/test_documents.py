@@ -75,8 +75,8 @@ def test_the_public_surface() -> None:
     """Whoever adds a name here promises to keep it."""
     assert sorted(dynatick.__all__) == [
         "Bucket", "ConfigurationError", "DynatickError", "Exists", "Grid", "HandlerContext", "Health",
-        "HistoryPage", "InsertCounts", "InsertUnknown", "Inserted", "InvalidInput", "ItemTooLarge", "MemoryStore", "NewTask",
-        "NoneInserted", "PermanentError", "Refused", "RetryPolicy", "RetryPolicyRow", "RetryableError",
+        "HistoryPage", "InsertCounts", "InsertUnknown", "Inserted", "InvalidInput", "ItemTooLarge", "MemoryStore",
+        "NewTask", "NoneInserted", "PermanentError", "Refused", "RetryPolicy", "RetryPolicyRow", "RetryableError",
         "ScheduleNotFound", "ScheduleOccurrence", "ScheduleView", "Status", "StoreError", "TaskChanged", "TaskClient",
         "TaskEntry", "TaskExists", "TaskNotFound", "TaskRow", "TaskView", "TransitionRefused", "Unassigned",
         "handler",

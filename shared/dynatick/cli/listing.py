@@ -9,7 +9,7 @@ from types import TracebackType
 from dynatick.actions.plain_values import to_json
 from dynatick.cli.output import Column, Output, show_document, show_table
 
-_BATCH = 500  # rows of a table with the same column widths
+BATCH = 500  # rows of a table with the same column widths
 
 
 class Listing:
@@ -36,7 +36,7 @@ class Listing:
                 print(_indented(row, "    "), end="")
             case Output.TABLE:
                 self._waiting.append(row)
-                if len(self._waiting) == _BATCH:
+                if len(self._waiting) == BATCH:
                     self._flush()
         self._printed += 1
 
@@ -53,7 +53,7 @@ class Listing:
 
     def _flush(self) -> None:
         if self._waiting:
-            show_table(self._waiting, self._columns, headings=self._printed <= _BATCH)
+            show_table(self._waiting, self._columns, headings=self._printed <= BATCH)
             self._waiting = []
 
 

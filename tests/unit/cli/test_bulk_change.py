@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import Shell
 
 from dynatick import MemoryStore, PermanentError, TaskClient
 from dynatick.cli import bulk_change
-from dynatick.cli.listing import TOGETHER
+from dynatick.cli.listing import BATCH
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
 
@@ -124,7 +124,7 @@ def test_a_table_that_does_not_answer(shell: Shell, failed: InProcess, monkeypat
 
 
 def test_long_lists_are_printed_as_they_come(shell: Shell, world: InProcess) -> None:
-    number = TOGETHER + 20
+    number = BATCH + 20
     assert isinstance(world.store, MemoryStore)
     for n in range(number):
         row = scheduled_row(f"t{n:04d}", Bucket.parse(BUCKET), status="failed", outcome="failed")

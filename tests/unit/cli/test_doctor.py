@@ -20,7 +20,9 @@ from dynatick.engine.cursor import cursor_id
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     examine = doctors.examine
-    monkeypatch.setattr("dynatick.client.tasks.examine", lambda *a, **k: examine(*a, pause=lambda seconds: None, **k))
+    monkeypatch.setattr(
+        "dynatick.client.task_lists.examine", lambda *a, **k: examine(*a, pause=lambda seconds: None, **k)
+    )
 
 
 def put(world: InProcess, **row: object) -> None:
