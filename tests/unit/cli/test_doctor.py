@@ -56,7 +56,7 @@ def test_it_only_reads_unless_it_is_told_to_repair(shell: Shell, world: InProces
     ]
     assert ended.err == (
         "Read 1 tasks and schedules that have not ended: 1 never-normalised\n"
-        "error: 1 of 1 not repaired: dynatick doctor --repair repairs what wants no person\n"
+        "error: 1 of 1 not repaired: dynatick doctor --repair repairs what it can\n"
     )
     assert world.row("lost") == before
     repaired = shell("doctor", "--repair")
@@ -119,7 +119,7 @@ def test_retired_shards_and_missing_ticks_are_told_and_are_no_fault(shell: Shell
     assert (ended.code, ended.out) == (0, "")
     assert ended.err == (
         "Shard 1 gets no new tasks, and still holds 1 that have not ended; ticks serve it\n"
-        "8 ticks of the last hour are missing; what was due then runs later\n"
+        "8 ticks of the last hour are missing; tasks that were due run later\n"
         "Read 1 tasks and schedules that have not ended: nothing wrong\n"
     )
 
@@ -141,12 +141,12 @@ def test_a_cursor_that_somebody_has_spoilt(shell: Shell, world: InProcess) -> No
 
 
 def test_progress(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dynatick.cli.doctor._EVERY", 1)
+    monkeypatch.setattr("dynatick.cli.doctor._PAGES_PER_MESSAGE", 1)
     for n in range(1100):
         put(world, **scheduled_row(f"t{n}", later(world)))
     assert shell("doctor").err.splitlines()[:2] == [
-        "Read 1 MB: 998 tasks and schedules that have not ended, 0 with something wrong",
-        "Read 2 MB: 1100 tasks and schedules that have not ended, 0 with something wrong",
+        "Read 1 MB: 998 tasks and schedules that have not ended, 0 findings",
+        "Read 2 MB: 1100 tasks and schedules that have not ended, 0 findings",
     ]
     terminal = io.StringIO()
     terminal.isatty = lambda: True  # type: ignore[method-assign]
