@@ -9,7 +9,7 @@ import pytest
 from tests.builders import NOON, FakeClock, scheduled_row
 
 from dynatick import TaskClient
-from dynatick.client import Changed, Left
+from dynatick.client import Changed, Skipped
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate, Result
 from dynatick.domain.lifecycle import claim
@@ -48,9 +48,9 @@ def test_change_many_while_others_change_the_tasks(store: Store, monkeypatch: py
     results = {one.task_id: one for one in client.cancel_many(BUCKET)}
     assert list(results) == sorted(["raw", *(f"t{n:03d}" for n in range(TASKS))])
     assert {task_id: one for task_id, one in results.items() if not isinstance(one, Changed)} == {
-        "t001": Left("t001", "it is running by now"),
-        "t002": Left("t002", "it was deleted"),
-        "t003": Left("t003", "it is cancelled by now"),
+        "t001": Skipped("t001", "it is running now"),
+        "t002": Skipped("t002", "it was deleted"),
+        "t003": Skipped("t003", "it is cancelled now"),
     }
     assert (sum(seen), max(seen)) == (TASKS + 1, 25)
     assert store.get("t002") is None

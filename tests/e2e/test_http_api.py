@@ -172,8 +172,8 @@ def test_a_schedule_and_its_runs(world: DeployedStack, api: HttpApi) -> None:
     path = made.headers["Location"]
     world.run_until(lambda: api.ask("GET", path).get("lastTaskId"), what=lambda: api.ask("GET", path))
     world.run_to_end([str(api.ask("GET", path)["lastTaskId"])])
-    assert "completed" in {run["status"] for run in api.ask("GET", f"{path}/history?limit=5")["runs"]}
-    assert len(api.ask("GET", f"{path}/preview?count=3")["runs"]) == 3
+    assert "completed" in {run["status"] for run in api.ask("GET", f"{path}/history?limit=5")["occurrences"]}
+    assert len(api.ask("GET", f"{path}/preview?count=3")["occurrences"]) == 3
     paused = api.ask("POST", f"{path}/pause", {"reason": "enough"})
     assert (paused["scheduleState"], paused["stateReason"]) == ("DISABLED", "enough")
     listed = api.ask("GET", "/v1/schedules?scheduleState=DISABLED&limit=1000")["schedules"]

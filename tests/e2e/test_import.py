@@ -206,9 +206,9 @@ def test_an_import_that_is_interrupted_goes_on(
     assert 1 < line < total
     again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert again.returncode == 0, again.stderr
-    assert f"Going on at line {line}" in again.stderr
+    assert f"Continuing at line {line}" in again.stderr
     counts = json.loads(again.stdout)
-    assert counts["inserted"] + counts["exists"] == total and counts["refused"] == counts["failed"] == 0
+    assert counts["inserted"] + counts["exists"] == total and counts["refused"] == counts["unknown"] == 0
     assert held(importing, start, total) == total
     assert not noted.exists()
 
@@ -230,7 +230,7 @@ def test_an_import_that_is_interrupted_goes_on(
     assert note.exists()
     rest = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert rest.returncode == 0, rest.stderr
-    assert rest.stderr.startswith("Going on after ") and not note.exists()
+    assert rest.stderr.startswith("Continuing after ") and not note.exists()
     found = [json.loads(line)["taskId"] for line in out.read_text().splitlines()]
     assert len(found) == total
     assert {f"{number.name}-{n}" for n in range(total)} == set(found)

@@ -80,7 +80,7 @@ def account(world: World, schedule_id: str, *, first: datetime, last: datetime) 
     missed: list[str] = []
     for note in schedule.get("missed", []):  # type: ignore[attr-defined]
         runs = minutes(parse_instant(note["from"], "from"), parse_instant(note["until"], "until"))
-        assert len(runs) == note["runs"]
+        assert len(runs) == note["occurrences"]
         missed += runs
     assert len(missed) == len({*missed}) == schedule.get("missedOccurrences", 0)
     waiting = [str(schedule["bufferedOccurrenceAt"])] if "bufferedOccurrenceAt" in schedule else []

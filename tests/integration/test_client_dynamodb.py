@@ -256,7 +256,7 @@ def test_the_command_line(store: DynamoStore, capsys: pytest.CaptureFixture[str]
     file = tmp_path / "tasks.ndjson"
     file.write_text('{"taskId": "x"}\n{"taskId": "y", "taskDateTime": "2099-12-31#12:00"}\n')
     code, output = run("task", "import", str(file))
-    assert (code, json.loads(output)) == (0, {"inserted": 1, "exists": 1, "refused": 0, "failed": 0})
+    assert (code, json.loads(output)) == (0, {"inserted": 1, "exists": 1, "refused": 0, "unknown": 0})
     code, output = run("task", "list", "--bucket", "2099-12-31#12:00")
     assert (code, [task["taskId"] for task in json.loads(output)["tasks"]]) == (0, ["y"])  # x waits for the scheduler
     assert json.loads(run("task", "cancel", "x")[1])["status"] == "cancelled"

@@ -164,7 +164,7 @@ class Diary:
         counted = 0
         for entry in noted:
             first, last = (self.seconds(parse_instant(entry[name], name)) for name in ("from", "until"))
-            reason, runs = str(entry["reason"]), number(entry["runs"])
+            reason, runs = str(entry["reason"]), number(entry["occurrences"])
             counted += runs if reason != "paused" else 0
             if reason == "paused":
                 self._check_paused(first, last)

@@ -125,7 +125,7 @@ KEPT_BREAKS: Mapping[tuple[int, str], Found] = {
         "whoever comes second runs an occurrence too": Found(
             "s#1#2026-12-31T23:41:00Z: executed without a claim", [put(), tick(), backfill(3)]
         ),
-        "a tick does not ask which runs are there already": Found(
+        "a tick does not ask which occurrences exist": Found(
             "s: 3 runs from 120 to 240 said to be missed (outage), and 3 of 3 were made",
             [put(), tick(NONE), tick(NONE), tick(NONE), tick(NONE), tick(NONE), backfill(10), wait(0.2)],
         ),
@@ -140,22 +140,22 @@ KEPT_BREAKS: Mapping[tuple[int, str], Found] = {
             "s: the run of 60 is made late, and 1980 is due as well",
             [put(ScheduleRow(overlap="allow")), wait(2000.0)],
         ),
-        "runs overlap whatever was asked for": Found(
+        "occurrences overlap whatever overlap says": Found(
             "s: the run of 120 is made, and that of 60 has not ended",
             [put(ScheduleRow(), "long"), tick(), tick(), tick()],
         ),
-        "the run that waits is forgotten": Found(
+        "the buffered occurrence is forgotten": Found(
             "s: the run of 120 is lost",
             [put(ScheduleRow(overlap="bufferOne"), "long"), tick(), tick(), tick(), tick()],
         ),
-        "what is missed is not noted": Found("s: the run of 60 is lost", [put(), wait(400.0)]),
+        "missed occurrences are not recorded": Found("s: the run of 60 is lost", [put(), wait(400.0)]),
         "a pause drops what is due": Found(
             "s: the run of 60 is lost", [put(ALL), tick(NONE), wait(15.0), change("pause")]
         ),
         "a paused schedule goes on": Found(
             "s: a run of 120 is made, and none is due", [put(ALL), tick(NONE), wait(2.0), change("pause")]
         ),
-        "an edit keeps only the first run that is due": Found(
+        "an edit keeps only the first due occurrence": Found(
             "s: the run of 120 is lost", [put(ALL), tick(NONE), tick(NONE), tick(NONE), wait(2.0), EVERY_FIVE]
         ),
     }.items()

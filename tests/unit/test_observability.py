@@ -55,14 +55,14 @@ import sys
 import types
 from dynatick import observability
 from dynatick.bulk.importer import ImportResult, ImportOrder
-from dynatick.bulk.importing import Tally
+from dynatick.client.insertion import InsertCounts
 
 logger, metrics = observability.create()
 order = ImportOrder(bucket="b", key="imports/a.ndjson", etag="e", size=0, sequencer="1")
 
 @metrics.log_metrics(raise_on_empty_metrics=False)
 def handler(event, context):
-    observability.log_import(ImportResult(order=order, tally=Tally(), skipped=event), logger, metrics)
+    observability.log_import(ImportResult(order=order, tally=InsertCounts(), skipped=event), logger, metrics)
 
 for reason in (None, "a folder"):
     handler(reason, types.SimpleNamespace(function_name="importer"))

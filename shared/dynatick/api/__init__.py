@@ -1,7 +1,7 @@
-"""The HTTP door: tasks, schedules, buckets, ticks behind API Gateway.
+"""The HTTP interface behind API Gateway: tasks, schedules, buckets and ticks.
 
-Thin over ``TaskClient``: an attribute means the same there.
-Imported by the api function alone, so that pydantic and the router cost the others nothing.
+It calls ``TaskClient``, and attributes have the same meaning. Only the api function imports it, so that other functions
+do not load pydantic and the router.
 """
 
 from dynatick.api.application import Answer, Api

@@ -14,7 +14,7 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValida
 from dynatick.api import buckets, bulk, installation, schedules, simple, tasks, ticks
 from dynatick.api.problems import Problem, invalid, problem_of
 from dynatick.api.ranges import Seconds
-from dynatick.api.requests import json_body, path_of, understood
+from dynatick.api.requests import json_body, normalised, path_of
 from dynatick.api.routes import Operation, Table
 from dynatick.client import TaskClient
 
@@ -23,11 +23,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was answered, and what the log should say of it."""
+    """An answer, with what the log needs."""
 
     response: dict[str, Any]
     method: str
-    route: str  # as the document names it; empty if there is none
+    route: str  # as in the document; empty if there is none
     request_id: str
     code: str | None = None  # of a problem
 
@@ -37,9 +37,9 @@ class Answer:
 
 
 class Api:
-    """The routes over a client. Not to be shared between threads: a process of Lambda has one request at a time.
+    """The routes over a client. Not thread-safe: a process of Lambda has one request at a time.
 
-    ``seconds``: a clock that goes on evenly, by which long answers are cut short.
+    ``seconds``: a monotonic clock, which limits the time of long answers.
     """
 
     def __init__(self, client: TaskClient, *, seconds: Seconds = time.monotonic) -> None:
@@ -52,7 +52,7 @@ class Api:
         self._operation: Operation | None = None
 
     def handle(self, event: Mapping[str, Any], context: Any) -> Answer:
-        """Answers a request, whatever it is. Raises nothing."""
+        """Answers any request. Raises nothing."""
         http = event["requestContext"]["http"]
         method = str(http["method"]).upper()
         self._request_id = str(event["requestContext"].get("requestId") or getattr(context, "aws_request_id", ""))
@@ -62,13 +62,13 @@ class Api:
             self._operation = self.table.find(method, path)
             response: dict[str, Any]
             if self._operation is not None:
-                request = understood(event, path, takes_body=self._operation.has_body)
+                request = normalised(event, path, takes_body=self._operation.has_body)
                 response = self.resolver.resolve(request, context)
             elif method == "OPTIONS" and (possible := self.table.methods_of(path)):
                 response = self._build(_options(possible))
             else:
                 raise self._unknown(method, path)
-        except Exception as error:  # the door's last resort: the caller learns no more than where to ask
+        except Exception as error:  # unexpected: the answer has only the request's id
             response = self._build(self._problem(error))
         response.setdefault("headers", {})
         response["headers"] |= {"X-Request-Id": self._request_id, "Cache-Control": "no-store"}
@@ -76,7 +76,7 @@ class Api:
         return Answer(response, method, route, self._request_id, self._code)
 
     def _unknown(self, method: str, path: str) -> Problem:
-        """No operation fits: either there is no such path, or it has other methods."""
+        """The problem of a request without an operation: an unknown path or method."""
         allowed = ", ".join(self.table.methods_of(path))
         if not allowed:
             return Problem(code="not-found", detail=f"there is no {path[:200]}; paths begin with /v1")
@@ -90,7 +90,7 @@ class Api:
         else:
             known = problem_of(error, parameters)
             problem = known or Problem(code="internal", detail="the request could not be served; the log says why")
-        if problem.status >= 500 and problem.code != "unhealthy":  # that is an answer, and no fault of the API
+        if problem.status >= 500 and problem.code != "unhealthy":  # an answer of health, not an error
             logger.error(
                 "a request could not be served",
                 extra={"action": "request_failed", "request_id": self._request_id},
@@ -110,13 +110,12 @@ class Api:
 
 
 def _options(possible: list[str]) -> Response[str]:
-    """What a browser asks before it sends a request of another origin's page. Whether that one may, the gateway says in
-    headers of its own (``ApiCorsOrigins``)."""
+    """The answer to a browser's preflight. The gateway adds the headers that allow an origin (``ApiCorsOrigins``)."""
     return Response(status_code=204, body="", headers={"Allow": ", ".join(sorted([*possible, "OPTIONS"]))})
 
 
 def operations(client: TaskClient, seconds: Seconds) -> list[Operation]:
-    """All that the API can do, in the order of its document."""
+    """All operations, in the order of the document."""
     return [
         *tasks.Tasks(client).operations(),
         *bulk.Bulk(client, seconds).operations(),

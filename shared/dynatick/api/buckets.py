@@ -1,4 +1,4 @@
-"""Buckets over HTTP: how many tasks of each status they hold."""
+"""Buckets over HTTP: the number of tasks of each status."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Path
 
-from dynatick.api import models
 from dynatick.api.ids import from_path
-from dynatick.api.ranges import Seconds, Timer, check_given, parts
+from dynatick.api.models import installation as models
+from dynatick.api.ranges import Seconds, Timer, check_range, parts
 from dynatick.api.routes import Operation, answer
 from dynatick.api.tasks import End, Start, Token
 from dynatick.client import TaskClient
@@ -18,8 +18,8 @@ from dynatick.client.history import MAX_LIMIT
 from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.instants import format_instant
 
-MAX = 20_000
-"""Buckets in one answer: what a function may answer has an end."""
+MAX_BUCKETS = 20_000
+"""Buckets in one answer, since the size of a function's answer is limited."""
 
 Name = Annotated[
     str,
@@ -43,7 +43,7 @@ class Buckets:
                 call=self.list,
                 summary="Count the tasks in each bucket of a range",
                 description="Reads every entry of these buckets, and stops after some seconds or 20,000 buckets; "
-                "`nextStart` says where to go on. Empty buckets are left out. Count a bucket with some hundred "
+                "`nextStart` says where to continue. Without empty buckets. Count a bucket with some hundred "
                 "thousand tasks by itself.",
                 tag="Bucket",
                 answers={200: ("The buckets that hold tasks", models.BucketList)},
@@ -56,8 +56,8 @@ class Buckets:
                 path="/v1/buckets/<bucket>",
                 call=self.get,
                 summary="Count the tasks in a bucket",
-                description="Stops after some seconds; `nextPageToken` says where to go on, and the counts of all "
-                "parts add up.",
+                description="Stops after some seconds; `nextPageToken` continues the count, and the counts of all "
+                "answers add up.",
                 tag="Bucket",
                 answers={200: ("The bucket", models.BucketCounts)},
                 problems=("invalid-input",),
@@ -66,7 +66,7 @@ class Buckets:
         ]
 
     def list(self, start: Start = None, end: End = None) -> Response[str]:
-        check_given("/v1/buckets", None, start, end)
+        check_range("/v1/buckets", None, start, end)
         found: list[dict[str, object]] = []
         next_start = None
         timer = Timer(self._seconds)
@@ -76,7 +76,7 @@ class Buckets:
                 break
             for counts in self._client.bucket_counts(start=part.start, end=part.end):
                 found.append(dict(counts.to_row()))
-                if timer.is_up or len(found) == MAX:
+                if timer.is_up or len(found) == MAX_BUCKETS:
                     next_start = instant_of(Bucket.parse(counts.bucket).minute + 1)
                     break
             if next_start is not None:

@@ -1,4 +1,4 @@
-"""Many tasks at once over HTTP: insert, and cancel or redrive by a filter."""
+"""Many tasks in one request over HTTP: insert, and cancel or redrive by a filter."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 
-from dynatick.api import models
+from dynatick.api.models import task as models
 from dynatick.api.problems import MAX_WRONG, path_of, pointer
 from dynatick.api.ranges import Seconds, Timer, parts
 from dynatick.api.routes import Operation, answer
 from dynatick.client import (
     Changed,
+    ChangeUnknown,
     Exists,
-    Failed,
     Inserted,
     InsertResult,
-    Left,
+    InsertUnknown,
     ManyResult,
     Refused,
+    Skipped,
     TaskClient,
-    Unchanged,
     WouldChange,
 )
 from dynatick.domain.instants import format_instant
@@ -49,20 +49,20 @@ class Bulk:
                 path="/v1/tasks/bulk",
                 call=self.create_many,
                 summary="Insert many tasks",
-                description="One result a task: a task that is there already, or that is wrong, holds up no other. "
-                "Repeated, it inserts what is missing.",
+                description="One result per task: an existing or invalid task does not affect the others. "
+                "Repeated, it inserts the missing ones.",
                 tag="Task",
-                answers={200: ("What became of each", models.InsertResults)},
+                answers={200: ("One result per task", models.InsertResults)},
             ),
             self._by_filter(
                 "/v1/tasks/cancel",
                 self.cancel_many,
-                "Call off the waiting tasks of a bucket or of a range",
+                "Cancel the waiting tasks of a bucket or of a range",
             ),
             self._by_filter(
                 "/v1/tasks/redrive",
                 self.redrive_many,
-                "Give the failed tasks of a bucket or of a range another run",
+                "Redrive the failed tasks of a bucket or of a range",
             ),
         ]
 
@@ -74,10 +74,10 @@ class Bulk:
             path=path,
             call=call,
             summary=summary,
-            description="Stops at `limit`, or after some seconds: repeat it as long as the answer says that there is "
-            "`more`. What was changed already is not changed again.",
+            description="Stops at `limit`, or after some seconds: repeat it as long as `more` is true. Tasks that were "
+            "changed are not changed again.",
             tag="Task",
-            answers={200: ("What became of each", models.ChangeResults)},
+            answers={200: ("One result per task", models.ChangeResults)},
         )
 
     def create_many(self, body: Annotated[models.NewTasks, Body()]) -> Response[str]:
@@ -88,14 +88,14 @@ class Bulk:
         return self._change_many(body, self._client.cancel_many)
 
     def redrive_many(self, body: Annotated[models.RedriveSelection, Body()]) -> Response[str]:
-        def select(*bucket: str, **how: object) -> Iterator[ManyResult]:
-            return self._client.redrive_many(*bucket, **how, status=body.status, error=body.error)  # type: ignore[arg-type]
+        def select(*bucket: str, **arguments: object) -> Iterator[ManyResult]:
+            return self._client.redrive_many(*bucket, **arguments, status=body.status, error=body.error)  # type: ignore[arg-type]
 
         return self._change_many(body, select)
 
     def _change_many(self, body: models.Selection, select: Select) -> Response[str]:
-        """Part by part, so that the answer comes in time. A dry run lists no more than ``limit``, but counts all;
-        it alone is cut short within a part, for what was begun in earnest must be told."""
+        """Part by part, so that the answer comes in time. A dry run lists at most ``limit`` tasks, but counts all. Only
+        a dry run is stopped within a part, since every change must be reported."""
         results: list[dict[str, object]] = []
         counts: Counter[str] = Counter()
         more, next_start = False, None
@@ -105,12 +105,12 @@ class Bulk:
                 more, next_start = True, begins
                 break
             room = body.limit - len(results)
-            wanted = None if body.dryRun else room
-            for result in select(**ranged, action=body.action, dry_run=body.dryRun, limit=wanted):
-                told = _changed(result)
-                counts[str(told["result"])] += 1
+            limit = None if body.dryRun else room
+            for result in select(**ranged, action=body.action, dry_run=body.dryRun, limit=limit):
+                row = _changed(result)
+                counts[str(row["result"])] += 1
                 if len(results) < body.limit:
-                    results.append(told)
+                    results.append(row)
                 if body.dryRun and timer.is_up:
                     more = True
                     break
@@ -122,7 +122,7 @@ class Bulk:
         return answer({"results": results, "counts": dict(counts), "more": more, "nextStart": next_start})
 
     def _ranges(self, body: models.Selection, timer: Timer) -> Iterator[tuple[dict[str, object] | None, str | None]]:
-        """What to select in turn, each with where it begins; None instead once time is up."""
+        """The selections one after another, each with its start; None instead of one when the time is up."""
         if body.bucket is not None:
             if body.start is not None or body.end is not None:
                 raise InvalidInput("bucket", body.bucket, "expected either a bucket or a range, not both")
@@ -134,15 +134,15 @@ class Bulk:
 
 
 def inserted(result: InsertResult) -> dict[str, object]:
-    """What became of a task, as it is told."""
-    told: dict[str, object] = {"position": result.position}
+    """The result of an insert as JSON."""
+    row: dict[str, object] = {"position": result.position}
     if result.task_id is not None:
-        told["taskId"] = result.task_id
+        row["taskId"] = result.task_id
     match result:
         case Inserted():
-            return {**told, "result": "inserted"}
+            return {**row, "result": "inserted"}
         case Exists():
-            return {**told, "result": "exists"}
+            return {**row, "result": "exists"}
         case Refused(error=error):
             item = ["tasks", str(result.position)]
             errors = [
@@ -152,9 +152,9 @@ def inserted(result: InsertResult) -> dict[str, object]:
                 }
                 for one in (error, *error.others)[:MAX_WRONG]
             ]
-            return {**told, "result": "refused", **errors[0], "errors": errors}
-        case Failed():
-            return {**told, "result": "failed", "detail": _NOT_KNOWN}
+            return {**row, "result": "refused", **errors[0], "errors": errors}
+        case InsertUnknown():
+            return {**row, "result": "unknown", "detail": _NOT_KNOWN}
 
 
 def _changed(result: ManyResult) -> dict[str, object]:
@@ -163,10 +163,10 @@ def _changed(result: ManyResult) -> dict[str, object]:
             return {"taskId": result.task_id, "result": "changed"}
         case WouldChange():
             return {"taskId": result.task_id, "result": "wouldChange"}
-        case Left(reason=reason):
-            return {"taskId": result.task_id, "result": "left", "detail": reason}
-        case Unchanged():
-            return {"taskId": result.task_id, "result": "failed", "detail": _NOT_KNOWN}
+        case Skipped(reason=reason):
+            return {"taskId": result.task_id, "result": "skipped", "detail": reason}
+        case ChangeUnknown():
+            return {"taskId": result.task_id, "result": "unknown", "detail": _NOT_KNOWN}
 
 
 def counts_of(results: list[dict[str, object]]) -> dict[str, int]:

@@ -15,8 +15,8 @@ from dynatick.store.memory import MemoryStore
 
 _DESCRIPTION = """\
 Tasks to run later, by any HTTP client. An attribute means the same here as in the table, on the command line and in
-the Python client. Whatever is wrong is told as problem details (RFC 9457) with a `code` for programs and a `requestId`
-that stands in the logs; the gateway itself answers 401 and 403 (not authorised), 413 (too large for it), 429 (too many
+the Python client. An error is a problem details document (RFC 9457) with a `code` for programs and the `requestId` of
+the logs; the gateway itself answers 401 and 403 (not authorised), 413 (too large for it), 429 (too many
 requests) and 503 in a form of its own.
 """
 _NOT_OURS = ("HTTPValidationError", "ValidationError", "ResponseValidationError")
@@ -76,12 +76,12 @@ def document() -> dict[str, Any]:
 
 
 def text() -> str:
-    """The document as it is committed."""
+    """The document as text, as it is committed."""
     return json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _tidy_operation(operation: dict[str, Any], problems: dict[str, Any]) -> None:
-    """Without what Powertools adds of its own; the same problems are told once, for all operations."""
+    """Removes what Powertools adds, and defines each problem once, for all operations."""
     operation["responses"] = {
         status: answer
         for status, answer in sorted(operation["responses"].items())
@@ -111,14 +111,14 @@ def _tidy_form(schema: dict[str, Any]) -> None:
 
 
 def _tidy_value(schema: dict[str, Any]) -> dict[str, Any]:
-    """Of a parameter, which is there or is not, but never null."""
+    """The schema of a parameter, which is never null."""
     schema.pop("title", None)
     kinds = [kind for kind in schema.pop("anyOf", []) if kind != {"type": "null"}]
     return {**schema, **kinds[0]} if kinds else schema
 
 
 def _whole(value: Any) -> Any:
-    """Limits as people write them: 1, not 1.0."""
+    """Whole numbers without a fraction: 1, not 1.0."""
     if isinstance(value, dict):
         return {key: _whole(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -127,7 +127,7 @@ def _whole(value: Any) -> Any:
 
 
 def _within(schema: Any, place: str) -> Any:
-    """A schema of its own, as a part of the document: what it refers to lies within it."""
+    """A schema as a part of the document, with its references adjusted."""
     if isinstance(schema, dict):
         return {
             key: value.replace("#/$defs/", f"{place}/$defs/") if key == "$ref" else _within(value, place)

@@ -1,10 +1,10 @@
-"""The installation over HTTP: its settings, and whether its ticks come."""
+"""The installation over HTTP: its settings and its health."""
 
 from __future__ import annotations
 
 from aws_lambda_powertools.event_handler import Response
 
-from dynatick.api import models
+from dynatick.api.models import installation as models
 from dynatick.api.problems import Problem
 from dynatick.api.routes import Operation, answer
 from dynatick.client import TaskClient
@@ -12,7 +12,7 @@ from dynatick.client.installation import settings_row
 
 
 class Installation:
-    """The operations on the whole."""
+    """The operations on the installation."""
 
     def __init__(self, client: TaskClient) -> None:
         self._client = client
@@ -24,8 +24,8 @@ class Installation:
                 method="GET",
                 path="/v1/settings",
                 call=self.settings,
-                summary="The settings in force",
-                description="As the template's parameters set them, and as the processor knows its handlers.",
+                summary="Get the current settings",
+                description="The template's parameters, and the processor's handlers.",
                 tag="Installation",
                 answers={200: ("The settings", models.Settings)},
                 problems=("no-settings",),
@@ -35,9 +35,9 @@ class Installation:
                 method="GET",
                 path="/v1/health",
                 call=self.health,
-                summary="Whether ticks come",
+                summary="Get the health of the installation",
                 description="For monitors: 200 if the table answers, ticks come and buckets are drained; 503 if not, "
-                "with what is wrong. Two requests to the table. `dynatick doctor` looks at every task, too.",
+                "with the findings. Two requests to the table. `dynatick doctor` reads every task, too.",
                 tag="Installation",
                 answers={200: ("Ticks come", models.Health)},
                 problems=("unhealthy",),
@@ -47,7 +47,7 @@ class Installation:
     def settings(self) -> Response[str]:
         settings = self._client.settings()
         if settings is None:
-            raise Problem(code="no-settings", detail="no tick has come yet; the first one writes what is in force")
+            raise Problem(code="no-settings", detail="no tick has come yet; the first one writes the settings")
         return answer(settings_row(settings))
 
     def health(self) -> Response[str]:

@@ -1,4 +1,4 @@
-"""Answers that say what is wrong: RFC 9457 problem details, the same form for each, with a ``code`` for programs."""
+"""Errors as answers: RFC 9457 problem details, all in the same form, with a ``code`` for programs."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ TYPE = "urn:dynatick:problem:"
 MAX_WRONG = 50  # wrong fields in one answer
 
 CODES: Final[Mapping[str, tuple[int, str]]] = {
-    "malformed-body": (400, "The body is no JSON in UTF-8"),
+    "malformed-body": (400, "The body is not JSON in UTF-8"),
     "not-found": (404, "There is no such path"),
     "task-not-found": (404, "There is no task of this id"),
     "schedule-not-found": (404, "There is no schedule of this id"),
     "no-settings": (404, "No tick has come yet"),
-    "method-not-allowed": (405, "The path is there, the method is not"),
-    "task-exists": (409, "A task or schedule of this id is there already"),
+    "method-not-allowed": (405, "The path has no such method"),
+    "task-exists": (409, "A task or schedule of this id exists already"),
     "not-possible-now": (409, "The state of the task or schedule does not allow it"),
-    "changed": (412, "It is not what If-Match names any more"),
-    "body-too-large": (413, "The body is larger than is taken"),
-    "item-too-large": (413, "The task would be larger than the table takes"),
+    "changed": (412, "It has changed since the version of If-Match"),
+    "body-too-large": (413, "The body is too large"),
+    "item-too-large": (413, "The task would be larger than the table accepts"),
     "unsupported-media-type": (415, "The body is not declared as JSON"),
     "invalid-input": (422, "A value is not accepted"),
     "idempotency-key-reused": (422, "The Idempotency-Key was used for something else"),
-    "internal": (500, "A fault of the service"),
+    "internal": (500, "An unexpected error of the service"),
     "unavailable": (503, "The table does not answer now"),
     "unhealthy": (503, "Tasks may not run when they are due"),
 }
-"""Every code, with its status and what it means in general. What holds for the request at hand is in ``detail``."""
+"""Every code, with its status and its meaning. ``detail`` is about the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """One field that is wrong. ``where``: a JSON pointer into the body, or the name of a parameter."""
+    """An invalid value: ``pointer`` into the body, or ``parameter``."""
 
     detail: str
     pointer: str | None = None
@@ -64,7 +64,7 @@ class Wrong:
 
 @dataclass(kw_only=True, eq=False)
 class Problem(DynatickError):
-    """Why a request is not done."""
+    """An error as an answer."""
 
     code: str
     detail: str
@@ -101,9 +101,9 @@ class Problem(DynatickError):
 
 
 def problem_of(error: Exception, parameters: frozenset[str]) -> Problem | None:
-    """What an error of the client means over HTTP; None for a fault of our own.
+    """The problem of an error of the client; None for an unexpected error.
 
-    ``parameters``: the names that stand in path, query or header, not in the body.
+    ``parameters``: the names of values in path, query or header, not in the body.
     """
     match error:
         case Problem():
@@ -127,14 +127,14 @@ def problem_of(error: Exception, parameters: frozenset[str]) -> Problem | None:
             return Problem(code="changed", detail=str(error))
         case ItemTooLarge():
             return Problem(code="item-too-large", detail="the task would be larger than the table takes")
-        case StoreError():  # its text may name hosts and tables: it goes to the log
+        case StoreError():  # its text may name hosts and tables, so only the log has it
             detail = "the table did not answer; whether a write took effect is not known. Repeat the request"
             return Problem(code="unavailable", detail=detail, headers={"Retry-After": "1"})
     return None
 
 
 def wrong(error: InvalidInput, parameters: frozenset[str]) -> Wrong:
-    """The field that an error names."""
+    """The invalid value of an error."""
     detail = f"{shown(error.value)} is not accepted; {error.expected}"
     if error.field in parameters:
         return Wrong(detail, parameter=error.field)
@@ -142,7 +142,7 @@ def wrong(error: InvalidInput, parameters: frozenset[str]) -> Wrong:
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> Problem:
-    """The problem of a request that does not have its form, from pydantic's errors."""
+    """The problem of a request with an invalid form, from pydantic's errors."""
     found = []
     for error in errors:
         place, *path = error["loc"]
@@ -162,5 +162,5 @@ def pointer(path: Sequence[str]) -> str:
 
 
 def path_of(field: str) -> list[str]:
-    """``payload.items[0].url`` in parts."""
+    """The parts of ``payload.items[0].url``."""
     return [] if field == "body" else [part for part in re.split(r"\.|\[(\d+)\]", field) if part]

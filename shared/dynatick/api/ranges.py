@@ -1,4 +1,4 @@
-"""Long ranges in parts, so that an answer comes before the gateway gives up."""
+"""Splits long ranges, so that an answer comes before the gateway's timeout."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from dynatick.client.bucket_scope import scope
 from dynatick.domain.buckets import instant_of
 
 Seconds = Callable[[], float]
-"""Seconds that go on evenly."""
+"""A monotonic clock, in seconds."""
 
 BUDGET_SECONDS = 15.0
-"""After which nothing else is begun. A gateway waits for 30 seconds (API Gateway quotas)."""
+"""After them no further part is begun. A gateway waits for 30 seconds (API Gateway quotas)."""
 
 _RANGE = {"start": "2026-12-31T00:00:00Z", "end": "2027-01-01T00:00:00Z"}
 _BUCKET = "2026-12-31#12:00"
-_LOOKS = 480  # of the index, in one part
+_POLLS = 480  # of the index, in one part
 
 
 @dataclass(slots=True)
 class Timer:
-    """Since a request came."""
+    """The time since a request came."""
 
     seconds: Seconds
     began: float = field(init=False)
@@ -35,13 +35,13 @@ class Timer:
 
     @property
     def is_up(self) -> bool:
-        """Whether it is time to answer with what there is."""
+        """Whether it is time to answer with the results so far."""
         return self.seconds() - self.began > BUDGET_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a range. ``out_of_time``: it is not to be begun; the rest of the range begins here."""
+    """A part of a range. ``out_of_time``: it must not be begun; the range continues here."""
 
     start: datetime
     end: datetime
@@ -49,11 +49,11 @@ class Part:
     out_of_time: bool
 
 
-def check_given(
+def check_range(
     path: str, bucket: str | None, start: str | None, end: str | None, *more: tuple[str, str | None]
 ) -> None:
-    """Refuses a list without a bucket and without a range: the table is read by time. Raises Problem, which says what
-    is missing, and shows a request that has it. ``more``: other parameters, which the example keeps."""
+    """Refuses a list without a bucket and without a range, since the table is read by time. Raises Problem with a valid
+    example of the request. ``more``: other parameters, which the example keeps."""
     missing = [name for name, value in (("start", start), ("end", end)) if value is None]
     if bucket is not None or not missing:
         return
@@ -66,11 +66,11 @@ def check_given(
 
 
 def parts(client: TaskClient, start: str | None, end: str | None, timer: Timer) -> Iterator[Part]:
-    """The parts of a range in order, until time is up. Raises InvalidInput for what is no range."""
+    """The parts of a range in order, until the time is up. Raises InvalidInput."""
     settings = client.settings()
     shards = settings.shards_ever if settings else 1
     minutes = scope(None, start, end, shards).minutes
-    step = max(1, _LOOKS // shards)
+    step = max(1, _POLLS // shards)
     until = instant_of(minutes.stop)
     for first in range(minutes.start, minutes.stop, step):
         late = timer.is_up

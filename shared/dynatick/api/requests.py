@@ -1,7 +1,7 @@
-"""What the gateway lets through: each request is put into the one form that the routes understand, or refused.
+"""Brings each request of the gateway into the one form that the routes take, or refuses it.
 
-API Gateway checks neither methods, paths, sizes, encodings nor JSON on a ``$default`` route, and it hands a body on as
-text or as base64, depending on what the caller declared.
+API Gateway checks neither methods, paths, sizes, encodings nor JSON on a ``$default`` route. It passes a body on as
+text or as base64, depending on the declared content type.
 """
 
 from __future__ import annotations
@@ -10,18 +10,15 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
 from dynatick.api.ids import normal_path
 from dynatick.api.problems import Problem, Wrong
-from dynatick.bulk.json_codec import unique
 from dynatick.errors import InvalidInput, shown
+from dynatick.json_reader import MAX_DEPTH, TooDeep, parse
 
 MAX_BODY_BYTES = 5 * 1024 * 1024
-"""Of many tasks at once. A function takes 6 MB (Lambda quotas)."""
-
-MAX_DEPTH = 100  # of a body; what a table takes ends at 32
+"""The limit of a body. A function's event has at most 6 MB (Lambda quotas)."""
 
 Event = dict[str, Any]
 
@@ -35,8 +32,8 @@ def path_of(event: Mapping[str, Any]) -> str:
         raise Problem(code="invalid-input", detail=detail, errors=[Wrong(detail, parameter="path")]) from error
 
 
-def understood(event: Mapping[str, Any], path: str, *, takes_body: bool) -> Event:
-    """The event with a normal path, and with a body that is text, or without one. Raises Problem."""
+def normalised(event: Mapping[str, Any], path: str, *, takes_body: bool) -> Event:
+    """The event with a normal path, and with a body that is text or absent. Raises Problem."""
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
     body = _body(event, headers) if takes_body else None
     return {**event, "rawPath": path, "headers": headers, "body": body, "isBase64Encoded": False}
@@ -45,16 +42,15 @@ def understood(event: Mapping[str, Any], path: str, *, takes_body: bool) -> Even
 def json_body(text: str) -> dict[str, object]:
     """The JSON object of a body; numbers keep their digits. Raises Problem, InvalidInput."""
     try:
-        value = json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=unique)
-    except RecursionError:
+        value = parse(text)
+    except TooDeep:
         raise InvalidInput("body", "a deeper value", f"expected at most {MAX_DEPTH} levels") from None
-    except ValueError as error:  # of digits, too, that are too many for Python
+    except ValueError as error:  # also for a number with too many digits for Python
         reason = error.msg if isinstance(error, json.JSONDecodeError) else shown(str(error))
         at = f" at line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise Problem(code="malformed-body", detail=f"the body is no JSON: {reason}{at}") from None
+        raise Problem(code="malformed-body", detail=f"the body is not JSON: {reason}{at}") from None
     if not isinstance(value, dict):
         raise InvalidInput("body", value, "expected a JSON object")
-    _check_depth(value)
     return value
 
 
@@ -67,15 +63,15 @@ def _body(event: Mapping[str, Any], headers: dict[str, str]) -> str | None:
     except (binascii.Error, ValueError):  # a lone surrogate, if the gateway made one
         raise _not_utf8() from None
     if len(data) > MAX_BODY_BYTES:
-        detail = f"the body has {len(data)} bytes; at most {MAX_BODY_BYTES} are taken. Send it in parts"
+        detail = f"the body has {len(data)} bytes; at most {MAX_BODY_BYTES} are accepted. Send several requests"
         raise Problem(code="body-too-large", detail=detail)
     declared = headers.get("content-type", "")
     kind = declared.partition(";")[0].strip().lower()
-    # Not even if nothing is declared: a page of somebody else's could send that without asking.
+    # Also without a content type: another origin's page could send that without a preflight.
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         detail = f"Content-Type: {shown(declared)} is not accepted; expected application/json"
         raise Problem(code="unsupported-media-type", detail=detail, headers={"Accept-Post": "application/json"})
-    headers["content-type"] = "application/json"  # the router knows no other name of it
+    headers["content-type"] = "application/json"  # the only one that the router accepts
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -84,21 +80,3 @@ def _body(event: Mapping[str, Any], headers: dict[str, str]) -> str | None:
 
 def _not_utf8() -> Problem:
     return Problem(code="malformed-body", detail="the body is not UTF-8")
-
-
-def _check_depth(value: object) -> None:
-    level: list[object] = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            part
-            for one in level
-            if isinstance(one, (dict, list))
-            for part in (one.values() if isinstance(one, dict) else one)
-        ]
-        if not level:
-            return
-    raise InvalidInput("body", "a deeper value", f"expected at most {MAX_DEPTH} levels")
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not a number that a table can hold")

@@ -1,4 +1,4 @@
-"""What the API can do, as a table: each operation with its path, its function, and all that it may answer."""
+"""The operations of the API as a table: each with its path, its function, and its possible answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from pydantic import BaseModel
 
 from dynatick.actions.plain_value import to_json
-from dynatick.api.models import ProblemDetails
+from dynatick.api.models.problem import ProblemDetails
 from dynatick.api.problems import CODES, CONTENT_TYPE
 
 JSON: Final = "application/json"
@@ -22,10 +22,10 @@ _VARIABLE = re.compile(r"<(\w+)>")
 HEADERS: Final[Mapping[str, str]] = {
     "X-Request-Id": "The request's name in the logs.",
     "ETag": "The version, for If-Match.",
-    "Location": "The path of what was inserted.",
+    "Location": "The path of the inserted task or schedule.",
     "Retry-After": "Seconds to wait before the request is repeated.",
     "Allow": "The methods that are possible.",
-    "Idempotency-Replayed": "true: it was done before, and this is what became of it.",
+    "Idempotency-Replayed": "true: a repetition, answered with the task of the first request.",
 }
 
 
@@ -33,17 +33,17 @@ HEADERS: Final[Mapping[str, str]] = {
 class Operation:
     """One method of one path."""
 
-    name: str  # for those who make clients from the document
+    name: str  # the operationId of the document
     method: str
     path: str  # variables as <taskId>
     call: Callable[..., Response[str]]
     summary: str
     description: str = ""
     tag: str
-    answers: Mapping[int, tuple[str, type[BaseModel] | None]]  # by status: in words, and its form
+    answers: Mapping[int, tuple[str, type[BaseModel] | None]]  # by status: a description, and the form
     headers: tuple[str, ...] = ()  # of those answers
-    problems: tuple[str, ...] = ()  # codes, beside those that any request may meet
-    parameters: frozenset[str] = field(default_factory=frozenset)  # names that stand in path, query or header
+    problems: tuple[str, ...] = ()  # codes, without those of any request
+    parameters: frozenset[str] = field(default_factory=frozenset)  # the names of values in path, query or header
 
     @property
     def has_body(self) -> bool:
@@ -51,13 +51,13 @@ class Operation:
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """Every problem that it may answer with."""
+        """The codes of all possible problems."""
         takes = WITH_BODY if self.has_body else ()
         codes = {*ALWAYS, *takes, *self.problems}
         return tuple(code for code in CODES if code in codes)
 
     def responses(self) -> dict[int, Any]:
-        """All answers, as Powertools wants them for the document."""
+        """All answers, in Powertools' form for the document."""
         found: dict[int, Any] = {}
         for status, (words, model) in self.answers.items():
             names = ("X-Request-Id", *self.headers)
@@ -75,11 +75,11 @@ class Operation:
 
 
 class Table:
-    """The operations, to be found by path."""
+    """Finds operations by path."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self.documented_paths = list(dict.fromkeys(_VARIABLE.sub(r"{\1}", one.path) for one in operations))
-        # Plain paths first: /v1/tasks/bulk is no task called bulk.
+        # Paths without variables first: /v1/tasks/bulk is not a task named bulk.
         self.operations = sorted(operations, key=lambda one: "<" in one.path)
         self._patterns = [(re.compile(_VARIABLE.sub("[^/]+", one.path)), one) for one in self.operations]
 
@@ -96,15 +96,15 @@ class Table:
             )(one.call)
 
     def find(self, method: str, path: str) -> Operation | None:
-        """The operation that a request is for."""
+        """The operation of a request."""
         return next((one for one in self._of(path) if one.method == method), None)
 
     def methods_of(self, path: str) -> list[str]:
-        """What can be done with a path; nothing if there is none such."""
+        """The methods of a path; none for an unknown path."""
         return sorted(one.method for one in self._of(path))
 
     def _of(self, path: str) -> list[Operation]:
-        """All operations of a path; a plain one is meant before one with variables."""
+        """All operations of a path; those of a path without variables come first."""
         fitting = [one for found, one in self._patterns if found.fullmatch(path)]
         return [one for one in fitting if one.path == fitting[0].path]
 
@@ -119,8 +119,8 @@ def answer(value: Mapping[str, object], status: int = 200, **headers: str) -> Re
     )
 
 
-def given(body: BaseModel) -> dict[str, Any]:
-    """What a body holds, under its own names and as it stands; of what means something to us, null is left out."""
+def values_of(body: BaseModel) -> dict[str, Any]:
+    """The attributes of a body, unchanged; Dynatick's own without null."""
     values = {name: getattr(body, name) for name in body.model_fields_set if name in type(body).model_fields}
     return {name: value for name, value in values.items() if value is not None} | (body.__pydantic_extra__ or {})
 

@@ -8,10 +8,12 @@ from typing import Annotated, Any, Final, Literal
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 
-from dynatick.api import models, sizes
+from dynatick.api import sizes
 from dynatick.api.bulk import counts_of, inserted
 from dynatick.api.ids import from_path, to_path
-from dynatick.api.routes import Operation, answer, given
+from dynatick.api.models import schedule as models
+from dynatick.api.models import task as task_models
+from dynatick.api.routes import Operation, answer, values_of
 from dynatick.api.tasks import End, Match, Start, Token, shown, version_of
 from dynatick.client import ScheduleView, TaskClient
 from dynatick.client.history import MAX_LIMIT
@@ -26,7 +28,7 @@ Id = Annotated[
     str,
     Path(
         alias="scheduleId",
-        description="The schedule's id, its `taskId`, as a task's stands in a path.",
+        description="The schedule's id, its `taskId`, in the form that a task's id has in a path.",
         examples=["nightly-report"],
     ),
 ]
@@ -34,7 +36,7 @@ State = Annotated[
     Literal["ENABLED", "DISABLED", "COMPLETED", "FAILED"] | None,
     Query(alias="scheduleState", description="Only schedules in this state."),
 ]
-Limit = Annotated[int, Query(alias="limit", ge=1, le=MAX_LIMIT, description="At most so many.")]
+Limit = Annotated[int, Query(alias="limit", ge=1, le=MAX_LIMIT, description="The maximum number.")]
 
 _ONE = {200: ("The schedule", models.Schedule)}
 _OF_ONE = frozenset({"scheduleId"})
@@ -54,7 +56,8 @@ class ScheduleRoutes:
                 path="/v1/schedules",
                 call=self.create,
                 summary="Insert a schedule",
-                description="The answer has `warnings` about what may surprise. Refused if there is a row of this id.",
+                description="Refused if a task or schedule has this id. The answer has `warnings` about behaviour that "
+                "may be unexpected.",
                 tag="Schedule",
                 answers={201: ("The schedule was inserted", models.Schedule)},
                 headers=("ETag", "Location"),
@@ -67,7 +70,7 @@ class ScheduleRoutes:
                 call=self.list,
                 summary="List the schedules",
                 tag="Schedule",
-                answers={200: ("A part of the list", models.ScheduleList)},
+                answers={200: ("A page of the list", models.ScheduleList)},
                 problems=("invalid-input",),
                 parameters=frozenset({"scheduleState", "limit", "pageToken"}),
             ),
@@ -78,7 +81,7 @@ class ScheduleRoutes:
                 "",
                 self.patch,
                 "Change a schedule",
-                "Tasks that it has made stay as they are. With `If-Match`, only if it is the one that you have seen.",
+                "Tasks that it has made stay as they are. With `If-Match`, only if it is unchanged since you read it.",
                 more=("not-possible-now", "changed", "item-too-large"),
                 parameters=_OF_ONE | {"If-Match"},
             ),
@@ -90,7 +93,7 @@ class ScheduleRoutes:
                 summary="End a schedule",
                 description="Tasks that it has made stay.",
                 tag="Schedule",
-                answers={204: ("It is gone", None)},
+                answers={204: ("It was deleted", None)},
                 problems=("schedule-not-found", "invalid-input"),
                 parameters=_OF_ONE,
             ),
@@ -99,7 +102,7 @@ class ScheduleRoutes:
                 "POST",
                 "/pause",
                 self.pause,
-                "Make no runs from now on",
+                "Pause a schedule: it makes no occurrences from now on",
                 more=("not-possible-now", "item-too-large"),
             ),
             self._of_one(
@@ -107,8 +110,8 @@ class ScheduleRoutes:
                 "POST",
                 "/resume",
                 self.resume,
-                "Make runs again",
-                "Those of the pause are not made up.",
+                "Resume a schedule: it makes occurrences again",
+                "Those of the pause are not made.",
                 more=("not-possible-now", "item-too-large"),
             ),
             Operation(
@@ -116,18 +119,20 @@ class ScheduleRoutes:
                 method="POST",
                 path="/v1/schedules/<scheduleId>/run",
                 call=self.run,
-                summary="One run at the next tick, beside the expression",
+                summary="Make an extra occurrence at the next tick",
                 tag="Schedule",
-                answers={201: ("The task of this run", models.Task)},
+                answers={201: ("The task of this occurrence", task_models.Task)},
                 headers=("ETag", "Location"),
                 problems=("schedule-not-found", "not-possible-now", "task-exists", "invalid-input", "item-too-large"),
                 parameters=_OF_ONE,
             ),
-            self._runs("preview", self.preview, "The next runs", models.NextOccurrences, frozenset({"count"})),
-            self._runs(
+            self._occurrences(
+                "preview", self.preview, "List the next occurrences", models.NextOccurrences, frozenset({"count"})
+            ),
+            self._occurrences(
                 "history",
                 self.history,
-                "What became of the latest runs",
+                "List the latest occurrences",
                 models.OccurrenceList,
                 frozenset({"start", "end", "limit"}),
             ),
@@ -136,10 +141,10 @@ class ScheduleRoutes:
                 method="POST",
                 path="/v1/schedules/<scheduleId>/backfill",
                 call=self.backfill,
-                summary="Make up the runs of a range that were not made",
-                description="At the next tick, at most 1,000. Those that were made stay as they are.",
+                summary="Make the missing occurrences of a range",
+                description="At the next tick, at most 1,000. Those that exist stay as they are.",
                 tag="Schedule",
-                answers={200: ("What became of each", models.InsertResults)},
+                answers={200: ("One result per occurrence", task_models.InsertResults)},
                 problems=("schedule-not-found", "not-possible-now"),
                 parameters=_OF_ONE,
             ),
@@ -172,7 +177,7 @@ class ScheduleRoutes:
         )
 
     @staticmethod
-    def _runs(
+    def _occurrences(
         verb: str, call: Callable[..., Response[str]], summary: str, model: Any, parameters: frozenset[str]
     ) -> Operation:
         return Operation(
@@ -182,18 +187,18 @@ class ScheduleRoutes:
             call=call,
             summary=summary,
             tag="Schedule",
-            answers={200: ("The runs", model)},
+            answers={200: ("The occurrences", model)},
             problems=("schedule-not-found", "invalid-input"),
             parameters=_OF_ONE | parameters,
         )
 
     def create(self, body: Annotated[models.NewSchedule, Body()]) -> Response[str]:
-        row = given(body)
-        how = {argument: row.pop(name) for name, argument in _ARGUMENTS.items() if name in row}
+        row = values_of(body)
+        arguments = {argument: row.pop(name) for name, argument in _ARGUMENTS.items() if name in row}
         state, reason = row.pop("scheduleState", None), row.pop("stateReason", None)
-        schedule_id, expression = row.pop("taskId", None), how.pop("expression", None)
+        schedule_id, expression = row.pop("taskId", None), arguments.pop("expression", None)
         made = self._schedules.insert(
-            schedule_id, expression, **how, enabled=state != "DISABLED", reason=reason, attributes=row
+            schedule_id, expression, **arguments, enabled=state != "DISABLED", reason=reason, attributes=row
         )
         return _one(made, 201, Location=f"/v1/schedules/{to_path(made.schedule_id)}")
 
@@ -210,7 +215,7 @@ class ScheduleRoutes:
     def patch(
         self, schedule_id: Id, body: Annotated[models.SchedulePatch, Body()], match: Match = None
     ) -> Response[str]:
-        edits = {_ARGUMENTS[name]: getattr(body, name) for name in body.model_fields_set}  # null takes off
+        edits = {_ARGUMENTS[name]: getattr(body, name) for name in body.model_fields_set}  # null removes an attribute
         if not edits:
             raise InvalidInput("body", {}, f"expected something to change: any of {', '.join(_ARGUMENTS)}")
         return _one(self._schedules.update(_id(schedule_id), version=version_of(match), **edits))
@@ -232,16 +237,16 @@ class ScheduleRoutes:
     def preview(
         self,
         schedule_id: Id,
-        count: Annotated[int, Query(alias="count", ge=1, le=MAX_LIMIT, description="How many.")] = 10,
+        count: Annotated[int, Query(alias="count", ge=1, le=MAX_LIMIT, description="The number of occurrences.")] = 10,
     ) -> Response[str]:
         known = _id(schedule_id)
-        runs, warnings = self._schedules.preview(known, count), self._schedules.get(known).warnings
-        shown = [{"occurrenceAt": format_instant(run.instant), "notes": list(run.notes)} for run in runs]
-        return answer({"runs": shown, "warnings": list(warnings)})
+        found, warnings = self._schedules.preview(known, count), self._schedules.get(known).warnings
+        occurrences = [{"occurrenceAt": format_instant(one.instant), "notes": list(one.notes)} for one in found]
+        return answer({"occurrences": occurrences, "warnings": list(warnings)})
 
     def history(self, schedule_id: Id, start: Start = None, end: End = None, limit: Limit = 100) -> Response[str]:
-        runs = self._schedules.history(_id(schedule_id), start=start, end=end, limit=limit)
-        return answer({"runs": [run.to_row() for run in runs]})
+        found = self._schedules.history(_id(schedule_id), start=start, end=end, limit=limit)
+        return answer({"occurrences": [one.to_row() for one in found]})
 
     def backfill(self, schedule_id: Id, body: Annotated[models.Backfill, Body()]) -> Response[str]:
         made = self._schedules.backfill(_id(schedule_id), start=body.start, end=body.end, dry_run=body.dryRun)
@@ -252,7 +257,7 @@ class ScheduleRoutes:
 
 
 def _id(segment: str) -> str:
-    """The id that a path names. Raises InvalidInput under the name that it has there."""
+    """The id of a path. Raises InvalidInput for the field ``scheduleId``."""
     found = from_path(segment, "scheduleId")
     try:
         return known_id(found)

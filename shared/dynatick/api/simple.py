@@ -7,7 +7,7 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 
-from dynatick.api import models
+from dynatick.api.models import task as models
 from dynatick.api.routes import Operation
 from dynatick.api.tasks import Key, insert
 from dynatick.client import TaskClient
@@ -32,7 +32,7 @@ class Simple:
                 tag="Task",
                 answers={
                     201: ("The task was inserted", models.Task),
-                    200: ("The request is a repetition: the task that the first one has made", models.Task),
+                    200: ("The request is a repetition: the task of the first request", models.Task),
                 },
                 headers=("ETag", "Location"),
                 problems=("task-exists", "item-too-large", "idempotency-key-reused"),

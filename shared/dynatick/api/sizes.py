@@ -1,4 +1,4 @@
-"""Answers that are not larger than the function may give."""
+"""Keeps answers within the size that a function may return."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = Mapping[str, object]
 
 
 def page(page_of: Callable[[int], Row], limit: int) -> Response[str]:
-    """A page of at most ``limit`` entries; of fewer, if they are so large."""
+    """A page of at most ``limit`` entries; of fewer, if they are large."""
     while True:
         made = answer(page_of(limit))
         if limit == 1 or len(made.body or "") <= MAX_CHARACTERS:
@@ -25,11 +25,11 @@ def page(page_of: Callable[[int], Row], limit: int) -> Response[str]:
         limit //= 2
 
 
-def how_many(rows: Sequence[Row]) -> int:
-    """How many of them, from the first, one answer holds."""
-    left = MAX_CHARACTERS
+def fitting_rows(rows: Sequence[Row]) -> int:
+    """How many rows, from the first, fit into one answer."""
+    remaining = MAX_CHARACTERS
     for n, row in enumerate(rows):
-        left -= len(to_json(row))
-        if left < 0:
+        remaining -= len(to_json(row))
+        if remaining < 0:
             return n
     return len(rows)

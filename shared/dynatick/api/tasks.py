@@ -1,4 +1,4 @@
-"""Tasks over HTTP: one by one. Many at once: ``dynatick.api.bulk``."""
+"""Single tasks over HTTP. Many in one request: ``dynatick.api.bulk``."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import Annotated, Any, Final
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Path, Query
 
-from dynatick.api import models, sizes
+from dynatick.api import sizes
 from dynatick.api.ids import from_path, to_path
+from dynatick.api.models import task as models
 from dynatick.api.problems import Problem
-from dynatick.api.ranges import check_given
-from dynatick.api.routes import Operation, answer, given
+from dynatick.api.ranges import check_range
+from dynatick.api.routes import Operation, answer, values_of
 from dynatick.client import NewTask, TaskClient, TaskView
 from dynatick.client.history import MAX_LIMIT
 from dynatick.errors import InvalidInput, TaskExists, TaskNotFound
 
 DIGEST: Final = "idempotencyDigest"
-"""The attribute by which a repeated request is known: of its Idempotency-Key and of all that it asked for."""
+"""The attribute that identifies a repeated request: the digest of its Idempotency-Key and its body."""
 
 _MAX_KEY = 255
 
@@ -29,8 +30,8 @@ TaskId = Annotated[
     str,
     Path(
         alias="taskId",
-        description="The task's id, percent-encoded. One with `/`, `?`, `%` or a control character, one that begins "
-        "with `~`, and `.`, `..`, `bulk`, `cancel` and `redrive` are given as `~` and the id in base64url.",
+        description="The task's id, percent-encoded. An id with `/`, `?`, `%` or a control character, one that "
+        "begins with `~`, and `.`, `..`, `bulk`, `cancel` and `redrive` are written as `~` and the id in base64url.",
         examples=["welcome-42"],
     ),
 ]
@@ -38,19 +39,19 @@ Key = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
-        description="A name for this request: repeated with the same one, it inserts nothing, and is answered with "
-        "the task that the first one has made. Without a taskId, the id is made of it.",
+        description="A name for this request. A repetition with the same name inserts nothing, and its answer is the "
+        "task of the first request. Without a taskId, the id is derived from it.",
     ),
 ]
 Match = Annotated[
     str | None,
-    Header(alias="If-Match", description='Only if it has this ETag still, such as "5c1e…".'),
+    Header(alias="If-Match", description='Only if it still has this ETag, such as "5c1e…".'),
 ]
 Bucket = Annotated[
     str | None, Query(alias="bucket", description="The bucket's name, `#` as `%23`.", examples=["2026-12-31#12:00"])
 ]
 Start = Annotated[str | None, Query(alias="start", description="The first instant of a range: RFC 3339, or a bucket.")]
-Token = Annotated[str | None, Query(alias="pageToken", description="The nextPageToken of the page before.")]
+Token = Annotated[str | None, Query(alias="pageToken", description="The nextPageToken of the previous page.")]
 End = Annotated[str | None, Query(alias="end", description="The range ends before this instant.")]
 
 _ONE = {200: ("The task", models.Task)}
@@ -66,7 +67,7 @@ class Tasks:
     def operations(self) -> list[Operation]:
         made = {
             201: ("The task was inserted", models.Task),
-            200: ("The request is a repetition: the task that the first one has made", models.Task),
+            200: ("The request is a repetition: the task of the first request", models.Task),
         }
         return [
             Operation(
@@ -75,8 +76,8 @@ class Tasks:
                 path="/v1/tasks",
                 call=self.create,
                 summary="Insert a task",
-                description="Refused if there is a task of this id, so it can be repeated without harm; with an "
-                "`Idempotency-Key` it is answered alike each time.",
+                description="Refused if a task or schedule has this id, so it is safe to repeat; with an "
+                "`Idempotency-Key` each repetition has the same answer.",
                 tag="Task",
                 answers=made,
                 headers=("ETag", "Location"),
@@ -92,7 +93,7 @@ class Tasks:
                 description="In order of time, shard and id. A task is listed in one bucket, that of its latest "
                 "attempt. Give a `bucket`, or `start` and `end`; a range spans at most 31 days.",
                 tag="Task",
-                answers={200: ("A part of the list", models.TaskPage)},
+                answers={200: ("A page of the list", models.TaskPage)},
                 problems=("invalid-input",),
                 parameters=frozenset({"bucket", "start", "end", "status", "limit", "pageToken"}),
             ),
@@ -114,7 +115,7 @@ class Tasks:
                 path="/v1/tasks/<taskId>",
                 call=self.patch,
                 summary="Give a waiting task another time or payload",
-                description="With `If-Match`, only if it is the task that you have seen. What is left out stays.",
+                description="With `If-Match`, only if it is unchanged since you read it. Other attributes stay.",
                 tag="Task",
                 answers=_ONE,
                 headers=("ETag",),
@@ -126,17 +127,17 @@ class Tasks:
                 method="DELETE",
                 path="/v1/tasks/<taskId>",
                 call=self.delete,
-                summary="Remove a task that waits or has ended",
-                description="Nothing is left of it. One that runs can't be deleted. With `If-Match`, only if it is the "
-                "task that you have seen.",
+                summary="Delete a task that waits or has ended",
+                description="Deletes its row. A running task can't be deleted. With `If-Match`, only if it is "
+                "unchanged since you read it.",
                 tag="Task",
-                answers={204: ("It is gone", None)},
+                answers={204: ("It was deleted", None)},
                 problems=("task-not-found", "not-possible-now", "changed", "invalid-input"),
                 parameters=_OF_ONE | {"If-Match"},
             ),
-            self._verb("cancel", self.cancel, "Call a waiting task off"),
-            self._verb("run", self.run, "Run a task at the next tick", "One that has ended runs once more."),
-            self._verb("redrive", self.redrive, "Give a failed or cancelled task another run", "At the next tick."),
+            self._verb("cancel", self.cancel, "Cancel a waiting task"),
+            self._verb("run", self.run, "Run a task at the next tick", "An ended one runs again."),
+            self._verb("redrive", self.redrive, "Start a failed or cancelled task anew", "At the next tick."),
         ]
 
     @staticmethod
@@ -156,7 +157,7 @@ class Tasks:
         )
 
     def create(self, body: Annotated[models.NewTask, Body()], key: Key = None) -> Response[str]:
-        return insert(self._client, given(body), key)
+        return insert(self._client, values_of(body), key)
 
     def list(
         self,
@@ -164,10 +165,10 @@ class Tasks:
         start: Start = None,
         end: End = None,
         status: Annotated[models.Status | None, Query(alias="status", description="Only tasks of this status.")] = None,
-        limit: Annotated[int, Query(alias="limit", ge=1, le=MAX_LIMIT, description="At most so many.")] = 100,
+        limit: Annotated[int, Query(alias="limit", ge=1, le=MAX_LIMIT, description="The maximum number.")] = 100,
         token: Token = None,
     ) -> Response[str]:
-        check_given("/v1/tasks", bucket, start, end, ("status", status))
+        check_range("/v1/tasks", bucket, start, end, ("status", status))
 
         def page_of(limit: int) -> Mapping[str, object]:
             page = self._client.history(bucket, start=start, end=end, status=status, limit=limit, page_token=token)
@@ -179,14 +180,14 @@ class Tasks:
         return shown(self._client.get(from_path(task_id)))
 
     def patch(self, task_id: TaskId, body: Annotated[models.TaskPatch, Body()], match: Match = None) -> Response[str]:
-        wishes = given(body)
+        changes = values_of(body)
         return shown(
             self._client.update(
                 from_path(task_id),
-                task_date_time=wishes.get("taskDateTime"),
-                due_at=wishes.get("dueAt"),
-                delay_seconds=wishes.get("delaySeconds"),
-                payload=wishes.get("payload"),
+                task_date_time=changes.get("taskDateTime"),
+                due_at=changes.get("dueAt"),
+                delay_seconds=changes.get("delaySeconds"),
+                payload=changes.get("payload"),
                 version=version_of(match),
             )
         )
@@ -206,7 +207,7 @@ class Tasks:
 
 
 def insert(client: TaskClient, row: dict[str, Any], key: str | None) -> Response[str]:
-    """Inserts a task; with a key, a repetition is told from another request."""
+    """Inserts a task. With a key, a repetition is distinguished from another request."""
     digest = None
     if DIGEST in row:
         raise InvalidInput(DIGEST, row[DIGEST], "leave it out: it is set by Dynatick")
@@ -217,46 +218,36 @@ def insert(client: TaskClient, row: dict[str, Any], key: str | None) -> Response
         row = {"taskId": f"key-{_digest(key)}", **row, DIGEST: digest}
     task = NewTask.from_row({"taskId": str(uuid.uuid4()), **row})
     try:
-        made = client.insert(
-            task.task_id,
-            task_date_time=task.task_date_time,
-            due_at=task.due_at,
-            delay_seconds=task.delay_seconds,
-            action=task.action,
-            payload=task.payload,
-            retry_policy=task.retry_policy,
-            timeout_seconds=task.timeout_seconds,
-            attributes=task.attributes,
-        )
+        view = client.insert_task(task)
     except TaskExists as error:
         if digest is None:
             raise
         return _repeated(client, error, digest)
-    return shown(made, 201, Location=f"/v1/tasks/{to_path(made.task_id)}")
+    return shown(view, 201, Location=f"/v1/tasks/{to_path(view.task_id)}")
 
 
 def _repeated(client: TaskClient, error: TaskExists, digest: str) -> Response[str]:
-    """The answer to an insert that met a task: its own, or another's."""
+    """The answer to an insert whose id exists: a repetition, or an error."""
     try:
-        there = client.get(error.task_id)
-    except TaskNotFound:  # deleted this moment
+        existing = client.get(error.task_id)
+    except TaskNotFound:  # it was deleted just now
         raise error from None
-    known = there.row.get(DIGEST)
+    known = existing.row.get(DIGEST)
     if known == digest:
-        return shown(there, 200, Location=f"/v1/tasks/{to_path(there.task_id)}", Idempotency_Replayed="true")
+        return shown(existing, 200, Location=f"/v1/tasks/{to_path(existing.task_id)}", Idempotency_Replayed="true")
     if known is None:
         raise error
-    detail = f"{error}; the one that is there was inserted by another request"
+    detail = f"{error}; another request inserted it"
     raise Problem(code="idempotency-key-reused", detail=detail)
 
 
 def shown(task: TaskView, status: int = 200, **headers: str) -> Response[str]:
-    """A task as an answer."""
+    """The answer with a task."""
     return answer(task.to_row(), status, ETag=f'"{task.version}"', **headers)
 
 
 def version_of(match: str | None) -> str | None:
-    """The version that an If-Match names; None if any will do. One that nothing can have matches nothing."""
+    """The version of an If-Match; None for ``*``."""
     return None if match is None or match.strip() == "*" else match.strip().removeprefix('"').removesuffix('"')
 
 

@@ -9,7 +9,8 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
-from dynatick.api import models, sizes
+from dynatick.api import sizes
+from dynatick.api.models import installation as models
 from dynatick.api.routes import Operation, answer
 from dynatick.api.tasks import End, Start
 from dynatick.client import TaskClient
@@ -18,12 +19,11 @@ from dynatick.domain.instants import format_instant
 
 MAX_MINUTES = 24 * 60
 MAX_RECORDS = 20_000
-"""That are asked for by one request: of each minute and shard there may be one. A gateway waits for 30 seconds (API
-Gateway quotas)."""
+"""Records that a request reads: one for each minute and shard. A gateway waits for 30 seconds (API Gateway quotas)."""
 
 Minutes = Annotated[
     int,
-    Query(alias="minutes", ge=1, le=MAX_MINUTES, description="The ticks of the last so many minutes, without a start."),
+    Query(alias="minutes", ge=1, le=MAX_MINUTES, description="The ticks of these last minutes, without a start."),
 ]
 
 
@@ -40,10 +40,10 @@ class Ticks:
                 method="GET",
                 path="/v1/ticks",
                 call=self.list,
-                summary="What the latest ticks did",
-                description="With their figures; idle ticks are told in runs, and so are missed ones. A range spans at "
-                "most the seven days for which they are kept. `nextStart` says where to go on, if it was too much for "
-                "one answer; a run of ticks may be told in both.",
+                summary="List the latest ticks",
+                description="With their counts. Consecutive idle ticks are one entry, and so are missed ones. A range "
+                "spans at most the seven days for which ticks are kept. `nextStart` says where to continue, if it was "
+                "too much for one answer; an entry of several ticks may be in both.",
                 tag="Tick",
                 answers={200: ("The ticks", models.TickList)},
                 problems=("invalid-input",),
@@ -56,7 +56,7 @@ class Ticks:
         settings = self._client.settings()
         until = min(stop, first + timedelta(minutes=max(1, MAX_RECORDS // (settings.shards_ever if settings else 1))))
         rows = [entry.to_row() for entry in self._client.ticks(start=first, end=until)] if first < until else []
-        fitting, next_start = sizes.how_many(rows), format_instant(until) if until < stop else None
+        fitting, next_start = sizes.fitting_rows(rows), format_instant(until) if until < stop else None
         if fitting < len(rows):
             begins = _begins(rows[fitting])
             rows = [row for row in rows[:fitting] if _begins(row) < begins]  # a minute with all of its shards
@@ -65,5 +65,5 @@ class Ticks:
 
 
 def _begins(row: Mapping[str, object]) -> int:
-    """The minute of a tick, or of the first of a run."""
+    """The minute of a tick, or of the first of several."""
     return Bucket.parse(row.get("tick", row.get("since"))).minute

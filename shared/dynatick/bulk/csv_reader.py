@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from dynatick.bulk.json_codec import loads
 from dynatick.bulk.line_reader import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, lines, too_many_empty
 from dynatick.bulk.record import Record, Source
 from dynatick.errors import InvalidInput
+from dynatick.json_reader import loads
 
 REST = "*"
 _JSON = ":json"

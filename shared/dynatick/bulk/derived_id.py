@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from dynatick.bulk.json_codec import dumps
 from dynatick.errors import InvalidInput
+from dynatick.json_reader import dumps
 
 PREFIX = "import-"
 

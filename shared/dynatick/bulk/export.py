@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dynatick.bulk.csv_reader import REST
 from dynatick.bulk.file_format import FileFormat
-from dynatick.bulk.json_codec import dumps
 from dynatick.bulk.task_definition import DEFINITION, STATE, definition
 from dynatick.domain.task import Row
 from dynatick.errors import InvalidInput
+from dynatick.json_reader import dumps
 
 _OBJECTS = ("payload", "retryPolicy", REST)  # columns with JSON, without ``:json`` in the heading
 _STRUCTURED = ("attempts", "result")  # columns with JSON and ``:json`` in the heading

@@ -7,10 +7,10 @@ from itertools import chain
 
 from dynatick.bulk import csv_reader
 from dynatick.bulk.file_format import FileFormat
-from dynatick.bulk.json_codec import loads
 from dynatick.bulk.line_reader import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, lines, too_long, too_many_empty
 from dynatick.bulk.record import Record, Source
 from dynatick.errors import InvalidInput
+from dynatick.json_reader import loads
 
 _WANTED = 'expected a JSON object, such as {"taskId": "a"}'
 

@@ -15,8 +15,9 @@ from typing import IO, Protocol
 
 from dynatick.bulk.file_format import FileFormat, format_of
 from dynatick.bulk.file_reader import read
-from dynatick.bulk.importing import Import, InsertRows, LineError, Tally
+from dynatick.bulk.importing import Import, InsertRows, LineError
 from dynatick.bulk.line_reader import Read
+from dynatick.client.insertion import InsertCounts
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import check_count
 from dynatick.engine.ports import ENVELOPE, Clock, Invoker
@@ -117,10 +118,10 @@ class ImportResult:
     """The result of an invocation."""
 
     order: ImportOrder
-    tally: Tally  # of this invocation
-    skipped: str | None = None  # why nothing was imported
-    continued: bool = False  # another invocation continues the import
-    problem: str | None = None  # the store's error that ended this invocation early
+    tally: InsertCounts  # of this invocation
+    skipped: str | None = None  # why nothing was done
+    continued: bool = False  # another invocation goes on
+    problem: str | None = None  # of the table, because of which it goes on in another
 
 
 @dataclass(slots=True)
@@ -155,16 +156,16 @@ class Importer:
         """
         order = parse_event(event)
         if order.key.endswith("/") and not order.size:
-            return ImportResult(order=order, tally=Tally(), skipped="a folder")
+            return ImportResult(order=order, tally=InsertCounts(), skipped="a folder")
         if order.part == 0:
             if self._was_imported(order):
-                return ImportResult(order=order, tally=Tally(), skipped="imported before")
+                return ImportResult(order=order, tally=InsertCounts(), skipped="imported before")
             order = replace(order, began=format_instant(self.clock()))
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
             try:
                 return self._import(order, hard_end, _Errors(file))
             except FileGone as gone:
-                return ImportResult(order=order, tally=Tally(), skipped=str(gone))
+                return ImportResult(order=order, tally=InsertCounts(), skipped=str(gone))
 
     def _import(self, order: ImportOrder, hard_end: datetime, errors: _Errors) -> ImportResult:
         now = self.clock()
@@ -181,7 +182,7 @@ class Importer:
             line=order.line,
         )
         form = self._form(order, run, errors)
-        done, problem = Tally(), None  # done: the tally at ``run.offset``
+        done, problem = InsertCounts(), None  # as it was at ``run.offset``
         offset = order.offset
         if form is not None:
             try:
@@ -192,11 +193,11 @@ class Importer:
                 raise
             except StoreError as error:
                 problem = str(error)
-        if run.complete and not run.tally.failed:
+        if run.complete and not run.tally.unknown:
             self._write_errors(order, errors)
             self._write_report(order, run.tally, errors)
             return ImportResult(order=order, tally=run.tally)
-        if problem is None and run.tally.failed:
+        if problem is None and run.tally.unknown:
             problem = "the table did not take a task"
         if offset == order.offset:
             raise StoreError(f"no further than line {order.line} of {order.key}: {problem or 'time is up'}")
@@ -234,7 +235,7 @@ class Importer:
             key = f"{_errors_prefix(order)}from-line-{order.line:010}.ndjson"
             self.files.put(order.bucket, key, errors.file, "application/x-ndjson")
 
-    def _write_report(self, order: ImportOrder, tally: Tally, errors: _Errors) -> None:
+    def _write_report(self, order: ImportOrder, tally: InsertCounts, errors: _Errors) -> None:
         total = _sum(order, tally)
         report = {
             "file": order.key,
@@ -273,8 +274,8 @@ class _Source:
         return read_on
 
 
-def _sum(order: ImportOrder, tally: Tally) -> dict[str, int]:
-    return {name: number + order.tally.get(name, 0) for name, number in tally.to_row().items() if name != "failed"}
+def _sum(order: ImportOrder, tally: InsertCounts) -> dict[str, int]:
+    return {name: number + order.tally.get(name, 0) for name, number in tally.to_row().items() if name != "unknown"}
 
 
 def _errors_prefix(order: ImportOrder) -> str:

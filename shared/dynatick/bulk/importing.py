@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from dynatick.bulk.derived_id import PREFIX, with_id
-from dynatick.bulk.json_codec import dumps
 from dynatick.bulk.record import Record
 from dynatick.bulk.task_definition import definition
-from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult, Refused
+from dynatick.client.insertion import Exists, InsertCounts, Inserted, InsertResult, InsertUnknown, Refused
 from dynatick.domain.misspelt import check_names
 from dynatick.domain.schedule import RECURRENCE
 from dynatick.errors import InvalidInput, ItemTooLarge
+from dynatick.json_reader import dumps
 
 _MAX_FAILURES_IN_A_ROW = 200  # then the import gives up, because the table can't be reached
 
@@ -36,26 +36,6 @@ class LineError:
 
 
 @dataclass(kw_only=True, slots=True)
-class Tally:
-    """How many lines had each result."""
-
-    inserted: int = 0
-    exists: int = 0  # a task with this id existed already
-    refused: int = 0  # not a valid task
-    failed: int = 0  # the table could not insert them now
-
-    @property
-    def total(self) -> int:
-        return self.inserted + self.exists + self.refused + self.failed
-
-    def to_row(self) -> dict[str, int]:
-        return asdict(self)
-
-    def __str__(self) -> str:
-        return ", ".join(f"{number} {name}" for name, number in self.to_row().items() if number) or "nothing"
-
-
-@dataclass(kw_only=True, slots=True)
 class Import:
     """The import of a file's records. The attributes have its progress.
 
@@ -73,9 +53,9 @@ class Import:
     offset: int = 0
     line: int = 1
     latest: str | None = None
-    tally: Tally = field(default_factory=Tally)
-    complete: bool = False  # every record has a result
-    gave_up: bool = False  # after too many failures in a row
+    tally: InsertCounts = field(default_factory=InsertCounts)
+    complete: bool = False  # every record has its answer
+    gave_up: bool = False  # the table is away
     _in_flight: deque[Record] = field(default_factory=deque)
     _exhausted: bool = False
     _has_failed: bool = False  # a line failed: ``offset`` stays before it
@@ -125,11 +105,11 @@ class Import:
                 self.tally.refused += 1
                 error = record.error or error
                 self.report(LineError(record.line, error.field, str(error), record.text))
-            case Failed(error=ItemTooLarge() as too_large):
+            case InsertUnknown(error=ItemTooLarge() as too_large):
                 self.tally.refused += 1
                 self.report(LineError(record.line, "line", str(too_large), record.text))
-            case Failed(error=failure):
-                self.tally.failed += 1
+            case InsertUnknown(error=failure):
+                self.tally.unknown += 1
                 self._has_failed = True
                 self.report(LineError(record.line, "table", str(failure), record.text))
                 return True

@@ -1,4 +1,4 @@
-"""The commands put together, and their errors turned into a line and a code."""
+"""The command line: all commands, and their errors as a line on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from dynatick.cli import bucket, doctor, expr, schedule, settings, task, tick
-from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, told
+from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
 from dynatick.cli.output import one_line, say
 from dynatick.cli.plugins import Nouns
 from dynatick.errors import DynatickError
@@ -45,24 +45,24 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Tasks to run later, on AWS: insert them, change them, see what became of them.
+    """Tasks to run later, on AWS: insert them, change them, list them.
 
     Data goes to stdout, messages to stderr. Exit codes: 0 done, 1 unexpected, 2 usage, 3 invalid input,
-    4 not found, 5 conflict, 6 table unreachable, 7 the doctor found something, 130 interrupted, 141 output closed.
+    4 not found, 5 conflict, 6 table unreachable, 7 the doctor has findings, 130 interrupted, 141 output closed.
     """
 
 
 def _closed() -> ExitCode:
-    """Whoever read our output has seen enough. What is still buffered must not raise again at exit."""
+    """The reader closed the output. What is still buffered must not raise again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
     return ExitCode.CLOSED
 
 
 def invoke(arguments: Sequence[str]) -> int:
-    """Carries out one command line. Never raises; returns the exit code."""
+    """Runs one command line. Never raises; returns the exit code."""
     try:
         answer = typer.main.get_command(app).main(args=list(arguments), prog_name="dynatick", standalone_mode=False)
         sys.stdout.flush()
@@ -81,7 +81,7 @@ def invoke(arguments: Sequence[str]) -> int:
         say(f"error: {one_line(str(error))}")
         return error.code
     except DynatickError as error:
-        say(f"error: {one_line(told(error))}")
+        say(f"error: {one_line(error_text(error))}")
         return code_of(error)
     except BrokenPipeError:
         return _closed()

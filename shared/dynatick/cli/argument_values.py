@@ -1,8 +1,7 @@
-"""Values as they are typed: times, durations, JSON."""
+"""Parses the values of options: times, durations, JSON."""
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from datetime import datetime, timedelta
@@ -12,6 +11,7 @@ from pathlib import Path
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.domain.instants import EXPECTED_RANGE, format_instant
 from dynatick.errors import InvalidInput
+from dynatick.json_reader import loads
 
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?", re.ASCII)
 _UNITS = ("days", "hours", "minutes", "seconds")
@@ -21,8 +21,8 @@ _MAX_FILE_BYTES = 4 * 1024 * 1024  # no item comes near it
 
 
 def time_of(text: str | None, field: str, now: datetime) -> str | Decimal | None:
-    """A time as the client takes it: ``now``, +10m and -1h count from ``now``, a number is epoch seconds. What else it
-    means is the client's to say. Raises InvalidInput."""
+    """A time as the client takes it: ``now``, +10m and -1h are relative to ``now``, a number is epoch seconds. The
+    client parses any other text. Raises InvalidInput."""
     if text is None:
         return None
     typed = text.strip()
@@ -31,13 +31,13 @@ def time_of(text: str | None, field: str, now: datetime) -> str | Decimal | None
     sign, length = (typed[0], typed[1:]) if typed[:1] in ("+", "-") else ("", typed)
     if _NUMBER.fullmatch(length):
         if sign:
-            raise InvalidInput(field, text, f"give its unit too: {sign}{length}s, {sign}{length}m or {sign}{length}h")
+            raise InvalidInput(field, text, f"add a unit: {sign}{length}s, {sign}{length}m or {sign}{length}h")
         return Decimal(length)
     distance = _distance(length)
     if distance is None:
         return text
     if not sign:
-        raise InvalidInput(field, text, f"say which way from now: +{length} is later, -{length} earlier")
+        raise InvalidInput(field, text, f"add a sign: +{length} is later than now, -{length} earlier")
     try:
         return format_instant(now + distance if sign == "+" else now - distance)
     except OverflowError:
@@ -53,7 +53,7 @@ def duration_of(text: str, field: str) -> timedelta:
 
 
 def shift_of(text: str, field: str) -> timedelta:
-    """How far to move something: +1h later, -30m earlier. Raises InvalidInput."""
+    """A shift of a time: +1h later, -30m earlier. Raises InvalidInput."""
     typed = text.strip()
     distance = _distance(typed[1:]) if typed[:1] in ("+", "-") else None
     if not distance:
@@ -62,7 +62,7 @@ def shift_of(text: str, field: str) -> timedelta:
 
 
 def seconds_of(text: str | None, field: str) -> int | Decimal | None:
-    """A duration in seconds: a number is just that. Raises InvalidInput."""
+    """A duration in seconds; a number is one in seconds. Raises InvalidInput."""
     if text is None:
         return None
     typed = text.strip()
@@ -75,7 +75,7 @@ def seconds_of(text: str | None, field: str) -> int | Decimal | None:
 
 
 def minutes_of(text: str | None, field: str) -> int | None:
-    """A duration in minutes: a whole number is just that. Raises InvalidInput."""
+    """A duration in minutes; a whole number is one in minutes. Raises InvalidInput."""
     if text is None:
         return None
     typed = text.strip()
@@ -88,7 +88,7 @@ def minutes_of(text: str | None, field: str) -> int | None:
 
 
 def _distance(text: str) -> timedelta | None:
-    """What a text such as 1h30m says; None if it is no duration."""
+    """The duration of a text such as 1h30m; None if it is not one."""
     match = _DURATION.fullmatch(text)
     if match is None:
         return None
@@ -96,22 +96,12 @@ def _distance(text: str) -> timedelta | None:
 
 
 def map_of(text: str | None, field: str) -> dict[str, object] | None:
-    """A JSON object, given as it stands or as ``@file`` (``@-``: stdin). Raises InvalidInput, CommandFailed."""
+    """A JSON object, from the text or from ``@file`` (``@-``: stdin). Raises InvalidInput, CommandFailed."""
     if text is None:
         return None
-    value = json_of(_read(text[1:]) if text.startswith("@") else text, field)
+    value = loads(_read(text[1:]) if text.startswith("@") else text, field)
     if not isinstance(value, dict):
         raise InvalidInput(field, value, "expected a JSON object")
-    return value
-
-
-def json_of(text: str, field: str) -> object:
-    """A JSON value; numbers keep their digits. Raises InvalidInput."""
-    try:
-        value: object = json.loads(text, parse_float=Decimal, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InvalidInput(field, text, f"expected JSON: {reason}") from None
     return value
 
 
@@ -125,7 +115,3 @@ def _read(name: str) -> str:
         raise CommandFailed(ExitCode.NOT_FOUND, f"cannot read {name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise CommandFailed(ExitCode.INVALID, f"{name} is not UTF-8: {error}") from error
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not a number that a table can hold")

@@ -1,4 +1,4 @@
-"""``dynatick bucket …``: what buckets hold."""
+"""``dynatick bucket …``: lists the tasks of buckets, and counts them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import typer
 
 from dynatick.cli.output import Column, Output, say, show_many
 from dynatick.cli.session import Session, on_table
-from dynatick.cli.task import Limit, PageToken, Status, list_page, show_page
+from dynatick.cli.task_display import list_page, show_page
+from dynatick.cli.task_options import Limit, PageToken, Status
 from dynatick.cli.task_selection import Last, Span, span_of
 
-app = typer.Typer(name="bucket", help="See what buckets hold.", no_args_is_help=True)
+app = typer.Typer(name="bucket", help="List the tasks of buckets, and count them.", no_args_is_help=True)
 
 _SPARE = {"unscheduled": 6, "scheduled": 3, "running": 4, "completed": 2, "failed": 1, "cancelled": 5}
 _COLUMNS = (
@@ -30,14 +31,14 @@ def show(
     limit: Limit = 100,
     page_token: PageToken = None,
 ) -> None:
-    """Show a bucket: how many tasks of each status, and which."""
+    """Show a bucket: its tasks, and how many there are of each status."""
     client = session.client()
     counts = next(iter(client.bucket_counts(bucket)), None)
     page = list_page(client, Span(bucket, None, None), status=status, limit=limit, page_token=page_token)
-    held = {} if counts is None else dict(counts.counts)
-    if session.output is Output.TABLE and held:
-        say(f"{bucket}: " + ", ".join(f"{number} {name}" for name, number in sorted(held.items())))
-    show_page(session, page, {"bucket": bucket, "counts": held})
+    by_status = {} if counts is None else dict(counts.counts)
+    if session.output is Output.TABLE and by_status:
+        say(f"{bucket}: " + ", ".join(f"{number} {name}" for name, number in sorted(by_status.items())))
+    show_page(session, page, {"bucket": bucket, "counts": by_status})
 
 
 @app.command("list")
@@ -48,7 +49,7 @@ def list_buckets(
     to: Annotated[str | None, typer.Option(metavar="TIME", help="End, not itself part of it.")] = None,
     last: Last = None,
 ) -> None:
-    """List the buckets of a range, with how many tasks of each status they hold. Empty ones are left out."""
+    """List the buckets of a range that hold tasks, with how many there are of each status."""
     span = span_of(from_, to, last, session.clock())
     found = session.client().bucket_counts(start=span.start, end=span.end)
     if session.output is not Output.TABLE:

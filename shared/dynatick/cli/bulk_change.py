@@ -1,4 +1,4 @@
-"""Changing many: those that are named, or those of a bucket or range."""
+"""Changes many tasks: by their ids, or those of a bucket or range."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, told
+from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
 from dynatick.cli.listing import Listing
 from dynatick.cli.output import Column, one_line, say
 from dynatick.cli.session import Session
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_AT_A_TIME = 8  # requests, where each takes one of its own
-_TOGETHER = 200  # ids whose answers are held
-_COUNTED = 1000  # tasks, before one is asked
-_PATIENCE = 200  # failures in a row after which the table is taken to be away
+_MAX_AT_A_TIME = 8  # requests
+_CHUNK = 200  # ids whose results memory holds
+_MAX_COUNTED = 1000  # tasks, for the question before a change
+_MAX_FAILURES = 200  # in a row; after them the command stops
 
 _COLUMNS = (
     Column("TASK", "taskId", folds=True),
@@ -35,18 +35,18 @@ _COLUMNS = (
 
 
 def are_named(ids: Sequence[str] | None, **options: object) -> bool:
-    """Whether tasks are named; else options say which. Raises CommandFailed if neither or both do."""
-    given = [name.replace("_", "-") for name, value in options.items() if value not in (None, False)]
-    if not ids and not {"bucket", "from", "to", "last"} & set(given):
-        message = "name a task, or say which by --bucket, --last, or --from and --to"
+    """Whether ids name the tasks; else options select them. Raises CommandFailed if neither or both do."""
+    used = [name.replace("_", "-") for name, value in options.items() if value not in (None, False)]
+    if not ids and not {"bucket", "from", "to", "last"} & set(used):
+        message = "name a task, or select tasks by --bucket, --last, or --from and --to"
         raise CommandFailed(ExitCode.USAGE, message)
-    if ids and given:
-        raise CommandFailed(ExitCode.USAGE, f"a task is named, so --{given[0]} says nothing; give one of them only")
+    if ids and used:
+        raise CommandFailed(ExitCode.USAGE, f"--{used[0]} has no effect on named tasks; use one of them only")
     return bool(ids)
 
 
 def each(ids: Sequence[str], do: Callable[[str], T]) -> Iterator[tuple[str, T | DynatickError]]:
-    """What is answered to each id, in order, several at a time. What one raises does not stop the others."""
+    """The result or the error for each id, in order, with several requests at a time."""
 
     def one(task_id: str) -> T | DynatickError:
         try:
@@ -54,10 +54,10 @@ def each(ids: Sequence[str], do: Callable[[str], T]) -> Iterator[tuple[str, T | 
         except DynatickError as error:
             return error
 
-    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="dynatick-each") as pool:
-        for start in range(0, len(ids), _TOGETHER):
-            part = ids[start : start + _TOGETHER]
-            yield from zip(part, pool.map(one, part), strict=True)
+    with ThreadPoolExecutor(_MAX_AT_A_TIME, thread_name_prefix="dynatick-each") as pool:
+        for start in range(0, len(ids), _CHUNK):
+            chunk = ids[start : start + _CHUNK]
+            yield from zip(chunk, pool.map(one, chunk), strict=True)
 
 
 def change_each(
@@ -71,9 +71,9 @@ def change_each(
     columns: Sequence[Column] = (),
     name: str = "tasks",
 ) -> None:
-    """Changes what is named: one is shown whole, of several each has its line. Raises CommandFailed if any failed.
+    """Changes the named tasks: one is shown whole, several as a list. Raises CommandFailed if any failed.
 
-    ``done``: what is done to them, as a participle. ``row``: what the line of one says of it.
+    ``done``: the result in words, as a participle. ``row``: further attributes in the list.
     """
     if is_single(typed):
         show(change(typed[0]))
@@ -87,23 +87,23 @@ def change_each(
             if isinstance(answer, DynatickError):
                 result = "unknown" if isinstance(answer, StoreError) else "refused"
                 failed.append(code_of(answer))
-                listing.add({"taskId": task_id, "result": result, "why": one_line(told(answer))})
+                listing.add({"taskId": task_id, "result": result, "why": one_line(error_text(answer))})
             else:
                 result = done
                 listing.add({"taskId": task_id, "result": done, **row(answer)})
             counts[result] = counts.get(result, 0) + 1
             unknown = unknown + 1 if result == "unknown" else 0
-            if unknown == _PATIENCE:
+            if unknown == _MAX_FAILURES:
                 break
-        listing.beside = {"counts": counts}
+        listing.more = {"counts": counts}
     say(_summed(counts))
     if failed:
         raise CommandFailed(max(failed), f"{len(failed)} of {len(ids)} not {done}")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What is to be done with many tasks: as a verb and as a participle."""
+class BulkCommand:
+    """A change of many tasks, as a verb and as a participle."""
 
     verb: str
     done: str
@@ -111,31 +111,33 @@ class Wish:
     yes: bool  # without asking
 
 
-def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], wish: Wish) -> None:
-    """Changes those that ``change`` means, a method of the client, once it is confirmed. Raises CommandFailed."""
-    if wish.dry_run or wish.yes or not _is_watched():
-        show_results(session, change(dry_run=wish.dry_run), wish.done)
+def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], command: BulkCommand) -> None:
+    """Calls ``change``, a method of the client, after the user has confirmed it. Raises CommandFailed."""
+    if command.dry_run or command.yes or not _is_interactive():
+        show_results(session, change(dry_run=command.dry_run), command.done)
         return
-    number = sum(1 for _ in change(dry_run=True, limit=_COUNTED + 1))
+    number = sum(1 for _ in change(dry_run=True, limit=_MAX_COUNTED + 1))
     if not number:
-        show_results(session, iter(()), wish.done)
+        show_results(session, iter(()), command.done)
         return
-    many = "1 task" if number == 1 else f"{number} tasks" if number <= _COUNTED else f"more than {_COUNTED} tasks"
-    print(f"{wish.verb.capitalize()} {many}? [y/N] ", end="", file=sys.stderr, flush=True)
+    many = (
+        "1 task" if number == 1 else f"{number} tasks" if number <= _MAX_COUNTED else f"more than {_MAX_COUNTED} tasks"
+    )
+    print(f"{command.verb.capitalize()} {many}? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CommandFailed(ExitCode.INTERRUPTED, "nothing was changed")
-    show_results(session, change(dry_run=False), wish.done)
+    show_results(session, change(dry_run=False), command.done)
 
 
-def _is_watched() -> bool:
-    """Whether there is a terminal to ask on: nothing waits for an answer that cannot come."""
+def _is_interactive() -> bool:
+    """Whether there is a terminal on which the user can answer."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def show_results(session: Session, results: Iterator[ManyResult], done: str) -> None:
-    """Prints what became of each task, and how many of which fate. ``done``: what is done to them, as a participle.
+    """Prints the result of each task, and the counts. ``done``: the result in words, as a participle.
 
-    Raises CommandFailed if the table did not take some.
+    Raises CommandFailed if some results are unknown.
     """
     counts: dict[str, int] = {}
     failures = 0  # in a row
@@ -143,23 +145,23 @@ def show_results(session: Session, results: Iterator[ManyResult], done: str) -> 
         for result in results:
             row = _row(result, done)
             listing.add(row)
-            recorded_as = str(row["result"])
-            counts[recorded_as] = counts.get(recorded_as, 0) + 1
-            failures = failures + 1 if recorded_as == "unknown" else 0
-            if failures == _PATIENCE:
+            name = str(row["result"])
+            counts[name] = counts.get(name, 0) + 1
+            failures = failures + 1 if name == "unknown" else 0
+            if failures == _MAX_FAILURES:
                 break
-        listing.beside = {"counts": counts}
+        listing.more = {"counts": counts}
     say(_summed(counts))
     if counts.get("unknown"):
-        raise CommandFailed(ExitCode.UNREACHABLE, f"{counts['unknown']} got no answer; do it again: what is done stays")
+        raise CommandFailed(ExitCode.UNREACHABLE, f"{counts['unknown']} got no answer; repeat the command")
 
 
 def _summed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {recorded_as}" for recorded_as, number in counts.items()) or "There are none"
+    return ", ".join(f"{number} {result}" for result, number in counts.items()) or "There are none"
 
 
 def _row(result: ManyResult, done: str) -> Mapping[str, object]:
-    from dynatick.client import Changed, Left, Unchanged, WouldChange
+    from dynatick.client import Changed, ChangeUnknown, Skipped, WouldChange
 
     match result:
         case Changed(task_id, task):
@@ -167,9 +169,9 @@ def _row(result: ManyResult, done: str) -> Mapping[str, object]:
         case WouldChange(task_id, task):
             why = {} if task.error is None else {"why": task.error}
             return {"taskId": task_id, "result": f"to be {done}", **_of(task), **why}
-        case Left(task_id, reason):
-            return {"taskId": task_id, "result": "left", "why": reason}
-        case Unchanged(task_id, error):
+        case Skipped(task_id, reason):
+            return {"taskId": task_id, "result": "skipped", "why": reason}
+        case ChangeUnknown(task_id, error):
             return {"taskId": task_id, "result": "unknown", "why": one_line(str(error))}
 
 

@@ -1,101 +1,86 @@
-"""How far an import is, noted beside its file: a run that was interrupted goes on there. Ineligible once all is in."""
+"""Records next to a file how far its import or export is, so that an interrupted run can be continued."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from dynatick.cli.output import say
 
-ENDING = ".progress"
-_EVERY = 1.0  # seconds: what a killed run does again
-_BESIDE = 64 * 1024  # bytes before the place, by which the file is known again
+_SUFFIX = ".progress"
+_INTERVAL = 1.0  # seconds between two writes: what a killed run repeats
+_DIGEST_BYTES = 64 * 1024  # at the beginning of the file, and before the offset
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """Where to go on."""
+class Place(Protocol):
+    """A dataclass that says where to continue. ``offset``: in bytes of the file."""
 
-    offset: int
-    line: int
-    latest: str | None  # the id of the latest task that is in
-    counts: Mapping[str, int]
-    errors: int | None = None  # bytes of the file of errors
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def offset(self) -> int: ...
+
+
+P = TypeVar("P", bound=Place)
 
 
 @dataclass(slots=True)
-class Checkpoint:
-    """The note beside one file. A folder that cannot be written to costs the note, not the import."""
+class Checkpoint(Generic[P]):
+    """The file FILE.progress. If it cannot be written, the run continues without it.
+
+    ``parse`` makes a place of its JSON; raises ValueError, TypeError or KeyError.
+    """
 
     file: Path
-    _written_at: float = field(default_factory=time.monotonic)
+    parse: Callable[[Mapping[str, Any]], P]
+    _written_at: float = -_INTERVAL
     _fails: bool = False
 
     @property
     def path(self) -> Path:
-        return self.file.with_name(self.file.name + ENDING)
+        return self.file.with_name(self.file.name + _SUFFIX)
 
-    def read(self) -> Place | None:
-        """The place that is noted; None if there is none, or if it is not of this file as it is now."""
+    @property
+    def is_due(self) -> bool:
+        """Whether it was written a second ago or more."""
+        return not self._fails and time.monotonic() - self._written_at >= _INTERVAL
+
+    def read(self) -> P | None:
+        """The recorded place; None if there is none, or if the file has changed since."""
         try:
-            noted = json.loads(self.path.read_bytes())
-            place = Place(**noted["place"])
-            fits = noted["digest"] == digest(self.file, place.offset)
-            numbers = (place.offset, place.line, *place.counts.values())
-            counts = all(type(number) is int and number >= 0 for number in numbers)
+            recorded = json.loads(self.path.read_bytes())
+            place = self.parse(recorded["place"])
+            unchanged = self.file.stat().st_size >= place.offset and recorded["digest"] == self._digest(place.offset)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
-        return place if fits and counts else None
+        return place if unchanged else None
 
-    def keep(self, place: Place, *, now: bool = False) -> None:
-        """Notes a place, every second or so; ``now``: at once."""
-        if self._fails or not (now or time.monotonic() - self._written_at >= _EVERY):
+    def keep(self, place: P, *, now: bool = False) -> None:
+        """Records a place, once a second at most; ``now``: at once."""
+        if self._fails or not (now or self.is_due):
             return
         self._written_at = time.monotonic()
         partial = self.path.with_name(self.path.name + ".partial")
         try:
-            partial.write_text(json.dumps({"digest": digest(self.file, place.offset), "place": asdict(place)}))
+            partial.write_text(json.dumps({"digest": self._digest(place.offset), "place": asdict(place)}))
             partial.replace(self.path)
         except OSError as error:
             self._fails = True
-            say(f"Cannot note how far it is ({error.strerror}): if it is interrupted, it begins anew")
+            say(f"Cannot write {self.path.name} ({error.strerror}): an interrupted run will begin anew")
 
     def forget(self) -> None:
-        """All is in."""
+        """Deletes it, once the run is complete."""
         self.path.unlink(missing_ok=True)
 
-
-def digest(path: Path, offset: int) -> str:
-    """Of a file's beginning, and of what stands before a place in it: of a file that was changed it is another one."""
-    with path.open("rb") as file:
-        found = hashlib.sha256(file.read(min(_BESIDE, offset)))
-        file.seek(max(0, offset - _BESIDE))
-        found.update(file.read(min(_BESIDE, offset)))
-    return found.hexdigest()
-
-
-@dataclass(slots=True)
-class ErrorsFile:
-    """The file that ``--errors`` names: an NDJSON document for each line that is not in."""
-
-    file: IO[bytes]
-    size: int = 0
-
-    def write(self, line: str) -> None:
-        self.file.write(line.encode() + b"\n")
-        self.size += len(line.encode()) + 1
-
-    @classmethod
-    def open(cls, path: Path, size: int | None) -> ErrorsFile:
-        """Empty, or with its first ``size`` bytes kept. Raises OSError."""
-        kept = size is not None and path.is_file() and path.stat().st_size >= size
-        file = path.open("r+b" if kept else "wb")
-        if kept and size is not None:
-            file.truncate(size)
-            file.seek(size)
-        return cls(file, size if kept and size is not None else 0)
+    def _digest(self, offset: int) -> str:
+        """Of the file's beginning and of the bytes before an offset."""
+        with self.file.open("rb") as file:
+            found = hashlib.sha256(file.read(min(_DIGEST_BYTES, offset)))
+            file.seek(max(0, offset - _DIGEST_BYTES))
+            found.update(file.read(min(_DIGEST_BYTES, offset)))
+        return found.hexdigest()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dynatick.engine.diagnosis import Finding
     from dynatick.engine.reconcile import Reconciled
 
-_EVERY = 100  # pages between two messages, where no terminal shows how far it is
+_PAGES_PER_MESSAGE = 100  # without a terminal
 
 _COLUMNS = (
     Column("WHAT", "kind"),
@@ -26,41 +26,43 @@ _COLUMNS = (
     Column("WHY", "why", folds=True),
 )
 _REMEDY = Column("REMEDY", "remedy", folds=True)
-_MENDED = Column("MENDED", "fate", folds=True)
+_REPAIRED = Column("REPAIRED", "repair", folds=True)
 
 
 @on_table
 def doctor(
     session: Session,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Repair what can be repaired. Without it nothing is written.")
+        bool, typer.Option("--repair", help="Repair what can be repaired. Without it, nothing is written.")
     ] = (False),
 ) -> None:
-    """Look for tasks that no tick would run, and for what else is wrong; repair it with --repair.
+    """Find tasks that no tick would run, and other faults; repair them with --repair.
 
-    Reads the whole table: one read unit for each 4 KB. Exit code 7 if something is wrong and not repaired.
+    Reads the whole table: one read unit per 4 KB. Exit code 7 if there are findings that are not repaired.
     """
     from dynatick.client.doctor import finding_row
 
-    def tell(finding: Finding) -> None:
+    def report(finding: Finding) -> None:
         show_document(finding_row(finding), session.output)
 
     client = session.client()
     with _progress(alone=session.output is not Output.JSONL) as page_read:
-        found = client.doctor(repair=repair, tell=tell if session.output is Output.JSONL else None, page_read=page_read)
+        found = client.doctor(
+            repair=repair, report=report if session.output is Output.JSONL else None, page_read=page_read
+        )
     rows = [finding_row(finding) for finding in found.findings]
     match session.output:
         case Output.JSON:
             show_document({**found.to_row(), "findings": rows}, session.output)
         case Output.TABLE if rows:
-            record_results = [{**row, "fate": row.get("left", "yes" if row["repaired"] else "")} for row in rows]
-            show_many(record_results, (*_COLUMNS, _MENDED if repair else _REMEDY), session.output, name="findings")
+            repairs = [{**row, "repair": row.get("left", "yes" if row["repaired"] else "")} for row in rows]
+            show_many(repairs, (*_COLUMNS, _REPAIRED if repair else _REMEDY), session.output, name="findings")
         case _:
             pass
     _sum_up(found, shown=len(rows) if session.output is not Output.JSONL else found.found)
     if not found.is_healthy:
         left = found.found - found.repaired
-        how = "see above" if repair else "dynatick doctor --repair repairs what wants no person"
+        how = "see above" if repair else "dynatick doctor --repair repairs what it can"
         raise CommandFailed(ExitCode.FOUND, f"{left} of {found.found} not repaired: {how}")
 
 
@@ -70,32 +72,32 @@ def _sum_up(found: Diagnosis, *, shown: int) -> None:
     for shard, number in sorted(found.retired.items()):
         say(f"Shard {shard} gets no new tasks, and still holds {number} that have not ended; ticks serve it")
     if found.missed_ticks:
-        say(f"{found.missed_ticks} ticks of the last hour are missing; what was due then runs later")
+        say(f"{found.missed_ticks} ticks of the last hour are missing; tasks that were due run later")
     kinds = ", ".join(f"{number} {kind}" for kind, number in found.kinds.items()) or "nothing wrong"
     repaired = f"; {found.repaired} repaired" if found.repaired else ""
-    say(f"Looked at {found.scanned} tasks and schedules that have not ended: {kinds}{repaired}")
+    say(f"Read {found.scanned} tasks and schedules that have not ended: {kinds}{repaired}")
 
 
 @contextmanager
 def _progress(*, alone: bool) -> Iterator[Callable[[Reconciled], None]]:
-    """Something that shows how far it has come: a line that changes on a terminal, if it is ``alone`` there; else a
-    line now and then."""
+    """Shows the progress: by a changing line on a terminal, if nothing else is printed there (``alone``); else by a
+    line for every 100 pages."""
     if not alone or not sys.stderr.isatty():
-        yield _say_now_and_then
+        yield _say_progress
         return
     from rich.console import Console
     from rich.live import Live
 
     console = Console(stderr=True, highlight=False)
     with Live("Reading the table", console=console, transient=True, redirect_stdout=False) as line:
-        yield lambda report: line.update(_said(report))
+        yield lambda report: line.update(_progress_text(report))
 
 
-def _say_now_and_then(report: Reconciled) -> None:
-    if report.pages % _EVERY == 0:
-        say(_said(report))
+def _say_progress(report: Reconciled) -> None:
+    if report.pages % _PAGES_PER_MESSAGE == 0:
+        say(_progress_text(report))
 
 
-def _said(report: Reconciled) -> str:
-    looked = f"{report.scanned} tasks and schedules that have not ended"
-    return f"Read {report.pages} MB: {looked}, {report.found} with something wrong"
+def _progress_text(report: Reconciled) -> str:
+    read = f"{report.scanned} tasks and schedules that have not ended"
+    return f"Read {report.pages} MB: {read}, {report.found} findings"

@@ -1,4 +1,4 @@
-"""How commands end: stable exit codes, and one line on stderr for each error."""
+"""The exit codes of commands, which are stable, and the texts of errors."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from dynatick.errors import (
 
 
 class ExitCode(IntEnum):
-    """What programs may rely on."""
+    """Exit codes that programs may rely on."""
 
     OK = 0
-    UNEXPECTED = 1  # none of the others; a fault of ours, most likely
-    USAGE = 2  # the command line itself is wrong, or does not say which table
-    INVALID = 3  # a value that no door accepts
+    UNEXPECTED = 1  # none of the others; most likely a fault of Dynatick
+    USAGE = 2  # the command line is invalid, or names no table
+    INVALID = 3  # a value that no interface accepts
     NOT_FOUND = 4  # no such task, function or file
-    CONFLICT = 5  # the task exists already, or its state does not allow what was asked
-    UNREACHABLE = 6  # the table, or the local stack, does not answer or refuses
-    FOUND = 7  # the doctor found something wrong, and it is not repaired
-    INTERRUPTED = 130  # by Ctrl-C; what was done stays
-    CLOSED = 141  # whoever read our output closed it, as `| head` does
+    CONFLICT = 5  # the task exists already, or its state does not allow the request
+    UNREACHABLE = 6  # the table, or the local stack, does not answer, or refuses the request
+    FOUND = 7  # the doctor has findings that are not repaired
+    INTERRUPTED = 130  # by Ctrl-C; changes that were made stay
+    CLOSED = 141  # the reader of the output closed it, as `| head` does
 
 
 class CommandFailed(Exception):
-    """A command that cannot do its work, with its code."""
+    """The end of a command that failed, with its exit code."""
 
     def __init__(self, code: ExitCode, message: str) -> None:
         super().__init__(message)
@@ -78,8 +78,8 @@ _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 
 def hint_of(error: BaseException) -> str | None:
-    """What can be done about an error of the SDK, or of pynamodb's."""
-    # The store's adapter knows the SDK, which is imported already where it has failed.
+    """A hint on an error of the SDK, or of pynamodb."""
+    # Imported here, since the store's adapter imports the SDK.
     from dynatick.store.failures import failure_code
 
     code = failure_code(error)
@@ -94,8 +94,8 @@ def hint_of(error: BaseException) -> str | None:
     return _HINTS.get(code)
 
 
-def told(error: DynatickError) -> str:
-    """What an error says, in the words of the command line, and with what can be done about it."""
+def error_text(error: DynatickError) -> str:
+    """The message of an error, with the command line's option names and a hint."""
     if isinstance(error, InvalidInput) and error.field in _OPTIONS:
         return str(InvalidInput(_OPTIONS[error.field], error.value, error.expected))
     if isinstance(error, StoreError) and error.__cause__ is not None:

@@ -1,4 +1,4 @@
-"""``dynatick expr …``: what a schedule expression means, and when it runs. Needs no table and no AWS."""
+"""``dynatick expr …``: explains schedule expressions and lists their occurrences. Needs no table and no AWS."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from dynatick.domain.expressions.time_zone import zone_of
 from dynatick.domain.instants import format_instant
 
 app = typer.Typer(
-    name="expr", help="See what a schedule expression means, and when it runs. Needs no table.", no_args_is_help=True
+    name="expr", help="Explain schedule expressions and list their occurrences. Needs no table.", no_args_is_help=True
 )
 
-_MAX = 100_000
-_COLUMNS = (Column("RUN", "run"), Column("LOCAL TIME", "local"), Column("NOTES", "notes", folds=True))
+_MAX_COUNT = 100_000
+_COLUMNS = (Column("OCCURRENCE", "occurrenceAt"), Column("LOCAL TIME", "local"), Column("NOTES", "notes", folds=True))
 
 Text = Annotated[str, typer.Argument(metavar="EXPR", help="Such as 'cron(0 12 ? * MON-FRI *)'.", show_default=False)]
 Zone = Annotated[str, typer.Option("--tz", metavar="ZONE", help="IANA name of the time zone, such as Europe/Berlin.")]
 From = Annotated[
-    str | None, typer.Option("--from", metavar="TIME", help="Runs strictly after this instant. Default: now.")
+    str | None, typer.Option("--from", metavar="TIME", help="Occurrences strictly after this instant. Default: now.")
 ]
 StartDate = Annotated[
-    str | None, typer.Option(metavar="TIME", help="No run before; a rate counts from here. Default: --from.")
+    str | None, typer.Option(metavar="TIME", help="No occurrence before; a rate counts from here. Default: --from.")
 ]
-EndDate = Annotated[str | None, typer.Option(metavar="TIME", help="No run after.")]
-Count = Annotated[int, typer.Option(min=1, max=_MAX, help="How many runs.")]
+EndDate = Annotated[str | None, typer.Option(metavar="TIME", help="No occurrence after.")]
+Count = Annotated[int, typer.Option(min=1, max=_MAX_COUNT, help="The number of occurrences.")]
 Print = Annotated[Output, typer.Option("--output", "-o", help="How to print data.")]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Asked:
-    """The expression and the bounds of one command line, understood."""
+class _Query:
+    """The expression and the bounds of one command line."""
 
     expression: Expression
     zone: str
@@ -59,22 +59,22 @@ class _Asked:
     end: datetime | None
 
     @classmethod
-    def of(cls, text: str, zone: str, after: str | None, start: str | None, end: str | None) -> _Asked:
-        """Raises InvalidInput, also where nothing runs after the instant that is asked about."""
+    def of(cls, text: str, zone: str, after: str | None, start: str | None, end: str | None) -> _Query:
+        """Raises InvalidInput, also if there is no occurrence after the instant."""
         expression = parse_expression(text)
         now = Session().clock().replace(microsecond=0)
         instant = now if after is None else _instant(after, "from", now)
-        asked = cls(
+        query = cls(
             expression=expression,
             zone=check_zone(zone),
             after=instant,
             start=_instant(start, "startDate", now) if start else instant if isinstance(expression, Rate) else None,
             end=_instant(end, "endDate", now) if end else None,
         )
-        check_fires(asked.expression, after=asked.after, zone=asked.zone, start=asked.start, end=asked.end)
-        return asked
+        check_fires(query.expression, after=query.after, zone=query.zone, start=query.start, end=query.end)
+        return query
 
-    def runs(self) -> Iterator[Occurrence]:
+    def occurrences(self) -> Iterator[Occurrence]:
         return upcoming(self.expression, self.after, zone=self.zone, start=self.start, end=self.end)
 
     def warnings(self) -> list[str]:
@@ -91,30 +91,30 @@ def explain(
     count: Count = 5,
     output: Print = Output.TABLE,
 ) -> None:
-    """Say in plain words what an expression means, with its next runs and what the clock's jumps do to it."""
+    """Describe an expression in words, with its next occurrences and how clock changes affect them."""
     from dynatick.cli.expression_text import duration, in_words
 
-    asked = _Asked.of(expression, tz, from_, start_date, end_date)
-    runs = list(islice(asked.runs(), count))
-    gap, warnings = shortest_gap(asked.expression), asked.warnings()
+    query = _Query.of(expression, tz, from_, start_date, end_date)
+    occurrences = list(islice(query.occurrences(), count))
+    gap, warnings = shortest_gap(query.expression), query.warnings()
     if output is not Output.TABLE:
         document = {
-            "scheduleExpression": asked.expression.text,
-            "scheduleExpressionTimezone": asked.zone,
-            "description": in_words(asked.expression, asked.zone),
+            "scheduleExpression": query.expression.text,
+            "scheduleExpressionTimezone": query.zone,
+            "description": in_words(query.expression, query.zone),
             "shortestIntervalSeconds": None if gap == timedelta.max else int(gap.total_seconds()),
-            "runs": [_run(one, asked.zone) for one in runs],
+            "occurrences": [_row(one, query.zone) for one in occurrences],
             "warnings": warnings,
         }
         show_document(document, output)
         return
-    print(in_words(asked.expression, asked.zone))
+    print(in_words(query.expression, query.zone))
     if gap != timedelta.max:
         print(f"Shortest interval: {duration(gap)}")
     print()
-    _table(runs, asked.zone)
-    if len(runs) < count:
-        print("\nThat is the last run")
+    _table(occurrences, query.zone)
+    if len(occurrences) < count:
+        print("\nThat is the last occurrence")
     if warnings:
         print("\nClock changes within a year:")
         for warning in warnings:
@@ -122,7 +122,7 @@ def explain(
 
 
 @app.command("next")
-def next_runs(
+def next_occurrences(
     expression: Text,
     tz: Zone = "UTC",
     from_: From = None,
@@ -131,15 +131,15 @@ def next_runs(
     count: Count = 5,
     output: Print = Output.TABLE,
 ) -> None:
-    """List the next runs. With --output json, a list of instants in UTC."""
-    asked = _Asked.of(expression, tz, from_, start_date, end_date)
-    runs = list(islice(asked.runs(), count))
+    """List the next occurrences. With --output json, a list of instants in UTC."""
+    query = _Query.of(expression, tz, from_, start_date, end_date)
+    occurrences = list(islice(query.occurrences(), count))
     if output is Output.TABLE:
-        _table(runs, asked.zone)
+        _table(occurrences, query.zone)
     else:
-        show_list([format_instant(one.instant) for one in runs], output)
-    if len(runs) < count:
-        say("That is the last run")
+        show_list([format_instant(one.instant) for one in occurrences], output)
+    if len(occurrences) < count:
+        say("That is the last occurrence")
 
 
 def _instant(text: str, field: str, now: datetime) -> datetime:
@@ -147,13 +147,15 @@ def _instant(text: str, field: str, now: datetime) -> datetime:
     return time.instant if isinstance(time, Bucket) else time
 
 
-def _run(one: Occurrence, zone: str) -> dict[str, object]:
+def _row(one: Occurrence, zone: str) -> dict[str, object]:
     local = one.instant.astimezone(zone_of(zone))
-    return {"run": format_instant(one.instant), "local": local.isoformat(), "notes": list(one.notes)}
+    return {"occurrenceAt": format_instant(one.instant), "local": local.isoformat(), "notes": list(one.notes)}
 
 
-def _table(runs: Iterable[Occurrence], zone: str) -> None:
+def _table(occurrences: Iterable[Occurrence], zone: str) -> None:
     from dynatick.cli.expression_text import wall_time
 
-    rows = [{**_run(one, zone), "local": wall_time(one.instant, zone), "notes": "; ".join(one.notes)} for one in runs]
+    rows = [
+        {**_row(one, zone), "local": wall_time(one.instant, zone), "notes": "; ".join(one.notes)} for one in occurrences
+    ]
     show_table(rows, _COLUMNS)

@@ -1,35 +1,36 @@
-"""``dynatick task import``: the tasks of a file, or of stdin."""
+"""``dynatick task import``: inserts the tasks of a file, or of stdin."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from dynatick.bulk.file_format import FileFormat, format_of
 from dynatick.bulk.record import Source
-from dynatick.cli.checkpoint import Checkpoint, ErrorsFile, Place
+from dynatick.cli.checkpoint import Checkpoint
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import one_line, say, show_one
 from dynatick.cli.session import Session
 from dynatick.errors import DynatickError, InvalidInput, TaskNotFound
 
 if TYPE_CHECKING:
-    from dynatick.bulk.importing import Import, LineError, Tally
+    from dynatick.bulk.importing import Import, LineError
     from dynatick.bulk.line_reader import Read
+    from dynatick.client.insertion import InsertCounts
 
-_EVERY = 10_000  # lines between two messages, where no terminal shows a bar
+_LINES_PER_MESSAGE = 10_000  # without a terminal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportOptions:
-    """What the command line says of an import."""
+    """The options of the import command."""
 
     file: str  # - for stdin
-    form: FileFormat | None  # None: by the file's name
+    form: FileFormat | None  # None: from the file's name
     errors: str | None
     id_prefix: str
     drop_state: bool
@@ -37,72 +38,127 @@ class ImportOptions:
     schedules_only: bool
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Place:
+    """How far an import is."""
+
+    offset: int
+    line: int
+    latest: str | None  # the id of the latest task that is in the table
+    counts: Mapping[str, int]
+    errors: int | None = None  # bytes of the file of errors
+
+    @classmethod
+    def of(cls, run: Import, errors: ErrorsFile | None) -> _Place:
+        size = None if errors is None else errors.size
+        return cls(offset=run.offset, line=run.line, latest=run.latest, counts=run.tally.to_row(), errors=size)
+
+    @classmethod
+    def parse(cls, recorded: Mapping[str, Any]) -> _Place:
+        """Raises TypeError, KeyError or ValueError for anything else than a recorded place."""
+        from dynatick.client.insertion import InsertCounts
+
+        place = cls(**recorded)
+        numbers = (place.offset, place.line, *InsertCounts.from_row(place.counts).to_row().values())
+        if not all(type(number) is int and number >= 0 for number in numbers):
+            raise ValueError(recorded)
+        return place
+
+
+@dataclass(slots=True)
+class ErrorsFile:
+    """The file of ``--errors``: an NDJSON document for each line that was not inserted."""
+
+    file: IO[bytes]
+    size: int = 0
+
+    def write(self, line: str) -> None:
+        self.file.write(line.encode() + b"\n")
+        self.size += len(line.encode()) + 1
+
+    @classmethod
+    def open(cls, path: Path, size: int | None) -> ErrorsFile:
+        """Opens it empty, or with its first ``size`` bytes. Raises OSError."""
+        kept = size is not None and path.is_file() and path.stat().st_size >= size
+        file = path.open("r+b" if kept else "wb")
+        if kept and size is not None:
+            file.truncate(size)
+            file.seek(size)
+        return cls(file, size if kept and size is not None else 0)
+
+
 def import_tasks(session: Session, options: ImportOptions) -> None:
-    """Inserts the tasks of a file and prints how many of which fate. Raises CommandFailed if not all are in."""
+    """Inserts the tasks of a file and prints the counts. Raises CommandFailed unless all are inserted."""
     from dynatick.bulk.file_reader import read
-    from dynatick.bulk.importing import Import, Tally
+    from dynatick.bulk.importing import Import
+    from dynatick.client.insertion import InsertCounts
 
     client = session.client()
     with ExitStack() as opened:
         source, path = _source(options.file, opened)
         form = options.form or (FileFormat.NDJSON if path is None else format_of(path.name))
-        checkpoint = Checkpoint(path) if path is not None and path.is_file() else None
+        checkpoint = Checkpoint(path, _Place.parse) if path is not None and path.is_file() else None
         place = None if checkpoint is None or options.restart else checkpoint.read()
-        if place is not None and not _is_in(client.get, place):
+        if place is not None and not _has_latest(client.get, place):
             place = None
         if place is not None:
-            say(f"Going on at line {place.line}, where the run before ended; --restart begins anew")
+            say(f"Continuing at line {place.line}, where the run before ended; --restart begins anew")
         errors = _errors(options, path, None if place is None else place.errors, opened)
         run = Import(
             insert_rows=client.insert_rows,
-            report=_say if errors is None else lambda error: errors.write(error.to_json()),
+            report=_say_error if errors is None else lambda error: errors.write(error.to_json()),
             id_prefix=options.id_prefix,
             drop_state=options.drop_state,
             schedules_only=options.schedules_only,
         )
         if place is not None:
-            run.offset, run.line, run.latest, run.tally = place.offset, place.line, place.latest, Tally(**place.counts)
-        here = _place(run, errors)
+            run.offset, run.line, run.latest, run.tally = (
+                place.offset,
+                place.line,
+                place.latest,
+                InsertCounts.from_row(place.counts),
+            )
+        here = _Place.of(run, errors)
         with _progress(None if path is None or checkpoint is None else path.stat().st_size) as advance:
             try:
                 for _ in run.run(read(source, form, offset=run.offset, number=run.line)):
                     if run.offset != here.offset:
-                        here = _place(run, errors)
+                        here = _Place.of(run, errors)
                         if checkpoint is not None:
                             checkpoint.keep(here)
                     advance(run.offset, run.tally)
             except (KeyboardInterrupt, DynatickError, OSError):
                 _keep(checkpoint, here, errors)
                 raise
-        if run.complete and not run.tally.failed:
+        if run.complete and not run.tally.unknown:
             if checkpoint is not None:
                 checkpoint.forget()
         else:
             _keep(checkpoint, here, errors)
     show_one(run.tally.to_row(), session.output)
     if run.complete and not run.tally.total:
-        say("There is nothing in it")
+        say("The file is empty")
     _judge(run, options)
 
 
 def _judge(run: Import, options: ImportOptions) -> None:
-    """Raises CommandFailed if not all tasks are in."""
+    """Raises CommandFailed unless all tasks are in the table."""
     tally = run.tally
     where = "" if options.errors is None else f"; see {options.errors}"
     if run.gave_up:
-        message = f"the table took none of the last lines, up to line {run.line}; run it again to go on there"
+        message = f"the table took none of the last lines, from line {run.line} on; run it again to continue there"
         raise CommandFailed(ExitCode.UNREACHABLE, message + where)
-    if tally.failed:
-        tasks = "1 task" if tally.failed == 1 else f"{tally.failed} tasks"
-        message = f"{tasks} could not be inserted; run it again to go on at line {run.line}"
+    if tally.unknown:
+        tasks = "1 task" if tally.unknown == 1 else f"{tally.unknown} tasks"
+        message = f"{tasks} got no answer; run it again to continue at line {run.line}"
         raise CommandFailed(ExitCode.UNREACHABLE, message + where)
     if tally.refused:
         lines = "1 line was" if tally.refused == 1 else f"{tally.refused} lines were"
-        raise CommandFailed(ExitCode.INVALID, f"{lines} refused; the others are in{where}")
+        raise CommandFailed(ExitCode.INVALID, f"{lines} refused; the others were inserted{where}")
 
 
-def _is_in(get: Callable[[str], object], place: Place) -> bool:
-    """Whether the table has what the run before has inserted: it may have been another one."""
+def _has_latest(get: Callable[[str], object], place: _Place) -> bool:
+    """Whether the table has the latest task of the run before, which may have been on another table."""
     if place.latest is None:
         return False
     try:
@@ -112,17 +168,7 @@ def _is_in(get: Callable[[str], object], place: Place) -> bool:
     return True
 
 
-def _place(run: Import, errors: ErrorsFile | None) -> Place:
-    return Place(
-        offset=run.offset,
-        line=run.line,
-        latest=run.latest,
-        counts=run.tally.to_row(),
-        errors=None if errors is None else errors.size,
-    )
-
-
-def _keep(checkpoint: Checkpoint | None, place: Place, errors: ErrorsFile | None) -> None:
+def _keep(checkpoint: Checkpoint[_Place] | None, place: _Place, errors: ErrorsFile | None) -> None:
     if errors is not None:
         errors.file.flush()
     if checkpoint is not None and place.latest is not None:
@@ -130,7 +176,7 @@ def _keep(checkpoint: Checkpoint | None, place: Place, errors: ErrorsFile | None
 
 
 def _source(name: str, opened: ExitStack) -> tuple[Source, Path | None]:
-    """What reads the file, and its path; None for stdin."""
+    """Opens the file, and its path; None for stdin."""
     if name == "-":
         return lambda _offset: sys.stdin.buffer.read, None
     path = Path(name)
@@ -163,25 +209,25 @@ def _errors(options: ImportOptions, path: Path | None, size: int | None, opened:
     return errors
 
 
-def _say(error: LineError) -> None:
+def _say_error(error: LineError) -> None:
     say(f"line {error.line}: {one_line(error.message)}")
 
 
 @contextmanager
-def _progress(size: int | None) -> Iterator[Callable[[int, Tally], None]]:
-    """Something that shows how far it has come: a bar on a terminal, else a line now and then."""
+def _progress(size: int | None) -> Iterator[Callable[[int, InsertCounts], None]]:
+    """Shows the progress: by a bar on a terminal, else by a line for every 10,000 lines."""
     if not sys.stderr.isatty():
-        yield _tell
+        yield _say_counts
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("Importing"), BarColumn(), TimeRemainingColumn(), TextColumn("{task.fields[said]}"))
+    columns = (TextColumn("Importing"), BarColumn(), TimeRemainingColumn(), TextColumn("{task.fields[counts]}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        job = bar.add_task("", total=size, said="")
-        yield lambda read, tally: bar.update(job, completed=read, said=str(tally))
+        job = bar.add_task("", total=size, counts="")
+        yield lambda read, tally: bar.update(job, completed=read, counts=str(tally))
 
 
-def _tell(_read: int, tally: Tally) -> None:
-    if tally.total % _EVERY == 0:
+def _say_counts(_read: int, tally: InsertCounts) -> None:
+    if tally.total % _LINES_PER_MESSAGE == 0:
         say(str(tally))

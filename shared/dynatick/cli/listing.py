@@ -1,4 +1,4 @@
-"""A list whose end nobody knows yet, printed as it grows: memory does not grow with it."""
+"""Prints a list while it grows. Memory does not grow with it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from types import TracebackType
 from dynatick.actions.plain_value import to_json
 from dynatick.cli.output import Column, Output, show_document, show_table
 
-TOGETHER = 500  # rows of a table whose columns are laid out together
+BATCH = 500  # rows of a table with the same column widths
 
 
 class Listing:
-    """Rows one by one. As a context manager it completes what was begun, unless something went wrong."""
+    """Prints rows one by one. As a context manager it closes the document, unless there was an error."""
 
     def __init__(self, columns: Sequence[Column], output: Output, *, name: str) -> None:
         self._columns = columns
@@ -21,13 +21,13 @@ class Listing:
         self._name = name
         self._waiting: list[Mapping[str, object]] = []
         self._printed = 0
-        self.beside: Mapping[str, object] = {}  # what stands beside the list in a document
+        self.more: Mapping[str, object] = {}  # further members of the document
 
     def __enter__(self) -> Listing:
         return self
 
     def add(self, row: Mapping[str, object]) -> None:
-        """Prints a row, or keeps it for a moment."""
+        """Prints a row, or keeps it until a batch is complete."""
         match self._output:
             case Output.JSONL:
                 show_document(row, self._output)
@@ -36,7 +36,7 @@ class Listing:
                 print(_indented(row, "    "), end="")
             case Output.TABLE:
                 self._waiting.append(row)
-                if len(self._waiting) == TOGETHER:
+                if len(self._waiting) == BATCH:
                     self._flush()
         self._printed += 1
 
@@ -47,13 +47,13 @@ class Listing:
             self._flush()
         if self._output is Output.JSON and error is None:
             print("\n  ]" if self._printed else f'{{\n  "{self._name}": []', end="")
-            for name, value in self.beside.items():
+            for name, value in self.more.items():
                 print(f',\n  "{name}": {_indented(value, "  ").lstrip()}', end="")
             print("\n}")
 
     def _flush(self) -> None:
         if self._waiting:
-            show_table(self._waiting, self._columns, headings=self._printed <= TOGETHER)
+            show_table(self._waiting, self._columns, headings=self._printed <= BATCH)
             self._waiting = []
 
 

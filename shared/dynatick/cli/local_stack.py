@@ -1,4 +1,4 @@
-"""Where the local stack is: asked of the plug-in that runs it, else at its usual place."""
+"""Finds the local stack: by the plug-in that runs it, else at its default endpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HOW = "start it with make up, or dynatick local up"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LocalStack:
-    """A running one."""
+    """A running local stack."""
 
     endpoint: str
     outputs: Mapping[str, str]
@@ -36,13 +36,13 @@ class LocalStack:
     def processor(self) -> str:
         return self.outputs["ProcessorFunctionName"]
 
-    def settings(self, given: ClientSettings) -> ClientSettings:
-        """How the client reaches it, whatever the user's own environment says."""
-        return replace(given, endpoint_url=self.endpoint, region=REGION, profile=None, credentials=CREDENTIALS)
+    def settings(self, settings: ClientSettings) -> ClientSettings:
+        """Settings for the local stack, whatever the user's environment has."""
+        return replace(settings, endpoint_url=self.endpoint, region=REGION, profile=None, credentials=CREDENTIALS)
 
 
 def find(endpoint_url: str | None = None) -> LocalStack:
-    """The local stack at an endpoint, or where the plug-in says that it runs. Raises CommandFailed."""
+    """The local stack at an endpoint, or where the plug-in runs it. Raises CommandFailed."""
     endpoint = endpoint_url or _endpoint()
     from botocore.exceptions import BotoCoreError, ClientError
 

@@ -1,4 +1,4 @@
-"""What goes to stdout: tables for people, JSON under the table's names for programs. Messages go to stderr."""
+"""Prints data to stdout, as tables or as JSON under the table's names, and messages to stderr."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Literal
 from dynatick.actions.plain_value import to_json
 
 _FRACTION = re.compile(r"\.\d+Z$")
-_WIDE = 10_000  # where nobody looks at it, nothing is wrapped
-_READABLE = 16  # characters that a column which folds should have
-_MIN = 8  # that it must have
+_PIPE_WIDTH = 10_000  # without a terminal nothing is wrapped
+_PREFERRED_WIDTH = 16  # characters of a column that folds
+_MIN_WIDTH = 8
 _GAP = 2
 _STYLES = {
     "scheduled": "cyan",
@@ -43,28 +43,28 @@ class Column:
     heading: str
     attribute: str
     right: bool = False
-    folds: bool = False  # may go over several lines where a terminal is narrow
-    spare: int = 0  # is left out where a terminal is too narrow for all, the higher the sooner; 0: only if it must
-    to_seconds: bool = False  # an instant, of which people need no fractions
+    folds: bool = False  # may take several lines on a narrow terminal
+    spare: int = 0  # dropped on a narrow terminal, the highest first; 0: last
+    to_seconds: bool = False  # an instant, shown without fractions
 
 
 def say(message: str) -> None:
-    """A message for whoever sits there."""
+    """Prints a message to stderr."""
     print(message, file=sys.stderr)
 
 
 def one_line(text: str) -> str:
-    """On one line, and harmless to a terminal."""
+    """The text on one line, without control characters."""
     return printable(" ".join(text.split()))
 
 
 def printable(text: str) -> str:
-    """Without what a terminal would obey: a task's id may hold anything."""
+    """The text with control characters escaped: a task's id may hold anything."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def show_one(row: Mapping[str, object], output: Output) -> None:
-    """One thing: as a list of names and values, or as a document."""
+    """Prints one row: as names and values, or as a document."""
     if output is not Output.TABLE:
         show_document(row, output)
         return
@@ -72,7 +72,7 @@ def show_one(row: Mapping[str, object], output: Output) -> None:
 
 
 def show_pairs(pairs: Iterable[tuple[str, object]]) -> None:
-    """Names and values, for people; a name may stand there twice."""
+    """Prints names and values as a table; a name may occur twice."""
     rows = [{"name": name, "value": value} for name, value in pairs]
     show_table(rows, [Column("name", "name"), Column("value", "value", folds=True)], headings=False)
 
@@ -83,33 +83,33 @@ def show_many(
     output: Output,
     *,
     name: str,
-    beside: Mapping[str, object] | None = None,
+    more: Mapping[str, object] | None = None,
 ) -> None:
-    """A list: as a table, as a document of ``name`` and what stands beside it, or as a document a row."""
+    """Prints a list: as a table, as a document of the list and ``more``, or as one document per row."""
     match output:
         case Output.TABLE:
             show_table(rows, columns)
         case Output.JSON:
-            show_document({name: list(rows), **(beside or {})}, output)
+            show_document({name: list(rows), **(more or {})}, output)
         case Output.JSONL:
             for row in rows:
                 show_document(row, output)
 
 
 def show_list(values: Sequence[object], output: Output) -> None:
-    """A list of plain values: one document, or one a line."""
+    """Prints a list of plain values: as one document, or one per line."""
     for document in [values] if output is Output.JSON else values:
         show_document(document, output)
 
 
 def show_document(document: object, output: Output) -> None:
-    """One JSON document: on one line, or, where it is all there is, in a form that people can read too."""
+    """Prints one JSON document: on one line, or indented if it is the only one."""
     text = to_json(document)
     print(text if output is Output.JSONL else json.dumps(json.loads(text), indent=2))
 
 
 def show_table(rows: Iterable[Mapping[str, object]], columns: Sequence[Column], *, headings: bool = True) -> None:
-    """Rows in columns, for people. Nothing where there are none."""
+    """Prints rows in columns; nothing if there are none."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -117,7 +117,7 @@ def show_table(rows: Iterable[Mapping[str, object]], columns: Sequence[Column], 
     cells = [[_cell(row.get(column.attribute), column) for column in columns] for row in rows]
     if not cells:
         return
-    console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=_WIDE)
+    console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=_PIPE_WIDTH)
     shown = _fitting(columns, cells, console.width)
     table = Table(box=None, pad_edge=False, show_header=headings, header_style="bold", padding=(0, _GAP, 0, 0))
     for n in shown:
@@ -132,9 +132,9 @@ def show_table(rows: Iterable[Mapping[str, object]], columns: Sequence[Column], 
 
 
 def _fitting(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Which columns are shown where there is no room for all: without those that are empty, then without spare ones.
+    """The columns that fit into a width: first it drops empty ones, then spare ones.
 
-    Where that is not enough, columns fold narrower, and then the last ones go. None is cut, so times stand whole.
+    If that is not enough, columns fold narrower, and then the last ones are dropped. No text is cut.
     """
     from rich.cells import cell_len
 
@@ -151,9 +151,9 @@ def _fitting(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: i
                 shown.remove(n)
 
     last_first = range(len(columns) - 1, 0, -1)
-    leave_out((n for n in last_first if not any(line[n] for line in cells)), _READABLE)
-    leave_out(sorted((n for n in last_first if columns[n].spare), key=lambda n: -columns[n].spare), _READABLE)
-    leave_out(last_first, _MIN)
+    leave_out((n for n in last_first if not any(line[n] for line in cells)), _PREFERRED_WIDTH)
+    leave_out(sorted((n for n in last_first if columns[n].spare), key=lambda n: -columns[n].spare), _PREFERRED_WIDTH)
+    leave_out(last_first, _MIN_WIDTH)
     return shown
 
 

@@ -1,7 +1,6 @@
-"""Nouns from other packages: entry points of the group ``dynatick.cli``, each a typer app.
+"""Commands of other packages: entry points of the group ``dynatick.cli``, each a typer app.
 
-They are loaded when they are named, so that they cost the other commands nothing; one that cannot be imported says
-so when it is called, and the rest works.
+A plug-in is loaded when it is named. One that cannot be imported fails when it is called; the other commands work.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ GROUP = "dynatick.cli"
 
 
 class Nouns(TyperGroup):
-    """The nouns of our own, and those of plug-ins."""
+    """Dynatick's own commands, and those of plug-ins."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         own = super().list_commands(ctx)
@@ -46,7 +45,7 @@ def _load(plugin: EntryPoint) -> Any:
 
 
 def _missing(plugin: EntryPoint, reason: str) -> Any:
-    """A command in the place of one that cannot be had."""
+    """A command that reports that the plug-in cannot be imported."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
     @app.command(

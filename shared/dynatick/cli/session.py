@@ -1,4 +1,4 @@
-"""What commands that talk to the table share: the options that say where it is, and how to print."""
+"""The options of every command on the table: where the table is, and how to print."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ P = ParamSpec("P")
 
 @dataclass(kw_only=True)
 class Session:
-    """The shared options of one command line, under the names that typer shows them by."""
+    """The shared options of one command line."""
 
     table: Annotated[str | None, typer.Option(help="The table's name. Default: DYNATICK_TABLE.")] = None
     stack: Annotated[
@@ -42,7 +42,7 @@ class Session:
     output: Annotated[Output, typer.Option("--output", "-o", help="How to print data.")] = Output.TABLE
 
     def clock(self) -> datetime:
-        """The present instant: the only clock of the command line."""
+        """The present time: the only clock of the command line."""
         return datetime.now(UTC)
 
     def time(self, text: str | None, field: str) -> str | Decimal | None:
@@ -50,8 +50,8 @@ class Session:
         return time_of(text, field, self.clock())
 
     def client(self) -> TaskClient:
-        """A client of the table that is meant. Raises CommandFailed if none is."""
-        # The SDK takes a third of a second to import: only commands that need it pay.
+        """A client of the table. Raises CommandFailed if no table is named."""
+        # Imported here, since the SDK takes a third of a second to import.
         from dynatick.client import TaskClient
         from dynatick.client.connect import ClientSettings, open_store
 
@@ -79,9 +79,9 @@ class Session:
         return resource(self, stack, PROCESSOR)
 
     def _table(self) -> str:
-        """What is given counts more than what the environment says."""
+        """The table's name: options take precedence over the environment."""
         if self.local and self.stack:
-            raise CommandFailed(ExitCode.USAGE, "--local is a stack of its own, so --stack says nothing; leave one out")
+            raise CommandFailed(ExitCode.USAGE, "--stack has no effect with --local; use one of them only")
         if self.table:
             return self.table
         if self.local:
@@ -97,16 +97,16 @@ class Session:
         return resource(self, stack, TABLE)
 
     def local_stack(self) -> LocalStack:
-        """The local stack that runs. Raises CommandFailed."""
+        """The running local stack. Raises CommandFailed."""
         from dynatick.cli.local_stack import find
 
         return find(self.endpoint_url)
 
 
 def on_table(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
-    """A command that gets a Session as its first argument, and its options after those of its own.
+    """Makes a command of a function: its own options, then those of Session, its first argument.
 
-    A parameter that is a dataclass stands for an option for each of its fields.
+    A parameter whose type is a dataclass gets an option for each field.
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     groups = {

@@ -1,4 +1,4 @@
-"""``dynatick settings``: what the installation has agreed on."""
+"""``dynatick settings``: shows the current settings."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dynatick.cli.session import Session, on_table
 
 @on_table
 def settings(session: Session) -> None:
-    """Show the settings in force: tick interval, shards, actions. The template's parameters set them."""
+    """Show the current settings: tick interval, shards, actions. The template's parameters set them."""
     from dynatick.client.installation import settings_row
 
     settings = session.client().settings()
     if settings is None:
-        raise CommandFailed(ExitCode.NOT_FOUND, "no tick has run yet; the first one writes down what is in force")
+        raise CommandFailed(ExitCode.NOT_FOUND, "no tick has run yet; the first one writes the settings")
     show_one(settings_row(settings), session.output)

@@ -1,35 +1,53 @@
-"""A task as people read it: what matters, in a short block."""
+"""Tasks as people read them: one as a short block, several as a table."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from dynatick.cli.output import Output, show_document, show_one, show_pairs
+from dynatick.cli.bulk_change import each
+from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
+from dynatick.cli.listing import Listing
+from dynatick.cli.output import Column, Output, one_line, say, show_document, show_many, show_one, show_pairs
+from dynatick.cli.session import Session
+from dynatick.cli.task_selection import Filters, Span, ids_of, is_single
 from dynatick.domain.instants import format_instant
+from dynatick.errors import DynatickError, InvalidInput
 
 if TYPE_CHECKING:
-    from dynatick.client import TaskView
+    from dynatick.client import HistoryPage, TaskClient, TaskEntry, TaskView
     from dynatick.domain.task import Row
 
 _UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)))
 
 
+COLUMNS = (
+    Column("TASK", "taskId", folds=True),
+    Column("BUCKET", "taskDateTime"),
+    Column("STATUS", "status"),
+    Column("ACTION", "action", folds=True),
+    Column("DUE", "dueAt", to_seconds=True, spare=1),
+    Column("FINISHED", "finishedAt", to_seconds=True, spare=1),
+    Column("ATTEMPT", "attempt", right=True, spare=1),
+    Column("ERROR", "error", folds=True),
+)
+
+
 def show_task(view: TaskView, output: Output, now: datetime) -> None:
-    """A task: for people a block of what matters, for programs its whole row."""
+    """Prints a task: the most important attributes as a block, or its whole row as JSON."""
     from dynatick.domain.schedule import is_or_was_schedule
 
     if output is Output.TABLE and not is_or_was_schedule(view.row):
-        show_pairs([*_block(view, now).items(), *view.attributes.items()])  # whose names may be the same
+        show_pairs([*_block(view, now).items(), *view.attributes.items()])  # which may have the same names
     else:
         show_one(view.to_row(), output)
 
 
 def item_of(row: Row) -> Mapping[str, object]:
-    """A row as DynamoDB's JSON says it, with the types of its values."""
+    """A row in DynamoDB's JSON, with the types of its values."""
     from dynatick.store.codec import encode
 
     text = json.dumps(encode(row), default=lambda binary: base64.b64encode(bytes(binary)).decode())
@@ -38,7 +56,7 @@ def item_of(row: Row) -> Mapping[str, object]:
 
 
 def show_raw(row: Row, output: Output) -> None:
-    """A row as the table holds it."""
+    """Prints a row as the table holds it."""
     show_document(item_of(row), Output.JSON if output is Output.TABLE else output)
 
 
@@ -69,7 +87,7 @@ def _block(view: TaskView, now: datetime) -> Mapping[str, object]:
 
 
 def _when(instant: datetime | None, now: datetime) -> str | None:
-    """An instant to the second, and how far it is away."""
+    """An instant to the second, with its distance from now."""
     if instant is None:
         return None
     ahead = instant - now
@@ -80,6 +98,85 @@ def _when(instant: datetime | None, now: datetime) -> str | None:
 
 
 def _last_error(attempts: object) -> object:
-    """Of the latest attempt that failed. Anybody may have written the list."""
+    """The error of the latest attempt that failed. The attribute may hold anything."""
     entries = attempts if isinstance(attempts, (list, tuple)) else ()
     return next((one["error"] for one in reversed(entries) if isinstance(one, Mapping) and "error" in one), None)
+
+
+def list_page(
+    client: TaskClient,
+    span: Span,
+    *,
+    status: str | None = None,
+    filters: Filters | None = None,
+    attempts: bool = False,
+    limit: int,
+    page_token: str | None,
+) -> HistoryPage:
+    """Up to ``limit`` tasks as one page, of several requests: a page of the client may hold fewer."""
+    from dynatick.client import HistoryPage
+    from dynatick.client.history import MAX_LIMIT
+
+    if limit < 1:
+        raise InvalidInput("limit", limit, "expected a number of at least 1")
+    found: list[TaskEntry] = []
+    token = page_token
+    while True:
+        page = client.history(
+            span.bucket,
+            start=span.start,
+            end=span.end,
+            status=status,
+            **(filters or Filters()).arguments(),
+            attempts=attempts,
+            limit=min(limit - len(found), MAX_LIMIT),
+            page_token=token,
+        )
+        found += page.entries
+        token = page.next_page_token
+        if token is None or len(found) >= limit:
+            return HistoryPage(entries=tuple(found), next_page_token=token)
+
+
+def show_page(session: Session, page: HistoryPage, more: Mapping[str, object] | None = None) -> None:
+    """Prints a page, and how to get the next one."""
+    rows = [entry.to_row() for entry in page.entries]
+    token = page.next_page_token
+    following = {} if token is None else {"nextPageToken": token}
+    show_many(rows, COLUMNS, session.output, name="tasks", more={**(more or {}), **following})
+    if token is not None and session.output is not Output.JSON:
+        say(f"There are more: --page-token {token}")
+    elif not rows and session.output is Output.TABLE:
+        say("There are none")
+
+
+def show_each(session: Session, typed: Sequence[str], read: Callable[[str], TaskView | Row]) -> None:
+    """Prints tasks as they are read, each as a block or a document, and errors. Raises CommandFailed for errors."""
+    if is_single(typed):
+        show_view(session, read(typed[0]))
+        return
+    failed: list[ExitCode] = []
+    ids = ids_of(typed)
+    shown = 0
+    with Listing((), Output.JSON if session.output is Output.JSON else Output.JSONL, name="tasks") as listing:
+        for _, answer in each(ids, read):
+            if isinstance(answer, DynatickError):
+                failed.append(code_of(answer))
+                say(f"error: {one_line(error_text(answer))}")
+                continue
+            if session.output is Output.JSON:
+                listing.add(item_of(answer) if isinstance(answer, Mapping) else answer.to_row())
+            else:
+                if shown and session.output is Output.TABLE:
+                    print()
+                show_view(session, answer)
+            shown += 1
+    if failed:
+        raise CommandFailed(max(failed), f"{len(failed)} of {len(ids)} could not be shown")
+
+
+def show_view(session: Session, task: TaskView | Row) -> None:
+    if isinstance(task, Mapping):
+        show_raw(task, session.output)
+    else:
+        show_task(task, session.output, session.clock())

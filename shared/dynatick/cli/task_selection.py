@@ -1,4 +1,4 @@
-"""Which tasks a command means: by their ids, or by a bucket or a range, and by what they are."""
+"""The options that select tasks: ids, or a bucket or range with filters."""
 
 from __future__ import annotations
 
@@ -24,11 +24,9 @@ Ids = Annotated[
 ]
 IdsOrNone = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ID...", help="Ids, if these are meant; - reads them from stdin.", show_default=False),
+    typer.Argument(metavar="ID...", help="Ids; - reads them from stdin.", show_default=False),
 ]
-Last = Annotated[
-    str | None, typer.Option(metavar="DURATION", help="Instead of a range: those of the last 90s, 2h, 1h30m, 1d.")
-]
+Last = Annotated[str | None, typer.Option(metavar="DURATION", help="Instead of a range: the last 90s, 2h, 1h30m, 1d.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Range:
-    """The options that say which buckets."""
+    """The options that select buckets."""
 
     bucket: Annotated[str | None, typer.Option(metavar="BUCKET", help="Such as 2026-12-31#12:00.")] = None
     from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None
@@ -50,22 +48,22 @@ class Range:
     last: Last = None
 
     def span(self, now: datetime) -> Span:
-        """What they mean. Raises CommandFailed unless it is one bucket, or a range with both its ends; InvalidInput."""
+        """The bucket or range. Raises CommandFailed unless there is a bucket, or both ends of a range; InvalidInput."""
         if self.bucket is not None:
-            given = [f"--{name}" for name, value in self.given().items() if value is not None and name != "bucket"]
-            if given:
-                message = f"--bucket names one bucket, so {given[0]} says nothing; leave one out"
+            used = [f"--{name}" for name, value in self.by_option().items() if value is not None and name != "bucket"]
+            if used:
+                message = f"{used[0]} has no effect with --bucket; use one of them only"
                 raise CommandFailed(ExitCode.USAGE, message)
             return Span(self.bucket, None, None)
         return span_of(self.from_, self.to, self.last, now, which="--bucket, --last")
 
-    def given(self) -> Mapping[str, object]:
+    def by_option(self) -> Mapping[str, object]:
         """By the names of the options."""
         return {"bucket": self.bucket, "from": self.from_, "to": self.to, "last": self.last}
 
 
 class FilterArguments(TypedDict):
-    """What the client calls them."""
+    """The filters, as the client's arguments."""
 
     action: str | None
     schedule_id: str | None
@@ -74,23 +72,23 @@ class FilterArguments(TypedDict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filters:
-    """The options that say which tasks of them."""
+    """The options that filter tasks."""
 
-    action: Annotated[str | None, typer.Option(help="Only those of this action.")] = None
-    schedule: Annotated[str | None, typer.Option(metavar="ID", help="Only those that this schedule made.")] = None
-    prefix: Annotated[str | None, typer.Option(metavar="TEXT", help="Only those whose id begins so.")] = None
+    action: Annotated[str | None, typer.Option(help="Only tasks of this action.")] = None
+    schedule: Annotated[str | None, typer.Option(metavar="ID", help="Only tasks of this schedule.")] = None
+    prefix: Annotated[str | None, typer.Option(metavar="TEXT", help="Only tasks whose id begins with this.")] = None
 
     def arguments(self) -> FilterArguments:
-        """As the client takes them."""
+        """The client's arguments."""
         return FilterArguments(action=self.action, schedule_id=self.schedule, prefix=self.prefix)
 
-    def given(self) -> Mapping[str, object]:
+    def by_option(self) -> Mapping[str, object]:
         """By the names of the options."""
         return {"action": self.action, "schedule": self.schedule, "prefix": self.prefix}
 
 
 def span_of(from_: str | None, to: str | None, last: str | None, now: datetime, *, which: str = "--last") -> Span:
-    """A range by both its ends, or up to the present minute. Raises CommandFailed if neither is given, InvalidInput."""
+    """A range by both its ends, or up to the present minute. Raises CommandFailed if there is neither, InvalidInput."""
     if last is not None:
         if from_ is not None or to is not None:
             raise InvalidInput("last", last, "expected either --last or a range, not both")
@@ -101,15 +99,13 @@ def span_of(from_: str | None, to: str | None, last: str | None, now: datetime, 
         return Span(None, start, format_instant(instant_of(minute_of(now) + 1)))
     if from_ is None or to is None:
         missing = "--to" if from_ is not None else "--from" if to is not None else None
-        every = f"say which are meant: {which}, or --from and --to"
-        raise CommandFailed(
-            ExitCode.USAGE, every if missing is None else f"a range needs both its ends; give {missing}"
-        )
+        every = f"select tasks by {which}, or --from and --to"
+        raise CommandFailed(ExitCode.USAGE, every if missing is None else f"a range has two ends; give {missing}")
     return Span(None, time_of(from_, "start", now), time_of(to, "end", now))
 
 
 def ids_of(typed: Sequence[str]) -> list[str]:
-    """The ids, each once; - stands for those on stdin. Raises CommandFailed."""
+    """The ids without duplicates; - reads them from stdin. Raises CommandFailed."""
     ids: dict[str, None] = {}
     for one in typed:
         ids |= dict.fromkeys(_read() if one == _STDIN else (one,))
@@ -117,7 +113,7 @@ def ids_of(typed: Sequence[str]) -> list[str]:
 
 
 def is_single(typed: Sequence[str]) -> bool:
-    """Whether one id is named, whose answer is one thing and not a list."""
+    """Whether exactly one id is named, so that the output is not a list."""
     return len(typed) == 1 and typed[0] != _STDIN
 
 

@@ -1,4 +1,4 @@
-"""``dynatick tick …``: what the ticks did, and one by hand."""
+"""``dynatick tick …``: lists ticks, and runs one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dynatick.errors import InvalidInput
 if TYPE_CHECKING:
     from dynatick.client import TickEntry
 
-app = typer.Typer(name="tick", help="See what the ticks did, or make one now.", no_args_is_help=True)
+app = typer.Typer(name="tick", help="List ticks, or run one now.", no_args_is_help=True)
 
 _COLUMNS = (
     Column("TICK", "tick"),
@@ -40,12 +40,12 @@ _COLUMNS = (
 def list_ticks(
     session: Session,
     last: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="The latest: 90s, 60m, 2h, 1h30m, 1d. Default: 60m.")
+        str | None, typer.Option(metavar="DURATION", help="The last 90s, 60m, 2h, 1h30m, 1d. Default: 60m.")
     ] = None,
     from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None,
     to: Annotated[str | None, typer.Option(metavar="TIME", help="End of the range. Default: now.")] = None,
 ) -> None:
-    """List the ticks: one line for each that had work, one for those in between that were idle or missing."""
+    """List ticks: a line for each with work, and one for consecutive idle or missed ones."""
     if last is not None and (from_ or to):
         raise InvalidInput("last", last, "expected either --last or a range, not both")
     if from_ or to:
@@ -64,13 +64,13 @@ def run_tick(
         typer.Option(metavar="NAME", help="The processor function. Default: that of --stack, or of --local."),
     ] = None,
 ) -> None:
-    """Run the processor for the current minute, wait for it, and show what it did."""
+    """Run the processor for the current minute, wait for it, and show its tick."""
     name = function if function is not None else session.processor()
     client = session.client()
     minute = minute_of(session.clock())
     before = client.ticks(start=Bucket(minute), end=Bucket(minute + 1))
     _invoke(_lambda(session), name, {"dynatick": {"tick": str(Bucket(minute))}})
-    # The minute may have had its tick before, which stays listed.
+    # The minute may have had a tick before.
     after = client.ticks(start=Bucket(minute), end=Bucket(minute + 1))
     _show(session, [entry for entry in after if entry not in before], nothing="It found nothing to do")
 
@@ -86,7 +86,7 @@ def _show(session: Session, entries: list[TickEntry], *, nothing: str = "There a
 
 
 def _line(row: Mapping[str, object]) -> Mapping[str, object]:
-    """A tick as its line in the table."""
+    """The line of an entry in the table."""
     if row["kind"] == "pass":
         continuation = f", part {int(str(row['continuation'])) + 1}" if row["continuation"] or row["continued"] else ""
         return {**row, "what": f"pass{continuation}", "tookMs": _took(row)}
@@ -127,6 +127,6 @@ def _invoke(client: Any, name: str, event: Mapping[str, object]) -> None:
         known = getattr(error, "response", {}).get("Error", {}).get("Code") != "ResourceNotFoundException"
         code = ExitCode.UNREACHABLE if known else ExitCode.NOT_FOUND
         raise CommandFailed(code, f"cannot invoke {name}: {error}") from error
-    said = answer["Payload"].read().decode(errors="replace")
+    output = answer["Payload"].read().decode(errors="replace")
     if "FunctionError" in answer:
-        raise CommandFailed(ExitCode.UNEXPECTED, f"the processor failed: {said}")
+        raise CommandFailed(ExitCode.UNEXPECTED, f"the processor failed: {output}")

@@ -1,4 +1,4 @@
-"""The Python door: insert tasks, change them, and see what became of them.
+"""The Python client: insert tasks, change them, list them.
 
 client = TaskClient.connect("my-table")
 client.insert("welcome-42", due_at="2026-12-31T12:00:00Z", action="webhook", payload={"url": "https://…"})
@@ -6,10 +6,10 @@ client.history("2026-12-31#12:00", status="failed")
 """
 
 from dynatick.actions.payload import check_payload, payload_schemas
-from dynatick.client.bulk_change import Changed, Left, ManyResult, Unchanged, WouldChange
+from dynatick.client.bulk_change import Changed, ChangeUnknown, ManyResult, Skipped, WouldChange
 from dynatick.client.connect import ClientSettings
 from dynatick.client.doctor import Diagnosis
-from dynatick.client.insertion import Exists, Failed, InsertCounts, Inserted, InsertResult, NoneInserted, Refused
+from dynatick.client.insertion import Exists, InsertCounts, Inserted, InsertResult, InsertUnknown, NoneInserted, Refused
 from dynatick.client.installation import Health
 from dynatick.client.new_task import NewTask, Time
 from dynatick.client.row_types import BucketCountsRow, RetryPolicyRow, ScheduleOccurrenceRow, TaskEntryRow, TaskRow
@@ -24,20 +24,20 @@ from dynatick.engine.diagnosis import Finding, Kind
 __all__ = [
     "BucketCounts",
     "BucketCountsRow",
+    "ChangeUnknown",
     "Changed",
     "ClientSettings",
     "Diagnosis",
     "Exists",
-    "Failed",
     "Finding",
     "Health",
     "HistoryPage",
     "IdleTicks",
     "InsertCounts",
     "InsertResult",
+    "InsertUnknown",
     "Inserted",
     "Kind",
-    "Left",
     "ManyResult",
     "MissedTicks",
     "NewTask",
@@ -49,6 +49,7 @@ __all__ = [
     "SchedulePage",
     "ScheduleView",
     "Schedules",
+    "Skipped",
     "TaskClient",
     "TaskEntry",
     "TaskEntryRow",
@@ -57,7 +58,6 @@ __all__ = [
     "TickEntry",
     "TickView",
     "Time",
-    "Unchanged",
     "WouldChange",
     "check_payload",
     "payload_schemas",

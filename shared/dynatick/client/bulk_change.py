@@ -1,9 +1,7 @@
-"""Changing all tasks of a bucket or a range that fit a filter: one conditional write each, in batches.
+"""Changes all tasks of a bucket or a range that match a filter: one conditional write each, in batches.
 
-What the index lists is judged again on the row itself, at the write too. So a task that somebody else has changed
-meanwhile is left to them, and told; and doing it all once more changes nothing that was changed already.
-
-They go 25 to a call, eight calls at a time.
+A task that the index lists is checked again by its row, and by the write. A task that another request has changed
+meanwhile is skipped, and a second call changes nothing that the first has changed.
 """
 
 from __future__ import annotations
@@ -16,7 +14,8 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
-from dynatick.client.bucket_scope import Scope, Seen, backwards, check_prefix, read, read_ahead
+from dynatick.client.bucket_reader import BucketPage, BucketReader
+from dynatick.client.bucket_scope import Scope, backwards, check_prefix
 from dynatick.client.task_update import carry_out, state_shown, try_many
 from dynatick.client.views import TaskView, instant_or_none
 from dynatick.domain.conditional_update import ConditionalUpdate
@@ -24,15 +23,15 @@ from dynatick.domain.task import TERMINAL, Row
 from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput, StoreError, TaskNotFound, TransitionRefused
 
-BATCH = 25  # what one call to the table takes
-AT_A_TIME = 8  # such calls
-CHUNK = AT_A_TIME * BATCH  # tasks whose rows are held
-PAGE = 1000  # entries that are read of a bucket at a time
+_BATCH = 25  # updates to a request
+_MAX_AT_A_TIME = 8  # requests
+_CHUNK = _MAX_AT_A_TIME * _BATCH  # tasks whose rows memory holds
+_PAGE = 1000  # entries to a read of a bucket
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Done. ``task`` as it was written."""
+    """The task was changed. ``task``: as it was written."""
 
     task_id: str
     task: TaskView
@@ -40,55 +39,55 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class WouldChange:
-    """A dry run: it would be done. ``task`` as it is."""
+    """A dry run: the task would be changed. ``task``: as it is."""
 
     task_id: str
     task: TaskView
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """Somebody else was first, so it is not what was asked for any more. Nothing was written."""
+class Skipped:
+    """The task no longer matches, since another request changed it first. Nothing was written."""
 
     task_id: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Unchanged:
-    """The table could not take it, or gave no answer: whether it was written is not known."""
+class ChangeUnknown:
+    """The write failed or got no answer, so whether the task was changed is not known. Repeat the call to find out."""
 
     task_id: str
     error: StoreError
 
 
-ManyResult = Changed | WouldChange | Left | Unchanged
+ManyResult = Changed | WouldChange | Skipped | ChangeUnknown
 
-_Listed = tuple[Entry, Row | None]  # with its row, as it was read
+_Listed = tuple[Entry, Row | None]  # an index entry with its row, as it was read
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Filter:
-    """Which tasks are meant."""
+class BulkFilter:
+    """The tasks to change."""
 
-    states: tuple[str, ...]  # either ended ones or others, not both
+    states: tuple[str, ...]  # either of ended tasks or of others, not both
     action: str | None = None
     schedule_id: str | None = None
     prefix: str | None = None  # how their ids begin
-    error: str | None = None  # stands somewhere in the task's error, in whatever case
-    unless: Callable[[Row], bool] = lambda row: False  # a row that has not ended and needs no change
+    error: str | None = None  # a part of the task's error, ignoring case
+    unless: Callable[[Row], bool] = lambda row: False  # excludes rows that need no change
 
     def __post_init__(self) -> None:
         """Raises InvalidInput."""
         check_prefix(self.prefix)
 
     @property
-    def of_ended(self) -> bool:
+    def selects_ended(self) -> bool:
         return self.states[0] in TERMINAL
 
     def fits(self, state: object, action: object, schedule_id: object, error: object) -> bool:
-        """Whether a task is one of these, by what the index or the row says of it beside its id."""
+        """Whether a task matches, by its index entry or its row, without its id."""
         if state not in self.states or self.action not in (None, action) or self.schedule_id not in (None, schedule_id):
             return False
         return self.error is None or (isinstance(error, str) and self.error.casefold() in error.casefold())
@@ -97,7 +96,7 @@ class Filter:
 def change_many(
     store: Store,
     scope: Scope,
-    wanted: Filter,
+    filter_: BulkFilter,
     decide: Callable[[Row], ConditionalUpdate],
     *,
     began: datetime,
@@ -105,53 +104,53 @@ def change_many(
     limit: int | None = None,
     latest_first: bool = False,
 ) -> Iterator[ManyResult]:
-    """One result a task, in order of time, shard and id; memory does not grow with their number.
+    """Yields one result per task, in order of time, shard and id. Memory does not grow with their number.
 
-    A task that ended after ``began`` is left alone: it may be one that was redriven here and has failed again.
-    ``limit``: at most so many tasks, the first. ``latest_first``: buckets in the other order, where tasks go to later
-    ones, so that none is met again.
+    A task that ended after ``began`` is skipped: it may have been redriven by this call and failed again.
+    ``limit``: the maximum number of tasks. ``latest_first``: buckets in reverse order, if tasks go to later ones, so
+    that none is changed twice.
     Raises StoreError if the tasks cannot be listed.
     """
 
-    work = _Work(store, wanted, decide, began)
-    left = sys.maxsize if limit is None else limit
-    outcomes = wanted.states if wanted.of_ended else (None,)
-    with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="dynatick-change") as pool:
+    change = _Change(store, filter_, decide, began)
+    remaining = sys.maxsize if limit is None else limit
+    outcomes = filter_.states if filter_.selects_ended else (None,)
+    with ThreadPoolExecutor(_MAX_AT_A_TIME, thread_name_prefix="dynatick-change") as pool:
         for outcome in outcomes:
-            read_one = partial(
-                read, store, open_only=outcome is None, outcome=outcome, limit=PAGE, prefix=wanted.prefix
+            reader = BucketReader(
+                store=store, open_only=outcome is None, outcome=outcome, limit=_PAGE, prefix=filter_.prefix
             )
-            for seen in (pages := read_ahead(backwards(scope) if latest_first else scope.positions(), read_one)):
-                for chunk in _chunks(store, seen, wanted):
-                    meant = chunk[:left]
+            for page in (pages := reader.pages(backwards(scope) if latest_first else scope.positions())):
+                for chunk in _chunks(store, page, filter_):
+                    selected = chunk[:remaining]
                     if dry_run:
-                        yield from map(work.look, meant)
+                        yield from map(change.preview, selected)
                     else:
-                        for results in pool.map(work.carry_out, _parts(meant)):
+                        for results in pool.map(change.write, _batches(selected)):
                             yield from results
-                    left -= len(meant)
-                    if not left:
+                    remaining -= len(selected)
+                    if not remaining:
                         pages.close()
                         return
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    """What is to be done with tasks that were listed."""
+class _Change:
+    """The change of listed tasks."""
 
     store: Store
-    wanted: Filter
+    filter_: BulkFilter
     decide: Callable[[Row], ConditionalUpdate]
     began: datetime
 
-    def look(self, listed: _Listed) -> ManyResult:
-        """A dry run."""
+    def preview(self, listed: _Listed) -> ManyResult:
+        """The result of a dry run."""
         entry, row = listed
-        return _told(entry, lambda: WouldChange(entry.task_id, TaskView.from_row(self._still(entry, row))))
+        return _result(entry, lambda: WouldChange(entry.task_id, TaskView.from_row(self._check(entry, row))))
 
-    def carry_out(self, part: Sequence[_Listed]) -> list[ManyResult]:
-        """In one batch, in a thread of the pool. Where somebody was faster it is decided anew, one by one."""
-        decided = {entry.task_id: _told(entry, partial(self._decide, entry, row)) for entry, row in part}
+    def write(self, batch: Sequence[_Listed]) -> list[ManyResult]:
+        """Writes a batch, in a thread of the pool. A task that another request changed first is decided again."""
+        decided = {entry.task_id: _result(entry, partial(self._decide, entry, row)) for entry, row in batch}
         changes = [one for one in decided.values() if isinstance(one, ConditionalUpdate)]
         tries = {tried.change.task_id: tried for tried in try_many(self.store, changes)}
 
@@ -161,75 +160,77 @@ class _Work:
             return Changed(entry.task_id, TaskView.from_row(row))
 
         results: list[ManyResult] = []
-        for entry, _ in part:
+        for entry, _ in batch:
             answer = decided[entry.task_id]
-            results.append(_told(entry, partial(finish, entry)) if isinstance(answer, ConditionalUpdate) else answer)
+            results.append(_result(entry, partial(finish, entry)) if isinstance(answer, ConditionalUpdate) else answer)
         return results
 
     def _decide(self, entry: Entry, row: Row | None) -> ConditionalUpdate:
-        return self.decide(self._still(entry, row))
+        return self.decide(self._check(entry, row))
 
-    def _still(self, entry: Entry, row: Row | None) -> Row:
-        """The row, if it is what was listed. Raises TaskNotFound, _MovedOn."""
+    def _check(self, entry: Entry, row: Row | None) -> Row:
+        """The row, if it still matches. Raises TaskNotFound, _NoLongerMatches."""
         if row is None:
             raise TaskNotFound(entry.task_id)
-        reason = _moved_on(row, entry, self.wanted, self.began)
+        reason = _mismatch(row, entry, self.filter_, self.began)
         if reason is not None:
-            raise _MovedOn(reason)
+            raise _NoLongerMatches(reason)
         return row
 
 
-class _MovedOn(Exception):
-    """A row is not what was listed any more."""
+class _NoLongerMatches(Exception):
+    """A row has changed since it was listed."""
 
 
-def _told(entry: Entry, do: Callable[[], _T]) -> _T | Left | Unchanged:
-    """What ``do`` says, or what kept it from that."""
+def _result(entry: Entry, call: Callable[[], _T]) -> _T | Skipped | ChangeUnknown:
+    """What ``call`` returns, or the result that its error stands for."""
     try:
-        return do()
+        return call()
     except TaskNotFound:
-        return Left(entry.task_id, "it was deleted")
-    except (_MovedOn, TransitionRefused, InvalidInput) as error:
-        return Left(entry.task_id, str(error))
+        return Skipped(entry.task_id, "it was deleted")
+    except (_NoLongerMatches, TransitionRefused, InvalidInput) as error:
+        return Skipped(entry.task_id, str(error))
     except StoreError as error:
-        return Unchanged(entry.task_id, error)
+        return ChangeUnknown(entry.task_id, error)
 
 
-def _parts(listed: Sequence[_Listed]) -> Iterator[Sequence[_Listed]]:
-    """In batches, even ones: all threads are busy, also where an engine takes a call for each change."""
-    size = -(-len(listed) // AT_A_TIME)
+def _batches(listed: Sequence[_Listed]) -> Iterator[Sequence[_Listed]]:
+    """Even batches, one per thread, since an engine without batches takes a request for each change."""
+    size = -(-len(listed) // _MAX_AT_A_TIME)
     return (listed[start : start + size] for start in range(0, len(listed), size or 1))
 
 
-def _chunks(store: Store, seen: Seen, wanted: Filter) -> Iterator[list[_Listed]]:
-    """The entries of a page that fit, with their rows as they are now."""
-    rows: Mapping[str, Row] = seen.rows
-    entries = [entry for entry in seen.entries if _listed(entry, rows.get(entry.task_id), wanted)]
-    for start in range(0, len(entries), CHUNK):
-        chunk = entries[start : start + CHUNK]
-        if wanted.of_ended:
+def _chunks(store: Store, page: BucketPage, filter_: BulkFilter) -> Iterator[list[_Listed]]:
+    """The matching entries of a page, with their rows as they are now."""
+    rows: Mapping[str, Row] = page.rows
+    entries = [entry for entry in page.entries if _matches_entry(entry, rows.get(entry.task_id), filter_)]
+    for start in range(0, len(entries), _CHUNK):
+        chunk = entries[start : start + _CHUNK]
+        if filter_.selects_ended:
             rows = store.get_many([entry.task_id for entry in chunk])
         yield [(entry, rows.get(entry.task_id)) for entry in chunk]
 
 
-def _listed(entry: Entry, row: Row | None, wanted: Filter) -> bool:
-    """Whether a task is meant: by the index if it has ended, for that shows all of it then; else by its row."""
-    if wanted.of_ended:
-        return wanted.fits(entry.outcome, entry.action, entry.schedule_id, entry.error)
-    return row is not None and row.get("taskDateTime") == entry.bucket and _fits(row, wanted) and not wanted.unless(row)
+def _matches_entry(entry: Entry, row: Row | None, filter_: BulkFilter) -> bool:
+    """Whether a listed task matches: an ended one by its index entry, which is complete then; another by its row."""
+    if filter_.selects_ended:
+        return filter_.fits(entry.outcome, entry.action, entry.schedule_id, entry.error)
+    return (
+        row is not None and row.get("taskDateTime") == entry.bucket and _fits(row, filter_) and not filter_.unless(row)
+    )
 
 
-def _moved_on(row: Row, entry: Entry, wanted: Filter, began: datetime) -> str | None:
-    """Why a row is not to be changed although it was listed; None if it is."""
-    if not _fits(row, wanted):
-        return f"it is {state_shown(row)} by now"
+def _mismatch(row: Row, entry: Entry, filter_: BulkFilter, began: datetime) -> str | None:
+    """Why a listed task is skipped; None if it still matches."""
+    if not _fits(row, filter_):
+        return f"it is {state_shown(row)} now"
     if row.get("taskDateTime") != entry.bucket:
-        return f"it is in another bucket by now, {row.get('taskDateTime')}"
+        return f"it is in another bucket now, {row.get('taskDateTime')}"
     finished = instant_or_none(row.get("finishedAt"))
     if finished is not None and finished > began:
-        return f"it is {state_shown(row)} once more, since this began"
+        return f"it is {state_shown(row)} again, since this call began"
     return None
 
 
-def _fits(row: Row, wanted: Filter) -> bool:
-    return wanted.fits(state_shown(row), row.get("action"), row.get("scheduleId"), row.get("error"))
+def _fits(row: Row, filter_: BulkFilter) -> bool:
+    return filter_.fits(state_shown(row), row.get("action"), row.get("scheduleId"), row.get("error"))

@@ -1,4 +1,4 @@
-"""Another time for many waiting tasks: one for all of them, or each its own, so much later or earlier."""
+"""Gives many waiting tasks another time: one time for all, or each its own time shifted."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dynatick.errors import InvalidInput
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Move:
-    """Where tasks go: ``to`` an instant, or by a ``shift`` from where each is."""
+class Rescheduling:
+    """The new time of tasks: the instant ``to``, or a ``shift`` of each task's own time."""
 
     to: datetime | None = None
     shift: timedelta = timedelta()
@@ -27,31 +27,31 @@ class Move:
     grid: Grid
 
     def decide(self, row: Row) -> ConditionalUpdate:
-        """The change of one. Raises TransitionRefused, InvalidInput."""
+        """The update of one task. Raises TransitionRefused, InvalidInput."""
         task_id = str(row["taskId"])
         due_at = self.to or self._shifted(row)
-        wanted = self.grid.bucket_of(task_id, due_at)
-        bucket = not_before_next_tick(wanted, task_id, now=self.clock(), grid=self.grid)
-        stays = Bucket.canonical(row.get("taskDateTime"))
-        if stays is not None and stays.minute == bucket.minute:
-            bucket = stays  # in its shard, where it has been met already
+        target = self.grid.bucket_of(task_id, due_at)
+        bucket = not_before_next_tick(target, task_id, now=self.clock(), grid=self.grid)
+        present = Bucket.canonical(row.get("taskDateTime"))
+        if present is not None and present.minute == bucket.minute:
+            bucket = present  # it keeps its shard, so that it is not listed again
         return task_update.rescheduled(
-            row, bucket=bucket, due_at=due_at if wanted.minute == bucket.minute else self.began
+            row, bucket=bucket, due_at=due_at if target.minute == bucket.minute else self.began
         )
 
     def is_done(self, row: Row) -> bool:
-        """Whether a row is where it would go: it was moved there, and its bucket is met after that."""
+        """Whether a task was moved already: its bucket may be read after that."""
         bucket = Bucket.canonical(row.get("taskDateTime"))
         if bucket is None or row.get("status") is None:
             return False
-        if row.get("dueAt") == format_instant(self.began):  # the next tick, which goes on while this works
+        if row.get("dueAt") == format_instant(self.began):  # to the next tick, and ticks go on meanwhile
             return True
         if self.to is None or row.get("dueAt") != format_instant(self.to):
             return False
         return bucket.minute <= self.grid.tick_at_or_after(self.to)
 
     def _shifted(self, row: Row) -> datetime:
-        """From where it is: its time, or the bucket that it waits in to be tried again."""
+        """The shifted time of a task: of its due time, or of the bucket in which it waits for a retry."""
         at = task_time(row, now=self.began, grid=self.grid, defaults=Defaults()).due_at
         try:
             return in_range(at + self.shift, row.get("dueAt"), "dueAt")

@@ -1,4 +1,4 @@
-"""Reaching the table: the only place of the client that reads the environment or knows the SDK."""
+"""Connects to the table: the only part of the client that reads the environment or imports the SDK."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientSettings:
-    """Where the table is. What is None is left to the AWS SDK, which looks where it always does."""
+    """The address of the table. For None, the AWS SDK uses its own configuration."""
 
     table: str
     region: str | None = None
     endpoint_url: str | None = None
     profile: str | None = None
-    credentials: tuple[str, str] | None = None  # key and secret, instead of those of the environment
+    credentials: tuple[str, str] | None = None  # key and secret, instead of the environment's
 
     @classmethod
     def from_env(
@@ -34,13 +34,13 @@ class ClientSettings:
         endpoint_url: str | None = None,
         profile: str | None = None,
     ) -> ClientSettings:
-        """What is given, else what the environment says. Raises ConfigurationError if there is no table."""
+        """The arguments, else the environment's values. Raises ConfigurationError if there is no table."""
         table = table or environ.get("DYNATICK_TABLE")
         if not table:
             raise ConfigurationError("DYNATICK_TABLE", "it is not set, and no table was named")
         return cls(
             table=table,
-            # The SDK for Python reads AWS_DEFAULT_REGION only; the other SDKs and Lambda say AWS_REGION.
+            # The SDK for Python reads AWS_DEFAULT_REGION only; other SDKs and Lambda use AWS_REGION.
             region=region or environ.get("AWS_REGION") or None,
             # AWS_ENDPOINT_URL and AWS_ENDPOINT_URL_DYNAMODB are the SDK's to read.
             endpoint_url=endpoint_url or None,

@@ -1,6 +1,6 @@
-"""The doctor: reads the whole table, says what no tick would put right by itself, and repairs it if it is told to.
+"""The doctor: reads the whole table, finds what no tick repairs, and repairs it on request.
 
-It is the scan of the daily reconcile (``dynatick.engine.reconcile``), from outside.
+It is the scan of the daily reconcile (``dynatick.engine.reconcile``), run by a client.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dynatick.errors import StoreError
 
 MAX_FINDINGS = 1000
 
-_LEFT = "it is left to the daily reconcile, which reaches the dead-letter queue"
+_LEFT = "the daily reconcile repairs it, which can send to the dead-letter queue"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diagnosis:
-    """What the doctor found."""
+    """The doctor's findings."""
 
     pages: int  # of the table, 1 MB each
     scanned: int  # tasks and schedules that have not ended
@@ -38,11 +38,11 @@ class Diagnosis:
     kinds: Mapping[str, int] = field(default_factory=dict)  # how many of each kind were found
     findings: tuple[Finding, ...] = ()  # the first 1,000
     retired: Mapping[int, int] = field(default_factory=dict)  # tasks in shards that get no new ones; ticks serve them
-    missed_ticks: int = 0  # in the last hour, over all shards; what was due then runs later
+    missed_ticks: int = 0  # in the last hour, over all shards; tasks that were due run later
 
     @property
     def is_healthy(self) -> bool:
-        """Whether nothing is wrong, or nothing any more."""
+        """Whether there are no findings, or all were repaired."""
         return self.found == self.repaired
 
     def to_row(self) -> Mapping[str, object]:
@@ -76,11 +76,11 @@ def examine(
     *,
     clock: Clock,
     repair: bool,
-    tell: Callable[[Finding], None] | None = None,
+    report: Callable[[Finding], None] | None = None,
     page_read: Callable[[Reconciled], None] | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> Diagnosis:
-    """Reads the table to its end. Raises StoreError if it does not answer."""
+    """Reads the whole table. Raises StoreError if it does not answer."""
     missed = _missed_ticks(store, settings, clock())
     known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
     findings: list[Finding] = []
@@ -88,11 +88,11 @@ def examine(
     def take(finding: Finding) -> None:
         if len(findings) < MAX_FINDINGS:
             findings.append(finding)
-        if tell is not None:
-            tell(finding)
+        if report is not None:
+            report(finding)
 
-    report = reconcile(
-        Placer(store, _rules(known), known, clock, _cannot_tell),
+    reconciled = reconcile(
+        Placer(store, _rules(known), known, clock, _cannot_send),
         clock=clock,
         repair=repair,
         pause=pause,
@@ -100,13 +100,13 @@ def examine(
         page_read=page_read or (lambda report: None),
     )
     return Diagnosis(
-        pages=report.pages,
-        scanned=report.scanned,
-        found=report.found,
-        repaired=report.repaired,
-        kinds=dict(report.kinds),
+        pages=reconciled.pages,
+        scanned=reconciled.scanned,
+        found=reconciled.found,
+        repaired=reconciled.repaired,
+        kinds=dict(reconciled.kinds),
         findings=tuple(findings),
-        retired=dict(report.retired),
+        retired=dict(reconciled.retired),
         missed_ticks=missed,
     )
 
@@ -117,8 +117,8 @@ def _missed_ticks(store: Store, settings: InstallationSettings | None, now: date
 
 
 def _rules(settings: InstallationSettings) -> Rules:
-    """As the functions have them, as far as the table tells. A task without a time goes to the next tick, as the
-    reconcile puts it."""
+    """The functions' rules, as far as the settings row has them. A task without a time goes to the next tick, as in the
+    reconcile."""
     usual = Defaults()
     defaults = Defaults(
         action=settings.default_action or usual.action,
@@ -127,6 +127,6 @@ def _rules(settings: InstallationSettings) -> Rules:
     return Rules(grid=settings.grid, defaults=defaults)
 
 
-def _cannot_tell(row: Row, error: str) -> bool:
-    """No failure goes unheard, so a row that would end as failed is left to who can tell of it."""
+def _cannot_send(row: Row, error: str) -> bool:
+    """A client cannot send dead letters, so it marks no row failed."""
     raise StoreError(_LEFT)

@@ -1,4 +1,4 @@
-"""What became of the tasks of a bucket or of a range of time, page by page; and how many there are."""
+"""Lists the tasks of a bucket or of a range of time, page by page, and counts them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
-from dynatick.client.bucket_scope import Position, Scope, Seen, check_prefix, read, read_ahead
+from dynatick.client.bucket_reader import BucketPage, BucketReader
+from dynatick.client.bucket_scope import Position, Scope, check_prefix
 from dynatick.client.task_update import MAX_KEY_BYTES
 from dynatick.client.views import (
     BucketCounts,
@@ -29,18 +29,18 @@ from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput
 
 MAX_LIMIT = 1000
-LOOKS = 1500  # what one page may cost: a day of minutes on one shard
-_FILTERED_AT_A_TIME = 1000
+MAX_POLLS = 1500  # for one page: a day of minutes on one shard
+_FILTERED_ENTRIES = 1000  # to a poll, with a filter that few entries may match
 _SHOWN = (
     "taskDateTime", "status", "outcome", "action", "dueAt", "finishedAt", "error", "attempt", "scheduleId", *RECURRENCE
 )  # fmt: skip
-_AT_A_TIME = 200  # entries that an iteration reads
+_ITERATION_LIMIT = 200  # entries in a page of an iteration
 _STATUSES = tuple(map(str, Status))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
-    """Which tasks a history is of."""
+class HistoryFilter:
+    """The tasks that a history lists."""
 
     status: str | None = None
     action: str | None = None
@@ -53,94 +53,100 @@ class Wanted:
         check_prefix(self.prefix)
 
     @property
-    def all(self) -> bool:
-        """Whether every entry that is read is one of them."""
+    def outcome(self) -> str | None:
+        """The outcome that the index filters by, if the status is one of ended tasks."""
+        return str(self.status) if self.status in TERMINAL else None
+
+    @property
+    def open_only(self) -> bool:
+        """Whether the index filters out ended tasks."""
+        return self.status is not None and self.outcome is None
+
+    @property
+    def matches_all(self) -> bool:
+        """Whether every entry matches."""
         return self.status is self.action is self.schedule_id is None
 
     def fits(self, status: object, action: object, schedule_id: object) -> bool:
-        """Whether a task is one of these, by what is known of it beside its id."""
+        """Whether a task matches, by everything but its id."""
         return (
             self.status in (None, status) and self.action in (None, action) and self.schedule_id in (None, schedule_id)
         )
 
 
 def history(
-    store: Store, scope: Scope, wanted: Wanted, *, limit: int, page_token: str | None, attempts: bool = False
+    store: Store, scope: Scope, filter_: HistoryFilter, *, limit: int, page_token: str | None, attempts: bool = False
 ) -> HistoryPage:
-    """One page, in order of time, shard and id. ``attempts``: also of tasks that have ended. Raises InvalidInput."""
-    page = _history(store, scope, wanted, limit=limit, page_token=page_token)
+    """One page, in order of time, shard and id. ``attempts``: of ended tasks, too. Raises InvalidInput."""
+    page = _history(store, scope, filter_, limit=limit, page_token=page_token)
     return _with_attempts(store, page) if attempts else page
 
 
-def _history(store: Store, scope: Scope, wanted: Wanted, *, limit: int, page_token: str | None) -> HistoryPage:
+def _history(store: Store, scope: Scope, filter_: HistoryFilter, *, limit: int, page_token: str | None) -> HistoryPage:
     check_limit(limit)
-    start = None if page_token is None else _position(page_token, scope, wanted.prefix)
-    positions = scope.positions(start)
-    ended = wanted.status in TERMINAL
-    read_one = partial(
-        read,
-        store,
-        open_only=wanted.status is not None and not ended,
-        outcome=str(wanted.status) if ended else None,
-        limit=limit if wanted.all else max(limit, _FILTERED_AT_A_TIME),
-        prefix=wanted.prefix,
-        only=_SHOWN,
+    start = None if page_token is None else _position(page_token, scope, filter_.prefix)
+    reader = BucketReader(
+        store=store,
+        open_only=filter_.open_only,
+        outcome=filter_.outcome,
+        prefix=filter_.prefix,
+        limit=limit if filter_.matches_all else max(limit, _FILTERED_ENTRIES),
+        attributes=_SHOWN,
     )
     found: list[TaskEntry] = []
-    looks = 0
-    for seen in (pages := read_ahead(positions, read_one)):
-        looks += 1
-        for n, entry in enumerate(seen.entries):
-            task = _entry(entry, seen)
-            if task is None or not wanted.fits(task.status, task.action, task.schedule_id):
+    pages = reader.pages(scope.positions(start))
+    for polls, page in enumerate(pages, 1):
+        for n, entry in enumerate(page.entries):
+            task = _entry(entry, page)
+            if task is None or not filter_.fits(task.status, task.action, task.schedule_id):
                 continue
             found.append(task)
             if len(found) == limit:
-                more = n + 1 < len(seen.entries) or seen.after is not None
+                more = n + 1 < len(page.entries) or page.after is not None
                 pages.close()
-                return _page(found, scope, seen, entry.task_id if more else None)
-        if looks >= LOOKS:
+                return _page(found, scope, page, entry.task_id if more else None)
+        if polls >= MAX_POLLS:
             pages.close()
-            return _page(found, scope, seen, seen.after)
+            return _page(found, scope, page, page.after)
     return HistoryPage(entries=tuple(found))
 
 
-def every_entry(store: Store, scope: Scope, wanted: Wanted) -> Iterator[TaskEntry]:
-    """All entries of a history, page by page as they are consumed."""
+def every_entry(store: Store, scope: Scope, filter_: HistoryFilter) -> Iterator[TaskEntry]:
+    """All entries of a history; pages are read as they are consumed."""
     token = None
     while True:
-        page = history(store, scope, wanted, limit=_AT_A_TIME, page_token=token)
+        page = history(store, scope, filter_, limit=_ITERATION_LIMIT, page_token=token)
         yield from page.entries
         if (token := page.next_page_token) is None:
             return
 
 
 def bucket_counts(store: Store, scope: Scope) -> Iterator[BucketCounts]:
-    """For each bucket that holds tasks, how many there are of each status; shards are added up."""
+    """How many tasks of each status each bucket holds, over all shards; without empty buckets."""
     minute: int | None = None
     counts: Counter[str] = Counter()
     name = _named_shard(scope)
-    for seen in read_ahead(scope.positions(), partial(read, store, only=_SHOWN)):
-        if seen.bucket.minute != minute:
+    for page in BucketReader(store=store, attributes=_SHOWN).pages(scope.positions()):
+        if page.bucket.minute != minute:
             if counts and minute is not None:
                 yield BucketCounts(bucket=str(Bucket(minute, name)), counts=dict(counts))
-            minute, counts = seen.bucket.minute, Counter()
-        counts.update(task.status for entry in seen.entries if (task := _entry(entry, seen)) is not None)
+            minute, counts = page.bucket.minute, Counter()
+        counts.update(task.status for entry in page.entries if (task := _entry(entry, page)) is not None)
     if counts and minute is not None:
         yield BucketCounts(bucket=str(Bucket(minute, name)), counts=dict(counts))
 
 
 def check_status_filter(status: str | None) -> str | None:
-    """Raises InvalidInput for what is no status."""
+    """Raises InvalidInput for an unknown status."""
     if status is not None and str(status) not in _STATUSES:
         raise InvalidInput("status", status, f"expected one of {', '.join(_STATUSES)}")
     return None if status is None else str(status)
 
 
-def check_most(most: object, field: str = "limit") -> None:
-    """A limit that may be any, or None. Raises InvalidInput."""
-    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
-        raise InvalidInput(field, most, "expected a number of at least 1")
+def check_optional_limit(limit: object) -> None:
+    """A limit without a maximum, or None. Raises InvalidInput."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise InvalidInput("limit", limit, "expected a number of at least 1")
 
 
 def check_limit(limit: object, field: str = "limit") -> int:
@@ -150,14 +156,14 @@ def check_limit(limit: object, field: str = "limit") -> int:
     return limit
 
 
-def _entry(entry: Entry, seen: Seen) -> TaskEntry | None:
-    """As it is now; None if it is gone, or lies in another bucket by now, which lists it, or is no task but a schedule
-    that waits there for its next run."""
+def _entry(entry: Entry, page: BucketPage) -> TaskEntry | None:
+    """The task of an index entry, as its row is now; None if it was deleted, is in another bucket now, or is a schedule
+    that waits there for its next occurrence."""
     if is_listed_as_schedule(entry.task_id, entry.schedule_id):
         return None
     row: Row | None = None
     if entry.outcome is None:
-        row = seen.rows.get(entry.task_id)
+        row = page.rows.get(entry.task_id)
         if row is None or row.get("taskDateTime") != entry.bucket or is_schedule(row):
             return None
     live = row if row is not None else {}
@@ -176,7 +182,7 @@ def _entry(entry: Entry, seen: Seen) -> TaskEntry | None:
 
 
 def _with_attempts(store: Store, page: HistoryPage) -> HistoryPage:
-    """With the attempts of tasks that have ended, which only their rows show."""
+    """Adds the attempts of ended tasks, which only their rows have."""
     ended = [entry.task_id for entry in page.entries if entry.attempt is None]
     rows = store.get_many(ended, consistent=False, only=("attempt",)) if ended else {}
     entries = (
@@ -191,13 +197,13 @@ def _now(live: Row, name: str, listed: str | None) -> str | None:
 
 
 def _named_shard(scope: Scope) -> int:
-    """The shard to name: the one that was asked for, if it was only one."""
+    """The shard in a bucket's name: that of the scope, if it has only one."""
     return scope.shards[0] if len(scope.shards) == 1 else 0
 
 
-def _page(found: list[TaskEntry], scope: Scope, seen: Seen, after: str | None) -> HistoryPage:
-    """A page that ends within ``seen``: ``after`` an id of it, or with the whole of it."""
-    position = Position(seen.bucket, after) if after is not None else _next(scope, seen.bucket)
+def _page(found: list[TaskEntry], scope: Scope, page: BucketPage, after: str | None) -> HistoryPage:
+    """A page of the history that ends after an id of a bucket's page, or with all of it."""
+    position = Position(page.bucket, after) if after is not None else _next(scope, page.bucket)
     return HistoryPage(entries=tuple(found), next_page_token=None if position is None else _token(position))
 
 
@@ -213,7 +219,7 @@ def _token(position: Position) -> str:
 
 
 def _position(token: object, scope: Scope, prefix: str | None) -> Position:
-    """Where a page token points. Raises InvalidInput for one that does not belong here."""
+    """The position of a page token. Raises InvalidInput for a token of another bucket or range."""
     wrong = InvalidInput("pageToken", token, "expected the token of the page before, with the same bucket or range")
     if not isinstance(token, str):
         raise wrong

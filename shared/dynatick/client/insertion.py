@@ -1,4 +1,4 @@
-"""Inserting many tasks: in batches, several at a time, answered one by one in order."""
+"""Inserts many tasks: in batches, several batches at a time, with one result per task, in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ THREADS = 8
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
-    """The task is in the table. ``position`` counts what was given, from 0, here and below."""
+    """The task was written. ``position``: its place among the tasks of the call, from 0, here and below."""
 
     position: int
     task_id: str
@@ -25,7 +25,7 @@ class Inserted:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """A task of this id was there already; nothing was written."""
+    """A task with this id exists already; nothing was written."""
 
     position: int
     task_id: str
@@ -33,7 +33,7 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """It is not a task; nothing was written. ``task_id``: None where there is none to tell."""
+    """The input is not a valid task; nothing was written. ``task_id``: None if the input has none."""
 
     position: int
     task_id: str | None
@@ -41,59 +41,61 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """The table could not take it, or gave no answer: whether it was written is not known."""
+class InsertUnknown:
+    """The write failed or got no answer, so whether the task was written is not known. Insert it again to find out."""
 
     position: int
     task_id: str
     error: StoreError
 
 
-InsertResult = Inserted | Exists | Refused | Failed
+InsertResult = Inserted | Exists | Refused | InsertUnknown
 
 MAX_PROBLEMS = 1000
 
 
 @dataclass(kw_only=True, slots=True)
 class InsertCounts:
-    """What came of many tasks: how many had which fate."""
+    """How many tasks of an insert had which result."""
 
     inserted: int = 0
-    exists: int = 0  # a task of this id was there already
-    refused: int = 0
-    failed: int = 0
-    problems: list[Refused | Failed] = field(default_factory=list)
-    """Why each that was refused, or failed, did: the first 1,000 of them."""
+    exists: int = 0  # a task with this id existed already
+    refused: int = 0  # the input was not a valid task
+    unknown: int = 0  # the write failed or got no answer
+    problems: list[Refused | InsertUnknown] = field(default_factory=list)
+    """The refused and unknown ones with their errors: the first 1,000."""
 
     @property
     def all_in(self) -> bool:
-        """Whether each of the tasks is in the table, now or before."""
-        return not (self.refused or self.failed)
+        """Whether every task is in the table, from this insert or before it."""
+        return not (self.refused or self.unknown)
+
+    @property
+    def total(self) -> int:
+        return self.inserted + self.exists + self.refused + self.unknown
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, int]) -> InsertCounts:
+        return cls(inserted=row["inserted"], exists=row["exists"], refused=row["refused"], unknown=row["unknown"])
+
+    def to_row(self) -> dict[str, int]:
+        return {"inserted": self.inserted, "exists": self.exists, "refused": self.refused, "unknown": self.unknown}
 
     def __str__(self) -> str:
-        record_results = {
-            "inserted": self.inserted,
-            "exist": self.exists,
-            "refused": self.refused,
-            "failed": self.failed,
-        }
-        return (
-            ", ".join(f"{number:,} {recorded_as}" for recorded_as, number in record_results.items() if number)
-            or "nothing to insert"
-        )
+        return ", ".join(f"{number:,} {result}" for result, number in self.to_row().items() if number) or "no tasks"
 
 
 class NoneInserted(DynatickError):
-    """None of many tasks is in the table: each was refused, or the table took none. ``counts``: why."""
+    """No task of an insert is in the table: each was refused, or its write failed. ``counts``: the reasons."""
 
     def __init__(self, counts: InsertCounts) -> None:
         first = counts.problems[0]
-        super().__init__(f"no task is in: {counts}; position {first.position}: {first.error}")
+        super().__init__(f"no task was inserted: {counts}; position {first.position}: {first.error}")
         self.counts = counts
 
 
 def count(results: Iterable[InsertResult]) -> InsertCounts:
-    """Consumes the results. Raises NoneInserted if there are some, and none of the tasks is in."""
+    """Counts the results. Raises NoneInserted if there are tasks and none of them is in the table."""
     counts = InsertCounts()
     for result in results:
         match result:
@@ -103,9 +105,9 @@ def count(results: Iterable[InsertResult]) -> InsertCounts:
                 counts.exists += 1
             case Refused():
                 counts.refused += 1
-            case Failed():
-                counts.failed += 1
-        if isinstance(result, Refused | Failed) and len(counts.problems) < MAX_PROBLEMS:
+            case InsertUnknown():
+                counts.unknown += 1
+        if isinstance(result, Refused | InsertUnknown) and len(counts.problems) < MAX_PROBLEMS:
             counts.problems.append(result)
     if counts.problems and not (counts.inserted or counts.exists):
         raise NoneInserted(counts)
@@ -124,14 +126,14 @@ class _Ready:
 
 @dataclass(slots=True)
 class _Chunk:
-    """What goes to the table together, with the results that are known before."""
+    """The tasks of one batch, with the results of those that were refused."""
 
     ready: list[_Ready] = field(default_factory=list)
-    known: list[InsertResult] = field(default_factory=list)
+    refused: list[InsertResult] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
 
     def __len__(self) -> int:
-        return len(self.ready) + len(self.known)
+        return len(self.ready) + len(self.refused)
 
 
 def insert_lazily(
@@ -141,9 +143,9 @@ def insert_lazily(
     *,
     threads: int = THREADS,
 ) -> Iterator[InsertResult]:
-    """One result a task, in order; memory does not grow with their number.
+    """Yields one result per task, in order. Memory does not grow with their number.
 
-    An id that comes again waits for the answer to the one before, so the first of two wins.
+    A task whose id is being inserted waits for that result, so the first of two with the same id wins.
     """
     under_way: deque[tuple[_Chunk, Future[Sequence[InsertResult]]]] = deque()
     in_flight: set[str] = set()
@@ -155,8 +157,8 @@ def insert_lazily(
             in_flight.update(chunk.ids)
             under_way.append((chunk, pool.submit(_write, store, chunk)))
 
-        def answers(most: int) -> Iterator[InsertResult]:
-            while len(under_way) > most:
+        def results(max_under_way: int) -> Iterator[InsertResult]:
+            while len(under_way) > max_under_way:
                 chunk, future = under_way.popleft()
                 yield from future.result()
                 in_flight.difference_update(chunk.ids)
@@ -165,20 +167,20 @@ def insert_lazily(
         for position, task in enumerate(tasks):
             ready = _compose(position, task, compose)
             if isinstance(ready, Refused):
-                chunk.known.append(ready)
+                chunk.refused.append(ready)
             else:
                 if ready.task_id in chunk.ids or ready.task_id in in_flight:
                     send(chunk)
-                    yield from answers(0)
+                    yield from results(0)
                     chunk = _Chunk()
                 chunk.ready.append(ready)
                 chunk.ids.add(ready.task_id)
             if len(chunk) == BATCH:
                 send(chunk)
-                yield from answers(2 * threads)
+                yield from results(2 * threads)
                 chunk = _Chunk()
         send(chunk)
-        yield from answers(0)
+        yield from results(0)
 
 
 def _compose(position: int, task: object, compose: Callable[[object], Composed]) -> _Ready | Refused:
@@ -190,13 +192,19 @@ def _compose(position: int, task: object, compose: Callable[[object], Composed])
 
 
 def _write(store: Store, chunk: _Chunk) -> Sequence[InsertResult]:
-    """In a thread of the pool."""
-    results: list[InsertResult] = list(chunk.known)
+    """Writes a batch, in a thread of the pool."""
+    results: list[InsertResult] = list(chunk.refused)
     complete = [ready for ready in chunk.ready if ready.composed.complete]
     answers = _create_many(store, complete)
-    results += [_result(ready, answer) for ready, answer in zip(complete, answers, strict=True)]
+    results += [
+        result_of(ready.position, ready.task_id, answer) for ready, answer in zip(complete, answers, strict=True)
+    ]
     # One by one: the local emulator's stream shows no batched inserts, and these the scheduler must see.
-    results += [_result(ready, _create(store, ready)) for ready in chunk.ready if not ready.composed.complete]
+    results += [
+        result_of(ready.position, ready.task_id, _create(store, ready))
+        for ready in chunk.ready
+        if not ready.composed.complete
+    ]
     return sorted(results, key=lambda result: result.position)
 
 
@@ -216,8 +224,9 @@ def _create(store: Store, ready: _Ready) -> bool | StoreFailure:
         return StoreFailure(str(error), too_large=isinstance(error, ItemTooLarge))
 
 
-def _result(ready: _Ready, answer: bool | StoreFailure) -> InsertResult:
+def result_of(position: int, task_id: str, answer: bool | StoreFailure) -> InsertResult:
+    """The result of one insert, from the store's answer."""
     if isinstance(answer, StoreFailure):
         kind = ItemTooLarge if answer.too_large else StoreError
-        return Failed(ready.position, ready.task_id, kind(answer.error))
-    return Inserted(ready.position, ready.task_id) if answer else Exists(ready.position, ready.task_id)
+        return InsertUnknown(position, task_id, kind(answer.error))
+    return Inserted(position, task_id) if answer else Exists(position, task_id)

@@ -1,4 +1,4 @@
-"""What an installation is and how it does: the settings in force, and whether its ticks come."""
+"""The settings and the health of an installation."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput
 
-_FRESH = timedelta(minutes=2)  # a tick as young may still be on its way
+_GRACE_PERIOD = timedelta(minutes=2)  # a younger tick may not have come yet
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Health:
-    """Whether tasks run when they are due, as far as the cursors tell. ``findings``: as the doctor has them."""
+    """Whether tasks run when they are due, by the cursors. ``findings``: those of the doctor."""
 
-    last_tick: datetime | None  # of the shard that waits longest for one; None: no tick has come yet
+    last_tick: datetime | None  # of the shard whose tick is the oldest; None: no tick has come yet
     age_seconds: float | None
-    missing_ticks: int  # that should have come since, but for those of the last two minutes
+    missing_ticks: int  # since then, without those of the last two minutes
     findings: tuple[Finding, ...]
 
     @property
     def is_healthy(self) -> bool:
-        """Whether ticks come, and drain what they find."""
+        """Whether ticks come and drain their buckets."""
         return not self.findings
 
     def to_row(self) -> Mapping[str, object]:
@@ -60,7 +60,7 @@ def health_of(store: Store, settings: InstallationSettings | None, now: datetime
     served = [one.closed_through for one in cursors.values() if isinstance(one, Cursor) and one.last_tick is not None]
     last = min(served, default=None)
     every = known.grid.tick_minutes
-    missing = 0 if last is None else max(0, minute_of(now - _FRESH) // every - last // every)
+    missing = 0 if last is None else max(0, minute_of(now - _GRACE_PERIOD) // every - last // every)
     return Health(
         last_tick=None if last is None else instant_of(last),
         age_seconds=None if last is None else max(0.0, (now - instant_of(last)).total_seconds()),
@@ -70,8 +70,8 @@ def health_of(store: Store, settings: InstallationSettings | None, now: datetime
 
 
 def settings_row(settings: InstallationSettings) -> Mapping[str, object]:
-    """The settings in force as people and programs read them: with the handlers, each with the JSON Schema of its
-    payload (None: any map will do, or it isn't known)."""
+    """The current settings under the table's names, with the handlers, each with the JSON Schema of its payload (None:
+    any map, or unknown)."""
     row = {name: value for name, value in settings.to_row().items() if not name.startswith("payloadSchema")}
     schemas = {name: _read(text) for name, text in settings.payload_schemas.items()}
     return {**row, "handlers": {name: schemas.get(name) for name in settings.actions if name not in BUILT_IN}}
@@ -80,5 +80,5 @@ def settings_row(settings: InstallationSettings) -> Mapping[str, object]:
 def _read(text: str) -> object:
     try:
         return json.loads(text)
-    except ValueError:  # written by another
+    except ValueError:  # not written by Dynatick
         return None

@@ -1,4 +1,4 @@
-"""From a caller's arguments to a row: everything is checked here, before anything is written."""
+"""From a caller's arguments to a task's row: everything is checked here, before anything is written."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _EVERY_MINUTE = Grid()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewTask:
-    """A task to be inserted. Arguments mean what the attributes of the same name mean; at most one time is given."""
+    """A task to insert, with at most one time. Arguments mean what the attributes of the same name mean."""
 
     task_id: str
     task_date_time: Time | None = None
@@ -49,14 +49,14 @@ class NewTask:
 
     @classmethod
     def from_row(cls, row: Mapping[str, object]) -> NewTask:
-        """From a map under the table's names; whatever has no meaning to us is taken for the caller's own."""
+        """From a map under the table's names; unknown names are the caller's own attributes."""
         values: dict[str, Any] = {argument: row.get(name) for name, argument in _ARGUMENTS.items()}
         return cls(**values, attributes={name: value for name, value in row.items() if name not in _ARGUMENTS})
 
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """A row that is ready to be put. ``complete``: it is a scheduled task; else the scheduler makes one of it."""
+    """A row to insert. ``complete``: it is a scheduled task; else the scheduler completes it."""
 
     row: Row
     complete: bool
@@ -65,12 +65,12 @@ class Composed:
 def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, check_actions: bool) -> Composed:
     """The row of a new task. Raises InvalidInput.
 
-    With a time, and knowing the settings in force, it is complete, which spares the scheduler its write.
+    With a time and known settings it is complete, which saves the scheduler a write.
     """
     wrong = InvalidInputs()
     row = row_of(task, wrong)
-    timed = any(getattr(task, argument) is not None for argument in _TIMES.values())
-    if not timed:
+    has_time = any(getattr(task, argument) is not None for argument in _TIMES.values())
+    if not has_time:
         with wrong:
             check_names(row, [name for name in row if name not in _ARGUMENTS])
     if check_actions and isinstance(row.get("action"), str):
@@ -79,7 +79,7 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
     if "timeoutSeconds" in row:
         with wrong:
             settings_cache.check_timeout(row["timeoutSeconds"])
-    settings = settings_cache.current() if timed or task.action is None else None
+    settings = settings_cache.current() if has_time or task.action is None else None
     action = row.get("action") or (settings.default_action if settings and task.action is None else None)
     if isinstance(action, str) and (task.payload is None or "payload" in row):
         with wrong:
@@ -94,15 +94,15 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
                     ).bucket.shard
                 )
         wrong.raise_all()
-    if not timed or settings is None or action is None:
-        if timed:
+    if not has_time or settings is None or action is None:
+        if has_time:
             when = task_time(row, now=now, grid=settings.grid if settings else _EVERY_MINUTE, defaults=Defaults())
             settings_cache.check_shard(when.bucket.shard)
         check_size(row)
         return Composed(row, complete=False)
     grid, defaults = settings.grid, Defaults(action=str(action))
     change = normalise(row, now=now, grid=grid, defaults=defaults)
-    if "outcome" in change.set:  # it was rejected: this says the same, and names the attribute
+    if "outcome" in change.set:  # it was rejected: this error names the attribute
         task_time(row, now=now, grid=grid, defaults=defaults)
         raise InvalidInput("taskId", task.task_id, str(change.set.get("error")))
     row.update(change.set)
@@ -114,43 +114,43 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
 
 
 def payload_of(payload: object) -> object:
-    """A payload as a row keeps it. Raises InvalidInput."""
+    """A payload in the form of a row. Raises InvalidInput."""
     return _kept(check_payload(payload), "payload")
 
 
 def text_of(value: object, field: str) -> str:
-    """A text as a row keeps it. Raises InvalidInput."""
+    """A text in the form of a row. Raises InvalidInput."""
     if not isinstance(value, str):
         raise InvalidInput(field, value, "expected text")
     return str(_kept(value, field))
 
 
 def time_of(task_id: str, times: Mapping[str, object], *, now: datetime, grid: Grid) -> TaskTime:
-    """The bucket and the due instant of a time, given under one of the table's names. Raises InvalidInput."""
-    given = {name: _time(value, name) for name, value in times.items() if value is not None}
-    if not given:
+    """The bucket and the due instant of a time, under one of the table's names. Raises InvalidInput."""
+    named = {name: _time(value, name) for name, value in times.items() if value is not None}
+    if not named:
         raise InvalidInput("taskDateTime", None, f"expected a time: one of {', '.join(_TIMES)}")
-    _check_single(given)
-    return task_time({"taskId": task_id, **given}, now=now, grid=grid, defaults=Defaults())
+    _check_single(named)
+    return task_time({"taskId": task_id, **named}, now=now, grid=grid, defaults=Defaults())
 
 
 def not_before_next_tick(bucket: Bucket, task_id: str, *, now: datetime, grid: Grid) -> Bucket:
-    """The bucket, if its tick is still to come; else the next one, in the task's own shard."""
+    """The bucket, if its tick is yet to come; else that of the next tick, in the task's own shard."""
     if bucket.minute > minute_of(now):
         return bucket
     return Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id))
 
 
 def row_of(task: NewTask, wrong: InvalidInputs) -> dict[str, object]:
-    """The row as put-item would take it: checked, and a copy that the caller cannot change any more. What is wrong is
-    left out of it, and told to ``wrong``."""
+    """The row as put-item takes it: checked, and a copy that the caller cannot change. An invalid attribute is not in
+    it, and its error is added to ``wrong``."""
     row: dict[str, object] = {}
     with wrong:
         row["taskId"] = check_task_id(task.task_id)
-    given = {name: getattr(task, argument) for name, argument in _TIMES.items()}
+    times = {name: getattr(task, argument) for name, argument in _TIMES.items()}
     with wrong:
-        _check_single({name: value for name, value in given.items() if value is not None})
-    for name, value in given.items():
+        _check_single({name: value for name, value in times.items() if value is not None})
+    for name, value in times.items():
         if value is not None:
             with wrong:
                 row[name] = _time(value, name)
@@ -179,11 +179,11 @@ def row_of(task: NewTask, wrong: InvalidInputs) -> dict[str, object]:
 def _check_single(row: Row) -> None:
     times = [name for name in _TIMES if name in row]
     if len(times) > 1:
-        raise InvalidInput(times[1], row[times[1]], f"expected a single time, and {times[0]} is given too")
+        raise InvalidInput(times[1], row[times[1]], f"expected one time only, and there is {times[0]} too")
 
 
 def _time(value: object, name: str) -> object:
-    """A time as the table holds it."""
+    """A time in the form of a row."""
     if isinstance(value, Bucket):
         return str(value)
     if isinstance(value, datetime):
@@ -213,7 +213,7 @@ def _own_name(name: object, value: object) -> str:
 
 
 def _kept(value: object, field: str, depth: int = 0) -> object:
-    """A copy, without what only a real table would refuse. Numbers and types are the codec's to check."""
+    """A copy, checked for what only a real table refuses. The codec checks numbers and types."""
     if depth > MAX_DEPTH:
         raise InvalidInput(field, "a deeper value", f"expected at most {MAX_DEPTH} lists and maps, one in another")
     if isinstance(value, str):

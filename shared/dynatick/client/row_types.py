@@ -1,4 +1,4 @@
-"""The maps that the client takes and gives, under the table's names, for type checkers and editors."""
+"""The types of maps that the client takes and returns, under the table's names."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -9,7 +9,7 @@ from dynatick.domain.buckets import Bucket
 
 
 class RetryPolicyRow(TypedDict, total=False):
-    """How often and how long a failed attempt is tried again."""
+    """How often and how long a failed attempt is retried."""
 
     maximumRetryAttempts: int
     maximumEventAgeInSeconds: int
@@ -18,8 +18,7 @@ class RetryPolicyRow(TypedDict, total=False):
 
 
 class TaskRow(TypedDict):
-    """A task to be inserted, as ``insert_many`` takes it. With attributes of one's own beside these, any mapping will
-    do."""
+    """A task for ``insert_many``. For attributes of your own, use any mapping."""
 
     taskId: str
     taskDateTime: NotRequired[str | int | float | Decimal | datetime | Bucket]
@@ -32,7 +31,7 @@ class TaskRow(TypedDict):
 
 
 class TaskEntryRow(TypedDict):
-    """A task as its bucket lists it."""
+    """A task in a history."""
 
     taskId: str
     taskDateTime: str
@@ -54,7 +53,7 @@ class BucketCountsRow(TypedDict):
 
 
 class ScheduleOccurrenceRow(TypedDict):
-    """One run of a schedule that was due."""
+    """An occurrence of a schedule that was due."""
 
     occurrenceAt: str
     status: str

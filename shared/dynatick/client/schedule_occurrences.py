@@ -1,6 +1,6 @@
-"""The runs of a schedule: those to come, and what became of those that were due.
+"""The occurrences of a schedule: the next ones, and a history of those that were due.
 
-Occurrences' ids follow from the schedule and their nominal instants, so nothing has to be kept to find them.
+An occurrence's id follows from its schedule and its nominal instant, so the history needs no list of ids.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
+from dynatick.client.extra_occurrences import RUN_NOW
 from dynatick.client.task_update import state_shown
 from dynatick.client.views import instant_or_none, text_or_none, without_none
 from dynatick.domain.expressions import Occurrence, upcoming
 from dynatick.domain.instants import format_instant
-from dynatick.domain.schedule import DEFINITION, Former, MissedFor, Schedule, ScheduleState
+from dynatick.domain.schedule import DEFINITION, FormerDefinition, MissedFor, Schedule, ScheduleState
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput
@@ -25,24 +26,24 @@ if TYPE_CHECKING:
 
 _INSTANT = timedelta(microseconds=1)
 _SHOWN = ("status", "outcome", "taskDateTime", "finishedAt", "error")
-_MAX = 20_000  # instants that one look into the past goes through
+_MAX_INSTANTS = 20_000  # that one history computes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduleOccurrence:
-    """One run of a schedule that was due."""
+    """An occurrence of a schedule that was due."""
 
     occurrence_at: datetime  # nominal
-    status: str  # of its task; missed: it was not made; due: its tick is still to come; gone: there is no trace of it
+    status: str  # of its task; missed: it was not made; due: its tick is yet to come; gone: its task was deleted
     task_id: str | None = None
     bucket: str | None = None
     finished_at: datetime | None = None
     error: str | None = None
     reason: str | None = None  # why it was not made: outage, overlap, paused, id-taken, too-large
-    run_now: bool = False  # it was asked for, beside the expression
+    run_now: bool = False  # an extra one, made by run-now
 
     def to_row(self) -> ScheduleOccurrenceRow:
-        """Under the table's names; what there is none of is left out."""
+        """Under the table's names, without those that are None."""
         row = without_none(
             {
                 "occurrenceAt": format_instant(self.occurrence_at),
@@ -59,86 +60,88 @@ class ScheduleOccurrence:
 
 
 def expected_occurrences(schedule: Schedule, now: datetime, count: int) -> list[Occurrence]:
-    """The next runs, from the one that is due on."""
+    """The next occurrences, beginning with one that is due."""
     after = now
     if schedule.state is ScheduleState.ENABLED and schedule.next_occurrence_at is not None:
         after = schedule.next_occurrence_at - _INSTANT
-    return list(islice(_runs(schedule, after), count))
+    return list(islice(_occurrences(schedule, after), count))
 
 
-def occurrences_between(schedule: Schedule, first: datetime, last: datetime, most: int) -> list[Occurrence]:
-    """The runs from ``first`` to ``last``, both part of it; no more than ``most``, the first."""
+def occurrences_between(schedule: Schedule, first: datetime, last: datetime, limit: int) -> list[Occurrence]:
+    """The first ``limit`` occurrences from ``first`` to ``last``, both included."""
     found: list[Occurrence] = []
-    for run in islice(_runs(schedule, first - _INSTANT), most):
-        if run.instant > last:
+    for one in islice(_occurrences(schedule, first - _INSTANT), limit):
+        if one.instant > last:
             break
-        found.append(run)
+        found.append(one)
     return found
 
 
 def latest_occurrences(
     store: Store, row: Row, first: datetime | None, last: datetime, limit: int
 ) -> list[ScheduleOccurrence]:
-    """What became of the runs from ``first`` to ``last``; without ``first``, of the latest ``limit``."""
-    if row.get("revision") is None:  # nobody has looked at it yet, or it could not be understood: it has had no run
+    """The occurrences from ``first`` to ``last``; without ``first``, the latest ``limit``."""
+    if row.get("revision") is None:  # no tick has accepted it, so it has had no occurrence
         return []
     eras = list(_eras(row))
     ended = instant_or_none(row.get("finishedAt")) if row.get("outcome") is not None else None
     last = last if ended is None else min(last, ended)
     created = instant_or_none(row.get("createdAt")) or last
-    since = created + _INSTANT  # what was due at that very instant is none of it
+    since = created + _INSTANT  # one that was due at that very instant is not made
     instants = _instants(eras, max(first, since) if first else None, since, last, limit)
     schedule = eras[-1][0]
     expected = {schedule.occurrence_id(instant): instant for instant in instants}
-    # Not only since the first of its runs: what was asked for may have come before it.
+    # From its creation on, since run-now may have come before its first occurrence.
     begin = instants[0] if len(instants) >= limit else created.replace(microsecond=0)
-    asked = _asked(row, schedule, first or begin, last)
+    run_now = _run_now_instants(row, schedule, first or begin, last)
     backfilled = sorted(_backfilled(row, first, last).difference(instants))
     backfilled = backfilled[-limit:] if first is None else backfilled[:limit]
-    beside = {schedule.occurrence_id(instant): instant for instant in backfilled}
-    ids = [*expected, *beside, *asked]
+    extra = {schedule.occurrence_id(instant): instant for instant in backfilled}
+    ids = [*expected, *extra, *run_now]
     rows = store.get_many(ids, only=_SHOWN) if ids else {}
     paused_at = schedule.defined_at if row.get("scheduleState") == str(ScheduleState.DISABLED) else None
     found = [
-        _run(task_id, instant, row=rows[task_id]) if task_id in rows else _not_made(instant, schedule, paused_at)
+        _made(task_id, instant, row=rows[task_id]) if task_id in rows else _not_made(instant, schedule, paused_at)
         for task_id, instant in expected.items()
     ]
-    found += [_run(task_id, instant, row=rows[task_id]) for task_id, instant in beside.items() if task_id in rows]
+    found += [_made(task_id, instant, row=rows[task_id]) for task_id, instant in extra.items() if task_id in rows]
     found += [
-        _run(task_id, instant, row=rows[task_id], run_now=True) for task_id, instant in asked.items() if task_id in rows
+        _made(task_id, instant, row=rows[task_id], run_now=True)
+        for task_id, instant in run_now.items()
+        if task_id in rows
     ]
-    found.sort(key=lambda run: run.occurrence_at)
+    found.sort(key=lambda one: one.occurrence_at)
     return found[-limit:] if first is None else found[:limit]
 
 
-def _runs(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
+def _occurrences(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
     return upcoming(schedule.expression, after, zone=schedule.zone, start=schedule.start, end=schedule.end)
 
 
 def _eras(row: Row) -> Iterator[tuple[Schedule, datetime | None]]:
     """The definitions that a schedule has had, oldest first, each with when it was replaced."""
-    present = {**row, "scheduleState": None}  # ended or not
+    present = {**row, "scheduleState": None}  # so that an ended one is accepted, too
     kept = row.get("earlier")
     for before in kept if isinstance(kept, (list, tuple)) else ():
         if isinstance(before, Mapping):
             timing = dict.fromkeys(("cronExpression", "startDate", "endDate", "scheduleExpressionTimezone"))
             try:
                 yield Schedule.from_row({**present, **timing, **before}), instant_or_none(before.get("until"))
-            except InvalidInput:  # somebody has spoilt the note
+            except InvalidInput:  # a malformed entry
                 continue
     yield _latest(present), None
 
 
 def _latest(row: Row) -> Schedule:
-    """As the row says; where that cannot be understood, as it was before, which is what has made its runs."""
+    """The schedule by the row's attributes; if they are invalid, by the last accepted definition."""
     try:
         return Schedule.from_row(row)
     except InvalidInput:
         before = row.get("definition")
         if not isinstance(before, Mapping):
             raise
-        unsaid = dict.fromkeys((*DEFINITION, "catchUp", "overlap"))
-        return Schedule.from_row({**row, **unsaid, **before, "scheduleState": None})
+        unset = dict.fromkeys((*DEFINITION, "catchUp", "overlap"))
+        return Schedule.from_row({**row, **unset, **before, "scheduleState": None})
 
 
 def _instants(
@@ -151,7 +154,7 @@ def _instants(
     if first is not None:
         return _of_eras(eras, first, last)[:limit]
     span = timedelta(hours=1)
-    while True:  # ever further back, until there are enough
+    while True:  # further back each time, until there are enough
         begin = max(since, last - span)
         found = _of_eras(eras, begin, last)
         if len(found) >= limit or begin == since:
@@ -163,37 +166,37 @@ def _of_eras(eras: list[tuple[Schedule, datetime | None]], first: datetime, last
     found: list[datetime] = []
     for schedule, until in eras:
         end = last if until is None else min(last, until)
-        found += [run.instant for run in occurrences_between(schedule, first, end, _MAX)]
+        found += [one.instant for one in occurrences_between(schedule, first, end, _MAX_INSTANTS)]
         first = max(first, end + _INSTANT)
     return found
 
 
-def _asked(row: Row, schedule: Schedule, first: datetime, last: datetime) -> dict[str, datetime]:
+def _run_now_instants(row: Row, schedule: Schedule, first: datetime, last: datetime) -> dict[str, datetime]:
     kept = row.get("ranNow")
     instants = (instant_or_none(value) for value in (kept if isinstance(kept, (list, tuple)) else ()))
     return {
-        schedule.occurrence_id(instant, extra="#now"): instant
+        schedule.occurrence_id(instant, extra=RUN_NOW): instant
         for instant in instants
         if instant is not None and first <= instant <= last
     }
 
 
 def _backfilled(row: Row, first: datetime | None, last: datetime) -> set[datetime]:
-    """The instants of the ranges that were backfilled, each by the definition of that time."""
+    """The instants of the ranges that were backfilled, each by the timing at that time."""
     kept, found = row.get("backfilled"), set[datetime]()
     for entry in kept if isinstance(kept, (list, tuple)) else ():
-        former = Former.from_row(entry)  # up to the last of its runs
+        former = FormerDefinition.from_row(entry)  # up to the last backfilled one
         since = instant_or_none(entry.get("from")) if former is not None else None
-        if former is None or since is None:  # somebody has spoilt the note
+        if former is None or since is None:  # a malformed entry
             continue
-        run = former.next_after((since if first is None else max(since, first)) - _INSTANT)
-        while run is not None and run <= last and len(found) < _MAX:
-            found.add(run)
-            run = former.next_after(run)
+        nominal = former.next_after((since if first is None else max(since, first)) - _INSTANT)
+        while nominal is not None and nominal <= last and len(found) < _MAX_INSTANTS:
+            found.add(nominal)
+            nominal = former.next_after(nominal)
     return found
 
 
-def _run(task_id: str, instant: datetime, *, row: Row, run_now: bool = False) -> ScheduleOccurrence:
+def _made(task_id: str, instant: datetime, *, row: Row, run_now: bool = False) -> ScheduleOccurrence:
     return ScheduleOccurrence(
         occurrence_at=instant,
         status=state_shown(row),
@@ -206,7 +209,7 @@ def _run(task_id: str, instant: datetime, *, row: Row, run_now: bool = False) ->
 
 
 def _not_made(instant: datetime, schedule: Schedule, paused_at: datetime | None) -> ScheduleOccurrence:
-    """``paused_at``: of a schedule that is paused now."""
+    """``paused_at``: when a schedule was paused that still is."""
     for missed in reversed(schedule.missed):
         if missed.first <= instant <= missed.last:
             return ScheduleOccurrence(occurrence_at=instant, status="missed", reason=str(missed.reason))

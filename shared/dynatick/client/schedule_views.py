@@ -1,4 +1,4 @@
-"""What the client shows of schedules. Anybody may have written a row, so nothing here refuses one."""
+"""Schedules as the client returns them. A row may hold anything, so nothing here refuses one."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from dynatick.domain.schedule import RECURRENCE, CatchUp, Overlap, Schedule, han
 from dynatick.domain.task import Row
 from dynatick.errors import InvalidInput
 
-_SOON = 50  # runs that are compared with the ticks
+_COMPARED = 50  # occurrences that are compared with the ticks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduleView:
-    """A schedule as it stood when it was read. Instants of runs are nominal: as the expression names them."""
+    """A schedule as it was when it was read. Instants of occurrences are nominal: those of the expression."""
 
     schedule_id: str
     expression: str | None
     timezone: str
-    state: str  # ENABLED, DISABLED (paused), COMPLETED, FAILED; unscheduled: nobody has looked at it yet
+    state: str  # ENABLED, DISABLED (paused), COMPLETED, FAILED; unscheduled: no tick has read it yet
     state_reason: str | None
     start_date: datetime | None
     end_date: datetime | None
@@ -41,7 +41,7 @@ class ScheduleView:
     missed_occurrences: int
     created_at: datetime | None
     error: str | None  # why it failed
-    warnings: tuple[str, ...]  # what may surprise
+    warnings: tuple[str, ...]  # about behaviour that may be unexpected
     row: Mapping[str, object] = field(repr=False)  # the whole row, under the table's names
 
     @property
@@ -51,7 +51,7 @@ class ScheduleView:
 
     @property
     def version(self) -> str:
-        """A name for the row as it stands: another one as soon as anything in it changes."""
+        """Identifies this state of the row: it changes whenever the row does."""
         return version_of(self.row)
 
     @classmethod
@@ -89,14 +89,14 @@ class ScheduleView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchedulePage:
-    """A part of a list; the last one has no ``next_page_token``."""
+    """A page of a list; the last one has no ``next_page_token``."""
 
     schedules: tuple[ScheduleView, ...]
     next_page_token: str | None = None
 
 
 def warnings_of(row: Row, grid: Grid, now: datetime) -> tuple[str, ...]:
-    """What may surprise whoever made a schedule. None for one that has ended or cannot be understood."""
+    """Warnings about behaviour that may be unexpected. None for a schedule that has ended or is invalid."""
     if row.get("outcome") is not None:
         return ()
     try:
@@ -112,40 +112,40 @@ def _of_ticks(schedule: Schedule, grid: Grid, now: datetime) -> list[str]:
     if gap < tick:
         makes = "each of them is made" if schedule.overlap is Overlap.ALLOW else "overlap decides which are made"
         return [
-            f"its runs come as close as {_words(gap)}, and ticks every {_words(tick)}: "
+            f"its occurrences come as close as {_words(gap)}, and ticks every {_words(tick)}: "
             f"several fall due at one tick, and {makes}"
         ]
     if gap % tick and isinstance(schedule.expression, Rate):
         return [
-            f"its interval of {_words(gap)} is no multiple of the ticks, which come {_words(tick)} apart: "
-            "each run starts at the first tick after its time"
+            f"its interval of {_words(gap)} is not a multiple of the tick interval, {_words(tick)}: "
+            "each occurrence starts at the first tick after its time"
         ]
     off = _between_ticks(schedule, grid, now)
     if off is not None:
         return [
-            f"it names times between the ticks, which come {_words(tick)} apart, such as {format_instant(off)}: "
-            "such a run starts at the first tick after its time"
+            f"it has times between the ticks, which come every {_words(tick)}, such as {format_instant(off)}: "
+            "such an occurrence starts at the first tick after its time"
         ]
     return []
 
 
 def _between_ticks(schedule: Schedule, grid: Grid, now: datetime) -> datetime | None:
-    """The first of the next runs that is at no tick's time. With a window, starts are spread anyway."""
+    """The first of the next occurrences between two ticks. None with a window, which spreads starts anyway."""
     if schedule.window_minutes or (isinstance(schedule.expression, Rate) and schedule.start is None):
         return None
-    runs = upcoming(schedule.expression, now, zone=schedule.zone, start=schedule.start, end=schedule.end)
-    soon = (run.instant for run in islice(runs, _SOON))
-    return next((run for run in soon if instant_of(grid.tick_at_or_after(run)) != run), None)
+    occurrences = upcoming(schedule.expression, now, zone=schedule.zone, start=schedule.start, end=schedule.end)
+    nominals = (one.instant for one in islice(occurrences, _COMPARED))
+    return next((one for one in nominals if instant_of(grid.tick_at_or_after(one)) != one), None)
 
 
 def _of_policies(schedule: Schedule) -> list[str]:
     if schedule.catch_up is CatchUp.ALL and schedule.overlap is Overlap.SKIP:
-        return ["catchUp all with overlap skip: of the runs that are made up, only the first starts; set overlap allow"]
+        return ["catchUp all with overlap skip: of several late occurrences only the first is made; set overlap allow"]
     return []
 
 
 def _of_clocks(schedule: Schedule, now: datetime) -> list[str]:
-    """The jumps of the zone's clock that its runs meet within a year."""
+    """The clock changes that affect its occurrences within a year."""
     found = clock_warnings(schedule.expression, now, zone=schedule.zone, start=schedule.start, end=schedule.end)
     return [f"{one} ({schedule.zone})" for one in found]
 

@@ -1,17 +1,26 @@
-"""Recurring schedules: insert, look up, edit, pause, and see what they did and will do."""
+"""The client for recurring schedules in Python."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
 from dynatick.client import task_update
 from dynatick.client.bucket_scope import instants
+from dynatick.client.extra_occurrences import (
+    RUN_NOW,
+    insert_occurrences,
+    note_backfill,
+    note_run_now,
+    row_at_next_tick,
+)
 from dynatick.client.history import check_limit
-from dynatick.client.insertion import Exists, Failed, Inserted, InsertResult
-from dynatick.client.new_task import Composed, NewTask, Time, payload_of, row_of, text_of
+from dynatick.client.insertion import InsertResult
+from dynatick.client.new_schedule import ScheduleChecks, check_recurrence, stored_value
+from dynatick.client.new_task import Composed, NewTask, Time, text_of
+from dynatick.client.schedule_list import check_state, schedule_page, schedule_rows
 from dynatick.client.schedule_occurrences import (
     ScheduleOccurrence,
     expected_occurrences,
@@ -21,29 +30,23 @@ from dynatick.client.schedule_occurrences import (
 from dynatick.client.schedule_views import SchedulePage, ScheduleView, warnings_of
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.views import TaskView
-from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of, parse_time
+from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read, merge_updates
 from dynatick.domain.expressions import Occurrence, Rate
-from dynatick.domain.instants import format_instant
-from dynatick.domain.normalise import Defaults
-from dynatick.domain.recurrence import edited, occurrence
+from dynatick.domain.recurrence import edited
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import (
-    DEFINITION,
     RECURRENCE,
     SCHEDULE_ATTRIBUTES,
     Schedule,
     ScheduleState,
-    check_schedule_id,
     is_or_was_schedule,
 )
-from dynatick.domain.task import Row, check_action, size_of
-from dynatick.domain.timeout import check_timeout
-from dynatick.engine.ports import Clock, Store, StoreFailure
+from dynatick.domain.task import Row
+from dynatick.engine.ports import Clock, Store
 from dynatick.errors import (
     InvalidInput,
     InvalidInputs,
-    ItemTooLarge,
     ScheduleNotFound,
     StoreError,
     TaskExists,
@@ -53,11 +56,7 @@ from dynatick.store.codec import check_size
 
 MAX_BACKFILL = 1000
 _TRIES = 20
-_TOGETHER = 25  # rows that are fetched at a time: they may be large
-_PAGE_BYTES = 4_000_000  # of large rows, after which a page ends
-_OPEN = (str(ScheduleState.ENABLED), str(ScheduleState.DISABLED))
-_GIVEN = frozenset({*DEFINITION, "catchUp", "overlap", "stateReason"})  # what whoever inserts a schedule may say of it
-_KEPT = 10  # runs by hand, and backfills, that a history finds
+_NOT_ENDED = (str(ScheduleState.ENABLED), str(ScheduleState.DISABLED))
 UPDATABLE = {
     "expression": "scheduleExpression",
     "timezone": "scheduleExpressionTimezone",
@@ -77,12 +76,12 @@ class Schedules:
     """The schedules of a table, as ``TaskClient.schedules``.
 
     Arguments mean what the attributes of the same name mean (``start_date``: ``startDate``). Methods raise InvalidInput
-    for what cannot be taken, before anything is written; ScheduleNotFound; StoreError if the table does not answer.
+    for invalid arguments, before anything is written; ScheduleNotFound; StoreError if the table does not answer.
     """
 
     def __init__(self, store: Store, settings_cache: SettingsCache, clock: Clock, *, check_actions: bool) -> None:
         self._store, self._settings_cache, self._clock = store, settings_cache, clock
-        self._check_actions = check_actions
+        self._checks = ScheduleChecks(settings_cache, check_actions)
 
     def insert(
         self,
@@ -103,12 +102,12 @@ class Schedules:
         reason: str | None = None,
         attributes: Mapping[str, object] | None = None,
     ) -> ScheduleView:
-        """Inserts a schedule, and returns it as it was written, with warnings about what may surprise.
+        """Inserts a schedule, and returns it as it was written, with warnings.
 
         ``expression``: ``rate(…)``, ``cron(…)`` or ``at(…)``; ``timezone``: an IANA name, UTC by default.
         ``flexible_time_window``: minutes over which starts are spread. ``catch_up``: latest (default), all, none.
-        ``overlap``: skip (default), allow, bufferOne. ``enabled`` False: it begins paused, for the ``reason`` that is
-        kept as ``stateReason``. Raises TaskExists if there is a row of this id.
+        ``overlap``: skip (default), allow, bufferOne. ``enabled`` False: it is paused from the start, and the
+        ``reason`` is stored as ``stateReason``. Raises TaskExists if a task or schedule has this id.
         """
         if isinstance(attributes, Mapping):
             for name in attributes:
@@ -134,47 +133,14 @@ class Schedules:
             "stateReason": None if reason is None else text_of(reason, "stateReason"),
         }
         now = self._clock()
-        row = self._composed(template, recurrence, now).row
+        row = self._checks.compose(template, recurrence, now).row
         if not self._store.create(row):
             raise TaskExists(schedule_id)
         return self._view(row, now)
 
     def compose(self, row: Mapping[str, object]) -> Composed:
-        """A new schedule's row, from one under the table's names as put-item would take it. Raises InvalidInput."""
-        recurrence = {name: row[name] for name in _GIVEN if row.get(name) is not None}
-        others = {name: value for name, value in row.items() if name not in _GIVEN}
-        for name in sorted(others.keys() & SCHEDULE_ATTRIBUTES):
-            raise InvalidInput(name, others[name], "leave it out: it is set by Dynatick")
-        if "stateReason" in recurrence:
-            recurrence["stateReason"] = text_of(recurrence["stateReason"], "stateReason")
-        return self._composed(NewTask.from_row(others), recurrence, self._clock())
-
-    def _composed(self, template: NewTask, recurrence: Mapping[str, object], now: datetime) -> Composed:
-        """The row to be written, checked. Raises InvalidInput."""
-        wrong = InvalidInputs()
-        row = row_of(template, wrong)
-        if "taskId" in row:
-            with wrong:
-                check_schedule_id(template.task_id)
-        for name, value in recurrence.items():
-            if value is not None:
-                with wrong:
-                    row[name] = _date(value, name) if name in ("startDate", "endDate") else value
-        if template.action is None or "action" in row:
-            with wrong:
-                self._check_action(row)
-        if row.get("timeoutSeconds") is not None:
-            with wrong:
-                self._settings_cache.check_timeout(row["timeoutSeconds"])
-        with wrong:
-            _check_recurrence(row)
-        wrong.raise_all()
-        change = edited(row, {}, now=now, grid=self._grid(), defaults=self._defaults())
-        whole = {name: value for name, value in {**row, **change.set}.items() if name not in change.remove}
-        check_size(whole)
-        # Before the first tick nobody knows the default action nor the ticks: then the scheduler completes it.
-        complete = self._can_complete(row)
-        return Composed(whole if complete else row, complete)
+        """A new schedule's row, from one under the table's names, as put-item takes it. Raises InvalidInput."""
+        return self._checks.compose_row(row, self._clock())
 
     def get(self, schedule_id: str) -> ScheduleView:
         """The schedule, read consistently."""
@@ -183,77 +149,57 @@ class Schedules:
     def list(self, state: str | None = None, *, limit: int = 100, page_token: str | None = None) -> SchedulePage:
         """Schedules in order of state and id: those of one state (ENABLED, DISABLED, COMPLETED, FAILED), or all.
 
-        ``limit``: at most so many, up to 1,000, and fewer if they are large; the last page has no ``next_page_token``.
-        Without warnings.
+        ``limit``: the maximum number, up to 1,000; a page has fewer if its rows are large. The last page has no
+        ``next_page_token``. The views have no warnings.
         """
-        states = [_state(state)] if state is not None else [str(one) for one in ScheduleState]
         check_limit(limit)
-        first, after = _position(page_token, states)
-        found: list[ScheduleView] = []
-        size = 0
-        for n, one in enumerate(states[first:], first):
-            while True:
-                page = self._store.schedules(one, after=after, limit=limit - len(found))
-                for part in (page.ids[at : at + _TOGETHER] for at in range(0, len(page.ids), _TOGETHER)):
-                    rows = self._store.get_many(part)
-                    for task_id in part:
-                        if size >= _PAGE_BYTES:
-                            return SchedulePage(schedules=tuple(found), next_page_token=f"{one}:{after}")
-                        after = task_id
-                        if (row := rows.get(task_id)) is not None and row.get("scheduleState") == one:
-                            found.append(ScheduleView.from_row(row))
-                            size += size_of(row)
-                after = page.after
-                if len(found) >= limit and (after is not None or n + 1 < len(states)):
-                    token = f"{one}:{after}" if after is not None else f"{states[n + 1]}:"
-                    return SchedulePage(schedules=tuple(found), next_page_token=token)
-                if after is None:
-                    break
-        return SchedulePage(schedules=tuple(found))
+        return schedule_page(self._store, state, limit, page_token)
 
     def export(self, state: str | None = None) -> Iterator[Row]:
-        """Whole rows, as they are consumed: of one state, or of those that have not ended. Numbers as Decimal."""
-        return self._rows((_state(state),) if state is not None else _OPEN)
+        """The whole rows of one state, or of all that have not ended, read as they are consumed. Numbers as Decimal."""
+        return schedule_rows(self._store, (check_state(state),) if state is not None else _NOT_ENDED)
 
     def update(self, schedule_id: str, *, version: str | None = None, **edits: object) -> ScheduleView:
-        """Changes what is given, by the names of ``insert``'s arguments; None takes an attribute off.
+        """Changes attributes, by the names of ``insert``'s arguments; None removes one.
 
-        ``version``: only if the schedule is still the one that a ``ScheduleView`` showed, by its ``version``; else
-        TaskChanged. Each run changes it, too.
+        ``version``: that of a ``ScheduleView``; raises TaskChanged if the schedule has changed since. Each occurrence
+        changes it, too.
 
-        Occurrences that were made already stay as they are; runs that are due now are still made; what comes after
-        them follows the new definition, from now on. Raises TransitionRefused if the schedule has ended.
+        Occurrences that exist stay as they are, and those due now are still made. Later ones follow the new
+        definition. Raises TransitionRefused if the schedule has ended.
         """
         unknown = next((name for name in edits if name not in UPDATABLE), None)
         if unknown is not None:
             raise InvalidInput(unknown, edits[unknown], f"expected any of {', '.join(UPDATABLE)}")
-        wanted: dict[str, object] = {}
+        changed: dict[str, object] = {}
         wrong = InvalidInputs()
         for name, value in edits.items():
             with wrong:
-                wanted[UPDATABLE[name]] = _as_stored(name, value)
+                changed[UPDATABLE[name]] = stored_value(name, UPDATABLE[name], value)
         with wrong:
-            if wanted.get("scheduleExpression", "") is None:
+            if changed.get("scheduleExpression", "") is None:
                 raise InvalidInput("scheduleExpression", None, "a schedule has one; delete the schedule to end it")
-        if wanted.get("timeoutSeconds") is not None:
+        if changed.get("timeoutSeconds") is not None:
             with wrong:
-                self._settings_cache.check_timeout(wanted["timeoutSeconds"])
+                self._settings_cache.check_timeout(changed["timeoutSeconds"])
         with wrong:
-            _check_recurrence(wanted)
-        if wrong and wanted.keys() & {"action", "payload"}:
-            with wrong:  # so that all that is wrong is told
-                self._check_action({**(self._store.get(task_update.known_id(schedule_id)) or {}), **wanted})
+            check_recurrence(changed)
+        if wrong and changed.keys() & {"action", "payload"}:
+            with wrong:  # so that every error is reported
+                self._checks.check_action({**(self._store.get(task_update.known_id(schedule_id)) or {}), **changed})
         wrong.raise_all()
-        return self._edit(schedule_id, "update", lambda row: wanted, version)
+        return self._edit(schedule_id, "update", lambda row: changed, version)
 
     def pause(self, schedule_id: str, reason: str | None = None) -> ScheduleView:
-        """No further run falls due from now on. Those that are due now are still made."""
-        noted = None if reason is None else text_of(reason, "stateReason")
-        edits = {"scheduleState": str(ScheduleState.DISABLED), "stateReason": noted}
-        return self._edit(schedule_id, "pause", lambda row: edits if _is_enabled(row) else {"stateReason": noted})
+        """No further occurrence falls due from now on. Those that are due now are still made."""
+        state_reason = None if reason is None else text_of(reason, "stateReason")
+        edits = {"scheduleState": str(ScheduleState.DISABLED), "stateReason": state_reason}
+        return self._edit(
+            schedule_id, "pause", lambda row: edits if _is_enabled(row) else {"stateReason": state_reason}
+        )
 
     def resume(self, schedule_id: str) -> ScheduleView:
-        """Runs are made again, from now on; those of the pause are not made up."""
+        """Makes occurrences again, from now on; those of the pause are not made."""
 
         def edits(row: Row) -> dict[str, object]:
             if _is_enabled(row):
@@ -263,61 +209,60 @@ class Schedules:
         return self._edit(schedule_id, "resume", edits)
 
     def delete(self, schedule_id: str) -> None:
-        """Ends the schedule and removes its row. Occurrences that were made stay."""
+        """Ends the schedule and removes its row. Occurrences that exist stay."""
         row: Row | None = self._row(schedule_id)
         for _ in range(_TRIES):
-            # What somebody puts in its place at this very moment is another's, and may be a task.
+            # A row that replaces it at this very moment belongs to another caller, and may be a task.
             if row is None or not is_or_was_schedule(row):
                 return
             if self._store.delete(schedule_id, conditions=as_read(row, "outcome", "status", *RECURRENCE)):
                 return
             row = self._store.get(schedule_id)
-        raise StoreError(f"cannot delete {schedule_id!r}: it was changed by others {_TRIES} times")
+        raise StoreError(f"cannot delete {schedule_id!r}: other requests changed it {_TRIES} times")
 
     def run_now(self, schedule_id: str) -> TaskView:
-        """One occurrence at the next tick, beside the expression, be the schedule paused or not.
+        """Makes an extra occurrence at the next tick, whether the schedule is paused or not.
 
-        Raises TaskExists if there was one this second already; TransitionRefused if the schedule has ended.
+        Raises TaskExists if it made one in this second already; TransitionRefused if the schedule has ended.
         """
         row = self._row(schedule_id)
-        schedule, now = _open(row, "run"), self._clock()
+        schedule, now = _open_schedule(row, "run"), self._clock()
         nominal = now.replace(microsecond=0)
-        task = self._occurrence(row, schedule, nominal, extra="#now")
-        self._note_occurrence(schedule_id, nominal)  # first, so that no run is made that the history would not know of
+        task = self._occurrence(row, schedule, nominal, extra=RUN_NOW)
+        note_run_now(self._store, schedule_id, nominal)  # first, so that the history finds every such occurrence
         if not self._store.create(task):
             raise TaskExists(str(task["taskId"]))
         return TaskView.from_row(task)
 
     def preview(self, schedule_id: str, count: int = 10) -> Sequence[Occurrence]:
-        """The next runs, with notes where a clock's jump skips or doubles one. A paused one's as if it were resumed."""
+        """The next occurrences, with notes where the clock changes. A paused schedule's: as if it were resumed."""
         check_limit(count, "count")
         row = self._row(schedule_id)
         if row.get("outcome") is not None:
             return []
-        return expected_occurrences(self._begun(row), self._clock(), count)
+        return expected_occurrences(self._with_start(row), self._clock(), count)
 
     def backfill(self, schedule_id: str, *, start: Time, end: Time, dry_run: bool = False) -> Iterator[InsertResult]:
-        """Makes the occurrences of nominal instants from ``start`` to ``end`` (itself part of it, and not after now)
-        that were not made: at the next tick, one result each, in order. Those that are there stay as they are.
+        """Makes the occurrences from ``start`` to ``end`` (both included, and not after now) that do not exist: at the
+        next tick, with one result each, in order. Those that exist stay as they are.
 
-        At most 1,000 at a time. ``dry_run``: says only which are missing. Overlap is not looked at.
+        At most 1,000 in a call. ``dry_run``: only returns which ones are missing. ``overlap`` does not apply.
         """
         row = self._row(schedule_id)
-        _open(row, "backfill")
-        schedule, now = self._begun(row), self._clock()
+        _open_schedule(row, "backfill")
+        schedule, now = self._with_start(row), self._clock()
         first, last = instants(start, end)
         last = min(last, now)
         if last < first:
-            raise InvalidInput("end", str(end), f"expected it not to be before start, {start}, which must be past")
-        runs = [run.instant for run in occurrences_between(schedule, first, last, MAX_BACKFILL + 1)]
-        if len(runs) > MAX_BACKFILL:
-            raise InvalidInput(
-                "end", str(end), f"there are more than {MAX_BACKFILL} runs in this range: take it in parts"
-            )
-        rows = [self._occurrence(row, schedule, run) for run in runs]
-        if runs and not dry_run:
-            self._note_backfill(schedule, runs[0], runs[-1])
-        return self._insert(rows, dry_run)
+            raise InvalidInput("end", str(end), f"expected a time not before start, {start}, which must be past")
+        nominals = [one.instant for one in occurrences_between(schedule, first, last, MAX_BACKFILL + 1)]
+        if len(nominals) > MAX_BACKFILL:
+            expected = f"expected at most {MAX_BACKFILL} occurrences in the range: split it"
+            raise InvalidInput("end", str(end), expected)
+        rows = [self._occurrence(row, schedule, nominal) for nominal in nominals]
+        if rows and not dry_run:
+            note_backfill(self._store, schedule, nominals[0], nominals[-1])
+        return insert_occurrences(self._store, rows, dry_run)
 
     def history(
         self,
@@ -327,96 +272,41 @@ class Schedules:
         end: Time | None = None,
         limit: int = 100,
     ) -> Sequence[ScheduleOccurrence]:
-        """What became of the runs from ``start`` to ``end`` (default: now), oldest first; without ``start``, of the
-        latest ``limit``. Runs that were not made are told with the reason.
+        """The occurrences from ``start`` to ``end`` (default: now), oldest first; without ``start``, the latest
+        ``limit``. Those that were not made are listed with the reason.
         """
         check_limit(limit)
         row, now = self._row(schedule_id), self._clock()
         begin, last = instants(now if start is None else start, now if end is None else end)
         first, last = None if start is None else begin, min(last, now)
         if first is not None and last < first:
-            raise InvalidInput(
-                "end", str(end or now), f"expected it not to be before start, {start}, which must be past"
-            )
+            raise InvalidInput("end", str(end or now), f"expected a time not before start, {start}, which must be past")
         return latest_occurrences(self._store, row, first, last, limit)
-
-    def _insert(self, rows: Iterable[Row], dry_run: bool) -> Iterator[InsertResult]:
-        many = list(rows)
-        ids = [str(row["taskId"]) for row in many]
-        if dry_run:
-            there = self._store.get_many(ids, only=("status",))
-            answers: Iterable[bool | StoreFailure] = [task_id not in there for task_id in ids]
-        else:
-            answers = self._store.create_many(many)
-        for position, (task_id, answer) in enumerate(zip(ids, answers, strict=True)):
-            if isinstance(answer, StoreFailure):
-                kind = ItemTooLarge if answer.too_large else StoreError
-                yield Failed(position, task_id, kind(answer.error))
-            else:
-                yield Inserted(position, task_id) if answer else Exists(position, task_id)
-
-    def _occurrence(self, row: Row, schedule: Schedule, nominal: datetime, extra: str = "") -> Row:
-        now, grid = self._clock(), self._grid()
-        task_id = schedule.occurrence_id(nominal, extra=extra)
-        bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id))
-        with_action = row if row.get("action") is not None else {**row, "action": self._defaults().action}
-        return occurrence(with_action, schedule, nominal, bucket, now=now, extra=extra)
-
-    def _note_occurrence(self, schedule_id: str, nominal: datetime) -> None:
-        """So that the schedule's history finds it."""
-        instant = format_instant(nominal)
-
-        def note(row: Row) -> dict[str, object]:
-            earlier = row.get("ranNow")
-            kept = [one for one in earlier if one != instant] if isinstance(earlier, (list, tuple)) else []
-            return {"ranNow": [*kept, instant][-_KEPT:]}
-
-        self._note(schedule_id, "ranNow", note)
-
-    def _note_backfill(self, schedule: Schedule, first: datetime, last: datetime) -> None:
-        """Likewise: it may go back beyond the schedule's creation, or name other times than the definition of then."""
-        entry = schedule.timing() | {"from": format_instant(first), "until": format_instant(last)}
-
-        def note(row: Row) -> dict[str, object]:
-            earlier = row.get("backfilled")
-            kept = [one for one in earlier if one != entry] if isinstance(earlier, (list, tuple)) else []
-            return {"backfilled": [*kept, entry][-_KEPT:]}
-
-        self._note(schedule.schedule_id, "backfilled", note)
-
-    def _note(self, schedule_id: str, name: str, note: Callable[[Row], dict[str, object]]) -> None:
-        task_update.carry_out(
-            self._store,
-            schedule_id,
-            lambda row: ConditionalUpdate(
-                task_id=schedule_id, set=note(row), conditions=as_read(row, name), returning=True
-            ),
-        )
 
     def _edit(
         self,
         schedule_id: str,
-        wish: str,
+        action: str,  # what the caller does, for the error
         edits_of: Callable[[Row], Mapping[str, object]],
         version: str | None = None,
     ) -> ScheduleView:
         self._row(schedule_id)
-        grid, defaults = self._grid(), self._defaults()
+        grid, defaults = self._settings_cache.grid(), self._settings_cache.defaults()
 
         def decide(row: Row) -> ConditionalUpdate:
-            _open(row, wish)
+            _open_schedule(row, action)
             now, edits = self._clock(), dict(edits_of(row))
-            if edits.keys() & {"action", "payload"}:  # what is there already does not keep a schedule from being paused
-                self._check_action({**row, **edits})
+            if edits.keys() & {"action", "payload"}:  # an unknown action that it has already prevents no pause
+                self._checks.check_action({**row, **edits})
             change = edited(row, edits, now=now, grid=grid, defaults=defaults)
             check_size({**row, **change.set})
-            if row.get("status") is None and not self._can_complete({**row, **edits}):
-                gone = tuple(name for name, value in edits.items() if value is None and name in row)
+            if row.get("status") is None and not self._checks.can_complete({**row, **edits}):
+                removed = tuple(name for name, value in edits.items() if value is None and name in row)
                 set_ = {name: value for name, value in edits.items() if value is not None}
                 change = ConditionalUpdate(
-                    task_id=schedule_id, set=set_, remove=gone, conditions=change.conditions, returning=True
+                    task_id=schedule_id, set=set_, remove=removed, conditions=change.conditions, returning=True
                 )
-            if not change.set and not change.remove:  # there is nothing to do; this says so with a write
+            if not change.set and not change.remove:  # a write all the same, for its conditions
                 change = ConditionalUpdate(
                     task_id=schedule_id, set={"scheduleId": schedule_id}, conditions=change.conditions, returning=True
                 )
@@ -424,127 +314,42 @@ class Schedules:
 
         return self._view(task_update.carry_out(self._store, schedule_id, decide), self._clock())
 
-    def _rows(self, states: Iterable[str]) -> Iterator[Row]:
-        for state in states:
-            after = None
-            while True:
-                page = self._store.schedules(state, after=after, limit=_TOGETHER)
-                rows = self._store.get_many(page.ids) if page.ids else {}
-                yield from (rows[one] for one in page.ids if one in rows and rows[one].get("scheduleState") == state)
-                if (after := page.after) is None:
-                    break
-
     def _row(self, schedule_id: str) -> Row:
         row = self._store.get(task_update.known_id(schedule_id))
         if row is None or not is_or_was_schedule(row):
             raise ScheduleNotFound(schedule_id)
         return row
 
-    def _begun(self, row: Row) -> Schedule:
-        """The schedule of a row; of a rate that nobody has looked at yet as if it began now."""
+    def _with_start(self, row: Row) -> Schedule:
+        """The schedule of a row; a rate that no tick has placed yet starts at the next tick."""
         schedule = Schedule.from_row(row)
         if schedule.start is None and isinstance(schedule.expression, Rate):
-            return replace(schedule, start=instant_of(self._grid().tick_after(minute_of(self._clock()))))
+            return replace(schedule, start=instant_of(self._settings_cache.grid().tick_after(minute_of(self._clock()))))
         return schedule
 
-    def _can_complete(self, row: Row) -> bool:
-        """Whether this knows all that the scheduler would set: the ticks in force, and the default action."""
-        settings = self._settings_cache.current()
-        return settings is not None and (row.get("action") is not None or settings.default_action is not None)
-
-    def _view(self, row: Row, now: datetime) -> ScheduleView:
-        return ScheduleView.from_row(row, warnings=warnings_of(row, self._grid(), now))
-
-    def _check_action(self, row: Row) -> None:
-        action = row.get("action")
-        if action is not None and self._check_actions:
-            self._settings_cache.check_action(check_action(action))
-        name = self._defaults().action if action is None else check_action(action)
-        self._settings_cache.check_payload(name, row.get("payload"), of_handlers=self._check_actions)
-
-    def _grid(self) -> Grid:
-        settings = self._settings_cache.current()
-        return settings.grid if settings else Grid()
-
-    def _defaults(self) -> Defaults:
-        settings = self._settings_cache.current()
-        action = settings.default_action if settings else None
-        days = settings.retention_days if settings else None
-        plain = Defaults()
-        return Defaults(
-            action=plain.action if action is None else action,
-            retention_days=plain.retention_days if days is None else days,
+    def _occurrence(self, row: Row, schedule: Schedule, nominal: datetime, extra: str = "") -> Row:
+        cache = self._settings_cache
+        return row_at_next_tick(
+            row,
+            schedule,
+            nominal,
+            now=self._clock(),
+            grid=cache.grid(),
+            default_action=cache.defaults().action,
+            extra=extra,
         )
 
-
-def _check_recurrence(row: Row) -> None:
-    """Checks each attribute that says when a schedule runs, and how, by itself. Raises InvalidInput for all that are
-    wrong; how they go together is seen when the schedule is made of them."""
-    wrong = InvalidInputs()
-    for name in row:
-        if name in _GIVEN and row[name] is not None:
-            expression = {} if name in RECURRENCE else {"scheduleExpression": "rate(1 day)"}
-            with wrong:
-                Schedule.from_row({"taskId": "-", **expression, name: row[name]})
-    wrong.raise_all()
-
-
-def _open(row: Row, wish: str) -> Schedule:
-    """Raises TransitionRefused for a schedule that has ended."""
-    if row.get("outcome") is not None:
-        state = str(row.get("scheduleState", row["outcome"]))
-        allowed = (ScheduleState.ENABLED, ScheduleState.DISABLED)
-        raise TransitionRefused(str(row["taskId"]), wish, state, allowed, what="schedule")
-    return Schedule.from_row(row)
+    def _view(self, row: Row, now: datetime) -> ScheduleView:
+        return ScheduleView.from_row(row, warnings=warnings_of(row, self._settings_cache.grid(), now))
 
 
 def _is_enabled(row: Row) -> bool:
     return row.get("scheduleState") in (None, str(ScheduleState.ENABLED))
 
 
-def _as_stored(name: str, value: object) -> object:
-    if value is None:
-        return None
-    match name:
-        case "start_date" | "end_date":
-            return _date(value, UPDATABLE[name])
-        case "payload":
-            return payload_of(value)
-        case "retry_policy":
-            if isinstance(value, RetryPolicy):
-                return value.to_row()
-            RetryPolicy.from_row(value)
-            return value
-        case "timeout_seconds":
-            return check_timeout(value)
-        case "action":
-            return text_of(value, "action")
-        case "catch_up" | "overlap":
-            return str(value)
-        case _:
-            return value
-
-
-def _date(value: object, name: str) -> str | None:
-    return None if value is None else format_instant(_instant(value, name))
-
-
-def _instant(value: object, name: str) -> datetime:
-    found = parse_time(str(value) if isinstance(value, Bucket) else value, name)
-    return found.instant if isinstance(found, Bucket) else found
-
-
-def _state(state: object) -> str:
-    for known in ScheduleState:
-        if state == str(known):
-            return str(known)
-    raise InvalidInput("scheduleState", state, f"expected one of {', '.join(ScheduleState)}")
-
-
-def _position(token: object, states: list[str]) -> tuple[int, str | None]:
-    if token is None:
-        return 0, None
-    state, colon, after = token.partition(":") if isinstance(token, str) else ("", "", "")
-    if not colon or state not in states or len(after.encode("utf-8", "replace")) > task_update.MAX_KEY_BYTES:
-        raise InvalidInput("pageToken", token, "expected the token of the page before, with the same state")
-    return states.index(state), after or None
+def _open_schedule(row: Row, action: str) -> Schedule:
+    """The schedule of a row. Raises TransitionRefused if it has ended."""
+    if row.get("outcome") is not None:
+        state = str(row.get("scheduleState", row["outcome"]))
+        raise TransitionRefused(str(row["taskId"]), action, state, _NOT_ENDED, what="schedule")
+    return Schedule.from_row(row)

@@ -1,4 +1,4 @@
-"""What the client knows of the settings in force: the settings row, as last read."""
+"""The current settings, as the client last read them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from datetime import datetime, timedelta
 
 from dynatick.actions.payload import check_payload
 from dynatick.actions.payload_schema import check_schema
+from dynatick.domain.buckets import Grid
+from dynatick.domain.normalise import Defaults
 from dynatick.domain.timeout import check_timeout
 from dynatick.engine.installation_settings import InstallationSettings, read_settings
 from dynatick.engine.ports import Clock, Store
 from dynatick.errors import InvalidInput, StoreError, shown
 
-_MISSING_FOR = timedelta(seconds=1)  # there will be one with the first tick
-_LISTED = 30
+_MISSING_TTL = timedelta(seconds=1)  # of a missing row, which the first tick writes
+_MAX_LISTED = 30  # actions in an error
 
 
 class SettingsCache:
-    """The settings row, kept for a while. A stale one costs a write or a minute, never a task."""
+    """Caches the settings row. A stale one may cost a write or a minute's delay, never a task."""
 
     def __init__(self, store: Store, clock: Clock, ttl: timedelta) -> None:
         self._store = store
@@ -24,17 +26,17 @@ class SettingsCache:
         self._ttl = ttl
         self._known: InstallationSettings | None = None
         self._read_at: datetime | None = None
-        self._doubted_at: datetime | None = None
+        self._reread_at: datetime | None = None
 
     def current(self) -> InstallationSettings | None:
-        """What is in force; None as long as the table has no settings row, which the first tick writes."""
-        kept_for = self._ttl if self._known is not None else min(self._ttl, _MISSING_FOR)
+        """The current settings; None before the first tick, which writes them."""
+        kept_for = self._ttl if self._known is not None else min(self._ttl, _MISSING_TTL)
         if self._read_at is None or not timedelta() <= self._clock() - self._read_at < kept_for:
             return self.refresh()
         return self._known
 
     def refresh(self) -> InstallationSettings | None:
-        """The same, read now."""
+        """The current settings, read now."""
         try:
             self._known = read_settings(self._store)
         except InvalidInput as error:
@@ -42,21 +44,36 @@ class SettingsCache:
         self._read_at = self._clock()
         return self._known
 
+    def grid(self) -> Grid:
+        """The current grid; before the first tick, every minute."""
+        settings = self.current()
+        return settings.grid if settings else Grid()
+
+    def defaults(self) -> Defaults:
+        """The current defaults; before the first tick, those of an installation without parameters."""
+        settings, usual = self.current(), Defaults()
+        if settings is None:
+            return usual
+        return Defaults(
+            action=usual.action if settings.default_action is None else settings.default_action,
+            retention_days=usual.retention_days if settings.retention_days is None else settings.retention_days,
+        )
+
     def check_action(self, action: str) -> None:
-        """Refuses an action that the processor does not know. Raises InvalidInput, which lists those that it does."""
+        """Raises InvalidInput for an action that the processor does not know, with the known ones."""
         known = self.current()
         if known is None or not known.actions or action in known.actions:
             return
-        known = self._doubted()
+        known = self._reread()
         if known is not None and known.actions and action not in known.actions:
-            more = f" and {len(known.actions) - _LISTED} more" if len(known.actions) > _LISTED else ""
-            names = ", ".join(shown(name)[1:-1] for name in known.actions[:_LISTED])
+            more = f" and {len(known.actions) - _MAX_LISTED} more" if len(known.actions) > _MAX_LISTED else ""
+            names = ", ".join(shown(name)[1:-1] for name in known.actions[:_MAX_LISTED])
             raise InvalidInput("action", action, f"expected one of {names}{more}")
 
     def check_payload(self, action: str, payload: object, *, of_handlers: bool = True) -> None:
-        """Refuses a payload that the action could not work with. Raises InvalidInput, without the value in it.
+        """Raises InvalidInput, without the payload's values, for a payload that the action refuses.
 
-        ``of_handlers`` False: only those of the built-in actions are looked at.
+        ``of_handlers`` False: checks only those of the built-in actions.
         """
         check_payload(action, payload)
         if not of_handlers or (known := self.current()) is None:
@@ -66,7 +83,7 @@ class SettingsCache:
             if schema is not None:
                 check_schema(schema, payload)
         except InvalidInput:
-            known = self._doubted()  # the handler may be a newer one by now
+            known = self._reread()  # the handler may be newer than the cache
             newer = None if known is None else known.payload_schemas.get(action)
             if newer == schema:
                 raise
@@ -74,22 +91,22 @@ class SettingsCache:
                 check_schema(newer, payload)
 
     def check_timeout(self, seconds: object) -> None:
-        """Refuses a ``timeoutSeconds`` that no invocation of the processor can serve. Raises InvalidInput."""
+        """Raises InvalidInput for a ``timeoutSeconds`` that no invocation of the processor can serve."""
         try:
-            check_timeout(seconds, _longest(self.current()))
+            check_timeout(seconds, _max_timeout(self.current()))
         except InvalidInput:
-            check_timeout(seconds, _longest(self._doubted()))
+            check_timeout(seconds, _max_timeout(self._reread()))
 
-    def _doubted(self) -> InstallationSettings | None:
-        """What is in force, read again: something may be new. But many doubts in a row are not worth a read each."""
+    def _reread(self) -> InstallationSettings | None:
+        """The settings, read again since they may have changed; once a second at most."""
         now = self._clock()
-        if self._doubted_at is not None and now - self._doubted_at < _MISSING_FOR:
+        if self._reread_at is not None and now - self._reread_at < _MISSING_TTL:
             return self.current()
-        self._doubted_at = now
+        self._reread_at = now
         return self.refresh()
 
     def check_shard(self, shard: int) -> None:
-        """Refuses a shard that no tick serves. Raises InvalidInput."""
+        """Raises InvalidInput for a shard that no tick serves."""
         if shard == 0:
             return
         known = self.current()
@@ -101,5 +118,5 @@ class SettingsCache:
             raise InvalidInput("taskDateTime", f"#{shard}", f"there is no such shard; expected {expected}")
 
 
-def _longest(known: InstallationSettings | None) -> int | None:
+def _max_timeout(known: InstallationSettings | None) -> int | None:
     return None if known is None else known.max_timeout_seconds

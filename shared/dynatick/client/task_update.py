@@ -1,4 +1,4 @@
-"""Changing a task that is there: one conditional write, made anew on the row as it is if somebody else was first."""
+"""Changes a task by one conditional write, which is decided again if another request changed the row first."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput, ItemTooLarge, StoreError, TaskChanged, TaskNotFound, TransitionRefused
 
 MAX_KEY_BYTES = 2048
-"""A partition key ends there (DynamoDB quotas). Raw rows with ids beyond what can be indexed are there, as failed."""
+"""The limit of a partition key (DynamoDB quotas). Rows with ids too long for the index exist too, as failed."""
 
 _TRIES = 20
-_MAX_COMPARED = 100  # attributes; an expression has its limits
+_MAX_COMPARED = 100  # attributes: an expression is limited
 _DECIDES_DELETION: Final = ("outcome", "status", "lease", "createdAt")
 WAITING: Final = states_before("cancel")
 _OF_SCHEDULES: Final = {
-    "cancel": "to stop its runs pause or delete it (dynatick schedule pause, dynatick schedule delete)",
+    "cancel": "pause or delete it (dynatick schedule pause, dynatick schedule delete)",
     "reschedule": "give it another expression or start (dynatick schedule update)",
     "change": "change the schedule itself (dynatick schedule update)",
-    "redrive": "redrive the task of the run that failed (dynatick schedule history lists them)",
-    "run": "have it make a run (dynatick schedule run)",
+    "redrive": "redrive the occurrence that failed (dynatick schedule history lists them)",
+    "run": "make an extra occurrence (dynatick schedule run)",
     "delete": "delete it as a schedule (dynatick schedule delete)",
 }
-"""What can be done with a schedule instead of what is for tasks."""
+"""The alternatives for a schedule to the changes of a task."""
 
 
 def known_id(task_id: str) -> str:
-    """An id that a row may have. Raises InvalidInput."""
+    """An id that a row can have. Raises InvalidInput."""
     try:
         return check_task_id(task_id)
     except InvalidInput:
@@ -46,16 +46,16 @@ def known_id(task_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A change that was tried once. ``row``: as written, or if no answer said so, as it was read after that."""
+    """A change that was tried once. ``row``: as written, or without an answer, as it was read afterwards."""
 
     change: ConditionalUpdate
     result: Result
     row: Row | None
 
     def written(self) -> Row | None:
-        """The row if it is as was wished; None if somebody else was first. Raises StoreError if that is not known."""
+        """The row if it was changed; None if another request changed it first. Raises StoreError if that is unknown."""
         if self.row is not None and (isinstance(self.result, Written) or _shows(self.row, self.change)):
-            return self.row  # without an answer: it was only this that got lost, or somebody wished for the same
+            return self.row  # without an answer: only the answer was lost, or another request made the same change
         if isinstance(self.result, Unknown):
             kind = ItemTooLarge if self.result.too_large else StoreError
             raise kind(f"cannot change {self.change.task_id!r}: {self.result.error}")
@@ -63,7 +63,7 @@ class Tried:
 
 
 def try_many(store: Store, changes: Sequence[ConditionalUpdate]) -> list[Tried]:
-    """Tries each once, in one batch, and reads those together that were not written. No id may stand twice."""
+    """Tries each change once, in one batch, and reads the rows that were not written. Ids must be unique."""
     results: Sequence[Result]
     try:
         results = store.write_many(changes) if changes else ()
@@ -89,7 +89,7 @@ def try_many(store: Store, changes: Sequence[ConditionalUpdate]) -> list[Tried]:
 def carry_out(
     store: Store, task_id: str, decide: Callable[[Row], ConditionalUpdate], *, tried: Tried | None = None
 ) -> Row:
-    """Writes what ``decide`` makes of the row, and returns the row as written. ``tried``: if it was tried once already.
+    """Writes what ``decide`` makes of the row, and returns the row as written. ``tried``: an earlier try.
 
     Raises TaskNotFound, TransitionRefused (from ``decide``), StoreError.
     """
@@ -102,11 +102,11 @@ def carry_out(
         if (written := tried.written()) is not None:
             return written
         row, tried = tried.row, None
-    raise StoreError(f"cannot change {task_id!r}: it was changed by others {_TRIES} times")
+    raise StoreError(f"cannot change {task_id!r}: other requests changed it {_TRIES} times")
 
 
 def delete(store: Store, task_id: str, version: str | None = None) -> None:
-    """Removes a task that doesn't run: on condition that it is as it was read, so no claim is undone.
+    """Removes a task that isn't running. The delete is conditional on the row as it was read, so no claim is undone.
 
     Raises TaskNotFound, TransitionRefused, TaskChanged if it isn't in the ``version``, StoreError.
     """
@@ -121,11 +121,11 @@ def delete(store: Store, task_id: str, version: str | None = None) -> None:
         row = store.get(task_id)
         if row is None:  # by this very request, whose answer was lost, or by another
             return
-    raise StoreError(f"cannot delete {task_id!r}: it was changed by others {_TRIES} times")
+    raise StoreError(f"cannot delete {task_id!r}: other requests changed it {_TRIES} times")
 
 
 def state_shown(row: Row) -> str:
-    """A row's state, which its outcome decides."""
+    """A row's state; that of an ended one is its outcome."""
     return (text_or_none(row["outcome"]) if is_terminal(row) else None) or state_of(row)
 
 
@@ -137,7 +137,7 @@ def check_redrivable(status: str) -> str:
 
 
 def waiting_states(status: str | None) -> tuple[str, ...]:
-    """The states that a task can be called off or rescheduled from, or the one that is named. Raises InvalidInput."""
+    """The states from which a task can be cancelled or rescheduled, or only ``status``. Raises InvalidInput."""
     if status is None:
         return WAITING
     if status not in WAITING:
@@ -146,20 +146,20 @@ def waiting_states(status: str | None) -> tuple[str, ...]:
 
 
 def cancelled(row: Row, *, now: datetime, retention_days: int) -> ConditionalUpdate:
-    """Called off. Raises TransitionRefused unless the task waits."""
+    """Cancelled. Raises TransitionRefused unless the task waits."""
     _require(row, "cancel")
     return cancel(row, now=now, retention_days=retention_days)
 
 
 def rescheduled(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpdate:
-    """Put into another bucket. Raises TransitionRefused unless the task waits."""
+    """Moved to another bucket. Raises TransitionRefused unless the task waits."""
     _require(row, "reschedule")
     return reschedule(row, bucket=bucket, due_at=due_at)
 
 
 def revised(row: Row, *, payload: object, check: Callable[[str, object], None]) -> ConditionalUpdate:
-    """Given another payload. Raises TransitionRefused unless the task waits; InvalidInput from ``check``, which is
-    called with its action, for what that could not work with."""
+    """Given another payload. Raises TransitionRefused unless the task waits; InvalidInput from ``check``, which
+    gets the task's action and the payload."""
     _require(row, "change")
     if isinstance(action := row.get("action"), str):
         check(action, payload)
@@ -167,10 +167,10 @@ def revised(row: Row, *, payload: object, check: Callable[[str, object], None]) 
 
 
 def in_version(row: Row, version: str) -> tuple[Condition, ...]:
-    """Conditions that the row is still the one of this version. Raises TaskChanged if it is not.
+    """Conditions that the row is still in this version. Raises TaskChanged if it is not.
 
-    All that means something to us, and as many of the user's own attributes as an expression has room for. (One more
-    that somebody adds at that very moment is not seen; it stays.)
+    They compare all of Dynatick's attributes, and as many of the user's own as an expression has room for. (A new
+    attribute that is added at that very moment is not noticed; it stays.)
     """
     if version_of(row) != version:
         raise TaskChanged(str(row["taskId"]))
@@ -179,40 +179,41 @@ def in_version(row: Row, version: str) -> tuple[Condition, ...]:
 
 
 def redriven(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
-    """Given another run. Raises TransitionRefused unless the task has failed or was cancelled."""
+    """Started anew, as another run. Raises TransitionRefused unless the task has failed or was cancelled."""
     _require(row, "redrive")
-    return redrive(row, bucket=bucket, due_at=now, run=_next_occurrence(row))
+    return redrive(row, bucket=bucket, due_at=now, run=_next_run(row))
 
 
 def run_at_once(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
-    """Into the next tick: a waiting task is moved there, one that has ended gets another run."""
+    """Moved to the next tick; an ended task starts anew, as another run."""
     _require(row, "run")
     if is_terminal(row):
-        return redrive(row, bucket=bucket, due_at=now, run=_next_occurrence(row))
+        return redrive(row, bucket=bucket, due_at=now, run=_next_run(row))
     return reschedule(row, bucket=bucket, due_at=now)
 
 
-def _require(row: Row, wish: str) -> None:
-    state, allowed = state_shown(row), states_before(wish)
-    if is_or_was_schedule(row):
-        raise TransitionRefused(str(row["taskId"]), wish, state, (), is_a="a schedule", instead=_OF_SCHEDULES[wish])
-    # A status from hand, without an outcome, has not ended anything: the scheduler is about to repair it.
+def _require(row: Row, action: str) -> None:
+    state, allowed = state_shown(row), states_before(action)
+    _require_task(row, action)
+    # A status that was set by hand, without an outcome, ends nothing: the scheduler repairs it.
     if state not in allowed or (state in TERMINAL and not is_terminal(row)):
-        raise TransitionRefused(str(row["taskId"]), wish, state, allowed)
+        raise TransitionRefused(str(row["taskId"]), action, state, allowed)
 
 
 def _require_deletable(row: Row) -> None:
-    state = state_shown(row)
-    if is_or_was_schedule(row):
-        raise TransitionRefused(
-            str(row["taskId"]), "delete", state, (), is_a="a schedule", instead=_OF_SCHEDULES["delete"]
-        )
-    if state == Status.RUNNING:
-        wait = "an attempt can't be called back: wait until it has ended; if it is tried again, cancel it then"
+    _require_task(row, "delete")
+    if (state := state_shown(row)) == Status.RUNNING:
+        wait = "an attempt can't be stopped: wait until it has ended; if the task is retried, cancel it then"
         raise TransitionRefused(str(row["taskId"]), "delete", state, states_before("run"), instead=wait)
 
 
-def _next_occurrence(row: Row) -> int:
+def _require_task(row: Row, action: str) -> None:
+    if is_or_was_schedule(row):
+        state, instead = state_shown(row), _OF_SCHEDULES[action]
+        raise TransitionRefused(str(row["taskId"]), action, state, (), is_a="a schedule", instead=instead)
+
+
+def _next_run(row: Row) -> int:
     return max(number_or(row.get("run"), 1), 1) + 1
 
 

@@ -1,4 +1,4 @@
-"""What the ticks of a range did: one entry a pass that had work, one a run of idle ticks, one a run of missing ones."""
+"""The ticks of a range: an entry for each pass with work, and for consecutive idle or missed ticks."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from dynatick.engine.report import tick_record_id
 from dynatick.errors import InvalidInput
 
 MAX_DAYS = 7
-"""Tick records are kept as long."""
+"""Days for which tick records are kept."""
 
-_TOGETHER = 100  # records that are asked for by one request
-_LOOK_AHEAD = 1440  # minutes after a range in which a record may tell that its end was idle
-_FRESH = timedelta(minutes=2)  # a tick as young may still be served
+_BATCH = 100  # records to a request
+_LOOK_AHEAD = 1440  # minutes after a range, in which a record may show that its end was idle
+_GRACE_PERIOD = timedelta(minutes=2)  # a younger tick may still be served
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TickView:
-    """A pass over one shard that had something to do. Counts are of tasks."""
+    """A pass over one shard that had work. Counts are of tasks."""
 
     tick: str
     shard: int
-    continuation: int  # a pass that ran out of time goes on in the next
+    continuation: int  # the number of the invocation: a pass that runs out of time continues in another
     started_at: datetime | None
     finished_at: datetime | None
-    buckets: int  # looked at
+    buckets: int  # polled
     due: int
     claimed: int
     completed: int
@@ -50,7 +50,7 @@ class TickView:
     unfinished: int
     moved: int
     occurrences: int  # of schedules, made by this pass
-    missed: int  # runs of schedules that were not made
+    missed: int  # occurrences that were not made
     lateness_max_ms: int  # how long after its tick a first attempt began
     lateness_mean_ms: int
     first_start_ms: int | None  # from the start of the pass to the start of its first task
@@ -89,7 +89,7 @@ class IdleTicks:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MissedTicks:
-    """Ticks in a row that left no trace: they did not come, or failed. What was due then ran later."""
+    """Consecutive ticks without a record: they did not come, or failed. Tasks that were due ran later."""
 
     shard: int
     since: str
@@ -108,8 +108,8 @@ _COUNTS = (
 )  # fmt: skip
 
 
-def minutes_meant(last: timedelta, start: Time | None, end: Time | None, *, now: datetime) -> range:
-    """The minutes of a range, or the latest if there is no ``start``. Raises InvalidInput."""
+def minutes_of_range(last: timedelta, start: Time | None, end: Time | None, *, now: datetime) -> range:
+    """The minutes of a range; without a ``start`` the latest. Raises InvalidInput."""
     if start is not None:
         minutes = minutes_between(start, instant_of(minute_of(now) + 1) if end is None else end)
         if len(minutes) > MAX_DAYS * 1440:
@@ -118,12 +118,12 @@ def minutes_meant(last: timedelta, start: Time | None, end: Time | None, *, now:
     if not timedelta() < last <= timedelta(days=MAX_DAYS):
         raise InvalidInput("last", str(last), f"expected a duration of at most {MAX_DAYS} days")
     if end is not None:
-        raise InvalidInput("start", None, "expected a start, since an end is given")
+        raise InvalidInput("start", None, "expected a start with the end")
     return range(minute_of(now - last) + 1, minute_of(now) + 1)
 
 
 def ticks(store: Store, settings: InstallationSettings | None, minutes: range, *, now: datetime) -> list[TickEntry]:
-    """What happened at the ticks of these minutes, in order of time, then shard."""
+    """The entries of these minutes, in order of time, then shard."""
     if settings is None or not minutes:
         return []
     minutes = range(minutes.start, min(minutes.stop, minute_of(now) + 1))
@@ -132,11 +132,11 @@ def ticks(store: Store, settings: InstallationSettings | None, minutes: range, *
     cursors = store.get_many([cursor_id(shard) for shard in shards])
     entries: list[tuple[int, int, int, TickEntry]] = []
     for shard in shards:
-        cursor = _understood(shard, cursors.get(cursor_id(shard)))
+        cursor = _cursor(shard, cursors.get(cursor_id(shard)))
         own = [(minute, row) for minute, of_shard, row in records if of_shard == shard]
         later = _next_record(store, cursor, minutes.stop, shard, now)
-        served = {minute: _ended(row, minute) for minute, row in own}  # the longest of its generations, sorted last
-        idle = _idle_runs(shard, [row for _, row in own] + later, cursor, served, settings)
+        served = {minute: _ended(row, minute) for minute, row in own}  # by its last invocation
+        idle = _idle(shard, [row for _, row in own] + later, cursor, served, settings)
         for minute, row in own:
             entries.append((minute, shard, number_or(row.get("continuation"), 0), _view(row)))
         for first, last, run in idle:
@@ -147,8 +147,8 @@ def ticks(store: Store, settings: InstallationSettings | None, minutes: range, *
     return [entry for *_, entry in sorted(entries, key=lambda found: found[:3])]
 
 
-def _understood(shard: int, row: Row | None) -> Cursor | None:
-    """None also for one that somebody has spoilt, which the doctor tells: what ticks did is told all the same."""
+def _cursor(shard: int, row: Row | None) -> Cursor | None:
+    """The cursor; None also for a malformed one, which the doctor reports."""
     try:
         return None if row is None else Cursor.from_row(shard, row)
     except InvalidInput:
@@ -156,7 +156,7 @@ def _understood(shard: int, row: Row | None) -> Cursor | None:
 
 
 def _records(store: Store, minutes: Iterable[int], shards: Iterable[int]) -> list[tuple[int, int, Row]]:
-    """The tick records, with minute and shard. Every minute is asked for: the grid may have been another."""
+    """The tick records, with minute and shard, of every minute: the tick interval may have been different."""
     found: list[tuple[int, int, Row]] = []
     wanted = [(minute, shard) for minute in minutes for shard in shards]
     continuation = 0
@@ -170,35 +170,35 @@ def _records(store: Store, minutes: Iterable[int], shards: Iterable[int]) -> lis
 
 
 def _next_record(store: Store, cursor: Cursor | None, after: int, shard: int, now: datetime) -> list[Row]:
-    """The first record after a range, which tells whether its end was idle; empty if there is none near."""
+    """The first record after a range, which shows whether its end was idle; empty if there is none near."""
     last = minute_of(now) if cursor is None else _minute(cursor.last_tick) or minute_of(now)
     stop = min(after + _LOOK_AHEAD, last + 1)
-    for first in range(after, stop, _TOGETHER):  # mostly there is one near
-        found = _records(store, range(first, min(first + _TOGETHER, stop)), [shard])
+    for first in range(after, stop, _BATCH):  # usually one is near
+        found = _records(store, range(first, min(first + _BATCH, stop)), [shard])
         if found:
             return [found[0][2]]
     return []
 
 
-def _idle_runs(
+def _idle(
     shard: int, records: Sequence[Row], cursor: Cursor | None, served: Mapping[int, int], settings: InstallationSettings
 ) -> list[tuple[int, int, IdleTicks]]:
-    """Runs of idle ticks: those that ended are told by the record that ended them, the present one by the cursor."""
-    told = [row["idleBefore"] for row in records if isinstance(row.get("idleBefore"), Mapping)]
+    """Consecutive idle ticks: earlier ones are in the record that follows them, the present ones in the cursor."""
+    found = [row["idleBefore"] for row in records if isinstance(row.get("idleBefore"), Mapping)]
     if cursor is not None and cursor.idle_ticks:
-        told.append({"since": cursor.idle_since, "until": cursor.last_tick, "ticks": cursor.idle_ticks})
-    runs: list[tuple[int, int, IdleTicks]] = []
-    for run in told:
-        assert isinstance(run, Mapping)
-        first, last = _minute(run.get("since")), _minute(run.get("until"))
-        number = number_or(run.get("ticks"), 0)
+        found.append({"since": cursor.idle_since, "until": cursor.last_tick, "ticks": cursor.idle_ticks})
+    entries: list[tuple[int, int, IdleTicks]] = []
+    for idle in found:
+        assert isinstance(idle, Mapping)
+        first, last = _minute(idle.get("since")), _minute(idle.get("until"))
+        number = number_or(idle.get("ticks"), 0)
         if first is None or last is None or not number:
             continue
-        if first in served:  # it was only the last part of a pass that had nothing to do any more
+        if first in served:  # only the last invocation of a pass was idle
             first = min(last, settings.grid.tick_after(served[first]))
         view = IdleTicks(shard=shard, since=str(Bucket(first)), until=str(Bucket(last)), ticks=number)
-        runs.append((first, last, view))
-    return runs
+        entries.append((first, last, view))
+    return entries
 
 
 def _missed(
@@ -210,12 +210,12 @@ def _missed(
     settings: InstallationSettings,
     now: datetime,
 ) -> list[tuple[int, MissedTicks]]:
-    """Ticks of the present grid that nothing tells of, after the first that something tells of."""
+    """The missed ticks: those of the present grid without a record, after the first with one."""
     served = [*passes.items(), *((first, last) for first, last, _ in idle)]
     if not served or cursor is None:
         return []
-    end = minute_of(now - _FRESH) + 1
-    if cursor.is_leased(now):  # a pass is at work: it serves all that has come since the last one
+    end = minute_of(now - _GRACE_PERIOD) + 1
+    if cursor.is_leased(now):  # a pass is running: it serves every tick since the last one
         end = min(end, (_minute(cursor.last_tick) or end) + 1)
     end = min(minutes.stop, max(end, *(last for _, last in served)))
     missing: list[tuple[int, MissedTicks]] = []
@@ -241,7 +241,7 @@ def _close(run: list[int], shard: int, missing: list[tuple[int, MissedTicks]]) -
 
 
 def _ended(row: Row, minute: int) -> int:
-    """The last minute that a pass has served: ticks that came while it worked found the shard taken."""
+    """The last minute that a pass has served, with the ticks that came while it had the shard lease."""
     finished = instant_or_none(row.get("finishedAt"))
     return minute if finished is None else max(minute, minute_of(finished))
 

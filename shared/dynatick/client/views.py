@@ -1,6 +1,6 @@
-"""What the client shows: tasks, entries of a bucket's history, counts. In plain Python values.
+"""What the client returns: tasks, entries of a history, counts. In plain Python values.
 
-Anybody may have written a row, so nothing here refuses one: what cannot be read is left out.
+A row may hold anything, so nothing here refuses one: a malformed value becomes None.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskView:
-    """A task as it stood when it was read."""
+    """A task as it was when it was read."""
 
     task_id: str
-    status: Status | str  # another text only if it was put there by hand
-    bucket: str | None  # taskDateTime as it stands; a canonical name once the task is scheduled
+    status: Status | str  # another text only if it was written by hand
+    bucket: str | None  # taskDateTime; a canonical name once the task is scheduled
     due_at: datetime | None
     action: str | None
     payload: Mapping[str, object]
-    attempt: int  # 0 until the first; goes up with each claim, and begins anew with each run
+    attempt: int  # 0 until the first; one more with each claim; 0 again with each run
     run: int
     created_at: datetime | None
     started_at: datetime | None  # of the latest attempt
     finished_at: datetime | None
-    expires_at: datetime | None  # when the table forgets it; only ended tasks do
+    expires_at: datetime | None  # when the table deletes it; only of ended tasks
     error: str | None
     result: object
     row: Mapping[str, object] = field(repr=False)  # the whole row, under the table's names
 
     @property
     def attributes(self) -> Mapping[str, object]:
-        """The row's other attributes, the user's own."""
+        """The user's own attributes."""
         return {name: value for name, value in self.row.items() if name not in OWN_ATTRIBUTES}
 
     @property
     def version(self) -> str:
-        """A name for the row as it stands: another one as soon as anything in it changes."""
+        """Identifies this state of the row: it changes whenever the row does."""
         return version_of(self.row)
 
     @classmethod
@@ -76,13 +76,13 @@ class TaskView:
         )
 
     def to_row(self) -> Mapping[str, object]:
-        """Under the table's names; a row that nobody has looked at yet says so."""
+        """Under the table's names, with the status ``unscheduled`` if the row has none."""
         return {**self.row, "status": str(self.status)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskEntry:
-    """A task as a bucket's history lists it."""
+    """A task in a history."""
 
     task_id: str
     bucket: str
@@ -91,11 +91,11 @@ class TaskEntry:
     due_at: datetime | None = None
     finished_at: datetime | None = None
     error: str | None = None
-    attempt: int | None = None  # of tasks that have not ended; of all, where it was asked for
+    attempt: int | None = None  # of tasks that have not ended; of all, on request
     schedule_id: str | None = None
 
     def to_row(self) -> TaskEntryRow:
-        """Under the table's names; what there is none of is left out."""
+        """Under the table's names, without those that are None."""
         row = without_none(
             {
                 "taskId": self.task_id,
@@ -114,7 +114,7 @@ class TaskEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HistoryPage:
-    """A part of a history. It may be empty and still not be the last one: that one has no ``next_page_token``."""
+    """A page of a history. Only the last one has no ``next_page_token``; others may be empty, too."""
 
     entries: tuple[TaskEntry, ...]
     next_page_token: str | None = None
@@ -125,7 +125,7 @@ class BucketCounts:
     """How many tasks of each status a bucket holds."""
 
     bucket: str
-    counts: Mapping[str, int]  # by status; those that occur
+    counts: Mapping[str, int]  # by status, without zeros
 
     @property
     def total(self) -> int:
@@ -136,7 +136,7 @@ class BucketCounts:
 
 
 def status_of(text: str) -> Status | str:
-    """A status that is known, as such; any other text as it is."""
+    """A known status as such; any other text unchanged."""
     try:
         return Status(text)
     except ValueError:
@@ -144,7 +144,7 @@ def status_of(text: str) -> Status | str:
 
 
 def version_of(row: Mapping[str, object]) -> str:
-    """A name for a row as it stands, whatever the order of its attributes."""
+    """Identifies the state of a row, whatever the order of its attributes."""
     text = json.dumps(json.loads(to_json(row)), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -154,7 +154,7 @@ def without_none(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def instant_or_none(value: object) -> datetime | None:
-    """An instant of a row that anybody may have written."""
+    """An instant of a row; None for anything else."""
     if value is None:
         return None
     try:
@@ -164,12 +164,12 @@ def instant_or_none(value: object) -> datetime | None:
 
 
 def number_or(value: object, otherwise: int) -> int:
-    """A count of a row that anybody may have written."""
+    """A number of a row; ``otherwise`` for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
         return otherwise
     return int(value)
 
 
 def text_or_none(value: object) -> str | None:
-    """A text of a row that anybody may have written; what is none is shown."""
+    """A text of a row; another value as text."""
     return value if value is None or isinstance(value, str) else shown(plain(value))

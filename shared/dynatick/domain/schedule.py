@@ -1,9 +1,9 @@
-"""A recurring schedule as a row of the table: a template for tasks, and when to make one of it.
+"""A recurring schedule as a row of the table: a template for tasks, and the times at which a tick makes one.
 
-A schedule is no task. It lies in the index under the bucket of its next run; the tick that finds it there writes the
-*occurrence*, an ordinary task, and moves the schedule on (``recurrence`` decides how). What it says about time is the
-*definition*: expression, time zone, dates, window and state. Everything else that it holds, the user's own attributes
-included, is handed to its occurrences.
+A schedule is not a task. The index lists it in the bucket of its next occurrence. The tick that polls the bucket writes
+the *occurrence*, an ordinary task, and moves the schedule on (``occurrence_plan`` and ``occurrences``). The attributes
+about time are the *definition*: expression, time zone, dates, window and state. Occurrences get the others, the user's
+own included.
 """
 
 from __future__ import annotations
@@ -23,26 +23,25 @@ from dynatick.domain.task import MAX_TASK_ID_BYTES, OWN_ATTRIBUTES, Row, Status,
 from dynatick.errors import InvalidInput
 
 RECURRING = "recurring"
-"""The ``status`` of a row that is a schedule, so that it never passes for a task."""
+"""The ``status`` of a schedule's row, which no task has."""
 
 RECURRENCE = ("scheduleExpression", "cronExpression")
 """Either makes a row a schedule; the second is another name for the first."""
 
 TIMING = ("scheduleExpression", "scheduleExpressionTimezone", "startDate", "endDate")
-"""What names a schedule's instants."""
+"""The attributes that a schedule's nominal instants follow from."""
 
 DEFINITION = ("cronExpression", *TIMING, "flexibleTimeWindow", "scheduleState")
-"""What decides when a schedule runs."""
+"""The attributes that decide when a schedule has occurrences."""
 
 SCHEDULE_ATTRIBUTES = frozenset(
     {
         *DEFINITION, "catchUp", "overlap", "stateReason", "revision", "definition", "definedAt", "nextOccurrenceAt",
         "bufferedOccurrenceAt", "dueBefore", "lastOccurrenceAt", "lastTaskId", "missed", "missedOccurrences", "earlier",
-        "ranNow",
-        "backfilled",
+        "ranNow", "backfilled",
     }
 )  # fmt: skip
-"""What means something on a schedule, beside the attributes that tasks have. To a task these are the user's own."""
+"""The attributes of schedules that tasks do not have. On a task they are the user's own."""
 
 MAX_WINDOW_MINUTES = 1440
 _SUFFIX_BYTES = 40  # what an occurrence's id adds to its schedule's
@@ -53,74 +52,73 @@ _Kind = TypeVar("_Kind", bound=StrEnum)
 
 
 class ScheduleState(StrEnum):
-    """Whether a schedule runs. The first two are the user's to set, under EventBridge Scheduler's names."""
+    """Whether a schedule makes occurrences. The user sets the first two, which are EventBridge Scheduler's names."""
 
     ENABLED = "ENABLED"
     DISABLED = "DISABLED"  # paused
-    COMPLETED = "COMPLETED"  # no run is left: the row has ended, and expires
+    COMPLETED = "COMPLETED"  # it has no more occurrences: the row has ended, and expires
     FAILED = "FAILED"  # it cannot be understood: the row has ended, ``error`` says why
 
 
 class CatchUp(StrEnum):
-    """What becomes of runs whose ticks did not come in time."""
+    """Which late occurrences are made."""
 
-    LATEST = "latest"  # the last of them is made, unless a later run is due as well
+    LATEST = "latest"  # only the last one, unless a later one is due as well
     ALL = "all"
     NONE = "none"
 
 
 class Overlap(StrEnum):
-    """What becomes of a run that is due while the one before it has not ended."""
+    """What happens to an occurrence that is due while the one before has not ended."""
 
     SKIP = "skip"
     ALLOW = "allow"
-    BUFFER_ONE = "bufferOne"  # one waits for the end of the one before; further ones are skipped
+    BUFFER_ONE = "bufferOne"  # one waits until the one before has ended; further ones are skipped
 
 
 class MissedFor(StrEnum):
-    """Why a run was not made."""
+    """Why an occurrence was not made."""
 
-    OUTAGE = "outage"  # its tick came too late, and catchUp did not ask for it
+    OUTAGE = "outage"  # its tick came too late, and catchUp skips it
     OVERLAP = "overlap"
     PAUSED = "paused"
-    ID_TAKEN = "id-taken"  # a task of the occurrence's id was there that is none of this schedule's
+    ID_TAKEN = "id-taken"  # another task has the occurrence's id
     TOO_LARGE = "too-large"  # the table did not take the occurrence's row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Missed:
-    """Runs that were not made, one after another."""
+    """Consecutive occurrences that were not made."""
 
     first: datetime  # nominal instants
     last: datetime
-    runs: int
+    occurrences: int  # how many
     reason: MissedFor
 
     def to_row(self) -> dict[str, object]:
         return {
             "from": format_instant(self.first),
             "until": format_instant(self.last),
-            "runs": self.runs,
+            "occurrences": self.occurrences,
             "reason": str(self.reason),
         }
 
     @classmethod
     def from_row(cls, value: object) -> Missed | None:
-        """None for what cannot be read: it is a note, and must not cost the schedule."""
+        """None for a malformed entry: the schedule works without it."""
         if not isinstance(value, Mapping):
             return None
         try:
             first, last = parse_instant(value.get("from"), "from"), parse_instant(value.get("until"), "until")
-            return cls(
-                first=first, last=last, runs=int(value.get("runs", 1)), reason=MissedFor(str(value.get("reason")))
-            )
+            number = int(value.get("occurrences", 1))
+            return cls(first=first, last=last, occurrences=number, reason=MissedFor(str(value.get("reason"))))
         except (InvalidInput, ValueError, TypeError, ArithmeticError):
             return None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Former:
-    """A definition that was replaced while runs of it were due, of which some have still to be dealt with."""
+class FormerDefinition:
+    """The timing of a definition that was replaced."""
 
     expression: Expression
     zone: str
@@ -130,10 +128,10 @@ class Former:
     since: datetime | None = None  # when it came into force
 
     def next_after(self, after: datetime) -> datetime | None:
-        """The first nominal instant after ``after`` that it was in force at; None if there is none."""
+        """The first nominal instant after ``after`` while it was in force; None if there is none."""
         after = after if self.since is None else max(after, self.since)
-        run = next_after(self.expression, after, zone=self.zone, start=self.start, end=self.end)
-        return None if run is None or run > self.until else run
+        nominal = next_after(self.expression, after, zone=self.zone, start=self.start, end=self.end)
+        return None if nominal is None or nominal > self.until else nominal
 
     def to_row(self) -> dict[str, object]:
         since = {} if self.since is None else {"since": format_instant(self.since)}
@@ -141,8 +139,8 @@ class Former:
         return timing | since | {"until": format_instant(self.until)}
 
     @classmethod
-    def from_row(cls, value: object) -> Former | None:
-        """None for what cannot be read."""
+    def from_row(cls, value: object) -> FormerDefinition | None:
+        """None for a malformed entry."""
         if not isinstance(value, Mapping):
             return None
         try:
@@ -160,25 +158,25 @@ class Former:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
-    """A schedule that was understood. Instants of runs are nominal: as the expression names them."""
+    """A valid schedule. Its occurrences' instants are nominal: those of the expression."""
 
     schedule_id: str
     expression: Expression
     zone: str = "UTC"
     start: datetime | None = None
     end: datetime | None = None
-    window_minutes: int = 0  # flexibleTimeWindow: starts are spread over so many minutes; 0: not at all
+    window_minutes: int = 0  # flexibleTimeWindow: starts are spread over it; 0: they are not
     state: ScheduleState = ScheduleState.ENABLED
     catch_up: CatchUp = CatchUp.LATEST
     overlap: Overlap = Overlap.SKIP
-    revision: int = 1  # goes up when another schedule is put in this one's place
+    revision: int = 1  # goes up when another schedule replaces this one under its id
     created_at: datetime | None = None
-    bucket: Bucket | None = None  # where it lies in the index; None: it does not
-    defined_at: datetime | None = None  # when its definition last changed: runs count from there
-    definition: Mapping[str, object] | None = None  # as it was last understood: the one in force
-    due_before: Sequence[Former] = field(default=())  # oldest first
-    next_occurrence_at: datetime | None = None  # the first run that has not been dealt with
-    buffered_occurrence_at: datetime | None = None  # a run that waits for the end of the one before
+    bucket: Bucket | None = None  # that lists it in the index; None: no bucket does
+    defined_at: datetime | None = None  # when its definition last changed; next_after starts there
+    definition: Mapping[str, object] | None = None  # the current one, as last accepted
+    due_before: Sequence[FormerDefinition] = field(default=())  # with due occurrences; oldest first
+    next_occurrence_at: datetime | None = None  # the first that no tick has decided on
+    buffered_occurrence_at: datetime | None = None  # waits until the one before has ended
     last_occurrence_at: datetime | None = None
     last_task_id: str | None = None  # the latest occurrence
     missed: Sequence[Missed] = field(default=())  # the latest
@@ -186,44 +184,44 @@ class Schedule:
 
     @property
     def offset(self) -> timedelta:
-        """How long after its nominal instants this schedule starts: the same each time, spread by the id."""
+        """How long after its nominal instant each occurrence starts, within the window. It follows from the id."""
         if not self.window_minutes:
             return timedelta()
         return timedelta(seconds=zlib.crc32(self.schedule_id.encode("utf-8")) % (self.window_minutes * 60))
 
     def starts_at(self, nominal: datetime) -> datetime:
-        """When a run may start."""
+        """When an occurrence may start."""
         return nominal + self.offset
 
     def next_after(self, after: datetime) -> datetime | None:
-        """The first nominal instant after ``after``; None if there is none any more."""
+        """The first nominal instant after ``after``; None if there is none."""
         return next_after(self.expression, after, zone=self.zone, start=self.start, end=self.end)
 
     def occurrence_id(self, nominal: datetime, *, extra: str = "") -> str:
-        """The id of the one occurrence that a nominal instant has: a second one cannot exist."""
+        """The id of the occurrence of a nominal instant: there cannot be a second one."""
         return f"{self.schedule_id}#{self.revision}#{format_instant(nominal)}{extra}"
 
     @property
     def defined(self) -> dict[str, object]:
-        """The definition as it stands, to tell it from the one in force."""
+        """The definition by the row's attributes, to compare with the last accepted ``definition``."""
         window = {"flexibleTimeWindow": self.window_minutes} if self.window_minutes else {}
         return self.timing() | window | {"scheduleState": str(self.state)}
 
     def timing(self) -> dict[str, object]:
-        """What names its instants, as a row keeps it."""
+        """The attributes of ``TIMING``, in canonical notation."""
         return _timing(self.expression, self.zone, self.start, self.end)
 
-    def former(self, until: datetime) -> Former | None:
-        """The definition in force, when another one replaces it; None if it made no runs, or is not known."""
+    def former(self, until: datetime) -> FormerDefinition | None:
+        """The last accepted definition, when another one replaces it; None if it was paused or is not known."""
         before = self.definition
         if before is None or before.get("scheduleState") != str(ScheduleState.ENABLED):
             return None
         since = None if self.defined_at is None else format_instant(self.defined_at)
-        return Former.from_row({**before, "since": since, "until": format_instant(until)})
+        return FormerDefinition.from_row({**before, "since": since, "until": format_instant(until)})
 
     @classmethod
     def from_row(cls, row: Row) -> Schedule:
-        """The schedule of a row that anybody may have written. Raises InvalidInput."""
+        """The schedule of a row, which may hold anything. Raises InvalidInput."""
         schedule = cls(
             schedule_id=check_schedule_id(row.get("taskId")),
             expression=_expression(row),
@@ -255,7 +253,7 @@ class Schedule:
 
 
 def is_schedule(row: Row) -> bool:
-    """Whether a row that has not ended is a schedule, or is to become one. A task that runs is none yet."""
+    """Whether a row that has not ended is a schedule or will become one. A running task never is."""
     status = row.get("status")
     if status == RECURRING:
         return True
@@ -263,24 +261,24 @@ def is_schedule(row: Row) -> bool:
 
 
 def is_or_was_schedule(row: Row) -> bool:
-    """Whether a row is a schedule, is to become one, or was one until it ended. Occurrences are none."""
+    """Whether a row is a schedule, will become one, or was one until it ended. An occurrence never is."""
     if row.get("outcome") is None:
         return is_schedule(row)
     return any(row.get(name) is not None for name in RECURRENCE)
 
 
 def is_at_rest(row: Row) -> bool:
-    """Whether a schedule that is ready waits for nothing: it is paused, and no run of it is due."""
+    """Whether a schedule is paused and has no due occurrence, so that no bucket lists it."""
     return row.get("status") == RECURRING and "taskDateTime" not in row
 
 
 def is_listed_as_schedule(task_id: str, schedule_id: str | None) -> bool:
-    """Whether an index entry is a schedule's: it names itself, as nothing else does."""
+    """Whether an index entry is a schedule's: only a schedule's ``scheduleId`` is its own id."""
     return task_id == schedule_id
 
 
 def check_schedule_id(value: object) -> str:
-    """As a task's id, with room for what the ids of its occurrences add."""
+    """A task's id, short enough for what the ids of occurrences add. Raises InvalidInput."""
     schedule_id = check_task_id(value)
     size = len(schedule_id.encode("utf-8"))
     if size > MAX_SCHEDULE_ID_BYTES:
@@ -291,7 +289,7 @@ def check_schedule_id(value: object) -> str:
 
 
 def handed_on(row: Row) -> dict[str, Any]:
-    """The user's own attributes of a schedule's row: they reach each occurrence untouched."""
+    """The user's own attributes of a schedule's row, which each occurrence gets unchanged."""
     return {name: row[name] for name in row if is_handed_on(name)}
 
 
@@ -310,7 +308,7 @@ def _timing(expression: Expression, zone: str, start: datetime | None, end: date
 
 
 def _expression(row: Row) -> Expression:
-    """From either name. The second one is taken off a row once it is understood: where it stands, it is news."""
+    """From either name. A tick removes the second name, so where it is present, it is an edit."""
     first, second = (row.get(name) for name in RECURRENCE)
     if second is not None:
         if first is not None and first != second and row.get("status") != RECURRING:
@@ -325,7 +323,7 @@ def _instant(row: Row, name: str) -> datetime | None:
 
 
 def _noted(row: Row, name: str) -> datetime | None:
-    """An instant of our own. Where somebody has spoilt it, it is found anew."""
+    """An instant that Dynatick wrote; None if it is malformed, and then it is computed again."""
     try:
         return _instant(row, name)
     except InvalidInput:
@@ -368,17 +366,17 @@ def _mapping(value: object) -> Mapping[str, object] | None:
 
 
 def _task_id(value: object) -> str | None:
-    """None for what no task can have: a read of many rows fails as a whole for one key that the table does not take."""
+    """None for an id that no task can have: one key that the table refuses makes a read of many rows fail."""
     try:
         return check_task_id(value)
     except InvalidInput:
         return None
 
 
-def _former(value: object) -> Sequence[Former]:
+def _former(value: object) -> Sequence[FormerDefinition]:
     if not isinstance(value, (list, tuple)):
         return ()
-    return tuple(entry for entry in map(Former.from_row, value) if entry is not None)
+    return tuple(entry for entry in map(FormerDefinition.from_row, value) if entry is not None)
 
 
 def _missed(value: object) -> Sequence[Missed]:

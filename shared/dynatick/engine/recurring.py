@@ -13,7 +13,8 @@ from datetime import datetime
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Lost, Result, Unknown, Written
 from dynatick.domain.lifecycle import is_terminal, started
-from dynatick.domain.recurrence import MAX_WEIGHED, Plan, advance, bucket_at, occurrence, plan_occurrences
+from dynatick.domain.occurrence_plan import MAX_DECIDED, Plan, plan_occurrences
+from dynatick.domain.occurrences import advance, bucket_at, occurrence_row
 from dynatick.domain.schedule import Missed, MissedFor, Overlap, Schedule, is_schedule
 from dynatick.domain.task import Row
 from dynatick.engine.claims import Claimed, Claimer, Contended, Ineligible, Malformed, Verdict, understand
@@ -128,11 +129,11 @@ class Recurring:
                 closed_through=closed_through,
                 grid=self.placer.settings.grid,
                 active=before is not None and not is_terminal(before),
-                most=max(1, MAX_AT_ONCE // len(cases)),
-                most_weighed=max(MAX_AT_ONCE, MAX_WEIGHED // len(cases)),
+                limit=max(1, MAX_AT_ONCE // len(cases)),
+                max_decided=max(MAX_AT_ONCE, MAX_DECIDED // len(cases)),
                 there={
                     run: not is_terminal(row)
-                    for run in case.plan.weighed
+                    for run in case.plan.decided
                     if (row := there.get(schedule.occurrence_id(run))) is not None
                     and row.get("scheduleId") == schedule.schedule_id
                 },
@@ -141,10 +142,10 @@ class Recurring:
         for case in cases:
             case.plan = plan(case)
         # A run that would be left out may exist: a tick that died may have made it, or a client.
-        leaving_out = [case for case in cases if case.plan.leaves_out(case.schedule)]
+        leaving_out = [case for case in cases if case.plan.skips(case.schedule)]
         if leaving_out:
             there = self.store.get_many(
-                [case.schedule.occurrence_id(run) for case in leaving_out for run in case.plan.weighed],
+                [case.schedule.occurrence_id(run) for case in leaving_out for run in case.plan.decided],
                 only=_OF_OCCURRENCES,
             )
         for case in leaving_out:
@@ -156,7 +157,7 @@ class Recurring:
         for case in cases:
             for run in case.plan.make:
                 bucket = bucket_at(case.schedule, run, found_in=case.bucket, closed_through=closed_through, grid=grid)
-                row = occurrence(case.row, case.schedule, run, bucket, now=now)
+                row = occurrence_row(case.row, case.schedule, run, bucket, now=now)
                 case.rows.append(started(row, token=self.new_token(), lease_until=lease_until, now=now))
         rows = [row for case in cases for row in case.rows]
         if not rows:
@@ -183,7 +184,7 @@ class Recurring:
                 if answer is True:
                     self._add_claimed(case, row)
                 elif isinstance(answer, StoreFailure) and answer.too_large:
-                    missed.append(Missed(first=run, last=run, runs=1, reason=MissedFor.TOO_LARGE))
+                    missed.append(Missed(first=run, last=run, occurrences=1, reason=MissedFor.TOO_LARGE))
                 elif unreadable or (isinstance(answer, StoreFailure) and task_id not in there):
                     case.failed = True
                 else:
@@ -205,7 +206,7 @@ class Recurring:
         if present.get("lease") == row["lease"]:
             self._add_claimed(case, present)  # this pass made it: only the answer was lost
         elif present.get("scheduleId") != case.schedule.schedule_id:
-            missed.append(Missed(first=run, last=run, runs=1, reason=MissedFor.ID_TAKEN))
+            missed.append(Missed(first=run, last=run, occurrences=1, reason=MissedFor.ID_TAKEN))
         elif not is_terminal(present):
             bucket = Bucket.canonical(present.get("taskDateTime"))
             if bucket is not None and bucket.shard == case.bucket.shard:
@@ -244,6 +245,6 @@ def _made(case: _Case, result: Result | None) -> Made:
         claimed=case.claimed,
         elsewhere=case.elsewhere,
         written=[claimed.task.bucket.minute for claimed in case.claimed],
-        missed=sum(entry.runs for entry in case.plan.missed) if moved else 0,
+        missed=sum(entry.occurrences for entry in case.plan.missed) if moved else 0,
         more=case.plan.more if moved else isinstance(result, Lost),
     )

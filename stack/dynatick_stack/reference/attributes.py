@@ -31,8 +31,8 @@ outcome | text | Dynatick | The status of a task that has ended, and only of suc
 attempt | number | Dynatick | Which attempt of this run it is; counted at the claim, 0 until the first
 attempts | list of maps | Dynatick | Earlier attempts: `run`, `attempt`, `startedAt`, `finishedAt`, `error`. The
     latest of them, where there are many
-run | number | Dynatick | 1, and one more with each retry by hand and each run-now. The idempotency key is made of
-    `taskId`, `createdAt` and `run`
+run | number | Dynatick | 1, and one more with each redrive, and each run-now of an ended task. The idempotency
+    key is made of `taskId`, `createdAt` and `run`
 lease | text | Dynatick | The claim's token, while the task runs
 leaseUntil | text | Dynatick | The instant after which another process may take the task over
 createdAt | text | Dynatick | When it was inserted, or first looked at; whatever a raw row says. Occurrences of
@@ -57,28 +57,30 @@ scheduleExpression | text | you | `rate(5 minutes)`, `cron(0 9 ? * MON-FRI *)` o
     row a schedule
 cronExpression | text | you | Another name for it
 scheduleExpressionTimezone | text | you | The time zone that it is meant in, such as `Europe/Berlin`. Default: UTC
-startDate | text or number | you | No run before this instant; a rate counts from it. Default of a rate: the next tick
-endDate | text or number | you | No run after this instant
+startDate | text or number | you | No occurrence before this instant; a rate counts from it. Default of a rate: the
+    next tick
+endDate | text or number | you | No occurrence after this instant
 flexibleTimeWindow | number | you | Minutes, up to 1440: starts come so much later at most, spread by `taskId`,
     those of one schedule always by as much
 scheduleState | text | you, then Dynatick | `ENABLED` (the default) or `DISABLED`, which pauses it;
     `COMPLETED` and `FAILED` are Dynatick's to set
-catchUp | text | you | Of runs whose ticks did not come in time: `latest` (the default), `all` or `none`
-overlap | text | you | While the run before has not ended: `skip` (the default), `allow` or `bufferOne`
+catchUp | text | you | Which late occurrences are made: `latest` (the default), `all` or `none`
+overlap | text | you | While the occurrence before has not ended: `skip` (the default), `allow` or `bufferOne`
 stateReason | text | you | Why it is paused
 revision | number | Dynatick | 1, and one more when a schedule is put in the place of another: part of its tasks' ids
-definition | map | Dynatick | The definition that the next run was derived from, by which a change is noticed
+definition | map | Dynatick | The definition that the next occurrence follows from, to notice a change
 definedAt | text | Dynatick | Since when it is defined so
-nextOccurrenceAt | text | Dynatick | The next run
-bufferedOccurrenceAt | text | Dynatick | A run that waits for the one before to end
-lastOccurrenceAt | text | Dynatick | The latest run that a task was made for
+nextOccurrenceAt | text | Dynatick | The next occurrence
+bufferedOccurrenceAt | text | Dynatick | An occurrence that waits until the one before has ended
+lastOccurrenceAt | text | Dynatick | The latest occurrence that was made
 lastTaskId | text | Dynatick | That task
-missed | list of maps | Dynatick | The latest runs that were not made: `from`, `until`, `runs`, `reason`
+missed | list of maps | Dynatick | The latest occurrences that were not made: `from`, `until`, `occurrences`, `reason`
 missedOccurrences | number | Dynatick | How many there were in all, but for those of pauses
-dueBefore | list of maps | Dynatick | Definitions that were replaced while several runs were due, until those are made
-earlier | list of maps | Dynatick | When its runs came before its definition changed, for the history:
+dueBefore | list of maps | Dynatick | Definitions that were replaced while several occurrences were due,
+    until those are made
+earlier | list of maps | Dynatick | The timing before its definition changed, for the history:
     the latest changes
-ranNow | list of texts | Dynatick | The latest runs by hand
+ranNow | list of texts | Dynatick | The latest occurrences that run-now made
 backfilled | list of maps | Dynatick | The latest ranges that were backfilled: `from`, `until`, and the
     definition of then
 """)

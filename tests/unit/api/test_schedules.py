@@ -143,7 +143,7 @@ def test_what_would_be_refused_anyway_is_refused_for_that(caller: Caller) -> Non
 def test_its_runs(caller: Caller) -> None:
     """Those to come, those that were, one that was asked for, those that were left out."""
     caller.ask("POST", "/v1/schedules", ROW | {"scheduleExpression": "rate(1 hour)", "overlap": "allow"})
-    first, *_ = caller.ask("GET", "/v1/schedules/nightly/preview", query="count=3")["runs"]
+    first, *_ = caller.ask("GET", "/v1/schedules/nightly/preview", query="count=3")["occurrences"]
     assert first == {"occurrenceAt": "2026-12-31T12:01:00Z", "notes": []}
     asked = caller.send("POST", "/v1/schedules/nightly/run")
     assert asked.status == 201
@@ -154,7 +154,7 @@ def test_its_runs(caller: Caller) -> None:
     world.next_tick(1)
     caller.clock.forward(hours=3)
     world.tick()
-    runs = caller.ask("GET", "/v1/schedules/nightly/history")["runs"]
+    runs = caller.ask("GET", "/v1/schedules/nightly/history")["occurrences"]
     assert [(one["occurrenceAt"], one["status"], one.get("reason"), one.get("runNow")) for one in runs] == [
         ("2026-12-31T12:00:00Z", "completed", None, True),
         ("2026-12-31T12:01:00Z", "completed", None, None),
@@ -162,7 +162,7 @@ def test_its_runs(caller: Caller) -> None:
         ("2026-12-31T14:01:00Z", "missed", "outage", None),
         ("2026-12-31T15:01:00Z", "completed", None, None),
     ]
-    assert caller.ask("GET", "/v1/schedules/nightly/history", query="limit=2")["runs"] == runs[-2:]
+    assert caller.ask("GET", "/v1/schedules/nightly/history", query="limit=2")["occurrences"] == runs[-2:]
     span = {"start": "2026-12-31T12:00:00Z", "end": "2026-12-31T23:00:00Z"}
     backfill = "/v1/schedules/nightly/backfill"
     assert caller.ask("POST", backfill, {**span, "dryRun": True})["counts"] == {"exists": 2, "wouldInsert": 2}
@@ -194,4 +194,4 @@ def test_what_has_ended_is_left_alone(caller: Caller) -> None:
     assert caller.ask("GET", "/v1/schedules/nightly")["scheduleState"] == "COMPLETED"
     for path in ("pause", "resume", "run"):
         caller.refused("not-possible-now", "POST", f"/v1/schedules/nightly/{path}")
-    assert caller.ask("GET", "/v1/schedules/nightly/preview") == {"runs": [], "warnings": []}
+    assert caller.ask("GET", "/v1/schedules/nightly/preview") == {"occurrences": [], "warnings": []}

@@ -108,7 +108,7 @@ def test_ticks_of_many_shards_and_days_are_read_in_parts(caller: Caller, monkeyp
 def test_very_many_buckets(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     for minute in range(5):
         caller.client.insert(f"t{minute}", task_date_time=f"2026-12-31#13:0{minute}")
-    monkeypatch.setattr(buckets, "MAX", 2)
+    monkeypatch.setattr(buckets, "MAX_BUCKETS", 2)
     numbers, start = [], "2026-12-31T13:00:00Z"
     while start:
         page = caller.ask("GET", "/v1/buckets", query=f"start={start}&end=2026-12-31T13:05:00Z")

@@ -14,7 +14,7 @@ from tests.builders import InProcess
 from dynatick import TaskClient
 from dynatick.bulk import importer
 from dynatick.bulk.importer import FileGone, Importer, ImportOrder, ImportResult, parse_event
-from dynatick.client.insertion import Failed, InsertResult
+from dynatick.client.insertion import InsertResult, InsertUnknown
 from dynatick.errors import InvalidInput, StoreError
 
 TASK = '{"taskId": "t%d", "dueAt": "2026-12-31T12:30:00Z"}\n'
@@ -186,7 +186,7 @@ def test_a_deleted_file_is_skipped(function: Lambda, how: str) -> None:
 def test_an_unreachable_table_raises_so_that_the_event_is_retried(function: Lambda) -> None:
     def insert_lazily(rows: Iterable[Mapping[str, object]]) -> Iterator[InsertResult]:
         for n, row in enumerate(rows):
-            yield Failed(n, str(row.get("taskId")), StoreError("throttled"))
+            yield InsertUnknown(n, str(row.get("taskId")), StoreError("throttled"))
 
     function.insert_lazily = insert_lazily
     event = function.bucket.event("imports/tasks.ndjson", "".join(TASK % n for n in range(50)))
@@ -204,7 +204,7 @@ def test_a_table_that_fails_half_way_continues_from_there(function: Lambda, rais
         for n, result in enumerate(client.insert_lazily(rows)):
             if n >= 100 and raises:
                 raise StoreError("no answer")
-            yield Failed(n, "t", StoreError("throttled")) if 100 <= n < 105 else result
+            yield InsertUnknown(n, "t", StoreError("throttled")) if 100 <= n < 105 else result
 
     function.insert_lazily = insert_lazily
     first = function.handle(function.bucket.event("imports/tasks.ndjson", MIXED))

@@ -13,8 +13,8 @@ from dynatick import TaskClient
 from dynatick.bulk.derived_id import with_id
 from dynatick.bulk.file_format import FileFormat
 from dynatick.bulk.file_reader import read
-from dynatick.bulk.importing import Import, LineError, Tally
-from dynatick.client.insertion import InsertResult
+from dynatick.bulk.importing import Import, LineError
+from dynatick.client.insertion import InsertCounts, InsertResult
 from dynatick.engine.ports import StoreFailure
 from dynatick.errors import InvalidInput, StoreError
 from dynatick.store.memory import MemoryStore
@@ -70,7 +70,7 @@ def test_errors_come_in_the_order_of_the_lines(world: InProcess) -> None:
     text = "".join("no json\n" if n % 3 else '{"taskId": "t%d", "x": "%s"}\n' % (n % 200, "") for n in range(600))  # noqa: UP031
     done, errors = run(world, text)
     assert done.complete and not done.gave_up
-    assert done.tally == Tally(inserted=200, exists=0, refused=400)
+    assert done.tally == InsertCounts(inserted=200, exists=0, refused=400)
     assert [error.line for error in errors] == [n + 1 for n in range(600) if n % 3]
     assert (done.offset, done.line) == (len(text), 601)
 
@@ -89,7 +89,7 @@ def test_an_error_has_line_field_message_and_text(world: InProcess) -> None:
 def test_the_first_of_two_lines_with_the_same_id_wins(world: InProcess) -> None:
     line = '{"taskId": "a", "dueAt": "2026-12-31T12:30:00Z", "payload": {"n": %d}}\n'
     done, _ = run(world, "".join(line % n for n in range(60)))
-    assert done.tally == Tally(inserted=1, exists=59)
+    assert done.tally == InsertCounts(inserted=1, exists=59)
     assert world.row("a")["payload"] == {"n": 0}
 
 
@@ -98,7 +98,7 @@ def test_a_failed_line_keeps_the_offset_before_it(world: InProcess) -> None:
     store(world).away = True
     done, errors = run(world, text)
     assert (done.gave_up, done.complete, done.line, done.offset) == (True, False, 1, 0)
-    assert done.tally.failed == 200 and errors[0].field == "table"
+    assert done.tally.unknown == 200 and errors[0].field == "table"
     store(world).away = False
     again, _ = run(world, text)
     assert again.complete and again.tally.inserted == 1000 and again.latest == "t999"
@@ -108,7 +108,7 @@ def test_a_task_that_is_too_large_for_the_table_is_refused_not_failed(world: InP
     """As a failure it would be retried for ever."""
     store(world).too_large = frozenset({"t1"})
     done, (error,) = run(world, "".join(TASK % n for n in range(3)))
-    assert done.tally == Tally(inserted=2, refused=1) and done.complete
+    assert done.tally == InsertCounts(inserted=2, refused=1) and done.complete
     assert (error.line, done.line) == (2, 4)
 
 
@@ -123,7 +123,7 @@ def test_a_stopped_import_continues_after_the_last_result(world: InProcess) -> N
         tally=first.tally,
     )  # fmt: skip
     run(world, text, second)
-    assert second.complete and second.tally == Tally(inserted=400, refused=100)
+    assert second.complete and second.tally == InsertCounts(inserted=400, refused=100)
     assert [error.line for error in errors] == [n + 1 for n in range(500) if not n % 5]
 
 
@@ -145,9 +145,9 @@ def test_ids_are_derived_from_attributes(world: InProcess) -> None:
         '{"action": "log", "payload": {"a": 2, "b": [1.5]}}\n',
     ]
     done, _ = run(world, "".join(lines))
-    assert done.tally == Tally(inserted=2, exists=1)
+    assert done.tally == InsertCounts(inserted=2, exists=1)
     again, _ = run(world, "".join(reversed(lines)))  # in whatever order, under whatever name
-    assert again.tally == Tally(exists=3)
+    assert again.tally == InsertCounts(exists=3)
     other, _ = run(world, lines[0], id_prefix="night-2-")
     assert other.tally.inserted == 1 and str(other.latest).startswith("night-2-")
 
@@ -161,13 +161,13 @@ def test_a_derived_id_never_changes() -> None:
 @pytest.mark.parametrize("name", ["taskid", "task_id", "TaskId", "task-id", "TASK ID"])
 def test_a_row_with_a_misspelt_id_is_refused(world: InProcess, name: str) -> None:
     done, (error,) = run(world, json.dumps({name: "a", "action": "log"}) + "\n")
-    assert done.tally == Tally(refused=1)
+    assert done.tally == InsertCounts(refused=1)
     assert error.field == name and error.message.endswith("expected the name taskId")
 
 
 def test_an_empty_object_is_refused(world: InProcess) -> None:
     done, (error,) = run(world, "{}\n")
-    assert done.tally == Tally(refused=1) and "at least one attribute" in error.message
+    assert done.tally == InsertCounts(refused=1) and "at least one attribute" in error.message
     with pytest.raises(InvalidInput):
         with_id({})
 
@@ -176,9 +176,9 @@ def test_state_attributes_are_refused_or_dropped(world: InProcess) -> None:
     times = {"taskDateTime": "2026-12-31#12:30", "dueAt": "2026-12-31T12:29:00Z"}
     line = json.dumps({"taskId": "a", **times, "status": "failed", "error": "x", "tenant": "t1"}) + "\n"
     done, _ = run(world, line)
-    assert done.tally == Tally(refused=1)
+    assert done.tally == InsertCounts(refused=1)
     done, _ = run(world, line, drop_state=True)
-    assert done.tally == Tally(inserted=1)
+    assert done.tally == InsertCounts(inserted=1)
     row = world.row("a")
     assert (row["status"], row["dueAt"], row["tenant"]) == ("scheduled", "2026-12-31T12:29:00Z", "t1")
     assert "error" not in row

@@ -38,9 +38,9 @@ def test_times(text: str | None, time: object) -> None:
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("10m", "say which way from now: +10m is later, -10m earlier"),
-        ("+10", "give its unit too: +10s, +10m or +10h"),
-        ("-3600", "give its unit too: -3600s, -3600m or -3600h"),
+        ("10m", "add a sign: +10m is later than now, -10m earlier"),
+        ("+10", "add a unit: +10s, +10m or +10h"),
+        ("-3600", "add a unit: -3600s, -3600m or -3600h"),
         ("-999999d", "expected a time between 1970 and 9998"),
     ],
 )

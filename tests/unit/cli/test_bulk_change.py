@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import Shell
 
 from dynatick import MemoryStore, PermanentError, TaskClient
 from dynatick.cli import bulk_change
-from dynatick.cli.listing import TOGETHER
+from dynatick.cli.listing import BATCH
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
 
@@ -42,7 +42,7 @@ def test_a_dry_run_lists_and_changes_nothing(shell: Shell, failed: InProcess) ->
     ended = shell("task", "redrive", "--from", "2026-12-31T12:00:00Z", "--to", "2026-12-31T13:00:00Z", "--dry-run")
     assert (ended.code, ended.err) == (0, "3 to be redriven\n")
     assert lines(ended.out) == [
-        "TASK  WHAT           BUCKET            ACTION  WHY",
+        "TASK  WHAT            BUCKET            ACTION  WHY",
         *(f"{name}     to be redriven  {BUCKET}  log     SMTP: refused [2J" for name in "abc"),
     ]
     assert failed.outcome("a") == "failed"
@@ -80,8 +80,8 @@ def test_cancelled_ones(shell: Shell, failed: InProcess) -> None:
     assert shell("task", "redrive", "--bucket", "2026-12-31#13:00", "--status", "cancelled").err == "1 redriven\n"
 
 
-NEITHER = "name a task, or say which by --bucket, --last, or --from and --to"
-BOTH = "a task is named, so --{} says nothing; give one of them only"
+NEITHER = "name a task, or select tasks by --bucket, --last, or --from and --to"
+BOTH = "--{} has no effect on named tasks; use one of them only"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ BOTH = "a task is named, so --{} says nothing; give one of them only"
         (
             ["redrive", "--from", "2026-12-31T12:00:00Z"],
             2,
-            "a range needs both its ends; give --to",
+            "a range has two ends; give --to",
         ),
         (
             ["redrive", "--bucket", BUCKET, "--status", "running"],
@@ -118,13 +118,13 @@ def test_a_table_that_does_not_answer(shell: Shell, failed: InProcess, monkeypat
     assert ended.code == 6
     assert ended.json["counts"] == {"unknown": 3}
     assert ended.json["tasks"][0]["why"] == "cannot change 'a': throttled"
-    assert ended.err == "3 unknown\nerror: 3 got no answer; do it again: what is done stays\n"
-    monkeypatch.setattr(bulk_change, "_PATIENCE", 2)
+    assert ended.err == "3 unknown\nerror: 3 got no answer; repeat the command\n"
+    monkeypatch.setattr(bulk_change, "_MAX_FAILURES", 2)
     assert shell("task", "redrive", "--bucket", BUCKET, "-o", "json").json["counts"] == {"unknown": 2}
 
 
 def test_long_lists_are_printed_as_they_come(shell: Shell, world: InProcess) -> None:
-    number = TOGETHER + 20
+    number = BATCH + 20
     assert isinstance(world.store, MemoryStore)
     for n in range(number):
         row = scheduled_row(f"t{n:04d}", Bucket.parse(BUCKET), status="failed", outcome="failed")
@@ -196,7 +196,7 @@ def test_without_a_terminal_nothing_waits_for_an_answer(shell: Shell, waiting: I
 
 
 def test_so_many_are_not_counted_to_the_end(shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_change, "_COUNTED", 2)
+    monkeypatch.setattr(bulk_change, "_MAX_COUNTED", 2)
     monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
     monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
     ended = shell("task", "cancel", "--bucket", "2026-12-31#12:30")
@@ -222,10 +222,10 @@ def test_many_get_another_time(shell: Shell, waiting: InProcess) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--last", "1h"], 2, "say when: --at, --delay or --by"),
+        (["--last", "1h"], 2, "give a time: --at, --delay or --by"),
         (["x", "--by", "+1h"], 2, BOTH.format("by")),
         (["--last", "1h", "--by", "+1h", "--at", "now"], 2,
-         "--by moves each from where it is, so --at and --delay say nothing"),
+         "--at and --delay have no effect with --by; use one of them only"),
         (["--last", "1h", "--by", "1h"], 3, "by: '1h' is not accepted; "
          "expected a duration with its sign, such as +1h for later or -30m for earlier"),
         (["--by", "+1h"], 2, NEITHER),

@@ -139,7 +139,7 @@ def test_before_the_first_tick_no_settings_are_in_force(
     monkeypatch.setattr(TaskClient, "settings", lambda client: None)
     ended = shell("settings")
     assert (ended.code, ended.out) == (4, "")
-    assert ended.err == "error: no tick has run yet; the first one writes down what is in force\n"
+    assert ended.err == "error: no tick has run yet; the first one writes the settings\n"
 
 
 def completed(*words: str, home: Path) -> list[str]:

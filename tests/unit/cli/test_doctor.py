@@ -20,7 +20,9 @@ from dynatick.engine.cursor import cursor_id
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     examine = doctors.examine
-    monkeypatch.setattr("dynatick.client.tasks.examine", lambda *a, **k: examine(*a, pause=lambda seconds: None, **k))
+    monkeypatch.setattr(
+        "dynatick.client.task_lists.examine", lambda *a, **k: examine(*a, pause=lambda seconds: None, **k)
+    )
 
 
 def put(world: InProcess, **row: object) -> None:
@@ -36,7 +38,7 @@ def test_a_healthy_table(shell: Shell, world: InProcess) -> None:
     put(world, **scheduled_row("x", later(world)))
     ended = shell("doctor")
     assert (ended.code, ended.out) == (0, "")
-    assert ended.err == "Looked at 1 tasks and schedules that have not ended: nothing wrong\n"
+    assert ended.err == "Read 1 tasks and schedules that have not ended: nothing wrong\n"
     assert shell("doctor", "--output", "json").json == {
         "healthy": True, "scanned": 1, "found": 0, "repaired": 0, "kinds": {}, "retiredShards": {}, "missedTicks": 0,
         "findings": [],
@@ -53,8 +55,8 @@ def test_it_only_reads_unless_it_is_told_to_repair(shell: Shell, world: InProces
         "never-normalised  lost  it was never normalised  it is made a task",
     ]
     assert ended.err == (
-        "Looked at 1 tasks and schedules that have not ended: 1 never-normalised\n"
-        "error: 1 of 1 not repaired: dynatick doctor --repair repairs what wants no person\n"
+        "Read 1 tasks and schedules that have not ended: 1 never-normalised\n"
+        "error: 1 of 1 not repaired: dynatick doctor --repair repairs what it can\n"
     )
     assert world.row("lost") == before
     repaired = shell("doctor", "--repair")
@@ -68,7 +70,7 @@ def test_it_only_reads_unless_it_is_told_to_repair(shell: Shell, world: InProces
         "normalised",
         "yes",
     ]
-    assert repaired.err == "Looked at 1 tasks and schedules that have not ended: 1 never-normalised; 1 repaired\n"
+    assert repaired.err == "Read 1 tasks and schedules that have not ended: 1 never-normalised; 1 repaired\n"
     assert shell("doctor").code == 0
     world.next_tick()
     assert world.outcome("lost") == "completed"
@@ -85,7 +87,7 @@ def test_what_it_cannot_repair_it_leaves_and_says_so(shell: Shell, world: InProc
         "why": "it cannot be made a task, and is not marked failed",
         "remedy": "the daily reconcile marks it failed with the reason, which goes to the dead-letter queue too",
         "repaired": False,
-        "left": "it is left to the daily reconcile, which reaches the dead-letter queue",
+        "left": "the daily reconcile repairs it, which can send to the dead-letter queue",
     }
     assert "outcome" not in world.row("bad")
     assert ended.err.endswith("error: 1 of 1 not repaired: see above\n")
@@ -117,8 +119,8 @@ def test_retired_shards_and_missing_ticks_are_told_and_are_no_fault(shell: Shell
     assert (ended.code, ended.out) == (0, "")
     assert ended.err == (
         "Shard 1 gets no new tasks, and still holds 1 that have not ended; ticks serve it\n"
-        "8 ticks of the last hour are missing; what was due then runs later\n"
-        "Looked at 1 tasks and schedules that have not ended: nothing wrong\n"
+        "8 ticks of the last hour are missing; tasks that were due run later\n"
+        "Read 1 tasks and schedules that have not ended: nothing wrong\n"
     )
 
 
@@ -139,12 +141,12 @@ def test_a_cursor_that_somebody_has_spoilt(shell: Shell, world: InProcess) -> No
 
 
 def test_progress(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dynatick.cli.doctor._EVERY", 1)
+    monkeypatch.setattr("dynatick.cli.doctor._PAGES_PER_MESSAGE", 1)
     for n in range(1100):
         put(world, **scheduled_row(f"t{n}", later(world)))
     assert shell("doctor").err.splitlines()[:2] == [
-        "Read 1 MB: 998 tasks and schedules that have not ended, 0 with something wrong",
-        "Read 2 MB: 1100 tasks and schedules that have not ended, 0 with something wrong",
+        "Read 1 MB: 998 tasks and schedules that have not ended, 0 findings",
+        "Read 2 MB: 1100 tasks and schedules that have not ended, 0 findings",
     ]
     terminal = io.StringIO()
     terminal.isatty = lambda: True  # type: ignore[method-assign]
@@ -153,4 +155,4 @@ def test_progress(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatc
     put(world, taskId="lost")
     ended = shell("doctor", "--output", "json")
     assert ended.json["found"] == 1, "what is shown of the progress does not mix with the data"
-    assert "Looked at 1101 tasks" in terminal.getvalue()
+    assert "Read 1101 tasks" in terminal.getvalue()

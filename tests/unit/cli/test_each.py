@@ -77,7 +77,7 @@ def test_reading_several(shell: Shell, tasks: InProcess) -> None:
     ended = shell("task", "get", "a", "nope", "d")
     blocks = ended.out.split("\n\n")
     assert [block.splitlines()[0].split() for block in blocks] == [["id", "a"], ["id", "d"]]
-    assert ended.err == "error: taskId: there is no task 'nope'\nerror: 1 of 3 not shown\n"
+    assert ended.err == "error: taskId: there is no task 'nope'\nerror: 1 of 3 could not be shown\n"
     assert ended.code == 4
     assert [task["taskId"] for task in shell("task", "get", "a", "d", "-o", "json").json["tasks"]] == ["a", "d"]
     lines = shell("task", "get", "a", "d", "-o", "jsonl").out.splitlines()
@@ -102,6 +102,6 @@ def test_schedules(shell: Shell, world: InProcess) -> None:
 
 def test_a_table_that_does_not_answer(shell: Shell, tasks: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryStore, "write", lambda *_: Unknown("throttled"))
-    monkeypatch.setattr(bulk_change, "_PATIENCE", 2)
+    monkeypatch.setattr(bulk_change, "_MAX_FAILURES", 2)
     ended = shell("task", "cancel", "a", "b", "c")
     assert (ended.code, ended.err) == (6, "2 unknown\nerror: 2 of 3 not cancelled\n")

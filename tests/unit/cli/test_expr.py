@@ -51,7 +51,7 @@ def test_next_for_people(shell: Shell) -> None:
     ended = shell("expr", "next", "cron(30 2 * * ? *)", *LOS_ANGELES, "--count", "2")
     rows = [" ".join(line.split()) for line in ended.out.splitlines()]
     assert rows == [
-        "RUN LOCAL TIME NOTES",
+        "OCCURRENCE LOCAL TIME NOTES",
         "2026-03-07T10:30:00Z Sat 2026-03-07 02:30 -08:00",
         "2026-03-09T09:30:00Z Mon 2026-03-09 02:30 -07:00 02:30 does not exist on 2026-03-08: skipped",
     ]
@@ -72,7 +72,7 @@ def test_next_for_people(shell: Shell) -> None:
 def test_a_rate(shell: Shell, options: tuple[str, ...], expected: list[str]) -> None:
     ended = shell("expr", "next", "rate(15 minutes)", *options, "--count", "2", "-o", "json")
     assert (ended.code, ended.json) == (0, expected)
-    assert ended.err == ("" if len(expected) == 2 else "That is the last run\n")
+    assert ended.err == ("" if len(expected) == 2 else "That is the last occurrence\n")
 
 
 def test_explain_for_people(shell: Shell) -> None:
@@ -82,7 +82,7 @@ def test_explain_for_people(shell: Shell) -> None:
         "Every 30 minutes, between 01:00 and 02:59, every day (America/Los_Angeles)",
         "Shortest interval: 30 minutes",
         "",
-        "RUN LOCAL TIME NOTES",
+        "OCCURRENCE LOCAL TIME NOTES",
         "2026-03-07T09:00:00Z Sat 2026-03-07 01:00 -08:00",
         "2026-03-07T09:30:00Z Sat 2026-03-07 01:30 -08:00",
         "",
@@ -99,12 +99,14 @@ def test_explain_for_programs(shell: Shell) -> None:
         "scheduleExpressionTimezone": "Europe/Berlin",
         "description": "At 02:30, on day 8 of the month, only in March (Europe/Berlin)",
         "shortestIntervalSeconds": 365 * 86_400,
-        "runs": [{"run": "2026-03-08T01:30:00Z", "local": "2026-03-08T02:30:00+01:00", "notes": []}],
+        "occurrences": [{"occurrenceAt": "2026-03-08T01:30:00Z", "local": "2026-03-08T02:30:00+01:00", "notes": []}],
         "warnings": [],
     }
     once = shell("expr", "explain", "at(2026-12-31T12:00:00)", "--tz", "Asia/Kathmandu", "-o", "json")
     assert once.json["shortestIntervalSeconds"] is None
-    assert once.json["runs"] == [{"run": "2026-12-31T06:15:00Z", "local": "2026-12-31T12:00:00+05:45", "notes": []}]
+    assert once.json["occurrences"] == [
+        {"occurrenceAt": "2026-12-31T06:15:00Z", "local": "2026-12-31T12:00:00+05:45", "notes": []}
+    ]
 
 
 @pytest.mark.parametrize("verb", ["explain", "next"])

@@ -48,7 +48,7 @@ def test_a_timeout_is_imported_and_a_wrong_one_is_refused_by_line(
 ) -> None:
     text = '{"taskId": "a", "delaySeconds": 60, "timeoutSeconds": 60}\n{"taskId": "b", "timeoutSeconds": 0}\n'
     ended = shell("task", "import", written(tmp_path, text), "-o", "json")
-    assert ended.json == {"inserted": 1, "exists": 0, "refused": 1, "failed": 0}
+    assert ended.json == {"inserted": 1, "exists": 0, "refused": 1, "unknown": 0}
     said = "line 2: timeoutSeconds: 0 is not accepted; expected a whole number of seconds from 1 to 900"
     assert said in ended.err.splitlines()
     assert world.row("a")["timeoutSeconds"] == 60
@@ -56,12 +56,12 @@ def test_a_timeout_is_imported_and_a_wrong_one_is_refused_by_line(
 
 def test_each_line_has_its_fate(shell: Shell, world: InProcess, tmp_path: Path) -> None:
     ended = shell("task", "import", written(tmp_path), "-o", "json")
-    assert ended.json == {"inserted": 3, "exists": 1, "refused": 5, "failed": 0}
+    assert ended.json == {"inserted": 3, "exists": 1, "refused": 5, "unknown": 0}
     assert not (tmp_path / "tasks.ndjson.progress").exists()
     assert ended.code == 3
     told = sorted(ended.err.splitlines())
     assert [line.partition(":")[0] for line in told] == ["error", *(f"line {n}" for n in (5, 6, 7, 8, 9))]
-    assert told[0] == "error: 5 lines were refused; the others are in"
+    assert told[0] == "error: 5 lines were refused; the others were inserted"
     assert told[2].startswith("line 6: line: [1] is not accepted; expected a JSON object")
     assert told[5] == "line 9: status: 'completed' is not accepted; leave it out: it is set by Dynatick"
     assert world.row("a")["taskDateTime"] == "2026-12-31#12:30"
@@ -73,7 +73,7 @@ def test_twice_is_as_good_as_once(shell: Shell, world: InProcess, tmp_path: Path
     file = written(tmp_path, '{"taskId": "a"}\n{"taskId": "b"}')  # without a line's end at the end
     assert shell("task", "import", file, "-o", "json").json["inserted"] == 2
     again = shell("task", "import", file, "-o", "json")
-    assert (again.code, again.json) == (0, {"inserted": 0, "exists": 2, "refused": 0, "failed": 0})
+    assert (again.code, again.json) == (0, {"inserted": 0, "exists": 2, "refused": 0, "unknown": 0})
 
 
 def test_from_stdin(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_lines_that_are_no_text_or_too_long(shell: Shell, world: InProcess, tmp_
 def test_progress_where_there_is_no_terminal(
     shell: Shell, world: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing, "_EVERY", 20)
+    monkeypatch.setattr(importing, "_LINES_PER_MESSAGE", 20)
     file = written(tmp_path, "".join(json.dumps({"taskId": f"t{n}"}) + "\n" for n in range(50)))
     assert shell("task", "import", file).err == "20 inserted\n40 inserted\n"
 
@@ -122,12 +122,12 @@ def test_a_table_that_is_away_ends_it(shell: Shell, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Session, "client", lambda session: TaskClient(world.store, clock=world.clock))
     task = '{"taskId": "t%d", "dueAt": "2026-12-31T12:30:00Z"}\n'
     few = shell("task", "import", written(tmp_path, "".join(task % n for n in range(30))), "-o", "json")
-    assert (few.code, few.json["failed"]) == (6, 30)
-    assert few.err.splitlines()[-1] == ("error: 30 tasks could not be inserted; run it again to go on at line 1")
+    assert (few.code, few.json["unknown"]) == (6, 30)
+    assert few.err.splitlines()[-1] == ("error: 30 tasks got no answer; run it again to continue at line 1")
     many = shell("task", "import", written(tmp_path, "".join(task % n for n in range(5000))), "-o", "json")
-    assert (many.code, many.json["failed"]) == (6, 200)
+    assert (many.code, many.json["unknown"]) == (6, 200)
     assert many.err.splitlines()[-1] == (
-        "error: the table took none of the last lines, up to line 1; run it again to go on there"
+        "error: the table took none of the last lines, from line 1 on; run it again to continue there"
     )
 
 
@@ -174,7 +174,7 @@ def test_interrupted_and_run_again_it_goes_on(
     store.batches, store.asked = 10**6, []
     second = shell("task", "import", file, "--errors", str(errors), "-o", "json")
     assert second.code == 3
-    assert f"Going on at line {noted['line']}, where the run before ended" in second.err
+    assert f"Continuing at line {noted['line']}, where the run before ended" in second.err
     assert second.json["inserted"] + second.json["exists"] == 4500 and second.json["refused"] == 500
     assert len(store.asked) < 4500
     told = [json.loads(line)["line"] for line in errors.read_text().splitlines()]
@@ -200,7 +200,7 @@ def test_a_place_that_means_nothing_here_is_not_gone_on_from(
     store = faltering(monkeypatch, Falters(10**6))  # which has no task yet
     ended = shell("task", "import", file, *options, "-o", "json")
     assert (ended.code, ended.json["inserted"]) == (0, 2000), ended.err
-    assert "Going on" not in ended.err and len(store.asked) == 2000
+    assert "Continuing" not in ended.err and len(store.asked) == 2000
 
 
 def test_a_folder_that_cannot_be_written_to_costs_only_the_note(
@@ -211,7 +211,7 @@ def test_a_folder_that_cannot_be_written_to_costs_only_the_note(
     (tmp_path / "tasks.ndjson.progress.partial").mkdir()
     ended = shell("task", "import", file)
     assert ended.code == 6
-    assert "Cannot note how far it is (Is a directory)" in ended.err
+    assert "Cannot write tasks.ndjson.progress (Is a directory)" in ended.err
 
 
 # -- options -----------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_errors_go_to_a_file(shell: Shell, world: InProcess, tmp_path: Path) -> 
     errors = tmp_path / "errors.ndjson"
     ended = shell("task", "import", written(tmp_path), "--errors", str(errors), "-o", "json")
     assert ended.json["refused"] == 5
-    assert ended.err == f"error: 5 lines were refused; the others are in; see {errors}\n"
+    assert ended.err == f"error: 5 lines were refused; the others were inserted; see {errors}\n"
     told = [json.loads(line) for line in errors.read_text().splitlines()]
     assert [(one["line"], one["field"]) for one in told] == [
         (5, "line"), (6, "line"), (7, "taskid"), (8, "taskDateTime"), (9, "status"),
@@ -315,13 +315,13 @@ def test_an_export_that_is_interrupted_goes_on(
     leaving.reads = reads
     cut = shell("task", "export", str(file), *RANGE)
     assert (cut.code, cut.err.splitlines()[-1]) == (6, "error: cannot read rows: no answer")
-    assert cut.err.splitlines()[-2].endswith(" written; run it again to go on") and note.exists()
+    assert cut.err.splitlines()[-2].endswith(" written; run it again to continue") and note.exists()
     with file.open("ab") as out:
         out.write(b"half a li")  # of a run that was killed while it wrote
     leaving.reads = 10**9
     again = shell("task", "export", str(file), *RANGE)
     assert (again.code, again.err.splitlines()[-1]) == (0, "1000 exported")
-    assert again.err.startswith("Going on after ")
+    assert again.err.startswith("Continuing after ")
     assert file.read_bytes() == whole.read_bytes()
     assert not note.exists()
 
@@ -363,7 +363,7 @@ def test_into_a_pipe_nothing_is_noted(shell: Shell, leaving: Leaving, tmp_path: 
         read = reader.submit(pipe.read_bytes)
         leaving.reads = 6
         cut = shell("task", "export", str(pipe), *RANGE)
-        assert cut.code == 6 and "go on with --from" in cut.err
+        assert cut.code == 6 and "continue with --from" in cut.err
         assert read.result(timeout=10).endswith(b"}\n")
     assert list(tmp_path.iterdir()) == [pipe]
 
@@ -373,7 +373,7 @@ def test_to_stdout_it_says_from_where_to_go_on(shell: Shell, leaving: Leaving) -
     cut = shell("task", "export", *RANGE)
     assert cut.code == 6
     assert cut.err.splitlines()[0].endswith(
-        "written, up to the bucket 2026-12-31#12:31; go on with --from 2026-12-31#12:31"
+        "written, up to the bucket 2026-12-31#12:31; continue with --from 2026-12-31#12:31"
     )
 
 
@@ -396,7 +396,7 @@ SCHEDULES = """\
 def test_schedules_in_and_out_again(shell: Shell, world: InProcess, tmp_path: Path, noun: str, ending: str) -> None:
     ended = shell(noun, "import", written(tmp_path, SCHEDULES), "-o", "json")
     tasks = noun == "task"  # a file of schedules holds none
-    assert ended.json == {"inserted": 3 + tasks, "exists": 0, "refused": 6 - tasks, "failed": 0}
+    assert ended.json == {"inserted": 3 + tasks, "exists": 0, "refused": 6 - tasks, "unknown": 0}
     reasons = {line.split(": ")[0]: line.split(": ")[1] for line in ended.err.splitlines()[:-1]}
     assert reasons == {
         **({} if tasks else {"line 4": "scheduleExpression"}),
@@ -449,12 +449,12 @@ def test_an_occurrence_is_exported_as_a_task(shell: Shell, world: InProcess, tmp
 
 def test_one_is_told_as_one(shell: Shell, world: InProcess, tmp_path: Path) -> None:
     ended = shell("task", "import", written(tmp_path, '{"taskId": "a"}\nno json\n'))
-    assert ended.err.splitlines()[-1] == "error: 1 line was refused; the others are in"
+    assert ended.err.splitlines()[-1] == "error: 1 line was refused; the others were inserted"
 
 
 def test_an_empty_file(shell: Shell, world: InProcess, tmp_path: Path) -> None:
     ended = shell("task", "import", written(tmp_path, "\n\n"))
-    assert (ended.code, ended.err) == (0, "There is nothing in it\n")
+    assert (ended.code, ended.err) == (0, "The file is empty\n")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
-from dynatick.cli import bucket, bulk_change, schedule, task, tick
+from dynatick.cli import bucket, bulk_change, schedule_display, task_display, tick
 from dynatick.cli.output import Column, Output, show_one, show_table
 
 TIME = re.compile(r"\d{4}-\d\d-\d\d[#T][\d:]*Z?")
@@ -31,7 +31,7 @@ ROWS: dict[str, tuple[Sequence[Column], list[dict[str, object]], str]] = {
         "bucket",
     ),
     "task list": (
-        task.COLUMNS,
+        task_display.COLUMNS,
         [
             {
                 "taskId": LONG, "taskDateTime": name, "status": "completed", "action": "send-reminder",
@@ -50,7 +50,7 @@ ROWS: dict[str, tuple[Sequence[Column], list[dict[str, object]], str]] = {
         "",
     ),
     "schedule list": (
-        schedule.COLUMNS,
+        schedule_display.COLUMNS,
         [
             {
                 "taskId": LONG, "scheduleState": "ENABLED", "scheduleExpression": "cron(0 9 ? * MON-FRI *)",

@@ -20,7 +20,7 @@ REFUSALS: list[tuple[list[str], int, str]] = [
     (["task", "nope"], 2, "No such command 'nope'. (see dynatick task --help)"),
     (["task", "add"], 2, "Missing argument 'ID'. (see dynatick task add --help)"),
     (["task", "get", "x", "--nope"], 2, "No such option: --nope (see dynatick task get --help)"),
-    (["bucket", "list", "--from", "5"], 2, "a range needs both its ends; give --to"),
+    (["bucket", "list", "--from", "5"], 2, "a range has two ends; give --to"),
     # the task's id
     (["task", "add", ""], 3, "taskId: '' is not accepted; expected a text that is not empty"),
     (["task", "add", "_dynatick#x"], 3, RESERVED),
@@ -63,17 +63,17 @@ REFUSALS: list[tuple[list[str], int, str]] = [
     (
         ["task", "add", "x", "--at", "5", "--delay", "5"],
         3,
-        "delaySeconds: 5 is not accepted; expected a single time, and dueAt is given too",
+        "delaySeconds: 5 is not accepted; expected one time only, and there is dueAt too",
     ),
     (
         ["task", "add", "x", "--at", "10m"],
         3,
-        "dueAt: '10m' is not accepted; say which way from now: +10m is later, -10m earlier",
+        "dueAt: '10m' is not accepted; add a sign: +10m is later than now, -10m earlier",
     ),
     (
         ["task", "add", "x", "--at", "+600"],
         3,
-        "dueAt: '+600' is not accepted; give its unit too: +600s, +600m or +600h",
+        "dueAt: '+600' is not accepted; add a unit: +600s, +600m or +600h",
     ),
     (
         ["task", "add", "x", "--delay", "30m1h"],
@@ -92,12 +92,12 @@ REFUSALS: list[tuple[list[str], int, str]] = [
         "flexibleTimeWindow: '90s' is not accepted; "
         "expected a whole number of minutes, or a duration such as 15m or 1h30m",
     ),
-    (["task", "reschedule", "there"], 2, "say when: --at, --delay or --by"),
-    (["task", "update", "there"], 2, "say what to change: --at, --delay or --payload"),
+    (["task", "reschedule", "there"], 2, "give a time: --at, --delay or --by"),
+    (["task", "update", "there"], 2, "give a change: --at, --delay or --payload"),
     (
         ["task", "update", "there", "--at", "5", "--delay", "5"],
         3,
-        "delaySeconds: 5 is not accepted; expected a single time, and dueAt is given too",
+        "delaySeconds: 5 is not accepted; expected one time only, and there is dueAt too",
     ),
     # what it does
     (["task", "add", "x", "--action", "nope"], 3, "action: 'nope' is not accepted; expected one of log"),
@@ -152,19 +152,19 @@ REFUSALS: list[tuple[list[str], int, str]] = [
     (
         ["task", "redrive", "there"],
         5,
-        "cannot retry task 'there': it is scheduled; possible only while it is failed or cancelled",
+        "cannot redrive task 'there': it is scheduled; possible only while it is failed or cancelled",
     ),
     (
         ["task", "cancel", "nightly"],
         5,
-        "cannot cancel task 'nightly': it is a schedule; to stop its runs pause or delete it "
+        "cannot cancel task 'nightly': it is a schedule; pause or delete it "
         "(dynatick schedule pause, dynatick schedule delete)",
     ),
     # lists
     (
         ["task", "list", "--from", "1h", "--to", "now"],
         3,
-        "--from: '1h' is not accepted; say which way from now: +1h is later, -1h earlier",
+        "--from: '1h' is not accepted; add a sign: +1h is later than now, -1h earlier",
     ),
     (
         ["bucket", "list", "--last", "1h", "--to", "now"],
@@ -174,7 +174,7 @@ REFUSALS: list[tuple[list[str], int, str]] = [
     (
         ["task", "list", "--bucket", "2026-12-31#12:00", "--last", "1h"],
         2,
-        "--bucket names one bucket, so --last says nothing; leave one out",
+        "--last has no effect with --bucket; use one of them only",
     ),
     (
         ["task", "list", "--last", "1h", "--prefix", ""],
@@ -186,20 +186,19 @@ REFUSALS: list[tuple[list[str], int, str]] = [
         3,
         "status: 'failed' is not accepted; expected one of unscheduled, scheduled",
     ),
-    (["task", "list"], 2, "say which are meant: --bucket, --last, or --from and --to"),
-    (["task", "export"], 2, "say which are meant: --bucket, --last, or --from and --to"),
-    (["task", "list", "--from", "5"], 2, "a range needs both its ends; give --to"),
-    (["task", "cancel", "--to", "5"], 2, "a range needs both its ends; give --from"),
+    (["task", "list"], 2, "select tasks by --bucket, --last, or --from and --to"),
+    (["task", "export"], 2, "select tasks by --bucket, --last, or --from and --to"),
+    (["task", "list", "--from", "5"], 2, "a range has two ends; give --to"),
+    (["task", "cancel", "--to", "5"], 2, "a range has two ends; give --from"),
     (
         ["task", "list", "--bucket", "2026-12-31#12:00", "--to", "5"],
         2,
-        "--bucket names one bucket, so --to says nothing; leave one out",
+        "--to has no effect with --bucket; use one of them only",
     ),
     (
         ["bucket", "list", "--from", "2026-12-31T00:00:00Z", "--to", "2026-12-30T00:00:00Z"],
         3,
-        "--to: '2026-12-30T00:00:00Z' is not accepted; "
-        "expected it to be later than start, which is 2026-12-31T00:00:00Z",
+        "--to: '2026-12-30T00:00:00Z' is not accepted; expected a time later than start, 2026-12-31T00:00:00Z",
     ),
     (
         ["task", "list", "--bucket", "12:00"],
@@ -224,12 +223,12 @@ REFUSALS: list[tuple[list[str], int, str]] = [
     (
         ["task", "list", "--bucket", "2026-12-31#12:00", "--limit", "0"],
         3,
-        "limit: 0 is not accepted; expected a number, 1 or more",
+        "limit: 0 is not accepted; expected a number of at least 1",
     ),
     (
         ["bucket", "list", "--from", "2026-12-31T00:00:00Z", "--to", "2027-03-01T00:00:00Z"],
         3,
-        "--to: '2027-03-01T00:00:00Z' is not accepted; expected a range of at most 31 days; ask for it in parts",
+        "--to: '2027-03-01T00:00:00Z' is not accepted; expected a range of at most 31 days: split it",
     ),
     (
         ["tick", "list", "--last", "an hour"],

@@ -66,7 +66,7 @@ def test_what_may_surprise_is_said_beside_the_data(shell: Shell, world: InProces
     world.tick()
     said = shell("schedule", "add", "s", "rate(4 minutes)").err
     assert lines(said) == [
-        "note: its runs come as close as 4 min, and ticks every 10 min: several fall due at one tick, "
+        "note: its occurrences come as close as 4 min, and ticks every 10 min: several fall due at one tick, "
         "and overlap decides which are made"
     ]
     assert shell("schedule", "get", "s").err == said
@@ -99,7 +99,8 @@ def test_list(shell: Shell, world: InProcess) -> None:
     world.ticks(1)
     ended = shell("schedule", "list")
     assert ended.out.splitlines()[0].split() == [
-        "SCHEDULE", "STATE", "EXPRESSION", "ZONE", "ACTION", "NEXT", "RUN", "LAST", "RUN", "MISSED", "WHY",
+        "SCHEDULE", "STATE", "EXPRESSION", "ZONE", "ACTION", "NEXT", "OCCURRENCE", "LAST", "OCCURRENCE", "MISSED",
+        "WHY",
     ]  # fmt: skip
     rows = [line.split() for line in ended.out.splitlines()[1:]]
     assert rows[0] == [
@@ -158,14 +159,14 @@ def test_run_preview_history(shell: Shell, world: InProcess) -> None:
     world.ticks(2)
     world.clock.forward(minutes=5)
     world.tick()
-    runs = shell("schedule", "history", "s", "-o", "json").json["runs"]
+    runs = shell("schedule", "history", "s", "-o", "json").json["occurrences"]
     assert [(run["occurrenceAt"][11:16], run["status"], run.get("reason")) for run in runs] == [
         ("12:00", "completed", None), ("12:01", "completed", None), ("12:02", "failed", None),
         ("12:03", "missed", "outage"), ("12:04", "missed", "outage"), ("12:05", "missed", "outage"),
         ("12:06", "completed", None), ("12:07", "missed", "overlap"),
     ]  # fmt: skip
     table = shell("schedule", "history", "s").out.splitlines()
-    assert table[0].split() == ["RUN", "STATUS", "BUCKET", "FINISHED", "REASON", "ERROR", "TASK"]
+    assert table[0].split() == ["OCCURRENCE", "STATUS", "BUCKET", "FINISHED", "REASON", "ERROR", "TASK"]
     assert "run now" in table[1] and "no such customer" in table[3] and "missed" in table[4] and "outage" in table[4]
     some = shell(
         "schedule", "history", "s", "--from", "2026-12-31T12:01:00Z", "--to", "2026-12-31#12:02", "-o", "jsonl"
@@ -173,7 +174,7 @@ def test_run_preview_history(shell: Shell, world: InProcess) -> None:
     assert [json.loads(line)["occurrenceAt"][11:16] for line in some.out.splitlines()] == ["12:01", "12:02"]
     assert [
         run["occurrenceAt"][11:16]
-        for run in shell("schedule", "history", "s", "--limit", "1", "-o", "json").json["runs"]
+        for run in shell("schedule", "history", "s", "--limit", "1", "-o", "json").json["occurrences"]
     ] == ["12:07"]
 
 
@@ -181,13 +182,13 @@ def test_preview(shell: Shell, world: InProcess) -> None:
     shell("schedule", "add", "s", "cron(30 2 * * ? *)", "--tz", "Europe/Berlin", "--start-date", "2027-03-26T12:00:00Z")
     ended = shell("schedule", "preview", "s", "--count", "2")
     assert lines(ended.out) == [
-        "RUN                   LOCAL TIME                   NOTES",
+        "OCCURRENCE            LOCAL TIME                   NOTES",
         "2027-03-27T01:30:00Z  Sat 2027-03-27 02:30 +01:00",
         "2027-03-29T00:30:00Z  Mon 2027-03-29 02:30 +02:00  02:30 does not exist on 2027-03-28: skipped",
     ]
     assert lines(ended.err)[0] == "note: 02:30 does not exist on 2027-03-28: skipped (Europe/Berlin)"
     document = shell("schedule", "preview", "s", "--count", "2", "-o", "json").json
-    assert document["runs"] == [
+    assert document["occurrences"] == [
         {"occurrenceAt": "2027-03-27T01:30:00Z", "notes": []},
         {"occurrenceAt": "2027-03-29T00:30:00Z", "notes": ["02:30 does not exist on 2027-03-28: skipped"]},
     ]
@@ -207,11 +208,13 @@ def test_backfill(shell: Shell, world: InProcess) -> None:
         ["s#1#2026-12-31T11:00:00Z", "would be made"],
         ["s#1#2026-12-31T12:00:00Z", "would be made"],
     ]
-    made = shell("schedule", "backfill", "s", *span, "-o", "json").json["runs"]
+    made = shell("schedule", "backfill", "s", *span, "-o", "json").json["occurrences"]
     assert [(one["taskId"][-9:], one["result"]) for one in made] == [("11:00:00Z", "made"), ("12:00:00Z", "made")]
     again = shell("schedule", "backfill", "s", *span, "-o", "jsonl")
-    assert [json.loads(line)["result"] for line in again.out.splitlines()] == ["there already"] * 2
-    assert [run["status"] for run in shell("schedule", "history", "s", "-o", "json").json["runs"]] == ["scheduled"] * 2
+    assert [json.loads(line)["result"] for line in again.out.splitlines()] == ["exists"] * 2
+    assert [run["status"] for run in shell("schedule", "history", "s", "-o", "json").json["occurrences"]] == [
+        "scheduled"
+    ] * 2
     nothing = shell("schedule", "backfill", "s", "--from", "2026-12-31T10:10:00Z", "--to", "2026-12-31T10:20:00Z")
     assert nothing.err == "There are none\n"
 
@@ -238,7 +241,7 @@ def test_backfill(shell: Shell, world: InProcess) -> None:
         (("delete", "task"), ExitCode.NOT_FOUND, "taskId: there is no schedule 'task'"),
         (("list", "--state", "on"), ExitCode.INVALID, "expected one of ENABLED, DISABLED, COMPLETED, FAILED"),
         (("list", "--limit", "0"), ExitCode.INVALID, "limit: 0 is not accepted; expected a number from 1 to 1000"),
-        (("update", "there"), ExitCode.INVALID, "expected at least one thing to change; see --help"),
+        (("update", "there"), ExitCode.INVALID, "expected at least one change; see --help"),
         (("update", "there", "--remove", "scheduleExpression"), ExitCode.INVALID,
          "remove: 'scheduleExpression' is not accepted; expected one of scheduleExpressionTimezone, startDate"),
         (("update", "there", "--expression", "rate(1 second)"), ExitCode.INVALID, "seconds are not supported"),
@@ -247,7 +250,7 @@ def test_backfill(shell: Shell, world: InProcess) -> None:
         (("run", "ended"), ExitCode.CONFLICT, "cannot run schedule 'ended': it is COMPLETED"),
         (("preview", "there", "--count", "0"), ExitCode.INVALID, "count: 0 is not accepted"),
         (("backfill", "there", "--from", "2026-12-31T13:00:00Z", "--to", "2026-12-31T14:00:00Z"), ExitCode.INVALID,
-         "expected it not to be before start, 2026-12-31T13:00:00Z, which must be past"),
+         "expected a time not before start, 2026-12-31T13:00:00Z, which must be past"),
         (("history", "there", "--from", "never"), ExitCode.INVALID, "--from: 'never' is not accepted"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -288,4 +291,4 @@ def test_the_doctor_counts_schedules_and_finds_no_fault_with_them(shell: Shell, 
     shell("schedule", "add", "s", "rate(1 minute)")
     shell("schedule", "add", "paused", HOURLY, "--paused")
     world.ticks(2)
-    assert shell("doctor").err == "Looked at 2 tasks and schedules that have not ended: nothing wrong\n"
+    assert shell("doctor").err == "Read 2 tasks and schedules that have not ended: nothing wrong\n"

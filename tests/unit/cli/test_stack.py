@@ -86,10 +86,10 @@ def test_a_stack_that_is_not_there(shell: Shell, opened: list[ClientSettings]) -
     ended = shell("task", "get", "x", "--stack", "nope")
     message = "error: there is no stack 'nope' there; see --stack, --region and --profile\n"
     assert (ended.code, ended.out, ended.err) == (4, "", message)
-    with pytest.raises(CommandFailed, match="the stack 'mine' has no Other: it was not made of Dynatick's template"):
+    with pytest.raises(CommandFailed, match="the stack 'mine' has no Other: it was not made from Dynatick's template"):
         stack.resource(Session(), "mine", "Other")
     ended = shell("task", "get", "x", "--stack", "mine", "--local")
-    assert ended.err == "error: --local is a stack of its own, so --stack says nothing; leave one out\n"
+    assert ended.err == "error: --stack has no effect with --local; use one of them only\n"
     assert (ended.code, opened) == (2, [])
 
 

@@ -102,12 +102,12 @@ INSERTS: list[tuple[dict[str, object], str, str]] = [
     (
         {"dueAt": 5, "delaySeconds": 5},
         "delaySeconds",
-        "5 is not accepted; expected a single time, and dueAt is given too",
+        "5 is not accepted; expected one time only, and there is dueAt too",
     ),
     (
         {"taskDateTime": "2026-12-31#12:00", "dueAt": "2026-12-31T12:00:00Z"},
         "dueAt",
-        "'2026-12-31T12:00:00Z' is not accepted; expected a single time, and taskDateTime is given too",
+        "'2026-12-31T12:00:00Z' is not accepted; expected one time only, and there is taskDateTime too",
     ),
     # the action and its arguments
     ({"action": " "}, "action", "' ' is not accepted; expected the name of an action as text, such as log or webhook"),
@@ -261,7 +261,7 @@ CALLS: list[tuple[Callable[[TaskClient], object], str]] = [
     ),
     (
         lambda c: c.reschedule("x", due_at=5, delay_seconds=5),
-        "delaySeconds: 5 is not accepted; expected a single time, and dueAt is given too",
+        "delaySeconds: 5 is not accepted; expected one time only, and there is dueAt too",
     ),
     (
         lambda c: c.reschedule("x", task_date_time="2026-12-31#12:30#1"),
@@ -283,12 +283,11 @@ CALLS: list[tuple[Callable[[TaskClient], object], str]] = [
     ),
     (
         lambda c: c.history(start="2026-12-31T12:00:00Z", end="2026-12-31T12:00:00Z"),
-        "end: '2026-12-31T12:00:00Z' is not accepted; "
-        "expected it to be later than start, which is 2026-12-31T12:00:00Z",
+        "end: '2026-12-31T12:00:00Z' is not accepted; expected a time later than start, 2026-12-31T12:00:00Z",
     ),
     (
         lambda c: c.history(start="2026-12-01#00:00", end="2027-01-01#00:01"),
-        "end: '2027-01-01#00:01' is not accepted; expected a range of at most 31 days; ask for it in parts",
+        "end: '2027-01-01#00:01' is not accepted; expected a range of at most 31 days: split it",
     ),
     (lambda c: c.history(start="now", end="then"), f"start: 'now' is not accepted; {TIME}"),
     (
@@ -313,10 +312,10 @@ CALLS: list[tuple[Callable[[TaskClient], object], str]] = [
         lambda c: c.ticks(start="2026-12-01T00:00:00Z"),
         "end: '2026-12-31 12:01:00+00:00' is not accepted; expected a range of at most 7 days",
     ),
-    (lambda c: c.ticks(end=5), "start: None is not accepted; expected a start, since an end is given"),
+    (lambda c: c.ticks(end=5), "start: None is not accepted; expected a start with the end"),
     (
         lambda c: c.ticks(start=600, end=60),
-        "end: '60' is not accepted; expected it to be later than start, which is 600",
+        "end: '60' is not accepted; expected a time later than start, 600",
     ),
 ]
 

@@ -11,7 +11,7 @@ import pytest
 from tests.builders import NOON, FakeClock, InProcess, scheduled_row
 
 from dynatick import InvalidInput, MemoryStore, PermanentError, TaskClient
-from dynatick.client import Changed, Left, ManyResult, Unchanged, WouldChange
+from dynatick.client import Changed, ChangeUnknown, ManyResult, Skipped, WouldChange
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
 from dynatick.domain.lifecycle import claim
@@ -142,13 +142,13 @@ def test_all_that_wait_are_cancelled(world: InProcess, client: TaskClient) -> No
 @pytest.mark.parametrize(
     ("somebody", "reason"),
     [
-        (lambda client, world: client.redrive("a"), "it is scheduled by now"),
+        (lambda client, world: client.redrive("a"), "it is scheduled now"),
         (lambda client, world: client.store.delete("a"), "it was deleted"),
         (
             lambda client, world: client.store.write(
                 ConditionalUpdate(task_id="a", set={"taskDateTime": "2026-12-31#12:00"})
             ),
-            "it is in another bucket by now, 2026-12-31#12:00",
+            "it is in another bucket now, 2026-12-31#12:00",
         ),
     ],
 )
@@ -168,7 +168,7 @@ def test_somebody_was_faster_than_the_list(
 
     world.store.query_bucket = stale  # type: ignore[method-assign, assignment]
     results = {result.task_id: result for result in client.redrive_many(BUCKET, dry_run=dry_run)}
-    assert results["a"] == Left("a", reason)
+    assert results["a"] == Skipped("a", reason)
     assert {type(results[name]) for name in "bc"} == {WouldChange if dry_run else Changed}
 
 
@@ -180,9 +180,9 @@ def test_somebody_is_faster_than_the_write(world: InProcess, client: TaskClient)
 
     interfered(world).before = somebody
     results = {result.task_id: result for result in client.redrive_many(BUCKET)}
-    (left,) = [result for result in results.values() if isinstance(result, Left)]
-    assert left.reason == "it is scheduled by now"
-    assert world.row(left.task_id)["run"] == 2, "redriven once, not twice"
+    (skipped,) = [result for result in results.values() if isinstance(result, Skipped)]
+    assert skipped.reason == "it is scheduled now"
+    assert world.row(skipped.task_id)["run"] == 2, "redriven once, not twice"
 
 
 def test_a_task_that_fails_once_more_meanwhile_is_not_retried_without_end(world: InProcess, client: TaskClient) -> None:
@@ -195,7 +195,7 @@ def test_a_task_that_fails_once_more_meanwhile_is_not_retried_without_end(world:
     world.next_tick()
     rest = list(results)
     (again,) = [result for result in rest if result.task_id == first.task_id]
-    assert again == Left(first.task_id, "it is failed once more, since this began")
+    assert again == Skipped(first.task_id, "it is failed again, since this call began")
     assert world.row(first.task_id)["run"] == 2
 
 
@@ -208,7 +208,7 @@ def test_an_answer_that_got_lost(world: InProcess, client: TaskClient, applied: 
     if applied:
         assert isinstance(results["b"], Changed), "the row shows that it was written"
     else:
-        assert isinstance(results["b"], Unchanged)
+        assert isinstance(results["b"], ChangeUnknown)
         assert isinstance(results["b"].error, StoreError)
 
 
@@ -305,14 +305,14 @@ def test_others_who_are_faster_than_a_batch(batches: Batches) -> None:
     batches.before = others
     results = {result.task_id: result for result in client.cancel_many("2026-12-31#13:00")}
     assert list(results) == [f"t{n:03}" for n in range(50)]
-    left = {task_id: result.reason for task_id, result in results.items() if isinstance(result, Left)}
-    assert left == {
-        "t001": "it is running by now",
+    skipped = {task_id: result.reason for task_id, result in results.items() if isinstance(result, Skipped)}
+    assert skipped == {
+        "t001": "it is running now",
         "t002": "it was deleted",
-        "t003": "it is cancelled by now",
+        "t003": "it is cancelled now",
     }
     changed = [task_id for task_id, result in results.items() if isinstance(result, Changed)]
-    assert len(changed) + len(left) == 50
+    assert len(changed) + len(skipped) == 50
     assert client.get("t001").status == "running"
     assert batches.get("t002") is None, "a write never brings back what was deleted"
     assert batches.get("t003") == cancelled, "as the other one left it"
@@ -330,8 +330,8 @@ def test_a_batch_whose_answer_got_lost(batches: Batches, readable: bool) -> None
     if readable:
         assert {type(result) for result in found} == {Changed}, "the rows show it"
     else:
-        assert {type(result) for result in found} == {Unchanged}
-        assert all("cannot read rows" in str(result.error) for result in found if isinstance(result, Unchanged))
+        assert {type(result) for result in found} == {ChangeUnknown}
+        assert all("cannot read rows" in str(result.error) for result in found if isinstance(result, ChangeUnknown))
     assert (len(found), batches.single) == (30, [])
 
 
@@ -345,7 +345,7 @@ def test_a_batch_that_was_not_applied(batches: Batches, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(batches, "write_many", fails)
     results = list(client.cancel_many("2026-12-31#13:00"))
-    unchanged = {result.task_id: str(result.error) for result in results if isinstance(result, Unchanged)}
+    unchanged = {result.task_id: str(result.error) for result in results if isinstance(result, ChangeUnknown)}
     assert unchanged["t007"] == "cannot change 't007': throttled"
     assert 0 < len(unchanged) <= 25
     assert {result.task_id for result in results if isinstance(result, Changed)}.isdisjoint(unchanged)

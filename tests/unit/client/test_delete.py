@@ -84,8 +84,8 @@ def test_a_task_that_runs_stays_and_it_is_said_what_to_do(world: InProcess) -> N
     with pytest.raises(TransitionRefused) as refused:
         client_of(world).delete("running")
     assert str(refused.value) == (
-        "cannot delete task 'running': it is running; an attempt can't be called back: wait until it has ended; "
-        "if it is tried again, cancel it then"
+        "cannot delete task 'running': it is running; an attempt can't be stopped: wait until it has ended; "
+        "if the task is retried, cancel it then"
     )
     assert refused.value.status == "running"
     assert world.store.get("running") is not None
@@ -164,7 +164,7 @@ def test_a_delete_by_another_meanwhile_is_what_was_asked() -> None:
 def test_a_row_that_never_holds_still_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     world, store = raced()
     monkeypatch.setattr(store, "delete", lambda task_id, conditions: False)
-    with pytest.raises(StoreError, match="cannot delete 't': it was changed by others"):
+    with pytest.raises(StoreError, match="cannot delete 't': other requests changed it"):
         client_of(world).delete("t")
 
 

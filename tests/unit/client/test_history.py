@@ -232,7 +232,7 @@ def test_a_page_costs_no_more_looks_than_it_needs() -> None:
 
 
 def test_a_long_empty_range_ends_in_several_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(histories, "LOOKS", 100)
+    monkeypatch.setattr(histories, "MAX_POLLS", 100)
     world, client = world_of()
     client.insert("late", due_at="2026-12-31T15:59:00Z")
     before = looks(world)

@@ -8,7 +8,7 @@ import pytest
 from tests.builders import InProcess
 
 from dynatick import MemoryStore, TaskClient
-from dynatick.client import Exists, Failed, Inserted, NewTask, NoneInserted, Refused
+from dynatick.client import Exists, Inserted, InsertUnknown, NewTask, NoneInserted, Refused
 from dynatick.client.insertion import BATCH, THREADS
 from dynatick.domain.task import Row
 from dynatick.engine.ports import StoreFailure
@@ -30,9 +30,9 @@ def test_it_inserts_before_it_returns_and_counts(world: InProcess) -> None:
     many = [{"taskId": "a", "dueAt": WHEN}, {"taskId": "there", "dueAt": WHEN}, {"taskId": "bad", "due_at": WHEN}]
     counts = client.insert_many(iter(many))
     assert world.row("a")["status"] == "scheduled"
-    assert (counts.inserted, counts.exists, counts.refused, counts.failed) == (1, 1, 1, 0)
+    assert (counts.inserted, counts.exists, counts.refused, counts.unknown) == (1, 1, 1, 0)
     assert not counts.all_in
-    assert str(counts) == "1 inserted, 1 exist, 1 refused"
+    assert str(counts) == "1 inserted, 1 exists, 1 refused"
     (problem,) = counts.problems
     assert isinstance(problem, Refused)
     assert (problem.position, problem.task_id, problem.error.field) == (2, "bad", "due_at")
@@ -41,12 +41,14 @@ def test_it_inserts_before_it_returns_and_counts(world: InProcess) -> None:
 
 def test_to_have_none_of_them_in_is_an_error(world: InProcess) -> None:
     client = TaskClient(world.store, clock=world.clock)
-    with pytest.raises(NoneInserted, match=r"no task is in: 5,000 refused; position 0: due_at: .*dueAt") as refused:
+    with pytest.raises(
+        NoneInserted, match=r"no task was inserted: 5,000 refused; position 0: due_at: .*dueAt"
+    ) as refused:
         client.insert_many({"taskId": f"t{n}", "due_at": WHEN} for n in range(5000))
     assert refused.value.counts.refused == 5000
     assert len(refused.value.counts.problems) == 1000
     nothing = client.insert_many([])
-    assert (nothing.all_in, str(nothing)) == (True, "nothing to insert")
+    assert (nothing.all_in, str(nothing)) == (True, "no tasks")
 
 
 def test_to_have_each_of_them_already_is_none(world: InProcess) -> None:
@@ -173,12 +175,12 @@ def test_what_the_table_does_not_take_is_told() -> None:
     results = list(client.insert_lazily(tasks))
     told = [(type(r).__name__, type(getattr(r, "error", None)).__name__) for r in results]
     assert told == [
-        ("Failed", "StoreError"),
-        ("Failed", "ItemTooLarge"),
-        ("Failed", "StoreError"),
-        ("Failed", "ItemTooLarge"),
+        ("InsertUnknown", "StoreError"),
+        ("InsertUnknown", "ItemTooLarge"),
+        ("InsertUnknown", "StoreError"),
+        ("InsertUnknown", "ItemTooLarge"),
         ("Inserted", "NoneType"),
         ("Inserted", "NoneType"),
     ]
     broken = list(client.insert_lazily([{"taskId": "break", "dueAt": WHEN}, {"taskId": "b", "dueAt": WHEN}]))
-    assert all(isinstance(result, Failed) for result in broken)
+    assert all(isinstance(result, InsertUnknown) for result in broken)

@@ -92,5 +92,5 @@ def test_a_file_of_schedules_holds_schedules_only(interfaces: Interfaces, row: d
     assert cli.run(["schedule", "import", str(path)]) != 0
     said = interfaces.capsys.readouterr().err
     assert f": {named}: " in said and "scheduleExpression" in said
-    assert "1 line was refused; the others are in" in said
+    assert "1 line was refused; the others were inserted" in said
     assert [str(one["taskId"]) for one in interfaces.world.store.scan().rows if "status" in one] == ["s"]

@@ -10,7 +10,7 @@ import pytest
 from tests.builders import NOON, InProcess
 
 from dynatick import InvalidInput, TaskClient
-from dynatick.client import Changed, Left, WouldChange
+from dynatick.client import Changed, Skipped, WouldChange
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate, Result
 from dynatick.domain.lifecycle import claim
@@ -147,14 +147,14 @@ def test_what_others_changed_first_is_left_to_them(world: InProcess, monkeypatch
 
     monkeypatch.setattr(world.store, "write_many", others_first)
     results = {one.task_id: one for one in client.reschedule_many(**RANGE, prefix="t30-", shift=timedelta(hours=1))}
-    assert {task_id: type(one) for task_id, one in results.items()} == dict.fromkeys(results, Left)
+    assert {task_id: type(one) for task_id, one in results.items()} == dict.fromkeys(results, Skipped)
     assert len(results) == 3
     assert client.get("t30-1").due_at == NOON + timedelta(minutes=80)
 
 
 def test_beyond_the_last_time_a_task_is_left(world: InProcess) -> None:
     results = list(client_of(world).reschedule_many(**RANGE, prefix="t30-", shift=timedelta(days=3_000_000)))
-    assert {type(one) for one in results} == {Left}
+    assert {type(one) for one in results} == {Skipped}
     assert "expected a time between 1970 and 9998" in str(results[0])
 
 
@@ -162,8 +162,8 @@ def test_beyond_the_last_time_a_task_is_left(world: InProcess) -> None:
     ("asked", "message"),
     [
         ({}, "expected a time"),
-        ({"shift": timedelta()}, "expected a single time, or a shift that is not zero"),
-        ({"shift": timedelta(hours=1), "due_at": NOON}, "expected a single time, or a shift that is not zero"),
+        ({"shift": timedelta()}, "expected one time, or a shift that is not zero"),
+        ({"shift": timedelta(hours=1), "due_at": NOON}, "expected one time, or a shift that is not zero"),
         ({"due_at": "12:07"}, "dueAt: '12:07' is not accepted"),
         ({"due_at": NOON, "status": "failed"}, "expected one of unscheduled, scheduled"),
     ],

@@ -12,7 +12,7 @@ from tests.builders import InProcess
 
 from dynatick import TaskClient, TaskExists
 from dynatick.domain.buckets import instant_of, minute_of
-from dynatick.domain.recurrence import MISSED_KEPT
+from dynatick.domain.recurrence import MAX_MISSED_ENTRIES
 from dynatick.domain.schedule import Schedule
 
 EXPRESSIONS = ("rate(1 minute)", "rate(3 minutes)", "cron(* * * * ? *)", "cron(0/2 * * * ? *)", "cron(0/5 * * * ? *)")
@@ -81,7 +81,7 @@ def test_each_run_is_told_once(expression: str, operations: list[tuple[str, Any]
     world.ticks(2)
     told = client.schedules.history("s", limit=1000)
     notes = Schedule.from_row(world.row("s")).missed
-    if len(notes) == MISSED_KEPT:  # what was missed before the oldest of them is forgotten
+    if len(notes) == MAX_MISSED_ENTRIES:  # what was missed before the oldest of them is forgotten
         told = [run for run in told if run.status != "gone" or run.occurrence_at >= notes[0].first]
     assert [run for run in told if run.status not in ("completed", "missed")] == []
     assert all((run.task_id is None) == (run.status == "missed") == (run.reason is not None) for run in told)

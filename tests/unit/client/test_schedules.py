@@ -224,7 +224,7 @@ def warned(world: World, expression: str, tick_minutes: int = 5, **arguments: An
 
 
 def test_an_interval_shorter_than_the_tick_is_said(world: World) -> None:
-    said = "its runs come as close as 2 min, and ticks every 5 min: several fall due at one tick, and "
+    said = "its occurrences come as close as 2 min, and ticks every 5 min: several fall due at one tick, and "
     assert warned(world, "rate(2 minutes)") == [said + "overlap decides which are made"]
     world.schedules.delete("w")
     assert warned(world, "rate(2 minutes)", overlap="allow") == [said + "each of them is made"]
@@ -234,8 +234,8 @@ def test_an_interval_shorter_than_the_tick_is_said(world: World) -> None:
 
 def test_an_interval_that_is_no_multiple_is_said(world: World) -> None:
     assert warned(world, "rate(7 minutes)") == [
-        "its interval of 7 min is no multiple of the ticks, which come 5 min apart: "
-        "each run starts at the first tick after its time"
+        "its interval of 7 min is not a multiple of the tick interval, 5 min: "
+        "each occurrence starts at the first tick after its time"
     ]
 
 
@@ -251,8 +251,8 @@ def test_an_interval_that_is_no_multiple_is_said(world: World) -> None:
 def test_times_off_the_grid_are_said(world: World, expression: str, arguments: dict[str, Any], off: str) -> None:
     tick = arguments.pop("tick", 5)
     assert warned(world, expression, tick, **arguments) == [
-        f"it names times between the ticks, which come {tick} min apart, such as {off}: "
-        "such a run starts at the first tick after its time"
+        f"it has times between the ticks, which come every {tick} min, such as {off}: "
+        "such an occurrence starts at the first tick after its time"
     ]
 
 
@@ -277,7 +277,7 @@ def test_gaps_and_folds_are_said(world: World) -> None:
 
 def test_policies_that_defeat_each_other_are_said(world: World) -> None:
     assert warned(world, HOURLY, catch_up="all") == [
-        "catchUp all with overlap skip: of the runs that are made up, only the first starts; set overlap allow"
+        "catchUp all with overlap skip: of several late occurrences only the first is made; set overlap allow"
     ]
 
 
@@ -671,15 +671,15 @@ def test_history_shows_what_was_backfilled(world: World) -> None:
     [
         (
             ("2026-12-31T13:00:00Z", "2026-12-31T14:00:00Z"),
-            "end: '2026-12-31T14:00:00Z' is not accepted; expected it not",
+            "end: '2026-12-31T14:00:00Z' is not accepted; expected a time not",
         ),
         (
             ("2026-12-31T11:00:00Z", "2026-12-31T10:00:00Z"),
-            "end: '2026-12-31T10:00:00Z' is not accepted; expected it not",
+            "end: '2026-12-31T10:00:00Z' is not accepted; expected a time not",
         ),
         (
             ("2026-12-01T00:00:00Z", "2026-12-31T12:00:00Z"),
-            "there are more than 1000 runs in this range: take it in parts",
+            "expected at most 1000 occurrences in the range: split it",
         ),
         (("yesterday", "2026-12-31T12:00:00Z"), "start: 'yesterday' is not accepted"),
         ((datetime(2026, 1, 1), NOON), "start: "),  # noqa: DTZ001
@@ -786,7 +786,7 @@ def test_history_of_one_that_was_spoilt_by_hand(world: World, malformed: dict[st
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"start": "2026-12-31T13:00:00Z"}, "expected it not to be before start, 2026-12-31T13:00:00Z"),
+        ({"start": "2026-12-31T13:00:00Z"}, "expected a time not before start, 2026-12-31T13:00:00Z"),
         ({"start": "x"}, "start: 'x' is not accepted"),
         ({"end": "x"}, "end: 'x' is not accepted"),
         ({"limit": 1001}, "limit: 1001 is not accepted; expected a number from 1 to 1000"),

@@ -277,5 +277,5 @@ def test_a_row_that_never_holds_still() -> None:
     world.tick()
     client = TaskClient(world.store, clock=world.clock)
     client.insert("x", delay_seconds=600)
-    with pytest.raises(StoreError, match="it was changed by others 20 times"):
+    with pytest.raises(StoreError, match="other requests changed it 20 times"):
         client.cancel("x")

@@ -12,7 +12,9 @@ from tests.builders import NOON, defaults
 
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.conditional_update import Absent, Is
-from dynatick.domain.recurrence import Plan, advance, bucket_at, edited, occurrence, plan_occurrences, ready
+from dynatick.domain.occurrence_plan import Plan, plan_occurrences
+from dynatick.domain.occurrences import advance, bucket_at, occurrence_row
+from dynatick.domain.recurrence import edited, ready
 from dynatick.domain.schedule import CatchUp, MissedFor, Overlap, Schedule, is_schedule
 from dynatick.domain.task import Task
 from dynatick.errors import InvalidInput
@@ -181,7 +183,7 @@ def test_an_edit_leaves_a_run_that_is_due_where_it_is() -> None:
     row = begun(scheduleExpression="cron(0 13 * * ? *)")
     later = changed(row, {"scheduleExpression": "cron(0/5 * * * ? *)"}, at(62))
     assert (later["nextOccurrenceAt"], later["taskDateTime"]) == ("2026-12-31T13:00:00Z", "2026-12-31#13:00")
-    plan = plan_occurrences(Schedule.from_row(later), closed_through=C + 63, grid=EVERY_MINUTE, active=False, most=9)
+    plan = plan_occurrences(Schedule.from_row(later), closed_through=C + 63, grid=EVERY_MINUTE, active=False, limit=9)
     assert plan.make == [at(60)]
     assert plan.next_occurrence_at == at(65)  # not 12:05 to 13:00, which the new expression names too
 
@@ -201,19 +203,19 @@ def test_a_run_that_was_due_before_a_pause_is_made() -> None:
     paused = changed(row, {"scheduleState": "DISABLED"}, at(60.5))
     assert paused["taskDateTime"] == "2026-12-31#13:00"
     assert ready(paused, now=at(61), grid=EVERY_MINUTE, defaults=defaults()) is None
-    plan = plan_occurrences(Schedule.from_row(paused), closed_through=C + 62, grid=EVERY_MINUTE, active=False, most=9)
+    plan = plan_occurrences(Schedule.from_row(paused), closed_through=C + 62, grid=EVERY_MINUTE, active=False, limit=9)
     assert plan.make == [at(60)]
     after = advanced(paused, plan, C + 62)
     assert "taskDateTime" not in after
     resumed = changed(paused, {"scheduleState": "ENABLED"}, at(61))
-    plan = plan_occurrences(Schedule.from_row(resumed), closed_through=C + 62, grid=EVERY_MINUTE, active=False, most=9)
+    plan = plan_occurrences(Schedule.from_row(resumed), closed_through=C + 62, grid=EVERY_MINUTE, active=False, limit=9)
     assert plan.make == [at(60)]
 
 
 def test_runs_after_a_pause_are_not_made() -> None:
     row = begun()
     paused = changed(row, {"scheduleState": "DISABLED"}, at(1.5))  # 12:01 is due, its tick late
-    plan = plan_occurrences(Schedule.from_row(paused), closed_through=C + 4, grid=EVERY_MINUTE, active=False, most=9)
+    plan = plan_occurrences(Schedule.from_row(paused), closed_through=C + 4, grid=EVERY_MINUTE, active=False, limit=9)
     assert plan.make == [at(1)]
     assert plan.missed == []
     assert not plan.more
@@ -223,7 +225,7 @@ def waiting(**row: Any) -> dict[str, Any]:
     """Every five minutes from 12:05; the run of 12:10 waits, at 12:11, for that of 12:05."""
     row = begun(scheduleExpression="cron(0/5 * * * ? *)", overlap="bufferOne", **row)
     row = advanced(row, Plan(make=[at(5)], missed=[], buffered=None, next_occurrence_at=at(10), more=False), C + 5)
-    plan = plan_occurrences(Schedule.from_row(row), closed_through=C + 10, grid=EVERY_MINUTE, active=True, most=9)
+    plan = plan_occurrences(Schedule.from_row(row), closed_through=C + 10, grid=EVERY_MINUTE, active=True, limit=9)
     row = advanced(row, plan, C + 10)
     assert (row["bufferedOccurrenceAt"], row["taskDateTime"]) == ("2026-12-31T12:10:00Z", "2026-12-31#12:11")
     return row
@@ -236,7 +238,7 @@ def test_an_edit_while_a_run_waits_counts_from_now_on() -> None:
     edited_row = changed(row, {"scheduleExpression": "cron(0/2 * * * ? *)"}, at(10.5))
     assert (edited_row["nextOccurrenceAt"], edited_row["taskDateTime"]) == ("2026-12-31T12:12:00Z", "2026-12-31#12:11")
     plan = plan_occurrences(
-        Schedule.from_row(edited_row), closed_through=C + 11, grid=EVERY_MINUTE, active=False, most=9
+        Schedule.from_row(edited_row), closed_through=C + 11, grid=EVERY_MINUTE, active=False, limit=9
     )
     assert (plan.make, plan.next_occurrence_at) == ([at(10)], at(12))
 
@@ -245,16 +247,16 @@ def test_pausing_while_a_run_waits_makes_it_and_no_other() -> None:
     paused = changed(waiting(catchUp="all"), {"scheduleState": "DISABLED"}, at(10.5))
     assert (paused["bufferedOccurrenceAt"], "nextOccurrenceAt" in paused) == ("2026-12-31T12:10:00Z", False)
     resumed = changed(paused, {"scheduleState": "ENABLED"}, at(31))
-    plan = plan_occurrences(Schedule.from_row(resumed), closed_through=C + 31, grid=EVERY_MINUTE, active=False, most=9)
+    plan = plan_occurrences(Schedule.from_row(resumed), closed_through=C + 31, grid=EVERY_MINUTE, active=False, limit=9)
     assert (plan.make, plan.missed, plan.next_occurrence_at) == ([at(10)], [], at(35))
 
 
 def test_the_last_run_may_wait() -> None:
-    """Looked at again, it is still a schedule, and is made before the schedule ends."""
+    """Read again, it is still a schedule, and is made before the schedule ends."""
     row = waiting(endDate="2026-12-31T12:12:00Z")
     assert "nextOccurrenceAt" not in row
     assert ready(row, now=at(11), grid=EVERY_MINUTE, defaults=defaults()) is None
-    plan = plan_occurrences(Schedule.from_row(row), closed_through=C + 11, grid=EVERY_MINUTE, active=False, most=9)
+    plan = plan_occurrences(Schedule.from_row(row), closed_through=C + 11, grid=EVERY_MINUTE, active=False, limit=9)
     assert plan.make == [at(10)]
     assert advanced(row, plan, C + 11)["scheduleState"] == "COMPLETED"
     lost = changed({name: value for name, value in row.items() if name != "taskDateTime"}, {}, at(11.5))
@@ -268,7 +270,7 @@ def runs_from(row: dict[str, Any], closed: int) -> list[datetime]:
     made: list[datetime] = []
     while True:
         plan = plan_occurrences(
-            Schedule.from_row(row), closed_through=C + closed, grid=EVERY_MINUTE, active=False, most=2
+            Schedule.from_row(row), closed_through=C + closed, grid=EVERY_MINUTE, active=False, limit=2
         )
         made += plan.make
         row = advanced(row, plan, C + closed)
@@ -364,7 +366,7 @@ def planned(
 ) -> tuple[dict[str, Any], Plan]:
     made = begun(grid, **row)
     return made, plan_occurrences(
-        Schedule.from_row(made), closed_through=C + closed, grid=grid, active=active, most=most
+        Schedule.from_row(made), closed_through=C + closed, grid=grid, active=active, limit=most
     )
 
 
@@ -399,7 +401,7 @@ OUTAGE = [
 def test_after_an_outage(catch_up: str, expression: str, overlap: str, made: list[int], missed: int) -> None:
     _, plan = planned(60, scheduleExpression=expression, catchUp=catch_up, overlap=overlap)
     assert list(plan.make) == [at(minutes) for minutes in made]
-    assert sum(entry.runs for entry in plan.missed) == missed
+    assert sum(entry.occurrences for entry in plan.missed) == missed
     assert plan.next_occurrence_at is not None
     assert plan.next_occurrence_at > at(60)
 
@@ -416,7 +418,7 @@ def test_an_interval_shorter_than_the_tick() -> None:
     assert list(plan.make) == [at(5), at(7), at(9)]
     _, plan = planned(10, grid=EVERY_FIVE, scheduleExpression="rate(2 minutes)")
     assert list(plan.make) == [at(5)]
-    assert [(entry.reason, entry.runs) for entry in plan.missed] == [(MissedFor.OVERLAP, 2)]
+    assert [(entry.reason, entry.occurrences) for entry in plan.missed] == [(MissedFor.OVERLAP, 2)]
 
 
 def test_a_run_while_the_one_before_has_not_ended() -> None:
@@ -429,10 +431,10 @@ def test_a_run_while_the_one_before_has_not_ended() -> None:
     waiting = advanced(row, buffer, C + 1)
     assert waiting["bufferedOccurrenceAt"] == "2026-12-31T12:01:00Z"
     # One waits already: the next one is skipped.
-    held = plan_occurrences(Schedule.from_row(waiting), closed_through=C + 2, grid=EVERY_MINUTE, active=True, most=9)
-    assert (held.make, held.buffered, [entry.runs for entry in held.missed]) == ([], at(1), [1])
+    held = plan_occurrences(Schedule.from_row(waiting), closed_through=C + 2, grid=EVERY_MINUTE, active=True, limit=9)
+    assert (held.make, held.buffered, [entry.occurrences for entry in held.missed]) == ([], at(1), [1])
     # The one before has ended: the one that waited starts, and the present one waits for it.
-    freed = plan_occurrences(Schedule.from_row(waiting), closed_through=C + 2, grid=EVERY_MINUTE, active=False, most=9)
+    freed = plan_occurrences(Schedule.from_row(waiting), closed_through=C + 2, grid=EVERY_MINUTE, active=False, limit=9)
     assert (list(freed.make), freed.buffered) == ([at(1)], at(2))
 
 
@@ -463,10 +465,10 @@ def test_a_week_without_ticks_is_gone_through_in_parts() -> None:
     row, made, missed, rounds = begun(), [], 0, 0
     while True:
         plan = plan_occurrences(
-            Schedule.from_row(row), closed_through=C + week, grid=EVERY_MINUTE, active=False, most=99
+            Schedule.from_row(row), closed_through=C + week, grid=EVERY_MINUTE, active=False, limit=99
         )
         made += plan.make
-        missed += sum(entry.runs for entry in plan.missed)
+        missed += sum(entry.occurrences for entry in plan.missed)
         row = advanced(row, plan, C + week)
         rounds += 1
         if not plan.more:
@@ -485,14 +487,14 @@ def test_a_window_spreads_starts_and_keeps_them() -> None:
     schedule = Schedule.from_row(row)
     assert row["nextOccurrenceAt"] == "2026-12-31T13:00:00Z"
     assert row["taskDateTime"] == str(EVERY_MINUTE.bucket_of("s1", at(60) + schedule.offset))
-    early = plan_occurrences(schedule, closed_through=C + 60, grid=EVERY_MINUTE, active=False, most=9)
+    early = plan_occurrences(schedule, closed_through=C + 60, grid=EVERY_MINUTE, active=False, limit=9)
     assert early.make == []
 
 
 def test_a_grid_that_has_grown_coarser() -> None:
     """Found in a bucket of the old grid, at a tick of it: on the new one it is not due yet."""
     row = begun()
-    plan = plan_occurrences(Schedule.from_row(row), closed_through=C + 1, grid=EVERY_FIVE, active=False, most=9)
+    plan = plan_occurrences(Schedule.from_row(row), closed_through=C + 1, grid=EVERY_FIVE, active=False, limit=9)
     assert (plan.make, plan.more) == ([], False)
     assert advanced(row, plan, C + 1, EVERY_FIVE)["taskDateTime"] == "2026-12-31#12:05"
 
@@ -501,7 +503,7 @@ def test_an_occurrence_is_a_task_with_the_schedules_own_data() -> None:
     row = begun(payload={"a": 1}, retryPolicy={"maximumRetryAttempts": 1}, colour="red", action="log")
     schedule = Schedule.from_row(row)
     bucket = bucket_at(schedule, at(1), found_in=Bucket(C + 1), closed_through=C + 5, grid=EVERY_MINUTE)
-    task = Task.from_row(occurrence(row, schedule, at(1), bucket, now=at(5)))
+    task = Task.from_row(occurrence_row(row, schedule, at(1), bucket, now=at(5)))
     assert (task.task_id, task.schedule_id, task.due_at) == ("s#1#2026-12-31T12:01:00Z", "s", at(1))
     assert (str(task.bucket), dict(task.payload), task.attributes) == ("2026-12-31#12:01", {"a": 1}, {"colour": "red"})
     assert task.retry_policy.maximum_retry_attempts == 1
@@ -542,9 +544,9 @@ def test_each_run_is_either_made_or_said_to_be_missed(
             assert schedule.bucket is not None
             if schedule.bucket.minute > closed:
                 break
-            plan = plan_occurrences(schedule, closed_through=closed, grid=EVERY_MINUTE, active=active, most=most)
+            plan = plan_occurrences(schedule, closed_through=closed, grid=EVERY_MINUTE, active=active, limit=most)
             made += plan.make
-            missed += sum(entry.runs for entry in plan.missed)
+            missed += sum(entry.occurrences for entry in plan.missed)
             row = advanced(row, plan, closed)
             if not plan.more:
                 break

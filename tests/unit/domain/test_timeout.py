@@ -11,7 +11,8 @@ from tests.builders import NOON, scheduled_row
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.lifecycle import redrive
 from dynatick.domain.normalise import Defaults, normalise
-from dynatick.domain.recurrence import edited, occurrence
+from dynatick.domain.occurrences import occurrence_row
+from dynatick.domain.recurrence import edited
 from dynatick.domain.schedule import Schedule
 from dynatick.domain.task import Task
 from dynatick.domain.timeout import check_timeout
@@ -64,7 +65,7 @@ def test_a_row_with_a_malformed_timeout_is_marked_failed_with_the_reason(value: 
 def test_occurrences_have_the_timeout_of_their_schedule() -> None:
     row = {"taskId": "s", "scheduleExpression": "rate(5 minutes)", "action": "log", "timeoutSeconds": Decimal("60")}
     nominal = NOON + timedelta(minutes=5)
-    task = Task.from_row(occurrence(row, Schedule.from_row(row), nominal, BUCKET, now=NOON))
+    task = Task.from_row(occurrence_row(row, Schedule.from_row(row), nominal, BUCKET, now=NOON))
     assert task.timeout_seconds == 60
     assert "timeoutSeconds" not in task.attributes
 

@@ -1,4 +1,4 @@
-"""Reads and writes JSON with exact decimal numbers, as the table stores them."""
+"""JSON with numbers that keep their digits, both ways: a table's numbers are decimal."""
 
 from __future__ import annotations
 
@@ -11,19 +11,37 @@ from typing import Any
 
 from dynatick.errors import InvalidInput
 
+MAX_DEPTH = 100
+"""Lists and objects, one in another; the table takes 32."""
+
+
+class TooDeep(ValueError):
+    """A value is nested deeper than MAX_DEPTH."""
+
+    def __init__(self) -> None:
+        super().__init__("it is nested too deeply")
+
 
 def loads(text: str, field: str) -> object:
-    """The value of a JSON text. Raises InvalidInput, also if an object has a name twice."""
+    """A JSON value. Raises InvalidInput as ``parse`` raises ValueError."""
     try:
-        value: object = json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=unique)
-    except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InvalidInput(field, text, f"expected JSON: {reason}") from None
+        return parse(text)
+    except ValueError as error:
+        raise InvalidInput(field, text, f"expected JSON: {error}") from None
+
+
+def parse(text: str) -> object:
+    """A JSON value. Raises ValueError, also for NaN and for a name that an object has twice, and TooDeep."""
+    try:
+        value: object = json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=_unique)
+    except RecursionError:
+        raise TooDeep from None
+    _check_depth(value)
     return value
 
 
-def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """The object with these members. Raises ValueError if a name is there twice."""
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object, from its members. Raises ValueError if a name is there twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
@@ -49,8 +67,22 @@ def dumps(value: object) -> str:
             return json.dumps(b64encode(bytes(held)).decode())
 
 
+def _check_depth(value: object) -> None:
+    level: list[object] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            part
+            for one in level
+            if isinstance(one, (dict, list))
+            for part in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return
+    raise TooDeep
+
+
 def _number(value: Decimal) -> str:
-    # A whole number without exponent, except a very large one such as 1E+126.
+    # A whole number as such, however the table writes it; but 1E+126 not with all its zeros.
     if value == value.to_integral_value() and abs(value.adjusted()) < 38:
         return str(int(value))
     return str(value)

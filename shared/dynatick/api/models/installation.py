@@ -1,0 +1,83 @@
+"""The forms of buckets, ticks, settings and health."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from dynatick.api.models.forms import OpenForm
+
+
+class BucketCounts(OpenForm):
+    """How many tasks of each status a bucket holds."""
+
+    bucket: str
+    counts: dict[str, int]
+    total: int
+    nextPageToken: str | None = Field(
+        None, description="Of one bucket: the pageToken that continues the count. None: all are counted."
+    )
+
+
+class BucketList(OpenForm):
+    """The buckets of a range that hold tasks, in order of time."""
+
+    buckets: list[BucketCounts]
+    nextStart: str | None = Field(None, description="Where the range continues, if it was too long for one answer.")
+
+
+class Tick(OpenForm):
+    """A tick with its counts (`pass`), or consecutive ticks that found nothing (`idle`) or did not come (`missed`)."""
+
+    kind: Literal["pass", "idle", "missed"]
+    shard: int
+    tick: str | None = None
+    since: str | None = None
+    until: str | None = None
+    ticks: int | None = None
+    due: int | None = None
+    claimed: int | None = None
+    completed: int | None = None
+    failed: int | None = None
+    retried: int | None = None
+
+
+class TickList(OpenForm):
+    """In order of time, then shard."""
+
+    ticks: list[Tick]
+    nextStart: str | None = Field(None, description="Where the range continues, if it was too much for one answer.")
+
+
+class Settings(OpenForm):
+    """The current settings."""
+
+    tickMinutes: int = Field(description="Minutes from one tick to the next.")
+    shardCount: int = Field(description="The number of shards that new tasks of a bucket are spread over.")
+    shardsEver: int = Field(description="The highest number of shards there has been: every tick serves all of them.")
+    actions: list[str] = Field(description="The allowed built-in actions, and the handlers.")
+    handlers: dict[str, dict[str, Any] | None] = Field(
+        description="The handlers, each with the JSON Schema of its payload, if it is known."
+    )
+    defaultAction: str | None = Field(None, description="The action of a task that names none.")
+    retentionDays: int | None = Field(None, description="Days after which an ended task expires.")
+    maxTimeoutSeconds: int | None = Field(None, description="The highest timeoutSeconds that is accepted.")
+
+
+class HealthFinding(OpenForm):
+    """Something that keeps tasks from running when they are due."""
+
+    kind: str
+    why: str
+    remedy: str
+
+
+class Health(OpenForm):
+    """Whether ticks come."""
+
+    healthy: bool
+    lastTick: str | None = Field(None, description="The latest tick of the shard whose tick is the oldest.")
+    lastTickAgeSeconds: float | None = None
+    missingTicks: int = Field(description="Ticks that should have come since, without those of the last two minutes.")
+    findings: list[HealthFinding]

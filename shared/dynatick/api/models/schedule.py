@@ -1,0 +1,185 @@
+"""The forms of schedules and their occurrences."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from dynatick.api.models.forms import ClosedForm, Form, OpenForm
+from dynatick.api.models.values import (
+    TEXT_OR_NUMBER,
+    Action,
+    Payload,
+    RetryPolicy,
+    TaskId,
+    TimeoutSeconds,
+    value,
+)
+
+_SCHEDULE: dict[str, Any] = {
+    "taskId": "nightly-report",
+    "scheduleExpression": "cron(0 3 * * ? *)",
+    "scheduleExpressionTimezone": "Europe/Berlin",
+    "action": "log",
+}
+Expression = Annotated[
+    Any,
+    value(
+        "When: `rate(…)`, `cron(…)` in AWS's syntax, or `at(…)`.",
+        "rate(5 minutes)",
+        {"type": "string", "minLength": 1},
+    ),
+]
+Timezone = Annotated[
+    Any,
+    value("The IANA name of the time zone that cron and at are meant in; UTC.", "Europe/Berlin", {"type": "string"}),
+]
+StartDate = Annotated[Any, value("No occurrence before this instant.", "2027-01-01T00:00:00Z", *TEXT_OR_NUMBER)]
+EndDate = Annotated[Any, value("No occurrence after this instant.", "2028-01-01T00:00:00Z", *TEXT_OR_NUMBER)]
+Window = Annotated[
+    Any,
+    value(
+        "Minutes over which the starts of occurrences are spread.",
+        15,
+        {"type": "integer", "minimum": 0, "maximum": 1440},
+    ),
+]
+CatchUp = Annotated[
+    Any,
+    value(
+        "Which late occurrences are made after an outage: the latest (default), all, or none.",
+        "latest",
+        {"type": "string", "enum": ["latest", "all", "none"]},
+    ),
+]
+Overlap = Annotated[
+    Any,
+    value(
+        "An occurrence that is due before the previous one has ended is skipped (default), made all the same, or "
+        "buffered until then.",
+        "skip",
+        {"type": "string", "enum": ["skip", "allow", "bufferOne"]},
+    ),
+]
+
+
+class NewSchedule(Form):
+    """A recurring schedule to insert. Other attributes are your own, and each of its tasks gets them."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [_SCHEDULE]})
+
+    taskId: TaskId
+    scheduleExpression: Expression
+    scheduleExpressionTimezone: Timezone = None
+    startDate: StartDate = None
+    endDate: EndDate = None
+    flexibleTimeWindow: Window = None
+    action: Action = None
+    payload: Payload = None
+    retryPolicy: RetryPolicy = None
+    timeoutSeconds: TimeoutSeconds = None
+    catchUp: CatchUp = None
+    overlap: Overlap = None
+    scheduleState: Literal["ENABLED", "DISABLED"] | None = Field(
+        None, description="DISABLED: it is paused from the start.", examples=["ENABLED"]
+    )
+    stateReason: str | None = Field(None, description="Why it is paused.")
+
+
+class SchedulePatch(ClosedForm):
+    """The changes of a schedule; null removes an attribute."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"scheduleExpression": "cron(0 4 * * ? *)"}]})
+
+    scheduleExpression: Expression = None
+    scheduleExpressionTimezone: Timezone = None
+    startDate: StartDate = None
+    endDate: EndDate = None
+    flexibleTimeWindow: Window = None
+    action: Action = None
+    payload: Payload = None
+    retryPolicy: RetryPolicy = None
+    timeoutSeconds: TimeoutSeconds = None
+    catchUp: CatchUp = None
+    overlap: Overlap = None
+
+
+class Pause(ClosedForm):
+    """Why a schedule is paused."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "the reports are being moved"}]})
+
+    reason: str | None = Field(None, description="Stored as `stateReason`.")
+
+
+class Backfill(ClosedForm):
+    """The occurrences to make: those from `start` to `end`, both included."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"start": "2026-12-01T00:00:00Z", "end": "2026-12-02T00:00:00Z", "dryRun": True}]
+        }
+    )
+
+    start: str = Field(description="The first nominal instant, in RFC 3339.", examples=["2026-12-01T00:00:00Z"])
+    end: str = Field(description="The last one; not after now.", examples=["2026-12-02T00:00:00Z"])
+    dryRun: bool = Field(False, description="Return the missing ones, and make none.")
+
+
+class Schedule(OpenForm):
+    """A schedule, with every attribute of its row. Instants of occurrences are nominal: those of the expression."""
+
+    taskId: str
+    scheduleState: str = Field(description="ENABLED, DISABLED (paused), COMPLETED, FAILED; or unscheduled.")
+    scheduleExpression: Any = None
+    scheduleExpressionTimezone: Any = None
+    nextOccurrenceAt: Any = Field(None, description="The next occurrence.")
+    lastOccurrenceAt: Any = Field(None, description="The latest one.")
+    lastTaskId: Any = Field(None, description="The task of that occurrence.")
+    missedOccurrences: Any = Field(None, description="How many were not made, without those of pauses.")
+    stateReason: Any = None
+    error: Any = Field(None, description="Why it failed.")
+    warnings: list[str] | None = Field(None, description="Behaviour that may be unexpected.")
+
+
+class ScheduleList(OpenForm):
+    """A page of the schedules, in order of state and id."""
+
+    schedules: list[Schedule]
+    nextPageToken: str | None = Field(None, description="The pageToken of the next page. None: this is the last one.")
+
+
+class Occurrence(OpenForm):
+    """An occurrence of a schedule that was due."""
+
+    occurrenceAt: str = Field(description="Its nominal instant.")
+    status: str = Field(
+        description="That of its task; missed: it was not made; due: its tick is to come; gone: its task was deleted."
+    )
+    taskId: str | None = None
+    taskDateTime: str | None = None
+    finishedAt: str | None = None
+    error: str | None = None
+    reason: str | None = Field(None, description="Why it was not made: outage, overlap, paused, id-taken or too-large.")
+    runNow: bool | None = Field(None, description="An extra occurrence, made by run-now.")
+
+
+class OccurrenceList(OpenForm):
+    """Occurrences that were due, oldest first."""
+
+    occurrences: list[Occurrence]
+
+
+class NextOccurrence(OpenForm):
+    """A future occurrence."""
+
+    occurrenceAt: str = Field(description="Its nominal instant.")
+    notes: list[str] = Field(description="How clock changes affect it.")
+
+
+class NextOccurrences(OpenForm):
+    """The next occurrences. Those of a paused schedule: as if it were resumed."""
+
+    occurrences: list[NextOccurrence]
+    warnings: list[str] = Field(description="How it fits the ticks, and a year of clock changes.")

@@ -1,0 +1,107 @@
+"""``task import`` and ``task export``: their options. ``importing`` and ``exporting`` do the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dynatick.bulk.derived_id import PREFIX
+from dynatick.bulk.file_format import FileFormat
+from dynatick.cli.exporting import ExportOptions, chosen_format, export_tasks
+from dynatick.cli.importing import ImportOptions, import_tasks
+from dynatick.cli.session import Session, on_table
+from dynatick.cli.task_selection import Filters, Range
+
+if TYPE_CHECKING:
+    from dynatick.domain.task import Row
+
+from dynatick.cli.task_options import Status
+
+
+def import_command(*, schedules_only: bool) -> Callable[..., None]:
+    """The command that imports a file. ``schedules_only``: other lines are refused."""
+
+    @on_table
+    def import_file(
+        session: Session,
+        file: Annotated[
+            str, typer.Argument(metavar="FILE", help=".ndjson, .jsonl, .json or .csv; - for stdin.", show_default=False)
+        ],
+        form: Annotated[
+            FileFormat | None, typer.Option("--format", help="Default: by the file's name; of stdin, ndjson.")
+        ] = None,
+        errors: Annotated[
+            str | None, typer.Option(metavar="FILE", help="Where to write the refused lines, as NDJSON.")
+        ] = None,
+        id_prefix: Annotated[
+            str, typer.Option(metavar="TEXT", help="The prefix of ids that are derived, for lines without a taskId.")
+        ] = PREFIX,
+        drop_state: Annotated[
+            bool, typer.Option("--drop-state", help="Ignore the state that an export with --state contains.")
+        ] = False,
+        restart: Annotated[
+            bool, typer.Option("--restart", help="Begin at the first line, instead of continuing an interrupted run.")
+        ] = False,
+    ) -> None:
+        """Insert the tasks of a file, under the table's names (taskId, dueAt …). Existing tasks stay as they are.
+
+        A line with a scheduleExpression becomes a schedule. An interrupted import continues when it is run again; the
+        file FILE.progress says where.
+        """
+        options = ImportOptions(
+            file=file,
+            form=form,
+            errors=errors,
+            id_prefix=id_prefix,
+            drop_state=drop_state,
+            restart=restart,
+            schedules_only=schedules_only,
+        )
+        import_tasks(session, options)
+
+    return import_file
+
+
+@on_table
+def export_file(
+    session: Session,
+    file: Annotated[
+        str, typer.Argument(metavar="[FILE]", help=".ndjson, .jsonl or .csv. Default: stdout.", show_default=False)
+    ] = "-",
+    *,
+    range_: Range,
+    status: Status = None,
+    filters: Filters,
+    form: Annotated[
+        FileFormat | None, typer.Option("--format", help="Default: by the file's name; to stdout, ndjson.")
+    ] = None,
+    state: Annotated[bool, typer.Option("--state", help="Also the state of each task: status, error …")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin anew, instead of continuing an interrupted run.")
+    ] = False,
+) -> None:
+    """Write the tasks of a bucket, or of a range, to a file that can be imported again.
+
+    An interrupted export continues when it is run again with the same options; the file FILE.progress says where. With
+    times relative to now it begins anew.
+    """
+    span = range_.span(session.clock())
+    chosen = chosen_format(form, file)
+    client = session.client()
+    table = getattr(client.store, "table", session.table)
+    # As instants: a time relative to now is another one when it is run again.
+    between = {name: None if time is None else str(time) for name, time in (("from", span.start), ("to", span.end))}
+    used = {name: value for name, value in filters.by_option().items() if value is not None}
+    arguments = {"table": table, "bucket": span.bucket, **between, "status": status, "state": state, **used}
+    options = ExportOptions(
+        file=file, form=chosen, arguments={**arguments, "format": str(chosen)}, restart=restart, with_state=state
+    )
+
+    def rows(after: tuple[str, str] | None) -> Iterator[Row]:
+        return client.export(
+            span.bucket, start=span.start, end=span.end, status=status, **filters.arguments(), after=after
+        )
+
+    export_tasks(rows, options)

@@ -1,0 +1,65 @@
+"""Decides the update of a task at the time of its write: cancel, reschedule, or run at the next tick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from decimal import Decimal
+
+from dynatick.client import task_update
+from dynatick.client.bulk_reschedule import Rescheduling
+from dynatick.client.new_task import Time, not_before_next_tick, time_of
+from dynatick.client.settings_cache import SettingsCache
+from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.conditional_update import ConditionalUpdate
+from dynatick.domain.task import Row
+from dynatick.engine.ports import Clock
+from dynatick.errors import InvalidInput
+
+
+class TaskDecisions:
+    """Makes functions that return the update of a row, by the current settings."""
+
+    def __init__(self, settings_cache: SettingsCache, clock: Clock) -> None:
+        self._settings_cache, self._clock = settings_cache, clock
+
+    def cancelled(self) -> Callable[[Row], ConditionalUpdate]:
+        """Cancels a task."""
+        retention_days = self._settings_cache.defaults().retention_days
+        return lambda row: task_update.cancelled(row, now=self._clock(), retention_days=retention_days)
+
+    def rescheduled(self, task_id: str, times: Mapping[str, object]) -> Callable[[Row], ConditionalUpdate]:
+        """Moves a task to another time. Raises InvalidInput for an invalid time."""
+        grid = self._settings_cache.grid()
+        when = time_of(task_id, times, now=self._clock(), grid=grid)
+        self._settings_cache.check_shard(when.bucket.shard)
+
+        def decide(row: Row) -> ConditionalUpdate:
+            present = self._clock()
+            bucket = not_before_next_tick(when.bucket, task_id, now=present, grid=grid)
+            return task_update.rescheduled(row, bucket=bucket, due_at=when.due_at if bucket == when.bucket else present)
+
+        return decide
+
+    def rescheduling(
+        self, due_at: Time | None, delay_seconds: float | Decimal | None, shift: timedelta | None
+    ) -> Rescheduling:
+        """Moves many tasks to one time, or shifts each task's own. Raises InvalidInput unless there is exactly one."""
+        began, grid = self._clock(), self._settings_cache.grid()
+        if shift is None:
+            when = time_of("any", {"dueAt": due_at, "delaySeconds": delay_seconds}, now=began, grid=grid)
+            return Rescheduling(to=when.due_at, began=began, clock=self._clock, grid=grid)
+        if due_at is not None or delay_seconds is not None or not shift:
+            raise InvalidInput("shift", str(shift), "expected one time, or a shift that is not zero")
+        return Rescheduling(shift=shift, began=began, clock=self._clock, grid=grid)
+
+    def next_tick(self, decide: Callable[..., ConditionalUpdate]) -> Callable[[Row], ConditionalUpdate]:
+        """Calls ``decide`` with the bucket of the next tick."""
+        grid = self._settings_cache.grid()
+
+        def decide_now(row: Row) -> ConditionalUpdate:
+            now = self._clock()
+            bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(str(row["taskId"])))
+            return decide(row, bucket=bucket, now=now)
+
+        return decide_now

@@ -1,0 +1,172 @@
+"""The part of the client that reads tasks and ticks of a bucket or a range, and the state of the installation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+from dynatick.client import history as histories
+from dynatick.client import ticks as tick_lists
+from dynatick.client.bucket_scope import Scope, scope
+from dynatick.client.doctor import Diagnosis, examine
+from dynatick.client.exporting import export
+from dynatick.client.installation import Health, health_of
+from dynatick.client.new_task import Time
+from dynatick.client.settings_cache import SettingsCache
+from dynatick.client.task_decisions import TaskDecisions
+from dynatick.client.ticks import TickEntry
+from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry
+from dynatick.domain.buckets import Bucket, instant_of
+from dynatick.domain.task import Row, Status
+from dynatick.engine.diagnosis import Finding
+from dynatick.engine.installation_settings import InstallationSettings
+from dynatick.engine.ports import Clock, Store
+from dynatick.engine.reconcile import Reconciled
+
+
+class TaskLists:
+    """Reads tasks and ticks. ``TaskClient`` has these methods."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock = lambda: datetime.now(UTC),
+        check_actions: bool = True,
+        settings_ttl_seconds: float = 60,
+    ) -> None:
+        self.store = store
+        self._clock = clock
+        self._check_actions = check_actions
+        self._settings_cache = SettingsCache(store, clock, timedelta(seconds=settings_ttl_seconds))
+        self._decisions = TaskDecisions(self._settings_cache, clock)
+
+    def history(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        status: Status | str | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
+        attempts: bool = False,
+        limit: int = 100,
+        page_token: str | None = None,
+    ) -> HistoryPage:
+        """The tasks of a bucket (all its shards, unless one is named), or of a range from ``start`` to before ``end``.
+
+        In order of time, shard and id. ``status``, ``action``, ``schedule_id``, ``prefix`` of the id: only matching
+        tasks. ``limit``: the maximum number, up to 1,000; a page may hold fewer. Only the last page has no
+        ``next_page_token``. A range spans at most 31 days. A task is listed in one bucket, that of its latest attempt.
+        ``attempts``: also reads the rows of ended tasks, for their number of attempts.
+        """
+        filter_ = histories.HistoryFilter(status=status, action=action, schedule_id=schedule_id, prefix=prefix)
+        scope_ = self._scope(bucket, start, end)
+        return histories.history(self.store, scope_, filter_, limit=limit, page_token=page_token, attempts=attempts)
+
+    def iter_history(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        status: Status | str | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
+    ) -> Iterator[TaskEntry]:
+        """All tasks that ``history`` lists; pages are read as they are consumed."""
+        filter_ = histories.HistoryFilter(status=status, action=action, schedule_id=schedule_id, prefix=prefix)
+        return histories.every_entry(self.store, self._scope(bucket, start, end), filter_)
+
+    def export(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        status: Status | str | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
+        after: tuple[str, str] | None = None,
+    ) -> Iterator[Row]:
+        """The whole rows of the tasks that ``history`` lists, read as they are consumed. Numbers are Decimal.
+
+        Memory does not grow with their number. A task that changes meanwhile may be missing, or appear twice.
+        ``after``: the ``taskDateTime`` and ``taskId`` of a row of an earlier export with the same arguments, which
+        this one continues.
+        """
+        filter_ = histories.HistoryFilter(status=status, action=action, schedule_id=schedule_id, prefix=prefix)
+        return export(self.store, self._scope(bucket, start, end), filter_, after=after)
+
+    def bucket_counts(
+        self, bucket: str | Bucket | None = None, *, start: Time | None = None, end: Time | None = None
+    ) -> Iterator[BucketCounts]:
+        """How many tasks of each status each bucket holds, in order of time, without empty buckets.
+
+        Reads every entry of these buckets. The arguments are those of ``history``.
+        """
+        return histories.bucket_counts(self.store, self._scope(bucket, start, end))
+
+    def ticks(
+        self,
+        last: timedelta = timedelta(minutes=60),
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+    ) -> list[TickEntry]:
+        """What the latest ticks did, or those from ``start`` to before ``end`` (default: now); at most seven days.
+
+        Consecutive idle ticks are one entry, and so are consecutive missed ones.
+        """
+        now = self._clock()
+        minutes = tick_lists.minutes_of_range(last, start, end, now=now)
+        return tick_lists.ticks(self.store, self._settings_cache.refresh(), minutes, now=now)
+
+    def tick_range(
+        self,
+        last: timedelta = timedelta(minutes=60),
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+    ) -> tuple[datetime, datetime]:
+        """The range that ``ticks`` reads for the same arguments: from its first minute to the end of its last."""
+        minutes = tick_lists.minutes_of_range(last, start, end, now=self._clock())
+        return instant_of(minutes.start), instant_of(minutes.stop)
+
+    def doctor(
+        self,
+        *,
+        repair: bool = False,
+        report: Callable[[Finding], None] | None = None,
+        page_read: Callable[[Reconciled], None] | None = None,
+    ) -> Diagnosis:
+        """Reads the whole table and finds tasks that no tick would run, rows that the scheduler has not read, expired
+        leases, and shards whose ticks do not come. Writes nothing, unless ``repair``.
+
+        ``report`` is called with each finding, after its repair; ``page_read`` after each page of the table.
+        """
+        return examine(
+            self.store,
+            self._settings_cache.refresh(),
+            clock=self._clock,
+            repair=repair,
+            report=report,
+            page_read=page_read,
+        )
+
+    def health(self) -> Health:
+        """Whether ticks come and drain their buckets, by the settings and the cursors: two requests. ``doctor`` reads
+        every task, too."""
+        return health_of(self.store, self._settings_cache.refresh(), self._clock())
+
+    def settings(self) -> InstallationSettings | None:
+        """The current tick interval, shards and actions, read now; None before the first tick."""
+        return self._settings_cache.refresh()
+
+    def _scope(self, bucket: str | Bucket | None, start: Time | None, end: Time | None) -> Scope:
+        settings = self._settings_cache.refresh()
+        return scope(bucket, start, end, settings.shards_ever if settings else 1)

@@ -1,0 +1,106 @@
+"""Writes occurrences, and moves their schedule on to its next one.
+
+An occurrence's id follows from its schedule and its nominal instant, and it is written before its schedule moves on. A
+tick that is interrupted between the two writes, or that comes second, finds that the occurrence exists.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from dynatick.domain.buckets import Bucket, Grid
+from dynatick.domain.conditional_update import ConditionalUpdate, as_read
+from dynatick.domain.instants import format_instant
+from dynatick.domain.lifecycle import terminal
+from dynatick.domain.normalise import has_value
+from dynatick.domain.occurrence_plan import Plan
+from dynatick.domain.recurrence import MAX_MISSED_ENTRIES, POSITION, bucket_of_occurrence
+from dynatick.domain.schedule import DEFINITION, Schedule, ScheduleState, handed_on, is_handed_on
+from dynatick.domain.task import LargeRow, Row, Status
+
+_HANDED_ON = ("payload", "retryPolicy", "timeoutSeconds")  # to occurrences, with the user's own attributes
+
+
+def advance(
+    row: Row, schedule: Schedule, plan: Plan, *, closed_through: int, grid: Grid, now: datetime, retention_days: int
+) -> ConditionalUpdate:
+    """The update that moves a schedule on, once the occurrences of ``plan`` are written."""
+    values: dict[str, object] = {}
+    remove: list[str] = []
+    if plan.make:
+        last = plan.make[-1]
+        values |= {"lastOccurrenceAt": format_instant(last), "lastTaskId": schedule.occurrence_id(last)}
+    if plan.missed:
+        kept = [*schedule.missed, *plan.missed][-MAX_MISSED_ENTRIES:]
+        values["missed"] = [entry.to_row() for entry in kept]
+        values["missedOccurrences"] = schedule.missed_occurrences + sum(entry.occurrences for entry in plan.missed)
+    if plan.buffered is not None:
+        values["bufferedOccurrenceAt"] = format_instant(plan.buffered)
+    else:
+        remove.append("bufferedOccurrenceAt")
+    if plan.next_occurrence_at is not None:
+        values["nextOccurrenceAt"] = format_instant(plan.next_occurrence_at)
+    else:
+        remove.append("nextOccurrenceAt")
+    due_before = [
+        one
+        for one in schedule.due_before
+        if plan.next_occurrence_at is not None and one.until >= plan.next_occurrence_at
+    ]
+    if due_before:
+        values["dueBefore"] = [former.to_row() for former in due_before]
+    else:
+        remove.append("dueBefore")
+    paused = schedule.state is ScheduleState.DISABLED
+    if not plan.more:
+        if plan.buffered is not None:
+            values["taskDateTime"] = str(_bucket_of_next_poll(schedule, plan, closed_through, grid))
+        elif paused:
+            remove += ["taskDateTime", "nextOccurrenceAt"]
+            values.pop("nextOccurrenceAt", None)
+        elif plan.next_occurrence_at is None:
+            remove.append("taskDateTime")
+            values |= terminal(Status.COMPLETED, now, retention_days)
+            values["scheduleState"] = str(ScheduleState.COMPLETED)
+        else:
+            values["taskDateTime"] = str(bucket_of_occurrence(schedule, plan.next_occurrence_at, grid))
+    return ConditionalUpdate(
+        task_id=schedule.schedule_id,
+        set={name: value for name, value in values.items() if not has_value(row, name, value)},
+        remove=tuple(name for name in remove if name in row),
+        conditions=as_read(row, *dict.fromkeys(("outcome", "status", *DEFINITION, *POSITION))),
+        returning=True,
+    )
+
+
+def _bucket_of_next_poll(schedule: Schedule, plan: Plan, closed_through: int, grid: Grid) -> Bucket:
+    """While an occurrence is buffered: the next tick's bucket, in case the one before has ended by then."""
+    soon = Bucket(grid.tick_after(closed_through), grid.shard_of(schedule.schedule_id))
+    if plan.next_occurrence_at is None or schedule.state is ScheduleState.DISABLED:
+        return soon
+    return min(soon, bucket_of_occurrence(schedule, plan.next_occurrence_at, grid))
+
+
+def occurrence_row(
+    row: Row, schedule: Schedule, nominal: datetime, bucket: Bucket, *, now: datetime, extra: str = ""
+) -> Row:
+    """The row of an occurrence: a task that waits in ``bucket``. ``extra``: ends the id of one that run-now makes."""
+    values = {
+        "taskId": schedule.occurrence_id(nominal, extra=extra),
+        "scheduleId": schedule.schedule_id,
+        "taskDateTime": str(bucket),
+        "dueAt": format_instant(nominal),
+        "action": row["action"],
+        "status": str(Status.SCHEDULED),
+        "attempt": 0,
+        "run": 1,
+    }  # no createdAt, so that the idempotency key is the same whichever tick writes it
+    if isinstance(row, LargeRow):
+        return row.changed(values, only=lambda name: name in _HANDED_ON or is_handed_on(name))
+    return handed_on(row) | values | {name: row[name] for name in _HANDED_ON if row.get(name) is not None}
+
+
+def bucket_at(schedule: Schedule, nominal: datetime, *, found_in: Bucket, closed_through: int, grid: Grid) -> Bucket:
+    """The bucket of an occurrence that a tick writes: its own time's, within the buckets that are still polled."""
+    minute = grid.tick_at_or_after(schedule.starts_at(nominal))
+    return Bucket(max(found_in.minute, min(minute, closed_through)), found_in.shard)
