@@ -22,14 +22,16 @@ VENV := .venv
 SAM_VENV := .venv-sam
 BIN := $(VENV)/bin
 FUNCTIONS := $(wildcard functions/*/)
-# From the fastest layer of tests to the slowest, so that a failure shows early.
 TESTS := $(wildcard tests/unit tests/contract tests/costs tests/integration tests/model)
-run_tests = $(BIN)/python -m pytest -q -n auto $(TESTS) $(ARGS)
+# Tests of the deployed system share one stack and mostly wait, so they share a process, and so do the faults
+# (`xdist_group`); there is a process more than most machines have CPUs.
+run_test = $(BIN)/python -m pytest -q -n 3 --dist loadgroup -m "not long" tests/e2e tests/faults $(TESTS) $(ARGS)
+run_tests = $(BIN)/python -m pytest -q -n auto $(TESTS)
 # Each known fault, injected; each process has an emulator of its own.
-run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults $(ARGS)
-# Tests of the deployed system mostly wait for ticks. So there are more processes than CPUs, each with a stack for the
-# file whose tests it runs, and what waits longest goes first (tests/e2e/conftest.py).
-run_e2e = $(BIN)/python -m pytest -q -n 12 --dist loadfile --no-loadscope-reorder --timeout 1500 tests/e2e $(ARGS)
+run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults
+# More processes than CPUs, each with a stack for the file whose tests it runs, and what waits longest goes first
+# (tests/e2e/conftest.py).
+run_e2e = $(BIN)/python -m pytest -q -n 12 --dist loadfile --no-loadscope-reorder --timeout 1500 tests/e2e
 # Of tests that ARGS select, one of these runs may have none (pytest's exit code 5).
 or_none = $(if $(ARGS),[ $$? -eq 5 ] ||)
 
@@ -42,7 +44,7 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test check sam up down api e2e faults model soak expressions bench bench-quick lock mutations words site
+.PHONY: help demo test test-long check sam up down api e2e faults model soak expressions bench bench-quick lock mutations words site
 .PHONY: conformance
 .PHONY: docs clean lines setup
 
@@ -55,15 +57,18 @@ setup: $(VENV)/.ready ## Set up .venv (the other targets do so by themselves)
 demo: $(VENV)/.ready ## Deploy locally, run a mixed batch through real ticks, show how it ended
 	@$(BIN)/python -m dynatick_stack.demo
 
-test: $(VENV)/.ready ## Run all tests, every part of them even when one fails
+test: $(VENV)/.ready ## Run the tests of every layer, in ten minutes
+	$(run_test)
+
+test-long: $(VENV)/.ready ## Run those that wait for minutes or repeat thousands of times, every part even when one fails
 	@trap 'exit 130' INT; failed=0; set -x; \
-	$(run_tests) || $(or_none) failed=1; \
-	$(run_faults) || $(or_none) failed=1; \
-	$(run_e2e) || $(or_none) failed=1; \
+	$(run_tests) -m long $(ARGS) || $(or_none) failed=1; \
+	$(run_faults) -m long $(ARGS) || $(or_none) failed=1; \
+	$(run_e2e) -m long $(ARGS) || $(or_none) failed=1; \
 	exit $$failed
 
 faults: $(VENV)/.ready ## Inject every known fault and show how each was survived; WRITE=1: into docs/guarantees.md too
-	@$(run_faults) -p tests.faults.table $(if $(WRITE),--write-table)
+	@$(run_faults) $(ARGS) -p tests.faults.table $(if $(WRITE),--write-table)
 
 # Of the suites that know such an endpoint, the tests that go there.
 conformance: $(VENV)/.ready ## Run contract, integration, faults and a short model on another DynamoDB, at ENDPOINT
@@ -81,7 +86,7 @@ soak: $(VENV)/.ready ## Kill and disturb processes for MINUTES (5), judge how ea
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 e2e: $(VENV)/.ready ## Run the tests against the locally deployed template only
-	$(run_e2e)
+	$(run_e2e) $(ARGS)
 
 check: $(VENV)/.ready $(SAM_VENV)/.ready ## Lint, format, types, import contract, template
 	$(BIN)/ruff check .

@@ -30,6 +30,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In a run of all layers one process has the faults, and so one emulator."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.xdist_group("faults"))
+
+
 @pytest.fixture
 def scale(pytestconfig: pytest.Config) -> int:
     """How many times as large a large backlog shall be."""

@@ -1,4 +1,4 @@
-"""``make test``, with a stand-in for the interpreter that notes what it was started for and ends as configured."""
+"""``make test-long``, with a stand-in for the interpreter that notes what it was started for and ends as configured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTS = ("tests/unit", "tests/faults", "tests/e2e")
 NO_TESTS = 5  # as pytest ends if none was selected
 
 
-def make_test(folder: Path, ends: Mapping[str, int], *arguments: str) -> tuple[int, list[str]]:
+def make_test_long(folder: Path, ends: Mapping[str, int], *arguments: str) -> tuple[int, list[str]]:
     """The exit code, and the parts that ran. ``ends``: the exit code of a part's pytest, unless it is 0."""
     program = folder / "bin" / "python"
     program.parent.mkdir()
@@ -24,7 +24,7 @@ def make_test(folder: Path, ends: Mapping[str, int], *arguments: str) -> tuple[i
     program.chmod(0o755)
     (folder / ".ready").touch()
     done = subprocess.run(
-        ["make", "test", f"VENV={folder}", *arguments],
+        ["make", "test-long", f"VENV={folder}", *arguments],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"]},  # nothing of a make that may run these tests: it hands on its ARGS
         capture_output=True,
@@ -36,27 +36,27 @@ def make_test(folder: Path, ends: Mapping[str, int], *arguments: str) -> tuple[i
 
 @pytest.mark.parametrize("failing", PARTS)
 def test_every_part_runs_although_one_fails_and_the_exit_code_says_so(tmp_path: Path, failing: str) -> None:
-    code, ran = make_test(tmp_path, {failing: 1})
+    code, ran = make_test_long(tmp_path, {failing: 1})
     assert code != 0
     assert ran == list(PARTS)
 
 
 def test_the_exit_code_is_zero_if_all_parts_pass(tmp_path: Path) -> None:
-    assert make_test(tmp_path, {}) == (0, list(PARTS))
+    assert make_test_long(tmp_path, {}) == (0, list(PARTS))
 
 
 @pytest.mark.parametrize("empty", [PARTS, PARTS[:1], PARTS[1:]])
 def test_a_part_of_which_arguments_select_no_test_has_not_failed(tmp_path: Path, empty: tuple[str, ...]) -> None:
-    code, ran = make_test(tmp_path, dict.fromkeys(empty, NO_TESTS), "ARGS=-k something")
+    code, ran = make_test_long(tmp_path, dict.fromkeys(empty, NO_TESTS), "ARGS=-k something")
     assert (code, ran) == (0, list(PARTS))
 
 
 def test_a_part_without_tests_has_failed_if_no_arguments_select_any(tmp_path: Path) -> None:
-    code, _ = make_test(tmp_path, {"tests/e2e": NO_TESTS})
+    code, _ = make_test_long(tmp_path, {"tests/e2e": NO_TESTS})
     assert code != 0
 
 
 def test_a_part_that_fails_is_a_failure_whatever_arguments_select(tmp_path: Path) -> None:
-    code, ran = make_test(tmp_path, {"tests/unit": 1, "tests/faults": NO_TESTS}, "ARGS=-k something")
+    code, ran = make_test_long(tmp_path, {"tests/unit": 1, "tests/faults": NO_TESTS}, "ARGS=-k something")
     assert code != 0
     assert ran == list(PARTS)
