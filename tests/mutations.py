@@ -182,7 +182,7 @@ MUTATIONS = (
              '("outcome", "status", *DEFINITION, *POSITION)', '("outcome",)', RECURRING),
     Mutation(OF_SCHEDULES, "ids of occurrences go without the revision", f"{DOMAIN}/schedule.py",
              'f"{self.schedule_id}#{self.revision}#{', 'f"{self.schedule_id}#1#{', RECURRING),
-    Mutation(OF_SCHEDULES, "whoever comes second runs an occurrence too", f"{ENGINE}/recurring.py",
+    Mutation(OF_SCHEDULES, "a second process runs an occurrence too", f"{ENGINE}/recurring.py",
              'if present.get("lease") == row["lease"]:', "if not is_terminal(present):", RECURRING),
     Mutation(OF_SCHEDULES, "a tick does not ask which occurrences exist", f"{ENGINE}/recurring.py",
              "        if leaving_out:\n            there = self.store.get_many(\n",
@@ -290,7 +290,7 @@ def main() -> int:
         if failing:
             print(f"without any mutation these fail already: {', '.join(failing)}", file=sys.stderr)
             return 1
-        unnoticed = [mutation for mutation in MUTATIONS if not tell(mutation, failing_of(mutation, copy))]
+        unnoticed = [mutation for mutation in MUTATIONS if not report(mutation, failing_of(mutation, copy))]
     missing = set(range(1, 18)) - {mutation.rule for mutation in MUTATIONS}
     noticed = len(MUTATIONS) - len(unnoticed)
     print(f"{noticed} of {len(MUTATIONS)} mutations noticed, of {17 - len(missing)} rules and of schedules")
@@ -330,7 +330,7 @@ def failures(copy: Path, tests: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def tell(mutation: Mutation, failing: list[str] | None) -> bool:
+def report(mutation: Mutation, failing: list[str] | None) -> bool:
     """Prints a line of the table. Whether the mutation was noticed."""
     if failing is None:
         verdict = f"ITS TEXT IS NOT IN {mutation.file}, OR NOT ONLY ONCE"

@@ -79,9 +79,9 @@ def shown(endpoint: str, *, large: int) -> tuple[int, int]:
 def _measured(what: str, installation: Installation, bucket: Bucket) -> tuple[int, int]:
     command = [sys.executable, "-m", "tests.costs.memory", what, installation.endpoint, installation.table, str(bucket)]
     ran = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, cwd=ROOT)
-    number, most = json.loads(ran.stdout)
+    number, maximum = json.loads(ran.stdout)
     installation.delete()
-    return number, most
+    return number, maximum
 
 
 def _drain(endpoint: str, table: str, bucket: Bucket) -> int:

@@ -28,11 +28,11 @@ _PROJECTED = ("taskId", "taskDateTime", "outcome", "action", "dueAt", "finishedA
 class Lag:
     """Between ``least`` and ``most`` seconds, differently for each change of each row."""
 
-    least: float
-    most: float
+    minimum: float
+    maximum: float
 
     def of(self, task_id: str, written: float) -> float:
-        return random.Random(f"{task_id} {written}").uniform(self.least, self.most)
+        return random.Random(f"{task_id} {written}").uniform(self.minimum, self.maximum)
 
 
 class LaggingIndex:

@@ -21,7 +21,7 @@ EACH = 40
 def seen_late(world: World) -> Iterator[None]:
     """What this process writes reaches the index late, too."""
     seam = Seam()
-    lag = Lag(least=0, most=0)  # it only writes, and the readers decide
+    lag = Lag(minimum=0, maximum=0)  # it only writes, and the readers decide
     seam.watch = LaggingIndex(seam, world.dynamodb, world.table, world.folder / "index", lag, world.clock)
     with seam.installed():
         yield

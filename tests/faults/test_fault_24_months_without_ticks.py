@@ -91,12 +91,12 @@ def test_fault_24_sixty_days_without_a_tick(
         world.insert_many([{"taskId": "now", "delaySeconds": 5}])
     # Polled once, the gap takes so many ticks; and as many again, for what an invocation begins and can't end.
     once = minutes * seconds / 60
-    most = 3 if once < 2 else int(2 * once) + 3
+    maximum = 3 if once < 2 else int(2 * once) + 3
     world.polls()
     with ThreadPoolExecutor(16) as pool:
         rule = Rule(world, pool, life)
         ticks = 0
-        while "now" not in executed(world) and ticks < most:
+        while "now" not in executed(world) and ticks < maximum:
             rule.tick()
             ticks += 1
         polls = world.polls()
@@ -104,7 +104,7 @@ def test_fault_24_sixty_days_without_a_tick(
         assert executed(world) == world.inserted, said
         # Twice at the most: final polls may begin before the first ones have come to the end of the gap.
         assert polls < 2.2 * minutes, said
-        while not_drained(world) and ticks < 4 * most:
+        while not_drained(world) and ticks < 4 * maximum:
             rule.tick()
             ticks += 1
         assert not not_drained(world), f"after {ticks} ticks: {world.cursors()}"

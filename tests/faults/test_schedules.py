@@ -42,9 +42,9 @@ def occurrences(world: World, schedule_id: str, revision: int = 1) -> dict[str, 
     return {task_id.removeprefix(prefix): row for task_id, row in world.rows().items() if task_id.startswith(prefix)}
 
 
-def finish(world: World, most: int = 20) -> None:
+def finish(world: World, maximum: int = 20) -> None:
     """Ticks until no task is open any more; schedules always are."""
-    for _ in range(most):
+    for _ in range(maximum):
         assert world.next_tick().what == "returned"
         if not any("outcome" not in row and row.get("status") != "recurring" for row in world.rows().values()):
             return
@@ -450,7 +450,7 @@ def test_occurrences_are_cancelled_retried_moved_and_deleted(world: World) -> No
         world.next_tick()
     world.client.schedules.pause("s")
     last = world.clock()
-    finish(world, most=60)
+    finish(world, maximum=60)
     tried = Counter(execution.task_id for execution in world.ledger.done())
     assert tried == Counter(f"s#1#{run}" for run in minutes(first, last) if f"s#1#{run}" != deleted)
     assert world.row(cancelled)["run"] == 2

@@ -29,8 +29,8 @@ def main(function: str) -> None:
     seam = Seam(seed=os.getpid(), frozen=lambda kind: answers.say(frozen=kind), invoked=here.note_invocation)
     index = None
     if limits := os.environ.get(LAG):
-        least, most = map(float, limits.split())
-        lag = Lag(least=least, most=most)
+        minimum, maximum = map(float, limits.split())
+        lag = Lag(minimum=minimum, maximum=maximum)
         client, table = boto3.client("dynamodb"), os.environ["DYNATICK_TABLE"]
         index = LaggingIndex(seam, client, table, folder / "index", lag, clock)
     seam.watch = Polls(folder, clock, float(os.environ.get(POLL_SECONDS, 0)), index)

@@ -127,15 +127,15 @@ class World(SandboxInstallation):
         """Time goes on to the next tick of an interval, in minutes."""
         return self.next_tick(interval - minute_of(self.clock()) % interval)
 
-    def finish(self, most: int = 40) -> int:
+    def finish(self, maximum: int = 40) -> int:
         """Ticks until nothing is open any more and every bucket is drained; how many that took."""
         last = max((bucket for row in self.rows().values()
                     if (bucket := Bucket.canonical(row.get("taskDateTime")))), default=Bucket(0))  # fmt: skip
-        for number in range(1, most + 1):
+        for number in range(1, maximum + 1):
             assert self.next_tick().what == "returned"
             if not self.open() and all(cursor.drained_through >= last.minute for cursor in self.cursors()):
                 return number
-        raise AssertionError(f"after {most} ticks still open: {sorted(self.open())[:20]}, cursors {self.cursors()}")
+        raise AssertionError(f"after {maximum} ticks still open: {sorted(self.open())[:20]}, cursors {self.cursors()}")
 
     # -- the stream ------------------------------------------------------------------------------------------------
 

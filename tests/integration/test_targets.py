@@ -84,7 +84,7 @@ FACTS = {
     "idempotencyKey": "größe 1#3",
     "scheduleId": "nightly",
 }
-TOLD: dict[str, Any] = {"task_id": "größe 1", "attempt": 2, "run": 3, "schedule_id": "nightly"}
+REPORTED: dict[str, Any] = {"task_id": "größe 1", "attempt": 2, "run": 3, "schedule_id": "nightly"}
 
 
 # --- SQS ----------------------------------------------------------------------
@@ -93,7 +93,7 @@ TOLD: dict[str, Any] = {"task_id": "größe 1", "attempt": 2, "run": 3, "schedul
 def test_sqs(actions: Registry) -> None:
     queue, arn = a_queue()
     payload = {"queueArn": arn, "message": {"n": 1}, "messageAttributes": {"kind": "é", "weight": 1.5}}
-    result = run(actions, "sqs", payload, **TOLD)
+    result = run(actions, "sqs", payload, **REPORTED)
     (message,) = received(queue)
     assert result == {"messageId": message.message_id}
     assert json.loads(message.body) == {"n": 1}
@@ -142,7 +142,7 @@ def test_sns(actions: Registry) -> None:
     topic = boto3.resource("sns").create_topic(Name="reminders")
     topic.subscribe(Protocol="sqs", Endpoint=queue_arn)
     payload = {"topicArn": topic.arn, "message": "It is time", "subject": "A reminder", "messageAttributes": {"a": "b"}}
-    result = run(actions, "sns", payload, **TOLD)
+    result = run(actions, "sns", payload, **REPORTED)
     (message,) = received(queue)
     body = json.loads(message.body)
     assert (body["MessageId"], body["Subject"], body["Message"]) == (
@@ -163,7 +163,7 @@ def test_eventbridge(actions: Registry) -> None:
     events.put_rule(Name="all", EventBusName="orders", EventPattern='{"source": ["shop"]}')
     events.put_targets(Rule="all", EventBusName="orders", Targets=[{"Id": "q", "Arn": queue_arn}])
     payload = {"eventBusArn": bus, "source": "shop", "detailType": "Trial ended", "detail": {"account": 7}}
-    result = run(actions, "eventbridge", {**payload, "resources": ["arn:x"]}, **TOLD)
+    result = run(actions, "eventbridge", {**payload, "resources": ["arn:x"]}, **REPORTED)
     assert re.fullmatch(r"[0-9a-f-]{36}", result["eventId"])
     (message,) = received(queue)
     event = json.loads(message.body)
@@ -216,7 +216,7 @@ def invoke(clients: Invoked, payload: dict[str, Any], *, left: float = 100, **va
 
 def test_lambda_queues(actions: Registry) -> None:
     clients = Invoked(arn=FUNCTION, kind="Event")
-    assert invoke(clients, {"input": {"day": 1}}, **TOLD) == {"requestId": "request-1"}
+    assert invoke(clients, {"input": {"day": 1}}, **REPORTED) == {"requestId": "request-1"}
     assert clients.sent == [{"day": 1, "dynatick": FACTS}]
     assert clients.asked == [{"service": "lambda", "region": REGION, "seconds": 10, "tries": 1, "exact": True}]
 
@@ -286,7 +286,7 @@ def a_machine() -> str:
 
 def test_stepfunctions(actions: Registry) -> None:
     machine = a_machine()
-    result = run(actions, "stepfunctions", {"stateMachineArn": machine, "input": {"account": 7}}, **TOLD)
+    result = run(actions, "stepfunctions", {"stateMachineArn": machine, "input": {"account": 7}}, **REPORTED)
     states = boto3.client("stepfunctions")
     execution = states.describe_execution(executionArn=result["executionArn"])
     assert json.loads(execution["input"]) == {"account": 7, "dynatick": FACTS}

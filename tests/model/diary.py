@@ -1,6 +1,6 @@
-"""What is known of one schedule: which runs are due, what became of each, and what must hold of changes of its row.
+"""What is known of one schedule: which runs are due, the end of each, and what must hold of changes of its row.
 
-A definition is in force from the moment at which it is written. Whoever writes one has read his clock some time before;
+A definition is in force from the moment at which it is written. Its writer has read the clock some time before;
 so of runs in between nothing certain is known, and of those within what two clocks may differ by.
 """
 

@@ -134,9 +134,9 @@ def _check_cursors(model: Installation) -> None:
 
 def _behind(model: Installation) -> list[Row]:
     """Cursors that many a tick has not moved."""
-    now, most = minute_of(model.simulation.instant), (LAST_TICKS - 1) * model.rules.grid.tick_minutes
+    now, maximum = minute_of(model.simulation.instant), (LAST_TICKS - 1) * model.rules.grid.tick_minutes
     rows = [row for row in model.table.everything() if str(row["taskId"]).startswith("_dynatick#cursor#")]
-    return [row for row in rows if now - Bucket.parse(row["drainedThrough"]).minute > most]
+    return [row for row in rows if now - Bucket.parse(row["drainedThrough"]).minute > maximum]
 
 
 def _check_life(model: Installation, life: Life, row: Row | None) -> None:

@@ -49,7 +49,7 @@ class NotLogged(Exception):
 
 @dataclass(frozen=True, repr=False)
 class Tick(Brief):
-    """What becomes of one tick of the rule: so many events, the first so late; ``plans`` of the processes it starts."""
+    """The course of one tick of the rule: so many events, the first so late; ``plans`` of the processes it starts."""
 
     events: int = 1
     late: float = 0.3
@@ -83,7 +83,7 @@ class Installation:
         self._idle: list[Environment] = []  # the one that was used last at the end
         self._retired = 0  # deployments whose environments are used no more
         self._tokens = count()
-        self._agreed: tuple[InstallationSettings, float] | None = None
+        self._published: tuple[InstallationSettings, float] | None = None
 
     def _rules(self, grid: Grid) -> Rules:
         return Rules(grid=grid, index_lag=timedelta(seconds=INDEX_LAG), threads=THREADS)
@@ -106,7 +106,7 @@ class Installation:
         minutes = self.rules.grid.tick_minutes
         self.book.longest_interval = max(self.book.longest_interval, minutes)
         self.book.shortest_interval = min(self.book.shortest_interval, minutes)
-        self._agreed = None
+        self._published = None
         self._retire()
 
     def put(self, life: Life, attributes: Mapping[str, object]) -> None:
@@ -180,10 +180,10 @@ class Installation:
             self.book.life_of(row).unseen = True
         self.stream.start_anew()
         self.table.index_anew()
-        self.clients, self._agreed = self._clients(), None
+        self.clients, self._published = self._clients(), None
 
     def plan(self, plans: Sequence[Plan]) -> None:
-        """What becomes of the processes that start next, schedulers included."""
+        """The course of the processes that start next, schedulers included."""
         self._plans.extend(plans)
 
     def pass_time(self, seconds: float) -> None:
@@ -290,15 +290,15 @@ class Installation:
 
     def _placer(self) -> Placer:
         now = self.simulation.now
-        if self._agreed is None or now - self._agreed[1] > SETTINGS_FRESH_FOR:
-            self._agreed = (
+        if self._published is None or now - self._published[1] > SETTINGS_FRESH_FOR:
+            self._published = (
                 publish_settings(self.seam, self.rules.grid, now=self._clock(), defaults=self.rules.defaults),
                 now,
             )
         return Placer(
             self.seam,
             self.rules,
-            self._agreed[0],
+            self._published[0],
             self._clock,
             lambda row, error: send_rejection(self, row, error, self._clock()),
         )
@@ -367,9 +367,9 @@ class Installation:
         works = any(actor.strands and not actor.frozen for actor in self.actors)
         return not works and not self.seam.under_way and self.stream.at_rest
 
-    def rest(self, most: float = 400.0) -> None:
+    def rest(self, maximum: float = 400.0) -> None:
         """Waits until nothing runs."""
-        end = self.simulation.now + most
+        end = self.simulation.now + maximum
         while not self.at_rest and self.simulation.now < end:
             event = self.simulation.next_event()
             self.simulation.run_until(end if event is None else min(event, end))

@@ -122,7 +122,7 @@ KEPT_BREAKS: Mapping[tuple[int, str], Found] = {
             "s#1#2026-12-31T23:41:00Z: said to be there, and the schedule never made it",
             [put(BY_THE_CLOCK), tick(), tick(), put(BY_THE_CLOCK), Step("rest"), backfill(3), Step("rest")],
         ),
-        "whoever comes second runs an occurrence too": Found(
+        "a second process runs an occurrence too": Found(
             "s#1#2026-12-31T23:41:00Z: executed without a claim", [put(), tick(), backfill(3)]
         ),
         "a tick does not ask which occurrences exist": Found(

@@ -51,7 +51,7 @@ class Fault(Brief):
 
 @dataclass(frozen=True, repr=False)
 class Plan(Brief):
-    """What becomes of a process. ``seed`` 0: every call takes the same time."""
+    """The course of a process. ``seed`` 0: every call takes the same time."""
 
     seed: int = 0
     faults: tuple[Fault, ...] = ()

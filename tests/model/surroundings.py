@@ -129,7 +129,7 @@ class Surroundings(RuleBasedStateMachine):
 
     @step(plans=st.lists(plans, min_size=1, max_size=4))
     def plan(self, plans: list[Plan]) -> None:
-        """What becomes of the processes that start next, schedulers included."""
+        """The course of the processes that start next, schedulers included."""
         self.model.plan(plans)
 
     @step(grid=grids)

@@ -151,8 +151,8 @@ def _was_taken_out(life: str, wish: Wish, history: History) -> str | None:
 
 def _used_up(row: Row) -> bool:
     """Each attempt that its policy allows was cut off by the end of a process."""
-    most = RetryPolicy.from_row(row.get("retryPolicy")).maximum_attempts
-    return str(row.get("error", "")).startswith(_USED_UP) and int(str(row.get("attempt", 0))) >= most
+    maximum = RetryPolicy.from_row(row.get("retryPolicy")).maximum_attempts
+    return str(row.get("error", "")).startswith(_USED_UP) and int(str(row.get("attempt", 0))) >= maximum
 
 
 def _life_of(row: Row) -> str:
@@ -237,7 +237,7 @@ def _before(replaced: Wish, history: History) -> set[str]:
 
 
 def _still_there(life: str, task_id: str, how: str, at: float, evidence: Evidence) -> Iterator[str]:
-    """Whoever had claimed it before may still execute it; but no client after an invocation's life."""
+    """Anyone who had claimed it before may still execute it; but no client after an invocation's life."""
     if (row := evidence.rows.get(task_id)) is not None and _life_of(row) == life:
         yield f"{life}: there again, after it had been {how}"
     for attempts in evidence.history.runs.get(life, {}).values():

@@ -1,4 +1,4 @@
-"""A request that is wrong in several ways is told all of them at once."""
+"""A request that is wrong in several ways is reported all of them at once."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ SCHEDULE: dict[str, Any] = {
 }
 
 
-def told(problem: Any) -> list[str]:
+def reported(problem: Any) -> list[str]:
     return [error.get("pointer") or error["parameter"] for error in problem["errors"]]
 
 
 def test_of_a_task(caller: Caller) -> None:
     problem = caller.refused("invalid-input", "POST", "/v1/tasks", TASK)
-    assert set(told(problem)) == OF_TASK
-    assert len(told(problem)) == len(OF_TASK)
+    assert set(reported(problem)) == OF_TASK
+    assert len(reported(problem)) == len(OF_TASK)
     assert problem["detail"].startswith("taskId: ")
     assert all(error["detail"] for error in problem["errors"])
 
@@ -53,7 +53,7 @@ def test_of_a_task(caller: Caller) -> None:
 @pytest.mark.parametrize("left_out", TASK)
 def test_what_is_right_is_not_among_them(caller: Caller, left_out: str) -> None:
     row = {**TASK, left_out: "fine"} if left_out == "taskId" else {k: v for k, v in TASK.items() if k != left_out}
-    pointers = told(caller.refused("invalid-input", "POST", "/v1/tasks", row))
+    pointers = reported(caller.refused("invalid-input", "POST", "/v1/tasks", row))
     assert set(pointers) == {one for one in OF_TASK if one.split("/")[1] != left_out}
 
 
@@ -68,12 +68,12 @@ def test_of_each_task_of_many(caller: Caller) -> None:
 def test_of_the_simple_form(caller: Caller) -> None:
     body = {"action": "webhook", "payload": {"method": "TRACE"}, "run_at": "noon"}
     problem = caller.refused("invalid-input", "POST", "/schedule-task", body)
-    assert told(problem) == ["#/payload/url", "#/payload/method", "#/run_at"]
+    assert reported(problem) == ["#/payload/url", "#/payload/method", "#/run_at"]
 
 
 def test_of_a_payload(caller: Caller) -> None:
     body = {"taskId": "a", "action": "webhook", "payload": {"url": 7, "timeoutSeconds": 61}}
-    assert told(caller.refused("invalid-input", "POST", "/v1/tasks", body)) == [
+    assert reported(caller.refused("invalid-input", "POST", "/v1/tasks", body)) == [
         "#/payload/url",
         "#/payload/timeoutSeconds",
     ]
@@ -87,7 +87,7 @@ def test_of_a_handlers_payload(caller: Caller) -> None:
         caller.store, grid.grid, now=caller.clock(), actions=["mail"], payload_schemas={"mail": json.dumps(fields)}
     )
     body = {"taskId": "a", "action": "mail", "payload": {"n": "x"}, "dueAt": "noon"}
-    assert told(caller.refused("invalid-input", "POST", "/v1/tasks", body)) == [
+    assert reported(caller.refused("invalid-input", "POST", "/v1/tasks", body)) == [
         "#/payload/to",
         "#/payload/n",
         "#/dueAt",
@@ -97,24 +97,24 @@ def test_of_a_handlers_payload(caller: Caller) -> None:
 def test_of_a_change(caller: Caller) -> None:
     caller.ask("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60})
     body = {"dueAt": "noon", "payload": {"": 1}}
-    assert told(caller.refused("invalid-input", "PATCH", "/v1/tasks/a", body)) == ["#/dueAt", "#/payload"]
+    assert reported(caller.refused("invalid-input", "PATCH", "/v1/tasks/a", body)) == ["#/dueAt", "#/payload"]
     hook = {"action": "webhook", "payload": {"url": "https://example.com"}}
     caller.ask("POST", "/v1/tasks", {"taskId": "b", "delaySeconds": 60, **hook})
     problem = caller.refused("invalid-input", "PATCH", "/v1/tasks/b", {"dueAt": "noon", "payload": {}})
-    assert told(problem) == ["#/dueAt", "#/payload/url"]
+    assert reported(problem) == ["#/dueAt", "#/payload/url"]
     caller.refused("invalid-input", "PATCH", "/v1/tasks/none", body)
 
 
 def test_of_a_schedule(caller: Caller) -> None:
     problem = caller.refused("invalid-input", "POST", "/v1/schedules", SCHEDULE)
-    assert set(told(problem)) == {f"#/{name}" for name in SCHEDULE if name != "taskId"}
+    assert set(reported(problem)) == {f"#/{name}" for name in SCHEDULE if name != "taskId"}
 
 
 def test_of_a_change_of_a_schedule(caller: Caller) -> None:
     caller.ask("POST", "/v1/schedules", {"taskId": "nightly", "scheduleExpression": "rate(1 day)"})
     body = {name: value for name, value in SCHEDULE.items() if name != "taskId"}
     problem = caller.refused("invalid-input", "PATCH", "/v1/schedules/nightly", body)
-    assert set(told(problem)) == {f"#/{name}" for name in body}
+    assert set(reported(problem)) == {f"#/{name}" for name in body}
 
 
 @pytest.mark.parametrize(
@@ -130,12 +130,12 @@ def test_of_a_change_of_a_schedule(caller: Caller) -> None:
 )
 def test_of_parameters(caller: Caller, path: str, query: str, wrong: list[str]) -> None:
     caller.ask("POST", "/v1/schedules", {"taskId": "nightly", "scheduleExpression": "rate(1 day)"})
-    assert told(caller.refused("invalid-input", "GET", path, query=query)) == wrong
+    assert reported(caller.refused("invalid-input", "GET", path, query=query)) == wrong
 
 
 def test_of_a_selection(caller: Caller) -> None:
     problem = caller.refused("invalid-input", "POST", "/v1/tasks/cancel", {"start": "soon", "end": "later"})
-    assert told(problem) == ["#/start", "#/end"]
+    assert reported(problem) == ["#/start", "#/end"]
 
 
 def test_the_client_has_them_on_the_first(caller: Caller) -> None:

@@ -33,8 +33,8 @@ def test_one_result_a_task(caller: Caller) -> None:
         {"taskId": "d", "own": {"n": 0.5}},
     ]
     answer = caller.ask("POST", "/v1/tasks/bulk", {"tasks": tasks})
-    told = [(one["position"], one.get("taskId"), one["result"], one.get("pointer")) for one in answer["results"]]
-    assert told == [
+    reported = [(one["position"], one.get("taskId"), one["result"], one.get("pointer")) for one in answer["results"]]
+    assert reported == [
         (0, "a", "inserted", None),
         (1, "a", "exists", None),
         (2, "b", "refused", "#/tasks/2/dueAt"),
@@ -165,9 +165,9 @@ def test_no_bucket_is_left_out_or_counted_twice_where_a_range_is_read_in_parts(c
     assert named == [str(Bucket(Bucket.parse("2026-12-31#12:00").minute + minute)) for minute in minutes[:-1]]
 
 
-def in_a_hurry(caller: Caller, looks: int) -> Caller:
+def in_a_hurry(caller: Caller, polls: int) -> Caller:
     """The same API, whose time is up after so many looks at the clock."""
-    times = iter([0.0] * (1 + looks))
+    times = iter([0.0] * (1 + polls))
     return Caller(store=caller.store, clock=caller.clock, seconds=lambda: next(times, BUDGET_SECONDS + 1))
 
 
@@ -207,7 +207,7 @@ def test_a_dry_run_counts_as_far_as_it_comes(caller: Caller) -> None:
     assert (answer["more"], answer["nextStart"], len(answer["results"])) == (True, None, 5)
     assert 5 <= answer["counts"]["wouldChange"] < 50
     whole = in_a_hurry(caller, 0).ask("POST", "/v1/tasks/cancel", {"bucket": BUCKET})
-    assert (whole["counts"], whole["more"]) == ({"changed": 50}, False), "what is begun is told to its end"
+    assert (whole["counts"], whole["more"]) == ({"changed": 50}, False), "what is begun is reported to its end"
 
 
 def test_when_time_is_up_it_says_where_to_go_on(caller: Caller) -> None:

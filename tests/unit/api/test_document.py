@@ -47,8 +47,10 @@ def test_whatever_it_refers_to_is_there() -> None:
 
 
 def test_every_operation_of_the_api_is_in_it_and_no_other(caller: Caller) -> None:
-    told = {(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods}
-    assert told == {(one.method, one.path.replace("<", "{").replace(">", "}")) for one in caller.api.table.operations}
+    reported = {(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods}
+    assert reported == {
+        (one.method, one.path.replace("<", "{").replace(">", "}")) for one in caller.api.table.operations
+    }
     names = [operation["operationId"] for methods in DOCUMENT["paths"].values() for operation in methods.values()]
     assert len(set(names)) == len(names)
 

@@ -100,7 +100,7 @@ def test_a_body_that_is_none(caller: Caller, body: str | bytes, code: str) -> No
     "kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
 )
 def test_a_body_that_is_declared_as_something_else(caller: Caller, kind: str) -> None:
-    """A page of somebody else's can send these without asking; JSON it can't."""
+    """A page of another client's can send these without asking; JSON it can't."""
     caller.refused("unsupported-media-type", "POST", "/v1/tasks", '{"taskId": "a"}', **{"content-type": kind})
 
 
@@ -172,7 +172,7 @@ def test_a_table_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
     problem = caller.refused("unavailable", "GET", "/v1/tasks/a")
     assert "10.0.0.1" not in json.dumps(problem)
     assert caller.send("GET", "/v1/tasks/a").response["headers"]["Retry-After"] == "1"
-    assert "10.0.0.1" in caplog.text  # whoever operates it learns more
+    assert "10.0.0.1" in caplog.text  # anyone who operates it learns more
 
 
 def test_a_fault_of_our_own_shows_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -99,7 +99,7 @@ def test_a_key_beside_an_id_of_ones_own(caller: Caller) -> None:
     caller.refused("task-exists", "POST", "/v1/tasks", row)
 
 
-def test_a_key_meets_a_task_of_another_door(caller: Caller) -> None:
+def test_a_key_meets_a_task_of_another_interface(caller: Caller) -> None:
     caller.client.insert("mine")
     caller.refused("task-exists", "POST", "/v1/tasks", {"taskId": "mine"}, idempotency_key="k")
 

@@ -80,10 +80,10 @@ def test_memory_does_not_grow_with_a_line_or_a_file() -> None:
     def peak(total: int, piece: bytes, form: FileFormat) -> int:
         tracemalloc.start()
         number = sum(1 for _ in read(stream(total, piece), form))
-        _, most = tracemalloc.get_traced_memory()
+        _, maximum = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert number > 0
-        return most
+        return maximum
 
     task = b'{"taskId": "a", "payload": {"text": "%s"}}\n' % (b"x" * 1000) * 100
     for form, piece in [

@@ -132,7 +132,7 @@ def test_a_table_that_no_tick_has_come_to(shell: Shell, world: InProcess) -> Non
     assert world.store.get(cursor_id(0)) is None
 
 
-def test_a_cursor_that_somebody_has_spoilt(shell: Shell, world: InProcess) -> None:
+def test_a_cursor_that_is_malformed(shell: Shell, world: InProcess) -> None:
     world.store.write(ConditionalUpdate(task_id=cursor_id(0), set={"checkpoint": "?"}))
     ended = shell("doctor", "--repair", "-o", "json")
     assert ended.code == 7

@@ -54,16 +54,16 @@ def test_a_timeout_is_imported_and_a_wrong_one_is_refused_by_line(
     assert world.row("a")["timeoutSeconds"] == 60
 
 
-def test_each_line_has_its_fate(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+def test_each_line_has_its_result(shell: Shell, world: InProcess, tmp_path: Path) -> None:
     ended = shell("task", "import", written(tmp_path), "-o", "json")
     assert ended.json == {"inserted": 3, "exists": 1, "refused": 5, "unknown": 0}
     assert not (tmp_path / "tasks.ndjson.progress").exists()
     assert ended.code == 3
-    told = sorted(ended.err.splitlines())
-    assert [line.partition(":")[0] for line in told] == ["error", *(f"line {n}" for n in (5, 6, 7, 8, 9))]
-    assert told[0] == "error: 5 lines were refused; the others were inserted"
-    assert told[2].startswith("line 6: line: [1] is not accepted; expected a JSON object")
-    assert told[5] == "line 9: status: 'completed' is not accepted; leave it out: it is set by Dynatick"
+    reported = sorted(ended.err.splitlines())
+    assert [line.partition(":")[0] for line in reported] == ["error", *(f"line {n}" for n in (5, 6, 7, 8, 9))]
+    assert reported[0] == "error: 5 lines were refused; the others were inserted"
+    assert reported[2].startswith("line 6: line: [1] is not accepted; expected a JSON object")
+    assert reported[5] == "line 9: status: 'completed' is not accepted; leave it out: it is set by Dynatick"
     assert world.row("a")["taskDateTime"] == "2026-12-31#12:30"
     assert world.row("b") == {"taskId": "b"}
     assert world.row("e")["tenant"] == "t1"
@@ -177,13 +177,13 @@ def test_interrupted_and_run_again_it_goes_on(
     assert f"Continuing at line {noted['line']}, where the run before ended" in second.err
     assert second.json["inserted"] + second.json["exists"] == 4500 and second.json["refused"] == 500
     assert len(store.asked) < 4500
-    told = [json.loads(line)["line"] for line in errors.read_text().splitlines()]
-    assert told == [n + 1 for n in range(5000) if not n % 10], "each once, in order"
+    reported = [json.loads(line)["line"] for line in errors.read_text().splitlines()]
+    assert reported == [n + 1 for n in range(5000) if not n % 10], "each once, in order"
     assert not (tmp_path / "tasks.ndjson.progress").exists()
     assert all(store.get(f"t{n}") is not None for n in range(5000) if n % 10)
 
 
-@pytest.mark.parametrize("how", ["another file", "another table", "restart", "spoilt"])
+@pytest.mark.parametrize("how", ["another file", "another table", "restart", "malformed"])
 def test_a_place_that_means_nothing_here_is_not_gone_on_from(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
 ) -> None:
@@ -195,7 +195,7 @@ def test_a_place_that_means_nothing_here_is_not_gone_on_from(
     options = ["--restart"] if how == "restart" else []
     if how == "another file":
         written(tmp_path, text.replace('t7"', 'u7"'))
-    if how == "spoilt":
+    if how == "malformed":
         noted.write_text(noted.read_text()[:40])
     store = faltering(monkeypatch, Falters(10**6))  # which has no task yet
     ended = shell("task", "import", file, *options, "-o", "json")
@@ -222,12 +222,12 @@ def test_errors_go_to_a_file(shell: Shell, world: InProcess, tmp_path: Path) -> 
     ended = shell("task", "import", written(tmp_path), "--errors", str(errors), "-o", "json")
     assert ended.json["refused"] == 5
     assert ended.err == f"error: 5 lines were refused; the others were inserted; see {errors}\n"
-    told = [json.loads(line) for line in errors.read_text().splitlines()]
-    assert [(one["line"], one["field"]) for one in told] == [
+    reported = [json.loads(line) for line in errors.read_text().splitlines()]
+    assert [(one["line"], one["field"]) for one in reported] == [
         (5, "line"), (6, "line"), (7, "taskid"), (8, "taskDateTime"), (9, "status"),
     ]  # fmt: skip
     lines = FILE.splitlines()
-    assert all(one["text"] == lines[one["line"] - 1] for one in told)
+    assert all(one["text"] == lines[one["line"] - 1] for one in reported)
 
 
 def test_errors_never_overwrite_the_file_itself(shell: Shell, world: InProcess, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Retrying and cancelling by filter: who is meant, what each is told, and somebody who is faster."""
+"""Retrying and cancelling by filter: who is meant, what each is reported, and another client who is faster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BUCKET = "2026-12-31#12:01"
 
 
 class Interfered(MemoryStore):
-    """Lets somebody else in before each write, once."""
+    """Lets another client in before each write, once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ def test_all_that_wait_are_cancelled(world: InProcess, client: TaskClient) -> No
 
 
 @pytest.mark.parametrize(
-    ("somebody", "reason"),
+    ("other", "reason"),
     [
         (lambda client, world: client.redrive("a"), "it is scheduled now"),
         (lambda client, world: client.store.delete("a"), "it was deleted"),
@@ -154,16 +154,16 @@ def test_all_that_wait_are_cancelled(world: InProcess, client: TaskClient) -> No
 )
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_somebody_was_faster_than_the_list(
-    world: InProcess, client: TaskClient, somebody: Callable[..., object], reason: str, dry_run: bool
+    world: InProcess, client: TaskClient, other: Callable[..., object], reason: str, dry_run: bool
 ) -> None:
     """The index shows what was; the row is what counts."""
-    look = world.store.query_bucket
+    poll = world.store.query_bucket
 
     def stale(*args: object, **given: object) -> object:
-        page = look(*args, **given)  # type: ignore[arg-type]
+        page = poll(*args, **given)  # type: ignore[arg-type]
         if any(entry.task_id == "a" for entry in page.entries):
-            world.store.query_bucket = look  # type: ignore[method-assign]
-            somebody(client, world)
+            world.store.query_bucket = poll  # type: ignore[method-assign]
+            other(client, world)
         return page
 
     world.store.query_bucket = stale  # type: ignore[method-assign, assignment]
@@ -173,12 +173,12 @@ def test_somebody_was_faster_than_the_list(
 
 
 def test_somebody_is_faster_than_the_write(world: InProcess, client: TaskClient) -> None:
-    def somebody(change: ConditionalUpdate) -> None:
+    def other(change: ConditionalUpdate) -> None:
         world.clock.forward(seconds=1)
         client.run_now(change.task_id)
         world.clock.forward(seconds=1)
 
-    interfered(world).before = somebody
+    interfered(world).before = other
     results = {result.task_id: result for result in client.redrive_many(BUCKET)}
     (skipped,) = [result for result in results.values() if isinstance(result, Skipped)]
     assert skipped.reason == "it is scheduled now"
@@ -373,7 +373,7 @@ def test_memory_does_not_grow_with_the_number_of_tasks(world: InProcess, client:
     tracemalloc.start()
     for _ in range(4000):
         next(results)
-    _, most = tracemalloc.get_traced_memory()
+    _, maximum = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert most < 6_000_000
+    assert maximum < 6_000_000
     assert sum(1 for _ in results) == 500

@@ -36,7 +36,7 @@ class Counting(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.looks = 0
+        self.polls = 0
 
     def query_bucket(
         self,
@@ -48,7 +48,7 @@ class Counting(MemoryStore):
         limit: int | None = None,
         prefix: str | None = None,
     ) -> Page:
-        self.looks += 1
+        self.polls += 1
         return super().query_bucket(
             bucket, after=after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix
         )
@@ -60,9 +60,9 @@ def world_of(shard_count: int = 1) -> tuple[InProcess, TaskClient]:
     return world, TaskClient(world.store, clock=world.clock)
 
 
-def looks(world: InProcess) -> int:
+def polls(world: InProcess) -> int:
     assert isinstance(world.store, Counting)
-    return world.store.looks
+    return world.store.polls
 
 
 def fail(*_: object) -> object:
@@ -219,26 +219,26 @@ def test_a_page_costs_no_more_looks_than_it_needs() -> None:
     world, client = world_of()
     for n in range(50):
         client.insert(f"t{n:02}", due_at="2026-12-31T12:30:00Z")
-    before = looks(world)
+    before = polls(world)
     page = client.history(BUCKET, limit=10)
     assert len(page.entries) == 10
-    assert looks(world) - before == 1
-    before = looks(world)
+    assert polls(world) - before == 1
+    before = polls(world)
     client.history(start="2026-12-31T12:30:00Z", end="2027-01-10T00:00:00Z", limit=10)
-    assert looks(world) - before == 1
-    before = looks(world)
+    assert polls(world) - before == 1
+    before = polls(world)
     client.history(start="2026-12-31T12:20:00Z", end="2027-01-10T00:00:00Z", limit=10)
-    assert looks(world) - before <= 10 + 1 + 8
+    assert polls(world) - before <= 10 + 1 + 8
 
 
 def test_a_long_empty_range_ends_in_several_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(histories, "MAX_POLLS", 100)
     world, client = world_of()
     client.insert("late", due_at="2026-12-31T15:59:00Z")
-    before = looks(world)
+    before = polls(world)
     pages = all_pages(client, start="2026-12-31T12:00:00Z", end="2026-12-31T16:00:00Z")
     assert [len(page.entries) for page in pages] == [0, 0, 1]
-    assert looks(world) - before <= 240 + 3 * 8
+    assert polls(world) - before <= 240 + 3 * 8
     empty = all_pages(client, start="2026-12-30T12:00:00Z", end="2026-12-30T13:40:00Z")
     assert [page.next_page_token for page in empty] == [None]
 
@@ -395,8 +395,8 @@ def test_all_pages_of_a_history_are_read_as_they_are_consumed(monkeypatch: pytes
     for n in range(450):
         client.insert(f"t{n:03}", task_date_time=f"2026-12-31#13:{n % 5:02}")
     read: list[str] = []
-    look = store.query_bucket
-    monkeypatch.setattr(store, "query_bucket", lambda bucket, **how: read.append(str(bucket)) or look(bucket, **how))
+    poll = store.query_bucket
+    monkeypatch.setattr(store, "query_bucket", lambda bucket, **how: read.append(str(bucket)) or poll(bucket, **how))
     how = {"start": "2026-12-31T13:00:00Z", "end": "2026-12-31T14:00:00Z"}
     entries = client.iter_history(**how)
     assert read == [], "nothing before the first is asked for"

@@ -190,7 +190,7 @@ def test_an_action_that_is_new_is_found_at_once() -> None:
     assert client.insert("b", delay_seconds=90, action="new").action == "new"
 
 
-def test_settings_that_were_spoilt_by_hand_are_told() -> None:
+def test_settings_that_are_malformed_are_reported() -> None:
     world = world_of()
     assert isinstance(world.store, MemoryStore)
     world.store.put({"taskId": SETTINGS_ID, "tickMinutes": 7, "shardCount": 1, "shardsEver": 1})

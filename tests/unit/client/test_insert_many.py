@@ -173,8 +173,8 @@ def test_what_the_table_does_not_take_is_told() -> None:
     ids = ["raw-away", "raw-large", "away", "large", "a", "raw"]
     tasks = [{"taskId": i} if i.startswith("raw") else {"taskId": i, "dueAt": WHEN} for i in ids]
     results = list(client.insert_lazily(tasks))
-    told = [(type(r).__name__, type(getattr(r, "error", None)).__name__) for r in results]
-    assert told == [
+    reported = [(type(r).__name__, type(getattr(r, "error", None)).__name__) for r in results]
+    assert reported == [
         ("InsertUnknown", "StoreError"),
         ("InsertUnknown", "ItemTooLarge"),
         ("InsertUnknown", "StoreError"),

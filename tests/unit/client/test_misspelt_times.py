@@ -30,7 +30,7 @@ def interfaces(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(("name", "right"), NAMES.items())
-def test_each_door_refuses_it_and_gives_the_right_name(interfaces: Interfaces, name: str, right: str) -> None:
+def test_each_interface_refuses_it_and_gives_the_right_name(interfaces: Interfaces, name: str, right: str) -> None:
     task = {"taskId": "t", name: SOON}
     with pytest.raises(InvalidInput, match=f"^{name}: .*{right}"):
         interfaces.client.insert("t", attributes={name: SOON})
@@ -50,8 +50,8 @@ def test_each_door_refuses_it_and_gives_the_right_name(interfaces: Interfaces, n
         assert right in interfaces.capsys.readouterr().err
         function = Lambda(interfaces.world, Bucket())
         function.run(function.bucket.event(f"imports/{file}", text))
-        (told,) = function.bucket.errors()
-        assert told["field"] == name
+        (reported,) = function.bucket.errors()
+        assert reported["field"] == name
     assert interfaces.world.store.get("t") is None
 
 

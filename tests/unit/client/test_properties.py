@@ -65,7 +65,9 @@ LIKELY_ROWS = st.builds(
 
 @settings(max_examples=400, deadline=None)
 @given(row=st.one_of(ROWS, LIKELY_ROWS), tick_minutes=st.sampled_from([1, 5, 1440]), known=st.booleans())
-def test_what_the_door_takes_is_a_task_and_never_early(row: dict[str, object], tick_minutes: int, known: bool) -> None:
+def test_what_an_interface_takes_is_a_task_and_never_early(
+    row: dict[str, object], tick_minutes: int, known: bool
+) -> None:
     store = MemoryStore()
     grid = Grid(tick_minutes=tick_minutes, shard_count=3)
     if known:

@@ -79,13 +79,13 @@ def test_each_run_is_told_once(expression: str, operations: list[tuple[str, Any]
         client.schedules.resume("s")
     client.schedules.update("s", overlap="allow")  # so that none is waiting for the one before
     world.ticks(2)
-    told = client.schedules.history("s", limit=1000)
+    reported = client.schedules.history("s", limit=1000)
     notes = Schedule.from_row(world.row("s")).missed
     if len(notes) == MAX_MISSED_ENTRIES:  # what was missed before the oldest of them is forgotten
-        told = [run for run in told if run.status != "gone" or run.occurrence_at >= notes[0].first]
-    assert [run for run in told if run.status not in ("completed", "missed")] == []
-    assert all((run.task_id is None) == (run.status == "missed") == (run.reason is not None) for run in told)
-    assert len({(run.occurrence_at, run.run_now) for run in told}) == len(told)
+        reported = [run for run in reported if run.status != "gone" or run.occurrence_at >= notes[0].first]
+    assert [run for run in reported if run.status not in ("completed", "missed")] == []
+    assert all((run.task_id is None) == (run.status == "missed") == (run.reason is not None) for run in reported)
+    assert len({(run.occurrence_at, run.run_now) for run in reported}) == len(reported)
     rows = [row for row in world.store.scan(open_only=False).rows if row.get("scheduleId") == "s" != row["taskId"]]
-    assert {run.task_id for run in told if run.task_id} == {row["taskId"] for row in rows}
+    assert {run.task_id for run in reported if run.task_id} == {row["taskId"] for row in rows}
     assert {row["status"] for row in rows} <= {"completed"}

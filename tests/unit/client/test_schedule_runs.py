@@ -1,4 +1,4 @@
-"""The runs of a schedule, as a client sees them: those to come, and what became of those that were due."""
+"""The runs of a schedule, as a client sees them: those to come, and the end of those that were due."""
 
 from __future__ import annotations
 

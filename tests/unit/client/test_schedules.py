@@ -48,7 +48,7 @@ class World(InProcess):
         self.clock.forward(minutes=minutes)
         self.tick()
 
-    def told(self, schedule_id: str = "s", **how: Any) -> list[tuple[str, str]]:
+    def reported(self, schedule_id: str = "s", **how: Any) -> list[tuple[str, str]]:
         """A history in short: minute and status, with the reason."""
         return [
             (f"{run.occurrence_at:%H:%M}", f"{run.status} ({run.reason})" if run.reason else run.status)
@@ -132,7 +132,7 @@ def test_before_the_first_tick_the_scheduler_completes_it() -> None:
     assert (made.state, made.next_occurrence_at) == ("unscheduled", None)
     assert world.row("s") == {"taskId": "s", "scheduleExpression": "rate(1 hour)"}
     assert world.schedules.preview("s", 1)[0].instant == at(1)
-    assert world.told() == []
+    assert world.reported() == []
     world.stream(world.row("s"))
     assert world.schedules.get("s").next_occurrence_at == at(1)
 
@@ -299,7 +299,7 @@ def test_get_shows_one_that_cannot_be_understood(world: World) -> None:
     assert (view.state, view.expression, view.warnings) == ("FAILED", "whenever", ())
     assert "cronExpression: 'whenever' is not accepted" in str(view.error)
     assert world.schedules.preview("s") == []
-    assert world.told() == []
+    assert world.reported() == []
 
 
 @pytest.mark.parametrize("catch_up", [7, True, ["all"], {"a": 1}, None, "sometimes"])
@@ -449,7 +449,7 @@ def test_pause_and_resume(world: World) -> None:
     assert (paused.state, paused.state_reason, paused.next_occurrence_at) == ("DISABLED", "stocktaking", None)
     assert "taskDateTime" not in world.row("s")
     world.ticks(3)
-    assert world.told() == [
+    assert world.reported() == [
         ("12:01", "completed"), ("12:02", "completed"),
         ("12:03", "missed (paused)"), ("12:04", "missed (paused)"), ("12:05", "missed (paused)"),
     ]  # fmt: skip
@@ -457,7 +457,7 @@ def test_pause_and_resume(world: World) -> None:
     resumed = world.schedules.resume("s")
     assert (resumed.state, resumed.state_reason, resumed.next_occurrence_at) == ("ENABLED", None, at(6))
     world.ticks(1)
-    assert world.told()[2:] == [
+    assert world.reported()[2:] == [
         ("12:03", "missed (paused)"), ("12:04", "missed (paused)"), ("12:05", "missed (paused)"),
         ("12:06", "completed"),
     ]  # fmt: skip
@@ -479,7 +479,7 @@ def test_pause_refuses_a_reason_that_is_no_text(world: World) -> None:
     assert "stateReason: 7 is not accepted; expected text" in refusal(lambda: world.schedules.pause("s", 7))
 
 
-def test_text_that_no_table_takes_is_refused_at_the_door(world: World) -> None:
+def test_text_that_no_table_takes_is_refused_by_each_interface(world: World) -> None:
     """A table refuses a whole batch for one of them: in an import, the lines beside it."""
     client = TaskClient(world.store, clock=world.clock, check_actions=False)
     client.schedules.insert("s", HOURLY)
@@ -500,7 +500,7 @@ def test_a_run_that_is_due_is_made_in_spite_of_a_pause(world: World) -> None:
     assert [(run.status) for run in world.schedules.history("s")] == ["due"]
     world.tick()
     world.ticks(2)
-    assert world.told() == [("12:01", "completed"), ("12:02", "missed (paused)"), ("12:03", "missed (paused)")]
+    assert world.reported() == [("12:01", "completed"), ("12:02", "missed (paused)"), ("12:03", "missed (paused)")]
 
 
 # -- delete ----------------------------------------------------------------------------------------------------------
@@ -570,7 +570,7 @@ def test_run_now_of_a_paused_one(world: World) -> None:
     world.schedules.insert("s", HOURLY, enabled=False)
     world.schedules.run_now("s")
     world.ticks(1)
-    assert world.told() == [("12:00", "completed")]
+    assert world.reported() == [("12:00", "completed")]
 
 
 def test_a_run_due_when_it_was_created_is_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -581,7 +581,7 @@ def test_a_run_due_when_it_was_created_is_none_of_it(monkeypatch: pytest.MonkeyP
     world.schedules.insert("s", HOURLY)
     monkeypatch.undo()
     world.clock.to(at(61))
-    assert world.told() == world.told(start=NOON) == []
+    assert world.reported() == world.reported(start=NOON) == []
 
 
 def test_run_now_counts_for_no_overlap(world: World) -> None:
@@ -625,7 +625,7 @@ def test_backfill_makes_what_was_not_made(world: World) -> None:
     world.schedules.insert("s", "rate(1 hour)", overlap="allow")
     world.ticks(1)
     world.outage(180)
-    assert world.told() == [
+    assert world.reported() == [
         ("12:01", "completed"), ("13:01", "missed (outage)"), ("14:01", "missed (outage)"), ("15:01", "completed"),
     ]  # fmt: skip
     span = {"start": NOON, "end": at(600)}
@@ -637,7 +637,7 @@ def test_backfill_makes_what_was_not_made(world: World) -> None:
     assert all(isinstance(one, Exists) for one in world.schedules.backfill("s", **span))
     assert world.client.get(ids[1]).due_at == at(61)
     world.ticks(1)
-    assert [status for _, status in world.told()] == ["completed"] * 4
+    assert [status for _, status in world.reported()] == ["completed"] * 4
 
 
 def test_backfill_before_the_start_of_a_cron(world: World) -> None:
@@ -652,18 +652,18 @@ def test_history_shows_what_was_backfilled(world: World) -> None:
     world.schedules.insert("s", "cron(0/2 * * * ? *)")
     world.ticks(2)
     world.schedules.update("s", expression="cron(* * * * ? *)", overlap="allow")
-    assert world.told() == [("12:02", "completed")]
+    assert world.reported() == [("12:02", "completed")]
     list(world.schedules.backfill("s", start=at(-1), end=at(1), dry_run=True))
-    assert world.told() == [("12:02", "completed")]
+    assert world.reported() == [("12:02", "completed")]
     list(world.schedules.backfill("s", start=at(-3), end=at(1)))
     every = [(when, "scheduled") for when in ("11:57", "11:58", "11:59", "12:00", "12:01")]
-    assert world.told() == [*every, ("12:02", "completed")]
-    assert world.told(limit=2) == [every[-1], ("12:02", "completed")]
-    assert world.told(start=at(-2), limit=2) == every[1:3]
+    assert world.reported() == [*every, ("12:02", "completed")]
+    assert world.reported(limit=2) == [every[-1], ("12:02", "completed")]
+    assert world.reported(start=at(-2), limit=2) == every[1:3]
     list(world.schedules.backfill("s", start=at(-3), end=at(1)))
     assert len(world.row("s")["backfilled"]) == 1
     world.store.delete("s#1#2026-12-31T11:58:00Z")
-    assert world.told(end=at(-1)) == [every[0], every[2]]
+    assert world.reported(end=at(-1)) == [every[0], every[2]]
 
 
 @pytest.mark.parametrize(
@@ -713,11 +713,11 @@ def test_history_tells_what_became_of_each_run(world: World) -> None:
 def test_history_of_a_range(world: World) -> None:
     world.schedules.insert("s", "rate(1 minute)")
     world.ticks(6)
-    assert [when for when, _ in world.told(start=at(2), end=at(4))] == ["12:02", "12:03", "12:04"]
-    assert [when for when, _ in world.told(start=at(2), limit=2)] == ["12:02", "12:03"]
-    assert [when for when, _ in world.told(end=at(3))] == ["12:01", "12:02", "12:03"]
-    assert [when for when, _ in world.told(limit=2)] == ["12:05", "12:06"]
-    assert [when for when, _ in world.told(start=Bucket.parse("2026-12-31#12:05"))] == ["12:05", "12:06"]
+    assert [when for when, _ in world.reported(start=at(2), end=at(4))] == ["12:02", "12:03", "12:04"]
+    assert [when for when, _ in world.reported(start=at(2), limit=2)] == ["12:02", "12:03"]
+    assert [when for when, _ in world.reported(end=at(3))] == ["12:01", "12:02", "12:03"]
+    assert [when for when, _ in world.reported(limit=2)] == ["12:05", "12:06"]
+    assert [when for when, _ in world.reported(start=Bucket.parse("2026-12-31#12:05"))] == ["12:05", "12:06"]
 
 
 def test_history_knows_earlier_definitions(world: World) -> None:
@@ -725,7 +725,7 @@ def test_history_knows_earlier_definitions(world: World) -> None:
     world.ticks(2)
     world.schedules.update("s", expression="cron(0/5 * * * ? *)")
     world.ticks(8)
-    assert world.told() == [(when, "completed") for when in ("12:01", "12:02", "12:05", "12:10")]
+    assert world.reported() == [(when, "completed") for when in ("12:01", "12:02", "12:05", "12:10")]
 
 
 def test_history_knows_what_was_changed_by_hand(world: World) -> None:
@@ -740,7 +740,7 @@ def test_history_knows_what_was_changed_by_hand(world: World) -> None:
     world.ticks(2)
     by_hand(scheduleState="ENABLED")
     world.ticks(3)
-    assert world.told() == [
+    assert world.reported() == [
         ("12:01", "completed"), ("12:02", "completed"), ("12:03", "missed (paused)"), ("12:04", "missed (paused)"),
         ("12:06", "missed (paused)"), ("12:09", "completed"),
     ]  # fmt: skip
@@ -752,14 +752,14 @@ def test_history_of_what_is_gone_and_what_is_due(world: World) -> None:
     world.ticks(2)
     world.store.delete("s#1#2026-12-31T12:01:00Z")
     world.clock.to(at(3) + timedelta(seconds=10))
-    assert world.told() == [("12:01", "gone"), ("12:02", "completed"), ("12:03", "due")]
+    assert world.reported() == [("12:01", "gone"), ("12:02", "completed"), ("12:03", "due")]
 
 
 def test_history_of_one_that_has_ended(world: World) -> None:
     world.schedules.insert("s", "rate(1 minute)", end_date=at(2))
     world.ticks(5)
     assert world.schedules.get("s").state == "COMPLETED"
-    assert world.told() == [("12:01", "completed"), ("12:02", "completed")]
+    assert world.reported() == [("12:01", "completed"), ("12:02", "completed")]
     assert world.schedules.preview("s") == []
 
 
@@ -774,13 +774,13 @@ def test_history_of_one_that_has_ended(world: World) -> None:
         {"endDate": "1990-01-01T00:00:00Z", "startDate": "1991-01-01T00:00:00Z"},
     ],
 )
-def test_history_of_one_that_was_spoilt_by_hand(world: World, malformed: dict[str, Any]) -> None:
+def test_history_of_one_that_was_edited_by_hand_into_a_malformed_row(world: World, malformed: dict[str, Any]) -> None:
     world.put(taskId="s", scheduleExpression="rate(1 minute)")
     world.ticks(2)
     world.put(**{**world.row("s"), **malformed})
     assert world.schedules.get("s").state == "FAILED"
     world.ticks(2)
-    assert world.told() == [("12:01", "completed"), ("12:02", "completed")]
+    assert world.reported() == [("12:01", "completed"), ("12:02", "completed")]
 
 
 @pytest.mark.parametrize(
@@ -806,16 +806,16 @@ VERBS: dict[str, Callable[[Any], object]] = {
     "run": lambda schedules: schedules.run_now("s"),
     "backfill": lambda schedules: list(schedules.backfill("s", start=NOON, end=at(1))),
 }
-LOOKS: dict[str, Callable[[Any], object]] = {
+POLLS: dict[str, Callable[[Any], object]] = {
     "get": lambda schedules: schedules.get("s"),
     "preview": lambda schedules: schedules.preview("s"),
     "history": lambda schedules: schedules.history("s"),
 }
 
 
-@pytest.mark.parametrize("verb", [*VERBS, *LOOKS, "delete"])
+@pytest.mark.parametrize("verb", [*VERBS, *POLLS, "delete"])
 def test_a_schedule_that_is_not_there(world: World, verb: str) -> None:
-    call = {**VERBS, **LOOKS, "delete": lambda schedules: schedules.delete("s")}[verb]
+    call = {**VERBS, **POLLS, "delete": lambda schedules: schedules.delete("s")}[verb]
     with pytest.raises(ScheduleNotFound, match="taskId: there is no schedule 's'"):
         call(world.schedules)
 
@@ -894,4 +894,4 @@ def test_shards(world: World) -> None:
         sharded.schedules.insert(f"s{n}", "rate(1 minute)")
     sharded.ticks(2)
     for n in range(20):
-        assert sharded.told(f"s{n}") == [("12:01", "completed"), ("12:02", "completed")]
+        assert sharded.reported(f"s{n}") == [("12:01", "completed"), ("12:02", "completed")]

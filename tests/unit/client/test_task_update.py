@@ -1,4 +1,4 @@
-"""Cancel, reschedule, retry, run now: from each state, and against somebody who is faster."""
+"""Cancel, reschedule, retry, run now: from each state, and against another client who is faster."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_an_id_too_long_for_the_index_can_be_looked_up(world: InProcess) -> None
 
 
 class Overtaken(MemoryStore):
-    """Lets somebody else in, once, between a read and a write."""
+    """Lets another client in, once, between a read and a write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -237,7 +237,7 @@ def test_who_was_overtaken_tries_again_on_the_row_as_it_is(overtaken: InProcess)
 
 
 class Mute(MemoryStore):
-    """Does what it is told and does not answer."""
+    """Does what it is reported and does not answer."""
 
     def __init__(self, *, lose: bool) -> None:
         super().__init__()

@@ -21,7 +21,7 @@ def world_of(tick_minutes: int = 1, shard_count: int = 1) -> tuple[InProcess, Ta
     return world, TaskClient(world.store, clock=world.clock)
 
 
-def told(entries: list[TickEntry]) -> list[str]:
+def reported(entries: list[TickEntry]) -> list[str]:
     """Each entry in short: its kind and the minutes that it stands for."""
     lines = []
     for entry in entries:
@@ -47,7 +47,7 @@ def test_ticks_with_work_and_idle_ones_in_between() -> None:
     world.ticks(4)
     client.insert("c", delay_seconds=1)
     world.ticks(1)
-    assert told(client.ticks()) == [
+    assert reported(client.ticks()) == [
         "idle 12:00 to 12:03: 4",
         "pass 12:04 claimed 2",
         "idle 12:05 to 12:07: 3",
@@ -79,7 +79,7 @@ def test_a_range_in_the_past(start: str, end: str, expected: list[str]) -> None:
     client.insert("b", delay_seconds=1)
     world.ticks(5)
     found = client.ticks(start=f"2026-12-31T{start}:00Z", end=f"2026-12-31T{end}:00Z")
-    assert told(found) == expected
+    assert reported(found) == expected
 
 
 def test_ticks_that_did_not_come_are_told() -> None:
@@ -90,14 +90,14 @@ def test_ticks_that_did_not_come_are_told() -> None:
     world.clock.forward(minutes=5)  # 12:07
     client.insert("b", delay_seconds=1)
     world.ticks(1)
-    assert told(client.ticks()) == [
+    assert reported(client.ticks()) == [
         "idle 12:00 to 12:01: 2",
         "pass 12:02 claimed 1",
         "missed 12:03 to 12:07: 5",
         "pass 12:08 claimed 1",
     ]
     world.clock.forward(minutes=10)  # 12:18
-    assert told(client.ticks())[-1] == "missed 12:09 to 12:16: 8"  # the last two may be on their way
+    assert reported(client.ticks())[-1] == "missed 12:09 to 12:16: 8"  # the last two may be on their way
 
 
 def test_ticks_that_a_longer_pass_has_served_are_not_missing() -> None:
@@ -106,15 +106,15 @@ def test_ticks_that_a_longer_pass_has_served_are_not_missing() -> None:
     world.actions.behaviour["slow"] = lambda *_: world.clock.forward(seconds=100) and None
     world.next_tick()  # from 12:01 to 12:02:40
     world.next_tick()  # 12:03
-    assert told(client.ticks()) == ["idle 12:00 to 12:00: 1", "pass 12:01 claimed 1", "idle 12:03 to 12:03: 1"]
+    assert reported(client.ticks()) == ["idle 12:00 to 12:00: 1", "pass 12:01 claimed 1", "idle 12:03 to 12:03: 1"]
 
 
-def test_a_cursor_that_somebody_has_spoilt_hides_no_pass() -> None:
+def test_a_cursor_that_is_malformed_hides_no_pass() -> None:
     world, client = world_of()
     client.insert("a", delay_seconds=1)
     world.next_tick()
     world.store.write(ConditionalUpdate(task_id=cursor_id(0), set={"checkpoint": "soon"}))
-    assert told(client.ticks())[-1] == "pass 12:01 claimed 1"
+    assert reported(client.ticks())[-1] == "pass 12:01 claimed 1"
     assert client.doctor().missed_ticks == 0
 
 
@@ -154,7 +154,7 @@ def test_ticks_of_another_grid_are_found() -> None:
     world.reconfigure(tick_minutes=30)
     world.clock.forward(minutes=29, seconds=5)
     world.tick()
-    assert told(client.ticks()) == [
+    assert reported(client.ticks()) == [
         "idle 12:00 to 12:00: 1",
         "pass 12:01 claimed 1",
         "idle 12:30 to 12:30: 1",
@@ -166,4 +166,4 @@ def test_the_latest_are_those_of_the_last_minutes() -> None:
     for n in range(10):
         client.insert(f"t{n}", delay_seconds=1)
         world.ticks(1)
-    assert told(client.ticks(timedelta(minutes=3))) == [f"pass 12:{n:02} claimed 1" for n in (8, 9, 10)]
+    assert reported(client.ticks(timedelta(minutes=3))) == [f"pass 12:{n:02} claimed 1" for n in (8, 9, 10)]

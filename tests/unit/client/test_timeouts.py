@@ -17,9 +17,9 @@ TOO_LONG = (
 )
 
 
-def a_world(most: int | None = 112) -> tuple[InProcess, TaskClient]:
+def a_world(maximum: int | None = 112) -> tuple[InProcess, TaskClient]:
     """After the first tick, by a processor that can serve so many seconds."""
-    world = InProcess(rules=Rules(max_timeout_seconds=most))
+    world = InProcess(rules=Rules(max_timeout_seconds=maximum))
     world.tick()
     return world, TaskClient(world.store, clock=world.clock)
 
@@ -71,12 +71,12 @@ def test_what_the_processor_can_serve_is_read_again_before_a_refusal() -> None:
 
 
 def test_where_nobody_knows_what_the_processor_can_serve_any_is_taken() -> None:
-    assert a_world(most=None)[1].insert("t", timeout_seconds=900).row["timeoutSeconds"] == 900
+    assert a_world(maximum=None)[1].insert("t", timeout_seconds=900).row["timeoutSeconds"] == 900
     assert TaskClient(InProcess().store).insert("t", timeout_seconds=900).row["timeoutSeconds"] == 900
 
 
 def test_a_schedule_whose_timeout_became_too_long_can_still_be_paused() -> None:
-    world, client = a_world(most=300)
+    world, client = a_world(maximum=300)
     client.schedules.insert("s", "rate(1 hour)", timeout_seconds=300)
     world.rules = Rules(max_timeout_seconds=112)
     world.tick()

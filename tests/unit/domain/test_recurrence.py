@@ -362,11 +362,11 @@ def test_a_bucket_later_than_the_next_run_is_put_right() -> None:
 
 
 def planned(
-    closed: int, *, grid: Grid = EVERY_MINUTE, active: bool = False, most: int = 100, **row: Any
+    closed: int, *, grid: Grid = EVERY_MINUTE, active: bool = False, maximum: int = 100, **row: Any
 ) -> tuple[dict[str, Any], Plan]:
     made = begun(grid, **row)
     return made, plan_occurrences(
-        Schedule.from_row(made), closed_through=C + closed, grid=grid, active=active, limit=most
+        Schedule.from_row(made), closed_through=C + closed, grid=grid, active=active, limit=maximum
     )
 
 
@@ -453,7 +453,7 @@ def test_the_last_run_ends_it() -> None:
 
 
 def test_a_backlog_is_taken_in_parts() -> None:
-    row, plan = planned(60, catchUp="all", overlap="allow", most=25)
+    row, plan = planned(60, catchUp="all", overlap="allow", maximum=25)
     assert (len(plan.make), plan.more) == (25, True)
     after = advanced(row, plan, C + 60)
     assert after["taskDateTime"] == row["taskDateTime"]  # it stays where the next look finds it
@@ -537,14 +537,14 @@ def test_each_run_is_either_made_or_said_to_be_missed(
     schedule = Schedule.from_row(row)
     made: list[datetime] = []
     missed, closed = 0, C
-    for wait, active, most in ticks:
+    for wait, active, maximum in ticks:
         closed += wait
         while True:
             schedule = Schedule.from_row(row)
             assert schedule.bucket is not None
             if schedule.bucket.minute > closed:
                 break
-            plan = plan_occurrences(schedule, closed_through=closed, grid=EVERY_MINUTE, active=active, limit=most)
+            plan = plan_occurrences(schedule, closed_through=closed, grid=EVERY_MINUTE, active=active, limit=maximum)
             made += plan.make
             missed += sum(entry.occurrences for entry in plan.missed)
             row = advanced(row, plan, closed)

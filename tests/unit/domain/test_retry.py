@@ -111,11 +111,11 @@ def test_a_decision_says_why() -> None:
 
 
 policies = st.builds(
-    lambda retries, age, least, more: RetryPolicy(
+    lambda retries, age, minimum, more: RetryPolicy(
         maximum_retry_attempts=retries,
         maximum_event_age_in_seconds=age,
-        min_backoff_seconds=least,
-        max_backoff_seconds=least + more,
+        min_backoff_seconds=minimum,
+        max_backoff_seconds=minimum + more,
     ),
     st.integers(0, MAX_ATTEMPTS),
     st.integers(60, 30 * 86_400),

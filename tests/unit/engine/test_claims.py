@@ -150,7 +150,7 @@ def test_a_claim_of_what_waits_is_one_write_and_no_read() -> None:
     assert (len(w.rigged.writes), w.rigged.reads) == (25, [])
 
 
-def test_what_is_released_needs_no_patience() -> None:
+def test_what_is_released_needs_no_wait() -> None:
     """To go on at once: it is taken with the batch, and has not expired."""
     w = world()
     w.rigged.put(scheduled_row("t", HERE))

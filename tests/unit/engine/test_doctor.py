@@ -108,9 +108,9 @@ def put(world: InProcess, row: Row, task_id: str = "x") -> None:
 
 
 def scan(world: InProcess, **options: object) -> tuple[Reconciled, list[Finding]]:
-    told: list[Finding] = []
-    report = reconcile(world.placer(), clock=world.clock, report_finding=told.append, **options)  # type: ignore[arg-type]
-    return report, told
+    reported: list[Finding] = []
+    report = reconcile(world.placer(), clock=world.clock, report_finding=reported.append, **options)  # type: ignore[arg-type]
+    return report, reported
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -120,9 +120,9 @@ def test_what_is_wrong_is_found_and_nothing_is_written(world: InProcess, name: s
     placer = world.placer()
     assert isinstance(world.store, Counting)
     before = world.store.writes, world.row("x")
-    told: list[Finding] = []
-    report = reconcile(placer, clock=world.clock, repair=False, report_finding=told.append)
-    (finding,) = told
+    reported: list[Finding] = []
+    report = reconcile(placer, clock=world.clock, repair=False, report_finding=reported.append)
+    (finding,) = reported
     assert (finding.kind, finding.task_id, finding.repaired, finding.left) == (kind, "x", False, None)
     assert finding.remedy == REMEDIES[kind]
     assert (report.scanned, report.found, report.repaired, report.failed) == (1, 1, 0, 0)
@@ -148,8 +148,8 @@ def test_what_is_wrong_is_repaired_for_good(world: InProcess, name: str) -> None
 def test_what_is_right_is_left_alone(world: InProcess, name: str) -> None:
     put(world, RIGHT[name])
     before = world.row("x")
-    report, told = scan(world)
-    assert (told, report.found, world.row("x")) == ([], 0, before)
+    report, reported = scan(world)
+    assert (reported, report.found, world.row("x")) == ([], 0, before)
 
 
 def test_a_stale_task_that_the_next_tick_reclaims_is_left_to_it(world: InProcess) -> None:
@@ -177,8 +177,8 @@ def test_a_row_that_is_on_its_way_is_not_found(world: InProcess) -> None:
         waited.append(seconds)
         world.stream(world.row("x"))  # meanwhile its record comes
 
-    report, told = scan(world, pause=pause)
-    assert (told, report.found, report.scanned) == ([], 0, 1)
+    report, reported = scan(world, pause=pause)
+    assert (reported, report.found, report.scanned) == ([], 0, 1)
     assert waited == [pytest.approx(3, abs=0.5)]
 
 
@@ -204,9 +204,9 @@ def test_one_that_cannot_be_repaired_does_not_keep_the_others_from_it(world: InP
         put(world, {}, name)
     write = world.store.write
     world.store.write = lambda change: Unknown("throttled") if change.task_id == "b" else write(change)  # type: ignore[method-assign]
-    report, told = scan(world)
+    report, reported = scan(world)
     assert (report.found, report.repaired, report.failed) == (3, 2, 1)
-    assert {finding.task_id: finding.left for finding in told} == {"a": None, "b": "throttled", "c": None}
+    assert {finding.task_id: finding.left for finding in reported} == {"a": None, "b": "throttled", "c": None}
 
 
 def test_tasks_in_a_retired_shard_are_reported_and_are_no_fault(world: InProcess) -> None:
@@ -214,8 +214,8 @@ def test_tasks_in_a_retired_shard_are_reported_and_are_no_fault(world: InProcess
         put(world, scheduled_row("", AHEAD._replace(shard=n)), f"in-{n}")
     world.reconfigure(shard_count=1)
     world.next_tick()
-    report, told = scan(world)
-    assert (told, report.found, report.retired) == ([], 0, {1: 1, 2: 1})
+    report, reported = scan(world)
+    assert (reported, report.found, report.retired) == ([], 0, {1: 1, 2: 1})
 
 
 def test_pages_are_reported_as_they_are_read(world: InProcess) -> None:
@@ -283,12 +283,12 @@ def test_a_cursor_wants_a_person_and_the_other_shards_are_repaired(world: InProc
     elsewhere = next(name for name in "abcdefgh" if world.rules.grid.shard_of(name) == 1)
     put(world, scheduled_row("", Bucket(NOON_MINUTE - 600, 1)), elsewhere)
     put(world, scheduled_row("", Bucket(NOON_MINUTE - 600)), "not to be judged")
-    report, told = scan(world)
-    assert [(finding.kind, finding.repaired) for finding in told] == [
+    report, reported = scan(world)
+    assert [(finding.kind, finding.repaired) for finding in reported] == [
         (Kind.CURSOR_UNREADABLE, False),
         (Kind.BEHIND_CURSOR, True),
     ]
-    assert (told[0].left, report.failed) == ("it needs a person", 1)
+    assert (reported[0].left, report.failed) == ("it needs a person", 1)
     world.store.delete(cursor_id(0))  # as the remedy says
     assert [finding.task_id for finding in scan(world)[1]] == ["not to be judged"]
     world.next_tick()
@@ -298,8 +298,8 @@ def test_a_cursor_wants_a_person_and_the_other_shards_are_repaired(world: InProc
 def test_a_scan_without_repair_makes_no_cursor(world: InProcess) -> None:
     world.store.delete(cursor_id(2))
     put(world, scheduled_row("", Bucket(NOON_MINUTE - 600, 2)))
-    _, told = scan(world, repair=False)
-    assert [finding.kind for finding in told] == [Kind.NO_TICK, Kind.BEHIND_CURSOR]
+    _, reported = scan(world, repair=False)
+    assert [finding.kind for finding in reported] == [Kind.NO_TICK, Kind.BEHIND_CURSOR]
     assert world.store.get(cursor_id(2)) is None
     scan(world)
     assert world.store.get(cursor_id(2)) is not None
@@ -307,9 +307,9 @@ def test_a_scan_without_repair_makes_no_cursor(world: InProcess) -> None:
 
 def test_outages_are_found_by_their_cursor(world: InProcess) -> None:
     world.clock.forward(hours=2)
-    report, told = scan(world)
+    report, reported = scan(world)
     assert report.kinds == {"cursor-behind": 3}
-    assert told[0].why == "shard 0: no tick has come since 2026-12-31#12:00"
+    assert reported[0].why == "shard 0: no tick has come since 2026-12-31#12:00"
     world.next_tick()
     assert scan(world)[0].found == 0
 

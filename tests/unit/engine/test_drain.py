@@ -85,8 +85,8 @@ def takes(w: World, **delta: float) -> object:
 
     def run(task: Task, context: ActionContext) -> None:
         clock.forward(**delta)
-        seen, patience = clock.reads, time.monotonic() + 5
-        while clock.reads < seen + 4 and time.monotonic() < patience:
+        seen, max_wait = clock.reads, time.monotonic() + 5
+        while clock.reads < seen + 4 and time.monotonic() < max_wait:
             time.sleep(0.0005)
 
     return run
@@ -221,17 +221,17 @@ def test_going_on_begins_where_the_last_one_stopped(monkeypatch: pytest.MonkeyPa
     assert first.resume.minute == NOON_MINUTE + 1
     assert first.resume.after is not None
     pages: list[str | None] = []
-    look = w.rigged.query_bucket
+    poll = w.rigged.query_bucket
 
     def noted(bucket: Bucket, *, after: str | None = None, **more: object) -> Page:
         if bucket == bucket_at(1):
             pages.append(after)
-        return look(bucket, after=after, **more)
+        return poll(bucket, after=after, **more)
 
     w.rigged.query_bucket = noted
     w.handle(w.started.pop(0))
     assert pages[0] == first.resume.after
-    w.rigged.query_bucket = look
+    w.rigged.query_bucket = poll
     w.run_started()
     all_once(w, ids(300))
 
@@ -442,10 +442,10 @@ def test_the_watermark_waits_for_entries_that_could_not_be_claimed() -> None:
 
 def test_the_watermark_waits_for_a_task_that_the_index_lists_in_two_buckets() -> None:
     w = before_its_final_look()
-    look = w.rigged.query_bucket
+    poll = w.rigged.query_bucket
 
     def both(bucket: Bucket, **more: object) -> Page:
-        page = look(bucket, **more)
+        page = poll(bucket, **more)
         return Page([*page.entries, Entry("late", str(bucket))], page.after) if bucket == bucket_at(2) else page
 
     w.rigged.query_bucket = both
@@ -554,17 +554,17 @@ def test_a_doubled_tick_does_nothing_twice() -> None:
 def test_memory_does_not_grow_with_the_bucket(threads: int) -> None:
     w = world(rules=rules(threads=threads))
     w.insert(*ids(1500))
-    most: list[int] = []
+    maximum: list[int] = []
 
     def count(change: ConditionalUpdate) -> None:
         if is_claim(change):
             with w.rigged._lock:
-                most.append(sum(1 for item in w.rigged._items.values() if item.get("status") == {"S": "running"}))
+                maximum.append(sum(1 for item in w.rigged._items.values() if item.get("status") == {"S": "running"}))
 
     w.rigged.before_write = count
     w.next_tick()
     all_once(w, ids(1500))
-    assert 25 < max(most) <= max(100, 4 * threads)
+    assert 25 < max(maximum) <= max(100, 4 * threads)
 
 
 def test_a_row_of_our_own_in_a_bucket_does_not_hold_it_back() -> None:
@@ -582,10 +582,10 @@ def test_an_index_that_shows_a_task_in_two_buckets_loses_nothing() -> None:
     for real, stale in ((1, 2), (2, 1)):
         w = world()
         w.insert("t", at=bucket_at(real))
-        look = w.rigged.query_bucket
+        poll = w.rigged.query_bucket
 
-        def both(bucket: Bucket, *, look: object = look, stale: int = stale, w: World = w, **more: object) -> Page:
-            page = look(bucket, **more)
+        def both(bucket: Bucket, *, poll: object = poll, stale: int = stale, w: World = w, **more: object) -> Page:
+            page = poll(bucket, **more)
             ghost = bucket == bucket_at(stale) and w.clock() < NOON + timedelta(minutes=4)
             return Page([*page.entries, Entry("t", str(bucket))], page.after) if ghost else page
 

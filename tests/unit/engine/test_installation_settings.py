@@ -18,7 +18,7 @@ from dynatick.errors import InvalidInput, StoreError
 from dynatick.store.memory import MemoryStore
 
 
-def test_nothing_is_agreed_before_the_first_tick() -> None:
+def test_nothing_is_published_before_the_first_tick() -> None:
     assert read_settings(RiggedStore()) is None
 
 
@@ -40,7 +40,7 @@ def test_the_first_to_come_writes_it() -> None:
     assert (row["status"], row["outcome"], row["updatedAt"]) == ("settings", "none", "2026-12-31T12:00:00Z")
 
 
-def test_what_is_agreed_already_costs_one_read() -> None:
+def test_what_is_published_already_costs_one_read() -> None:
     store = RiggedStore()
     publish_settings(store, Grid(), now=NOON, actions=["log"], defaults=Defaults())
     store.forget()

@@ -110,10 +110,10 @@ def test_an_occurrence_takes_its_schedules_payload_as_it_stands() -> None:
     assert w.row("s")["scheduleState"] == str(ScheduleState.ENABLED)
 
 
-@pytest.mark.parametrize("most", [1, 10**9])
-def test_what_waits_in_memory_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+@pytest.mark.parametrize("maximum", [1, 10**9])
+def test_what_waits_in_memory_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch, maximum: int) -> None:
     """Beyond the bound nothing is claimed until something was recorded; claims that are under way may pass it."""
-    monkeypatch.setattr(execution, "MAX_LARGE_IN_FLIGHT", most)
+    monkeypatch.setattr(execution, "MAX_LARGE_IN_FLIGHT", maximum)
     w = world(rules=rules(threads=2))
     ids = [f"t{n:03}" for n in range(150)]
     w.insert(*ids, payload=PAYLOAD)
@@ -123,7 +123,7 @@ def test_what_waits_in_memory_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatc
         claimed[0] += is_claim(change)
         recorded[0] += is_record(change)
         peak[0] = max(peak[0], claimed[0] - recorded[0])
-        if peak[0] >= (2 if most == 1 else 4) * execution.BATCH:
+        if peak[0] >= (2 if maximum == 1 else 4) * execution.BATCH:
             enough.set()
 
     def waits(task: Task, context: ActionContext) -> None:
@@ -132,4 +132,4 @@ def test_what_waits_in_memory_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatc
     w.actions.behaviour = dict.fromkeys(ids, waits)
     w.rigged.before_write = noted
     assert passed(w.next_tick()).completed == len(ids)
-    assert peak[0] == (2 if most == 1 else 4) * execution.BATCH
+    assert peak[0] == (2 if maximum == 1 else 4) * execution.BATCH

@@ -275,7 +275,7 @@ def test_a_row_whose_id_the_index_cannot_hold_is_marked_failed() -> None:
 
 
 def meanwhile(w: World, edit: ConditionalUpdate) -> Once:
-    """Somebody else's write just before the first move."""
+    """Another client else's write just before the first move."""
     first = Once(is_move)
 
     def before(change: ConditionalUpdate) -> None:

@@ -143,9 +143,9 @@ def test_an_idle_tick_costs_little(n: int, reads: int) -> None:
 def test_every_bucket_is_polled_in_each_of_the_two_ticks_after_it_and_a_last_time() -> None:
     w = world()
     w.ticks(20)
-    looks = [bucket.minute - NOON_MINUTE for bucket in w.rigged.polls]
+    all_polls = [bucket.minute - NOON_MINUTE for bucket in w.rigged.polls]
     for minute in range(1, 15):
-        assert 3 <= looks.count(minute) <= 5
+        assert 3 <= all_polls.count(minute) <= 5
 
 
 def test_a_slow_task_does_not_keep_later_buckets_from_being_polled() -> None:

@@ -1,4 +1,4 @@
-"""Somebody puts a row, sees the mistake, and puts it again, corrected, before the stream has shown the first one."""
+"""A client puts a row, sees the mistake, and puts it again, corrected, before the stream has shown the first one."""
 
 from __future__ import annotations
 

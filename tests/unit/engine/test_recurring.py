@@ -292,7 +292,7 @@ def test_a_run_that_has_ended_keeps_none_from_being_made_although_the_schedule_w
 
 @pytest.mark.parametrize("edit", ["pause", "update"])
 def test_an_edit_between_a_run_and_the_move_stands(edit: str) -> None:
-    """Whoever moves a schedule on has read it some time before."""
+    """Anyone who moves a schedule on has read it some time before."""
     w = world()
     put(w)
     client = TaskClient(w.store, clock=w.clock)

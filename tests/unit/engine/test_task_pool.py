@@ -123,9 +123,9 @@ def test_what_an_action_returns_is_its_result() -> None:
 
 
 def test_the_context_of_an_action() -> None:
-    told: list[ActionContext] = []
-    Pool().outcome(lambda task, context: told.append(context))
-    (context,) = told
+    reported: list[ActionContext] = []
+    Pool().outcome(lambda task, context: reported.append(context))
+    (context,) = reported
     assert context == ActionContext(
         attempt=2,
         run=3,
@@ -216,11 +216,11 @@ def test_an_attempt_that_overran_says_so_once() -> None:
 
 def test_threads_are_begun_as_they_are_needed_and_no_more_than_allowed() -> None:
     made = Pool(threads=3)
-    go, running, most = threading.Event(), [], []
+    go, running, maximum = threading.Event(), [], []
 
     def waits(task: Task, context: ActionContext) -> None:
         running.append(task.task_id)
-        most.append(len(running))
+        maximum.append(len(running))
         assert go.wait(10)
         running.remove(task.task_id)
 
@@ -230,7 +230,7 @@ def test_threads_are_begun_as_they_are_needed_and_no_more_than_allowed() -> None
     go.set()
     ended = [made.ended.get(timeout=10).task.task_id for _ in range(7)]
     assert sorted(ended) == [f"t{n}" for n in range(7)]
-    assert max(most) <= 3
+    assert max(maximum) <= 3
 
 
 def test_one_after_another_needs_one_thread() -> None:
@@ -286,13 +286,13 @@ def large(task_id: str, size: int, **payload: object) -> Claimed:
 def test_large_tasks_run_together_as_far_as_memory_goes() -> None:
     """However many threads there are: and what is small is not held up by them."""
     made = Pool(threads=8)
-    go, lock, sizes, most = threading.Event(), threading.Lock(), [0], []
+    go, lock, sizes, maximum = threading.Event(), threading.Lock(), [0], []
 
     def waits(task: Task, context: ActionContext) -> None:
         assert task.payload == {"read": True}
         with lock:
             sizes[0] += size[task.task_id]
-            most.append(sizes[0])
+            maximum.append(sizes[0])
         assert go.wait(10)
         with lock:
             sizes[0] -= size[task.task_id]
@@ -310,8 +310,8 @@ def test_large_tasks_run_together_as_far_as_memory_goes() -> None:
     ended = [made.ended.get(timeout=10) for _ in size]
     assert sorted(one.task.task_id for one in ended) == sorted(size)
     assert {one.task.payload == {} for one in ended} == {True}  # records need it no more
-    assert all(number <= MAX_LARGE_BYTES or number == MAX_LARGE_BYTES * 2 for number in most)
-    assert MAX_LARGE_BYTES * 2 in most
+    assert all(number <= MAX_LARGE_BYTES or number == MAX_LARGE_BYTES * 2 for number in maximum)
+    assert MAX_LARGE_BYTES * 2 in maximum
 
 
 def test_large_tasks_that_wait_for_memory_can_be_removed() -> None:

@@ -41,11 +41,11 @@ class Worked:
     """A world with one thread whose tasks take their time by the clock; notes how much was left when each began."""
 
     def __init__(self, *, life: float = 120, known: bool = True, **settings: object) -> None:
-        most = max_timeout_seconds(timedelta(seconds=life)) if known else None
+        maximum = max_timeout_seconds(timedelta(seconds=life)) if known else None
         self.clock = PacedClock()
         self.w: World = world(
             clock=self.clock,
-            rules=rules(threads=1, max_timeout_seconds=most, **settings),
+            rules=rules(threads=1, max_timeout_seconds=maximum, **settings),
             life=timedelta(seconds=life),
         )
         self.left: list[tuple[str, float]] = []  # in the order in which they began
@@ -59,8 +59,8 @@ class Worked:
         def run(task: Task, context: ActionContext) -> None:
             self.left.append((task.task_id, (context.deadline - self.clock()).total_seconds()))
             self.clock.forward(seconds=seconds)
-            seen, patience = self.clock.reads, time.monotonic() + 5
-            while self.clock.reads < seen + 4 and time.monotonic() < patience:
+            seen, max_wait = self.clock.reads, time.monotonic() + 5
+            while self.clock.reads < seen + 4 and time.monotonic() < max_wait:
                 time.sleep(0.0005)
 
         return run
