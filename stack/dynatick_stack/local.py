@@ -1,5 +1,7 @@
 """The local stack: an emulator with template.yaml deployed to it."""
 
+from __future__ import annotations
+
 import json
 import platform
 import time
@@ -7,10 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dynatick.client import TaskClient
-from dynatick.client.connect import ClientSettings, open_store
 from dynatick_stack import deploy, emulator, processes, template
 from dynatick_stack.build import CACHE, build, libraries
 from dynatick_stack.emulator import PORT, STATE
@@ -18,6 +18,9 @@ from dynatick_stack.errors import DeployError
 from dynatick_stack.files import exclusive
 from dynatick_stack.logs import LogLine, LogReader
 from dynatick_stack.venv import Say
+
+if TYPE_CHECKING:
+    from dynatick.client import TaskClient
 
 # What differs from the template's defaults here: tasks may reach this machine, and what is on the emulator.
 LOCAL = {
@@ -58,6 +61,9 @@ class LocalStack:
 
     def task_client(self) -> TaskClient:
         """The Python client of its table, whatever credentials the user has."""
+        from dynatick.client import ClientSettings, TaskClient  # loads the AWS SDK, which `--help` does without
+        from dynatick.client.connect import open_store
+
         settings = ClientSettings(
             table=self.table, region=deploy.REGION, endpoint_url=self.endpoint, credentials=("test", "test")
         )

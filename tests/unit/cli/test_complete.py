@@ -19,6 +19,7 @@ from dynatick.client.schedules import Schedules
 
 OF_TASKS = {
     "insert": "task add",
+    "insert_task": "task add",
     "insert_many": "task import",
     "insert_lazily": "task import",
     "insert_rows": "task import",
