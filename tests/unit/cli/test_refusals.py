@@ -152,7 +152,7 @@ REFUSALS: list[tuple[list[str], int, str]] = [
     (
         ["task", "redrive", "there"],
         5,
-        "cannot retry task 'there': it is scheduled; possible only while it is failed or cancelled",
+        "cannot redrive task 'there': it is scheduled; possible only while it is failed or cancelled",
     ),
     (
         ["task", "cancel", "nightly"],

@@ -397,7 +397,7 @@ def test_update_in_a_version(world: World) -> None:
     seen = world.schedules.insert("s", HOURLY).version
     changed = world.schedules.update("s", payload={"n": 1}, version=seen)
     assert changed.version == world.schedules.get("s").version != seen
-    with pytest.raises(TaskChanged, match="'s' was changed"):
+    with pytest.raises(TaskChanged, match="'s' has changed"):
         world.schedules.update("s", payload={"n": 2}, version=seen)
 
 

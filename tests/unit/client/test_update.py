@@ -44,7 +44,7 @@ def test_a_version_names_a_row_as_it_stands(client: TaskClient) -> None:
     assert client.get("a").version == seen
     changed = client.update("a", payload={"n": 2}, version=seen)
     assert changed.version == client.get("a").version != seen
-    with pytest.raises(TaskChanged, match="'a' was changed"):
+    with pytest.raises(TaskChanged, match="'a' has changed"):
         client.update("a", payload={"n": 3}, version=seen)
     assert client.get("a").payload == {"n": 2}
 

@@ -29,7 +29,7 @@ class Paced(FakeActions):
         return ["log", "slow"]
 
     def run(self, task: Task, context: ActionContext) -> object:
-        self._limits.take(task, task.action)
+        self._limits.acquire(task, task.action)
         self.began[task.task_id] = self._clock()
         return super().run(task, context)
 
