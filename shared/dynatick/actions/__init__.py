@@ -79,12 +79,12 @@ def build_actions(
         "sns": ("sns", "AllowedTopicArns", settings.topics, "sns:Sns"),
         "sqs": ("sqs", "AllowedQueueArns", settings.queues, "sqs:Sqs"),
         "eventbridge": ("events", "AllowedEventBusArns", settings.event_buses, "eventbridge:EventBridge"),
-        "lambda": ("lambda", "AllowedFunctionArns", settings.functions, "awslambda:LambdaFunction"),
+        "lambda": ("lambda", "AllowedFunctionArns", settings.functions, "aws_lambda:LambdaFunction"),
         "stepfunctions": (
             "stepfunctions",
             "AllowedStateMachineArns",
             settings.state_machines,
-            "stepfunctions:StepFunctions",
+            "step_functions:StepFunctions",
         ),
     }.items():
         if arns:
