@@ -141,3 +141,14 @@ def test_rehearse(actions):
         run(actions, "rehearse", payload, attempt=2)
     assert caught.value.retry_after == 30
     assert run(actions, "rehearse", payload, attempt=3) == {"attempts": 3}
+
+
+@pytest.mark.parametrize("action", ["eventbridge", "lambda", "sns", "sqs", "stepfunctions"])
+def test_each_action_for_an_aws_service_is_loaded_for_its_first_task(action):
+    allowed = ("arn:aws:any:*:*:*",)
+    settings = ActionSettings(
+        topics=allowed, queues=allowed, event_buses=allowed, functions=allowed, state_machines=allowed
+    )
+    actions = build_actions(handlers_module=None, clock=lambda: NOW, settings=settings)
+    with pytest.raises(PermanentError, match="Field required"):
+        run(actions, action, {})
