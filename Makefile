@@ -88,7 +88,7 @@ soak: $(VENV)/.ready ## Kill and disturb processes for MINUTES (5), judge how ea
 e2e: $(VENV)/.ready ## Run the tests against the locally deployed template only
 	$(run_e2e) $(ARGS)
 
-check: $(VENV)/.ready $(SAM_VENV)/.ready ## Lint, format, types, import contract, template
+check: $(VENV)/.ready $(SAM_VENV)/.ready words ## Lint, format, types, import contract, words, template
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy shared stack
