@@ -22,7 +22,8 @@ from dynatick_stack import emulator
 from dynatick_stack.counting.counts import counting
 from dynatick_stack.template import table_definition
 
-KINDS = ["memory", "moto", "emulator-single", "emulator-batched", "counting-batched"]
+KINDS = ["memory", "moto", "counting-batched"]
+ON_THE_EMULATOR = ["emulator-single", "emulator-batched"]  # which starts in half a minute, and is slow
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -31,7 +32,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         kinds = [*KINDS] + (["endpoint-single", "endpoint-batched"] if given else [])
         if metafunc.definition.get_closest_marker("atomic_writes"):
             kinds.remove("moto")
-        metafunc.parametrize("store", kinds, indirect=True)
+        slow = [pytest.param(kind, marks=pytest.mark.long) for kind in ON_THE_EMULATOR]
+        metafunc.parametrize("store", [*kinds, *slow], indirect=True)
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,8 @@ from dynatick.engine.installation_settings import publish_settings
 from dynatick.engine.ports import Store
 from dynatick.store.dynamodb import DynamoStore
 
+pytestmark = pytest.mark.long
+
 BUCKET = "2026-12-31#13:00"
 TASKS = 230
 

@@ -63,7 +63,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ]
     metafunc.parametrize(
         ("machine", "fresh_table", "examples", "start"),
-        [(machine, kind, examples, part if asked is None else None) for machine, kind, examples, part in tries],
+        [
+            pytest.param(
+                machine,
+                kind,
+                examples,
+                part if asked is None else None,
+                marks=[] if (kind, part) == ("memory", 1) else [pytest.mark.long],
+            )
+            for machine, kind, examples, part in tries
+        ],
         ids=[f"{machine.of}-{kind}-{part}" for machine, kind, _, part in tries],
         indirect=["fresh_table"],
     )

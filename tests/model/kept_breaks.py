@@ -53,11 +53,11 @@ ONCE = {"maximumRetryAttempts": 0}
 
 KEPT: Mapping[tuple[int, str], Found] = {
     (1, "a pass closes nothing"): Found("a: waits for ever", [put()]),
-    (2, "only minutes of the present grid are looked at"): Found(
+    (2, "only minutes of the present grid are polled"): Found(
         "a: waits for ever",
         [put(), Step("rest"), Step("reconfigure", grid=(60, 1))],
     ),
-    (3, "any look is final, however late the index"): Found(
+    (3, "any poll is final, however late the index"): Found(
         "a: no tick will look at it",
         [
             begin(lag=INDEX_LAG, seed=12),
@@ -67,7 +67,7 @@ KEPT: Mapping[tuple[int, str], Found] = {
             *wait(2.0),
         ],
     ),
-    (3, "a row that others hold does not hold S back"): Found(
+    (3, "a contended row does not hold its bucket back"): Found(
         "m03: waits for ever",
         [
             Step("insert_many", plan=Plan(), script=("hang",), when=When()),
