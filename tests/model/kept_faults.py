@@ -20,4 +20,11 @@ KEPT: Mapping[str, Found] = {
             Step("reschedule", client=0, plan=Plan(), task_id="b", when=When()),
         ],
     ),
+    "a late record strips the row that was put in its place": Found(
+        "0.120: a: completed with outcome None, expiresAt None",
+        [
+            Step("put", policy=None, row=RawRow(status="running", stray=True), script=("ok",), task_id="a"),
+            Step("put", policy=None, row=RawRow(status="completed", stray=True), script=("ok",), task_id="a"),
+        ],
+    ),
 }

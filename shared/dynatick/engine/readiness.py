@@ -47,7 +47,7 @@ def make_ready(
         return place(row, now=now, grid=grid, defaults=defaults)
     if stray := premature_attributes(row):
         return ConditionalUpdate(
-            task_id=str(row["taskId"]), remove=stray, conditions=as_read(row, "outcome"), returning=True
+            task_id=str(row["taskId"]), remove=stray, conditions=as_read(row, "outcome", "status"), returning=True
         )
     return None
 

@@ -412,17 +412,17 @@ RED = {
 }
 
 
-@pytest.mark.parametrize("tell", RED, ids=lambda report: report.__name__)
+@pytest.mark.parametrize("report", RED, ids=lambda report: report.__name__)
 def test_red_for(report: Callable[[], Story]) -> None:
     problems = report().verdict().problems
     assert any(RED[report] in problem for problem in problems), problems
 
 
-@pytest.mark.parametrize("tell", [lost_without_a_row, lost_in_a_drained_bucket, recorded_and_never_executed])
+@pytest.mark.parametrize("report", [lost_without_a_row, lost_in_a_drained_bucket, recorded_and_never_executed])
 def test_the_lost_are_counted(report: Callable[[], Story]) -> None:
     assert report().verdict().record_results == {"lost": 1}
 
 
-@pytest.mark.parametrize("tell", [waiting, waiting_although_no_client_knows_that_it_is_in])
+@pytest.mark.parametrize("report", [waiting, waiting_although_no_client_knows_that_it_is_in])
 def test_those_that_wait_are_counted(report: Callable[[], Story]) -> None:
     assert report().verdict().record_results == {"waiting": 1}
