@@ -48,6 +48,11 @@ KEPT_FAULTS: Mapping[str, Found] = {
         "540.365: s: the run of 120 is lost: processor has moved it on to 420.0",
         [put(), wait(400.0), change("pause"), wait(2.0), change("resume")],
     ),
+    "a pause between the times of two late ticks": Found(
+        "250.177: s: the run of 180 is lost: processor has moved it on to None",
+        [Step("begin", mode=Mode(), seed=0, lag=0.0, grid=(2, 3)), put(), tick(Tick(late=130.0), Tick(late=130.0)),
+         Step("edit", schedule_id="s", edit="pause")],
+    ),
     "a client makes up what a tick is about to decide on": Found(
         "543.065: s: 2 runs from 360 to 420 said to be missed (outage), and 1 of 2 were made",
         [tick(), put(), tick(NONE), tick(NONE), tick(NONE), tick(NONE), Step("backfill", schedule_id="s", minutes=3,

@@ -165,7 +165,10 @@ class Machine(Surroundings):
         row = self.model.table.get(task_id)
         if row is None or is_terminal(row) or state_of(row) == "running":
             return
-        self.model.book.life_of(row).meant = END
+        life = self.model.book.life_of(row)
+        life.meant = END
+        if state_of(row) not in ("unscheduled", "scheduled"):
+            life.unseen = True  # the stream's filter hides changes of rows with any other status
         change = ConditionalUpdate(
             task_id=task_id, set={"taskDateTime": time}, conditions=as_read(row, "status", "outcome")
         )

@@ -8,7 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 
 from dynatick.domain.buckets import Grid
-from dynatick.domain.schedule import CatchUp, Missed, MissedFor, Overlap, Schedule, ScheduleState
+from dynatick.domain.schedule import CatchUp, Missed, MissedFor, Overlap, Schedule
 
 MAX_DECIDED = 2000
 """Occurrences that one plan decides on. After a long outage the next tick continues with the rest."""
@@ -100,10 +100,7 @@ class _Deciding:
         return self.grid.tick_at_or_after(self.schedule.starts_at(nominal))
 
     def is_due(self, nominal: datetime) -> bool:
-        s = self.schedule
-        if s.state is ScheduleState.DISABLED and (s.defined_at is None or nominal > s.defined_at):
-            return False
-        return self.tick_of(nominal) <= self.closed_through
+        return not self.schedule.is_paused_at(nominal) and self.tick_of(nominal) <= self.closed_through
 
     def decide(self, nominal: datetime, *, is_latest: bool) -> None:
         self.decided.append(nominal)

@@ -51,11 +51,11 @@ def advance(
         values["dueBefore"] = [former.to_row() for former in due_before]
     else:
         remove.append("dueBefore")
-    paused = schedule.state is ScheduleState.DISABLED
+    following = plan.next_occurrence_at
     if not plan.more:
         if plan.buffered is not None:
             values["taskDateTime"] = str(_bucket_of_next_poll(schedule, plan, closed_through, grid))
-        elif paused:
+        elif schedule.state is ScheduleState.DISABLED and (following is None or schedule.is_paused_at(following)):
             remove += ["taskDateTime", "nextOccurrenceAt"]
             values.pop("nextOccurrenceAt", None)
         elif plan.next_occurrence_at is None:

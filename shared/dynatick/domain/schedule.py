@@ -197,6 +197,10 @@ class Schedule:
         """The first nominal instant after ``after``; None if there is none."""
         return next_after(self.expression, after, zone=self.zone, start=self.start, end=self.end)
 
+    def is_paused_at(self, nominal: datetime) -> bool:
+        """Whether a pause skips the occurrence of a nominal instant. One that was due when it began is made."""
+        return self.state is ScheduleState.DISABLED and (self.defined_at is None or nominal > self.defined_at)
+
     def occurrence_id(self, nominal: datetime, *, extra: str = "") -> str:
         """The id of the occurrence of a nominal instant: there cannot be a second one."""
         return f"{self.schedule_id}#{self.revision}#{format_instant(nominal)}{extra}"

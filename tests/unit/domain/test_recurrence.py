@@ -212,6 +212,19 @@ def test_a_run_that_was_due_before_a_pause_is_made() -> None:
     assert plan.make == [at(60)]
 
 
+def test_runs_that_were_due_before_a_pause_are_made_by_each_of_the_late_ticks() -> None:
+    paused = changed(begun(catchUp="all"), {"scheduleState": "DISABLED"}, at(3.5))
+    made = []
+    for tick in (1, 2, 3, 4):
+        plan = plan_occurrences(
+            Schedule.from_row(paused), closed_through=C + tick, grid=EVERY_MINUTE, active=False, limit=9
+        )
+        made += plan.make
+        paused = advanced(paused, plan, C + tick)
+    assert made == [at(1), at(2), at(3)]
+    assert "taskDateTime" not in paused
+
+
 def test_runs_after_a_pause_are_not_made() -> None:
     row = begun()
     paused = changed(row, {"scheduleState": "DISABLED"}, at(1.5))  # 12:01 is due, its tick late
