@@ -57,7 +57,7 @@ def test_a_confirmation_alone_opens_nothing(own: DeployedStack) -> None:
 
 def test_tokens_of_one_issuer(own: DeployedStack) -> None:
     """The emulator can't verify a signature, so it lets no token pass. Its configuration is read back."""
-    with pytest.raises(DeployError, match="wants ApiJwtIssuer"):
+    with pytest.raises(DeployError, match="needs ApiJwtIssuer"):
         own.stack.redeploy(ApiAuthorization="JWT")
     own.stack.redeploy(**TOKENS)
     try:

@@ -130,7 +130,7 @@ def rows(world: DeployedStack, targets: Targets) -> dict[str, dict[str, Any]]:
         ("lambda-2", "lambda", {**answer, "input": {"fail": True}}),
         ("lambda-3", "lambda", {"functionArn": targets.function, "input": {"url": f"{world.receiver.url}/function"}}),
         ("lambda-4", "lambda", {**answer, "input": {"sleep": 6}, "timeoutSeconds": 1}),
-        ("lambda-5", "lambda", {**answer, "input": {"sleep": 6}, "timeoutSeconds": 20}),
+        ("lambda-5", "lambda", {**answer, "input": {"sleep": 2}, "timeoutSeconds": 40}),
         ("states-1", "stepfunctions", {"stateMachineArn": targets.machine, "input": {"n": 1}}),
         ("signed-1", "webhook", signed),
         ("wrong-1", "sqs", {"queueArn": NOWHERE, "message": "x"}),

@@ -101,7 +101,8 @@ def _begun(
     """A row that was not read before becomes a schedule."""
     if row.get("status") is None:
         for name in TIME_INPUTS:
-            if row.get(name) is not None:
+            is_ours = name == "taskDateTime" and row.get("movedTo") == row.get(name)  # of a rejection not yet delivered
+            if row.get(name) is not None and not is_ours:
                 raise InvalidInput(
                     name, row[name], "leave it out: a schedule's times follow from its expression, from startDate on"
                 )

@@ -94,6 +94,15 @@ def test_a_cron_follows_its_zone_from_its_start_to_its_end() -> None:
     assert schedule.next_after(datetime.fromisoformat("2027-01-11T08:00:00Z")) is None
 
 
+def test_one_that_waits_to_be_marked_failed_can_be_corrected() -> None:
+    """Its dead letter was refused, so it lies in a bucket whose tick tries again."""
+    moved = {"taskDateTime": "2026-12-31#12:05", "movedTo": "2026-12-31#12:05", "malformedReason": "it never runs"}
+    row = changed({"taskId": "s", "scheduleExpression": "at(2020-01-01T00:00:00)"} | moved,
+                  {"scheduleExpression": "rate(1 minute)"}, at(1))  # fmt: skip
+    assert (row["status"], row["taskDateTime"]) == ("recurring", "2026-12-31#12:02")
+    assert not {"movedTo", "malformedReason"} & row.keys()
+
+
 def test_a_paused_one_lies_in_no_bucket() -> None:
     row = begun(scheduleState="DISABLED")
     assert "taskDateTime" not in row
