@@ -23,6 +23,7 @@ from dynatick_stack.local import LocalStack
 
 DEADLINE_SECONDS = 300.0
 POLL_SECONDS = 0.4
+FIRST = "first"
 SETTLE_SECONDS = 10  # a batch that is inserted this long before a tick has its buckets by then
 LINGER_SECONDS = 5.0  # for what comes a moment after the last task: dead letters, tick records
 PORTS = 3
@@ -35,21 +36,24 @@ def demo(state_dir: Path) -> list[str]:
         stack = start(state_dir)
         client = stack.task_client()
         say(f"Running on {stack.endpoint}, a tick a minute; webhooks go to {receiver.url}")
-        wait_for_room()
+        tick = instant_of(minute_of(datetime.now(UTC)) + 1)
+        client.insert(FIRST, action="log", payload={"text": "Hello"})
+        say(f"Inserted the task {FIRST!r}, without a time: it runs at the next tick, {tick:%H:%M:%S}")
+        soon = seconds_until(tick) <= SETTLE_SECONDS
+        if soon:  # it would come in the middle of the insert
+            time.sleep(seconds_until(tick))
+            show_first(stack)
         first = datetime.now(UTC)
         planned = batch(first, receiver.url)
         observer = Observer(stack, client, receiver, [one.task_id for one in planned])
         refused = insert(planned, stack.client("dynamodb"), stack.table, client)
         say(f"Inserted {len(planned) - len(refused)} tasks; {len(refused)} were refused by the client")
-        seen = watch(observer, planned)
+        seen = watch(observer, planned, stack, None if soon else tick)
     time.sleep(LINGER_SECONDS)  # the tick records come a moment after the tasks
     since = format_instant(instant_of(minute_of(first)))
     until = format_instant(datetime.now(UTC) + timedelta(minutes=2))
     for command in ("task list --limit 200 --attempts", "tick list"):
-        say(f"\n$ dynatick {command} --from {since} --to {until}")
-        where = ["--local", "--endpoint-url", stack.endpoint]
-        if code := cli.run([*command.split(), "--from", since, "--to", until, *where]):
-            raise StackError(f"dynatick {command} ended with {code}")
+        run_command(stack, f"{command} --from {since} --to {until}")
     problems = unmet(planned, refused, seen.tasks, seen.calls, seen.letters)
     say(f"\n{summary(seen)}")
     if not problems:
@@ -71,13 +75,21 @@ def start(state_dir: Path) -> LocalStack:
     return local.up(emulator.free_port(), {"TickMinutes": "1"}, say=say, state_dir=state_dir)
 
 
-def wait_for_room() -> None:
-    """Waits for the next minute if this one is nearly over: the tick would come in the middle of the insert."""
-    now = datetime.now(UTC)
-    left = (instant_of(minute_of(now) + 1) - now).total_seconds()
-    if left <= SETTLE_SECONDS:
-        say(f"Waiting {left:.0f} s, so that no tick comes in the middle of the insert")
-        time.sleep(left + 0.1)
+def seconds_until(instant: datetime) -> float:
+    return max(0.0, (instant - datetime.now(UTC)).total_seconds())
+
+
+def show_first(stack: LocalStack) -> None:
+    """Runs the tick by hand, for the emulator's rule is some seconds late, and shows how the first task ended."""
+    run_command(stack, "tick run")
+    run_command(stack, f"task get {FIRST}")
+
+
+def run_command(stack: LocalStack, command: str) -> None:
+    """Shows a command, and what it prints."""
+    say(f"\n$ dynatick {command}")
+    if code := cli.run([*command.split(), "--local", "--endpoint-url", stack.endpoint]):
+        raise StackError(f"dynatick {command} ended with {code}")
 
 
 def insert(planned: Sequence[Planned], dynamodb: Any, table: str, client: TaskClient) -> dict[str, str]:
@@ -100,12 +112,15 @@ def insert(planned: Sequence[Planned], dynamodb: Any, table: str, client: TaskCl
     return refused
 
 
-def watch(observer: Observer, planned: Sequence[Planned]) -> Seen:
+def watch(observer: Observer, planned: Sequence[Planned], stack: LocalStack, first_tick: datetime | None) -> Seen:
     """Prints what the functions log, and each change, until all tasks have ended and what follows from them has come,
-    or time is up. Returns what was seen last."""
+    or time is up. Returns what was seen last. ``first_tick``: when the first task's outcome is to be shown."""
     calls, letters = sum(len(one.calls) for one in planned), sum(one.ends == FAILED for one in planned)
     deadline, ended_at, last = time.monotonic() + DEADLINE_SECONDS, None, ""
     while True:
+        if first_tick is not None and datetime.now(UTC) >= first_tick:
+            show_first(stack)
+            first_tick = None
         seen, now = observer.see(), datetime.now(UTC)
         for line in seen.lines:
             say(str(line))
