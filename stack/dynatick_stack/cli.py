@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Output, show_document, show_many, show_one
 from dynatick_stack import emulator, local, logs
 from dynatick_stack.deploy import REGION, STACK
@@ -31,6 +32,15 @@ app = typer.Typer(
 
 INTERRUPTED = 130
 API_PORT = 8080
+
+
+def endpoint() -> str:
+    """Where the stack of this folder runs, for the commands of ``dynatick``. Raises CommandFailed if it doesn't."""
+    folder = os.environ.get("DYNATICK_STATE_DIR")  # as for `dynatick local`: another folder is another stack
+    try:
+        return emulator.current(state_dir=Path(folder).resolve() if folder else STATE).endpoint
+    except StackError as error:
+        raise CommandFailed(ExitCode.UNREACHABLE, str(error)) from error
 
 
 @app.callback()

@@ -53,7 +53,7 @@ IN_EVERY_RUN = {
     "test_fault_18_deleted_after_its_process_died",
     "test_fault_19_the_table_is_away_when_it_comes_to_recording",
     "test_fault_20_what_was_claimed_at_once_and_not_begun",
-    "test_fault_21_what_shows_in_the_last_look_cannot_be_recorded",
+    "test_fault_21_what_shows_in_the_final_poll_cannot_be_recorded",
     "test_fault_22_hostile_payloads_and_names",
     "test_fault_23_the_process_of_a_task_in_flight_is_not_kept",
     "test_fault_24_sixty_days_without_a_tick",

@@ -38,7 +38,7 @@ def test_fault_06_dies_between_claiming_and_executing(world: World, report: Repo
     assert figures.repeated == 0
 
 
-def test_fault_06_the_lease_outlasts_the_last_look(world: World, report: Report) -> None:
+def test_fault_06_the_lease_outlasts_the_final_poll(world: World, report: Report) -> None:
     """An invocation may live for 15 minutes, a bucket is looked at for two: one that holds a leased task is kept."""
     world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(TASKS)])
     assert world.next_tick(life=900, faults=[Fault(at="claim", do="kill after")]).what == "killed"

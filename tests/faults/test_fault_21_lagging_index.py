@@ -75,7 +75,7 @@ def test_fault_21_the_index_lags_for_longer(new_world: NewWorld, report: Report)
     assert figures.repeated == 0
 
 
-def test_fault_21_what_shows_in_the_last_look_cannot_be_recorded(new_world: NewWorld, report: Report) -> None:
+def test_fault_21_what_shows_in_the_final_poll_cannot_be_recorded(new_world: NewWorld, report: Report) -> None:
     """The poll after which the cursor would pass the bucket: it does not pass what ran and was not seen recorded."""
     world = new_world(**{LAG: "150 150"})
     with seen_late(world):

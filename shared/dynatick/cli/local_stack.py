@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
@@ -14,6 +12,7 @@ from dynatick.cli.exit_code import CommandFailed, ExitCode
 if TYPE_CHECKING:
     from dynatick.client.connect import ClientSettings
 
+GROUP = "dynatick.local_endpoint"
 ENDPOINT = "http://127.0.0.1:4566"
 REGION = "us-east-1"
 CREDENTIALS = ("test", "test")
@@ -74,15 +73,12 @@ def aws_client(service: str, endpoint: str) -> Any:
 
 
 def _endpoint() -> str:
-    # The stack builds on this package, not the other way round: without a checkout it is not there.
-    try:
-        emulator = importlib.import_module("dynatick_stack.emulator")
-        errors = importlib.import_module("dynatick_stack.errors")
-    except ImportError:
-        return ENDPOINT
-    # As `dynatick local` does: another folder is another stack, and a task must not end up in the wrong one.
-    folder = os.environ.get("DYNATICK_STATE_DIR")
-    try:
-        return str(emulator.current(state_dir=Path(folder).resolve() if folder else emulator.STATE).endpoint)
-    except errors.StackError as error:
-        raise CommandFailed(ExitCode.UNREACHABLE, str(error)) from error
+    """Where the plug-in runs the local stack; where it runs by default if there is no plug-in, as without a checkout.
+    The plug-in builds on this package, not the other way round."""
+    for plugin in entry_points(group=GROUP):
+        try:
+            endpoint: Callable[[], str] = plugin.load()
+        except ImportError:
+            continue
+        return endpoint()
+    return ENDPOINT

@@ -114,7 +114,7 @@ def test_an_endpoint_that_is_given_is_taken(asked: list[tuple[str, str]]) -> Non
 def test_without_a_checkout_it_is_looked_for_at_its_usual_place(
     monkeypatch: pytest.MonkeyPatch, asked: list[tuple[str, str]]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "dynatick_stack.emulator", None)
+    monkeypatch.setitem(sys.modules, "dynatick_stack.cli", None)
     assert local_stack.find().endpoint == "http://127.0.0.1:4566"
 
 
