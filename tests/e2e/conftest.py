@@ -54,6 +54,7 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     local.down(state_dir=state_dir)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What lasts longest comes first, so that it isn't begun when there is nothing left for the other processes. In a
     run of all layers one process has these tests, and so one stack."""

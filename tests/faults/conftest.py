@@ -67,6 +67,7 @@ IN_EVERY_RUN = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     left = set(IN_EVERY_RUN)
     for item in items:
