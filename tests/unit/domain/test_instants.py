@@ -22,12 +22,8 @@ ACCEPTED = [
     ("2026-12-31t12:07:00z", NOON),  # lower case
     ("2026-12-31 12:07:00Z", NOON),  # a space for the T, which the RFC allows
     ("2026-12-31T12:07Z", NOON),  # seconds missing
-    ("2026-12-31T13:07:00+01:00", NOON),
-    ("2026-12-31T13:07+01:00", NOON),
-    ("2026-12-31T04:07:00-08:00", NOON),
-    ("2026-12-31T17:52:00+05:45", NOON),
-    ("2027-01-01T11:06:00+22:59", NOON),
-    ("2026-12-31T12:07:00+00:00", NOON),
+    ("2026-12-31T13:07:00+01:00", NOON), ("2026-12-31T13:07+01:00", NOON), ("2026-12-31T04:07:00-08:00", NOON),
+    ("2026-12-31T17:52:00+05:45", NOON), ("2027-01-01T11:06:00+22:59", NOON), ("2026-12-31T12:07:00+00:00", NOON),
     ("2026-12-31T12:07:00-00:00", NOON),  # "the offset is not known", says the RFC; the instant is
     ("  2026-12-31T12:07:00Z\n", NOON),  # spaces around
     ("2026-12-31T12:07:00.5Z", NOON + timedelta(microseconds=500_000)),
@@ -39,18 +35,15 @@ ACCEPTED = [
     ("1970-01-01T00:00:00Z", datetime(1970, 1, 1, tzinfo=UTC)),
     ("9998-12-31T23:59:59Z", datetime(9998, 12, 31, 23, 59, 59, tzinfo=UTC)),
     # epoch seconds
-    (1_798_718_820, NOON),
-    (1_798_718_820.0, NOON),
+    (1_798_718_820, NOON), (1_798_718_820.0, NOON),
     (1_798_718_820.5, NOON + timedelta(microseconds=500_000)),
     (1_798_718_820.1, NOON + timedelta(microseconds=100_000)),  # and not a binary fraction less
     (Decimal(1_798_718_820), NOON),
     (Decimal("1798718820.123"), NOON + timedelta(microseconds=123_000)),
-    (Decimal("1.79871882E+9"), NOON),
-    (0, datetime(1970, 1, 1, tzinfo=UTC)),
+    (Decimal("1.79871882E+9"), NOON), (0, datetime(1970, 1, 1, tzinfo=UTC)),
     # datetimes
-    (NOON, NOON),
-    (datetime(2026, 12, 31, 13, 7, tzinfo=BERLIN), NOON),
-]
+    (NOON, NOON), (datetime(2026, 12, 31, 13, 7, tzinfo=BERLIN), NOON),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("value", "instant"), ACCEPTED)
@@ -74,9 +67,7 @@ OFFSET = "its offset from UTC is missing; " + EXPECTED_INSTANT
 
 REFUSED = [
     # naive: the instant is unknown
-    ("2026-12-31T12:07:00", OFFSET),
-    ("2026-12-31T12:07", OFFSET),
-    ("2026-12-31 12:07:00", OFFSET),
+    ("2026-12-31T12:07:00", OFFSET), ("2026-12-31T12:07", OFFSET), ("2026-12-31 12:07:00", OFFSET),
     (datetime(2026, 12, 31, 12, 7), AWARE),  # noqa: DTZ001
     (datetime(2026, 12, 31, 12, 7, tzinfo=Vague()), AWARE),
     # no such time
@@ -94,49 +85,29 @@ REFUSED = [
     ("0001-01-01T00:00:00+10:00", NO_SUCH.format("date value out of range")),
     ("9999-12-31T23:59:59-10:00", NO_SUCH.format("date value out of range")),
     # out of range
-    ("1969-12-31T23:59:59Z", IN_RANGE),
-    ("1970-01-01T00:30:00+01:00", IN_RANGE),
-    ("9999-06-01T00:00:00Z", IN_RANGE),
-    ("9998-12-31T23:59:59-00:01", IN_RANGE),
-    (-1, IN_RANGE),
-    (Decimal("-0.001"), IN_RANGE),
+    ("1969-12-31T23:59:59Z", IN_RANGE), ("1970-01-01T00:30:00+01:00", IN_RANGE), ("9999-06-01T00:00:00Z", IN_RANGE),
+    ("9998-12-31T23:59:59-00:01", IN_RANGE), (-1, IN_RANGE), (Decimal("-0.001"), IN_RANGE),
     (253_402_300_799, IN_RANGE),  # the last second of 9999
     (datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), IN_RANGE),
-    (datetime(9999, 12, 31, tzinfo=UTC), IN_RANGE),
-    (datetime.max.replace(tzinfo=UTC), IN_RANGE),
+    (datetime(9999, 12, 31, tzinfo=UTC), IN_RANGE), (datetime.max.replace(tzinfo=UTC), IN_RANGE),
     (datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), IN_RANGE),
     (datetime.min.replace(tzinfo=BERLIN), IN_RANGE),
     # milliseconds, where seconds are meant
-    (1_798_718_820_000, EXPECTED_INSTANT),
-    (10**20, EXPECTED_INSTANT),
-    (Decimal("1E+125"), EXPECTED_INSTANT),
-    (float("nan"), EXPECTED_INSTANT),
-    (float("inf"), EXPECTED_INSTANT),
-    (Decimal("NaN"), EXPECTED_INSTANT),
+    (1_798_718_820_000, EXPECTED_INSTANT), (10**20, EXPECTED_INSTANT), (Decimal("1E+125"), EXPECTED_INSTANT),
+    (float("nan"), EXPECTED_INSTANT), (float("inf"), EXPECTED_INSTANT), (Decimal("NaN"), EXPECTED_INSTANT),
     (Decimal("-Infinity"), EXPECTED_INSTANT),
     # no notation of ours
-    ("", EXPECTED_INSTANT),
-    ("tomorrow", EXPECTED_INSTANT),
+    ("", EXPECTED_INSTANT), ("tomorrow", EXPECTED_INSTANT),
     ("1798718820", EXPECTED_INSTANT),  # a number as text may be anything
-    ("2026-12-31", EXPECTED_INSTANT),
-    ("2026-12-31T12Z", EXPECTED_INSTANT),
-    ("20261231T120700Z", EXPECTED_INSTANT),
-    ("2026-12-31T12:07:00 Z", EXPECTED_INSTANT),
-    ("2026-12-31T12:07:00+0100", EXPECTED_INSTANT),
-    ("2026-12-31T12:07:00+1", EXPECTED_INSTANT),
-    ("2026-12-31T12:07:00.Z", EXPECTED_INSTANT),
-    ("2026-12-31T12:07.5Z", EXPECTED_INSTANT),
-    ("2026-12-31T12:07:00.1234567890Z", EXPECTED_INSTANT),
-    ("2026-12-31T12:07:00[Europe/Berlin]", EXPECTED_INSTANT),
-    ("+2026-12-31T12:07:00Z", EXPECTED_INSTANT),
+    ("2026-12-31", EXPECTED_INSTANT), ("2026-12-31T12Z", EXPECTED_INSTANT), ("20261231T120700Z", EXPECTED_INSTANT),
+    ("2026-12-31T12:07:00 Z", EXPECTED_INSTANT), ("2026-12-31T12:07:00+0100", EXPECTED_INSTANT),
+    ("2026-12-31T12:07:00+1", EXPECTED_INSTANT), ("2026-12-31T12:07:00.Z", EXPECTED_INSTANT),
+    ("2026-12-31T12:07.5Z", EXPECTED_INSTANT), ("2026-12-31T12:07:00.1234567890Z", EXPECTED_INSTANT),
+    ("2026-12-31T12:07:00[Europe/Berlin]", EXPECTED_INSTANT), ("+2026-12-31T12:07:00Z", EXPECTED_INSTANT),
     ("２０２６-12-31T12:07:00Z", EXPECTED_INSTANT),  # digits, but not ASCII's  # noqa: RUF001
-    (True, EXPECTED_INSTANT),
-    (False, EXPECTED_INSTANT),
-    (None, EXPECTED_INSTANT),
-    (b"2026-12-31T12:07:00Z", EXPECTED_INSTANT),
-    ([1_798_718_820], EXPECTED_INSTANT),
-    ({"S": "2026-12-31T12:07:00Z"}, EXPECTED_INSTANT),
-    ({"2026-12-31T12:07:00Z"}, EXPECTED_INSTANT),
+    (True, EXPECTED_INSTANT), (False, EXPECTED_INSTANT), (None, EXPECTED_INSTANT),
+    (b"2026-12-31T12:07:00Z", EXPECTED_INSTANT), ([1_798_718_820], EXPECTED_INSTANT),
+    ({"S": "2026-12-31T12:07:00Z"}, EXPECTED_INSTANT), ({"2026-12-31T12:07:00Z"}, EXPECTED_INSTANT),
     (NOON.date(), EXPECTED_INSTANT),
 ]  # fmt: skip
 

@@ -175,72 +175,44 @@ def on_row(change: Callable[[Row], ConditionalUpdate], state: str) -> Callable[[
 HELD = ("running", "running elsewhere")  # what is claimed with our token, wherever it was moved
 
 ARROWS = {
-    "claim": Arrow(
-        lambda: claim("t", HERE, token="new", lease_until=SOON, now=NOW), ("scheduled", "scheduled again"), "running"
-    ),
-    "claim what was released": Arrow(
-        lambda: claim("t", HERE, token="new", lease_until=SOON, now=NOW, released=True), ("released",), "running"
-    ),
-    "reclaim": Arrow(
-        on_row(lambda row: reclaim(row, attempt=2, token="new", lease_until=SOON, now=NOW), "running"),
-        ("running",),
-        "running",
-    ),
-    "complete": Arrow(
-        lambda: complete(held(), now=NOW, retention_days=DAYS, result={"n": 1}), (*HELD, "released"), "completed"
-    ),
+    "claim": Arrow(lambda: claim("t", HERE, token="new", lease_until=SOON, now=NOW), ("scheduled", "scheduled again"),
+        "running"),
+    "claim what was released": Arrow(lambda: claim("t", HERE, token="new", lease_until=SOON, now=NOW, released=True),
+        ("released",), "running"),
+    "reclaim": Arrow(on_row(lambda row: reclaim(row, attempt=2, token="new", lease_until=SOON, now=NOW), "running"),
+        ("running",), "running"),
+    "complete": Arrow(lambda: complete(held(), now=NOW, retention_days=DAYS, result={"n": 1}), (*HELD, "released"),
+        "completed"),
     "fail": Arrow(lambda: fail(held(), now=NOW, retention_days=DAYS, error="x"), (*HELD, "released"), "failed"),
     "retry": Arrow(lambda: retry(held(), now=NOW, bucket=LATER, error="x"), (*HELD, "released"), "scheduled"),
     "release": Arrow(lambda: release(held()), (*HELD, "released"), "running"),
     "postpone": Arrow(lambda: defer_claimed(held(), bucket=LATER), (*HELD, "released"), "scheduled"),
-    "defer": Arrow(
-        on_row(lambda row: defer(row, LATER), "running"),
-        ("scheduled", "scheduled again", "running", "running for another", "released"),
-        "the same",
-    ),
-    "defer a failure": Arrow(
-        on_row(lambda row: defer_failure(row, LATER, now=NOW, error="x"), "running"), HELD, "running"
-    ),
+    "defer": Arrow(on_row(lambda row: defer(row, LATER), "running"),
+        ("scheduled", "scheduled again", "running", "running for another", "released"), "the same"),
+    "defer a failure": Arrow(on_row(lambda row: defer_failure(row, LATER, now=NOW, error="x"), "running"), HELD,
+        "running"),
     "end a lease": Arrow(on_row(lambda row: end_lease(row, now=NOW), "running"), HELD, "running"),
-    "fail unexecuted": Arrow(
-        on_row(lambda row: fail_unexecuted(row, now=NOW, retention_days=DAYS, error="x"), "running"),
-        ("running",),
-        "failed",
-    ),
-    "move what waits": Arrow(
-        on_row(lambda row: move(row, LATER), "scheduled"),
-        ("scheduled", "scheduled again", "running", "running for another", "released"),
-        "the same",
-    ),
-    "cancel what waits": Arrow(
-        on_row(lambda row: cancel(row, now=NOW, retention_days=DAYS), "scheduled"),
-        ("scheduled", "scheduled elsewhere", "scheduled, not counted"),
-        "cancelled",
-    ),
-    "cancel what waits again": Arrow(
-        on_row(lambda row: cancel(row, now=NOW, retention_days=DAYS), "scheduled again"),
-        ("scheduled again",),
-        "cancelled",
-    ),
-    "cancel an unscheduled task": Arrow(
-        on_row(lambda row: cancel(row, now=NOW, retention_days=DAYS), "unscheduled"), ("unscheduled",), "cancelled"
-    ),
-    "reschedule what waits": Arrow(
-        on_row(lambda row: reschedule(row, bucket=LATER, due_at=SOON), "scheduled"), ("scheduled",), "scheduled"
-    ),
-    "reschedule an unscheduled task": Arrow(
-        on_row(lambda row: reschedule(row, bucket=LATER, due_at=SOON), "unscheduled"), ("unscheduled",), "scheduled"
-    ),
-    "redrive what failed": Arrow(
-        on_row(lambda row: redrive(row, bucket=LATER, due_at=SOON, run=2), "failed"), ("failed",), "scheduled"
-    ),
-    "redrive what was cancelled": Arrow(
-        on_row(lambda row: redrive(row, bucket=LATER, due_at=SOON, run=2), "cancelled"), ("cancelled",), "scheduled"
-    ),
-    "run again what completed": Arrow(
-        on_row(lambda row: redrive(row, bucket=LATER, due_at=SOON, run=2), "completed"), ("completed",), "scheduled"
-    ),
-}
+    "fail unexecuted": Arrow(on_row(lambda row: fail_unexecuted(row, now=NOW, retention_days=DAYS, error="x"),
+        "running"), ("running",), "failed"),
+    "move what waits": Arrow(on_row(lambda row: move(row, LATER), "scheduled"),
+        ("scheduled", "scheduled again", "running", "running for another", "released"), "the same"),
+    "cancel what waits": Arrow(on_row(lambda row: cancel(row, now=NOW, retention_days=DAYS), "scheduled"),
+        ("scheduled", "scheduled elsewhere", "scheduled, not counted"), "cancelled"),
+    "cancel what waits again": Arrow(on_row(lambda row: cancel(row, now=NOW, retention_days=DAYS), "scheduled again"),
+        ("scheduled again",), "cancelled"),
+    "cancel an unscheduled task": Arrow(on_row(lambda row: cancel(row, now=NOW, retention_days=DAYS), "unscheduled"),
+        ("unscheduled",), "cancelled"),
+    "reschedule what waits": Arrow(on_row(lambda row: reschedule(row, bucket=LATER, due_at=SOON), "scheduled"),
+        ("scheduled",), "scheduled"),
+    "reschedule an unscheduled task": Arrow(on_row(lambda row: reschedule(row, bucket=LATER, due_at=SOON),
+        "unscheduled"), ("unscheduled",), "scheduled"),
+    "redrive what failed": Arrow(on_row(lambda row: redrive(row, bucket=LATER, due_at=SOON, run=2), "failed"),
+        ("failed",), "scheduled"),
+    "redrive what was cancelled": Arrow(on_row(lambda row: redrive(row, bucket=LATER, due_at=SOON, run=2),
+        "cancelled"), ("cancelled",), "scheduled"),
+    "run again what completed": Arrow(on_row(lambda row: redrive(row, bucket=LATER, due_at=SOON, run=2), "completed"),
+        ("completed",), "scheduled"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -517,16 +489,9 @@ def test_malformed_attempts_are_replaced(malformed: object) -> None:
 
 @pytest.mark.parametrize(
     ("error", "line"),
-    [
-        ("", ""),
-        ("plain", "plain"),
-        ("two\nlines\tand\r\ntabs", "two lines and tabs"),
-        ("\x1b[31mred\x00", "[31mred"),
-        ("a\ud800b", "a b"),
-        ("x" * 300, "x" * 300),
-        ("x" * 301, "x" * 299 + "…"),
-    ],
-)
+    [("", ""), ("plain", "plain"), ("two\nlines\tand\r\ntabs", "two lines and tabs"), ("\x1b[31mred\x00", "[31mred"),
+     ("a\ud800b", "a b"), ("x" * 300, "x" * 300), ("x" * 301, "x" * 299 + "…")],
+)  # fmt: skip
 def test_an_error_is_kept_on_one_bounded_line(error: str, line: str) -> None:
     assert short(error) == line
 

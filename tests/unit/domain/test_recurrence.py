@@ -409,14 +409,11 @@ def test_at_its_tick_a_run_is_made_and_the_schedule_moves_on() -> None:
 
 OUTAGE = [
     # policy, interval, overlap, what is made, what is missed (runs); ticks closed through 13:00, none since 12:00
-    ("latest", "rate(1 minute)", "allow", [59, 60], 58),
-    ("latest", "rate(1 minute)", "skip", [59], 58 + 1),
+    ("latest", "rate(1 minute)", "allow", [59, 60], 58), ("latest", "rate(1 minute)", "skip", [59], 58 + 1),
     ("latest", "rate(20 minutes)", "allow", [41], 2),  # 12:01 and 12:21 are older than the latest
-    ("all", "rate(20 minutes)", "allow", [1, 21, 41], 0),
-    ("all", "rate(20 minutes)", "skip", [1], 2),
-    ("none", "rate(20 minutes)", "allow", [], 3),
-    ("none", "rate(1 minute)", "allow", [59, 60], 58),
-]
+    ("all", "rate(20 minutes)", "allow", [1, 21, 41], 0), ("all", "rate(20 minutes)", "skip", [1], 2),
+    ("none", "rate(20 minutes)", "allow", [], 3), ("none", "rate(1 minute)", "allow", [59, 60], 58),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("catch_up", "expression", "overlap", "made", "missed"), OUTAGE)

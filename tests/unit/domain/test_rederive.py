@@ -43,41 +43,21 @@ EDITS = [
     # what was edited, the bucket and the due instant that follow
     ("the bucket", {"taskDateTime": "2026-12-31#13:00"}, "2026-12-31#13:00", "2026-12-31T13:00:00Z"),
     ("the bucket, off the grid", {"taskDateTime": "2026-12-31#13:01"}, "2026-12-31#13:05", "2026-12-31T13:01:00Z"),
-    (
-        "the bucket, as an instant",
-        {"taskDateTime": "2026-12-31T14:01:00+01:00"},
-        "2026-12-31#13:05",
-        "2026-12-31T13:01:00Z",
-    ),
+    ("the bucket, as an instant", {"taskDateTime": "2026-12-31T14:01:00+01:00"}, "2026-12-31#13:05",
+        "2026-12-31T13:01:00Z"),
     ("the bucket, earlier", {"taskDateTime": "2026-12-31#12:05"}, "2026-12-31#12:05", "2026-12-31T12:05:00Z"),
     ("the bucket, past", {"taskDateTime": "2026-12-30#12:05"}, "2026-12-30#12:05", "2026-12-30T12:05:00Z"),
     ("the due instant", {"dueAt": "2026-12-31T13:07:30Z"}, "2026-12-31#13:10", "2026-12-31T13:07:30Z"),
-    (
-        "the due instant, as epoch seconds",
-        {"dueAt": Decimal(1_798_722_450)},
-        "2026-12-31#13:10",
-        "2026-12-31T13:07:30Z",
-    ),
-    (
-        "a delay, and nothing for the due instant",
-        {"dueAt": None, "delaySeconds": Decimal(600)},
-        "2026-12-31#12:15",
-        "2026-12-31T12:10:30Z",
-    ),
+    ("the due instant, as epoch seconds", {"dueAt": Decimal(1_798_722_450)}, "2026-12-31#13:10",
+        "2026-12-31T13:07:30Z"),
+    ("a delay, and nothing for the due instant", {"dueAt": None, "delaySeconds": Decimal(600)}, "2026-12-31#12:15",
+        "2026-12-31T12:10:30Z"),
     ("a delay", {"delaySeconds": Decimal(600)}, "2026-12-31#12:15", "2026-12-31T12:10:30Z"),
-    (
-        "bucket and due instant, at odds",
-        {"taskDateTime": "2026-12-31#13:00", "dueAt": "2027-01-01T00:00:00Z"},
-        "2026-12-31#13:00",
-        "2026-12-31T13:00:00Z",
-    ),
-    (
-        "the due instant's notation, not its tick",
-        {"dueAt": "2026-12-31T13:29:00+01:00"},
-        "2026-12-31#12:30",
-        "2026-12-31T12:29:00Z",
-    ),
-]
+    ("bucket and due instant, at odds", {"taskDateTime": "2026-12-31#13:00", "dueAt": "2027-01-01T00:00:00Z"},
+        "2026-12-31#13:00", "2026-12-31T13:00:00Z"),
+    ("the due instant's notation, not its tick", {"dueAt": "2026-12-31T13:29:00+01:00"}, "2026-12-31#12:30",
+        "2026-12-31T12:29:00Z"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "edit", "bucket", "due"), EDITS, ids=[name for name, *_ in EDITS])
@@ -144,17 +124,13 @@ def test_a_time_changed_after_a_placement_moves_the_task() -> None:
 
 @pytest.mark.parametrize(
     ("edit", "error"),
-    [
-        ({"taskDateTime": "tomorrow"}, "taskDateTime: 'tomorrow' is not accepted"),
-        ({"dueAt": "2027-02-31T12:00:00Z"}, "dueAt: '2027-02-31T12:00:00Z' is not accepted; there is no such time"),
-        (
-            {"dueAt": "2027-02-01T12:00:00"},
-            "dueAt: '2027-02-01T12:00:00' is not accepted; its offset from UTC is missing",
-        ),
-        ({"delaySeconds": "soon"}, "delaySeconds: 'soon' is not accepted"),
-        ({"delaySeconds": Decimal(-5)}, "delaySeconds: -5 is not accepted"),
-    ],
-)
+    [({"taskDateTime": "tomorrow"}, "taskDateTime: 'tomorrow' is not accepted"),
+     ({"dueAt": "2027-02-31T12:00:00Z"}, "dueAt: '2027-02-31T12:00:00Z' is not accepted; there is no such time"),
+     ({"dueAt": "2027-02-01T12:00:00"},
+         "dueAt: '2027-02-01T12:00:00' is not accepted; its offset from UTC is missing"),
+     ({"delaySeconds": "soon"}, "delaySeconds: 'soon' is not accepted"),
+     ({"delaySeconds": Decimal(-5)}, "delaySeconds: -5 is not accepted")],
+)  # fmt: skip
 def test_a_time_changed_to_a_malformed_one_fails_the_task_with_the_reason(edit: dict[str, object], error: str) -> None:
     new = {**OLD, **edit}
     change = derive(OLD, new)
@@ -185,15 +161,9 @@ def test_an_expires_at_and_a_changed_time_are_one_update() -> None:
 
 @pytest.mark.parametrize(
     "edit",
-    [
-        {"taskDateTime": "2026-12-31#14:00"},
-        {"dueAt": "2026-12-31T14:00:00Z"},
-        {"delaySeconds": Decimal(1)},
-        {"status": "running"},
-        {"outcome": "cancelled"},
-        {"action": "other"},
-    ],
-)
+    [{"taskDateTime": "2026-12-31#14:00"}, {"dueAt": "2026-12-31T14:00:00Z"}, {"delaySeconds": Decimal(1)},
+     {"status": "running"}, {"outcome": "cancelled"}, {"action": "other"}],
+)  # fmt: skip
 def test_a_row_that_was_changed_again_is_not_overwritten(edit: dict[str, object]) -> None:
     new = {**OLD, "taskDateTime": "2026-12-31#13:01"}
     change = derive(OLD, new)

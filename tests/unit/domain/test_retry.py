@@ -35,20 +35,9 @@ PATIENT = RetryPolicy(maximum_retry_attempts=185, maximum_event_age_in_seconds=3
 
 @pytest.mark.parametrize(
     ("attempt", "seconds"),
-    [
-        (1, 5),
-        (2, 10),
-        (3, 20),
-        (4, 40),
-        (5, 80),
-        (9, 1280),
-        (10, 2560),
-        (11, 3600),
-        (12, 3600),
-        (50, 3600),
-        (185, 3600),
-    ],
-)
+    [(1, 5), (2, 10), (3, 20), (4, 40), (5, 80), (9, 1280), (10, 2560), (11, 3600), (12, 3600), (50, 3600),
+     (185, 3600)],
+)  # fmt: skip
 def test_the_wait_doubles_up_to_the_most(attempt: int, seconds: int) -> None:
     assert wait(PATIENT, attempt=attempt) == seconds
 
@@ -79,15 +68,10 @@ def test_a_permanent_error_is_not_retried() -> None:
 
 @pytest.mark.parametrize(
     ("maximum", "attempt", "decision"),
-    [
-        (0, 1, GiveUp("all 1 attempts are used up")),
-        (3, 3, None),
-        (3, 4, GiveUp("all 4 attempts are used up")),
-        (3, 5, GiveUp("all 4 attempts are used up")),
-        (185, 185, None),
-        (185, 186, GiveUp("all 186 attempts are used up")),
-    ],
-)
+    [(0, 1, GiveUp("all 1 attempts are used up")), (3, 3, None), (3, 4, GiveUp("all 4 attempts are used up")),
+     (3, 5, GiveUp("all 4 attempts are used up")), (185, 185, None),
+     (185, 186, GiveUp("all 186 attempts are used up"))],
+)  # fmt: skip
 def test_attempts_are_bounded(maximum: int, attempt: int, decision: GiveUp | None) -> None:
     policy = RetryPolicy(maximum_retry_attempts=maximum)
     found = decide(policy, attempt=attempt)
@@ -193,37 +177,27 @@ MAP = "expected a map with any of maximumRetryAttempts, maximumEventAgeInSeconds
 
 @pytest.mark.parametrize(
     ("value", "field", "expected"),
-    [
-        ("3", "retryPolicy", MAP),
-        (Decimal(3), "retryPolicy", MAP),
-        ([3], "retryPolicy", MAP),
-        (
-            {"maxRetries": 3},
-            "retryPolicy.maxRetries",
-            "there is no such setting; expected any of maximumRetryAttempts, maximumEventAgeInSeconds, "
-            "minBackoffSeconds, maxBackoffSeconds",
-        ),
-        ({"maximumRetryAttempts": -1}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-        ({"maximumRetryAttempts": 186}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-        ({"maximumRetryAttempts": Decimal("1.5")}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-        ({"maximumRetryAttempts": "3"}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-        ({"maximumRetryAttempts": True}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-        ({"maximumRetryAttempts": None}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-        ({"maximumRetryAttempts": 3.0}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-        ({"maximumRetryAttempts": Decimal("NaN")}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-        ({"maximumRetryAttempts": Decimal("Infinity")}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-        ({"maximumEventAgeInSeconds": 59}, "retryPolicy.maximumEventAgeInSeconds", WHOLE.format(60, 2_592_000)),
-        ({"maximumEventAgeInSeconds": 2_592_001}, "retryPolicy.maximumEventAgeInSeconds", WHOLE.format(60, 2_592_000)),
-        ({"minBackoffSeconds": 86_401}, "retryPolicy.minBackoffSeconds", WHOLE.format(0, 86_400)),
-        ({"maxBackoffSeconds": -1}, "retryPolicy.maxBackoffSeconds", WHOLE.format(0, 86_400)),
-        (
-            {"minBackoffSeconds": 10, "maxBackoffSeconds": 9},
-            "retryPolicy.maxBackoffSeconds",
-            "expected at least minBackoffSeconds, which is 10",
-        ),
-        ({"maxBackoffSeconds": 4}, "retryPolicy.maxBackoffSeconds", "expected at least minBackoffSeconds, which is 5"),
-    ],
-)
+    [("3", "retryPolicy", MAP), (Decimal(3), "retryPolicy", MAP), ([3], "retryPolicy", MAP),
+     ({"maxRetries": 3}, "retryPolicy.maxRetries",
+         "there is no such setting; expected any of maximumRetryAttempts, maximumEventAgeInSeconds, "
+         "minBackoffSeconds, maxBackoffSeconds"),
+     ({"maximumRetryAttempts": -1}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+     ({"maximumRetryAttempts": 186}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+     ({"maximumRetryAttempts": Decimal("1.5")}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+     ({"maximumRetryAttempts": "3"}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+     ({"maximumRetryAttempts": True}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+     ({"maximumRetryAttempts": None}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+     ({"maximumRetryAttempts": 3.0}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+     ({"maximumRetryAttempts": Decimal("NaN")}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+     ({"maximumRetryAttempts": Decimal("Infinity")}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
+     ({"maximumEventAgeInSeconds": 59}, "retryPolicy.maximumEventAgeInSeconds", WHOLE.format(60, 2_592_000)),
+     ({"maximumEventAgeInSeconds": 2_592_001}, "retryPolicy.maximumEventAgeInSeconds", WHOLE.format(60, 2_592_000)),
+     ({"minBackoffSeconds": 86_401}, "retryPolicy.minBackoffSeconds", WHOLE.format(0, 86_400)),
+     ({"maxBackoffSeconds": -1}, "retryPolicy.maxBackoffSeconds", WHOLE.format(0, 86_400)),
+     ({"minBackoffSeconds": 10, "maxBackoffSeconds": 9}, "retryPolicy.maxBackoffSeconds",
+         "expected at least minBackoffSeconds, which is 10"),
+     ({"maxBackoffSeconds": 4}, "retryPolicy.maxBackoffSeconds", "expected at least minBackoffSeconds, which is 5")],
+)  # fmt: skip
 def test_policies_that_are_refused(value: object, field: str, expected: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         RetryPolicy.from_row(value)

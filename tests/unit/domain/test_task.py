@@ -36,19 +36,15 @@ def test_valid_ids_are_accepted(value: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [
-        ("", "expected a text that is not empty"),
-        (None, "expected a text that is not empty"),
-        (7, "expected a text that is not empty"),
-        (b"a", "expected a text that is not empty"),
-        (["a"], "expected a text that is not empty"),
-        ("x" * 1025, "expected at most 1024 bytes in UTF-8, this has 1025"),
-        ("é" * 513, "expected at most 1024 bytes in UTF-8, this has 1026"),
-        ("_dynatick#cursor#0", "ids beginning with _dynatick# are reserved; choose another"),
-        ("_dynatick#", "ids beginning with _dynatick# are reserved; choose another"),
-        ("a\ud800b", "expected text that UTF-8 can hold (no lone surrogates)"),
-    ],
-)
+    [("", "expected a text that is not empty"), (None, "expected a text that is not empty"),
+     (7, "expected a text that is not empty"), (b"a", "expected a text that is not empty"),
+     (["a"], "expected a text that is not empty"),
+     ("x" * 1025, "expected at most 1024 bytes in UTF-8, this has 1025"),
+     ("é" * 513, "expected at most 1024 bytes in UTF-8, this has 1026"),
+     ("_dynatick#cursor#0", "ids beginning with _dynatick# are reserved; choose another"),
+     ("_dynatick#", "ids beginning with _dynatick# are reserved; choose another"),
+     ("a\ud800b", "expected text that UTF-8 can hold (no lone surrogates)")],
+)  # fmt: skip
 def test_invalid_ids_are_refused(value: object, expected: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         check_task_id(value)
@@ -57,15 +53,9 @@ def test_invalid_ids_are_refused(value: object, expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "own"),
-    [
-        ("_dynatick#cursor#0", True),
-        ("_dynatick#", True),
-        ("_dynatick", False),
-        ("x_dynatick#", False),
-        (None, False),
-        (7, False),
-    ],
-)
+    [("_dynatick#cursor#0", True), ("_dynatick#", True), ("_dynatick", False), ("x_dynatick#", False), (None, False),
+     (7, False)],
+)  # fmt: skip
 def test_own_rows_are_recognised_by_their_id(value: object, own: bool) -> None:
     assert is_own_row(value) is own
 
@@ -94,15 +84,10 @@ def test_any_other_action_is_accepted() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [
-        ("not a map", "expected a map of names to values"),
-        (Decimal(7), "expected a map of names to values"),
-        ([1, 2], "expected a map of names to values"),
-        (False, "expected a map of names to values"),
-        (Binary(b"x"), "expected a map of names to values"),
-        ({1: "x"}, "expected names that are text"),
-    ],
-)
+    [("not a map", "expected a map of names to values"), (Decimal(7), "expected a map of names to values"),
+     ([1, 2], "expected a map of names to values"), (False, "expected a map of names to values"),
+     (Binary(b"x"), "expected a map of names to values"), ({1: "x"}, "expected names that are text")],
+)  # fmt: skip
 def test_payloads_that_are_refused(value: object, expected: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         check_payload(value)
@@ -207,25 +192,14 @@ def test_optional_attributes_may_be_missing() -> None:
 
 @pytest.mark.parametrize(
     ("malformed", "field"),
-    [
-        ({"taskDateTime": "2026-12-31T12:00:00Z"}, "taskDateTime"),
-        ({"taskDateTime": None}, "taskDateTime"),
-        ({"action": None}, "action"),
-        ({"action": Decimal(7)}, "action"),
-        ({"dueAt": "soon"}, "dueAt"),
-        ({"payload": "x"}, "payload"),
-        ({"status": "waiting"}, "status"),
-        ({"attempt": Decimal("0.5")}, "attempt"),
-        ({"run": "1"}, "run"),
-        ({"run": True}, "run"),
-        ({"retryPolicy": {"maximumRetryAttempts": Decimal(999)}}, "retryPolicy.maximumRetryAttempts"),
-        ({"lease": Decimal(7)}, "lease"),
-        ({"leaseUntil": "soon"}, "leaseUntil"),
-        ({"createdAt": "soon"}, "createdAt"),
-        ({"startedAt": ["x"]}, "startedAt"),
-        ({"scheduleId": Decimal(7)}, "scheduleId"),
-    ],
-)
+    [({"taskDateTime": "2026-12-31T12:00:00Z"}, "taskDateTime"),
+     ({"taskDateTime": None}, "taskDateTime"), ({"action": None}, "action"), ({"action": Decimal(7)}, "action"),
+     ({"dueAt": "soon"}, "dueAt"), ({"payload": "x"}, "payload"), ({"status": "waiting"}, "status"),
+     ({"attempt": Decimal("0.5")}, "attempt"), ({"run": "1"}, "run"), ({"run": True}, "run"),
+     ({"retryPolicy": {"maximumRetryAttempts": Decimal(999)}}, "retryPolicy.maximumRetryAttempts"),
+     ({"lease": Decimal(7)}, "lease"), ({"leaseUntil": "soon"}, "leaseUntil"), ({"createdAt": "soon"}, "createdAt"),
+     ({"startedAt": ["x"]}, "startedAt"), ({"scheduleId": Decimal(7)}, "scheduleId")],
+)  # fmt: skip
 def test_a_malformed_row_is_refused(malformed: dict[str, object], field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Task.from_row(scheduled_row("a", BUCKET) | malformed)

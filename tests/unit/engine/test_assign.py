@@ -248,39 +248,26 @@ def test_a_row_that_was_redriven_keeps_its_run() -> None:
 # -- batches ---------------------------------------------------------------------------------------------------------
 
 POISON: list[dict[str, object]] = [
-    {"action": Decimal(7)},
-    {"status": ["scheduled"]},
-    {"status": {"a": "b"}},
-    {"taskDateTime": {"a": "b"}},
-    {"dueAt": [Decimal(1)]},
-    {"dueAt": Decimal("1E+125")},
-    {"delaySeconds": Decimal("1E+125")},
+    {"action": Decimal(7)}, {"status": ["scheduled"]}, {"status": {"a": "b"}}, {"taskDateTime": {"a": "b"}},
+    {"dueAt": [Decimal(1)]}, {"dueAt": Decimal("1E+125")}, {"delaySeconds": Decimal("1E+125")},
     {"retryPolicy": {"maximumRetryAttempts": Decimal("1E+125")}},
-    {"payload": {"k": "x" * (400 * 1024 - 60)}},
-    {"run": Decimal("9" * 38), "status": "scheduled"},
-    {"attempt": Decimal("-9E+120"), "status": "scheduled"},
-    {"outcome": None, "taskDateTime": None, "dueAt": None},
+    {"payload": {"k": "x" * (400 * 1024 - 60)}}, {"run": Decimal("9" * 38), "status": "scheduled"},
+    {"attempt": Decimal("-9E+120"), "status": "scheduled"}, {"outcome": None, "taskDateTime": None, "dueAt": None},
     {"action": {"a": [Decimal(1), None, {"b": {"c"}}]}, "dueAt": {"x"}},
     {"createdAt": {"x"}, "attempts": "x", "lease": Decimal(1), "startedAt": None, "expiresAt": "never"},
-]
+]  # fmt: skip
 
 
 MALFORMED: list[dict[str, object]] = [
     {"action": Decimal(7)},
     {"taskDateTime": "soon"},  # its own time is written over, and it is malformed all the same
-    {"delaySeconds": "soon"},
-    {"dueAt": "soon"},
-    {"taskDateTime": str(bucket_at(60)), "payload": "text"},
-    {"taskDateTime": str(CLOSED), "action": Decimal(7)},
-    {"status": "banana"},
-    {"status": ["scheduled"]},
-    {"status": "failed"},
-    {"status": "scheduled", "taskDateTime": "soon"},
-    {**scheduled_row("bad", AHEAD), "taskDateTime": "soon"},
-    {"scheduleExpression": "rate(never)"},
+    {"delaySeconds": "soon"}, {"dueAt": "soon"}, {"taskDateTime": str(bucket_at(60)), "payload": "text"},
+    {"taskDateTime": str(CLOSED), "action": Decimal(7)}, {"status": "banana"}, {"status": ["scheduled"]},
+    {"status": "failed"}, {"status": "scheduled", "taskDateTime": "soon"},
+    {**scheduled_row("bad", AHEAD), "taskDateTime": "soon"}, {"scheduleExpression": "rate(never)"},
     {"scheduleExpression": "rate(1 minute)", "taskDateTime": "soon"},
     {"scheduleExpression": "rate(never)", "status": "recurring", "scheduleId": "bad", "scheduleState": "DISABLED"},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("poison", POISON)

@@ -60,14 +60,9 @@ def test_a_cursor_can_be_read_by_people() -> None:
 
 @pytest.mark.parametrize(
     "malformed",
-    [
-        {"closedThrough": None},
-        {"drainedThrough": "soon"},
-        {"checkpointAt": "soon"},
-        {"version": "7"},
-        {"checkpoint": None},
-    ],
-)
+    [{"closedThrough": None}, {"drainedThrough": "soon"}, {"checkpointAt": "soon"}, {"version": "7"},
+     {"checkpoint": None}],
+)  # fmt: skip
 def test_the_error_for_a_malformed_cursor_names_its_attribute(malformed: dict[str, object]) -> None:
     store = RiggedStore()
     store.put({"taskId": cursor_id(3), **FULL.to_row(), **malformed})

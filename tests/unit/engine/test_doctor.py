@@ -248,21 +248,14 @@ def cursor(**changes: object) -> Cursor:
 
 @pytest.mark.parametrize(
     ("minutes", "tick_minutes", "changes", "kind"),
-    [
-        (0, 1, {}, None),
-        (7, 1, {}, None),
-        (8, 1, {}, Kind.CURSOR_BEHIND),
-        (19, 5, {}, None),
-        (20, 5, {}, Kind.CURSOR_BEHIND),
-        (3 * 1440, 1440, {}, None),
-        (0, 1, {"checkpoint_at": NOON - timedelta(minutes=62)}, None),
-        (0, 1, {"checkpoint_at": NOON - timedelta(minutes=63)}, Kind.CURSOR_STUCK),
-        (0, 1, {"checkpoint_at": NOON - timedelta(hours=9), "lease": "x", "lease_until": NOON}, None),
-        (0, 1440, {"checkpoint_at": NOON - timedelta(days=3)}, None),
-        (-4, 1, {}, None),
-        (-6, 1, {}, Kind.CURSOR_AHEAD),
-    ],
-)
+    [(0, 1, {}, None), (7, 1, {}, None), (8, 1, {}, Kind.CURSOR_BEHIND), (19, 5, {}, None),
+     (20, 5, {}, Kind.CURSOR_BEHIND), (3 * 1440, 1440, {}, None),
+     (0, 1, {"checkpoint_at": NOON - timedelta(minutes=62)}, None),
+     (0, 1, {"checkpoint_at": NOON - timedelta(minutes=63)}, Kind.CURSOR_STUCK),
+     (0, 1, {"checkpoint_at": NOON - timedelta(hours=9), "lease": "x", "lease_until": NOON}, None),
+     (0, 1440, {"checkpoint_at": NOON - timedelta(days=3)}, None),
+     (-4, 1, {}, None), (-6, 1, {}, Kind.CURSOR_AHEAD)],
+)  # fmt: skip
 def test_cursors(minutes: int, tick_minutes: int, changes: dict[str, object], kind: Kind | None) -> None:
     now = NOON + timedelta(minutes=minutes, seconds=1)
     found = list(judge_cursors({0: cursor(**changes)}, Grid(tick_minutes=tick_minutes), now))

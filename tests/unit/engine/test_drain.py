@@ -108,17 +108,9 @@ def all_once(w: World, expected: Sequence[str]) -> None:
 
 @pytest.mark.parametrize(
     ("life", "claiming", "waiting"),
-    [
-        (900, 880, 897),
-        (120, 100, 117),
-        (80, 60, 77),
-        (60, 45, 57),
-        (20, 15, 19),
-        (1, 0.75, 0.95),
-        (0, 0, 0),
-        (-5, -5, -5),
-    ],
-)
+    [(900, 880, 897), (120, 100, 117), (80, 60, 77), (60, 45, 57), (20, 15, 19), (1, 0.75, 0.95), (0, 0, 0),
+     (-5, -5, -5)],
+)  # fmt: skip
 def test_how_an_invocation_spends_its_time(life: float, claiming: float, waiting: float) -> None:
     budget = Budget.until(NOON + timedelta(seconds=life), NOON)
     assert (budget.stop_claiming, budget.stop_waiting, budget.hard_end) == (

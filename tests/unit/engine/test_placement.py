@@ -45,18 +45,12 @@ PLACES = [
     ("unscheduled", {"taskId": "t"}, NEXT),
     ("unscheduled, ahead", {"taskId": "t", "taskDateTime": str(AHEAD)}, str(AHEAD)),
     ("unscheduled, closed", {"taskId": "t", "taskDateTime": str(CLOSED)}, NEXT),
-    (
-        "waiting, its bucket in another notation",
-        scheduled_row("t", AHEAD, taskDateTime="2026-12-31T13:05:00+01:00"),
-        str(AHEAD),
-    ),
-    (
-        "waiting, its bucket gone",
-        {k: v for k, v in scheduled_row("t", AHEAD).items() if k != "taskDateTime"},
-        str(AHEAD),
-    ),
+    ("waiting, its bucket in another notation", scheduled_row("t", AHEAD, taskDateTime="2026-12-31T13:05:00+01:00"),
+        str(AHEAD)),
+    ("waiting, its bucket gone", {k: v for k, v in scheduled_row("t", AHEAD).items() if k != "taskDateTime"},
+        str(AHEAD)),
     ("waiting, from hand", {"taskId": "t", "status": "scheduled", "taskDateTime": str(AHEAD)}, str(AHEAD)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "row", "bucket"), PLACES, ids=[name for name, *_ in PLACES])
@@ -88,16 +82,10 @@ def test_a_row_that_is_gone_is_no_fault() -> None:
 
 
 ENDED_BY_HAND = [
-    ({"status": "completed"}, "completed"),
-    ({"status": "cancelled"}, "cancelled"),
-    ({"status": "failed"}, "failed"),
-    ({"status": "no such status"}, "failed"),
-    ({"status": Decimal(7)}, "failed"),
-    ({"status": ["scheduled"]}, "failed"),
-    ({"status": {"scheduled": True}}, "failed"),
-    ({"status": {"scheduled"}}, "failed"),
-    ({"status": True}, "failed"),
-]
+    ({"status": "completed"}, "completed"), ({"status": "cancelled"}, "cancelled"), ({"status": "failed"}, "failed"),
+    ({"status": "no such status"}, "failed"), ({"status": Decimal(7)}, "failed"), ({"status": ["scheduled"]}, "failed"),
+    ({"status": {"scheduled": True}}, "failed"), ({"status": {"scheduled"}}, "failed"), ({"status": True}, "failed"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("edit", "outcome"), ENDED_BY_HAND)
@@ -355,18 +343,11 @@ def test_a_move_whose_answer_was_lost_is_found_done() -> None:
 
 @pytest.mark.parametrize(
     ("bucket", "ahead"),
-    [
-        ("2026-12-31#12:01", True),
-        ("2026-12-31#12:00", False),
-        ("2026-12-31#11:59", False),
-        ("2027-12-31#12:00", True),
-        ("2026-12-31#12:01#1", True),
-        ("2026-12-31#12:01#2", False),  # not served
-        ("2026-12-31T13:00:00Z", False),
-        (None, False),
-        (Decimal(7), False),
-    ],
-)
+    [("2026-12-31#12:01", True), ("2026-12-31#12:00", False), ("2026-12-31#11:59", False),
+     ("2027-12-31#12:00", True), ("2026-12-31#12:01#1", True),
+     ("2026-12-31#12:01#2", False),  # not served
+     ("2026-12-31T13:00:00Z", False), (None, False), (Decimal(7), False)],
+)  # fmt: skip
 def test_which_rows_lie_ahead(bucket: object, ahead: bool) -> None:
     w = world(rules=rules(grid=Grid(shard_count=2)))
     assert w.placer().is_ahead({"taskId": "t", "taskDateTime": bucket}) is ahead

@@ -30,21 +30,15 @@ EVENTS = [
     ({"dynatick": {"tick": "2026-12-31#11:00", "shard": 3}}, PassOrder(tick=NOON_MINUTE - 60, shard=3)),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shard": 0}}, PassOrder(tick=NOON_MINUTE - 60, shard=0)),
     # its own continuation
-    (
-        {"dynatick": {"tick": "2026-12-31#12:00", "shard": 1, "continuation": 4,
-                      "resume": {"bucket": "2026-12-31#11:30", "after": "task-7"}}},
-        PassOrder(tick=NOON_MINUTE, shard=1, continuation=4, resume=Resume(NOON_MINUTE - 30, "task-7")),
-    ),
-    (
-        {"dynatick": {"tick": "2026-12-31#12:00", "shard": 1, "resume": {"bucket": "2026-12-31#11:30", "after": None}}},
-        PassOrder(tick=NOON_MINUTE, shard=1, resume=Resume(NOON_MINUTE - 30)),
-    ),
+    ({"dynatick": {"tick": "2026-12-31#12:00", "shard": 1, "continuation": 4,
+        "resume": {"bucket": "2026-12-31#11:30", "after": "task-7"}}},
+        PassOrder(tick=NOON_MINUTE, shard=1, continuation=4, resume=Resume(NOON_MINUTE - 30, "task-7"))),
+    ({"dynatick": {"tick": "2026-12-31#12:00", "shard": 1, "resume": {"bucket": "2026-12-31#11:30", "after": None}}},
+        PassOrder(tick=NOON_MINUTE, shard=1, resume=Resume(NOON_MINUTE - 30))),
     # reconcile
     ({"dynatick": {"reconcile": True}}, ReconcileOrder()),
-    (
-        {"dynatick": {"reconcile": True, "continuing": "2026-12-31T03:37:00Z"}},
-        ReconcileOrder(continuing=NOON - timedelta(hours=8, minutes=23)),
-    ),
+    ({"dynatick": {"reconcile": True, "continuing": "2026-12-31T03:37:00Z"}},
+        ReconcileOrder(continuing=NOON - timedelta(hours=8, minutes=23))),
 ]  # fmt: skip
 
 
@@ -56,15 +50,10 @@ def test_what_an_event_asks_for(event: object, order: object) -> None:
 EXPECTED = 'expected a scheduled event with its "time", or {"dynatick": {"tick": "2026-12-31#12:00"}}'
 
 REFUSED = [
-    (None, "event", EXPECTED),
-    ([], "event", EXPECTED),
-    ("tick", "event", EXPECTED),
-    ({}, "event.time", EXPECTED),
-    ({"time": None}, "event.time", EXPECTED),
-    ({"Records": []}, "event.time", EXPECTED),
+    (None, "event", EXPECTED), ([], "event", EXPECTED), ("tick", "event", EXPECTED), ({}, "event.time", EXPECTED),
+    ({"time": None}, "event.time", EXPECTED), ({"Records": []}, "event.time", EXPECTED),
     ({"time": "2026-12-31T12:00:00"}, "event.time", "its offset from UTC is missing"),
-    ({"time": "noon"}, "event.time", "expected an instant"),
-    ({"dynatick": "tick"}, "event.dynatick", EXPECTED),
+    ({"time": "noon"}, "event.time", "expected an instant"), ({"dynatick": "tick"}, "event.dynatick", EXPECTED),
     ({"dynatick": {}}, "event.dynatick.tick", "expected a bucket such as 2026-12-31#12:00"),
     ({"dynatick": {"tick": "2026-12-31T12:00:00Z"}}, "event.dynatick.tick", "expected a bucket such as"),
     ({"dynatick": {"reconcile": True, "continuing": "yesterday"}}, "event.dynatick.continuing", "expected an instant"),

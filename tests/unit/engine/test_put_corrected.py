@@ -13,16 +13,9 @@ TIME = "2026-12-31#12:01"
 
 @pytest.mark.parametrize(
     "mistake",
-    [
-        {"retryPolicy": {"maximumRetryAttempts": "many"}},
-        {"payload": "not a map"},
-        {"scheduleId": 7},
-        {"scheduleExpression": "rate(1 day)"},
-        {"taskDateTime": "noon"},
-        {"status": "banana"},
-        {"action": 7},
-    ],
-)
+    [{"retryPolicy": {"maximumRetryAttempts": "many"}}, {"payload": "not a map"}, {"scheduleId": 7},
+     {"scheduleExpression": "rate(1 day)"}, {"taskDateTime": "noon"}, {"status": "banana"}, {"action": 7}],
+)  # fmt: skip
 def test_the_first_put_does_not_cost_the_second_one(mistake: dict[str, object]) -> None:
     system = InProcess()
     assert isinstance(system.store, MemoryStore)

@@ -83,15 +83,11 @@ def test_each_outcome_has_its_record() -> None:
 
 @pytest.mark.parametrize(
     ("n", "closed", "error", "bucket"),
-    [
-        (1, 0, FAILED, "2026-12-31#12:01"),  # in 5 s: at the first tick after
-        (1, 0, Error("x", retry_after=90), "2026-12-31#12:02"),
-        (5, 0, FAILED, "2026-12-31#12:05"),
-        (1, 7, FAILED, "2026-12-31#12:08"),  # closed to newcomers: the first that is not
-        (5, 7, FAILED, "2026-12-31#12:10"),
-        (5, 5, FAILED, "2026-12-31#12:10"),
-    ],
-)
+    [(1, 0, FAILED, "2026-12-31#12:01"),  # in 5 s: at the first tick after
+     (1, 0, Error("x", retry_after=90), "2026-12-31#12:02"), (5, 0, FAILED, "2026-12-31#12:05"),
+     (1, 7, FAILED, "2026-12-31#12:08"),  # closed to newcomers: the first that is not
+     (5, 7, FAILED, "2026-12-31#12:10"), (5, 5, FAILED, "2026-12-31#12:10")],
+)  # fmt: skip
 def test_a_retry_goes_to_the_first_open_bucket_after_the_wait(n: int, closed: int, error: Error, bucket: str) -> None:
     w = world()
     (result,) = recorder(w, grid=Grid(tick_minutes=n), closed=closed).record([attempt(w, "t", error)])
@@ -300,14 +296,11 @@ def full(w: World, outcome: Done | Error, spare: int, *, bulk: str = "payload", 
 @pytest.mark.parametrize("bulk", ["payload", "blob"])
 @pytest.mark.parametrize(
     ("outcome", "spare", "kept"),
-    [
-        (Done({"k": "x" * 500}), 200, True),  # without its result it fits
-        (Done({"k": "x" * 500}), 30, False),  # without its bulk it fits
-        (FAILED, 30, True),  # without the note of the attempt it fits
-        (PERMANENT, 130, True),
-        (PERMANENT, 30, False),
-    ],
-)
+    [(Done({"k": "x" * 500}), 200, True),  # without its result it fits
+     (Done({"k": "x" * 500}), 30, False),  # without its bulk it fits
+     (FAILED, 30, True),  # without the note of the attempt it fits
+     (PERMANENT, 130, True), (PERMANENT, 30, False)],
+)  # fmt: skip
 def test_what_is_too_large_is_recorded_without_its_bulk(
     outcome: Done | Error, spare: int, kept: bool, bulk: str
 ) -> None:

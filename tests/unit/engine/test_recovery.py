@@ -305,15 +305,11 @@ RUNNING = {
 
 @pytest.mark.parametrize(
     ("since", "planned"),
-    [
-        ({}, True),
-        ({"taskDateTime": str(bucket_at(9))}, False),  # deferred: its turn comes there
-        ({"status": "scheduled"}, False),
-        ({"outcome": "completed"}, False),
-        ({"leaseUntil": "2026-12-31T12:04:57Z"}, False),
-        (None, False),
-    ],
-)
+    [({}, True),
+     ({"taskDateTime": str(bucket_at(9))}, False),  # deferred: its turn comes there
+     ({"status": "scheduled"}, False), ({"outcome": "completed"}, False),
+     ({"leaseUntil": "2026-12-31T12:04:57Z"}, False), (None, False)],
+)  # fmt: skip
 def test_what_has_changed_since_a_recovery_was_started_is_left_alone(
     since: dict[str, object] | None, planned: bool
 ) -> None:

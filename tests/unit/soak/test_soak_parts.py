@@ -56,12 +56,9 @@ LINES: list[Line] = [
     journal.Answered(number="1", answer="yes", at=2.5, run=1),
     Began(pid=1, task_id="ä\n", life="l", run=1, attempt=1, key="k", due_at=1.0, at=3.0),
     journal.Ended(pid=1, task_id="ä\n", life="l", run=1, attempt=1, key="k", done=True, at=4.0),
-    Recorded(pid=1, task_ids=["ä\n"]),
-    Met(pid=1, fault="throttle", call="claim", task_ids=[]),
-    Died(pid=1, role="processor", why="killed"),
-    Ticked(recorded_as="dropped"),
-    Disturbed(what="shards changed"),
-]
+    Recorded(pid=1, task_ids=["ä\n"]), Met(pid=1, fault="throttle", call="claim", task_ids=[]),
+    Died(pid=1, role="processor", why="killed"), Ticked(recorded_as="dropped"), Disturbed(what="shards changed"),
+]  # fmt: skip
 
 
 # -- what a process writes down ----------------------------------------------------------------------------------------
