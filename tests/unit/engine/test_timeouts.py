@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from tests.builders import NOON, FakeClock
-from tests.unit.engine.support import World, bucket_at, passed, rules, world
+from tests.builders import NOON
+from tests.unit.engine.support import PacedClock, World, bucket_at, ids, passed, reports, rules, takes, world
 
 from dynatick.domain.task import Task
 from dynatick.engine import claiming
@@ -22,19 +21,6 @@ from dynatick.engine.installation_settings import publish_settings, read_setting
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked
 from dynatick.engine.report import PassReport
-
-
-class PacedClock(FakeClock):
-    """A clock that knows how often the coordinator (the thread that made it) has read it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._coordinator = threading.get_ident()
-        self.reads = 0
-
-    def __call__(self) -> datetime:
-        self.reads += threading.get_ident() == self._coordinator
-        return super().__call__()
 
 
 class Worked:
@@ -56,12 +42,11 @@ class Worked:
             self.w.actions.behaviour[task_id] = self.takes(seconds)
 
     def takes(self, seconds: float) -> Callable[[Task, ActionContext], object]:
+        work = takes(self.w, seconds=seconds)
+
         def run(task: Task, context: ActionContext) -> None:
             self.left.append((task.task_id, (context.deadline - self.clock()).total_seconds()))
-            self.clock.forward(seconds=seconds)
-            seen, max_wait = self.clock.reads, time.monotonic() + 5
-            while self.clock.reads < seen + 4 and time.monotonic() < max_wait:
-                time.sleep(0.0005)
+            work(task, context)
 
         return run
 
@@ -72,14 +57,6 @@ class Worked:
     def assert_each_ran_once(self, *ids: str) -> None:
         assert Counter(self.w.actions.ran) == {(task_id, 1, 1): 1 for task_id in ids}
         assert {self.w.outcome(task_id) for task_id in ids} == {"completed"}
-
-
-def ids(number: int, prefix: str) -> list[str]:
-    return [f"{prefix}{n:04d}" for n in range(number)]
-
-
-def reports(done: Sequence[Invoked]) -> list[PassReport]:
-    return [invoked.passed for invoked in done if invoked.passed is not None]
 
 
 def recoveries(done: Sequence[Invoked]) -> list[PassReport]:
