@@ -240,15 +240,6 @@ def test_runs_that_were_due_before_a_pause_are_made_by_each_of_the_late_ticks() 
     assert "taskDateTime" not in paused
 
 
-def test_runs_after_a_pause_are_not_made() -> None:
-    row = begun()
-    paused = changed(row, {"scheduleState": "DISABLED"}, at(1.5))  # 12:01 is due, its tick late
-    plan = plan_of(paused, 4)
-    assert plan.make == [at(1)]
-    assert plan.missed == []
-    assert not plan.more
-
-
 def waiting(**row: Any) -> Fields:
     """Every five minutes from 12:05; the run of 12:10 waits, at 12:11, for that of 12:05."""
     row = begun(scheduleExpression="cron(0/5 * * * ? *)", overlap="bufferOne", **row)
@@ -445,11 +436,6 @@ def test_a_run_while_the_one_before_has_not_ended() -> None:
     # The one before has ended: the one that waited starts, and the present one waits for it.
     freed = plan_of(waiting, 2)
     assert (list(freed.make), freed.buffered) == ([at(1)], at(2))
-
-
-def test_a_schedule_with_a_run_that_waits_is_looked_at_at_each_tick() -> None:
-    row, plan = planned(1, active=True, overlap="bufferOne", scheduleExpression="rate(1 hour)")
-    assert advanced(row, plan, C + 1)["taskDateTime"] == "2026-12-31#12:02"
 
 
 def test_the_last_run_ends_it() -> None:
