@@ -183,27 +183,20 @@ ARROWS = {
     "end a lease": Arrow(lambda: end_lease(RUNNING, now=NOW), HELD, "running"),
     "fail unexecuted": Arrow(lambda: fail_unexecuted(RUNNING, **END, error="x"), ("running",), "failed"),
     "move what waits": Arrow(lambda: move(row_of("scheduled"), LATER), ANY_HERE, "the same"),
-    "cancel what waits": Arrow(
-        lambda: cancel(row_of("scheduled"), **END),
-        ("scheduled", "scheduled elsewhere", "scheduled, not counted"),
-        "cancelled",
-    ),
-    "cancel what waits again": Arrow(
-        lambda: cancel(row_of("scheduled again"), **END), ("scheduled again",), "cancelled"
-    ),
+    "cancel what waits": Arrow(lambda: cancel(row_of("scheduled"), **END),
+        ("scheduled", "scheduled elsewhere", "scheduled, not counted"), "cancelled"),
+    "cancel what waits again": Arrow(lambda: cancel(row_of("scheduled again"), **END), ("scheduled again",),
+        "cancelled"),
     "cancel an unscheduled task": Arrow(lambda: cancel(row_of("unscheduled"), **END), ("unscheduled",), "cancelled"),
     "reschedule what waits": Arrow(lambda: reschedule(row_of("scheduled"), **AGAIN), ("scheduled",), "scheduled"),
-    "reschedule an unscheduled task": Arrow(
-        lambda: reschedule(row_of("unscheduled"), **AGAIN), ("unscheduled",), "scheduled"
-    ),
+    "reschedule an unscheduled task": Arrow(lambda: reschedule(row_of("unscheduled"), **AGAIN), ("unscheduled",),
+        "scheduled"),
     "redrive what failed": Arrow(lambda: redrive(row_of("failed"), **AGAIN, run=2), ("failed",), "scheduled"),
-    "redrive what was cancelled": Arrow(
-        lambda: redrive(row_of("cancelled"), **AGAIN, run=2), ("cancelled",), "scheduled"
-    ),
-    "run again what completed": Arrow(
-        lambda: redrive(row_of("completed"), **AGAIN, run=2), ("completed",), "scheduled"
-    ),
-}
+    "redrive what was cancelled": Arrow(lambda: redrive(row_of("cancelled"), **AGAIN, run=2), ("cancelled",),
+        "scheduled"),
+    "run again what completed": Arrow(lambda: redrive(row_of("completed"), **AGAIN, run=2), ("completed",),
+        "scheduled"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("state", STATES)

@@ -96,28 +96,28 @@ def test_rederive_returns_none_for_a_row_that_is_right(
     assert derive(old, new) is None
 
 
-def test_the_move_of_a_retry_is_not_derived_again() -> None:
-    running = {**OLD, "status": "running", "lease": "x", "leaseUntil": "2026-12-31T13:00:00Z", "attempt": Decimal(1)}
-    new = applied(retry(Task.from_row(running), now=NOW, bucket=Bucket.parse("2026-12-31#12:35"), error="x"), running)
-    assert derive(running, new) is None
+OTHER = Bucket.parse("2026-12-31#12:35")
+RUNNING = {**OLD, "status": "running", "lease": "x", "leaseUntil": "2026-12-31T13:00:00Z", "attempt": Decimal(1)}
+MOVES = {
+    "of a retry": (RUNNING, retry(Task.from_row(RUNNING), now=NOW, bucket=OTHER, error="x")),
+    "of a placement": (OLD, move(OLD, OTHER)),
+    "of a reschedule": (OLD, reschedule(OLD, bucket=OTHER, due_at=OTHER.instant - timedelta(seconds=30))),
+}
 
 
-def test_the_move_of_a_placement_is_not_derived_again() -> None:
-    new = applied(move(OLD, Bucket.parse("2026-12-31#12:35")), OLD)
-    assert derive(OLD, new) is None
-    assert new["dueAt"] == OLD["dueAt"], "lateness is measured from what was asked for"
-
-
-def test_the_move_of_a_reschedule_is_not_derived_again() -> None:
-    due = datetime(2026, 12, 31, 13, 7, 30, tzinfo=UTC)
-    new = applied(reschedule(OLD, bucket=FIVE.bucket_of("t", due), due_at=due), OLD)
-    assert derive(OLD, new) is None
+@pytest.mark.parametrize("name", MOVES)
+def test_a_move_of_our_own_is_not_derived_again(name: str) -> None:
+    old, change = MOVES[name]
+    new = applied(change, old)
+    assert new["taskDateTime"] == str(OTHER)
+    assert derive(old, new) is None
+    if name != "of a reschedule":
+        assert new["dueAt"] == OLD["dueAt"], "lateness is measured from what was asked for"
 
 
 def test_a_time_changed_after_a_placement_moves_the_task() -> None:
-    moved = applied(move(OLD, Bucket.parse("2026-12-31#12:35")), OLD)
-    new = {**moved, "taskDateTime": "2026-12-31#18:00"}
-    change = derive(moved, new)
+    moved = applied(move(OLD, OTHER), OLD)
+    change = derive(moved, {**moved, "taskDateTime": "2026-12-31#18:00"})
     assert change is not None
     assert change.set == {"taskDateTime": "2026-12-31#18:00", "dueAt": "2026-12-31T18:00:00Z"}
 

@@ -8,9 +8,9 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.domain.support import refusal
 
 from dynatick.domain.retry import DEFAULT_POLICY, MAX_ATTEMPTS, GiveUp, Retry, RetryPolicy, decide_retry
-from dynatick.errors import InvalidInput
 
 NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
 
@@ -199,9 +199,7 @@ MAP = "expected a map with any of maximumRetryAttempts, maximumEventAgeInSeconds
      ({"maxBackoffSeconds": 4}, "retryPolicy.maxBackoffSeconds", "expected at least minBackoffSeconds, which is 5")],
 )  # fmt: skip
 def test_policies_that_are_refused(value: object, field: str, expected: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        RetryPolicy.from_row(value)
-    assert (caught.value.field, caught.value.expected) == (field, expected)
+    assert refusal(RetryPolicy.from_row, value) == (field, expected)
 
 
 @given(policies)

@@ -218,13 +218,9 @@ def test_an_occurrence_has_the_same_key_from_every_maker(made_by: str) -> None:
 # -- batches ---------------------------------------------------------------------------------------------------------
 
 POISON: list[dict[str, object]] = [
-    {"action": Decimal(7)}, {"status": ["scheduled"]}, {"status": {"a": "b"}}, {"taskDateTime": {"a": "b"}},
-    {"dueAt": [Decimal(1)]}, {"dueAt": Decimal("1E+125")}, {"delaySeconds": Decimal("1E+125")},
-    {"retryPolicy": {"maximumRetryAttempts": Decimal("1E+125")}},
-    {"payload": {"k": "x" * (400 * 1024 - 60)}}, {"run": Decimal("9" * 38), "status": "scheduled"},
-    {"attempt": Decimal("-9E+120"), "status": "scheduled"}, {"outcome": None, "taskDateTime": None, "dueAt": None},
+    {"action": Decimal(7)}, {"dueAt": Decimal("1E+125")}, {"payload": {"k": "x" * (400 * 1024 - 60)}},
+    {"run": Decimal("9" * 38), "status": "scheduled"}, {"outcome": None, "taskDateTime": None, "dueAt": None},
     {"action": {"a": [Decimal(1), None, {"b": {"c"}}]}, "dueAt": {"x"}},
-    {"createdAt": {"x"}, "attempts": "x", "lease": Decimal(1), "startedAt": None, "expiresAt": "never"},
 ]  # fmt: skip
 
 

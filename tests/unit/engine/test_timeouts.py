@@ -124,16 +124,6 @@ def test_a_task_whose_timeout_can_never_fit_fails_at_once_and_has_its_dead_lette
     assert sorted(str(letter.row["taskId"]) for letter in w.dead_letters.letters) == ["other", "t"]
 
 
-def test_a_task_whose_timeout_was_made_malformed_by_hand_fails_and_says_so() -> None:
-    w = world()
-    w.insert("t")
-    w.rigged.put({**w.row("t"), "timeoutSeconds": "a minute"})
-    w.next_tick()
-    assert w.outcome("t") == "failed"
-    assert "timeoutSeconds: 'a minute' is not accepted; expected a whole number of seconds" in str(w.row("t")["error"])
-    assert w.actions.times("t") == 0
-
-
 # -- not begun with less time left -----------------------------------------------------------------------------------
 
 
