@@ -302,16 +302,9 @@ def test_a_task_without_an_action_gets_the_default() -> None:
 
 def test_normalising_removes_the_attributes_of_a_past_run() -> None:
     past = {
-        "expiresAt": Decimal(1_700_000_000),
-        "finishedAt": "2026-12-01T00:00:00Z",
-        "lease": "x",
-        "leaseUntil": "x",
-        "startedAt": "x",
-        "attempts": [{"run": Decimal(1)}],
-        "result": {"n": Decimal(1)},
-        "error": "x",
-        "movedTo": "x",
-    }
+        "expiresAt": Decimal(1_700_000_000), "finishedAt": "2026-12-01T00:00:00Z", "lease": "x", "leaseUntil": "x",
+        "startedAt": "x", "attempts": [{"run": Decimal(1)}], "result": {"n": Decimal(1)}, "error": "x", "movedTo": "x",
+    }  # fmt: skip
     done = after({"taskId": "raw", **past, "payload": {"a": "b"}})
     assert not set(past) & set(done)
     assert done["payload"] == {"a": "b"}

@@ -182,14 +182,9 @@ times = st.one_of(
 )
 edits = st.fixed_dictionaries(
     {},
-    optional={
-        "taskDateTime": times,
-        "dueAt": times,
-        "delaySeconds": st.integers(-5, 10_000).map(Decimal),
-        "expiresAt": st.just(Decimal(1_800_000_000)),
-        "payload": st.just({"a": "b"}),
-    },
-)
+    optional={"taskDateTime": times, "dueAt": times, "delaySeconds": st.integers(-5, 10_000).map(Decimal),
+        "expiresAt": st.just(Decimal(1_800_000_000)), "payload": st.just({"a": "b"})},
+)  # fmt: skip
 
 
 @given(st.integers(0, 3000), edits, grids)

@@ -139,25 +139,12 @@ def test_a_plain_row_as_a_task() -> None:
 
 def test_a_full_row_as_a_task() -> None:
     task = Task.from_row(
-        scheduled_row(
-            "a",
-            BUCKET,
-            dueAt="2026-12-31T11:59:30Z",
-            payload={"url": "https://example.org"},
-            status="running",
-            attempt=Decimal(2),
-            run=Decimal(3),
-            retryPolicy={"maximumRetryAttempts": Decimal(1)},
+        scheduled_row("a", BUCKET, dueAt="2026-12-31T11:59:30Z", payload={"url": "https://example.org"},
+            status="running", attempt=Decimal(2), run=Decimal(3), retryPolicy={"maximumRetryAttempts": Decimal(1)},
             attempts=[{"run": Decimal(3), "attempt": Decimal(1), "startedAt": "2026-12-31T11:00:00Z"}, "not a map"],
-            lease="token",
-            leaseUntil="2026-12-31T12:02:00Z",
-            startedAt="2026-12-31T12:00:00.250Z",
-            scheduleId="nightly",
-            colour="blue",
-            delaySeconds=Decimal(30),
-            movedTo=str(BUCKET),
-        )
-    )
+            lease="token", leaseUntil="2026-12-31T12:02:00Z", startedAt="2026-12-31T12:00:00.250Z",
+            scheduleId="nightly", colour="blue", delaySeconds=Decimal(30), movedTo=str(BUCKET)),
+    )  # fmt: skip
     assert task.due_at == datetime(2026, 12, 31, 11, 59, 30, tzinfo=UTC)
     assert (task.status, task.attempt, task.run, task.lease) == (Status.RUNNING, 2, 3, "token")
     assert task.retry_policy == RetryPolicy(maximum_retry_attempts=1)

@@ -435,3 +435,47 @@ def test_a_table_that_is_not_there_is_raised() -> None:
     w.rigged.batch_fails = lambda changes: True
     with pytest.raises(StoreError):
         assign([Arrival("0", *record)], placer)
+
+
+# -- a row that is put, and put again, corrected, before the stream has shown the first one --------------------------
+
+PUT = {"taskId": "t", "taskDateTime": str(NEXT)}
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [{"retryPolicy": {"maximumRetryAttempts": "many"}}, {"payload": "not a map"}, {"scheduleId": 7},
+     {"scheduleExpression": "rate(1 day)"}, {"taskDateTime": "noon"}, {"status": "banana"}, {"action": 7}],
+)  # fmt: skip
+def test_the_first_put_does_not_cost_the_second_one(mistake: dict[str, object]) -> None:
+    w = world()
+    first = {**PUT, **mistake}
+    w.rigged.put(PUT)
+    w.stream(first)
+    w.stream(w.row("t"), first)
+    assert w.row("t")["status"] == "scheduled"
+    assert w.dead_letters.letters == []
+    w.next_tick()
+    assert w.outcome("t") == "completed"
+
+
+def test_not_even_if_it_comes_in_the_midst_of_the_first_ones_rejection() -> None:
+    """Between reading the row and marking it failed."""
+    w = world()
+    first = {**PUT, "payload": "not a map"}
+    w.rigged.put(first)
+    corrected = w.rigged.meanwhile(lambda change: change.task_id == "t", lambda: w.rigged.put(PUT))
+    w.stream(first)
+    assert corrected.done
+    w.next_tick()
+    assert w.outcome("t") == "completed"
+
+
+def test_a_mistake_that_stays_sends_one_dead_letter_with_the_present_row() -> None:
+    w = world()
+    first = {"taskId": "t", "payload": "not a map", "number": 1}
+    w.rigged.put({**first, "number": 2})
+    w.stream(first)
+    w.stream(w.row("t"), first)
+    assert w.outcome("t") == "failed"
+    assert [letter.row["number"] for letter in w.dead_letters.letters] == [2]

@@ -582,22 +582,6 @@ def test_rule_12_a_token_is_of_one_claim_and_not_of_a_process() -> None:
     assert len({w.row(task_id)["lease"] for task_id in ids(30)}) == 30
 
 
-def test_rule_12_a_task_that_was_deleted_while_it_ran_stays_deleted() -> None:
-    """A record without a condition would bring half of it back."""
-    w = world()
-    w.insert("done", "retried", "failed")
-
-    def is_deleted(task: Task, context: ActionContext) -> None:
-        w.store.delete(task.task_id)
-        if task.task_id != "done":
-            raise ValueError("no")
-
-    w.actions.behaviour = dict.fromkeys(["done", "retried", "failed"], is_deleted)
-    report = passed(w.next_tick())
-    assert report.superseded == 3
-    assert [w.store.get(task_id) for task_id in ("done", "retried", "failed")] == [None] * 3
-
-
 def test_rule_12_a_task_that_was_replaced_while_it_ran_is_another_task() -> None:
     """Only the name is the same: the old one's record must not end the new one."""
     w = world()
