@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from tests.builders import NOON, FakeClock, InProcess, scheduled_row
 
@@ -98,22 +99,11 @@ class RiggedStore(MemoryStore):
             raise cannot("write")
         return super().write_many(changes)
 
-    def query_bucket(
-        self,
-        bucket: Bucket,
-        *,
-        after: str | None = None,
-        open_only: bool = True,
-        outcome: str | None = None,
-        limit: int | None = None,
-        prefix: str | None = None,
-    ) -> Page:
+    def query_bucket(self, bucket: Bucket, **options: Any) -> Page:  # type: ignore[override]
         self.polls.append(bucket)
         if self.before_poll is not None:
             self.before_poll(bucket)
-        page = super().query_bucket(
-            bucket, after=after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix
-        )
+        page = super().query_bucket(bucket, **options)
         return Page([entry for entry in page.entries if not self.hidden(entry)], page.after)
 
     def peek(self, task_id: str) -> Row | None:
@@ -184,16 +174,7 @@ class LaggingStore(MemoryStore):
             self._follow(task_id)
             return deleted
 
-    def query_bucket(
-        self,
-        bucket: Bucket,
-        *,
-        after: str | None = None,
-        open_only: bool = True,
-        outcome: str | None = None,
-        limit: int | None = None,
-        prefix: str | None = None,
-    ) -> Page:
+    def query_bucket(self, bucket: Bucket, **options: Any) -> Page:  # type: ignore[override]
         now = self._clock()
         shown = MemoryStore()
         with self._lock:
@@ -201,7 +182,7 @@ class LaggingStore(MemoryStore):
                 visible = [version for version in versions if version.visible_at <= now]
                 if visible and visible[-1].row is not None:
                     shown.put(visible[-1].row)
-        return shown.query_bucket(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix)
+        return shown.query_bucket(bucket, **options)
 
     def _follow(self, task_id: str) -> None:
         if is_own_row(task_id):

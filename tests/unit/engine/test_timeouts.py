@@ -142,18 +142,19 @@ def test_a_task_is_not_begun_with_less_time_left_than_it_takes(declared_by: str)
     made.assert_each_ran_once(*ids(7, "a"), "long")
 
 
-def test_a_task_that_declares_nothing_is_begun_as_long_as_tasks_are() -> None:
-    made = Worked()
-    made.insert(*ids(7, "a"), "last", seconds=10)
-    (report,) = reports(made.w.next_tick())
-    assert (report.completed, report.released) == (8, 0)
-
-
-def test_a_tasks_own_timeout_counts_and_not_its_handlers() -> None:
+@pytest.mark.parametrize(
+    ("seconds", "own", "of_handler"),
+    [(10, {}, None), (1, {"timeoutSeconds": Decimal(1)}, 100)],
+    ids=["it declares nothing", "its own timeout counts, and not its handler's"],
+)
+def test_a_task_that_fits_is_begun_in_the_last_seconds(
+    seconds: float, own: dict[str, object], of_handler: int | None
+) -> None:
     made = Worked()
     made.insert(*ids(7, "a"), seconds=10)
-    made.insert("short", seconds=1, timeoutSeconds=Decimal(1))
-    made.w.actions.timeouts["short"] = 100
+    made.insert("last", seconds=seconds, **own)
+    if of_handler is not None:
+        made.w.actions.timeouts["last"] = of_handler
     (report,) = reports(made.w.next_tick())
     assert (report.completed, report.released) == (8, 0)
 
@@ -285,7 +286,12 @@ def test_an_attempt_that_takes_longer_than_its_timeout_is_logged_and_counted_and
     assert "xyzzy" not in str(said)
 
 
-def test_an_attempt_that_still_runs_at_the_end_is_logged_and_counted_once(logged: list[logging.LogRecord]) -> None:
+@pytest.mark.parametrize(
+    ("own", "overran"), [({"timeoutSeconds": Decimal(30)}, 1), ({}, 0)], ids=["longer than declared", "undeclared"]
+)
+def test_an_attempt_that_still_runs_at_the_end_is_logged_once_if_it_takes_longer_than_its_timeout(
+    own: dict[str, object], overran: int, logged: list[logging.LogRecord]
+) -> None:
     made = Worked()
     go, ended = threading.Event(), threading.Event()
 
@@ -294,26 +300,10 @@ def test_an_attempt_that_still_runs_at_the_end_is_logged_and_counted_once(logged
         assert go.wait(30)
         ended.set()
 
-    made.w.insert("hangs", timeoutSeconds=Decimal(30))
+    made.w.insert("hangs", **own)
     made.w.actions.behaviour["hangs"] = hangs
     report = passed(made.w.next_tick())
-    assert (report.unfinished, report.overran) == (1, 1)
-    assert [vars(record)["task_id"] for record in logged] == ["hangs"]
+    assert (report.unfinished, report.overran) == (1, overran)
+    assert [vars(record)["task_id"] for record in logged] == ["hangs"] * overran
     go.set()
     assert ended.wait(10)
-
-
-def test_an_attempt_that_still_runs_at_the_end_within_its_time_is_not_logged(logged: list[logging.LogRecord]) -> None:
-    """It declared nothing, or its invocation was cut short."""
-    made = Worked()
-    go = threading.Event()
-
-    def hangs(task: Task, context: ActionContext) -> None:
-        made.clock.forward(seconds=118)
-        assert go.wait(30)
-
-    made.w.insert("hangs")
-    made.w.actions.behaviour["hangs"] = hangs
-    report = passed(made.w.next_tick())
-    assert (report.unfinished, report.overran, logged) == (1, 0, [])
-    go.set()
