@@ -171,33 +171,30 @@ def test_a_policy_any_part_of_which_may_be_missing(value: object, policy: RetryP
     assert RetryPolicy.from_row(value) == policy
 
 
-WHOLE = "expected a whole number from {} to {}"
 MAP = "expected a map with any of maximumRetryAttempts, maximumEventAgeInSeconds, minBackoffSeconds, maxBackoffSeconds"
 
 
-@pytest.mark.parametrize(
-    ("value", "field", "expected"),
-    [("3", "retryPolicy", MAP), (Decimal(3), "retryPolicy", MAP), ([3], "retryPolicy", MAP),
-     ({"maxRetries": 3}, "retryPolicy.maxRetries",
-         "there is no such setting; expected any of maximumRetryAttempts, maximumEventAgeInSeconds, "
-         "minBackoffSeconds, maxBackoffSeconds"),
-     ({"maximumRetryAttempts": -1}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-     ({"maximumRetryAttempts": 186}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-     ({"maximumRetryAttempts": Decimal("1.5")}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-     ({"maximumRetryAttempts": "3"}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-     ({"maximumRetryAttempts": True}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-     ({"maximumRetryAttempts": None}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-     ({"maximumRetryAttempts": 3.0}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-     ({"maximumRetryAttempts": Decimal("NaN")}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-     ({"maximumRetryAttempts": Decimal("Infinity")}, "retryPolicy.maximumRetryAttempts", WHOLE.format(0, 185)),
-     ({"maximumEventAgeInSeconds": 59}, "retryPolicy.maximumEventAgeInSeconds", WHOLE.format(60, 2_592_000)),
-     ({"maximumEventAgeInSeconds": 2_592_001}, "retryPolicy.maximumEventAgeInSeconds", WHOLE.format(60, 2_592_000)),
-     ({"minBackoffSeconds": 86_401}, "retryPolicy.minBackoffSeconds", WHOLE.format(0, 86_400)),
-     ({"maxBackoffSeconds": -1}, "retryPolicy.maxBackoffSeconds", WHOLE.format(0, 86_400)),
-     ({"minBackoffSeconds": 10, "maxBackoffSeconds": 9}, "retryPolicy.maxBackoffSeconds",
-         "expected at least minBackoffSeconds, which is 10"),
-     ({"maxBackoffSeconds": 4}, "retryPolicy.maxBackoffSeconds", "expected at least minBackoffSeconds, which is 5")],
-)  # fmt: skip
+OUT_OF_RANGE: list[tuple[str, int, int, list[object]]] = [
+    ("maximumRetryAttempts", 0, 185,
+        [-1, 186, Decimal("1.5"), "3", True, None, 3.0, Decimal("NaN"), Decimal("Infinity")]),
+    ("maximumEventAgeInSeconds", 60, 2_592_000, [59, 2_592_001]),
+    ("minBackoffSeconds", 0, 86_400, [86_401]),
+    ("maxBackoffSeconds", 0, 86_400, [-1]),
+]  # fmt: skip
+REFUSED: list[tuple[object, str, str]] = [
+    ("3", "retryPolicy", MAP), (Decimal(3), "retryPolicy", MAP), ([3], "retryPolicy", MAP),
+    ({"maxRetries": 3}, "retryPolicy.maxRetries",
+        "there is no such setting; expected any of maximumRetryAttempts, maximumEventAgeInSeconds, "
+        "minBackoffSeconds, maxBackoffSeconds"),
+    ({"minBackoffSeconds": 10, "maxBackoffSeconds": 9}, "retryPolicy.maxBackoffSeconds",
+        "expected at least minBackoffSeconds, which is 10"),
+    ({"maxBackoffSeconds": 4}, "retryPolicy.maxBackoffSeconds", "expected at least minBackoffSeconds, which is 5"),
+    *(({name: value}, f"retryPolicy.{name}", f"expected a whole number from {least} to {most}")
+        for name, least, most, values in OUT_OF_RANGE for value in values),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "field", "expected"), REFUSED)
 def test_policies_that_are_refused(value: object, field: str, expected: str) -> None:
     assert refusal(RetryPolicy.from_row, value) == (field, expected)
 
