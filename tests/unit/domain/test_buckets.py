@@ -14,8 +14,6 @@ from dynatick.domain.buckets import MAX_SHARDS, TICK_MINUTES, Bucket, Grid, inst
 from dynatick.domain.instants import format_instant
 from dynatick.errors import InvalidInput
 
-DAY = 1440
-
 
 def at(text: str) -> datetime:
     return datetime.fromisoformat(text)

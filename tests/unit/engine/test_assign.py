@@ -307,7 +307,7 @@ def test_an_insert_that_comes_after_its_deletion_brings_nothing_back() -> None:
         pytest.param([{"taskDateTime": str(bucket_at(30))}, {"taskDateTime": str(AHEAD)}], 5, id="it was reverted"),
     ],
 )
-def test_several_edits_in_one_batch(edits: list[dict[str, object]], bucket: int) -> None:
+def test_of_several_edits_in_one_batch_the_last_time_counts(edits: list[dict[str, object]], bucket: int) -> None:
     w = with_a_task()
     arrive(w, *[edit(w, "t", **values) for values in edits])
     row = w.row("t")

@@ -47,7 +47,7 @@ def crashed(w: World, *task_ids: str, minute: int = 1, **more: object) -> None:
     w.claim(*task_ids, until=NOON + timedelta(seconds=10))
 
 
-def unendable(w: World) -> None:
+def with_an_endless_lease(w: World) -> None:
     """A task whose lease no process can hold: ticks defer it, again and again."""
     w.insert("t", at=bucket_at(1))
     w.claim("t", until=NOON + timedelta(days=400))
@@ -357,7 +357,7 @@ def test_a_row_that_cannot_be_finished_costs_later_ticks_nothing(kind: str) -> N
 
 def test_a_row_with_a_lease_that_no_process_can_hold_is_deferred_longer_each_time() -> None:
     w = world()
-    unendable(w)
+    with_an_endless_lease(w)
     buckets = set()
     for _ in range(150):
         w.next_tick()
@@ -377,14 +377,14 @@ def ticks_until(w: World, holds: Callable[[], bool]) -> None:
 def test_a_row_is_deferred_until_after_the_end_of_the_process_that_moves_it() -> None:
     """Before that it could be frozen with the move, which then comes into a bucket that has been drained."""
     w = world(life=timedelta(minutes=15))
-    unendable(w)
+    with_an_endless_lease(w)
     ticks_until(w, lambda: "movedTo" in w.row("t"))
     assert Bucket.parse(w.row("t")["taskDateTime"]).instant > w.clock() + timedelta(minutes=14)
 
 
 def test_a_row_deferred_into_a_bucket_that_has_closed_goes_to_the_next_open_one() -> None:
     w = world()
-    unendable(w)
+    with_an_endless_lease(w)
 
     def freezes() -> None:
         w.clock.forward(minutes=10)
@@ -399,7 +399,7 @@ def test_a_row_deferred_into_a_bucket_that_has_closed_goes_to_the_next_open_one(
 
 def test_a_row_that_was_repaired_since_its_poll_is_not_deferred() -> None:
     w = world()
-    unendable(w)
+    with_an_endless_lease(w)
     coordinator, repaired = threading.get_ident(), threading.Event()
 
     def repairs(task_id: str) -> None:
