@@ -231,6 +231,18 @@ def test_a_recovery_that_comes_twice_or_late_does_nothing_twice() -> None:
     assert sorted(w.actions.ran) == [(task_id, 1, 2) for task_id in ids(3)]
 
 
+def test_a_task_that_another_process_reclaims_first_is_left_to_it() -> None:
+    w = world()
+    crashed(w, "t")
+    w.first_pass()
+    (order,) = recoveries(w)
+    taken = {**w.row("t"), "lease": "another's", "leaseUntil": "2026-12-31T12:09:00Z"}
+    first = w.rigged.meanwhile(lambda change: change.task_id == "t", lambda: w.rigged.put(taken))
+    w.handle(order.to_event())
+    assert first.done
+    assert (w.actions.ran, w.row("t")) == ([], taken)
+
+
 def test_a_recovery_moves_a_retry_into_a_bucket_that_is_still_open() -> None:
     """It holds no cursor: a tick may have closed the bucket before the write."""
     w = world(life=timedelta(minutes=14))
