@@ -22,12 +22,8 @@ ACCEPTED = [
     ("2026-12-31t12:07:00z", NOON),  # lower case
     ("2026-12-31 12:07:00Z", NOON),  # a space for the T, which the RFC allows
     ("2026-12-31T12:07Z", NOON),  # seconds missing
-    ("2026-12-31T13:07:00+01:00", NOON),
-    ("2026-12-31T13:07+01:00", NOON),
-    ("2026-12-31T04:07:00-08:00", NOON),
-    ("2026-12-31T17:52:00+05:45", NOON),
-    ("2027-01-01T11:06:00+22:59", NOON),
-    ("2026-12-31T12:07:00+00:00", NOON),
+    ("2026-12-31T13:07:00+01:00", NOON), ("2026-12-31T13:07+01:00", NOON), ("2026-12-31T04:07:00-08:00", NOON),
+    ("2026-12-31T17:52:00+05:45", NOON), ("2027-01-01T11:06:00+22:59", NOON), ("2026-12-31T12:07:00+00:00", NOON),
     ("2026-12-31T12:07:00-00:00", NOON),  # "the offset is not known", says the RFC; the instant is
     ("  2026-12-31T12:07:00Z\n", NOON),  # spaces around
     ("2026-12-31T12:07:00.5Z", NOON + timedelta(microseconds=500_000)),
@@ -39,18 +35,15 @@ ACCEPTED = [
     ("1970-01-01T00:00:00Z", datetime(1970, 1, 1, tzinfo=UTC)),
     ("9998-12-31T23:59:59Z", datetime(9998, 12, 31, 23, 59, 59, tzinfo=UTC)),
     # epoch seconds
-    (1_798_718_820, NOON),
-    (1_798_718_820.0, NOON),
+    (1_798_718_820, NOON), (1_798_718_820.0, NOON),
     (1_798_718_820.5, NOON + timedelta(microseconds=500_000)),
     (1_798_718_820.1, NOON + timedelta(microseconds=100_000)),  # and not a binary fraction less
     (Decimal(1_798_718_820), NOON),
     (Decimal("1798718820.123"), NOON + timedelta(microseconds=123_000)),
-    (Decimal("1.79871882E+9"), NOON),
-    (0, datetime(1970, 1, 1, tzinfo=UTC)),
+    (Decimal("1.79871882E+9"), NOON), (0, datetime(1970, 1, 1, tzinfo=UTC)),
     # datetimes
-    (NOON, NOON),
-    (datetime(2026, 12, 31, 13, 7, tzinfo=BERLIN), NOON),
-]
+    (NOON, NOON), (datetime(2026, 12, 31, 13, 7, tzinfo=BERLIN), NOON),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("value", "instant"), ACCEPTED)
@@ -72,73 +65,45 @@ IN_RANGE = "expected a time between 1970 and 9998"
 AWARE = "expected a datetime with a time zone, for instance datetime.now(UTC)"
 OFFSET = "its offset from UTC is missing; " + EXPECTED_INSTANT
 
-REFUSED = [
+REASONS: dict[str, list[object]] = {
     # naive: the instant is unknown
-    ("2026-12-31T12:07:00", OFFSET),
-    ("2026-12-31T12:07", OFFSET),
-    ("2026-12-31 12:07:00", OFFSET),
-    (datetime(2026, 12, 31, 12, 7), AWARE),  # noqa: DTZ001
-    (datetime(2026, 12, 31, 12, 7, tzinfo=Vague()), AWARE),
+    OFFSET: ["2026-12-31T12:07:00", "2026-12-31T12:07", "2026-12-31 12:07:00"],
+    AWARE: [NOON.replace(tzinfo=None), NOON.replace(tzinfo=Vague())],
     # no such time
-    ("2026-12-31T24:00:00Z", NO_SUCH.format("hour must be in 0..23")),
-    ("2026-12-31T12:60:00Z", NO_SUCH.format("minute must be in 0..59")),
-    ("2027-02-31T12:00:00Z", NO_SUCH.format("day is out of range for month")),
-    ("2027-02-29T12:00:00Z", NO_SUCH.format("day is out of range for month")),
-    ("2026-04-31T12:00:00Z", NO_SUCH.format("day is out of range for month")),
-    ("2026-00-10T12:00:00Z", NO_SUCH.format("month must be in 1..12")),
-    ("2016-12-31T23:59:60Z", NO_SUCH.format("second must be in 0..59")),  # a real leap second, even so
-    ("0000-01-01T00:00:00Z", NO_SUCH.format("year 0 is out of range")),
-    ("2026-12-31T12:07:00+25:00", NO_SUCH.format("an offset is at most 23:59")),
-    ("2026-12-31T12:07:00+24:00", NO_SUCH.format("an offset is at most 23:59")),
-    ("2026-12-31T12:07:00-01:60", NO_SUCH.format("an offset is at most 23:59")),
-    ("0001-01-01T00:00:00+10:00", NO_SUCH.format("date value out of range")),
-    ("9999-12-31T23:59:59-10:00", NO_SUCH.format("date value out of range")),
-    # out of range
-    ("1969-12-31T23:59:59Z", IN_RANGE),
-    ("1970-01-01T00:30:00+01:00", IN_RANGE),
-    ("9999-06-01T00:00:00Z", IN_RANGE),
-    ("9998-12-31T23:59:59-00:01", IN_RANGE),
-    (-1, IN_RANGE),
-    (Decimal("-0.001"), IN_RANGE),
-    (253_402_300_799, IN_RANGE),  # the last second of 9999
-    (datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), IN_RANGE),
-    (datetime(9999, 12, 31, tzinfo=UTC), IN_RANGE),
-    (datetime.max.replace(tzinfo=UTC), IN_RANGE),
-    (datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), IN_RANGE),
-    (datetime.min.replace(tzinfo=BERLIN), IN_RANGE),
-    # milliseconds, where seconds are meant
-    (1_798_718_820_000, EXPECTED_INSTANT),
-    (10**20, EXPECTED_INSTANT),
-    (Decimal("1E+125"), EXPECTED_INSTANT),
-    (float("nan"), EXPECTED_INSTANT),
-    (float("inf"), EXPECTED_INSTANT),
-    (Decimal("NaN"), EXPECTED_INSTANT),
-    (Decimal("-Infinity"), EXPECTED_INSTANT),
-    # no notation of ours
-    ("", EXPECTED_INSTANT),
-    ("tomorrow", EXPECTED_INSTANT),
-    ("1798718820", EXPECTED_INSTANT),  # a number as text may be anything
-    ("2026-12-31", EXPECTED_INSTANT),
-    ("2026-12-31T12Z", EXPECTED_INSTANT),
-    ("20261231T120700Z", EXPECTED_INSTANT),
-    ("2026-12-31T12:07:00 Z", EXPECTED_INSTANT),
-    ("2026-12-31T12:07:00+0100", EXPECTED_INSTANT),
-    ("2026-12-31T12:07:00+1", EXPECTED_INSTANT),
-    ("2026-12-31T12:07:00.Z", EXPECTED_INSTANT),
-    ("2026-12-31T12:07.5Z", EXPECTED_INSTANT),
-    ("2026-12-31T12:07:00.1234567890Z", EXPECTED_INSTANT),
-    ("2026-12-31T12:07:00[Europe/Berlin]", EXPECTED_INSTANT),
-    ("+2026-12-31T12:07:00Z", EXPECTED_INSTANT),
-    ("２０２６-12-31T12:07:00Z", EXPECTED_INSTANT),  # digits, but not ASCII's  # noqa: RUF001
-    (True, EXPECTED_INSTANT),
-    (False, EXPECTED_INSTANT),
-    (None, EXPECTED_INSTANT),
-    (b"2026-12-31T12:07:00Z", EXPECTED_INSTANT),
-    ([1_798_718_820], EXPECTED_INSTANT),
-    ({"S": "2026-12-31T12:07:00Z"}, EXPECTED_INSTANT),
-    ({"2026-12-31T12:07:00Z"}, EXPECTED_INSTANT),
-    (NOON.date(), EXPECTED_INSTANT),
-]  # fmt: skip
+    NO_SUCH.format("hour must be in 0..23"): ["2026-12-31T24:00:00Z"],
+    NO_SUCH.format("minute must be in 0..59"): ["2026-12-31T12:60:00Z"],
+    NO_SUCH.format("day is out of range for month"): [
+        "2027-02-31T12:00:00Z", "2027-02-29T12:00:00Z", "2026-04-31T12:00:00Z",
+    ],
+    NO_SUCH.format("month must be in 1..12"): ["2026-00-10T12:00:00Z"],
+    NO_SUCH.format("second must be in 0..59"): ["2016-12-31T23:59:60Z"],  # a real leap second, even so
+    NO_SUCH.format("year 0 is out of range"): ["0000-01-01T00:00:00Z"],
+    NO_SUCH.format("an offset is at most 23:59"): [
+        "2026-12-31T12:07:00+25:00", "2026-12-31T12:07:00+24:00", "2026-12-31T12:07:00-01:60",
+    ],
+    NO_SUCH.format("date value out of range"): ["0001-01-01T00:00:00+10:00", "9999-12-31T23:59:59-10:00"],
+    IN_RANGE: [
+        "1969-12-31T23:59:59Z", "1970-01-01T00:30:00+01:00", "9999-06-01T00:00:00Z", "9998-12-31T23:59:59-00:01",
+        -1, Decimal("-0.001"), 253_402_300_799,  # the last second of 9999
+        datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC),
+        datetime.max.replace(tzinfo=UTC), datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))),
+        datetime.min.replace(tzinfo=BERLIN),
+    ],
+    EXPECTED_INSTANT: [
+        # milliseconds, where seconds are meant
+        1_798_718_820_000, 10**20, Decimal("1E+125"), float("nan"), float("inf"), Decimal("NaN"), Decimal("-Infinity"),
+        # no notation of ours; some of them Python's ``fromisoformat`` accepts
+        "", "tomorrow", "2026-12-31", "2026-12-31T12Z", "20261231T120700Z", "2026-12-31T12:07:00 Z",
+        "1798718820",  # a number as text may be anything
+        "2026-12-31T12:07:00+0100", "2026-12-31T12:07:00+1", "2026-12-31T12:07:00.Z", "2026-12-31T12:07.5Z",
+        "2026-12-31T12:07:00.1234567890Z", "2026-12-31T12:07:00[Europe/Berlin]", "+2026-12-31T12:07:00Z",
+        "2026-W01-1T12:00:00Z", "2026-12-31T12:00:00,123Z",
+        "２０２６-12-31T12:07:00Z",  # digits, but not ASCII's  # noqa: RUF001
+        True, False, None, b"2026-12-31T12:07:00Z", [1_798_718_820], {"S": "2026-12-31T12:07:00Z"},
+        {"2026-12-31T12:07:00Z"}, NOON.date(),
+    ],
+}  # fmt: skip
+REFUSED = [(value, reason) for reason, values in REASONS.items() for value in values]
 
 
 @pytest.mark.parametrize(("value", "expected"), REFUSED)
@@ -215,12 +180,3 @@ def test_any_value_is_parsed_or_refused(value: object) -> None:
     else:
         assert found.utcoffset() == timedelta()
         assert 1970 <= found.year <= 9999
-
-
-@pytest.mark.parametrize(
-    "text", ["2026-W01-1T12:00:00Z", "2026-12-31T12:00:00,123Z", "2026-12-31T24:00:00Z", "2026-12-31T12:00:60Z"]
-)
-def test_a_form_that_only_python_accepts_is_refused(text: str) -> None:
-    """``datetime.fromisoformat`` parses texts of our own length, and accepts more than RFC 3339."""
-    with pytest.raises(InvalidInput):
-        parse_instant(text, "dueAt")

@@ -120,15 +120,9 @@ def test_the_table_decides_what_the_client_refuses(monkeypatch: pytest.MonkeyPat
 # -- rows in every state ---------------------------------------------------------------------------------------------
 
 RUNNING = scheduled_row(
-    "t",
-    HERE,
-    status="running",
-    attempt=Decimal(1),
-    run=Decimal(1),
-    lease="mine",
-    leaseUntil="2026-12-31T12:02:00Z",
+    "t", HERE, status="running", attempt=Decimal(1), run=Decimal(1), lease="mine", leaseUntil="2026-12-31T12:02:00Z",
     startedAt="2026-12-31T12:00:01Z",
-)
+)  # fmt: skip
 ENDED = {"finishedAt": "2026-12-31T12:00:02Z", "expiresAt": Decimal(1_800_000_000)}
 
 STATES: dict[str, Row | None] = {
@@ -168,79 +162,41 @@ class Arrow:
     into: str
 
 
-def on_row(change: Callable[[Row], ConditionalUpdate], state: str) -> Callable[[], ConditionalUpdate]:
-    return lambda: change(row_of(state))
-
-
 HELD = ("running", "running elsewhere")  # what is claimed with our token, wherever it was moved
+OURS = (*HELD, "released")
+ANY_HERE = ("scheduled", "scheduled again", "running", "running for another", "released")
+CLAIM: dict[str, Any] = {"token": "new", "lease_until": SOON, "now": NOW}
+END: dict[str, Any] = {"now": NOW, "retention_days": DAYS}
+AGAIN: dict[str, Any] = {"bucket": LATER, "due_at": SOON}
 
 ARROWS = {
-    "claim": Arrow(
-        lambda: claim("t", HERE, token="new", lease_until=SOON, now=NOW), ("scheduled", "scheduled again"), "running"
-    ),
-    "claim what was released": Arrow(
-        lambda: claim("t", HERE, token="new", lease_until=SOON, now=NOW, released=True), ("released",), "running"
-    ),
-    "reclaim": Arrow(
-        on_row(lambda row: reclaim(row, attempt=2, token="new", lease_until=SOON, now=NOW), "running"),
-        ("running",),
-        "running",
-    ),
-    "complete": Arrow(
-        lambda: complete(held(), now=NOW, retention_days=DAYS, result={"n": 1}), (*HELD, "released"), "completed"
-    ),
-    "fail": Arrow(lambda: fail(held(), now=NOW, retention_days=DAYS, error="x"), (*HELD, "released"), "failed"),
-    "retry": Arrow(lambda: retry(held(), now=NOW, bucket=LATER, error="x"), (*HELD, "released"), "scheduled"),
-    "release": Arrow(lambda: release(held()), (*HELD, "released"), "running"),
-    "postpone": Arrow(lambda: defer_claimed(held(), bucket=LATER), (*HELD, "released"), "scheduled"),
-    "defer": Arrow(
-        on_row(lambda row: defer(row, LATER), "running"),
-        ("scheduled", "scheduled again", "running", "running for another", "released"),
-        "the same",
-    ),
-    "defer a failure": Arrow(
-        on_row(lambda row: defer_failure(row, LATER, now=NOW, error="x"), "running"), HELD, "running"
-    ),
-    "end a lease": Arrow(on_row(lambda row: end_lease(row, now=NOW), "running"), HELD, "running"),
-    "fail unexecuted": Arrow(
-        on_row(lambda row: fail_unexecuted(row, now=NOW, retention_days=DAYS, error="x"), "running"),
-        ("running",),
-        "failed",
-    ),
-    "move what waits": Arrow(
-        on_row(lambda row: move(row, LATER), "scheduled"),
-        ("scheduled", "scheduled again", "running", "running for another", "released"),
-        "the same",
-    ),
-    "cancel what waits": Arrow(
-        on_row(lambda row: cancel(row, now=NOW, retention_days=DAYS), "scheduled"),
-        ("scheduled", "scheduled elsewhere", "scheduled, not counted"),
-        "cancelled",
-    ),
-    "cancel what waits again": Arrow(
-        on_row(lambda row: cancel(row, now=NOW, retention_days=DAYS), "scheduled again"),
-        ("scheduled again",),
-        "cancelled",
-    ),
-    "cancel an unscheduled task": Arrow(
-        on_row(lambda row: cancel(row, now=NOW, retention_days=DAYS), "unscheduled"), ("unscheduled",), "cancelled"
-    ),
-    "reschedule what waits": Arrow(
-        on_row(lambda row: reschedule(row, bucket=LATER, due_at=SOON), "scheduled"), ("scheduled",), "scheduled"
-    ),
-    "reschedule an unscheduled task": Arrow(
-        on_row(lambda row: reschedule(row, bucket=LATER, due_at=SOON), "unscheduled"), ("unscheduled",), "scheduled"
-    ),
-    "redrive what failed": Arrow(
-        on_row(lambda row: redrive(row, bucket=LATER, due_at=SOON, run=2), "failed"), ("failed",), "scheduled"
-    ),
-    "redrive what was cancelled": Arrow(
-        on_row(lambda row: redrive(row, bucket=LATER, due_at=SOON, run=2), "cancelled"), ("cancelled",), "scheduled"
-    ),
-    "run again what completed": Arrow(
-        on_row(lambda row: redrive(row, bucket=LATER, due_at=SOON, run=2), "completed"), ("completed",), "scheduled"
-    ),
-}
+    "claim": Arrow(lambda: claim("t", HERE, **CLAIM), ("scheduled", "scheduled again"), "running"),
+    "claim what was released": Arrow(lambda: claim("t", HERE, **CLAIM, released=True), ("released",), "running"),
+    "reclaim": Arrow(lambda: reclaim(RUNNING, attempt=2, **CLAIM), ("running",), "running"),
+    "complete": Arrow(lambda: complete(held(), **END, result={"n": 1}), OURS, "completed"),
+    "fail": Arrow(lambda: fail(held(), **END, error="x"), OURS, "failed"),
+    "retry": Arrow(lambda: retry(held(), now=NOW, bucket=LATER, error="x"), OURS, "scheduled"),
+    "release": Arrow(lambda: release(held()), OURS, "running"),
+    "postpone": Arrow(lambda: defer_claimed(held(), bucket=LATER), OURS, "scheduled"),
+    "defer": Arrow(lambda: defer(RUNNING, LATER), ANY_HERE, "the same"),
+    "defer a failure": Arrow(lambda: defer_failure(RUNNING, LATER, now=NOW, error="x"), HELD, "running"),
+    "end a lease": Arrow(lambda: end_lease(RUNNING, now=NOW), HELD, "running"),
+    "fail unexecuted": Arrow(lambda: fail_unexecuted(RUNNING, **END, error="x"), ("running",), "failed"),
+    "move what waits": Arrow(lambda: move(row_of("scheduled"), LATER), ANY_HERE, "the same"),
+    "cancel what waits": Arrow(lambda: cancel(row_of("scheduled"), **END),
+        ("scheduled", "scheduled elsewhere", "scheduled, not counted"), "cancelled"),
+    "cancel what waits again": Arrow(lambda: cancel(row_of("scheduled again"), **END), ("scheduled again",),
+        "cancelled"),
+    "cancel an unscheduled task": Arrow(lambda: cancel(row_of("unscheduled"), **END), ("unscheduled",), "cancelled"),
+    "reschedule what waits": Arrow(lambda: reschedule(row_of("scheduled"), **AGAIN), ("scheduled",), "scheduled"),
+    "reschedule an unscheduled task": Arrow(lambda: reschedule(row_of("unscheduled"), **AGAIN), ("unscheduled",),
+        "scheduled"),
+    "redrive what failed": Arrow(lambda: redrive(row_of("failed"), **AGAIN, run=2), ("failed",), "scheduled"),
+    "redrive what was cancelled": Arrow(lambda: redrive(row_of("cancelled"), **AGAIN, run=2), ("cancelled",),
+        "scheduled"),
+    "run again what completed": Arrow(lambda: redrive(row_of("completed"), **AGAIN, run=2), ("completed",),
+        "scheduled"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -274,14 +230,20 @@ def test_each_change_takes_effect_on_what_it_leaves_and_on_nothing_else(name: st
         assert after["expiresAt"] == Decimal((NOW + timedelta(days=DAYS)).timestamp())
 
 
-def after(change: ConditionalUpdate, state: str) -> Row:
-    """The row of a state, after a change that takes effect."""
+def after(change: ConditionalUpdate, before: str | Row) -> Row:
+    """A row, or that of a state, after a change that takes effect."""
     store = MemoryStore()
-    store.put(row_of(state))
+    store.put(row_of(before) if isinstance(before, str) else before)
     assert isinstance(store.write(change), Written)
     row = store.get("t")
     assert row is not None
     return row
+
+
+def loses(change: ConditionalUpdate, before: Row) -> bool:
+    store = MemoryStore()
+    store.put(before)
+    return isinstance(store.write(change), Lost)
 
 
 def test_nothing_is_written_without_a_condition() -> None:
@@ -295,97 +257,61 @@ def test_nothing_is_written_without_a_condition() -> None:
 
 
 def test_a_claim_is_one_write_on_bucket_status_and_outcome() -> None:
-    change = claim("t", HERE, token="new", lease_until=SOON, now=NOW)
-    assert set(change.conditions) == {
-        Is("status", "scheduled"),
-        Is("taskDateTime", "2026-12-31#12:00"),
-        AtLeast("attempt", 0),
-        Absent("outcome"),
-    }
+    change = claim("t", HERE, **CLAIM)
+    here = Is("taskDateTime", "2026-12-31#12:00")
+    assert set(change.conditions) == {Is("status", "scheduled"), here, AtLeast("attempt", 0), Absent("outcome")}
     assert change.set == {
-        "status": "running",
-        "lease": "new",
-        "leaseUntil": "2026-12-31T12:02:30Z",
-        "startedAt": "2026-12-31T12:00:30Z",
+        "status": "running", "lease": "new", "leaseUntil": "2026-12-31T12:02:30Z", "startedAt": "2026-12-31T12:00:30Z",
         "attempt": Plus(1),
-    }
+    }  # fmt: skip
     assert change.returning, "the payload needs no further read"
 
 
 def test_a_claim_writes_nothing_that_the_index_holds() -> None:
     """Otherwise it would cost a second write, of the index."""
     projected = {"taskDateTime", "outcome", "finishedAt", "error", "action", "dueAt", "scheduleId"}
-    for change in (
-        claim("t", HERE, token="new", lease_until=SOON, now=NOW),
-        reclaim(RUNNING, attempt=2, token="new", lease_until=SOON, now=NOW),
-        release(held()),
-    ):
+    for change in (claim("t", HERE, **CLAIM), reclaim(RUNNING, attempt=2, **CLAIM), release(held())):
         assert not projected & (set(change.set) | set(change.remove))
 
 
 def test_the_attempt_is_counted_at_the_claim() -> None:
-    assert after(claim("t", HERE, token="new", lease_until=SOON, now=NOW), "scheduled")["attempt"] == 1
-    assert after(claim("t", HERE, token="new", lease_until=SOON, now=NOW), "scheduled again")["attempt"] == 2
+    assert after(claim("t", HERE, **CLAIM), "scheduled")["attempt"] == 1
+    assert after(claim("t", HERE, **CLAIM), "scheduled again")["attempt"] == 2
 
 
 def test_a_release_gives_the_attempt_back_and_leaves_the_row_running() -> None:
     row = after(release(held()), "running")
     assert (row["attempt"], row["status"], row["leaseUntil"]) == (0, "running", "1970-01-01T00:00:00Z")
-    store = MemoryStore()
-    store.put(row)
-    assert isinstance(store.write(claim("t", HERE, token="b", lease_until=SOON, now=NOW, released=True)), Written)
-    claimed = store.get("t")
-    assert claimed is not None
-    assert claimed["attempt"] == 1
+    assert after(claim("t", HERE, **CLAIM, released=True), row)["attempt"] == 1
+
+
+NOTE = {"run": 1, "attempt": 1, "startedAt": "2026-12-31T12:00:01Z", "finishedAt": "2026-12-31T12:00:30Z"}
 
 
 def test_a_take_over_notes_the_attempt_that_was_lost() -> None:
-    row = after(reclaim(RUNNING, attempt=2, token="new", lease_until=SOON, now=NOW), "running")
+    row = after(reclaim(RUNNING, attempt=2, **CLAIM), "running")
     assert (row["attempt"], row["lease"], row["status"]) == (2, "new", "running")
-    assert row["attempts"] == [
-        {
-            "run": 1,
-            "attempt": 1,
-            "startedAt": "2026-12-31T12:00:01Z",
-            "finishedAt": "2026-12-31T12:00:30Z",
-            "error": "its lease expired: its process died, or did not finish in time",
-        }
-    ]
+    error = "its lease expired: its process died, or did not finish in time"
+    assert row["attempts"] == [{**NOTE, "error": error}]
 
 
 # -- records ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("change", "token"),
-    [
-        (complete(held(), now=NOW, retention_days=DAYS), "mine"),
-        (fail(held(), now=NOW, retention_days=DAYS, error="x"), "mine"),
-        (retry(held(), now=NOW, bucket=LATER, error="x"), "mine"),
-        (release(held()), "mine"),
-    ],
-)
-def test_records_are_on_condition_of_the_claims_token(change: ConditionalUpdate, token: str) -> None:
-    assert set(change.conditions) == {Is("lease", token), Is("status", "running")}
+@pytest.mark.parametrize("name", ["complete", "fail", "retry", "release"])
+def test_records_are_on_condition_of_the_claims_token(name: str) -> None:
+    assert set(ARROWS[name].make().conditions) == {Is("lease", "mine"), Is("status", "running")}
 
 
 def test_a_result_is_kept_if_there_is_one() -> None:
-    assert after(complete(held(), now=NOW, retention_days=DAYS, result={"n": 1}), "running")["result"] == {"n": 1}
-    assert "result" not in after(complete(held(), now=NOW, retention_days=DAYS), "running")
+    assert after(complete(held(), **END, result={"n": 1}), "running")["result"] == {"n": 1}
+    assert "result" not in after(complete(held(), **END), "running")
 
 
 def test_a_failure_is_noted_on_the_row_and_among_the_attempts() -> None:
-    row = after(fail(held(), now=NOW, retention_days=DAYS, error="no\nroute"), "running")
+    row = after(fail(held(), **END, error="no\nroute"), "running")
     assert row["error"] == "no route"
-    assert row["attempts"] == [
-        {
-            "run": 1,
-            "attempt": 1,
-            "startedAt": "2026-12-31T12:00:01Z",
-            "finishedAt": "2026-12-31T12:00:30Z",
-            "error": "no route",
-        }
-    ]
+    assert row["attempts"] == [{**NOTE, "error": "no route"}]
 
 
 def test_a_retry_waits_in_its_new_bucket_and_names_the_attempt_before() -> None:
@@ -408,35 +334,30 @@ def test_a_move_touches_the_bucket_only() -> None:
     [{"taskDateTime": str(LATER)}, {"dueAt": "2026-12-31T12:05:00Z"}, {"delaySeconds": Decimal(5)}, {"outcome": "x"}],
 )
 def test_a_move_decided_on_an_older_image_is_lost(edit: dict[str, object]) -> None:
-    store = MemoryStore()
-    store.put({**scheduled_row("t", HERE), **edit})
-    assert isinstance(store.write(move(scheduled_row("t", HERE), LATER)), Lost)
+    assert loses(move(row_of("scheduled"), LATER), {**row_of("scheduled"), **edit})
 
 
 def test_rescheduling_writes_status_and_time_and_drops_the_delay() -> None:
-    row = {"taskId": "t", "delaySeconds": Decimal(30)}
-    change = reschedule(row, bucket=LATER, due_at=SOON)
+    change = reschedule({"taskId": "t", "delaySeconds": Decimal(30)}, **AGAIN)
     assert change.set == {
-        "status": "scheduled",
-        "taskDateTime": "2026-12-31#12:05",
-        "dueAt": "2026-12-31T12:02:30Z",
-    }
+        "status": "scheduled", "taskDateTime": "2026-12-31#12:05", "dueAt": "2026-12-31T12:02:30Z"
+    }  # fmt: skip
     assert change.remove == ("delaySeconds",)
 
 
 def test_an_unscheduled_row_is_normalised_before_it_is_claimed() -> None:
     """An attempt that stands in it by hand would let a claim have it as it is, without an action."""
     raw = {"taskId": "t", "attempt": Decimal(0)}
-    assert "attempt" in reschedule(raw, bucket=LATER, due_at=SOON).remove
+    assert "attempt" in reschedule(raw, **AGAIN).remove
     ended = {**raw, "status": "cancelled", "outcome": "cancelled"}
-    change = redrive(ended, bucket=LATER, due_at=SOON, run=2)
+    change = redrive(ended, **AGAIN, run=2)
     assert "attempt" in change.remove
     assert "attempt" not in change.set
-    assert redrive({**ended, "action": "log"}, bucket=LATER, due_at=SOON, run=2).set["attempt"] == 0
+    assert redrive({**ended, "action": "log"}, **AGAIN, run=2).set["attempt"] == 0
 
 
 def test_a_redrive_removes_what_only_an_ended_task_has() -> None:
-    row = after(redrive(row_of("failed"), bucket=LATER, due_at=SOON, run=2), "failed")
+    row = after(redrive(row_of("failed"), **AGAIN, run=2), "failed")
     gone = {"outcome", "finishedAt", "expiresAt", "error", "result", "lease", "leaseUntil", "delaySeconds"}
     assert not gone & set(row)
     assert (row["status"], row["attempt"], row["run"]) == ("scheduled", 0, 2)
@@ -444,18 +365,15 @@ def test_a_redrive_removes_what_only_an_ended_task_has() -> None:
 
 
 def test_a_redriven_row_that_never_was_a_task_is_still_to_be_normalised() -> None:
-    row = after(
-        redrive(row_of("failed before it was a task"), bucket=LATER, due_at=SOON, run=2), "failed before it was a task"
-    )
+    state = "failed before it was a task"
+    row = after(redrive(row_of(state), **AGAIN, run=2), state)
     assert "attempt" not in row
     assert row["status"] == "scheduled"
 
 
 @pytest.mark.parametrize("edit", [{"run": Decimal(2)}, {"outcome": "completed", "status": "completed"}])
 def test_two_redrives_cannot_both_win(edit: dict[str, object]) -> None:
-    store = MemoryStore()
-    store.put({**row_of("failed"), **edit})
-    assert isinstance(store.write(redrive(row_of("failed"), bucket=LATER, due_at=SOON, run=2)), Lost)
+    assert loses(redrive(row_of("failed"), **AGAIN, run=2), {**row_of("failed"), **edit})
 
 
 # -- hand edits of the status ----------------------------------------------------------------------------------------
@@ -463,22 +381,20 @@ def test_two_redrives_cannot_both_win(edit: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
 def test_a_status_from_hand_that_ends_the_task_gets_its_outcome(status: str) -> None:
-    row = {**scheduled_row("t", HERE), "status": status}
-    change = ended_by_hand(row, now=NOW, retention_days=DAYS)
+    change = ended_by_hand({**scheduled_row("t", HERE), "status": status}, **END)
     assert change is not None
-    assert change.set["outcome"] == change.set["status"] == status
-    assert {"finishedAt", "expiresAt"} <= set(change.set)
+    assert change.set == terminal(Status(status), NOW, DAYS)
 
 
 @pytest.mark.parametrize(
     "status", ["scheduled", "running", None, "done", Decimal(7), ["completed"], {"a": "completed"}, {"completed"}, True]
 )
 def test_any_other_status_from_hand_is_none_of_its_business(status: object) -> None:
-    assert ended_by_hand({**scheduled_row("t", HERE), "status": status}, now=NOW, retention_days=DAYS) is None
+    assert ended_by_hand({**scheduled_row("t", HERE), "status": status}, **END) is None
 
 
 def test_what_has_an_outcome_has_ended_already() -> None:
-    assert ended_by_hand(row_of("failed"), now=NOW, retention_days=DAYS) is None
+    assert ended_by_hand(row_of("failed"), **END) is None
 
 
 # -- bounds ----------------------------------------------------------------------------------------------------------
@@ -517,16 +433,9 @@ def test_malformed_attempts_are_replaced(malformed: object) -> None:
 
 @pytest.mark.parametrize(
     ("error", "line"),
-    [
-        ("", ""),
-        ("plain", "plain"),
-        ("two\nlines\tand\r\ntabs", "two lines and tabs"),
-        ("\x1b[31mred\x00", "[31mred"),
-        ("a\ud800b", "a b"),
-        ("x" * 300, "x" * 300),
-        ("x" * 301, "x" * 299 + "…"),
-    ],
-)
+    [("", ""), ("plain", "plain"), ("two\nlines\tand\r\ntabs", "two lines and tabs"), ("\x1b[31mred\x00", "[31mred"),
+     ("a\ud800b", "a b"), ("x" * 300, "x" * 300), ("x" * 301, "x" * 299 + "…")],
+)  # fmt: skip
 def test_an_error_is_kept_on_one_bounded_line(error: str, line: str) -> None:
     assert short(error) == line
 

@@ -10,16 +10,13 @@ from dynatick.errors import InvalidInput
 
 @pytest.mark.parametrize(
     ("name", "right"),
-    [
-        ("due_at", "dueAt"), ("DueAt", "dueAt"), ("DUE-AT", "dueAt"), ("run_at", "dueAt"), ("runAt", "dueAt"),
-        ("scheduledFor", "dueAt"), ("scheduled_time", "dueAt"), ("due", "dueAt"),
-        ("taskdatetime", "taskDateTime"), ("task_date_time", "taskDateTime"), ("taskDateTme", "taskDateTime"),
-        ("TaskDatetimes", "taskDateTime"), ("bucket", "taskDateTime"),
-        ("delay", "delaySeconds"), ("delay_seconds", "delaySeconds"), ("delaySecond", "delaySeconds"),
-        ("ScheduleExpression", "scheduleExpression"), ("schedule_expression", "scheduleExpression"),
-        ("scheduleExpresion", "scheduleExpression"), ("cron", "scheduleExpression"),
-        ("CronExpression", "cronExpression"),
-    ],
+    [("due_at", "dueAt"), ("DueAt", "dueAt"), ("DUE-AT", "dueAt"), ("run_at", "dueAt"), ("runAt", "dueAt"),
+     ("scheduledFor", "dueAt"), ("scheduled_time", "dueAt"), ("due", "dueAt"), ("taskdatetime", "taskDateTime"),
+     ("task_date_time", "taskDateTime"), ("taskDateTme", "taskDateTime"), ("TaskDatetimes", "taskDateTime"),
+     ("bucket", "taskDateTime"), ("delay", "delaySeconds"), ("delay_seconds", "delaySeconds"),
+     ("delaySecond", "delaySeconds"), ("ScheduleExpression", "scheduleExpression"),
+     ("schedule_expression", "scheduleExpression"), ("scheduleExpresion", "scheduleExpression"),
+     ("cron", "scheduleExpression"), ("CronExpression", "cronExpression")],
 )  # fmt: skip
 def test_a_misspelt_name_is_refused_with_the_right_name(name: str, right: str) -> None:
     assert right_name(name) == right

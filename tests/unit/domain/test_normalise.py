@@ -52,96 +52,37 @@ def after(row: Row, *, grid: Grid = MINUTE, defaults: Defaults | None = None) ->
 RAW = [
     # name, row, bucket, due at
     ("nothing but an id", {}, "2026-12-31#12:01", "2026-12-31T12:00:30Z"),
-    (
-        "time on the grid",
-        {"taskDateTime": "2026-12-31#12:01", "action": "log", "payload": {"leadSourceId": "20"}},
-        "2026-12-31#12:01",
-        "2026-12-31T12:01:00Z",
-    ),
-    (
-        "ISO time with offset in taskDateTime",
-        {"taskDateTime": "2026-12-31T13:01:20+01:00", "action": "log"},
-        "2026-12-31#12:02",
-        "2026-12-31T12:01:20Z",
-    ),
-    (
-        "due instant, seconds kept",
-        {"dueAt": "2026-12-31T12:01:15Z", "action": "log"},
-        "2026-12-31#12:02",
-        "2026-12-31T12:01:15Z",
-    ),
-    (
-        "due instant as epoch seconds",
+    ("time on the grid", {"taskDateTime": "2026-12-31#12:01", "action": "log", "payload": {"leadSourceId": "20"}},
+        "2026-12-31#12:01", "2026-12-31T12:01:00Z"),
+    ("ISO time with offset in taskDateTime", {"taskDateTime": "2026-12-31T13:01:20+01:00", "action": "log"},
+        "2026-12-31#12:02", "2026-12-31T12:01:20Z"),
+    ("due instant, seconds kept", {"dueAt": "2026-12-31T12:01:15Z", "action": "log"}, "2026-12-31#12:02",
+        "2026-12-31T12:01:15Z"),
+    ("due instant as epoch seconds",
         {"dueAt": Decimal(1_798_718_475), "payload": {"target": "subscription", "args": {"subscriptionID": "XYZ123"}}},
-        "2026-12-31#12:02",
-        "2026-12-31T12:01:15Z",
-    ),
+        "2026-12-31#12:02", "2026-12-31T12:01:15Z"),
     ("delay", {"delaySeconds": Decimal(30), "action": "log"}, "2026-12-31#12:01", "2026-12-31T12:01:00Z"),
     # What is past stays where it is; settling moves it (protocol 5).
     ("in the past", {"taskDateTime": "2026-12-30#12:00"}, "2026-12-30#12:00", "2026-12-30T12:00:00Z"),
     ("far in the past", {"taskDateTime": "2021-12-31#03:00"}, "2021-12-31#03:00", "2021-12-31T03:00:00Z"),
-    (
-        "unknown action: the processor knows which there are",
-        {"taskDateTime": "2026-12-31#12:01", "action": "no-such-action"},
-        "2026-12-31#12:01",
-        "2026-12-31T12:01:00Z",
-    ),
-    (
-        "binary and nested payload",
-        {
-            "taskDateTime": "2026-12-31#12:01",
-            "payload": {
-                "b": Binary(b"\x00\x01\x02\xff"),
-                "n": None,
-                "s": {"a", "b"},
-                "deep": {"x": [Decimal("1.50"), False]},
-            },
-        },
-        "2026-12-31#12:01",
-        "2026-12-31T12:01:00Z",
-    ),
+    ("unknown action: the processor knows which there are",
+        {"taskDateTime": "2026-12-31#12:01", "action": "no-such-action"}, "2026-12-31#12:01", "2026-12-31T12:01:00Z"),
+    ("binary and nested payload", {"taskDateTime": "2026-12-31#12:01",
+        "payload": {"b": Binary(b"\x00\x01\x02\xff"), "n": None, "s": {"a", "b"},
+        "deep": {"x": [Decimal("1.50"), False]}}}, "2026-12-31#12:01", "2026-12-31T12:01:00Z"),
     # and some more
     ("a bucket in dueAt", {"dueAt": "2026-12-31#12:30"}, "2026-12-31#12:30", "2026-12-31T12:30:00Z"),
     ("a fraction of a second", {"dueAt": "2026-12-31T12:01:00.001Z"}, "2026-12-31#12:02", "2026-12-31T12:01:00.001Z"),
     ("no delay at all", {"delaySeconds": Decimal(0)}, "2026-12-31#12:01", "2026-12-31T12:00:30Z"),
     ("half a second's delay", {"delaySeconds": Decimal("30.5")}, "2026-12-31#12:02", "2026-12-31T12:01:00.500Z"),
-    (
-        "a time, and a delay too",
-        {"dueAt": "2026-12-31T12:05:00Z", "delaySeconds": Decimal(3600)},
-        "2026-12-31#12:05",
-        "2026-12-31T12:05:00Z",
-    ),
-    (
-        "every attribute is NULL",
-        dict.fromkeys(
-            (
-                "dueAt",
-                "delaySeconds",
-                "action",
-                "payload",
-                "status",
-                "attempt",
-                "run",
-                "retryPolicy",
-                "createdAt",
-                "scheduleId",
-                "outcome",
-                "expiresAt",
-                "attempts",
-                "lease",
-                "scheduleExpression",
-            )
-        ),
-        "2026-12-31#12:01",
-        "2026-12-31T12:00:30Z",
-    ),
-    (
-        "attributes of the user's own",
-        {"colour": "blue", "taskid": "x", "Status": "mine"},
-        "2026-12-31#12:01",
-        "2026-12-31T12:00:30Z",
-    ),
-]
+    ("a time, and a delay too", {"dueAt": "2026-12-31T12:05:00Z", "delaySeconds": Decimal(3600)}, "2026-12-31#12:05",
+        "2026-12-31T12:05:00Z"),
+    ("every attribute is NULL", dict.fromkeys(("dueAt", "delaySeconds", "action", "payload", "status", "attempt",
+        "run", "retryPolicy", "createdAt", "scheduleId", "outcome", "expiresAt", "attempts", "lease",
+        "scheduleExpression")), "2026-12-31#12:01", "2026-12-31T12:00:30Z"),
+    ("attributes of the user's own", {"colour": "blue", "taskid": "x", "Status": "mine"}, "2026-12-31#12:01",
+        "2026-12-31T12:00:30Z"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "row", "bucket", "due"), RAW, ids=[name for name, *_ in RAW])
@@ -159,54 +100,34 @@ def test_a_raw_row_becomes_a_scheduled_task(name: str, row: dict[str, object], b
 
 REFUSED = [
     # name, row, what the error begins with
-    ("not a time", {"taskDateTime": "tomorrow"}, "taskDateTime: 'tomorrow' is not accepted; expected a bucket such as"),
-    (
-        "31 February",
-        {"taskDateTime": "2027-02-31#12:00"},
-        "taskDateTime: '2027-02-31#12:00' is not accepted; there is no such time (day is out of range for month)",
-    ),
-    (
-        "no offset",
-        {"dueAt": "2027-01-01T12:00:00"},
-        "dueAt: '2027-01-01T12:00:00' is not accepted; its offset from UTC is missing",
-    ),
+    ("not a time", {"taskDateTime": "tomorrow"},
+        "taskDateTime: 'tomorrow' is not accepted; expected a bucket such as"),
+    ("31 February", {"taskDateTime": "2027-02-31#12:00"},
+        "taskDateTime: '2027-02-31#12:00' is not accepted; there is no such time (day is out of range for month)"),
+    ("no offset", {"dueAt": "2027-01-01T12:00:00"},
+        "dueAt: '2027-01-01T12:00:00' is not accepted; its offset from UTC is missing"),
     ("wrong types", {"action": Decimal(7), "payload": "not a map"}, "action: 7 is not accepted; expected the name"),
     ("payload is no map", {"payload": "not a map"}, "payload: 'a str' is not accepted; expected a map"),
-    (
-        "24:00",
-        {"taskDateTime": "2026-12-31#24:00"},
-        "taskDateTime: '2026-12-31#24:00' is not accepted; there is no such",
-    ),
+    ("24:00", {"taskDateTime": "2026-12-31#24:00"},
+        "taskDateTime: '2026-12-31#24:00' is not accepted; there is no such"),
     ("an empty time", {"dueAt": ""}, "dueAt: '' is not accepted; expected a bucket such as"),
-    (
-        "a garbled dueAt beside a bucket",
-        {"taskDateTime": "2026-12-31#12:05", "dueAt": "soon"},
-        "dueAt: 'soon' is not accepted; expected a bucket such as",
-    ),
-    (
-        "a negative delay",
-        {"delaySeconds": Decimal(-1)},
-        "delaySeconds: -1 is not accepted; expected a number of seconds from 0 to 316224000",
-    ),
+    ("a garbled dueAt beside a bucket", {"taskDateTime": "2026-12-31#12:05", "dueAt": "soon"},
+        "dueAt: 'soon' is not accepted; expected a bucket such as"),
+    ("a negative delay", {"delaySeconds": Decimal(-1)},
+        "delaySeconds: -1 is not accepted; expected a number of seconds from 0 to 316224000"),
     ("a delay as text", {"delaySeconds": "30"}, "delaySeconds: '30' is not accepted; expected a number of seconds"),
     ("a delay that is a truth", {"delaySeconds": True}, "delaySeconds: True is not accepted; expected a number of"),
     ("an endless delay", {"delaySeconds": Decimal(MAX_DELAY_SECONDS + 1)}, "delaySeconds: 316224001 is not"),
     ("an empty action", {"action": ""}, "action: '' is not accepted; expected the name of an action"),
-    (
-        "a retry policy beyond bounds",
-        {"retryPolicy": {"maximumRetryAttempts": Decimal(999)}},
-        "retryPolicy.maximumRetryAttempts: 999 is not accepted; expected a whole number from 0 to 185",
-    ),
+    ("a retry policy beyond bounds", {"retryPolicy": {"maximumRetryAttempts": Decimal(999)}},
+        "retryPolicy.maximumRetryAttempts: 999 is not accepted; expected a whole number from 0 to 185"),
     ("a schedule id that is none", {"scheduleId": Decimal(7)}, "scheduleId: 7 is not accepted; expected text"),
-    (
-        "a recurring schedule",
-        {"scheduleExpression": "rate(5 minutes)"},
-        "scheduleExpression: 'rate(5 minutes)' is not accepted; a task runs once: leave it out",
-    ),
+    ("a recurring schedule", {"scheduleExpression": "rate(5 minutes)"},
+        "scheduleExpression: 'rate(5 minutes)' is not accepted; a task runs once: leave it out"),
     ("a cron", {"cronExpression": "0 12 * * ? *"}, "cronExpression: '0 12 * * ? *' is not accepted; a task runs once"),
     ("a status of one's own", {"status": "waiting"}, "status: 'waiting' is not accepted; leave it out"),
     ("a status that is a list", {"status": ["scheduled"]}, "status: ['scheduled'] is not accepted; leave it out"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "row", "error"), REFUSED, ids=[name for name, *_ in REFUSED])
@@ -291,19 +212,18 @@ def test_a_bucket_named_without_shard_stays_in_shard_0() -> None:
 
 @pytest.mark.parametrize(
     "row",
-    [
-        {"taskDateTime": "2026-12-31T12:10:00Z"},
-        {"dueAt": "2026-12-31T12:10:00Z"},
-        {"dueAt": "2026-12-31#12:10"},
-        {"delaySeconds": Decimal(570)},
-    ],
-)
+    [{"taskDateTime": "2026-12-31T12:10:00Z"}, {"dueAt": "2026-12-31T12:10:00Z"}, {"dueAt": "2026-12-31#12:10"},
+     {"delaySeconds": Decimal(570)}],
+)  # fmt: skip
 def test_a_task_with_any_other_time_is_placed_into_its_shard(row: dict[str, object]) -> None:
     found = after({"taskId": "task-1", **row}, grid=Grid(shard_count=4))["taskDateTime"]
     assert found == ("2026-12-31#12:10" if row.get("dueAt") == "2026-12-31#12:10" else "2026-12-31#12:10#3")
 
 
 # -- the assignment policy -------------------------------------------------------------------------------------------
+
+
+NAIVE = datetime(2027, 1, 1)  # noqa: DTZ001
 
 
 def assigned(answer: object) -> Defaults:
@@ -331,28 +251,19 @@ def test_the_assignment_policy_sets_the_due_instant(answer: object, bucket: str,
 
 @pytest.mark.parametrize(
     ("answer", "error"),
-    [
-        (
-            ValueError("no quota left"),
-            "taskDateTime: None is not accepted; the assignment policy raised ValueError: no quota left",
-        ),
-        (KeyError("plan"), "taskDateTime: None is not accepted; the assignment policy raised KeyError: 'plan'"),
-        (
-            datetime(2027, 1, 1),  # noqa: DTZ001
-            "the assignment policy's answer: datetime.datetime(2027, 1, 1, 0, 0) is not accepted; expected a "
-            "datetime with a time zone",
-        ),
-        (
-            datetime.max.replace(tzinfo=UTC),
-            "the assignment policy's answer: datetime.datetime(9999, 12, 31, 23, 59, 59, 999999, "
-            "tzinfo=datetime.timezone.utc) is not accepted; expected a time between 1970 and 9998",
-        ),
-        (datetime.min.replace(tzinfo=UTC), "the assignment policy's answer: "),
-        ("soon", "the assignment policy's answer: 'soon' is not accepted"),
-        (timedelta(minutes=5), "the assignment policy's answer: datetime.timedelta(seconds=300) is not accepted"),
-        (True, "the assignment policy's answer: True is not accepted"),
-    ],
-)
+    [(ValueError("no quota left"),
+         "taskDateTime: None is not accepted; the assignment policy raised ValueError: no quota left"),
+     (KeyError("plan"), "taskDateTime: None is not accepted; the assignment policy raised KeyError: 'plan'"),
+     (NAIVE, "the assignment policy's answer: datetime.datetime(2027, 1, 1, 0, 0) is not accepted; expected a "
+         "datetime with a time zone"),
+     (datetime.max.replace(tzinfo=UTC),
+         "the assignment policy's answer: datetime.datetime(9999, 12, 31, 23, 59, 59, 999999, "
+         "tzinfo=datetime.timezone.utc) is not accepted; expected a time between 1970 and 9998"),
+     (datetime.min.replace(tzinfo=UTC), "the assignment policy's answer: "),
+     ("soon", "the assignment policy's answer: 'soon' is not accepted"),
+     (timedelta(minutes=5), "the assignment policy's answer: datetime.timedelta(seconds=300) is not accepted"),
+     (True, "the assignment policy's answer: True is not accepted")],
+)  # fmt: skip
 def test_a_failing_assignment_policy_fails_only_its_task(answer: object, error: str) -> None:
     done = after({"taskId": "raw"}, defaults=assigned(answer))
     assert done["outcome"] == "failed"
@@ -391,16 +302,9 @@ def test_a_task_without_an_action_gets_the_default() -> None:
 
 def test_normalising_removes_the_attributes_of_a_past_run() -> None:
     past = {
-        "expiresAt": Decimal(1_700_000_000),
-        "finishedAt": "2026-12-01T00:00:00Z",
-        "lease": "x",
-        "leaseUntil": "x",
-        "startedAt": "x",
-        "attempts": [{"run": Decimal(1)}],
-        "result": {"n": Decimal(1)},
-        "error": "x",
-        "movedTo": "x",
-    }
+        "expiresAt": Decimal(1_700_000_000), "finishedAt": "2026-12-01T00:00:00Z", "lease": "x", "leaseUntil": "x",
+        "startedAt": "x", "attempts": [{"run": Decimal(1)}], "result": {"n": Decimal(1)}, "error": "x", "movedTo": "x",
+    }  # fmt: skip
     done = after({"taskId": "raw", **past, "payload": {"a": "b"}})
     assert not set(past) & set(done)
     assert done["payload"] == {"a": "b"}
@@ -415,17 +319,13 @@ def test_normalising_does_not_rewrite_values_that_are_right() -> None:
 
 @pytest.mark.parametrize(
     ("row", "run"),
-    [
-        ({}, 1),
-        ({"run": Decimal(9)}, 1),  # a copy of some row
-        ({"status": "scheduled", "run": Decimal(9)}, 9),  # a task that is a task already keeps its run
-        ({"status": "scheduled", "run": Decimal(0)}, 1),
-        ({"status": "scheduled", "run": Decimal("1.5")}, 1),
-        ({"status": "scheduled", "run": Decimal("1E+125")}, 1),
-        ({"status": "scheduled", "run": True}, 1),
-        ({"status": "scheduled", "run": "9"}, 1),
-    ],
-)
+    [({}, 1),
+     ({"run": Decimal(9)}, 1),  # a copy of some row
+     ({"status": "scheduled", "run": Decimal(9)}, 9),  # a task that is a task already keeps its run
+     ({"status": "scheduled", "run": Decimal(0)}, 1), ({"status": "scheduled", "run": Decimal("1.5")}, 1),
+     ({"status": "scheduled", "run": Decimal("1E+125")}, 1), ({"status": "scheduled", "run": True}, 1),
+     ({"status": "scheduled", "run": "9"}, 1)],
+)  # fmt: skip
 def test_a_task_keeps_its_run_and_a_raw_row_begins_at_1(row: dict[str, object], run: int) -> None:
     done = after({"taskId": "raw", **row})
     assert Task.from_row(done).run == run
@@ -446,28 +346,21 @@ def test_created_at_is_the_instant_of_normalising(value: object, status: dict[st
 @pytest.mark.parametrize(
     ("row", "needs"),
     [
-        ({}, True),
-        ({"status": None}, True),
-        ({"status": "scheduled", "attempt": Decimal(0)}, False),
+        ({}, True), ({"status": None}, True), ({"status": "scheduled", "attempt": Decimal(0)}, False),
         ({"status": "scheduled", "attempt": Decimal(3)}, False),
         # a status from hand, without what a claim needs
-        ({"status": "scheduled"}, True),
-        ({"status": "scheduled", "attempt": "0"}, True),
-        ({"status": "scheduled", "attempt": None}, True),
-        ({"status": "scheduled", "attempt": False}, True),
+        ({"status": "scheduled"}, True), ({"status": "scheduled", "attempt": "0"}, True),
+        ({"status": "scheduled", "attempt": None}, True), ({"status": "scheduled", "attempt": False}, True),
         ({"status": "scheduled", "attempt": Decimal(-1)}, True),
         ({"status": "scheduled", "attempt": Decimal("0.5")}, True),
         ({"status": "scheduled", "attempt": Decimal("1E+125")}, True),  # which could not be counted up
         # an outcome that says nothing; the index, and the condition of a claim, take it for an end
         ({"outcome": None}, True),
         ({"status": "scheduled", "attempt": Decimal(0), "outcome": None}, False),
-        ({"outcome": "failed"}, False),
-        ({"status": "running"}, False),
-        ({"status": "failed"}, False),
-        ({"status": "waiting"}, False),
-        ({"status": ["scheduled"]}, False),
+        ({"outcome": "failed"}, False), ({"status": "running"}, False), ({"status": "failed"}, False),
+        ({"status": "waiting"}, False), ({"status": ["scheduled"]}, False),
     ],
-)
+)  # fmt: skip
 def test_which_rows_need_normalising(row: dict[str, object], needs: bool) -> None:
     assert needs_normalising({"taskId": "raw", **row}) is needs
 
@@ -477,15 +370,9 @@ def test_which_rows_need_normalising(row: dict[str, object], needs: bool) -> Non
 
 @pytest.mark.parametrize(
     "edit",
-    [
-        {"status": "running"},
-        {"outcome": "cancelled"},
-        {"action": "other"},
-        {"taskDateTime": "2026-12-31#13:00"},
-        {"dueAt": "2026-12-31T13:00:00Z"},
-        {"delaySeconds": Decimal(1)},
-    ],
-)
+    [{"status": "running"}, {"outcome": "cancelled"}, {"action": "other"}, {"taskDateTime": "2026-12-31#13:00"},
+     {"dueAt": "2026-12-31T13:00:00Z"}, {"delaySeconds": Decimal(1)}],
+)  # fmt: skip
 @pytest.mark.parametrize("bad", [False, True])
 def test_a_row_that_was_changed_meanwhile_is_not_overwritten(edit: dict[str, object], bad: bool) -> None:
     row = {"taskId": "raw"} | ({"payload": "not a map"} if bad else {})
@@ -601,17 +488,9 @@ rows = st.builds(
             "taskDateTime": times,
             "dueAt": times,
             "delaySeconds": st.one_of(times, odd),
-            "action": odd,
-            "payload": odd,
-            "retryPolicy": odd,
-            "run": odd,
-            "attempt": odd,
-            "createdAt": odd,
-            "scheduleId": odd,
-            "expiresAt": odd,
-            "attempts": odd,
             "status": st.sampled_from([None, "scheduled"]),
-            "colour": odd,
+            **dict.fromkeys(("action", "payload", "retryPolicy", "run", "attempt", "createdAt"), odd),
+            **dict.fromkeys(("scheduleId", "expiresAt", "attempts", "colour"), odd),
         },
     ),
 )

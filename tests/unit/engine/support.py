@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from tests.builders import NOON, FakeClock, InProcess, scheduled_row
 
@@ -12,9 +15,9 @@ from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result, Unknown
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import claim
-from dynatick.domain.task import Row, is_own_row
+from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.cursor import Cursor, cursor_id
-from dynatick.engine.ports import Entry, Page, ScanPage
+from dynatick.engine.ports import ActionContext, Entry, Page, ScanPage
 from dynatick.engine.processor import Invoked
 from dynatick.engine.report import PassReport
 from dynatick.engine.rules import Rules
@@ -59,7 +62,8 @@ class RiggedStore(MemoryStore):
 
     ``before_write`` is called with each change before it is carried out (to put something between); ``answers`` may
     answer in the table's place: a Result with ``applied`` says whether the change takes effect all the same.
-    ``before_poll`` and ``before_read`` may raise. ``hidden``: entries that the index does not show yet.
+    ``batch_fails`` says which batches raise, and ``before_poll`` and ``before_read`` may raise. ``hidden``: entries
+    that the index does not show yet.
     """
 
     def __init__(self) -> None:
@@ -70,6 +74,7 @@ class RiggedStore(MemoryStore):
         self.before_write: Callable[[ConditionalUpdate], None] | None = None
         self.throttled: Callable[[ConditionalUpdate], bool] = lambda change: False
         self.unanswered: Callable[[ConditionalUpdate], bool] = lambda change: False
+        self.batch_fails: Callable[[Sequence[ConditionalUpdate]], object] = lambda changes: False
         self.before_poll: Callable[[Bucket], None] | None = None
         self.before_read: Callable[[str], None] | None = None
         self.hidden: Callable[[Entry], bool] = lambda entry: False
@@ -89,27 +94,27 @@ class RiggedStore(MemoryStore):
         result = super().write(change)
         return NO_ANSWER if self.unanswered(change) else result
 
-    def query_bucket(
-        self,
-        bucket: Bucket,
-        *,
-        after: str | None = None,
-        open_only: bool = True,
-        outcome: str | None = None,
-        limit: int | None = None,
-        prefix: str | None = None,
-    ) -> Page:
+    def write_many(self, changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
+        if self.batch_fails(changes):
+            raise cannot("write")
+        return super().write_many(changes)
+
+    def query_bucket(self, bucket: Bucket, **options: Any) -> Page:  # type: ignore[override]
         self.polls.append(bucket)
         if self.before_poll is not None:
             self.before_poll(bucket)
-        page = super().query_bucket(
-            bucket, after=after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix
-        )
+        page = super().query_bucket(bucket, **options)
         return Page([entry for entry in page.entries if not self.hidden(entry)], page.after)
 
     def peek(self, task_id: str) -> Row | None:
         """The row, without a note of the call."""
         return MemoryStore.get(self, task_id)
+
+    def meanwhile(self, when: Callable[[ConditionalUpdate], bool], does: Callable[[], object]) -> Once:
+        """Something happens just before the first write of a kind."""
+        first = Once(when)
+        self.before_write = lambda change: first(change) and does() and None
+        return first
 
     def forget(self) -> None:
         """Begins the notes anew."""
@@ -169,16 +174,7 @@ class LaggingStore(MemoryStore):
             self._follow(task_id)
             return deleted
 
-    def query_bucket(
-        self,
-        bucket: Bucket,
-        *,
-        after: str | None = None,
-        open_only: bool = True,
-        outcome: str | None = None,
-        limit: int | None = None,
-        prefix: str | None = None,
-    ) -> Page:
+    def query_bucket(self, bucket: Bucket, **options: Any) -> Page:  # type: ignore[override]
         now = self._clock()
         shown = MemoryStore()
         with self._lock:
@@ -186,7 +182,7 @@ class LaggingStore(MemoryStore):
                 visible = [version for version in versions if version.visible_at <= now]
                 if visible and visible[-1].row is not None:
                     shown.put(visible[-1].row)
-        return shown.query_bucket(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix)
+        return shown.query_bucket(bucket, **options)
 
     def _follow(self, task_id: str) -> None:
         if is_own_row(task_id):
@@ -243,6 +239,13 @@ class World(InProcess):
             result = MemoryStore.write(self.store, change)
             assert type(result).__name__ == "Written", result
 
+    def first_pass(self, minutes: float = 1) -> PassReport:
+        """Of the tick so many minutes after noon: what it starts is left in ``started``."""
+        self.clock.to(NOON + timedelta(minutes=minutes))
+        report = self.handle({"time": self.clock().strftime("%Y-%m-%dT%H:%M:00Z")}).passed
+        assert report is not None
+        return report
+
     def until_drained(self, minutes: int = 12) -> None:
         """Ticks until every bucket up to now has been drained; there must be nothing that holds them back."""
         now = minute_of(self.clock())
@@ -270,11 +273,50 @@ def world(**settings: object) -> World:
     return made
 
 
+def reports(done: Sequence[Invoked]) -> list[PassReport]:
+    """Of all passes."""
+    return [invoked.passed for invoked in done if invoked.passed is not None]
+
+
 def passed(done: Sequence[Invoked]) -> PassReport:
     """The report of the first pass."""
-    report = done[0].passed
-    assert report is not None
-    return report
+    return reports(done[:1])[0]
+
+
+def ids(number: int, prefix: str = "t") -> list[str]:
+    return [f"{prefix}{n:04d}" for n in range(number)]
+
+
+def fails(task: Task, context: ActionContext) -> None:
+    """An action that does not succeed."""
+    raise ValueError("no")
+
+
+class PacedClock(FakeClock):
+    """A clock that knows how often the coordinator (the thread that made it) has read it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._coordinator = threading.get_ident()
+        self.reads = 0
+
+    def __call__(self) -> datetime:
+        self.reads += threading.get_ident() == self._coordinator
+        return super().__call__()
+
+
+def takes(w: World, **delta: float) -> Callable[[Task, ActionContext], None]:
+    """Work that takes so long by the clock of the world, a PacedClock, while the coordinator keeps up with it."""
+    clock = w.clock
+    assert isinstance(clock, PacedClock)
+
+    def run(task: Task, context: ActionContext) -> None:
+        clock.forward(**delta)
+        seen, max_wait = clock.reads, time.monotonic() + 5
+        while clock.reads < seen + 4 and time.monotonic() < max_wait:
+            time.sleep(0.0005)
+
+    return run
 
 
 def cannot(what: str) -> StoreError:

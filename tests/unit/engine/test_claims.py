@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 from tests.builders import NOON, scheduled_row
-from tests.unit.engine.support import NOON_MINUTE, Once, World, bucket_at, cannot, is_claim, is_record, of, world
+from tests.unit.engine.support import Once, World, bucket_at, cannot, is_claim, of, world
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.conditional_update import ConditionalUpdate, Written
+from dynatick.domain.conditional_update import Lost, Written
 from dynatick.domain.lifecycle import RELEASED, cancel, complete, release, reschedule
 from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import (
@@ -35,7 +35,6 @@ NOW = NOON + timedelta(seconds=10)
 RUNNING = scheduled_row(
     "t", HERE, status="running", lease="another's", leaseUntil="2026-12-31T12:02:00Z", attempt=Decimal(1)
 )
-OVER = NOON + timedelta(minutes=2, seconds=4, milliseconds=1)
 
 JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
     ("there is none", None, Ineligible()),
@@ -97,9 +96,9 @@ def test_when_a_lease_is_over(until: object, over: bool) -> None:
 # -- batches ---------------------------------------------------------------------------------------------------------
 
 
-def claimer(w: World) -> Claimer:
+def claimer(w: World, prefix: str = "mine") -> Claimer:
     tokens = iter(range(10_000))
-    return Claimer(w.store, w.placer(), w.clock, lambda: f"mine/{next(tokens)}")
+    return Claimer(w.store, w.placer(), w.clock, lambda: f"{prefix}/{next(tokens)}")
 
 
 def claim(w: World, *ids: str, bucket: Bucket = HERE) -> Sequence[Verdict]:
@@ -150,18 +149,6 @@ def test_a_claim_of_what_waits_is_one_write_and_no_read() -> None:
     assert (len(w.rigged.writes), w.rigged.reads) == (25, [])
 
 
-def test_what_is_released_needs_no_wait() -> None:
-    """To go on at once: it is taken with the batch, and has not expired."""
-    w = world()
-    w.rigged.put(scheduled_row("t", HERE))
-    (claimed,) = claim(w, "t")
-    assert isinstance(claimed, Claimed)
-    assert isinstance(w.store.write(release(claimed.task)), Written)
-    (again,) = claimer_with(w, "second").claim([(HERE, "t")], lease_until=w.clock())
-    assert isinstance(again, Claimed)
-    assert again.task.attempt == 1
-
-
 @pytest.mark.parametrize("lost", ["claims", "every write"])
 def test_answers_that_are_lost_change_nothing(lost: str) -> None:
     w = world()
@@ -208,38 +195,26 @@ def test_a_row_that_is_too_large_to_be_claimed_is_malformed() -> None:
 @pytest.mark.parametrize("wish", ["cancel", "reschedule", "delete", "replace"])
 def test_a_change_between_poll_and_claim_wins(wish: str) -> None:
     w = world()
-    w.rigged.put(scheduled_row("t", HERE))
-    first = Once(is_claim)
-
-    def before(change: ConditionalUpdate) -> None:
-        if not first(change):
-            return
-        row = of(w.rigged.peek("t"))
-        match wish:
-            case "cancel":
-                MemoryStore.write(w.rigged, cancel(row, now=w.clock(), retention_days=1))
-            case "reschedule":
-                MemoryStore.write(w.rigged, reschedule(row, bucket=ELSEWHERE, due_at=ELSEWHERE.instant))
-            case "delete":
-                w.rigged.delete("t")
-            case _:
-                w.rigged.put({"taskId": "t", "taskDateTime": str(ELSEWHERE)})
-
-    w.rigged.before_write = before
+    row = scheduled_row("t", HERE)
+    w.rigged.put(row)
+    changes: dict[str, Callable[[], object]] = {
+        "cancel": lambda: MemoryStore.write(w.rigged, cancel(row, now=w.clock(), retention_days=1)),
+        "reschedule": lambda: MemoryStore.write(w.rigged, reschedule(row, bucket=ELSEWHERE, due_at=ELSEWHERE.instant)),
+        "delete": lambda: w.rigged.delete("t"),
+        "replace": lambda: w.rigged.put({"taskId": "t", "taskDateTime": str(ELSEWHERE)}),
+    }
+    first = w.rigged.meanwhile(is_claim, changes[wish])
     assert kinds(claim(w, "t")) == ["Ineligible"]
+    assert first.done
 
 
 def test_a_change_before_the_second_claim_wins() -> None:
     """Normalised on the spot, and claimed by another before we come to it."""
     w = world()
     w.rigged.put({"taskId": "t", "taskDateTime": str(HERE)})
-    once = Once(lambda change: is_claim(change) and w.row("t").get("status") == "scheduled")
-
-    def before(change: ConditionalUpdate) -> None:
-        if once(change):
-            w.claim("t", at=HERE)
-
-    w.rigged.before_write = before
+    w.rigged.meanwhile(
+        lambda change: is_claim(change) and w.row("t").get("status") == "scheduled", lambda: w.claim("t", at=HERE)
+    )
     assert kinds(claim(w, "t")) == ["Contended"]
     assert str(w.row("t")["lease"]).startswith("another's")
 
@@ -282,34 +257,19 @@ def test_one_row_that_cannot_be_read_costs_the_others_nothing() -> None:
 def test_a_table_that_is_not_there_is_a_fault() -> None:
     w = world()
     made = claimer(w)
-
-    def is_down(changes: Sequence[ConditionalUpdate]) -> None:
-        raise cannot("write")
-
-    w.rigged.write_many = is_down
+    w.rigged.batch_fails = lambda changes: True
     with pytest.raises(StoreError):
         made.claim([(HERE, "t")], lease_until=w.clock())
 
 
-def test_the_old_token_opens_nothing_after_a_new_claim() -> None:
+def test_what_is_released_is_claimed_at_once_and_the_old_token_opens_nothing_then() -> None:
+    """To go on at once it is taken with the batch, and has not expired."""
     w = world()
     w.rigged.put(scheduled_row("t", HERE))
     (first,) = claim(w, "t")
     assert isinstance(first, Claimed)
     assert isinstance(w.store.write(release(first.task)), Written)
-    (second,) = claimer_with(w, "second").claim([(HERE, "t")], lease_until=w.clock())
+    (second,) = claimer(w, "second").claim([(HERE, "t")], lease_until=w.clock())
     assert isinstance(second, Claimed)
-    late = w.store.write(complete(first.task, now=w.clock(), retention_days=1))
-    assert type(late).__name__ == "Lost"
-    assert is_record(complete(first.task, now=w.clock(), retention_days=1))
-
-
-def claimer_with(w: World, prefix: str) -> Claimer:
-    tokens = iter(range(10_000))
-    return Claimer(w.store, w.placer(), w.clock, lambda: f"{prefix}/{next(tokens)}")
-
-
-def test_noon_is_where_these_tests_are() -> None:
-    assert HERE.minute == NOON_MINUTE
-    assert lease_is_over(RUNNING, OVER)
-    assert not lease_is_over(RUNNING, OVER - timedelta(milliseconds=1))
+    assert second.task.attempt == 1
+    assert isinstance(w.store.write(complete(first.task, now=w.clock(), retention_days=1)), Lost)

@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.builders import NOON
-from tests.unit.engine.support import NOON_MINUTE, Once, RiggedStore, is_cursor, world
+from tests.unit.domain.support import refusal
+from tests.unit.engine.support import NOON_MINUTE, Once, RiggedStore, World, is_cursor, of
 
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.task import is_own_row
 from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id, read_cursor, save
 from dynatick.engine.rules import SHARD_LEASE
-from dynatick.errors import InvalidInput, StoreError
-from dynatick.store.memory import MemoryStore
+from dynatick.errors import StoreError
 
 FULL = Cursor(
     shard=3,
@@ -49,31 +49,20 @@ def test_a_cursor_is_read_as_it_was_written() -> None:
 
 def test_a_cursor_can_be_read_by_people() -> None:
     row = FULL.to_row()
-    assert (row["closedThrough"], row["drainedThrough"], row["checkpoint"]) == (
-        "2026-12-31#12:00",
-        "2026-12-31#11:55",
-        "2026-12-31#11:58",
-    )
-    assert (row["status"], row["outcome"]) == ("cursor", "none")
+    read = tuple(row[name] for name in ("closedThrough", "drainedThrough", "checkpoint", "status", "outcome"))
+    assert read == ("2026-12-31#12:00", "2026-12-31#11:55", "2026-12-31#11:58", "cursor", "none")
     assert is_own_row(cursor_id(3))
 
 
 @pytest.mark.parametrize(
     "malformed",
-    [
-        {"closedThrough": None},
-        {"drainedThrough": "soon"},
-        {"checkpointAt": "soon"},
-        {"version": "7"},
-        {"checkpoint": None},
-    ],
-)
+    [{"closedThrough": None}, {"drainedThrough": "soon"}, {"checkpointAt": "soon"}, {"version": "7"},
+     {"checkpoint": None}],
+)  # fmt: skip
 def test_the_error_for_a_malformed_cursor_names_its_attribute(malformed: dict[str, object]) -> None:
     store = RiggedStore()
     store.put({"taskId": cursor_id(3), **FULL.to_row(), **malformed})
-    with pytest.raises(InvalidInput) as caught:
-        read_cursor(store, 3, NOON)
-    assert caught.value.field in malformed
+    assert refusal(read_cursor, store, 3, NOON)[0] in malformed
 
 
 # -- creation --------------------------------------------------------------------------------------------------------
@@ -127,14 +116,11 @@ def test_a_save_without_an_answer_is_a_fault() -> None:
 
 
 def test_acquiring_a_shard_closes_its_buckets() -> None:
-    store = stored(replace(FULL, lease=None, lease_until=None))
+    free = replace(FULL, lease=None, lease_until=None)
+    store = stored(free)
     taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
-    assert taken is not None
-    assert (taken.closed_through, taken.lease, taken.lease_until) == (NOON_MINUTE + 1, "mine", NOON + SHARD_LEASE)
-    assert (taken.drained_through, taken.checkpoint, taken.checkpoint_at) == (
-        FULL.drained_through,
-        FULL.checkpoint,
-        FULL.checkpoint_at,
+    assert taken == replace(
+        free, closed_through=NOON_MINUTE + 1, lease="mine", lease_until=NOON + SHARD_LEASE, version=8
     )
     assert read_cursor(store, 3, NOON) == taken
 
@@ -161,14 +147,10 @@ def test_a_process_that_has_gone_silent_loses_the_shard(seconds: float, taken: b
 
 def test_a_lost_race_for_the_shard_is_run_again() -> None:
     store = stored(replace(FULL, lease=None))
-    first = Once(is_cursor)
-
-    def another_closes(change: ConditionalUpdate) -> None:
-        if first(change):
-            row = dict(MemoryStore.get(store, cursor_id(3)) or {})
-            store.put({**row, "closedThrough": "2026-12-31#12:09", "version": 8})
-
-    store.before_write = another_closes
+    store.meanwhile(
+        is_cursor,
+        lambda: store.put({**of(store.peek(cursor_id(3))), "closedThrough": "2026-12-31#12:09", "version": 8}),
+    )
     taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
     assert taken is not None
     assert (taken.closed_through, taken.version) == (NOON_MINUTE + 9, 9)
@@ -178,7 +160,7 @@ def test_a_race_that_never_ends_is_a_fault() -> None:
     store = stored(replace(FULL, lease=None))
 
     def another_is_always_first(change: ConditionalUpdate) -> None:
-        row = dict(MemoryStore.get(store, cursor_id(3)) or {})
+        row = of(store.peek(cursor_id(3)))
         store.put({**row, "version": int(str(row["version"])) + 1})
 
     store.before_write = another_is_always_first
@@ -209,13 +191,8 @@ def test_a_shard_whose_acquisition_got_no_answer_is_acquired() -> None:
 def test_closing_a_leased_shard_may_race_with_its_holder() -> None:
     """The holder ends meanwhile: then the shard is free, and taken."""
     store = stored(FULL)
-    first = Once(is_cursor)
-
-    def holder_ends(change: ConditionalUpdate) -> None:
-        if first(change):
-            store.put({"taskId": cursor_id(3), **replace(FULL, lease=None, lease_until=None, version=8).to_row()})
-
-    store.before_write = holder_ends
+    free = replace(FULL, lease=None, lease_until=None, version=8)
+    store.meanwhile(is_cursor, lambda: store.put({"taskId": cursor_id(3), **free.to_row()}))
     taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
     assert taken is not None
     assert (taken.lease, taken.closed_through) == ("mine", NOON_MINUTE + 1)
@@ -224,18 +201,8 @@ def test_closing_a_leased_shard_may_race_with_its_holder() -> None:
 # -- in a pass -------------------------------------------------------------------------------------------------------
 
 
-def test_a_pass_leaves_the_shard_free() -> None:
-    w = world()
-    w.insert("t")
-    w.next_tick()
-    assert (w.cursor().lease, w.cursor().lease_until) == (None, None)
-
-
 def test_a_new_tables_first_tick_needs_nothing_but_the_table() -> None:
-    from tests.unit.engine.support import World
-
     w = World()
     w.insert("t")
-    w.next_tick()
-    w.next_tick()
+    w.ticks(2)
     assert w.outcome("t") == "completed"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,23 +16,28 @@ from tests.builders import NOON, FakeClock, scheduled_row
 from tests.unit.engine.support import (
     NOON_MINUTE,
     Once,
+    PacedClock,
     RiggedStore,
     World,
     bucket_at,
     cannot,
+    fails,
+    ids,
     is_claim,
     is_cursor,
     is_record,
     of,
     passed,
+    reports,
     rules,
+    takes,
     world,
 )
 
-from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.conditional_update import ConditionalUpdate, Result
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import format_instant
+from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Task
 from dynatick.engine import claiming as claiming_module
 from dynatick.engine import execution as execution_module
@@ -41,7 +45,6 @@ from dynatick.engine.budget import Budget
 from dynatick.engine.cursor import save
 from dynatick.engine.execution import Execution
 from dynatick.engine.ports import ActionContext, Entry, Page
-from dynatick.engine.processor import Invoked
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.shard_lease import ShardLease
 from dynatick.errors import StoreError
@@ -50,46 +53,9 @@ from dynatick.store.codec import item_bytes
 from dynatick.store.memory import MemoryStore
 
 
-def ids(number: int, prefix: str = "t") -> list[str]:
-    return [f"{prefix}{n:04d}" for n in range(number)]
-
-
-def reports(done: Sequence[Invoked]) -> list[PassReport]:
-    return [invoked.passed for invoked in done if invoked.passed is not None]
-
-
-class PacedClock(FakeClock):
-    """A clock that knows how often the coordinator (the thread that made it) has read it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._coordinator = threading.get_ident()
-        self.reads = 0
-
-    def __call__(self) -> datetime:
-        self.reads += threading.get_ident() == self._coordinator
-        return super().__call__()
-
-
 def paced(**settings: object) -> World:
     """A world whose work takes time by the clock, while the coordinator keeps up with it."""
-    w = world(clock=PacedClock(), rules=rules(**settings))
-    assert isinstance(w.clock, PacedClock)
-    return w
-
-
-def takes(w: World, **delta: float) -> object:
-    """Work that takes so long by the clock."""
-    clock = w.clock
-    assert isinstance(clock, PacedClock)
-
-    def run(task: Task, context: ActionContext) -> None:
-        clock.forward(**delta)
-        seen, max_wait = clock.reads, time.monotonic() + 5
-        while clock.reads < seen + 4 and time.monotonic() < max_wait:
-            time.sleep(0.0005)
-
-    return run
+    return world(clock=PacedClock(), rules=rules(**settings))
 
 
 @pytest.fixture(autouse=True)
@@ -108,17 +74,9 @@ def all_once(w: World, expected: Sequence[str]) -> None:
 
 @pytest.mark.parametrize(
     ("life", "claiming", "waiting"),
-    [
-        (900, 880, 897),
-        (120, 100, 117),
-        (80, 60, 77),
-        (60, 45, 57),
-        (20, 15, 19),
-        (1, 0.75, 0.95),
-        (0, 0, 0),
-        (-5, -5, -5),
-    ],
-)
+    [(900, 880, 897), (120, 100, 117), (80, 60, 77), (60, 45, 57), (20, 15, 19), (1, 0.75, 0.95), (0, 0, 0),
+     (-5, -5, -5)],
+)  # fmt: skip
 def test_how_an_invocation_spends_its_time(life: float, claiming: float, waiting: float) -> None:
     budget = Budget.until(NOON + timedelta(seconds=life), NOON)
     assert (budget.stop_claiming, budget.stop_waiting, budget.hard_end) == (
@@ -169,19 +127,29 @@ def test_tasks_released_at_the_end_continue_at_once_too() -> None:
     all_once(w, ids(50))
 
 
-def test_a_continuation_does_not_begin_a_bucket_anew_for_released_tasks() -> None:
-    """A bucket of a million would be read from its beginning in every continuation."""
+def test_a_continuation_begins_where_the_last_one_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket of a million would be read from its beginning in every continuation, for released tasks too."""
+    monkeypatch.setattr(memory, "PAGE", 50)
     w = paced(threads=1)
     w.insert(*ids(400))
     w.actions.behaviour = dict.fromkeys(ids(400), takes(w, seconds=0.4))
-    w.clock.to(NOON + timedelta(minutes=1))
-    report = w.handle({"time": "2026-12-31T12:01:00Z"}).passed
-    assert report is not None
+    report = w.first_pass()
     assert report.released > 0
     assert report.resume is not None
-    assert report.resume.after is not None
+    assert (report.resume.minute, report.resume.after is None) == (NOON_MINUTE + 1, False)
     first = min(task_id for task_id in ids(400) if not w.outcome(task_id))
-    assert f"t{int(first[1:]) - 26:04d}" <= report.resume.after < first
+    assert f"t{int(first[1:]) - 26:04d}" <= str(report.resume.after) < first
+    pages: list[str | None] = []
+    poll = w.rigged.query_bucket
+
+    def noted(bucket: Bucket, *, after: str | None = None, **more: object) -> Page:
+        if bucket == bucket_at(1):
+            pages.append(after)
+        return poll(bucket, after=after, **more)
+
+    w.rigged.query_bucket = noted
+    w.handle(w.started.pop(0))
+    assert pages[0] == report.resume.after
     w.run_started()
     all_once(w, ids(400))
 
@@ -206,50 +174,6 @@ def test_a_pass_without_time_claims_nothing_and_does_not_go_on_for_ever() -> Non
     w.life = timedelta(seconds=60)
     w.next_tick()
     all_once(w, ["t"])
-
-
-def test_going_on_begins_where_the_last_one_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a bucket of a million would be read from its beginning in every continuation."""
-    monkeypatch.setattr(memory, "PAGE", 50)
-    w = paced(threads=1)
-    w.insert(*ids(300))
-    w.actions.behaviour = dict.fromkeys(ids(300), takes(w, seconds=1))
-    w.clock.to(NOON + timedelta(minutes=1))
-    first = w.handle({"time": "2026-12-31T12:01:00Z"}).passed
-    assert first is not None
-    assert first.resume is not None
-    assert first.resume.minute == NOON_MINUTE + 1
-    assert first.resume.after is not None
-    pages: list[str | None] = []
-    poll = w.rigged.query_bucket
-
-    def noted(bucket: Bucket, *, after: str | None = None, **more: object) -> Page:
-        if bucket == bucket_at(1):
-            pages.append(after)
-        return poll(bucket, after=after, **more)
-
-    w.rigged.query_bucket = noted
-    w.handle(w.started.pop(0))
-    assert pages[0] == first.resume.after
-    w.rigged.query_bucket = poll
-    w.run_started()
-    all_once(w, ids(300))
-
-
-def test_a_slow_task_delays_no_other() -> None:
-    w = world()
-    w.insert("slow", *ids(100))
-    others = threading.Event()
-
-    def slow(task: Task, context: ActionContext) -> None:
-        assert others.wait(30)
-
-    def note(task: Task, context: ActionContext) -> None:
-        if len(w.actions.ran) == 101:
-            others.set()
-
-    w.actions.behaviour = {"slow": slow} | dict.fromkeys(ids(100), note)
-    assert passed(w.next_tick()).completed == 101
 
 
 def test_tasks_that_still_run_at_the_end_are_reported() -> None:
@@ -324,13 +248,7 @@ def test_what_has_ended_when_the_time_is_up_is_recorded(number: int) -> None:
     """It was done; forgotten, it would be done again. Here the table is slow, and answers in the last seconds."""
     w = world()
     w.insert(*ids(number))
-    slow = Once(is_record)
-
-    def answers_late(change: ConditionalUpdate) -> None:
-        if slow(change):
-            w.clock.to(NOON + timedelta(minutes=1, seconds=117.2))
-
-    w.rigged.before_write = answers_late
+    w.rigged.meanwhile(is_record, lambda: w.clock.to(NOON + timedelta(minutes=1, seconds=117.2)))
     first = reports(w.next_tick())[0]
     # How many had begun by then is the threads' affair; the others are released.
     assert first.claimed == first.completed + first.released
@@ -343,16 +261,8 @@ def test_tasks_claimed_without_time_to_begin_them_are_released() -> None:
     """The claim took long. Begun now, the task would be cut off in the middle, and lose an attempt."""
     w = world()
     w.insert(*ids(10))
-    slow = Once(is_claim)
-
-    def takes_long(change: ConditionalUpdate) -> None:
-        if slow(change):
-            w.clock.to(NOON + timedelta(minutes=1, seconds=102))
-
-    w.rigged.before_write = takes_long
-    w.clock.to(NOON + timedelta(minutes=1))
-    report = w.handle({"time": "2026-12-31T12:01:00Z"}).passed
-    assert report is not None
+    w.rigged.meanwhile(is_claim, lambda: w.clock.to(NOON + timedelta(minutes=1, seconds=102)))
+    report = w.first_pass()
     assert (report.claimed, report.released, report.completed) == (10, 10, 0)
     assert w.actions.ran == []
     w.tick()
@@ -363,23 +273,19 @@ def test_tasks_claimed_in_the_last_seconds_are_released_too(monkeypatch: pytest.
     """What a claim under way wins would lose an attempt, and wait for the end of its lease."""
     w = world()
     w.insert(*ids(10))
-    slow, last_seconds = Once(is_claim), threading.Event()
-    finish = Execution.finish
+    last_seconds, finish = threading.Event(), Execution.finish
 
     def noted(self: Execution) -> None:
         last_seconds.set()
         finish(self)
 
-    def takes_long(change: ConditionalUpdate) -> None:
-        if slow(change):
-            w.clock.to(NOON + timedelta(minutes=1, seconds=117.2))
-            assert last_seconds.wait(30)
+    def takes_long() -> None:
+        w.clock.to(NOON + timedelta(minutes=1, seconds=117.2))
+        assert last_seconds.wait(30)
 
     monkeypatch.setattr(Execution, "finish", noted)
-    w.rigged.before_write = takes_long
-    w.clock.to(NOON + timedelta(minutes=1))
-    report = w.handle({"time": "2026-12-31T12:01:00Z"}).passed
-    assert report is not None
+    w.rigged.meanwhile(is_claim, takes_long)
+    report = w.first_pass()
     assert (report.claimed, report.released, report.unfinished) == (10, 10, 0)
     w.ticks(3)
     all_once(w, ids(10))
@@ -504,14 +410,12 @@ def test_a_continuation_does_the_work_of_a_tick_that_comes_when_time_is_up() -> 
     w = world()
     w.insert("first", at=bucket_at(1))
     w.insert("second", at=bucket_at(2))
-    late = Once(is_record)
 
-    def another_tick(change: ConditionalUpdate) -> None:
-        if late(change):
-            w.clock.to(NOON + timedelta(minutes=1, seconds=102))
-            assert save(w.store, w.cursor(), replace(w.cursor(), closed_through=NOON_MINUTE + 2))
+    def another_tick() -> None:
+        w.clock.to(NOON + timedelta(minutes=1, seconds=102))
+        assert save(w.store, w.cursor(), replace(w.cursor(), closed_through=NOON_MINUTE + 2))
 
-    w.rigged.before_write = another_tick
+    w.rigged.meanwhile(is_record, another_tick)
     done = reports(w.next_tick())
     assert [report.completed for report in done] == [1, 1]
     assert done[0].resume == Resume(NOON_MINUTE + 2)
@@ -536,15 +440,6 @@ def test_a_pass_that_loses_its_shard_records_what_it_has_in_flight() -> None:
     assert report.continued is False, "the pass that has the shard goes on"
     w.ticks(3)
     all_once(w, ids(200))
-
-
-def test_a_doubled_tick_does_nothing_twice() -> None:
-    w = world()
-    w.insert(*ids(30))
-    w.next_tick()
-    w.tick()
-    w.tick()
-    all_once(w, ids(30))
 
 
 # -- what is in flight -----------------------------------------------------------------------------------------------
@@ -623,23 +518,6 @@ def test_a_malformed_row_whose_lease_expired_fails() -> None:
     w.until_drained()
 
 
-def test_expired_leases_do_not_starve_behind_slow_tasks() -> None:
-    """Every tick has a task that takes nearly all of its time; the crashed one must get its turn all the same."""
-    w = paced()
-    w.insert("crashed", at=bucket_at(1))
-    w.claim("crashed", until=NOON + timedelta(seconds=30))
-    slow = [f"slow{n}" for n in range(1, 5)]
-    for n, task_id in enumerate(slow, 1):
-        w.insert(task_id, at=bucket_at(3 * n))
-        w.actions.behaviour[task_id] = takes(w, seconds=101)
-    w.next_tick(3)
-    assert w.outcome("crashed") == "completed"
-    assert w.row("crashed")["attempt"] == 2
-    for _ in range(3):
-        w.next_tick(2)
-    assert [w.actions.times(task_id) for task_id in slow] == [1, 1, 1, 1]
-
-
 def test_nothing_continues_when_nothing_is_left() -> None:
     """The time was up just when everything had been claimed."""
     w = paced(threads=1)
@@ -658,9 +536,6 @@ def test_the_figures_of_a_pass() -> None:
     w.insert("crashed", at=bucket_at(1))
     w.claim("crashed", until=NOON + timedelta(seconds=30))
     w.rigged.put({"taskId": "bad", "taskDateTime": str(bucket_at(1)), "action": Decimal(7)})
-
-    def fails(task: Task, context: ActionContext) -> None:
-        raise ValueError("no")
 
     w.actions.behaviour["again"] = fails
     w.rigged.put({**w.row("failed"), "retryPolicy": {"maximumRetryAttempts": Decimal(0)}})
@@ -737,23 +612,18 @@ def test_a_tick_that_fires_twice_loses_no_record() -> None:
 # -- faults ----------------------------------------------------------------------------------------------------------
 
 
-def broken_poll(w: World) -> None:
+def broken_poll(w: World, error: Exception) -> None:
     def before(bucket: Bucket) -> None:
         if bucket == bucket_at(4):
-            raise cannot("query_bucket")
+            raise error
 
     w.rigged.before_poll = before
 
 
 def broken_claim(w: World) -> None:
-    write_many = w.rigged.write_many
-
-    def broken(changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
-        if any(is_claim(change) and change.set.get("attempt") and change.task_id > "t0060" for change in changes):
-            raise cannot("write")
-        return write_many(changes)
-
-    w.rigged.write_many = broken
+    w.rigged.batch_fails = lambda changes: any(
+        is_claim(change) and change.set.get("attempt") and change.task_id > "t0060" for change in changes
+    )
 
 
 def broken_cursor(w: World) -> None:
@@ -761,17 +631,12 @@ def broken_cursor(w: World) -> None:
     w.rigged.throttled = lambda change: is_cursor(change) and next(saves) > 0
 
 
-def broken_by_a_bug(w: World) -> None:
-    """An unexpected error."""
-
-    def before(bucket: Bucket) -> None:
-        if bucket == bucket_at(4):
-            raise KeyError("a bug")
-
-    w.rigged.before_poll = before
-
-
-FAULTS = {"poll": broken_poll, "claim": broken_claim, "cursor": broken_cursor, "bug": broken_by_a_bug}
+FAULTS: dict[str, Callable[[World], None]] = {
+    "poll": lambda w: broken_poll(w, cannot("query_bucket")),
+    "bug": lambda w: broken_poll(w, KeyError("a bug")),
+    "claim": broken_claim,
+    "cursor": broken_cursor,
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -787,7 +652,7 @@ def test_a_fault_in_the_middle_is_raised_once_everything_in_flight_is_recorded(f
     assert executed or fault == "claim"  # what was claimed and not begun when a claim fails may have been released
     w.rigged.before_poll = None
     w.rigged.throttled = lambda change: False
-    w.rigged.__dict__.pop("write_many", None)
+    w.rigged.batch_fails = lambda changes: False
     w.clock.forward(seconds=40)
     w.ticks(8)
     assert {w.outcome(task_id) for task_id in ids(120)} == {"completed"}
@@ -798,20 +663,19 @@ def test_a_release_that_cannot_be_written_does_not_forget_what_is_running() -> N
     w = world(rules=rules(threads=2))
     w.insert(*ids(60))
     begun = threading.Event()
-    write_many = w.rigged.write_many
 
-    def no_release(changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
-        if any(change.set.get("leaseUntil") == "1970-01-01T00:00:00Z" for change in changes):
+    def is_release(changes: Sequence[ConditionalUpdate]) -> bool:
+        found = any(change.set.get("leaseUntil") == RELEASED for change in changes)
+        if found:
             begun.set()
-            raise cannot("write")
-        return write_many(changes)
+        return found
 
     def until_released(task: Task, context: ActionContext) -> None:
         w.clock.to(NOON + timedelta(minutes=1, seconds=101))
         assert begun.wait(30)
 
     w.actions.behaviour = dict.fromkeys(ids(60), until_released)
-    w.rigged.write_many = no_release
+    w.rigged.batch_fails = is_release
     with pytest.raises(StoreError, match="cannot write"):
         w.next_tick()
     executed = {task_id for task_id, _, _ in w.actions.ran}
@@ -822,15 +686,8 @@ def test_a_release_that_cannot_be_written_does_not_forget_what_is_running() -> N
 def test_one_batch_of_records_that_fails_costs_no_other() -> None:
     w = world()
     w.insert(*ids(100))
-    broken = Once(lambda change: is_record(change))
-    write_many = w.rigged.write_many
-
-    def once(changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
-        if any(broken(change) for change in changes):
-            raise cannot("write")
-        return write_many(changes)
-
-    w.rigged.write_many = once
+    broken = Once(is_record)
+    w.rigged.batch_fails = lambda changes: any(broken(change) for change in changes)
     with pytest.raises(StoreError, match="cannot write"):
         w.next_tick()
     unrecorded = len(w.actions.ran) - sum(1 for task_id in ids(100) if w.outcome(task_id))
@@ -854,16 +711,15 @@ def test_after_a_fault_nothing_is_begun_any_more(monkeypatch: pytest.MonkeyPatch
         assert go.wait(30)
 
     w.actions.behaviour["t0000"] = waits
-    write_many = w.rigged.write_many
 
-    def broken(changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
-        if any(is_claim(change) and change.task_id == "t0050" for change in changes):
-            assert first.wait(30)
-            w.clock.forward(seconds=119)
-            raise cannot("write")
-        return write_many(changes)
+    def broken(changes: Sequence[ConditionalUpdate]) -> bool:
+        if not any(is_claim(change) and change.task_id == "t0050" for change in changes):
+            return False
+        assert first.wait(30)
+        w.clock.forward(seconds=119)
+        return True
 
-    w.rigged.write_many = broken
+    w.rigged.batch_fails = broken
     with pytest.raises(StoreError, match="cannot write"):
         w.next_tick()
     go.set()
@@ -871,26 +727,6 @@ def test_after_a_fault_nothing_is_begun_any_more(monkeypatch: pytest.MonkeyPatch
         if thread.name.startswith("dynatick-") and thread.daemon:
             thread.join(30)
     assert [task_id for task_id, _, _ in w.actions.ran] == ["t0000"]
-
-
-def test_a_refused_dead_letter_delays_only_its_own_task() -> None:
-    w = world()
-    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: letter.row["taskId"] == "t0003")
-    w.insert(*ids(30), retryPolicy={"maximumRetryAttempts": Decimal(0)})
-
-    def fails(task: Task, context: ActionContext) -> None:
-        raise ValueError("no")
-
-    w.actions.behaviour = dict.fromkeys(ids(30), fails)
-    report = passed(w.next_tick())
-    assert (report.failed, report.deferred) == (29, 1)
-    w.until_drained()
-    assert w.outcome("t0003") is None
-    w.dead_letters = MemoryDeadLetters()
-    w.ticks(6)
-    assert (w.outcome("t0003"), w.row("t0003")["error"]) == ("failed", "ValueError: no")
-    assert w.actions.times("t0003") == 1, "that it fails was decided"
-    w.until_drained()
 
 
 def test_the_lost_answer_of_an_end_write_leaves_no_shard_leased() -> None:

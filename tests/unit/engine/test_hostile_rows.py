@@ -34,35 +34,22 @@ EXPRESSIONS: list[object] = [
 ]  # fmt: skip
 VALUES: Mapping[str, list[object]] = {
     "status": ["scheduled", "running", "recurring", "completed", "failed", "cancelled", "banana"],
-    "outcome": [None, "completed", "none"],
-    "taskDateTime": TIMES,
-    "dueAt": TIMES,
-    "delaySeconds": [0, 60, -1, Decimal("0.000001"), "60"],
-    "action": ["log", "", "x" * 200],
+    "outcome": [None, "completed", "none"], "taskDateTime": TIMES, "dueAt": TIMES,
+    "delaySeconds": [0, 60, -1, Decimal("0.000001"), "60"], "action": ["log", "", "x" * 200],
     "payload": [{}, {"a": 1}, "text"],
     "retryPolicy": [{}, {"maximumRetryAttempts": 0}, {"maximumRetryAttempts": 186}, {"x": 1}, "never"],
-    "attempt": [0, 1, 4, 10**9, "many"],
-    "run": [0, 1, 5, 10**12],
-    "lease": ["token", None],
+    "attempt": [0, 1, 4, 10**9, "many"], "run": [0, 1, 5, 10**12], "lease": ["token", None],
     "leaseUntil": ["1970-01-01T00:00:00Z", "2026-12-31T11:00:00Z", "2026-12-31T13:00:00Z", "x"],
     "attempts": [[], [{"run": 1, "startedAt": "x"}], [{"run": [1]}], "x"],
-    "createdAt": ["x", "2026-12-31T11:59:00Z"],
-    "startedAt": ["x", "2026-12-31T11:59:00Z"],
-    "expiresAt": [1, "x"],
-    "error": ["x"],
-    "scheduleId": ["hostile", "other"],
-    "movedTo": TIMES,
-    "malformedReason": ["x"],
-    "scheduleExpression": EXPRESSIONS,
-    "cronExpression": EXPRESSIONS,
+    "createdAt": ["x", "2026-12-31T11:59:00Z"], "startedAt": ["x", "2026-12-31T11:59:00Z"], "expiresAt": [1, "x"],
+    "error": ["x"], "scheduleId": ["hostile", "other"], "movedTo": TIMES, "malformedReason": ["x"],
+    "scheduleExpression": EXPRESSIONS, "cronExpression": EXPRESSIONS,
     "scheduleState": ["ENABLED", "DISABLED", "COMPLETED", "x"],
     "scheduleExpressionTimezone": ["UTC", "../../etc/passwd"],
-    "startDate": TIMES,
-    "nextOccurrenceAt": TIMES,
-    "definition": [{}, {"scheduleState": 7}, "x"],
+    "startDate": TIMES, "nextOccurrenceAt": TIMES, "definition": [{}, {"scheduleState": 7}, "x"],
     "dueBefore": [[{"scheduleExpression": "rate(1 minute)", "until": "2026-12-31T12:30:00Z"}], [1]],
     "revision": [0, 10**9, "x"],
-}
+}  # fmt: skip
 KEYS = ("taskDateTime", "scheduleState")  # of an index: the table takes nothing but text there, and not an empty one
 
 

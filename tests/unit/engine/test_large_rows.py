@@ -69,17 +69,6 @@ def test_a_dead_letter_has_the_payload() -> None:
     assert orjson.loads(message_of(letter))["payload"] == PAYLOAD
 
 
-def test_a_payload_that_is_no_map_fails_with_a_dead_letter() -> None:
-    w = world()
-    w.insert("t", payload=PAYLOAD)
-    w.rigged.put({**w.row("t"), "payload": [1, 2]})  # by hand, since it was placed
-    w.next_tick()
-    assert w.outcome("t") == "failed"
-    assert "payload" in str(w.row("t")["error"])
-    assert len(w.dead_letters.letters) == 1
-    assert w.actions.times("t") == 0
-
-
 def test_a_reclaimed_task_has_its_payload() -> None:
     w = world()
     seen = noting(w, "t")

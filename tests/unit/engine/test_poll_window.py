@@ -7,10 +7,9 @@ from datetime import datetime, timedelta
 
 import pytest
 from tests.builders import NOON
-from tests.unit.engine.support import NOON_MINUTE, bucket_at, is_claim, is_cursor, passed, rules, world
+from tests.unit.engine.support import NOON_MINUTE, bucket_at, is_cursor, rules, world
 
-from dynatick.actions.testing import MemoryDeadLetters
-from dynatick.domain.buckets import Bucket, Grid
+from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.task import Task
 from dynatick.engine.cursor import Cursor
@@ -83,8 +82,7 @@ def test_the_drained_watermark_follows_final_polls_that_left_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "flaw",
-    [{"at": LATER - timedelta(milliseconds=1)}, {"complete": False}, {"contended": 1}, {"in_flight": 1}],
+    "flaw", [{"at": LATER - timedelta(milliseconds=1)}, {"complete": False}, {"contended": 1}, {"in_flight": 1}]
 )
 def test_the_drained_watermark_stops_at_the_first_bucket_with_a_flaw(flaw: dict[str, object]) -> None:
     found = window(cursor(5, 0, checkpoint=5))
@@ -161,21 +159,6 @@ def test_a_slow_task_does_not_keep_later_buckets_from_being_polled() -> None:
     assert w.outcome("crashed") == "completed", "its bucket lies after the mark, and the lease ended long ago"
 
 
-def test_a_stuck_task_does_not_keep_later_buckets_from_being_polled() -> None:
-    """The dead-letter queue is gone, so a rejection cannot be recorded: that holds S back for as long as it lasts."""
-    w = world()
-    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: letter.row["taskId"] == "bad")
-    w.rigged.put({"taskId": "bad", "taskDateTime": str(bucket_at(1)), "action": 7})
-    w.ticks(3)
-    w.insert("late", at=bucket_at(5))
-    w.rigged.hidden = lambda entry: entry.task_id == "late"
-    w.ticks(5)
-    w.rigged.hidden = lambda entry: False
-    w.ticks(3)
-    assert w.outcome("bad") is None
-    assert w.outcome("late") == "completed"
-
-
 def test_a_task_in_flight_at_the_final_poll_holds_the_watermark_back() -> None:
     """Its process may still die: then the row must be found where it is."""
     w = world()
@@ -204,22 +187,3 @@ def test_a_task_in_flight_at_the_final_poll_holds_the_watermark_back() -> None:
     (during,) = met
     assert during.lease is None
     assert during.drained_through < bucket_at(1).minute
-
-
-def test_claims_that_are_throttled_are_made_at_the_next_tick() -> None:
-    w = world()
-    w.insert("t", at=bucket_at(1))
-    w.rigged.throttled = is_claim
-    assert passed(w.next_tick()).claimed == 0
-    w.rigged.throttled = lambda change: False
-    assert passed(w.next_tick()).claimed == 1
-
-
-def test_the_ticks_of_a_long_outage_are_made_up_for() -> None:
-    w = world(rules=rules(threads=1))
-    for hour in range(1, 25):
-        w.insert(f"t{hour:02d}", at=Bucket(NOON_MINUTE + 60 * hour))
-    w.next_tick(1441)
-    assert [task_id for task_id, _, _ in w.actions.ran] == [f"t{hour:02d}" for hour in range(1, 25)]
-    w.until_drained()
-    assert w.cursor().drained_through >= NOON_MINUTE + 1441

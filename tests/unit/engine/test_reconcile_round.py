@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.unit.engine.support import NOON_MINUTE, THROTTLED, RiggedStore, World, bucket_at
+from tests.unit.engine.support import NOON_MINUTE, THROTTLED, RiggedStore, World
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Result, Written
@@ -18,7 +18,7 @@ from dynatick.engine import reconcile_round
 from dynatick.engine.ports import ScanPage
 from dynatick.engine.processor import Invoked
 from dynatick.engine.reconcile import Reconciled
-from dynatick.engine.reconcile_round import LEASE, RECONCILE_ID, SEGMENTS, acquire, read_round, save
+from dynatick.engine.reconcile_round import LEASE, RECONCILE_ID, SEGMENTS, Round, acquire, read_round, save
 from dynatick.errors import StoreError
 from dynatick.store import memory
 from dynatick.store.memory import MemoryStore
@@ -109,6 +109,13 @@ class ReconcileWorld(World):
             self.handle(RECONCILE)
         self.scanned.dead, self.scanned.before_scan = False, None
 
+    @property
+    def kept(self) -> Round:
+        """The round as it is kept in the table."""
+        found = read_round(self.store)
+        assert found is not None
+        return found
+
     def next_day(self) -> None:
         self.clock.forward(hours=24)
 
@@ -177,16 +184,6 @@ def test_the_row_says_how_many_segments_its_round_has(w: ReconcileWorld) -> None
     assert {of for _, of, _ in w.scanned.scans} == {SEGMENTS}
 
 
-def test_one_row_that_cannot_be_repaired_does_not_keep_others_from_it(w: ReconcileWorld) -> None:
-    w.lose(12)
-    w.rigged.throttled = lambda change: change.task_id == "t005"
-    found = w.reconcile()
-    assert (found.found, found.repaired, found.failed, found.complete) == (12, 11, 1, True)
-    assert w.lost() == ["t005"]
-    w.rigged.throttled = lambda change: False
-    assert w.reconcile().repaired == 1
-
-
 # -- the place that is kept ------------------------------------------------------------------------------------------
 
 
@@ -206,32 +203,17 @@ def test_what_was_found_is_summed_over_the_round(w: ReconcileWorld) -> None:
     last = w.chain()[-1].round
     assert last is not None
     assert (last.scanned, last.found, last.repaired, last.failed) == (40, 40, 39, 1)
+    assert w.lost() == ["t005"], "one that cannot be repaired keeps no other from it"
     w.rigged.throttled = lambda change: False
-    again = w.reconcile().round
-    assert again is not None
-    assert (again.found, again.repaired, again.failed) == (1, 1, 0), "a new round counts anew"
-
-
-def test_the_next_day_goes_on_with_an_unfinished_round(w: ReconcileWorld) -> None:
-    w.lose(40)
-    w.one_page_a_segment()
-    w.started.clear()  # the chain is broken off
-    first, pages = read_round(w.store), list(w.scanned.scans)
-    w.next_day()
-    assert w.reconcile().complete
-    second = read_round(w.store)
-    assert first is not None
-    assert second is not None
-    assert second.began_at == first.began_at
-    assert w.lost() == []
-    assert len(pages) == SEGMENTS
-    assert max(Counter(w.scanned.scans).values()) == 1
+    w.reconcile()
+    assert (w.kept.found, w.kept.repaired, w.kept.failed) == (1, 1, 0), "a new round counts anew"
 
 
 def test_a_round_that_never_gets_further_than_a_few_pages_a_day_reads_the_whole_table(w: ReconcileWorld) -> None:
     """The table takes longer than a day, and each day's chain dies."""
     w.lose(60)
     days = [w.one_page_a_segment()]
+    began_at = w.kept.began_at
     while not days[-1].complete:
         assert len(days) < 40
         w.started.clear()
@@ -239,21 +221,8 @@ def test_a_round_that_never_gets_further_than_a_few_pages_a_day_reads_the_whole_
         days.append(w.one_page_a_segment())
     assert len(days) > 3
     assert w.lost() == []
-    kept = days[-1].round
-    assert kept is not None
-    assert (kept.repaired, kept.scanned) == (60, 60)
-
-
-def test_a_finished_round_begins_a_new_one(w: ReconcileWorld) -> None:
-    w.reconcile()
-    first = read_round(w.store)
-    w.next_day()
-    w.lose(12)
-    assert w.reconcile().repaired == 12
-    second = read_round(w.store)
-    assert first is not None
-    assert second is not None
-    assert second.began_at > first.began_at
+    assert max(Counter(w.scanned.scans).values()) == 1, "no page is read twice"
+    assert (w.kept.repaired, w.kept.scanned, w.kept.began_at) == (60, 60, began_at)
 
 
 @pytest.mark.usefixtures("one_segment")
@@ -370,12 +339,7 @@ def test_of_two_events_at_once_one_works(w: ReconcileWorld) -> None:
 def test_of_two_that_acquire_in_the_same_moment_one_does(w: ReconcileWorld) -> None:
     w.reconcile()
     got = []
-
-    def other_first(change: ConditionalUpdate) -> None:
-        w.rigged.before_write = None
-        got.append(acquire(w.store, token="other", now=w.clock()))
-
-    w.rigged.before_write = other_first
+    w.rigged.meanwhile(lambda change: True, lambda: got.append(acquire(w.store, token="other", now=w.clock())))
     got.append(acquire(w.store, token="one", now=w.clock()))
     assert [one is not None for one in got] == [True, False]
 
@@ -423,8 +387,7 @@ def test_a_chain_at_work_keeps_its_lease(w: ReconcileWorld) -> None:
 
     w.life = timedelta(hours=1)
     w.scanned.before_scan = slow
-    found = w.reconcile()
-    assert found.complete
+    assert w.reconcile().complete
     assert len(answers) > 20
     assert all(answers)
 
@@ -446,12 +409,6 @@ def test_an_invocation_that_lost_its_lease_stops_and_saves_nothing(w: ReconcileW
     assert (found.complete, found.continued, w.started) == (False, False, [])
     assert w.row(RECONCILE_ID) == taken[0]
     assert len(w.scanned.scans) == 7, "it reads no further than the page after the present one"
-
-
-def test_a_released_round_can_be_continued_at_once(w: ReconcileWorld) -> None:
-    w.lose(30)
-    w.one_page_a_segment()
-    assert not w.reconcile(w.continuation()).leased_elsewhere
 
 
 def test_a_continuation_that_comes_twice_begins_no_round(w: ReconcileWorld) -> None:
@@ -487,9 +444,7 @@ def test_a_page_that_cannot_be_read_stops_no_other_segment(w: ReconcileWorld) ->
     w.scanned.before_scan = unreadable
     found = w.reconcile()
     assert (found.complete, found.continued, found.problem) == (False, True, "cannot scan the table: throttled")
-    kept = read_round(w.store)
-    assert kept is not None
-    assert [segment.is_done for segment in kept.segments] == [True, True, False, True]
+    assert [segment.is_done for segment in w.kept.segments] == [True, True, False, True]
     left = w.lost()
     assert len(left) == 40 - found.repaired
     event = w.continuation()
@@ -529,9 +484,7 @@ def test_a_save_that_fails_on_the_way_is_made_up_for_at_the_end(w: ReconcileWorl
     w.scanned.before_scan = lambda segment, after: w.clock.forward(seconds=3) and None
     assert w.reconcile().complete
     assert not next(failures, False), "all of them have happened"
-    kept = read_round(w.store)
-    assert kept is not None
-    assert kept.is_done
+    assert w.kept.is_done
 
 
 def test_a_last_save_that_fails_raises_and_the_next_event_goes_on(w: ReconcileWorld) -> None:
@@ -563,9 +516,7 @@ def test_a_save_that_takes_effect_late_is_overwritten_by_the_next(w: ReconcileWo
     w.rigged.throttled = lambda change: False
     assert isinstance(MemoryStore.write(w.rigged, under_way[0]), Written)
     assert save(w.store, replace(first, found=2)) is not None
-    kept = read_round(w.store)
-    assert kept is not None
-    assert kept.found == 2
+    assert w.kept.found == 2
 
 
 def test_a_cursor_is_reported_once_in_a_chain(w: ReconcileWorld) -> None:
@@ -579,33 +530,16 @@ def test_a_round_that_takes_more_than_three_days_is_overdue(w: ReconcileWorld) -
     w.lose(60)
     overdue = []
     for _ in range(5):
-        kept = w.one_page_a_segment().round
-        assert kept is not None
-        overdue.append(kept.is_overdue(w.clock()))
+        w.one_page_a_segment()
+        overdue.append(w.kept.is_overdue(w.clock()))
         w.next_day()
     assert overdue == [False, False, False, True, True]
-    kept = w.reconcile().round
-    assert kept is not None
-    assert not kept.is_overdue(w.clock()), "it is complete"
-
-
-def test_a_task_that_waits_is_no_finding_and_is_counted(w: ReconcileWorld) -> None:
-    w.insert(*(f"w{n}" for n in range(20)), at=bucket_at(90))
-    found = w.reconcile()
-    assert (found.scanned, found.found) == (20, 0)
-
-
-def test_the_row_is_one_of_our_own(w: ReconcileWorld) -> None:
     w.reconcile()
-    row = w.row(RECONCILE_ID)
-    assert (row["status"], row["outcome"], "taskDateTime" in row) == ("reconcile", "none", False)
-    assert w.stream(row).seen == 0
+    assert not w.kept.is_overdue(w.clock()), "it is complete"
 
 
 def test_the_row_is_read_as_it_was_written(w: ReconcileWorld) -> None:
     w.lose(40)
     w.one_page_a_segment()
-    kept = read_round(w.store)
-    assert kept is not None
-    assert {"taskId": RECONCILE_ID, **kept.to_row()} == w.row(RECONCILE_ID)
-    assert kept.lease_until is None, "it was released"
+    assert {"taskId": RECONCILE_ID, **w.kept.to_row()} == w.row(RECONCILE_ID)
+    assert w.kept.lease_until is None, "it was released"

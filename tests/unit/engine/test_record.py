@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 from tests.builders import NOON, scheduled_row
-from tests.unit.engine.support import NOON_MINUTE, Once, World, bucket_at, cannot, is_record, rules, world
+from tests.unit.engine.support import NOON_MINUTE, Once, World, bucket_at, is_record, world
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid
@@ -58,7 +57,7 @@ PERMANENT = Error("no such address", permanent=True)
 # -- what is written -------------------------------------------------------------------------------------------------
 
 
-def test_each_outcome_has_its_record() -> None:
+def test_each_outcome_has_its_record_and_final_failures_a_dead_letter() -> None:
     w = world()
     last = {"retryPolicy": {"maximumRetryAttempts": Decimal(0)}}
     results = recorder(w).record(
@@ -69,29 +68,21 @@ def test_each_outcome_has_its_record() -> None:
             attempt(w, "last", FAILED, **last),
         ]
     )
-    assert list(results) == [
-        RecordResult.COMPLETED,
-        RecordResult.RETRIED,
-        RecordResult.FAILED,
-        RecordResult.FAILED,
-    ]
+    assert [result.value for result in results] == ["completed", "retried", "failed", "failed"]
     assert (w.outcome("done"), w.row("done")["result"]) == ("completed", {"n": 1})
     assert (w.outcome("again"), w.row("again")["status"]) == (None, "scheduled")
     assert (w.outcome("permanent"), w.row("permanent")["error"]) == ("failed", "no such address")
     assert (w.outcome("last"), w.row("last")["error"]) == ("failed", "no route")
+    assert [letter.row["taskId"] for letter in w.dead_letters.letters] == ["permanent", "last"]
 
 
 @pytest.mark.parametrize(
     ("n", "closed", "error", "bucket"),
-    [
-        (1, 0, FAILED, "2026-12-31#12:01"),  # in 5 s: at the first tick after
-        (1, 0, Error("x", retry_after=90), "2026-12-31#12:02"),
-        (5, 0, FAILED, "2026-12-31#12:05"),
-        (1, 7, FAILED, "2026-12-31#12:08"),  # closed to newcomers: the first that is not
-        (5, 7, FAILED, "2026-12-31#12:10"),
-        (5, 5, FAILED, "2026-12-31#12:10"),
-    ],
-)
+    [(1, 0, FAILED, "2026-12-31#12:01"),  # in 5 s: at the first tick after
+     (1, 0, Error("x", retry_after=90), "2026-12-31#12:02"), (5, 0, FAILED, "2026-12-31#12:05"),
+     (1, 7, FAILED, "2026-12-31#12:08"),  # closed to newcomers: the first that is not
+     (5, 7, FAILED, "2026-12-31#12:10"), (5, 5, FAILED, "2026-12-31#12:10")],
+)  # fmt: skip
 def test_a_retry_goes_to_the_first_open_bucket_after_the_wait(n: int, closed: int, error: Error, bucket: str) -> None:
     w = world()
     (result,) = recorder(w, grid=Grid(tick_minutes=n), closed=closed).record([attempt(w, "t", error)])
@@ -141,12 +132,6 @@ def test_the_dead_letter_goes_before_the_record() -> None:
     (letter,) = w.dead_letters.letters
     assert letter == DeadLetter(row=letter.row, attempt=1, error="no such address", failed_at=letter.failed_at)
     assert (letter.row["taskId"], letter.row["status"]) == ("t", "running")
-
-
-def test_only_final_failures_send_dead_letters() -> None:
-    w = world()
-    recorder(w).record([attempt(w, "done", Done()), attempt(w, "again", FAILED)])
-    assert w.dead_letters.letters == []
 
 
 def test_a_failure_whose_message_the_queue_refuses_is_deferred_and_the_others_are_recorded() -> None:
@@ -213,29 +198,20 @@ def test_a_task_that_was_reclaimed_is_not_recorded(outcome: Done | Error) -> Non
     ("outcome", "result"),
     [(Done(), RecordResult.COMPLETED), (FAILED, RecordResult.RETRIED), (PERMANENT, RecordResult.FAILED)],
 )
-@pytest.mark.parametrize("more", [{}, {"run": None}])
-def test_a_record_whose_answers_are_lost_is_found_done(
-    outcome: Done | Error, result: RecordResult, more: dict[str, object]
+@pytest.mark.parametrize("has_run", [True, False])  # a row from hand need not say which run it is
+def test_a_record_without_an_answer_counts_if_it_is_found_done(
+    outcome: Done | Error, result: RecordResult, has_run: bool
 ) -> None:
     w = world()
     ended = attempt(w, "t", outcome)
-    if more:  # a row from hand need not say which run it is
-        del w.rigged._items["t"]["run"]
-    w.rigged.unanswered = is_record
-    assert list(recorder(w).record([ended])) == [result]
-
-
-@pytest.mark.parametrize("outcome", OUTCOMES)
-@pytest.mark.parametrize("more", [{}, {"run": None}])
-def test_a_record_without_an_answer_counts_as_unrecorded(outcome: Done | Error, more: dict[str, object]) -> None:
-    w = world()
-    ended = attempt(w, "t", outcome)
-    if more:
+    if not has_run:
         del w.rigged._items["t"]["run"]
     before = w.row("t")
     w.rigged.throttled = is_record
     assert list(recorder(w).record([ended])) == [RecordResult.UNRECORDED]
     assert w.row("t") == before
+    w.rigged.throttled, w.rigged.unanswered = lambda change: False, is_record
+    assert list(recorder(w).record([ended])) == [result]
 
 
 def test_what_got_no_answer_is_written_once_more() -> None:
@@ -260,13 +236,7 @@ def test_a_batch_is_one_call_and_needs_no_read() -> None:
     w = world()
     attempts = [attempt(w, f"t{n}", Done()) for n in range(25)]
     calls: list[int] = []
-    write_many = w.rigged.write_many
-
-    def counted(changes: Sequence[ConditionalUpdate]) -> Sequence[object]:
-        calls.append(len(changes))
-        return write_many(changes)
-
-    w.rigged.write_many = counted
+    w.rigged.batch_fails = lambda changes: calls.append(len(changes))
     w.rigged.forget()
     recorder(w).record(attempts)
     assert calls == [25]
@@ -275,14 +245,9 @@ def test_a_batch_is_one_call_and_needs_no_read() -> None:
 
 def test_a_table_that_is_not_there_is_a_fault() -> None:
     w = world()
-    ended = attempt(w, "t", Done())
-
-    def is_down(changes: Sequence[ConditionalUpdate]) -> None:
-        raise cannot("write")
-
-    w.rigged.write_many = is_down
+    w.rigged.batch_fails = lambda changes: True
     with pytest.raises(StoreError):
-        recorder(w).record([ended])
+        recorder(w).record([attempt(w, "t", Done())])
 
 
 # -- size ------------------------------------------------------------------------------------------------------------
@@ -300,14 +265,11 @@ def full(w: World, outcome: Done | Error, spare: int, *, bulk: str = "payload", 
 @pytest.mark.parametrize("bulk", ["payload", "blob"])
 @pytest.mark.parametrize(
     ("outcome", "spare", "kept"),
-    [
-        (Done({"k": "x" * 500}), 200, True),  # without its result it fits
-        (Done({"k": "x" * 500}), 30, False),  # without its bulk it fits
-        (FAILED, 30, True),  # without the note of the attempt it fits
-        (PERMANENT, 130, True),
-        (PERMANENT, 30, False),
-    ],
-)
+    [(Done({"k": "x" * 500}), 200, True),  # without its result it fits
+     (Done({"k": "x" * 500}), 30, False),  # without its bulk it fits
+     (FAILED, 30, True),  # without the note of the attempt it fits
+     (PERMANENT, 130, True), (PERMANENT, 30, False)],
+)  # fmt: skip
 def test_what_is_too_large_is_recorded_without_its_bulk(
     outcome: Done | Error, spare: int, kept: bool, bulk: str
 ) -> None:
@@ -329,13 +291,11 @@ def test_what_is_too_large_is_recorded_without_its_bulk(
 
 
 def test_a_malformed_row_fails_with_the_reason() -> None:
-    w = world()
+    w, reason = world(), "payload: 'x' is not accepted"
     row = attempt(w, "t", Done()).row
-    assert recorder(w).fail_malformed(Malformed(row, "payload: 'x' is not accepted")) is RecordResult.FAILED
-    assert (w.outcome("t"), w.row("t")["error"]) == ("failed", "payload: 'x' is not accepted")
-    assert [(letter.attempt, letter.error) for letter in w.dead_letters.letters] == [
-        (0, "payload: 'x' is not accepted")
-    ]
+    assert recorder(w).fail_malformed(Malformed(row, reason)) is RecordResult.FAILED
+    assert (w.outcome("t"), w.row("t")["error"]) == ("failed", reason)
+    assert [(letter.attempt, letter.error) for letter in w.dead_letters.letters] == [(0, reason)]
 
 
 def test_a_row_that_another_process_has_claimed_is_left_alone() -> None:
@@ -362,7 +322,3 @@ def test_a_full_row_that_is_not_executed_ends_all_the_same() -> None:
     row = full(w, Done(), 10, bulk="blob").row
     assert recorder(w).fail_unexecuted(row, "x", attempt=1) is RecordResult.FAILED
     assert w.outcome("t") == "failed"
-
-
-def test_the_rules_say_how_long_an_ended_task_stays() -> None:
-    assert rules().retention_days == 30

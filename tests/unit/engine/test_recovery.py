@@ -12,19 +12,21 @@ import pytest
 from tests.builders import NOON
 from tests.unit.engine.support import (
     NOON_MINUTE,
+    PacedClock,
     World,
     bucket_at,
     cannot,
+    fails,
+    ids,
     is_record,
     passed,
     rules,
+    takes,
     world,
 )
-from tests.unit.engine.test_drain import PacedClock, ids, takes
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid, minute_of
-from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Task
 from dynatick.engine.claims import LeaseExpired
@@ -43,6 +45,19 @@ def crashed(w: World, *task_ids: str, minute: int = 1, **more: object) -> None:
     """Tasks whose process died: their lease has expired by the next tick."""
     w.insert(*task_ids, at=bucket_at(minute), **more)
     w.claim(*task_ids, until=NOON + timedelta(seconds=10))
+
+
+def with_an_endless_lease(w: World) -> None:
+    """A task whose lease no process can hold: ticks defer it, again and again."""
+    w.insert("t", at=bucket_at(1))
+    w.claim("t", until=NOON + timedelta(days=400))
+
+
+def an_hour_a_tick() -> World:
+    """A world whose next tick is an hour away."""
+    w = World(clock=PacedClock(), rules=rules(grid=Grid(tick_minutes=60), threads=1))
+    w.tick()
+    return w
 
 
 def recoveries(w: World) -> list[RecoveryOrder]:
@@ -65,13 +80,14 @@ def test_those_with_attempts_left_go_together_by_action_and_last_attempts_apart(
 
 
 def test_orders_are_bounded_in_number_and_in_bytes() -> None:
-    assert [len(order.task_ids) for order in orders_for(expired(MAX_TOGETHER + 1))] == [MAX_TOGETHER, 1]  # type: ignore[arg-type]
-    last = expired(MAX_ALONE + 1, is_last=True)
-    assert [len(order.task_ids) for order in orders_for(last)] == [MAX_ALONE, 1]  # type: ignore[arg-type]
+    def sizes(entries: list[tuple[object, LeaseExpired]]) -> list[int]:
+        return [len(order.task_ids) for order in orders_for(entries)]  # type: ignore[arg-type]
+
+    assert sizes(expired(MAX_TOGETHER + 1)) == [MAX_TOGETHER, 1]
+    assert sizes(expired(MAX_ALONE + 1, is_last=True)) == [MAX_ALONE, 1]
     long = [(bucket_at(1), LeaseExpired(f"{n:04d}" * 256, "a")) for n in range(100)]
-    parts = list(orders_for(long))
-    assert [len(order.task_ids) for order in parts] == [97, 3]
-    assert sum((order.task_ids for order in parts), ()) == tuple(expired.task_id for _, expired in long)
+    assert sizes(long) == [97, 3]
+    assert [task_id for order in orders_for(long) for task_id in order.task_ids] == [one.task_id for _, one in long]
 
 
 def test_an_order_is_read_from_its_event_as_it_was_written() -> None:
@@ -103,11 +119,7 @@ def test_expired_leases_do_not_wait_behind_a_backlog() -> None:
     crashed(w, "a-crashed")
     w.insert(*ids(60), at=bucket_at(1))
     w.actions.behaviour = dict.fromkeys(ids(60), takes(w, seconds=4))
-    w.clock.to(NOON + timedelta(minutes=1, seconds=1))
-    event = {"time": "2026-12-31T12:01:00Z"}
-    report = w.handle(event).passed
-    assert report is not None
-    assert report.resume is not None, "there is more than one invocation can do"
+    assert w.first_pass().resume is not None, "there is more than one invocation can do"
     (order,) = recoveries(w)
     w.handle(order.to_event())
     assert w.outcome("a-crashed") == "completed"
@@ -120,8 +132,7 @@ def test_what_a_pass_leaves_behind_is_tried_again_by_its_continuation() -> None:
     w.insert("a-slow", *ids(300), at=bucket_at(1))  # more than both together can do: neither polls the bucket anew
     w.claim("a-slow", until=NOON + timedelta(minutes=2))  # its process dies
     w.actions.behaviour = dict.fromkeys(ids(300), takes(w, seconds=3))
-    w.clock.to(NOON + timedelta(minutes=1, seconds=1))
-    w.handle({"time": "2026-12-31T12:01:00Z"})
+    w.first_pass()
     w.clock.to(NOON + timedelta(minutes=2, seconds=10))
     (continuation,) = w.started
     w.started.clear()
@@ -162,21 +173,17 @@ def test_if_no_recovery_can_be_started_they_run_at_the_end_of_the_pass_one_at_a_
 
 
 def test_a_recovery_that_runs_out_of_time_continues_at_once() -> None:
-    """The next tick may be an hour away."""
-    w = World(clock=PacedClock(), rules=rules(grid=Grid(tick_minutes=60), threads=1))
-    w.tick()
+    w = an_hour_a_tick()
     crashed(w, *ids(30), minute=60)
     w.actions.behaviour = dict.fromkeys(ids(30), takes(w, seconds=10))
-    w.clock.to(NOON + timedelta(minutes=60, seconds=1))
-    w.tick()
+    w.next_tick(60)
     assert {w.outcome(task_id) for task_id in ids(30)} == {"completed"}
     assert sorted(w.actions.ran) == [(task_id, 1, 2) for task_id in ids(30)]
 
 
 def test_reclaimed_tasks_are_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass that could only reclaim, for no recovery could be started, goes on in a new invocation."""
-    w = World(clock=PacedClock(), rules=rules(grid=Grid(tick_minutes=60), threads=1))
-    w.tick()
+    w = an_hour_a_tick()
     crashed(w, *ids(12), minute=60)
     w.actions.behaviour = dict.fromkeys(ids(12), takes(w, seconds=20))
     invoke = w.invoke
@@ -187,36 +194,29 @@ def test_reclaimed_tasks_are_progress(monkeypatch: pytest.MonkeyPatch) -> None:
         invoke(event)
 
     monkeypatch.setattr(w, "invoke", starts_passes_only)
-    w.clock.to(NOON + timedelta(minutes=60, seconds=1))
-    w.tick()
+    w.next_tick(60)
     assert {w.outcome(task_id) for task_id in ids(12)} == {"completed"}
 
 
 def test_a_task_that_kills_its_process_costs_those_reclaimed_beside_it_no_last_attempt() -> None:
     w = world()
-    crashed(w, "killer", *ids(5), retryPolicy={"maximumRetryAttempts": Decimal(2)})
-
-    def kills(task: Task, context: ActionContext) -> None:
-        raise AssertionError("it must not run with others at its last attempt")
-
-    w.clock.to(NOON + timedelta(minutes=1, seconds=1))
-    w.handle({"time": "2026-12-31T12:01:00Z"})
+    tasks = ["killer", *ids(5)]
+    crashed(w, *tasks, retryPolicy={"maximumRetryAttempts": Decimal(2)})
+    w.first_pass()
     (together,) = recoveries(w)
     w.started.clear()
     for task_id in together.task_ids:  # the recovery claims them all, and dies
         row = w.row(task_id)
         w.rigged.put({**row, "attempt": Decimal(2), "lease": "dead", "leaseUntil": "2026-12-31T12:01:30Z"})
-    w.actions.behaviour["killer"] = kills
-    w.clock.to(NOON + timedelta(minutes=2, seconds=1))
-    w.handle({"time": "2026-12-31T12:02:00Z"})
-    orders = recoveries(w)
-    assert sorted(sum((order.task_ids for order in orders), ())) == sorted(["killer", *ids(5)])
+    w.first_pass(2)
+    assert w.actions.ran == [], "none runs among others at its last attempt"
+    assert sorted(task_id for order in recoveries(w) for task_id in order.task_ids) == sorted(tasks)
     running: list[int] = []
 
     def note(task: Task, context: ActionContext) -> None:
         running.append(sum(str(row["leaseUntil"]) > "2026-12-31T12:02" for row in w.open_rows().values()))
 
-    w.actions.behaviour = dict.fromkeys(["killer", *ids(5)], note)
+    w.actions.behaviour = dict.fromkeys(tasks, note)
     w.run_started()
     assert running == [1] * 6
 
@@ -224,35 +224,38 @@ def test_a_task_that_kills_its_process_costs_those_reclaimed_beside_it_no_last_a
 def test_a_recovery_that_comes_twice_or_late_does_nothing_twice() -> None:
     w = world()
     crashed(w, *ids(3))
-    w.clock.to(NOON + timedelta(minutes=1, seconds=1))
-    w.handle({"time": "2026-12-31T12:01:00Z"})
+    w.first_pass()
     (order,) = recoveries(w)
     for _ in range(3):
         w.handle(order.to_event())
     assert sorted(w.actions.ran) == [(task_id, 1, 2) for task_id in ids(3)]
 
 
+def test_a_task_that_another_process_reclaims_first_is_left_to_it() -> None:
+    w = world()
+    crashed(w, "t")
+    w.first_pass()
+    (order,) = recoveries(w)
+    taken = {**w.row("t"), "lease": "another's", "leaseUntil": "2026-12-31T12:09:00Z"}
+    first = w.rigged.meanwhile(lambda change: change.task_id == "t", lambda: w.rigged.put(taken))
+    w.handle(order.to_event())
+    assert first.done
+    assert (w.actions.ran, w.row("t")) == ([], taken)
+
+
 def test_a_recovery_moves_a_retry_into_a_bucket_that_is_still_open() -> None:
     """It holds no cursor: a tick may have closed the bucket before the write."""
     w = world(life=timedelta(minutes=14))
     crashed(w, "t")
-    w.clock.to(NOON + timedelta(minutes=1, seconds=1))
-    w.handle({"time": "2026-12-31T12:01:00Z"})
+    w.first_pass()
     (order,) = recoveries(w)
     w.started.clear()
-
-    def fails(task: Task, context: ActionContext) -> None:
-        raise ValueError("no")
-
-    def closes(change: object) -> None:
-        if is_record(change) and change.set["status"] == "scheduled":  # type: ignore[attr-defined, arg-type]
-            w.rigged.before_write = None
-            w.clock.to(NOON + timedelta(minutes=7, seconds=1))
-            w.handle({"time": "2026-12-31T12:07:00Z"})
-
     w.actions.behaviour["t"] = fails
-    w.rigged.before_write = closes  # type: ignore[assignment]
+    first = w.rigged.meanwhile(
+        lambda change: is_record(change) and change.set["status"] == "scheduled", lambda: w.first_pass(7)
+    )
     w.handle(order.to_event())
+    assert first.done
     assert str(w.row("t")["taskDateTime"]) > "2026-12-31#12:07"
     w.actions.behaviour.clear()
     w.ticks(2)
@@ -263,8 +266,7 @@ def test_a_fault_in_the_middle_is_raised_once_what_is_in_flight_is_recorded() ->
     """Raised at once, it would end the process with the tasks that were reclaimed before, and cost each an attempt."""
     w = world()
     crashed(w, *ids(40))
-    w.clock.to(NOON + timedelta(minutes=1, seconds=1))
-    w.handle({"time": "2026-12-31T12:01:00Z"})
+    w.first_pass()
     (order,) = recoveries(w)
     begun = threading.Event()
 
@@ -305,15 +307,11 @@ RUNNING = {
 
 @pytest.mark.parametrize(
     ("since", "planned"),
-    [
-        ({}, True),
-        ({"taskDateTime": str(bucket_at(9))}, False),  # deferred: its turn comes there
-        ({"status": "scheduled"}, False),
-        ({"outcome": "completed"}, False),
-        ({"leaseUntil": "2026-12-31T12:04:57Z"}, False),
-        (None, False),
-    ],
-)
+    [({}, True),
+     ({"taskDateTime": str(bucket_at(9))}, False),  # deferred: its turn comes there
+     ({"status": "scheduled"}, False), ({"outcome": "completed"}, False),
+     ({"leaseUntil": "2026-12-31T12:04:57Z"}, False), (None, False)],
+)  # fmt: skip
 def test_what_has_changed_since_a_recovery_was_started_is_left_alone(
     since: dict[str, object] | None, planned: bool
 ) -> None:
@@ -371,14 +369,11 @@ def test_a_row_that_cannot_be_finished_costs_later_ticks_nothing(kind: str) -> N
 
 def test_a_row_with_a_lease_that_no_process_can_hold_is_deferred_longer_each_time() -> None:
     w = world()
-    w.insert("t", at=bucket_at(1))
-    w.claim("t", until=NOON + timedelta(days=400))
-    buckets: list[object] = []
+    with_an_endless_lease(w)
+    buckets = set()
     for _ in range(150):
         w.next_tick()
-        bucket = w.row("t")["taskDateTime"]
-        if buckets[-1:] != [bucket]:
-            buckets.append(bucket)
+        buckets.add(w.row("t")["taskDateTime"])
     assert w.cursor().drained_through >= NOON_MINUTE + 140
     assert 4 <= len(buckets) <= 8, buckets
 
@@ -394,34 +389,29 @@ def ticks_until(w: World, holds: Callable[[], bool]) -> None:
 def test_a_row_is_deferred_until_after_the_end_of_the_process_that_moves_it() -> None:
     """Before that it could be frozen with the move, which then comes into a bucket that has been drained."""
     w = world(life=timedelta(minutes=15))
-    w.insert("t", at=bucket_at(1))
-    w.claim("t", until=NOON + timedelta(days=400))
+    with_an_endless_lease(w)
     ticks_until(w, lambda: "movedTo" in w.row("t"))
     assert Bucket.parse(w.row("t")["taskDateTime"]).instant > w.clock() + timedelta(minutes=14)
 
 
 def test_a_row_deferred_into_a_bucket_that_has_closed_goes_to_the_next_open_one() -> None:
     w = world()
-    w.insert("t", at=bucket_at(1))
-    w.claim("t", until=NOON + timedelta(days=400))
-    frozen: list[object] = []
+    with_an_endless_lease(w)
 
-    def freezes(change: ConditionalUpdate) -> None:
-        if "deferrals" in change.set and not frozen:
-            w.clock.forward(minutes=10)
-            frozen.append(change.set["taskDateTime"])
-            assert acquire_shard(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock()) is not None
+    def freezes() -> None:
+        w.clock.forward(minutes=10)
+        assert acquire_shard(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock()) is not None
 
-    w.rigged.before_write = freezes
-    ticks_until(w, lambda: bool(frozen))
-    assert Bucket.parse(frozen[0]).minute <= w.cursor().closed_through
+    first = w.rigged.meanwhile(lambda change: "deferrals" in change.set, freezes)
+    ticks_until(w, lambda: first.done)
+    deferred = next(change for change in w.rigged.writes if "deferrals" in change.set)
+    assert Bucket.parse(deferred.set["taskDateTime"]).minute <= w.cursor().closed_through
     assert Bucket.parse(w.row("t")["taskDateTime"]).minute > w.cursor().closed_through
 
 
 def test_a_row_that_was_repaired_since_its_poll_is_not_deferred() -> None:
     w = world()
-    w.insert("t", at=bucket_at(1))
-    w.claim("t", until=NOON + timedelta(days=400))
+    with_an_endless_lease(w)
     coordinator, repaired = threading.get_ident(), threading.Event()
 
     def repairs(task_id: str) -> None:
@@ -439,9 +429,6 @@ def test_a_row_that_was_repaired_since_its_poll_is_not_deferred() -> None:
 def test_a_queue_that_refuses_everything_with_many_failures_waiting_stops_nothing() -> None:
     number = 1000
     w = world(dead_letters=MemoryDeadLetters(refuse=lambda letter: True))
-
-    def fails(task: Task, context: ActionContext) -> None:
-        raise ValueError("no")
 
     w.insert(*ids(number), at=bucket_at(1), retryPolicy={"maximumRetryAttempts": Decimal(0)})
     w.actions.behaviour = dict.fromkeys(ids(number), fails)

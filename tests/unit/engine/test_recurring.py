@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -38,21 +38,28 @@ def runs(w: World) -> list[str]:
     return [task_id for task_id, _, _ in w.actions.ran]
 
 
+def recurring(w: World, token: Callable[[], str] = str) -> Recurring:
+    placer = w.placer()
+    return Recurring(w.store, placer, Claimer(w.store, placer, w.clock, token), w.clock, token)
+
+
+FIRST, SECOND = "s#1#2026-12-31T12:01:00Z", "s#1#2026-12-31T12:02:00Z"
+
+
 def test_an_occurrence_is_written_claimed_before_its_schedule_moves_on() -> None:
     w = world()
     put(w)
-    seen: list[tuple[str, str]] = []
+    seen: list[tuple[object, object]] = []
 
-    def noted(change: ConditionalUpdate) -> None:
-        if is_advance(change):
-            row = of(w.rigged.peek("s#1#2026-12-31T12:01:00Z"))
-            seen.append((str(row["status"]), str(row["taskDateTime"])))
+    def noted() -> None:
+        row = of(w.rigged.peek(FIRST))
+        seen.append((row["status"], row["taskDateTime"]))
 
-    w.rigged.before_write = noted
+    w.rigged.meanwhile(is_advance, noted)
     report = passed(w.next_tick())
     assert seen == [("running", "2026-12-31#12:01")]
     assert (report.due, report.claimed, report.completed, report.occurrences) == (1, 1, 1, 1)
-    row = w.row("s#1#2026-12-31T12:01:00Z")
+    row = w.row(FIRST)
     assert (row["outcome"], row["attempt"], row["dueAt"]) == ("completed", 1, "2026-12-31T12:01:00Z")
     assert w.row("s")["taskDateTime"] == "2026-12-31#12:02"
 
@@ -70,36 +77,13 @@ def test_it_costs_no_more_than_it_must() -> None:
 
 
 def test_the_stream_leaves_an_occurrence_where_its_tick_wrote_it() -> None:
+    """It is running, in a bucket that is closed."""
     w = world()
     put(w)
-    w.clock.forward(minutes=1)
-    made: list[dict[str, Any]] = []
-
-    def streamed(change: ConditionalUpdate) -> None:
-        if is_advance(change) and not made:
-            made.append(dict(of(w.rigged.peek("s#1#2026-12-31T12:01:00Z"))))
-            w.stream(made[0])  # it is running, in a bucket that is closed
-
-    w.rigged.before_write = streamed
-    w.tick()
-    assert made
-    assert w.row("s#1#2026-12-31T12:01:00Z")["taskDateTime"] == "2026-12-31#12:01"
-
-
-def test_a_retried_occurrence_is_a_task_like_any_other() -> None:
-    w = world()
-    put(w, scheduleExpression="rate(1 hour)", retryPolicy={"minBackoffSeconds": 0})
-    failed: list[int] = []
-
-    def fails_once(task: object, context: object) -> None:
-        if not failed:
-            failed.append(1)
-            raise RuntimeError("once")
-
-    w.actions.behaviour["s#1#2026-12-31T12:01:00Z"] = fails_once
-    w.ticks(3)
-    row = w.row("s#1#2026-12-31T12:01:00Z")
-    assert (row["outcome"], row["attempt"]) == ("completed", 2)
+    first = w.rigged.meanwhile(is_advance, lambda: w.stream(w.rigged.peek(FIRST)))
+    w.next_tick()
+    assert first.done
+    assert w.row(FIRST)["taskDateTime"] == "2026-12-31#12:01"
 
 
 def test_many_schedules_in_one_bucket() -> None:
@@ -131,7 +115,7 @@ def test_a_pass_without_time_leaves_schedules_to_the_next() -> None:
     assert not w.actions.ran
     w.life = timedelta(seconds=120)
     w.next_tick()
-    assert sorted(runs(w)) == ["s#1#2026-12-31T12:01:00Z", "s#1#2026-12-31T12:02:00Z"]
+    assert sorted(runs(w)) == [FIRST, SECOND]
 
 
 def test_overlap_depends_on_the_run_before() -> None:
@@ -149,15 +133,15 @@ def test_overlap_depends_on_the_run_before() -> None:
 def test_a_buffered_run_starts_when_the_one_before_has_ended() -> None:
     w = world()
     put(w, overlap="bufferOne", scheduleExpression="rate(2 minutes)", retryPolicy={"maximumRetryAttempts": 0})
-    first, second = "s#1#2026-12-31T12:01:00Z", "s#1#2026-12-31T12:03:00Z"
+    second = "s#1#2026-12-31T12:03:00Z"
     w.next_tick()
-    assert w.store.write(
-        ConditionalUpdate(task_id=first, remove=("outcome",), set={"status": "running"})
+    w.store.write(
+        ConditionalUpdate(task_id=FIRST, remove=("outcome",), set={"status": "running"})
     )  # as if it still ran
     w.ticks(3)
     assert w.row("s")["bufferedOccurrenceAt"] == "2026-12-31T12:03:00Z"
-    assert runs(w) == [first]
-    w.store.write(ConditionalUpdate(task_id=first, set={"status": "completed", "outcome": "completed"}))
+    assert runs(w) == [FIRST]
+    w.store.write(ConditionalUpdate(task_id=FIRST, set={"status": "completed", "outcome": "completed"}))
     w.next_tick()
     assert runs(w)[1] == second
     assert w.row(second)["dueAt"] == "2026-12-31T12:03:00Z"
@@ -180,10 +164,10 @@ def test_a_malformed_schedule_is_marked_failed(malformed: dict[str, Any]) -> Non
 def test_a_task_in_the_place_of_an_occurrence_is_left_alone() -> None:
     w = world()
     put(w)
-    w.insert("s#1#2026-12-31T12:01:00Z", at=bucket_at(60))
+    w.insert(FIRST, at=bucket_at(60))
     w.next_tick()
     assert not w.actions.ran
-    assert w.row("s#1#2026-12-31T12:01:00Z")["status"] == "scheduled"
+    assert w.row(FIRST)["status"] == "scheduled"
     assert [entry["reason"] for entry in w.row("s")["missed"]] == ["id-taken"]  # type: ignore[attr-defined]
 
 
@@ -226,10 +210,10 @@ def die_holding_an_occurrence(w: World, tick: int, *, moved_on: bool = True) -> 
     assert cursor is not None
     window = Window(cursor, w.rules, closed_at=w.clock())
     assert ShardLease(w.store, w.clock, window, "dead").keep_open(now + w.life)
-    placer = w.placer()
-    serving = Recurring(w.store, placer, Claimer(w.store, placer, w.clock, lambda: "dead"), w.clock, lambda: "dead")
     bucket = Bucket.parse(w.row("s")["taskDateTime"])
-    (made,) = serving.make_occurrences([(bucket, "s")], closed_through=tick, lease_until=now + w.life)
+    (made,) = recurring(w, lambda: "dead").make_occurrences(
+        [(bucket, "s")], closed_through=tick, lease_until=now + w.life
+    )
     assert (made.verdict, len(made.claimed)) == (Ineligible() if moved_on else Contended(), 1)
 
 
@@ -283,10 +267,10 @@ def test_a_run_that_has_ended_keeps_none_from_being_made_although_the_schedule_w
     put(w, overlap="skip")
     w.rigged.throttled = is_advance
     w.next_tick()
-    assert w.outcome("s#1#2026-12-31T12:01:00Z") == "completed"
+    assert w.outcome(FIRST) == "completed"
     w.rigged.throttled = lambda change: False
     w.next_tick()
-    assert sorted(runs(w)) == ["s#1#2026-12-31T12:01:00Z", "s#1#2026-12-31T12:02:00Z"]
+    assert sorted(runs(w)) == [FIRST, SECOND]
     assert "missedOccurrences" not in w.row("s")
 
 
@@ -295,22 +279,14 @@ def test_an_edit_between_a_run_and_the_move_stands(edit: str) -> None:
     """Anyone who moves a schedule on has read it some time before."""
     w = world()
     put(w)
-    client = TaskClient(w.store, clock=w.clock)
-    edited: list[str] = []
-
-    def edits(change: ConditionalUpdate) -> None:
-        if is_advance(change) and not edited:
-            edited.append(edit)
-            if edit == "pause":
-                client.schedules.pause("s")
-            else:
-                client.schedules.update("s", expression="cron(0/5 * * * ? *)")
-
-    w.rigged.before_write = edits
+    schedules = TaskClient(w.store, clock=w.clock).schedules
+    first = w.rigged.meanwhile(
+        is_advance,
+        lambda: schedules.pause("s") if edit == "pause" else schedules.update("s", expression="cron(0/5 * * * ? *)"),
+    )
     w.ticks(6)
-    assert edited
-    after = [] if edit == "pause" else ["s#1#2026-12-31T12:05:00Z"]
-    assert runs(w) == ["s#1#2026-12-31T12:01:00Z", *after]
+    assert first.done
+    assert runs(w) == [FIRST, *([] if edit == "pause" else ["s#1#2026-12-31T12:05:00Z"])]
     assert ("taskDateTime" in w.row("s")) == (edit == "update")
 
 
@@ -369,11 +345,6 @@ def test_a_pass_that_ends_leaves_its_buckets_closed_for_good() -> None:
     w.until_drained()
 
 
-def recurring(w: World) -> Recurring:
-    placer = w.placer()
-    return Recurring(w.store, placer, Claimer(w.store, placer, w.clock, str), w.clock, str)
-
-
 def test_a_schedule_that_could_not_be_normalised_holds_its_bucket_back() -> None:
     w = world()
     w.rigged.put({"taskId": "s", "scheduleId": "s", "scheduleExpression": "rate(1 minute)", "taskDateTime": "x"})
@@ -388,23 +359,19 @@ def test_a_pass_that_loses_its_shard_before_it_writes_occurrences_writes_none() 
     """The one who has it by now would not know that they come, and could pass their bucket."""
     w = world()
     put(w, catchUp="all")
-    taken: list[object] = []
 
-    def takes(change: ConditionalUpdate) -> None:
-        if not taken and change.set.get("openUntil") is not None:
-            taken.append("soon")
-            w.clock.forward(seconds=40)  # longer than a shard's lease
-            taken[0] = acquire_shard(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock())
+    def is_taken() -> None:
+        w.clock.forward(seconds=40)  # longer than a shard's lease
+        assert acquire_shard(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock()) is not None
 
-    w.rigged.before_write = takes
+    first = w.rigged.meanwhile(lambda change: change.set.get("openUntil") is not None, is_taken)
     w.next_tick()
-    assert taken
-    assert taken[0] is not None
+    assert first.done
     assert runs(w) == []
     assert not [row for row in w.open_rows().values() if row["taskId"] != "s"]
     w.clock.forward(seconds=40)
     w.next_tick()
-    assert runs(w).count("s#1#2026-12-31T12:01:00Z") == 1
+    assert runs(w).count(FIRST) == 1
 
 
 def test_its_own_bucket_only() -> None:
@@ -413,11 +380,7 @@ def test_its_own_bucket_only() -> None:
     put(w)
     stale = Bucket.parse(w.row("s")["taskDateTime"])
     w.next_tick()
-    placer = w.placer()
-    serving = Recurring(w.store, placer, Claimer(w.store, placer, w.clock, str), w.clock, str)
-    (made,) = serving.make_occurrences(
-        [(stale, "s")], closed_through=stale.minute, lease_until=w.clock() + timedelta(seconds=60)
-    )
+    (made,) = recurring(w).make_occurrences([(stale, "s")], closed_through=stale.minute, lease_until=w.clock() + w.life)
     assert made.verdict == Ineligible()
-    assert runs(w) == ["s#1#2026-12-31T12:01:00Z"]
+    assert runs(w) == [FIRST]
     assert Schedule.from_row(w.row("s")).next_occurrence_at == NOON + timedelta(minutes=2)

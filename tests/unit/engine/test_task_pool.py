@@ -49,6 +49,22 @@ class Pool:
         self.pool.submit(claimed("t"))
         return self.ended.get(timeout=10)
 
+    def submit_blocked(self, given: Claimed) -> threading.Event:
+        """Waits until the task has begun. It ends once the event is set."""
+        begun, go = threading.Event(), threading.Event()
+
+        def blocks(task: Task, context: ActionContext) -> None:
+            begun.set()
+            assert go.wait(10)
+
+        self.actions.behaviour[given.task.task_id] = blocks
+        self.pool.submit(given)
+        assert begun.wait(10)
+        return go
+
+    def next_ended(self) -> str:
+        return self.ended.get(timeout=10).task.task_id
+
 
 def test_a_task_that_a_thread_takes_while_the_pool_closes_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process is not known to run anything any more, and may be kept."""
@@ -234,46 +250,38 @@ def test_threads_are_begun_as_they_are_needed_and_no_more_than_allowed() -> None
 
 
 def test_one_after_another_needs_one_thread() -> None:
-    made = Pool(threads=16)
-    names = set()
-    for n in range(20):
+    made, names = Pool(threads=16), set()
+    for _ in range(20):
         made.outcome(lambda task, context: names.add(threading.current_thread().name))
-        assert n >= 0
     assert len(names) <= 2
 
 
 def test_a_slow_task_delays_no_other() -> None:
     made = Pool(threads=2)
-    go = threading.Event()
-    made.actions.behaviour["slow"] = lambda task, context: go.wait(10)
-    made.pool.submit(claimed("slow"))
+    go = made.submit_blocked(claimed("slow"))
     for n in range(10):
         made.pool.submit(claimed(f"t{n}"))
-    first = [made.ended.get(timeout=10).task.task_id for _ in range(10)]
-    assert "slow" not in first
+    assert "slow" not in [made.next_ended() for _ in range(10)]
     go.set()
-    assert made.ended.get(timeout=10).task.task_id == "slow"
+    assert made.next_ended() == "slow"
 
 
-def test_tasks_that_no_thread_has_begun_can_be_removed() -> None:
-    made = Pool(threads=1)
-    go, begun = threading.Event(), threading.Event()
+@pytest.mark.parametrize("are_large", [False, True], ids=["for a thread", "for memory"])
+def test_tasks_that_wait_can_be_removed(are_large: bool) -> None:
+    made = Pool(threads=4 if are_large else 1)
 
-    def slow(task: Task, context: ActionContext) -> None:
-        begun.set()
-        assert go.wait(10)
+    def given(task_id: str) -> Claimed:
+        return large(task_id, MAX_LARGE_BYTES) if are_large else claimed(task_id)
 
-    made.actions.behaviour["slow"] = slow
-    made.pool.submit(claimed("slow"))
-    assert begun.wait(10)
+    go = made.submit_blocked(given("slow"))
     for n in range(5):
-        made.pool.submit(claimed(f"t{n}"))
+        made.pool.submit(given(f"t{n}"))
     assert [w.task.task_id for w in made.pool.take_unbegun()] == [f"t{n}" for n in range(5)]
     assert made.pool.take_unbegun() == []
     go.set()
-    assert made.ended.get(timeout=10).task.task_id == "slow"
-    made.pool.submit(claimed("next"))
-    assert made.ended.get(timeout=10).task.task_id == "next"
+    assert made.next_ended() == "slow"
+    made.pool.submit(given("next"))
+    assert made.next_ended() == "next"
 
 
 def large(task_id: str, size: int, **payload: object) -> Claimed:
@@ -314,25 +322,6 @@ def test_large_tasks_run_together_as_far_as_memory_goes() -> None:
     assert MAX_LARGE_BYTES * 2 in maximum
 
 
-def test_large_tasks_that_wait_for_memory_can_be_removed() -> None:
-    made = Pool(threads=4)
-    go, begun = threading.Event(), threading.Event()
-
-    def slow(task: Task, context: ActionContext) -> None:
-        begun.set()
-        assert go.wait(10)
-
-    made.actions.behaviour["t0"] = slow
-    for n in range(3):
-        made.pool.submit(large(f"t{n}", MAX_LARGE_BYTES))
-    assert begun.wait(10)
-    assert [w.task.task_id for w in made.pool.take_unbegun()] == ["t1", "t2"]
-    go.set()
-    assert made.ended.get(timeout=10).task.task_id == "t0"
-    made.pool.submit(large("next", MAX_LARGE_BYTES))
-    assert made.ended.get(timeout=10).task.task_id == "next"
-
-
 def test_a_large_task_that_waits_for_a_rate_limit_leaves_its_room_to_others() -> None:
     made = Pool(threads=4)
     calls: list[str] = []
@@ -365,15 +354,7 @@ def test_a_large_payload_that_is_no_map_fails_for_good() -> None:
 def test_closing_ends_the_threads_and_begins_nothing_more() -> None:
     """A pass that broke off must not go on working behind its successor's back."""
     made = Pool(threads=1)
-    go, begun = threading.Event(), threading.Event()
-
-    def slow(task: Task, context: ActionContext) -> None:
-        begun.set()
-        assert go.wait(10)
-
-    made.actions.behaviour["slow"] = slow
-    made.pool.submit(claimed("slow"))
-    assert begun.wait(10)
+    go = made.submit_blocked(claimed("slow"))
     made.pool.submit(claimed("unbegun"))
     (worker,) = [t for t in threading.enumerate() if t.name.startswith("dynatick-") and t.daemon and t.is_alive()][-1:]
     made.pool.close()

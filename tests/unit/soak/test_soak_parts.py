@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -56,12 +56,9 @@ LINES: list[Line] = [
     journal.Answered(number="1", answer="yes", at=2.5, run=1),
     Began(pid=1, task_id="ä\n", life="l", run=1, attempt=1, key="k", due_at=1.0, at=3.0),
     journal.Ended(pid=1, task_id="ä\n", life="l", run=1, attempt=1, key="k", done=True, at=4.0),
-    Recorded(pid=1, task_ids=["ä\n"]),
-    Met(pid=1, fault="throttle", call="claim", task_ids=[]),
-    Died(pid=1, role="processor", why="killed"),
-    Ticked(recorded_as="dropped"),
-    Disturbed(what="shards changed"),
-]
+    Recorded(pid=1, task_ids=["ä\n"]), Met(pid=1, fault="throttle", call="claim", task_ids=[]),
+    Died(pid=1, role="processor", why="killed"), Ticked(recorded_as="dropped"), Disturbed(what="shards changed"),
+]  # fmt: skip
 
 
 # -- what a process writes down ----------------------------------------------------------------------------------------
@@ -80,77 +77,73 @@ class Engine:
         return answer(request, 200, {"Responses": responses})
 
 
+Send = Callable[..., list[Line]]
+
+
 @pytest.fixture
 def here(tmp_path: Path) -> SharedFolder:
     SharedClock(tmp_path / "clock")
     return SharedFolder(tmp_path)
 
 
-def send(here: SharedFolder, engine: Engine, statements: Sequence[Any], *faults: Fault,
-         monkeypatch: pytest.MonkeyPatch) -> list[Line]:  # fmt: skip
+@pytest.fixture
+def send(here: SharedFolder, monkeypatch: pytest.MonkeyPatch) -> Send:
     """Sends a batch through a seam that is watched; the journal after it."""
-    monkeypatch.setattr(URLLib3Session, "send", engine)
-    seam = Seam()
-    Watch(here, seam)
-    seam.arm(faults)
-    request = AWSPreparedRequest(
-        "POST", "http://127.0.0.1:1/", {"X-Amz-Target": "DynamoDB_20120810.BatchExecuteStatement"},
-        json.dumps({"Statements": statements}).encode(), False,
-    )  # fmt: skip
-    with seam.installed():
-        try:
-            URLLib3Session.send(None, request)  # type: ignore[arg-type]
-        except ConnectionClosedError:
-            assert any(fault.do == "lose answer" for fault in faults)
-    return list(read(here.path / "journal"))
+
+    def sent(engine: Engine, statements: Sequence[Any], *faults: Fault) -> list[Line]:
+        monkeypatch.setattr(URLLib3Session, "send", engine)
+        seam = Seam()
+        Watch(here, seam)
+        seam.arm(faults)
+        headers = {"X-Amz-Target": "DynamoDB_20120810.BatchExecuteStatement"}
+        body = json.dumps({"Statements": statements}).encode()
+        request = AWSPreparedRequest("POST", "http://127.0.0.1:1/", headers, body, False)
+        with seam.installed():
+            try:
+                URLLib3Session.send(None, request)  # type: ignore[arg-type]
+            except ConnectionClosedError:
+                assert any(fault.do == "lose answer" for fault in faults)
+        return list(read(here.path / "journal"))
+
+    return sent
 
 
 def records(*names: str) -> list[Any]:
-    changes = [
-        ConditionalUpdate(
-            task_id=n, set={"status": "completed", "outcome": "completed", "finishedAt": "x"}, conditions=()
-        )
-        for n in names
-    ]
-    return [partiql.update("tasks", change) for change in changes]
+    ended = {"status": "completed", "outcome": "completed", "finishedAt": "x"}
+    return [partiql.update("tasks", ConditionalUpdate(task_id=n, set=ended, conditions=())) for n in names]
 
 
-def test_what_the_engine_has_recorded(here: SharedFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    (line,) = send(here, Engine("b1"), records("a1", "b1", "c1"), monkeypatch=monkeypatch)
+def test_what_the_engine_has_recorded(send: Send) -> None:
+    (line,) = send(Engine("b1"), records("a1", "b1", "c1"))
     assert isinstance(line, Recorded)
     assert line.task_ids == ["a1", "c1"]
 
 
-def test_what_is_recorded_is_written_down_also_if_the_answer_is_lost(
-    here: SharedFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fault = Fault(at="record", do="lose answer")
-    met, recorded = send(here, Engine(), records("a1"), fault, monkeypatch=monkeypatch)
+def test_what_is_recorded_is_written_down_also_if_the_answer_is_lost(send: Send) -> None:
+    met, recorded = send(Engine(), records("a1"), Fault(at="record", do="lose answer"))
     assert isinstance(met, Met)
     assert (met.fault, met.task_ids) == ("lose answer", ["a1"])
     assert isinstance(recorded, Recorded)
 
 
-def test_what_did_not_reach_the_engine_is_not_recorded(here: SharedFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    (met,) = send(here, Engine(), records("a1"), Fault(at="record", do="throttle"), monkeypatch=monkeypatch)
+def test_what_did_not_reach_the_engine_is_not_recorded(send: Send) -> None:
+    (met,) = send(Engine(), records("a1"), Fault(at="record", do="throttle"))
     assert isinstance(met, Met)
 
 
-def test_a_record_of_which_a_part_was_throttled(here: SharedFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_of_which_a_part_was_throttled(send: Send) -> None:
     fault = Fault(at="record", do="throttle parts", amount=0.0)  # at least one: the last
-    _, recorded = send(here, Engine(), records("a1", "b1"), fault, monkeypatch=monkeypatch)
+    _, recorded = send(Engine(), records("a1", "b1"), fault)
     assert isinstance(recorded, Recorded)
     assert recorded.task_ids == ["a1"]
 
 
-def test_claims_are_no_records_and_inserts_are_noted_for_the_stream(
-    here: SharedFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_claims_are_no_records_and_inserts_are_noted_for_the_stream(here: SharedFolder, send: Send) -> None:
     claims = [partiql.update("tasks", claim("a1", Bucket(1), token="t", lease_until=NOON, now=NOON))]
-    assert send(here, Engine(), claims, monkeypatch=monkeypatch) == []
+    assert send(Engine(), claims) == []
     assert not here.unstreamed.exists()
     inserts = [partiql.insert("tasks", encode({"taskId": n, "status": "scheduled"})) for n in ("a1", "b1")]
-    assert send(here, Engine("b1"), inserts, monkeypatch=monkeypatch) == []
+    assert send(Engine("b1"), inserts) == []
     assert Tail(here.unstreamed).new() == [b'"a1"']
 
 

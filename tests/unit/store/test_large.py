@@ -27,23 +27,13 @@ def deep(levels: int, value: object) -> object:
 
 
 HARD: dict[str, object] = {
-    "taskId": "t",
-    "M": {"S": {"L": "a member may be named as a type is"}},
-    "L": NUMBERS,
-    "payload": {
-        "": [],
-        'quoted "}],[{\\': '\\\\" ]}, \u2028 \u00e9 \U0001f600 \x00',
-        "numbers": NUMBERS,
-        "empty": [{}] * 5_000,
-        "mixed": [None, True, Decimal("-1.5E+100"), {"a": [[], {}]}, Binary(b"\x00\xff")] * 500,
+    "taskId": "t", "M": {"S": {"L": "a member may be named as a type is"}}, "L": NUMBERS,
+    "payload": {"": [], 'quoted "}],[{\\': '\\\\" ]}, \u2028 \u00e9 \U0001f600 \x00', "numbers": NUMBERS,
+        "empty": [{}] * 5_000, "mixed": [None, True, Decimal("-1.5E+100"), {"a": [[], {}]}, Binary(b"\x00\xff")] * 500,
         "deep": [deep(29, "x" * 10)] * 20,
-        "sets": {"a": {"x", "y"}, "b": {Decimal(1), Decimal(2)}, "c": {Binary(b"1")}},
-        "texts": [""] * 10_000,
-    },
-    "bytes": Binary(b"\x01" * 40_000),
-    "names": {f"n{n}" for n in range(5_000)},
-    "long": "é" * 40_000,
-}
+        "sets": {"a": {"x", "y"}, "b": {Decimal(1), Decimal(2)}, "c": {Binary(b"1")}}, "texts": [""] * 10_000},
+    "bytes": Binary(b"\x01" * 40_000), "names": {f"n{n}" for n in range(5_000)}, "long": "é" * 40_000,
+}  # fmt: skip
 SMALL = {"taskId": {"S": "small"}, "attempt": {"N": "3"}}
 
 

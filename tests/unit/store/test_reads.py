@@ -40,14 +40,10 @@ def store_with(answer: Answer) -> DynamoStore:
 
 @pytest.mark.parametrize(
     ("read", "operation"),
-    [
-        (lambda store: store.get("t"), "GetItem"),
-        (lambda store: store.get_many(["t"]), "BatchGetItem"),
-        (lambda store: store.scan(), "Scan"),
-        (lambda store: store.scan(segment=1, segments=4), "Scan"),
-    ],
-    ids=["a row", "rows", "the table", "a segment"],
-)
+    [(lambda store: store.get("t"), "GetItem"), (lambda store: store.get_many(["t"]), "BatchGetItem"),
+     (lambda store: store.scan(), "Scan"),
+     (lambda store: store.scan(segment=1, segments=4), "Scan")], ids=["a row", "rows", "the table", "a segment"],
+)  # fmt: skip
 def test_rows_are_read_consistently(read: Callable[[DynamoStore], object], operation: str) -> None:
     """The closed watermark is read after a row's image; an older one would leave the row in a bucket that is closed."""
     asked: list[tuple[str, object]] = []
