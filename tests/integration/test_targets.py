@@ -145,11 +145,7 @@ def test_sns(actions: Registry) -> None:
     result = run(actions, "sns", payload, **REPORTED)
     (message,) = received(queue)
     body = json.loads(message.body)
-    assert (body["MessageId"], body["Subject"], body["Message"]) == (
-        result["messageId"],
-        "A reminder",
-        "It is time",
-    )
+    assert (body["MessageId"], body["Subject"], body["Message"]) == (result["messageId"], "A reminder", "It is time")
     assert {name: value["Value"] for name, value in body["MessageAttributes"].items()} == {**OURS, "a": "b"}
 
 

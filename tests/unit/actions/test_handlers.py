@@ -104,14 +104,10 @@ def test_a_dataclass():
     found = run(
         send,
         {
-            "to": "ann",
-            "at": "2026-12-31T13:00:00+01:00",
-            "copies": Decimal("2"),
-            "weight": Decimal("0.1"),
-            "attachment": Binary(b"\x00\xff"),
-            "tags": {"a"},
+            "to": "ann", "at": "2026-12-31T13:00:00+01:00", "copies": Decimal("2"), "weight": Decimal("0.1"),
+            "attachment": Binary(b"\x00\xff"), "tags": {"a"},
         },
-    )
+    )  # fmt: skip
     at = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
     assert found == Reminder("ann", at, 2, Decimal("0.1"), b"\x00\xff", {"a"})
 
@@ -469,17 +465,13 @@ def test_a_module_that_cannot_be_imported_is_refused_with_the_cause(a_module, te
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "def f(payload: Unknown): ...",
-            "handler a: has a payload of an unknown type, Unknown: name 'Unknown' is not defined",
-        ),
+        ("def f(payload: Unknown): ...",
+         "handler a: has a payload of an unknown type, Unknown: name 'Unknown' is not defined"),
         ("def f(context: HandlerContext): ...", "handler a: takes the payload first and the context second"),
-        (
-            "def f(payload): ...\n@handler('b')\ndef f(payload): ...",
-            "handler b: is a function f, and so is a; rename one of them",
-        ),
+        ("def f(payload): ...\n@handler('b')\ndef f(payload): ...",
+         "handler b: is a function f, and so is a; rename one of them"),
     ],
-)
+)  # fmt: skip
 def test_an_invalid_handler_is_refused_at_the_import(a_module, text, message):
     name = a_module(
         f"from __future__ import annotations\nfrom dynatick import HandlerContext, handler\n@handler('a')\n{text}"

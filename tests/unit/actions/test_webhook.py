@@ -87,16 +87,10 @@ def test_the_data_is_sent_as_json_with_dynaticks_headers(webhook, server):
     assert request.path == "/hook?a=b"
     assert json.loads(request.body) == {"n": 3, "f": 0.5, "b": "AA==", "s": ["x", "y"]}
     assert request.headers == {
-        "host": f"127.0.0.1:{server.port}",
-        "accept-encoding": "identity",
-        "content-length": str(len(request.body)),
-        "content-type": "application/json",
-        "idempotency-key": "order/42#3",
-        "user-agent": "dynatick-webhook",
-        "x-dynatick-task-id": "order/42",
-        "x-dynatick-attempt": "2",
-        "x-dynatick-due-at": "2026-12-31T11:59:30Z",
-    }
+        "host": f"127.0.0.1:{server.port}", "accept-encoding": "identity", "content-length": str(len(request.body)),
+        "content-type": "application/json", "idempotency-key": "order/42#3", "user-agent": "dynatick-webhook",
+        "x-dynatick-task-id": "order/42", "x-dynatick-attempt": "2", "x-dynatick-due-at": "2026-12-31T11:59:30Z",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -137,12 +131,9 @@ def test_a_task_id_is_percent_encoded_in_headers(webhook, server, task_id, sent)
 
 def test_dynaticks_headers_override_the_users(webhook, server):
     theirs = {
-        "Authorization": "Bearer a b",
-        "X-Empty": "",
-        "content-TYPE": "text/plain",
-        "IDEMPOTENCY-KEY": "mine",
+        "Authorization": "Bearer a b", "X-Empty": "", "content-TYPE": "text/plain", "IDEMPOTENCY-KEY": "mine",
         "X-Dynatick-Attempt": "99",
-    }
+    }  # fmt: skip
     call(webhook, {"url": server.url, "headers": theirs})
     headers = server.requests[0].headers
     assert headers["authorization"] == "Bearer a b"
@@ -425,15 +416,10 @@ def test_the_deadline_limits_the_timeout(webhook):
 @pytest.mark.parametrize(
     "addresses",
     [
-        ["127.0.0.1"],
-        ["169.254.169.254"],
-        ["10.0.0.1"],
-        ["::1"],
-        ["::ffff:127.0.0.1"],
-        ["1.1.1.1", "127.0.0.1"],
+        ["127.0.0.1"], ["169.254.169.254"], ["10.0.0.1"], ["::1"], ["::ffff:127.0.0.1"], ["1.1.1.1", "127.0.0.1"],
         ["127.0.0.1", "1.1.1.1"],
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("scheme", ["https", "http"])
 def test_a_name_with_a_private_address_is_refused(clock, monkeypatch, addresses, scheme):
     monkeypatch.setattr(connection, "create_connection", None)  # any attempt would fail loudly

@@ -23,24 +23,15 @@ ACTIONS = ("log", "webhook")
 
 
 def event(
-    method: str,
-    path: str,
-    body: object = None,
-    *,
-    query: str = "",
-    request_id: str = "request-1",
-    **headers: str,
+    method: str, path: str, body: object = None, *, query: str = "", request_id: str = "request-1", **headers: str
 ) -> dict[str, Any]:
     """A request in payload format 2.0. ``path`` as the caller writes it; the gateway decodes it twice."""
     made: dict[str, Any] = {
-        "version": "2.0",
-        "routeKey": "$default",
-        "rawPath": unquote(unquote(path)).partition("?")[0],
-        "rawQueryString": query,
-        "headers": {name.replace("_", "-"): value for name, value in headers.items()},
+        "version": "2.0", "routeKey": "$default", "rawPath": unquote(unquote(path)).partition("?")[0],
+        "rawQueryString": query, "headers": {name.replace("_", "-"): value for name, value in headers.items()},
         "requestContext": {"http": {"method": method, "path": path}, "requestId": request_id, "stage": "$default"},
         "isBase64Encoded": False,
-    }
+    }  # fmt: skip
     if query:
         made["queryStringParameters"] = {
             name: ",".join(values) for name, values in parse_qs(query, keep_blank_values=True).items()

@@ -25,23 +25,17 @@ def fill(caller: Caller, number: int, bucket: str = BUCKET, prefix: str = "t", *
 
 def test_one_result_a_task(caller: Caller) -> None:
     tasks = [
-        {"taskId": "a", "delaySeconds": 60},
-        {"taskId": "a", "delaySeconds": 60},
-        {"taskId": "b", "dueAt": "noon"},
-        {"payload": {}},
-        {"taskId": "c", "action": "webhook", "payload": {"url": 7}},
+        {"taskId": "a", "delaySeconds": 60}, {"taskId": "a", "delaySeconds": 60}, {"taskId": "b", "dueAt": "noon"},
+        {"payload": {}}, {"taskId": "c", "action": "webhook", "payload": {"url": 7}},
         {"taskId": "d", "own": {"n": 0.5}},
-    ]
+    ]  # fmt: skip
     answer = caller.ask("POST", "/v1/tasks/bulk", {"tasks": tasks})
     reported = [(one["position"], one.get("taskId"), one["result"], one.get("pointer")) for one in answer["results"]]
     assert reported == [
-        (0, "a", "inserted", None),
-        (1, "a", "exists", None),
-        (2, "b", "refused", "#/tasks/2/dueAt"),
-        (3, None, "refused", "#/tasks/3/taskId"),
-        (4, "c", "refused", "#/tasks/4/payload/url"),
+        (0, "a", "inserted", None), (1, "a", "exists", None), (2, "b", "refused", "#/tasks/2/dueAt"),
+        (3, None, "refused", "#/tasks/3/taskId"), (4, "c", "refused", "#/tasks/4/payload/url"),
         (5, "d", "inserted", None),
-    ]
+    ]  # fmt: skip
     assert answer["counts"] == {"inserted": 2, "exists": 1, "refused": 3}
     assert caller.ask("GET", "/v1/tasks/d")["own"] == {"n": 0.5}
 
@@ -148,11 +142,8 @@ def test_buckets_of_a_range(caller: Caller) -> None:
         "nextStart": None,
     }
     assert caller.ask("GET", "/v1/buckets/2026-12-31%2314:00") == {
-        "bucket": "2026-12-31#14:00",
-        "counts": {},
-        "total": 0,
-        "nextPageToken": None,
-    }
+        "bucket": "2026-12-31#14:00", "counts": {}, "total": 0, "nextPageToken": None,
+    }  # fmt: skip
 
 
 def test_no_bucket_is_left_out_or_counted_twice_where_a_range_is_read_in_parts(caller: Caller) -> None:

@@ -26,25 +26,18 @@ def end(caller: Caller, task_id: str, status: Status, error: str | None = None) 
 
 def test_a_task_is_inserted_under_the_tables_names(caller: Caller) -> None:
     row = {
-        "taskId": "welcome-42",
-        "dueAt": LATER,
-        "action": "webhook",
+        "taskId": "welcome-42", "dueAt": LATER, "action": "webhook",
         "payload": {"url": "https://example.com/hook", "data": {"price": 0.1, "many": 10**30}},
-        "retryPolicy": {"maximumRetryAttempts": 5},
-        "timeoutSeconds": 60,
-        "team": "blue",
-    }
+        "retryPolicy": {"maximumRetryAttempts": 5}, "timeoutSeconds": 60, "team": "blue",
+    }  # fmt: skip
     answer = caller.send("POST", "/v1/tasks", row)
     assert answer.status == 201
     assert answer.response["headers"]["Location"] == "/v1/tasks/welcome-42"
     task = read(answer)
     assert {name: task[name] for name in row} == row
     assert (task["status"], task["taskDateTime"], task["attempt"], task["run"]) == (
-        "scheduled",
-        "2026-12-31#15:00",
-        0,
-        1,
-    )
+        "scheduled", "2026-12-31#15:00", 0, 1,
+    )  # fmt: skip
     assert caller.ask("GET", "/v1/tasks/welcome-42") == task
     assert caller.client.get("welcome-42").to_row() == task
 

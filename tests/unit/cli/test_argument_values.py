@@ -84,13 +84,8 @@ def test_shifts_and_minutes() -> None:
         with pytest.raises(InvalidInput, match=r"expected a duration with its sign, such as \+1h for later"):
             shift_of(text, "by")
     assert [minutes_of(text, "window") for text in ("15", "15m", "1h30m", "120s", "-1", None)] == [
-        15,
-        15,
-        90,
-        2,
-        -1,
-        None,
-    ]
+        15, 15, 90, 2, -1, None,
+    ]  # fmt: skip
 
 
 def test_they_are_taken_wherever_a_time_is(shell: Shell, world: InProcess) -> None:

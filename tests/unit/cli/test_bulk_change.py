@@ -51,23 +51,16 @@ def test_a_dry_run_lists_and_changes_nothing(shell: Shell, failed: InProcess) ->
 def test_each_way_of_printing(shell: Shell, failed: InProcess) -> None:
     as_json = shell("task", "redrive", "--bucket", BUCKET, "--dry-run", "-o", "json").json
     row = {
-        "taskId": "a",
-        "result": "to be redriven",
-        "taskDateTime": BUCKET,
-        "action": "log",
-        "why": "SMTP: refused [2J",
-    }
+        "taskId": "a", "result": "to be redriven", "taskDateTime": BUCKET, "action": "log", "why": "SMTP: refused [2J",
+    }  # fmt: skip
     assert as_json == {"tasks": [{**row, "taskId": name} for name in "abc"], "counts": {"to be redriven": 3}}
     as_lines = shell("task", "redrive", "--bucket", BUCKET, "--dry-run", "-o", "jsonl").out.splitlines()
     assert [json.loads(line) for line in as_lines] == as_json["tasks"]
     done = shell("task", "redrive", "--bucket", BUCKET, "--error", "smtp", "--action", "log", "-o", "json").json
     assert done["counts"] == {"redriven": 3}
     assert done["tasks"][0] == {
-        "taskId": "a",
-        "result": "redriven",
-        "taskDateTime": "2026-12-31#12:02",
-        "action": "log",
-    }
+        "taskId": "a", "result": "redriven", "taskDateTime": "2026-12-31#12:02", "action": "log",
+    }  # fmt: skip
     again = shell("task", "redrive", "--bucket", BUCKET, "-o", "json")
     assert (again.json, again.code, again.err) == ({"tasks": [], "counts": {}}, 0, "There are none\n")
     assert shell("task", "redrive", "--bucket", BUCKET).out == ""
@@ -92,18 +85,11 @@ BOTH = "--{} has no effect on named tasks; use one of them only"
         (["redrive", "x", "--bucket", BUCKET], 2, BOTH.format("bucket")),
         (["cancel", "x", "--dry-run"], 2, BOTH.format("dry-run")),
         (["redrive", "x", "--status", "failed"], 2, BOTH.format("status")),
-        (
-            ["redrive", "--from", "2026-12-31T12:00:00Z"],
-            2,
-            "a range has two ends; give --to",
-        ),
-        (
-            ["redrive", "--bucket", BUCKET, "--status", "running"],
-            3,
-            "status: 'running' is not accepted; expected one of failed, cancelled",
-        ),
+        (["redrive", "--from", "2026-12-31T12:00:00Z"], 2, "a range has two ends; give --to"),
+        (["redrive", "--bucket", BUCKET, "--status", "running"], 3,
+         "status: 'running' is not accepted; expected one of failed, cancelled"),
     ],
-)
+)  # fmt: skip
 def test_refusals(shell: Shell, world: InProcess, arguments: list[str], code: int, message: str) -> None:
     ended = shell("task", *arguments)
     assert (ended.code, ended.out, ended.err) == (code, "", f"error: {message}\n")

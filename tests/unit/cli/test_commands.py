@@ -22,17 +22,9 @@ def lines(text: str) -> list[str]:
 
 def test_exit_codes_are_stable() -> None:
     assert {code.name: code.value for code in ExitCode} == {
-        "OK": 0,
-        "UNEXPECTED": 1,
-        "USAGE": 2,
-        "INVALID": 3,
-        "NOT_FOUND": 4,
-        "CONFLICT": 5,
-        "UNREACHABLE": 6,
-        "FOUND": 7,
-        "INTERRUPTED": 130,
-        "CLOSED": 141,
-    }
+        "OK": 0, "UNEXPECTED": 1, "USAGE": 2, "INVALID": 3, "NOT_FOUND": 4, "CONFLICT": 5, "UNREACHABLE": 6, "FOUND": 7,
+        "INTERRUPTED": 130, "CLOSED": 141,
+    }  # fmt: skip
 
 
 def test_add_and_get(shell: Shell, world: InProcess) -> None:
@@ -41,15 +33,9 @@ def test_add_and_get(shell: Shell, world: InProcess) -> None:
     created = added.json.pop("createdAt")
     assert created.startswith("2026-12-31T12:00:")
     assert {name: value for name, value in added.json.items() if name != "createdAt"} == {
-        "taskId": "x",
-        "dueAt": "2026-12-31T12:30:00Z",
-        "payload": {"n": 1.5},
-        "taskDateTime": "2026-12-31#12:30",
-        "action": "log",
-        "status": "scheduled",
-        "attempt": 0,
-        "run": 1,
-    }
+        "taskId": "x", "dueAt": "2026-12-31T12:30:00Z", "payload": {"n": 1.5}, "taskDateTime": "2026-12-31#12:30",
+        "action": "log", "status": "scheduled", "attempt": 0, "run": 1,
+    }  # fmt: skip
     got = shell("task", "get", "x", "--output", "jsonl")
     assert got.json == added.json and got.out.count("\n") == 1
     table = lines(shell("task", "get", "x").out)
@@ -73,13 +59,9 @@ def test_arguments_from_files(shell: Shell, world: InProcess, tmp_path: Path) ->
         "--attributes", '{"tenant": "t1"}', "--timeout-seconds", "60", "-o", "json",
     )  # fmt: skip
     assert ended.json == {
-        "timeoutSeconds": 60,
-        "taskId": "x",
-        "payload": {"text": "grüße"},
-        "retryPolicy": {"maximumRetryAttempts": 1},
-        "tenant": "t1",
-        "status": "unscheduled",
-    }
+        "timeoutSeconds": 60, "taskId": "x", "payload": {"text": "grüße"}, "retryPolicy": {"maximumRetryAttempts": 1},
+        "tenant": "t1", "status": "unscheduled",
+    }  # fmt: skip
 
 
 def test_changes(shell: Shell, world: InProcess) -> None:

@@ -62,14 +62,8 @@ def test_it_only_reads_unless_it_is_told_to_repair(shell: Shell, world: InProces
     repaired = shell("doctor", "--repair")
     assert repaired.code == 0
     assert repaired.out.splitlines()[1].split() == [
-        "never-normalised",
-        "lost",
-        "it",
-        "was",
-        "never",
-        "normalised",
-        "yes",
-    ]
+        "never-normalised", "lost", "it", "was", "never", "normalised", "yes",
+    ]  # fmt: skip
     assert repaired.err == "Read 1 tasks and schedules that have not ended: 1 never-normalised; 1 repaired\n"
     assert shell("doctor").code == 0
     world.next_tick()
@@ -82,13 +76,10 @@ def test_what_it_cannot_repair_it_leaves_and_says_so(shell: Shell, world: InProc
     assert ended.code == 7
     (finding,) = ended.json["findings"]
     assert finding == {
-        "kind": "not-understood",
-        "taskId": "bad",
-        "why": "it cannot be made a task, and is not marked failed",
+        "kind": "not-understood", "taskId": "bad", "why": "it cannot be made a task, and is not marked failed",
         "remedy": "the daily reconcile marks it failed with the reason, which goes to the dead-letter queue too",
-        "repaired": False,
-        "left": "the daily reconcile repairs it, which can send to the dead-letter queue",
-    }
+        "repaired": False, "left": "the daily reconcile repairs it, which can send to the dead-letter queue",
+    }  # fmt: skip
     assert "outcome" not in world.row("bad")
     assert ended.err.endswith("error: 1 of 1 not repaired: see above\n")
     world.handle({"dynatick": {"reconcile": True}})

@@ -175,19 +175,13 @@ def test_a_tick_by_hand(shell: Shell, world: InProcess, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
-        (
-            ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": "no"}}, "Invoke"),
-            4,
-            "cannot invoke p: An error occurred (ResourceNotFoundException) when calling the Invoke operation: no",
-        ),
-        (
-            EndpointConnectionError(endpoint_url="http://127.0.0.1:9"),
-            6,
-            'cannot invoke p: Could not connect to the endpoint URL: "http://127.0.0.1:9"',
-        ),
+        (ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": "no"}}, "Invoke"), 4,
+         "cannot invoke p: An error occurred (ResourceNotFoundException) when calling the Invoke operation: no"),
+        (EndpointConnectionError(endpoint_url="http://127.0.0.1:9"), 6,
+         'cannot invoke p: Could not connect to the endpoint URL: "http://127.0.0.1:9"'),
         (None, 1, 'the processor failed: {"errorMessage": "no"}'),
     ],
-)
+)  # fmt: skip
 def test_a_tick_that_cannot_be_run(
     shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch, error: Exception | None, code: int, message: str
 ) -> None:

@@ -306,11 +306,7 @@ def test_others_who_are_faster_than_a_batch(batches: Batches) -> None:
     results = {result.task_id: result for result in client.cancel_many("2026-12-31#13:00")}
     assert list(results) == [f"t{n:03}" for n in range(50)]
     skipped = {task_id: result.reason for task_id, result in results.items() if isinstance(result, Skipped)}
-    assert skipped == {
-        "t001": "it is running now",
-        "t002": "it was deleted",
-        "t003": "it is cancelled now",
-    }
+    assert skipped == {"t001": "it is running now", "t002": "it was deleted", "t003": "it is cancelled now"}
     changed = [task_id for task_id, result in results.items() if isinstance(result, Changed)]
     assert len(changed) + len(skipped) == 50
     assert client.get("t001").status == "running"

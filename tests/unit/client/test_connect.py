@@ -20,20 +20,14 @@ from dynatick.errors import ConfigurationError, StoreError
         ({"DYNATICK_TABLE": "t"}, {"table": "mine"}, ClientSettings(table="mine")),
         ({}, {"table": "mine", "region": "eu-west-1"}, ClientSettings(table="mine", region="eu-west-1")),
         ({"AWS_REGION": "eu-west-1"}, {"table": "mine"}, ClientSettings(table="mine", region="eu-west-1")),
-        (
-            {"AWS_REGION": "eu-west-1"},
-            {"table": "mine", "region": "us-east-1"},
-            ClientSettings(table="mine", region="us-east-1"),
-        ),
+        ({"AWS_REGION": "eu-west-1"}, {"table": "mine", "region": "us-east-1"},
+         ClientSettings(table="mine", region="us-east-1")),
         # The SDK reads these, with the more specific one before the general one.
         ({"AWS_ENDPOINT_URL": "http://localhost:1", "DYNATICK_TABLE": "t"}, {}, ClientSettings(table="t")),
-        (
-            {"DYNATICK_TABLE": "t"},
-            {"endpoint_url": "http://localhost:2", "profile": "p"},
-            ClientSettings(table="t", endpoint_url="http://localhost:2", profile="p"),
-        ),
+        ({"DYNATICK_TABLE": "t"}, {"endpoint_url": "http://localhost:2", "profile": "p"},
+         ClientSettings(table="t", endpoint_url="http://localhost:2", profile="p")),
     ],
-)
+)  # fmt: skip
 def test_settings(environ: dict[str, str], given: dict[str, str], expected: ClientSettings) -> None:
     assert ClientSettings.from_env(environ, **given) == expected
 

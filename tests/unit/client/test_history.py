@@ -159,13 +159,9 @@ def test_an_entry_says_what_is_known(mixed: tuple[InProcess, TaskClient]) -> Non
     assert failed.finished_at is not None
     assert entries["running-0"].attempt == 1
     assert entries["scheduled-0"].to_row() == {
-        "taskId": "scheduled-0",
-        "taskDateTime": world.row("scheduled-0")["taskDateTime"],
-        "status": "scheduled",
-        "action": "log",
-        "dueAt": "2026-12-31T12:31:00Z",
-        "attempt": 0,
-    }
+        "taskId": "scheduled-0", "taskDateTime": world.row("scheduled-0")["taskDateTime"], "status": "scheduled",
+        "action": "log", "dueAt": "2026-12-31T12:31:00Z", "attempt": 0,
+    }  # fmt: skip
 
 
 def test_counts_of_a_range(mixed: tuple[InProcess, TaskClient]) -> None:
@@ -326,13 +322,9 @@ def several() -> tuple[InProcess, TaskClient]:
     world, client = world_of(shard_count=2)
     for n in range(30):
         row: dict[str, object] = {
-            "taskId": f"{'ab'[n % 2]}-{n:02d}",
-            "taskDateTime": BUCKET,
-            "action": ("log", "mail")[n % 3 == 0],
-            "scheduleId": f"s{n % 5}",
-            "attempt": n % 4,
-            "status": "scheduled",
-        }
+            "taskId": f"{'ab'[n % 2]}-{n:02d}", "taskDateTime": BUCKET, "action": ("log", "mail")[n % 3 == 0],
+            "scheduleId": f"s{n % 5}", "attempt": n % 4, "status": "scheduled",
+        }  # fmt: skip
         if n >= 10:
             row |= {"outcome": "completed", "status": "completed"}
         world.store.create(row)

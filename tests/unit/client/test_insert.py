@@ -106,11 +106,8 @@ def test_what_is_given_is_in_the_row() -> None:
     assert shown.payload == {**payload, "url": "https://example.com"}
     assert shown.attributes == {"tenant": "t1", "größe": 3}
     assert shown.row["retryPolicy"] == {
-        "maximumRetryAttempts": 1,
-        "maximumEventAgeInSeconds": 86400,
-        "minBackoffSeconds": 5,
-        "maxBackoffSeconds": 3600,
-    }
+        "maximumRetryAttempts": 1, "maximumEventAgeInSeconds": 86400, "minBackoffSeconds": 5, "maxBackoffSeconds": 3600,
+    }  # fmt: skip
     assert (shown.bucket, shown.row["delaySeconds"]) == ("2026-12-31#12:02", 90)
     assert view.to_row() == shown.to_row()
 

@@ -72,17 +72,12 @@ def test_each_task_has_its_result_in_order(world: InProcess) -> None:
     results = list(
         client.insert_lazily(
             [
-                {"taskId": "a", "dueAt": WHEN},
-                NewTask(task_id="b", due_at=WHEN, payload={"n": 1}),
-                {"taskId": "there", "dueAt": WHEN},
-                {"taskId": "bad", "dueAt": "x"},
-                {"taskId": "raw"},
-                {"taskId": "a", "dueAt": WHEN},
-                {"taskId": "bad", "dueAt": WHEN},
-                {"taskId": "raw"},
+                {"taskId": "a", "dueAt": WHEN}, NewTask(task_id="b", due_at=WHEN, payload={"n": 1}),
+                {"taskId": "there", "dueAt": WHEN}, {"taskId": "bad", "dueAt": "x"}, {"taskId": "raw"},
+                {"taskId": "a", "dueAt": WHEN}, {"taskId": "bad", "dueAt": WHEN}, {"taskId": "raw"},
             ]
         )
-    )
+    )  # fmt: skip
     assert results[0] == Inserted(0, "a")
     assert results[1] == Inserted(1, "b")
     assert results[2] == Exists(2, "there")
@@ -175,12 +170,8 @@ def test_what_the_table_does_not_take_is_told() -> None:
     results = list(client.insert_lazily(tasks))
     reported = [(type(r).__name__, type(getattr(r, "error", None)).__name__) for r in results]
     assert reported == [
-        ("InsertUnknown", "StoreError"),
-        ("InsertUnknown", "ItemTooLarge"),
-        ("InsertUnknown", "StoreError"),
-        ("InsertUnknown", "ItemTooLarge"),
-        ("Inserted", "NoneType"),
-        ("Inserted", "NoneType"),
-    ]
+        ("InsertUnknown", "StoreError"), ("InsertUnknown", "ItemTooLarge"), ("InsertUnknown", "StoreError"),
+        ("InsertUnknown", "ItemTooLarge"), ("Inserted", "NoneType"), ("Inserted", "NoneType"),
+    ]  # fmt: skip
     broken = list(client.insert_lazily([{"taskId": "break", "dueAt": WHEN}, {"taskId": "b", "dueAt": WHEN}]))
     assert all(isinstance(result, InsertUnknown) for result in broken)

@@ -86,12 +86,8 @@ def test_insert_writes_a_schedule_that_needs_no_scheduler(world: World) -> None:
     assert (made.catch_up, made.overlap, made.flexible_time_window) == ("all", "allow", 0)
     assert (made.action, made.payload, made.attributes) == ("log", {"n": 1}, {"team": "blue"})
     assert (made.missed_occurrences, made.last_occurrence_at, made.last_task_id, made.error, made.warnings) == (
-        0,
-        None,
-        None,
-        None,
-        (),
-    )
+        0, None, None, None, (),
+    )  # fmt: skip
     row = world.row("s")
     assert (row["status"], row["taskDateTime"], row["revision"]) == ("recurring", "2026-12-31#12:01", 1)
     assert world.stream(row).normalised == 0
@@ -306,14 +302,9 @@ def test_get_shows_one_that_cannot_be_understood(world: World) -> None:
 def test_get_shows_whatever_a_row_holds(world: World, catch_up: object) -> None:
     world.put(taskId="s", scheduleExpression=HOURLY)
     row = {
-        **world.row("s"),
-        "catchUp": catch_up,
-        "missed": "?",
-        "earlier": 5,
-        "ranNow": "x",
-        "backfilled": [{}, 7],
+        **world.row("s"), "catchUp": catch_up, "missed": "?", "earlier": 5, "ranNow": "x", "backfilled": [{}, 7],
         "missedOccurrences": "many",
-    }
+    }  # fmt: skip
     assert isinstance(world.store, MemoryStore)
     world.store.put(row)
     view = world.schedules.get("s")
@@ -669,23 +660,16 @@ def test_history_shows_what_was_backfilled(world: World) -> None:
 @pytest.mark.parametrize(
     ("span", "message"),
     [
-        (
-            ("2026-12-31T13:00:00Z", "2026-12-31T14:00:00Z"),
-            "end: '2026-12-31T14:00:00Z' is not accepted; expected a time not",
-        ),
-        (
-            ("2026-12-31T11:00:00Z", "2026-12-31T10:00:00Z"),
-            "end: '2026-12-31T10:00:00Z' is not accepted; expected a time not",
-        ),
-        (
-            ("2026-12-01T00:00:00Z", "2026-12-31T12:00:00Z"),
-            "expected at most 1000 occurrences in the range: split it",
-        ),
+        (("2026-12-31T13:00:00Z", "2026-12-31T14:00:00Z"),
+         "end: '2026-12-31T14:00:00Z' is not accepted; expected a time not"),
+        (("2026-12-31T11:00:00Z", "2026-12-31T10:00:00Z"),
+         "end: '2026-12-31T10:00:00Z' is not accepted; expected a time not"),
+        (("2026-12-01T00:00:00Z", "2026-12-31T12:00:00Z"), "expected at most 1000 occurrences in the range: split it"),
         (("yesterday", "2026-12-31T12:00:00Z"), "start: 'yesterday' is not accepted"),
         ((datetime(2026, 1, 1), NOON), "start: "),  # noqa: DTZ001
         ((NOON, None), "end: None is not accepted"),
     ],
-)
+)  # fmt: skip
 def test_backfill_refuses_by_name(world: World, span: tuple[Any, Any], message: str) -> None:
     world.schedules.insert("s", "cron(0/5 * * * ? *)")
     assert message in refusal(lambda: list(world.schedules.backfill("s", start=span[0], end=span[1])))
