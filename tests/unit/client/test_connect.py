@@ -64,3 +64,8 @@ def test_the_client_needs_neither_the_command_line_nor_the_sdks_services() -> No
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
+
+
+def test_a_table_must_be_named() -> None:
+    with pytest.raises(ConfigurationError, match="DYNATICK_TABLE: it is not set, and no table was named"):
+        ClientSettings.from_env({})
