@@ -13,8 +13,6 @@ from dynatick import MemoryStore
 from dynatick.client import doctor as doctors
 from dynatick.client.doctor import MAX_FINDINGS
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.conditional_update import ConditionalUpdate
-from dynatick.engine.cursor import cursor_id
 
 
 @pytest.fixture(autouse=True)
@@ -113,22 +111,6 @@ def test_retired_shards_and_missing_ticks_are_told_and_are_no_fault(shell: Shell
         "8 ticks of the last hour are missing; tasks that were due run later\n"
         "Read 1 tasks and schedules that have not ended: nothing wrong\n"
     )
-
-
-def test_a_table_that_no_tick_has_come_to(shell: Shell, world: InProcess) -> None:
-    world.store.delete(cursor_id(0))
-    world.store.delete("_dynatick#settings")
-    ended = shell("doctor", "-o", "json")
-    assert (ended.code, ended.json["kinds"]) == (7, {"no-tick": 1})
-    assert world.store.get(cursor_id(0)) is None
-
-
-def test_a_cursor_that_is_malformed(shell: Shell, world: InProcess) -> None:
-    world.store.write(ConditionalUpdate(task_id=cursor_id(0), set={"checkpoint": "?"}))
-    ended = shell("doctor", "--repair", "-o", "json")
-    assert ended.code == 7
-    assert ended.json["kinds"] == {"cursor-unreadable": 1}
-    assert ended.json["findings"][0]["left"] == "it needs a person"
 
 
 def test_progress(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
