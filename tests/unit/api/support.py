@@ -71,6 +71,10 @@ class Caller:
         assert answer.status < 300, answer.response["body"]
         return read(answer)
 
+    def refused_fields(self, method: str, path: str, body: object = None, **how: Any) -> list[str]:
+        """The fields, as pointers or names of parameters, that a request is refused for."""
+        return fields(self.refused("invalid-input", method, path, body, **how))
+
     def refused(self, code: str, method: str, path: str, body: object = None, **how: Any) -> Mapping[str, Any]:
         """The problem that a request is answered with, which must be this one."""
         answer = self.send(method, path, body, **how)
@@ -84,3 +88,7 @@ class Caller:
 
 def read(answer: Answer) -> Any:
     return json.loads(answer.response["body"])
+
+
+def fields(problem: Mapping[str, Any]) -> list[str]:
+    return [error.get("pointer") or error["parameter"] for error in problem["errors"]]
