@@ -33,30 +33,17 @@ RIGHT: dict[str, dict[str, Any]] = {
     "webhook": {"url": "https://example.com/hook"},
     "send-reminder": {"to": "ann@example.com", "text": "It is time", "copies": "2"},
 }
-# For each action: a missing field, one of the wrong type, one that does not fit, and an unknown one.
+# What is right is decided by each action's model, and tested with it: here a missing field of each, and fields that are
+# wrong, too large, unknown, or within another.
 WRONG: list[tuple[str, Any, str]] = [
     *((action, None, f"payload.{next(iter(right))}") for action, right in RIGHT.items()),
-    ("eventbridge", RIGHT["eventbridge"] | {"source": "aws.ec2"}, "payload.source"),
     ("eventbridge", RIGHT["eventbridge"] | {"detail": {"text": "x" * 262_145}}, "payload.detail"),
     ("lambda", RIGHT["lambda"] | {"invocationType": "DryRun"}, "payload.invocationType"),
-    ("lambda", {"functionArn": "report"}, "payload.functionArn"),
-    ("sns", RIGHT["sns"] | {"subject": "a\nb"}, "payload.subject"),
     ("sns", RIGHT["sns"] | {"message": ""}, "payload.message"),
-    ("sqs", RIGHT["sqs"] | {"queueArn": "http://169.254.169.254/q"}, "payload.queueArn"),
     ("sqs", RIGHT["sqs"] | {"delaySeconds": 901}, "payload.delaySeconds"),
-    ("sqs", RIGHT["sqs"] | {"message": "x" * 262_145}, "payload.message"),
     ("stepfunctions", RIGHT["stepfunctions"] | {"input": [1]}, "payload.input"),
-    ("stepfunctions", RIGHT["stepfunctions"] | {"input": {"text": "x" * 262_145}}, "payload.input"),
-    ("webhook", {"url": "ftp://example.com"}, "payload.url"),
-    ("webhook", {"url": "https://user:hunter2@example.com"}, "payload.url"),
-    ("webhook", RIGHT["webhook"] | {"method": "TRACE"}, "payload.method"),
-    ("webhook", RIGHT["webhook"] | {"timeoutSeconds": 61}, "payload.timeoutSeconds"),
     ("webhook", RIGHT["webhook"] | {"expectedStatuses": [99]}, "payload.expectedStatuses.0"),
-    ("webhook", RIGHT["webhook"] | {"headers": {"Host": "x"}}, "payload.headers"),
-    ("webhook", RIGHT["webhook"] | {"signingSecret": "whsec_hunter2"}, "payload.signingSecret"),
     ("webhook", RIGHT["webhook"] | {"retries": 1}, "payload"),
-    ("send-reminder", {"to": "ann@example.com"}, "payload.text"),
-    ("send-reminder", RIGHT["send-reminder"] | {"to": {"name": "Ann"}}, "payload.to"),
     ("send-reminder", RIGHT["send-reminder"] | {"copies": "two"}, "payload.copies"),
 ]
 AT_EACH_INTERFACE = [one for one in WRONG if one[1] is None or one[2] in ("payload.expectedStatuses.0", "payload")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote
@@ -70,6 +70,14 @@ class Caller:
         answer = self.send(method, path, body, query=query, **headers)
         assert answer.status < 300, answer.response["body"]
         return read(answer)
+
+    def parts(self, path: str, query: str, by: str, key: str) -> Iterator[Any]:
+        """The answers to a request and to those that go on where it ended: ``by`` the parameter with its ``key``."""
+        at = ""
+        while at is not None:
+            answer = self.ask("GET", path, query=f"{query}{at and f'&{by}={at}'}")
+            yield answer
+            at = answer[key]
 
     def refused_fields(self, method: str, path: str, body: object = None, **how: Any) -> list[str]:
         """The fields, as pointers or names of parameters, that a request is refused for."""

@@ -43,15 +43,9 @@ def test_lists_in_smaller_pages(caller: Caller, monkeypatch: pytest.MonkeyPatch)
     for n in range(10):
         caller.client.insert(f"t{n}", task_date_time="2026-12-31#13:00")
     monkeypatch.setattr(sizes, "MAX_CHARACTERS", 500)
-    found, query = [], "bucket=2026-12-31%2313:00"
-    while True:
-        page = caller.ask("GET", "/v1/tasks", query=query)
-        assert 0 < len(page["tasks"]) < 6
-        found += [one["taskId"] for one in page["tasks"]]
-        if page["nextPageToken"] is None:
-            break
-        query = f"bucket=2026-12-31%2313:00&pageToken={page['nextPageToken']}"
-    assert found == [f"t{n}" for n in range(10)]
+    pages = list(caller.parts("/v1/tasks", "bucket=2026-12-31%2313:00", "pageToken", "nextPageToken"))
+    assert all(0 < len(page["tasks"]) < 6 for page in pages)
+    assert [one["taskId"] for page in pages for one in page["tasks"]] == [f"t{n}" for n in range(10)]
 
 
 def test_ticks_minute_by_minute(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from tests.builders import NOON
 from tests.unit.api.support import Caller, event, read
@@ -234,36 +232,6 @@ def test_a_task_is_deleted(caller: Caller) -> None:
     assert caller.store.get("a/b") is None
 
 
-def test_a_task_that_runs_cannot_be_deleted(caller: Caller) -> None:
-    caller.ask("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60})
-    row = dict(caller.store.get("a") or {})
-    caller.store.delete("a")
-    caller.store.create({**row, "status": "running", "lease": "t"})
-    problem = caller.refused("not-possible-now", "DELETE", "/v1/tasks/a")
-    assert (problem["status"], problem["taskStatus"]) == (409, "running")
-    assert "wait until it has ended" in problem["detail"]
-    assert problem["allowed"] == ["unscheduled", "scheduled", "completed", "failed", "cancelled"]
-    assert caller.store.get("a") is not None
-
-
-def test_if_match_sees_what_others_change_at_that_moment(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the look and the write: the write itself is conditional."""
-    etag = caller.send("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60, "mine": 1}).response["headers"]["ETag"]
-    write, raced = caller.store.write, []
-
-    def race(change: object) -> object:
-        if not raced:
-            raced.append(True)
-            row = dict(caller.store.get("a") or {})
-            caller.store.delete("a")
-            caller.store.create({**row, "mine": 2})
-        return write(change)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(caller.store, "write", race)
-    caller.refused("changed", "PATCH", "/v1/tasks/a", {"payload": {"n": 2}}, if_match=etag)
-    assert "payload" not in (caller.store.get("a") or {})
-
-
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
@@ -317,14 +285,6 @@ def test_the_tasks_of_a_bucket_page_by_page(caller: Caller) -> None:
     )
 
 
-def test_the_tasks_of_a_range(caller: Caller) -> None:
-    for minutes in (1, 30, 90):
-        caller.client.insert(f"in-{minutes}", due_at=NOON + timedelta(minutes=minutes))
-    query = "start=2026-12-31T12:00:00Z&end=2026-12-31T13:00:00%2B00:00"
-    listed = caller.ask("GET", "/v1/tasks", query=query)
-    assert [task["taskId"] for task in listed["tasks"]] == ["in-1", "in-30"]
-
-
 @pytest.mark.parametrize(
     ("query", "parameter"),
     [
@@ -355,17 +315,6 @@ def test_the_simple_form(caller: Caller) -> None:
     task = caller.ask("GET", f"/v1/tasks/{read(answer)['taskId']}")
     assert (task["action"], task["payload"]) == (body["action"], body["payload"])
     assert (task["dueAt"], task["taskDateTime"]) == ("2027-05-17T15:00:00Z", "2027-05-17#15:00")
-
-
-def test_the_simple_form_says_when_in_any_zone_and_the_past_means_the_next_tick(caller: Caller) -> None:
-    caller.clock.forward(seconds=1)
-    for run_at, bucket in (
-        ("2027-05-17T15:00:00+02:00", "2027-05-17#13:00"),
-        ("2027-05-17T15:00:00.5Z", "2027-05-17#15:01"),
-        ("2025-05-17T15:00:00Z", "2026-12-31#12:01"),
-    ):
-        body = {"action": "log", "payload": {}, "run_at": run_at}
-        assert caller.ask("POST", "/schedule-task", body)["taskDateTime"] == bucket
 
 
 def test_the_simple_form_can_be_repeated(caller: Caller) -> None:

@@ -283,35 +283,24 @@ def test_an_export_that_is_interrupted_goes_on(
     assert not note.exists()
 
 
-@pytest.mark.parametrize("other", [["--status", "unscheduled"], ["--state"], ["--restart"]])
-def test_another_export_begins_anew(shell: Shell, leaving: Leaving, tmp_path: Path, other: list[str]) -> None:
-    file = tmp_path / "out.ndjson"
-    leaving.reads = 3
-    assert shell("task", "export", str(file), *RANGE).code == 6
-    leaving.reads = 10**9
-    again = shell("task", "export", str(file), *RANGE, *other)
-    assert (again.code, again.err) == (0, "1000 exported\n")
-    assert len(file.read_bytes().splitlines()) == 1000
-    assert not (tmp_path / "out.ndjson.progress").exists()
+NOTES = ["", "{}", "[]", '{"after": 5}', '{"after": ["2026-12-31#12:30", "t1"], "number": "x"}']
 
 
-def test_a_file_that_was_changed_meanwhile_begins_anew(shell: Shell, leaving: Leaving, tmp_path: Path) -> None:
-    file = tmp_path / "out.ndjson"
+@pytest.mark.parametrize("other", [["--status", "unscheduled"], ["--state"], ["--restart"], *NOTES, "changed"])
+def test_what_cannot_go_on_begins_anew(shell: Shell, leaving: Leaving, tmp_path: Path, other: list[str] | str) -> None:
+    """Another export, a note that is none, or a file that was changed meanwhile."""
+    file, note = tmp_path / "out.ndjson", tmp_path / "out.ndjson.progress"
     leaving.reads = 6
     assert shell("task", "export", str(file), *RANGE).code == 6
-    file.write_bytes(b"something else\n" * 5000)
     leaving.reads = 10**9
-    assert shell("task", "export", str(file), *RANGE).err == "1000 exported\n"
+    if other == "changed":
+        file.write_bytes(b"something else\n" * 5000)
+    elif isinstance(other, str):
+        note.write_text(other)
+    again = shell("task", "export", str(file), *RANGE, *(other if isinstance(other, list) else []))
+    assert (again.code, again.err) == (0, "1000 exported\n")
     assert len(file.read_bytes().splitlines()) == 1000
-
-
-@pytest.mark.parametrize(
-    "noted", ["", "{}", "[]", '{"after": 5}', '{"after": ["2026-12-31#12:30", "t1"], "number": "x"}']
-)
-def test_a_note_that_is_none_begins_anew(shell: Shell, leaving: Leaving, tmp_path: Path, noted: str) -> None:
-    (tmp_path / "out.ndjson.progress").write_text(noted)
-    ended = shell("task", "export", str(tmp_path / "out.ndjson"), *RANGE)
-    assert (ended.code, ended.err) == (0, "1000 exported\n")
+    assert not note.exists()
 
 
 def test_into_a_pipe_nothing_is_noted(shell: Shell, leaving: Leaving, tmp_path: Path) -> None:

@@ -73,15 +73,11 @@ def test_all_that_failed_in_a_bucket_run_again(world: InProcess, client: TaskCli
 @pytest.mark.parametrize(
     ("filters", "meant"),
     [
-        ({}, ["a", "b", "c"]),
-        ({"error": "SMTP"}, ["a", "b"]),
-        ({"error": "refused"}, ["a"]),
-        ({"error": "nothing of the kind"}, []),
-        ({"action": "log"}, ["a", "b", "c"]),
-        ({"action": "webhook"}, []),
+        ({}, ["a", "b", "c"]), ({"error": "SMTP"}, ["a", "b"]), ({"error": "refused"}, ["a"]),
+        ({"error": "nothing of the kind"}, []), ({"action": "log"}, ["a", "b", "c"]), ({"action": "webhook"}, []),
         ({"status": "cancelled"}, []),
     ],
-)
+)  # fmt: skip
 def test_filters(world: InProcess, client: TaskClient, filters: dict[str, str], meant: list[str]) -> None:
     before = {name: world.row(name) for name in "abc"}
     assert ids(client.redrive_many(BUCKET, **filters, dry_run=True), WouldChange) == meant  # type: ignore[arg-type]
