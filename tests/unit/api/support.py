@@ -71,13 +71,14 @@ class Caller:
         assert answer.status < 300, answer.response["body"]
         return read(answer)
 
-    def parts(self, path: str, query: str, by: str, key: str) -> Iterator[Any]:
-        """The answers to a request and to those that go on where it ended: ``by`` the parameter with its ``key``."""
-        at = ""
+    def parts(self, path: str, query: str = "", *, start: str | None = None) -> Iterator[Any]:
+        """The answers to a request and to to those that go on where it ended: by page, or from a ``start``."""
+        by, following = ("pageToken", "nextPageToken") if start is None else ("start", "nextStart")
+        at = start or ""
         while at is not None:
-            answer = self.ask("GET", path, query=f"{query}{at and f'&{by}={at}'}")
+            answer = self.ask("GET", path, query="&".join(part for part in (query, at and f"{by}={at}") if part))
             yield answer
-            at = answer[key]
+            at = answer[following]
 
     def refused_fields(self, method: str, path: str, body: object = None, **how: Any) -> list[str]:
         """The fields, as pointers or names of parameters, that a request is refused for."""
