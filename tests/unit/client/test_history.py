@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import pytest
 from tests.builders import FakeClock, InProcess
-from tests.unit.client.support import fail, started
+from tests.unit.client.support import fail, rigged, started
+from tests.unit.engine.support import RiggedStore
 
 from dynatick import InvalidInput, MemoryStore, NewTask, RetryPolicy, RetryPolicyRow, Status, TaskClient, TaskRow
 from dynatick.client import BucketCounts, HistoryPage, TaskEntry
@@ -20,38 +21,14 @@ BUCKET = "2026-12-31#12:30"
 STATUSES = ("scheduled", "running", "completed", "failed", "cancelled")
 
 
-class Counting(MemoryStore):
-    """Counts the looks."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.polls = 0
-
-    def query_bucket(
-        self,
-        bucket: Bucket,
-        *,
-        after: str | None = None,
-        open_only: bool = True,
-        outcome: str | None = None,
-        limit: int | None = None,
-        prefix: str | None = None,
-    ) -> Page:
-        self.polls += 1
-        return super().query_bucket(
-            bucket, after=after, open_only=open_only, outcome=outcome, limit=limit, prefix=prefix
-        )
-
-
 def world_of(shard_count: int = 1) -> tuple[InProcess, TaskClient]:
-    world = InProcess(store=Counting(), rules=Rules(grid=Grid(shard_count=shard_count)))
+    world = InProcess(store=RiggedStore(), rules=Rules(grid=Grid(shard_count=shard_count)))
     world.tick()
     return world, TaskClient(world.store, clock=world.clock)
 
 
 def polls(world: InProcess) -> int:
-    assert isinstance(world.store, Counting)
-    return world.store.polls
+    return len(rigged(world).polls)
 
 
 @pytest.fixture
@@ -230,7 +207,7 @@ def test_a_page_that_was_begun_goes_on_when_tasks_come_and_go() -> None:
 def test_what_the_index_shows_late_is_put_right() -> None:
     """The index lags: the row has moved, ended or gone, and the entry does not say so yet."""
 
-    class Lagging(Counting):
+    class Lagging(MemoryStore):
         shown: Page | None = None
 
         def query_bucket(self, bucket: Bucket, **asked: object) -> Page:  # type: ignore[override]
@@ -255,19 +232,17 @@ def test_what_the_index_shows_late_is_put_right() -> None:
 
 def test_a_raw_row_that_nobody_has_seen_is_listed() -> None:
     world, client = world_of()
-    assert isinstance(world.store, Counting)
-    world.store.put({"taskId": "raw", "taskDateTime": BUCKET})
+    rigged(world).put({"taskId": "raw", "taskDateTime": BUCKET})
     (entry,) = client.history(BUCKET, status="unscheduled").entries
     assert (entry.task_id, entry.status, entry.action) == ("raw", "unscheduled", None)
 
 
 def test_what_was_written_by_hand_can_be_listed() -> None:
     world, client = world_of()
-    assert isinstance(world.store, Counting)
-    world.store.put(
+    rigged(world).put(
         {"taskId": "odd", "taskDateTime": BUCKET, "status": b"x", "action": b"y", "dueAt": {1}, "attempt": "z"}
     )
-    world.store.put({"taskId": "ended", "taskDateTime": BUCKET, "outcome": b"x", "error": 5})
+    rigged(world).put({"taskId": "ended", "taskDateTime": BUCKET, "outcome": b"x", "error": 5})
     ended, odd = client.history(BUCKET).entries
     assert (odd.status, odd.action, odd.due_at, odd.attempt) == ("Binary(b'x')", "b'y'", None, 0)
     assert (ended.status, ended.error) == ("b'x'", "5")
