@@ -75,12 +75,10 @@ REFUSALS: list[tuple[list[str], int, str]] = [
      "taskId: a task or schedule 'there' exists already; choose another id, or change that one"),
     (["task", "redrive", "there"], 5,
      "cannot redrive task 'there': it is scheduled; possible only while it is failed or cancelled"),
-    (
-        ["task", "cancel", "nightly"],
-        5,
-        "cannot cancel task 'nightly': it is a schedule; pause or delete it "
-        "(dynatick schedule pause, dynatick schedule delete)",
-    ),
+    (["task", "cancel", "nightly"], 5, "cannot cancel task 'nightly': it is a schedule; pause or delete it "
+     "(dynatick schedule pause, dynatick schedule delete)"),
+    (["task", "reschedule", "nightly", "--delay", "60"], 5, "cannot reschedule task 'nightly': it is a schedule; "
+     "give it another expression or start (dynatick schedule update)"),
     # lists
     (["task", "list", "--from", "1h", "--to", "now"], 3,
      "--from: '1h' is not accepted; add a sign: +1h is later than now, -1h earlier"),
