@@ -223,6 +223,8 @@ def test_backfill(shell: Shell, world: InProcess) -> None:
         (("add", "s", HOURLY, "--overlap", "some"), ExitCode.INVALID, "expected one of skip, allow, bufferOne"),
         (("add", "s", HOURLY, "--attributes", '{"nextOccurrenceAt": "x"}'), ExitCode.INVALID,
          "nextOccurrenceAt: 'x' is not accepted; it has an argument of its own, or is set by Dynatick"),
+        (("add", "s", HOURLY, "--payload", "[1]"), ExitCode.INVALID, "payload: "),
+        (("update", "there", "--expression", "rate(1 second)"), ExitCode.INVALID, "seconds are not supported"),
         (("add", "there", HOURLY), ExitCode.CONFLICT, "taskId: a task or schedule 'there' exists already"),
         (("add", "s"), ExitCode.USAGE, "Missing argument 'EXPR'"),
         (("get", "none"), ExitCode.NOT_FOUND, "taskId: there is no schedule 'none'"),

@@ -114,6 +114,10 @@ CALLS: list[tuple[Callable[[TaskClient], object], str]] = [
     (lambda c: c.reschedule("x", delay_seconds=5), "taskId: there is no task 'x'"),
     (lambda c: c.reschedule("x"),
      "taskDateTime: None is not accepted; expected a time: one of taskDateTime, dueAt, delaySeconds"),
+    (lambda c: c.reschedule("x", due_at=NAIVE), "dueAt: datetime.datetime(2026, 12, 31, 12, 7) is not accepted; "
+     "expected a datetime with a time zone, for instance datetime.now(UTC)"),
+    (lambda c: c.reschedule("x", due_at=5, delay_seconds=5),
+     "delaySeconds: 5 is not accepted; expected one time only, and there is dueAt too"),
     (lambda c: c.reschedule("x", task_date_time="2026-12-31#12:30#1"),
      "taskDateTime: '#1' is not accepted; there is no such shard; expected a bucket without a shard"),
     (lambda c: c.history(start=5), "bucket: None is not accepted; expected a bucket, or a range with start and end"),

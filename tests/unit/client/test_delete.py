@@ -93,9 +93,9 @@ def test_a_change_or_a_delete_by_others_meanwhile_is_no_obstacle(
     first(lambda: client.cancel("scheduled"))
     client.delete("scheduled")
     assert world.store.get("scheduled") is None
-    first(lambda: world.store.delete("unscheduled"))
-    client.delete("unscheduled")
-    assert world.store.get("unscheduled") is None
+    first(lambda: world.store.delete("completed"))
+    client.delete("completed")
+    assert world.store.get("completed") is None
 
 
 def test_a_row_that_never_holds_still_is_a_fault(
