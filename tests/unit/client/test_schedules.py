@@ -144,6 +144,7 @@ REFUSED = [
     ({"expression": "0 9 * * 1"}, "that is Unix cron; write cron(0 9 ? * MON *)"),
     ({"expression": "at(2026-12-31T11:00:00)"}, "it never runs after 2026-12-31T12:00:0"),
     ({"timezone": "Mars/Olympus"}, "scheduleExpressionTimezone: 'Mars/Olympus' is not accepted; expected"),
+    ({"start_date": datetime(2027, 1, 1)}, "startDate: "),  # noqa: DTZ001
     ({"start_date": "tomorrow"}, "startDate: 'tomorrow' is not accepted; expected"),
     ({"end_date": "2026-12-31T11:00:00Z"}, "endDate: '2026-12-31T11:00:00Z' is not accepted; it never runs"),
     (
@@ -581,6 +582,7 @@ def test_history_shows_what_was_backfilled(world: World) -> None:
          "end: '2026-12-31T10:00:00Z' is not accepted; expected a time not"),
         (("2026-12-01T00:00:00Z", "2026-12-31T12:00:00Z"), "expected at most 1000 occurrences in the range: split it"),
         (("yesterday", "2026-12-31T12:00:00Z"), "start: 'yesterday' is not accepted"),
+        ((datetime(2026, 1, 1), NOON), "start: "),  # noqa: DTZ001
         ((NOON, None), "end: None is not accepted"),
     ],
 )  # fmt: skip
