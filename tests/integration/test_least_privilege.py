@@ -63,10 +63,10 @@ NAMES = {
         json.dumps({"Fn::Sub": f"${{ImportsBucket.Arn}}/{prefix}*"}): prefix
         for prefix in ("imports/", "errors/", "reports/")
     },
-    '{"Fn::GetAtt": ["SchedulerLogGroup", "Arn"]}': "log",
-    '{"Fn::GetAtt": ["ImporterLogGroup", "Arn"]}': "log",
-    '{"Fn::GetAtt": ["ProcessorLogGroup", "Arn"]}': "log",
-    '{"Fn::GetAtt": ["ApiLogGroup", "Arn"]}': "log",
+    **{
+        json.dumps({"Fn::GetAtt": [f"{function}LogGroup", "Arn"]}): "log"
+        for function in ("Scheduler", "Importer", "Processor", "Api")
+    },
     **{
         json.dumps({"Fn::Split": [",", {"Ref": parameter}]}): name
         for parameter, name in {
@@ -81,32 +81,15 @@ NAMES = {
     },
 }
 
+LOGS = {("logs:CreateLogStream", "log"), ("logs:PutLogEvents", "log")}
+FAILURES = {("sqs:SendMessage", "failures")}
+STREAM = ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")
 BY_LAMBDA: dict[str, set[Right]] = {
     # What the service itself does in the role's name: logs, the stream, what it could not deliver.
-    "SchedulerRole": {
-        ("logs:CreateLogStream", "log"),
-        ("logs:PutLogEvents", "log"),
-        ("sqs:SendMessage", "failures"),
-        ("dynamodb:DescribeStream", "stream"),
-        ("dynamodb:GetRecords", "stream"),
-        ("dynamodb:GetShardIterator", "stream"),
-        ("dynamodb:ListStreams", "stream"),
-    },
-    "ProcessorRole": {
-        ("logs:CreateLogStream", "log"),
-        ("logs:PutLogEvents", "log"),
-        ("sqs:SendMessage", "failures"),
-        ("kms:Decrypt", "keys"),
-        ("kms:GenerateDataKey", "keys"),
-    },
-    "ImporterRole": {
-        ("logs:CreateLogStream", "log"),
-        ("logs:PutLogEvents", "log"),
-        ("sqs:SendMessage", "failures"),
-        # So that S3 says of an object that it is missing.
-        ("s3:ListBucket", "bucket"),
-    },
-    "ApiRole": {("logs:CreateLogStream", "log"), ("logs:PutLogEvents", "log")},
+    "SchedulerRole": LOGS | FAILURES | {(f"dynamodb:{action}", "stream") for action in STREAM},
+    "ProcessorRole": LOGS | FAILURES | {("kms:Decrypt", "keys"), ("kms:GenerateDataKey", "keys")},
+    "ImporterRole": LOGS | FAILURES | {("s3:ListBucket", "bucket")},  # so that S3 says of an object that it is missing
+    "ApiRole": LOGS,
 }
 
 

@@ -145,11 +145,7 @@ def test_sns(actions: Registry) -> None:
     result = run(actions, "sns", payload, **REPORTED)
     (message,) = received(queue)
     body = json.loads(message.body)
-    assert (body["MessageId"], body["Subject"], body["Message"]) == (
-        result["messageId"],
-        "A reminder",
-        "It is time",
-    )
+    assert (body["MessageId"], body["Subject"], body["Message"]) == (result["messageId"], "A reminder", "It is time")
     assert {name: value["Value"] for name, value in body["MessageAttributes"].items()} == {**OURS, "a": "b"}
 
 
@@ -360,7 +356,6 @@ def test_a_target_that_is_not_allowed_gets_no_call(action: str) -> None:
         ("sns", {"topicArn": "reminders", "message": "x"}, "payload.topicArn: String should match pattern"),
         ("sns", {"topicArn": ARNS["sns"][1]}, "payload.message: Field required"),
         ("sns", {"topicArn": ARNS["sns"][1], "message": "x", "subject": "a\nb"}, "payload.subject: String should"),
-        ("sns", {"topicArn": ARNS["sns"][1], "message": "x", "subject": "é"}, "payload.subject: String should"),
         ("sns", {"topicArn": ARNS["sns"][1], "message": "x" * 262_144}, "payload.message: it is 262"),
         ("sns", {"topicArn": ARNS["sns"][1], "message": "\ud800"}, "payload.message: expected text that UTF-8"),
         ("sqs", {"queueArn": ARNS["sqs"][1], "message": ""}, "payload.message: a message can't be empty"),

@@ -19,26 +19,18 @@ NOW = datetime(2026, 12, 31, 12, 0, 7, tzinfo=UTC)
 
 def a_task(payload: Mapping[str, object] | None = None, **values: Any) -> Task:
     known = {
-        "task_id": "t-1",
-        "bucket": Bucket.parse("2026-12-31#12:00"),
-        "action": "log",
-        "due_at": datetime(2026, 12, 31, 11, 59, 30, tzinfo=UTC),
-        "payload": payload or {},
-        "attempt": 1,
-    }
+        "task_id": "t-1", "bucket": Bucket.parse("2026-12-31#12:00"), "action": "log",
+        "due_at": datetime(2026, 12, 31, 11, 59, 30, tzinfo=UTC), "payload": payload or {}, "attempt": 1,
+    }  # fmt: skip
     return Task(**{**known, **values})
 
 
 def a_context(task: Task | None = None, **values: Any) -> ActionContext:
     task = task or a_task()
     known = {
-        "attempt": task.attempt,
-        "run": task.run,
-        "due_at": task.due_at,
-        "idempotency_key": task.idempotency_key,
-        "deadline": NOW + timedelta(seconds=60),
-        "schedule_id": task.schedule_id,
-    }
+        "attempt": task.attempt, "run": task.run, "due_at": task.due_at, "idempotency_key": task.idempotency_key,
+        "deadline": NOW + timedelta(seconds=60), "schedule_id": task.schedule_id,
+    }  # fmt: skip
     return ActionContext(**{**known, **values})
 
 

@@ -2,8 +2,10 @@
 
 import importlib
 import logging
+import sys
 from decimal import Decimal
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from tests.unit.actions.support import NOW, a_context, a_task
@@ -55,12 +57,17 @@ def quick(payload): ...
 """
 
 
-def test_an_attempt_takes_as_long_as_the_task_says_or_else_its_handler(tmp_path, monkeypatch):
-    (tmp_path / "handlers_with_timeouts.py").write_text(HANDLERS)
-    monkeypatch.syspath_prepend(tmp_path)
-    actions = build_actions(
-        handlers_module="handlers_with_timeouts", clock=lambda: NOW, settings=ActionSettings(rate_limits=("slow=1/s",))
-    )
+@pytest.fixture
+def timed(monkeypatch):
+    """The name of a module of handlers of which one declares a timeout."""
+    monkeypatch.setitem(sys.modules, "handlers_with_timeouts", module := ModuleType("handlers_with_timeouts"))
+    exec(HANDLERS, module.__dict__)
+    return module.__name__
+
+
+def test_an_attempt_takes_as_long_as_the_task_says_or_else_its_handler(timed):
+    settings = ActionSettings(rate_limits=("slow=1/s",))
+    actions = build_actions(handlers_module=timed, clock=lambda: NOW, settings=settings)
     assert actions.timeout_seconds(a_task({}, action="slow")) == 60
     assert actions.timeout_seconds(a_task({}, action="slow", timeout_seconds=5)) == 5
     assert actions.timeout_seconds(a_task({}, action="quick", timeout_seconds=5)) == 5
@@ -68,26 +75,22 @@ def test_an_attempt_takes_as_long_as_the_task_says_or_else_its_handler(tmp_path,
         assert actions.timeout_seconds(a_task({}, action=action)) is None
 
 
-def test_a_handler_that_takes_longer_than_the_processor_may_run_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "handlers_too_slow.py").write_text(HANDLERS)
-    monkeypatch.syspath_prepend(tmp_path)
+def test_a_handler_that_takes_longer_than_the_processor_may_run_is_refused(timed):
     with pytest.raises(ConfigurationError) as refused:
-        build_actions(handlers_module="handlers_too_slow", clock=lambda: NOW, max_timeout_seconds=52)
+        build_actions(handlers_module=timed, clock=lambda: NOW, max_timeout_seconds=52)
     assert str(refused.value) == (
         "handler slow: has a timeout_seconds of 60; expected at most 52, as long as an attempt can take here "
         "(the parameter ProcessorTimeoutSeconds)"
     )
-    actions = build_actions(handlers_module="handlers_too_slow", clock=lambda: NOW, max_timeout_seconds=60)
+    actions = build_actions(handlers_module=timed, clock=lambda: NOW, max_timeout_seconds=60)
     assert "slow" in actions.names()
 
 
-def test_the_processor_refuses_it_when_it_starts(tmp_path, monkeypatch):
-    (tmp_path / "handlers_of_a_processor.py").write_text(HANDLERS)
-    monkeypatch.syspath_prepend(tmp_path)
+def test_the_processor_refuses_it_when_it_starts(timed, monkeypatch):
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     environment = {
         "DYNATICK_TABLE": "tasks",
-        "DYNATICK_HANDLERS_MODULE": "handlers_of_a_processor",
+        "DYNATICK_HANDLERS_MODULE": timed,
         "AWS_LAMBDA_FUNCTION_NAME": "processor",
     }
     with pytest.raises(ConfigurationError, match="handler slow: has a timeout_seconds of 60; expected at most 52"):

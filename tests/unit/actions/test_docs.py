@@ -82,11 +82,8 @@ def test_handlers(monkeypatch, capsys):
     a_module("reminders.by_sms", monkeypatch, by.format("by_sms"))
     a_module("my_handlers", monkeypatch, elsewhere)
     assert build_actions(handlers_module="my_handlers", clock=lambda: NOW).names() == [
-        "by_mail",
-        "by_sms",
-        "log",
-        "webhook",
-    ]
+        "by_mail", "by_sms", "log", "webhook",
+    ]  # fmt: skip
 
 
 def run(actions, name, payload):

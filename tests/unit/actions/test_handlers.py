@@ -51,39 +51,29 @@ class Line(BaseModel):
     count: int
 
 
-class Note(TypedDict):
-    text: str
-
-
 RAW = {"n": Decimal("3"), "f": Decimal("0.5"), "b": Binary(b"\x00"), "s": {"x"}, "list": [{"n": Decimal("1")}]}
 PLAIN = {"n": 3, "f": 0.5, "b": b"\x00", "s": {"x"}, "list": [{"n": 1}]}
-
-
-def without_annotation(payload):
-    return payload
-
-
-def as_dict(payload: dict) -> object:
-    return payload
-
-
-def as_dict_of_objects(payload: dict[str, object]) -> object:
-    return payload
-
-
-def as_mapping(payload: Mapping[str, Any]) -> object:
-    return payload
 
 
 def as_object(payload: object) -> Unknown:
     return payload
 
 
-def as_any(payload: Any) -> object:
-    return payload
+def typed(kind=None):
+    """A handler that returns its payload, which is declared as ``kind``."""
+
+    def handle(payload):
+        return payload
+
+    if kind is not None:
+        handle.__annotations__["payload"] = kind
+    return handle
 
 
-@pytest.mark.parametrize("function", [without_annotation, as_dict, as_dict_of_objects, as_mapping, as_object, as_any])
+RAW_TYPES = [None, dict, dict[str, object], Mapping[str, Any], Any]
+
+
+@pytest.mark.parametrize("function", [*map(typed, RAW_TYPES), as_object])
 def test_a_raw_payload_is_plain_python(function):
     assert run(function, RAW) == PLAIN
 
@@ -98,46 +88,24 @@ def test_a_handler_may_change_its_payload():
 
 
 def test_a_dataclass():
-    def send(payload: Reminder):
-        return payload
-
-    found = run(
-        send,
-        {
-            "to": "ann",
-            "at": "2026-12-31T13:00:00+01:00",
-            "copies": Decimal("2"),
-            "weight": Decimal("0.1"),
-            "attachment": Binary(b"\x00\xff"),
-            "tags": {"a"},
-        },
-    )
+    payload = {
+        "to": "ann", "at": "2026-12-31T13:00:00+01:00", "copies": Decimal("2"), "weight": Decimal("0.1"),
+        "attachment": Binary(b"\x00\xff"), "tags": {"a"},
+    }  # fmt: skip
     at = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
-    assert found == Reminder("ann", at, 2, Decimal("0.1"), b"\x00\xff", {"a"})
+    assert run(typed(Reminder), payload) == Reminder("ann", at, 2, Decimal("0.1"), b"\x00\xff", {"a"})
 
 
 def test_a_pydantic_model():
-    def book(payload: Order):
-        return payload
-
-    found = run(book, {"id": Decimal(7), "lines": [{"item": "pen", "count": Decimal(2)}]})
+    found = run(typed(Order), {"id": Decimal(7), "lines": [{"item": "pen", "count": Decimal(2)}]})
     assert found == Order(id=7, lines=[Line(item="pen", count=2)])
 
 
 def test_typed_dicts_and_other_types_of_pydantic():
-    def note(payload: Note):
-        return payload
-
-    def counts(payload: dict[str, int]):
-        return payload
-
-    def at_most_one(payload: Annotated[dict[str, int], Field(max_length=1)]):
-        return payload
-
-    assert run(note, {"text": "x"}) == {"text": "x"}
-    assert run(counts, {"a": Decimal(1)}) == {"a": 1}
+    assert run(typed(TypedDict("Note", {"text": str})), {"text": "x"}) == {"text": "x"}
+    assert run(typed(dict[str, int]), {"a": Decimal(1)}) == {"a": 1}
     with pytest.raises(PermanentError, match="payload: Dictionary should have at most 1 item"):
-        run(at_most_one, {"a": Decimal(1), "b": Decimal(2)})
+        run(typed(Annotated[dict[str, int], Field(max_length=1)]), {"a": Decimal(1), "b": Decimal(2)})
 
 
 def test_the_context():
@@ -217,17 +185,14 @@ def test_a_payload_that_does_not_fit_is_permanent(payload, message):
 
 
 def test_messages_about_a_payload_are_limited_in_length():
-    def limited(payload: dict[str, Literal[1]]):
-        return payload
-
     with pytest.raises(PermanentError) as caught:
-        run(limited, {f"{n}" * 5000: "x" for n in range(10)})
+        run(typed(dict[str, Literal[1]]), {f"{n}" * 5000: "x" for n in range(10)})
     assert len(str(caught.value)) < 2500
 
 
 def test_a_payload_that_no_row_can_hold_is_permanent():
     with pytest.raises(PermanentError, match=r"^payload: a object is not a value"):
-        run(without_annotation, {"a": object()})
+        run(typed(), {"a": object()})
 
 
 class Shouting(BaseModel):
@@ -242,11 +207,8 @@ class Shouting(BaseModel):
 
 
 def test_a_users_own_validator():
-    def shout(payload: Shouting):
-        return payload
-
     with pytest.raises(PermanentError, match=r"^payload.text: Value error, expected capitals$"):
-        run(shout, {"text": "secret"})
+        run(typed(Shouting), {"text": "secret"})
 
 
 def raises(error):
@@ -279,22 +241,11 @@ class Plain:
 
 
 def test_a_payload_type_that_pydantic_cannot_validate_is_a_configuration_error():
-    def odd(payload: Plain):
-        return payload
-
     with pytest.raises(ConfigurationError, match="handler x: has a payload that cannot be checked"):
-        run(odd)
+        run(typed(Plain))
 
 
 # How it is declared
-
-
-def test_a_declared_function_stays_a_function():
-    @handler("double")
-    def double(payload):
-        return payload["n"] * 2
-
-    assert double({"n": 4}) == 8
 
 
 def two_needed(payload, context, more): ...
@@ -343,8 +294,9 @@ def test_permanent_errors_are_exception_types(permanent):
         handler("x", permanent=permanent)
 
 
-def test_one_exception_type_needs_no_tuple():
-    assert handler("x", permanent=ValueError)(without_annotation) is without_annotation
+def test_a_declared_function_stays_a_function():
+    function = typed()
+    assert handler("x")(function) is handler("x", permanent=ValueError)(function) is function
 
 
 # How handlers load
@@ -469,17 +421,13 @@ def test_a_module_that_cannot_be_imported_is_refused_with_the_cause(a_module, te
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "def f(payload: Unknown): ...",
-            "handler a: has a payload of an unknown type, Unknown: name 'Unknown' is not defined",
-        ),
+        ("def f(payload: Unknown): ...",
+         "handler a: has a payload of an unknown type, Unknown: name 'Unknown' is not defined"),
         ("def f(context: HandlerContext): ...", "handler a: takes the payload first and the context second"),
-        (
-            "def f(payload): ...\n@handler('b')\ndef f(payload): ...",
-            "handler b: is a function f, and so is a; rename one of them",
-        ),
+        ("def f(payload): ...\n@handler('b')\ndef f(payload): ...",
+         "handler b: is a function f, and so is a; rename one of them"),
     ],
-)
+)  # fmt: skip
 def test_an_invalid_handler_is_refused_at_the_import(a_module, text, message):
     name = a_module(
         f"from __future__ import annotations\nfrom dynatick import HandlerContext, handler\n@handler('a')\n{text}"

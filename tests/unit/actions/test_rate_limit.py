@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.actions.support import NOW, a_context, a_server, a_task
 
@@ -68,6 +68,7 @@ def test_limits_of_an_action_and_of_a_host_hold_both() -> None:
     assert wait(limits, "other", "sqs") == 0
 
 
+@settings(deadline=None)  # on a busy machine a step may take long
 @given(st.lists(st.floats(0, 2), max_size=60), st.integers(1, 20))
 def test_no_second_has_more_than_its_tokens_and_one_more_second_of_them(pauses: list[float], rate: int) -> None:
     """At most twice the rate in any second, and the rate in the long run."""
@@ -119,10 +120,8 @@ def test_a_limit_given_twice_is_refused() -> None:
 
 
 def test_webhooks_are_limited_by_their_host() -> None:
-    settings = ActionSettings(
-        rate_limits=("webhook:127.0.0.1=1/m", "log=1/m"), private_hosts=("127.0.0.1", "localhost")
-    )
-    actions = build_actions(handlers_module=None, clock=Clock(), settings=settings)
+    chosen = ActionSettings(rate_limits=("webhook:127.0.0.1=1/m", "log=1/m"), private_hosts=("127.0.0.1", "localhost"))
+    actions = build_actions(handlers_module=None, clock=Clock(), settings=chosen)
     with a_server() as server:
         for task_id, url in (("a", server.url), ("b", server.url.replace("127.0.0.1", "localhost"))):
             task = a_task({"url": url}, action="webhook", task_id=task_id)
@@ -139,7 +138,7 @@ def test_webhooks_are_limited_by_their_host() -> None:
 
 def test_a_refused_task_takes_no_token() -> None:
     """A refused task must not delay others."""
-    settings = ActionSettings(
+    chosen = ActionSettings(
         rate_limits=("webhook=1/m", "sqs=1/m"),
         queues=(QUEUE,),
         private_hosts=("127.0.0.1",),
@@ -151,7 +150,7 @@ def test_a_refused_task_takes_no_token() -> None:
         calls.append(service)
         raise RetryableError("as if it were away")
 
-    actions = build_actions(handlers_module=None, clock=Clock(), settings=settings, clients=clients)
+    actions = build_actions(handlers_module=None, clock=Clock(), settings=chosen, clients=clients)
     refused: list[tuple[str, dict[str, Any]]] = [
         ("sqs", {}),
         ("sqs", {"queueArn": f"{QUEUE}-of-another", "message": "x"}),

@@ -87,16 +87,10 @@ def test_the_data_is_sent_as_json_with_dynaticks_headers(webhook, server):
     assert request.path == "/hook?a=b"
     assert json.loads(request.body) == {"n": 3, "f": 0.5, "b": "AA==", "s": ["x", "y"]}
     assert request.headers == {
-        "host": f"127.0.0.1:{server.port}",
-        "accept-encoding": "identity",
-        "content-length": str(len(request.body)),
-        "content-type": "application/json",
-        "idempotency-key": "order/42#3",
-        "user-agent": "dynatick-webhook",
-        "x-dynatick-task-id": "order/42",
-        "x-dynatick-attempt": "2",
-        "x-dynatick-due-at": "2026-12-31T11:59:30Z",
-    }
+        "host": f"127.0.0.1:{server.port}", "accept-encoding": "identity", "content-length": str(len(request.body)),
+        "content-type": "application/json", "idempotency-key": "order/42#3", "user-agent": "dynatick-webhook",
+        "x-dynatick-task-id": "order/42", "x-dynatick-attempt": "2", "x-dynatick-due-at": "2026-12-31T11:59:30Z",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -137,12 +131,9 @@ def test_a_task_id_is_percent_encoded_in_headers(webhook, server, task_id, sent)
 
 def test_dynaticks_headers_override_the_users(webhook, server):
     theirs = {
-        "Authorization": "Bearer a b",
-        "X-Empty": "",
-        "content-TYPE": "text/plain",
-        "IDEMPOTENCY-KEY": "mine",
+        "Authorization": "Bearer a b", "X-Empty": "", "content-TYPE": "text/plain", "IDEMPOTENCY-KEY": "mine",
         "X-Dynatick-Attempt": "99",
-    }
+    }  # fmt: skip
     call(webhook, {"url": server.url, "headers": theirs})
     headers = server.requests[0].headers
     assert headers["authorization"] == "Bearer a b"
@@ -164,7 +155,6 @@ def test_dynaticks_headers_override_the_users(webhook, server):
         ({"method": "GET", "data": {}}, "payload.data: a GET sends no body; leave it out"),
         ({"method": "GET", "body": ""}, "payload.body: a GET sends no body; leave it out"),
         ({"body": "a", "data": None}, "payload.body: expected data or body, not both"),
-        ({"body": 1}, "payload.body: Input should be a valid string"),
         ({"body": Binary(b"x")}, "payload.body: Input should be a valid string"),
         ({"expectedStatuses": []}, "payload.expectedStatuses: List should have at least 1 item"),
         ({"expectedStatuses": [199]}, "payload.expectedStatuses.0: expected a status from 200 to 599"),
@@ -180,8 +170,6 @@ def test_dynaticks_headers_override_the_users(webhook, server):
         ({"headers": "x"}, "payload.headers: expected a map of at most 32 headers"),
         ({"headers": {f"a{n}": "" for n in range(33)}}, "payload.headers: expected a map of at"),
         ({"headers": {"a b": "x"}}, "payload.headers: 'a b' is not the name of a header"),
-        ({"headers": {"": "x"}}, "payload.headers: '' is not the name of a header"),
-        ({"headers": {"a:": "x"}}, "payload.headers: 'a:' is not the name of a header"),
         ({"headers": {"ü": "x"}}, "payload.headers: '\\xfc' is not the name of a header"),
         ({"headers": {"a\n": "x"}}, "payload.headers: 'a\\n' is not the name of a header"),
         ({"headers": {"a": f"{SECRET}\r\nb: c"}}, "payload.headers.a: expected text in printable"),
@@ -195,11 +183,9 @@ def test_dynaticks_headers_override_the_users(webhook, server):
         ({"headers": {"a": "x", "A": "y"}}, "payload.headers: 'A' is there twice"),
         ({"headers": {"a": "x" * 9000}}, "payload.headers: expected at most 8192 characters"),
         ({"timeoutSeconds": 0}, "payload.timeoutSeconds: expected a number of seconds, more than"),
-        ({"timeoutSeconds": -1}, "payload.timeoutSeconds: expected"),
         ({"timeoutSeconds": 61}, "payload.timeoutSeconds: expected"),
         ({"timeoutSeconds": True}, "payload.timeoutSeconds: expected"),
         ({"timeoutSeconds": "10"}, "payload.timeoutSeconds: expected"),
-        ({"timeoutSeconds": None}, "payload.timeoutSeconds: expected"),
         ({"url": "http://example.com/"}, "payload.url: expected https"),
         ({"url": None}, "payload.url: Input should be a valid string"),
     ],
@@ -244,26 +230,14 @@ def test_the_status_decides_between_success_retry_and_failure(webhook, server, s
 @pytest.mark.parametrize(
     ("header", "seconds"),
     [
-        ("0", 0.0),
-        ("120", 120.0),
-        (" 7 ", 7.0),
-        ("86401", 86_400.0),
-        ("9" * 5000, 86_400.0),
-        ("Thu, 31 Dec 2026 12:01:07 GMT", 60.0),
-        ("Thu, 31 Dec 2026 13:01:07 +0100", 60.0),
-        ("Thu, 31 Dec 2026 12:01:07 -0000", 60.0),
-        ("Thu, 31 Dec 2026 11:00:00 GMT", 0.0),
-        ("Fri, 01 Jan 2100 00:00:00 GMT", 86_400.0),
-        ("", None),
-        ("soon", None),
-        ("-5", None),
-        ("1.5", None),
-        ("1e9", None),
-        ("Thu, 99 Dec 2026 12:00:00 GMT", None),
-        ("Thu, 31 Dec 99999 12:00:00 GMT", None),
+        ("0", 0.0), ("120", 120.0), (" 7 ", 7.0), ("86401", 86_400.0), ("9" * 5000, 86_400.0),
+        ("Thu, 31 Dec 2026 12:01:07 GMT", 60.0), ("Thu, 31 Dec 2026 13:01:07 +0100", 60.0),
+        ("Thu, 31 Dec 2026 12:01:07 -0000", 60.0), ("Thu, 31 Dec 2026 11:00:00 GMT", 0.0),
+        ("Fri, 01 Jan 2100 00:00:00 GMT", 86_400.0), ("", None), ("soon", None), ("-5", None), ("1.5", None),
+        ("1e9", None), ("Thu, 99 Dec 2026 12:00:00 GMT", None), ("Thu, 31 Dec 99999 12:00:00 GMT", None),
         ("\xb2", None),
     ],
-)
+)  # fmt: skip
 def test_retry_after(webhook, server, header, seconds):
     server.status, server.headers = 429, {"Retry-After": header}
     with pytest.raises(RetryableError) as caught:
@@ -274,8 +248,20 @@ def test_retry_after(webhook, server, header, seconds):
 # Targets that do not answer, or not as they should
 
 
-def close_at_once(connection):
-    connection.recv(65536)
+def answering(*parts, every=0.0):
+    """Reads a request, sends these parts with pauses, and closes."""
+
+    def behave(connection):
+        connection.recv(65536)
+        for part in parts:
+            connection.sendall(part)
+            time.sleep(every)
+
+    return behave
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+DRIPPED_HEADERS = (OK, *[b"a: b\r\n"] * 200)
 
 
 def reset(connection):
@@ -283,22 +269,16 @@ def reset(connection):
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
 
 
-def talk_nonsense(connection):
-    connection.recv(65536)
-    connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+BREAKING = {
+    "closes at once": answering(),
+    "resets": reset,
+    "talks nonsense": answering(b"SSH-2.0-OpenSSH_9.6\r\n"),
+    "sends too long a header": answering(OK + b"A: " + b"x" * 100_000 + b"\r\n\r\n"),
+    "sends too many headers": answering(OK + b"a: b\r\n" * 500 + b"\r\n"),
+}
 
 
-def send_too_long_a_header(connection):
-    connection.recv(65536)
-    connection.sendall(b"HTTP/1.1 200 OK\r\nA: " + b"x" * 100_000 + b"\r\n\r\n")
-
-
-def send_too_many_headers(connection):
-    connection.recv(65536)
-    connection.sendall(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 500 + b"\r\n")
-
-
-@pytest.mark.parametrize("behave", [close_at_once, reset, talk_nonsense, send_too_long_a_header, send_too_many_headers])
+@pytest.mark.parametrize("behave", BREAKING.values(), ids=BREAKING)
 def test_a_connection_that_breaks_is_retryable(webhook, behave):
     with a_rude_server(behave) as url, pytest.raises(RetryableError) as caught:
         call(webhook, {"url": url})
@@ -310,22 +290,15 @@ def stay_silent(connection):
     time.sleep(1)
 
 
-def drip_the_status_line(connection):
-    connection.recv(65536)
-    for byte in b"HTTP/1.1 200 OK\r\n" * 100:
-        connection.sendall(bytes([byte]))
-        time.sleep(0.05)
+DRIPPED_STATUS = [bytes([byte]) for byte in OK * 100]
+SLOW = {
+    "stays silent": stay_silent,
+    "drips the status line": answering(*DRIPPED_STATUS, every=0.05),
+    "drips the headers": answering(*DRIPPED_HEADERS, every=0.05),
+}
 
 
-def drip_the_headers(connection):
-    connection.recv(65536)
-    connection.sendall(b"HTTP/1.1 200 OK\r\n")
-    for _ in range(200):
-        connection.sendall(b"a: b\r\n")
-        time.sleep(0.05)
-
-
-@pytest.mark.parametrize("behave", [stay_silent, drip_the_status_line, drip_the_headers])
+@pytest.mark.parametrize("behave", SLOW.values(), ids=SLOW)
 def test_a_timeout_is_retryable(webhook, behave):
     began = time.monotonic()
     with a_rude_server(behave) as url:
@@ -336,33 +309,23 @@ def test_a_timeout_is_retryable(webhook, behave):
     assert took < 5
 
 
-def drip_the_body(connection):
-    connection.recv(65536)
-    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-    for _ in range(1000):
-        connection.sendall(b"x")
-        time.sleep(0.05)
-
-
 def flood(connection):
     connection.recv(65536)
-    connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    connection.sendall(OK + b"Transfer-Encoding: chunked\r\n\r\n")
     chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
     while True:
         connection.sendall(chunk)
 
 
-def break_off_the_body(connection):
-    connection.recv(65536)
-    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nx")
+BODIES = {
+    "drips it": answering(OK + b"Content-Length: 1000\r\n\r\n", *[b"x"] * 1000, every=0.05),
+    "floods": flood,
+    "breaks off": answering(OK + b"Content-Length: 1000\r\n\r\nx"),
+    "sends a bomb": answering(OK + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope"),
+}
 
 
-def send_a_bomb(connection):
-    connection.recv(65536)
-    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope")
-
-
-@pytest.mark.parametrize("behave", [drip_the_body, flood, break_off_the_body, send_a_bomb])
+@pytest.mark.parametrize("behave", BODIES.values(), ids=BODIES)
 def test_only_the_status_counts_and_not_the_body(webhook, behave):
     began = time.monotonic()
     with a_rude_server(behave) as url:
@@ -425,15 +388,10 @@ def test_the_deadline_limits_the_timeout(webhook):
 @pytest.mark.parametrize(
     "addresses",
     [
-        ["127.0.0.1"],
-        ["169.254.169.254"],
-        ["10.0.0.1"],
-        ["::1"],
-        ["::ffff:127.0.0.1"],
-        ["1.1.1.1", "127.0.0.1"],
+        ["127.0.0.1"], ["169.254.169.254"], ["10.0.0.1"], ["::1"], ["::ffff:127.0.0.1"], ["1.1.1.1", "127.0.0.1"],
         ["127.0.0.1", "1.1.1.1"],
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("scheme", ["https", "http"])
 def test_a_name_with_a_private_address_is_refused(clock, monkeypatch, addresses, scheme):
     monkeypatch.setattr(connection, "create_connection", None)  # any attempt would fail loudly
@@ -566,7 +524,10 @@ def test_a_certificate_of_another_name_or_issuer_is_refused(clock, certificate, 
 
 @pytest.mark.parametrize(
     ("behave", "message"),
-    [(talk_nonsense, "the TLS connection to the target failed"), (stay_silent, r"did not answer within 0\.3 s")],
+    [
+        (BREAKING["talks nonsense"], "the TLS connection to the target failed"),
+        (stay_silent, r"did not answer within 0\.3 s"),
+    ],
 )
 def test_a_failed_or_hanging_tls_handshake_is_retryable(clock, behave, message):
     with a_rude_server(behave) as url:
@@ -578,7 +539,7 @@ def test_a_failed_or_hanging_tls_handshake_is_retryable(clock, behave, message):
 def test_slow_headers_over_tls_time_out(clock, certificate):
     def behave(connection):
         with certificate[0].wrap_socket(connection, server_side=True) as wrapped:
-            drip_the_headers(wrapped)
+            answering(*DRIPPED_HEADERS, every=0.05)(wrapped)
 
     with a_rude_server(behave) as url:
         port = url.split(":")[2].split("/")[0]
@@ -639,7 +600,7 @@ def test_a_second_request_on_a_connection_has_its_whole_timeout(webhook, server)
 def test_no_timer_is_left_behind(webhook, server):
     before = threading.active_count()
     call(webhook, {"url": server.url})
-    with a_rude_server(close_at_once) as url, pytest.raises(RetryableError):
+    with a_rude_server(answering()) as url, pytest.raises(RetryableError):
         call(webhook, {"url": url})
     time.sleep(0.1)
     assert threading.active_count() <= before + 1  # the server's thread of the open connection

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote
@@ -23,24 +23,15 @@ ACTIONS = ("log", "webhook")
 
 
 def event(
-    method: str,
-    path: str,
-    body: object = None,
-    *,
-    query: str = "",
-    request_id: str = "request-1",
-    **headers: str,
+    method: str, path: str, body: object = None, *, query: str = "", request_id: str = "request-1", **headers: str
 ) -> dict[str, Any]:
     """A request in payload format 2.0. ``path`` as the caller writes it; the gateway decodes it twice."""
     made: dict[str, Any] = {
-        "version": "2.0",
-        "routeKey": "$default",
-        "rawPath": unquote(unquote(path)).partition("?")[0],
-        "rawQueryString": query,
-        "headers": {name.replace("_", "-"): value for name, value in headers.items()},
+        "version": "2.0", "routeKey": "$default", "rawPath": unquote(unquote(path)).partition("?")[0],
+        "rawQueryString": query, "headers": {name.replace("_", "-"): value for name, value in headers.items()},
         "requestContext": {"http": {"method": method, "path": path}, "requestId": request_id, "stage": "$default"},
         "isBase64Encoded": False,
-    }
+    }  # fmt: skip
     if query:
         made["queryStringParameters"] = {
             name: ",".join(values) for name, values in parse_qs(query, keep_blank_values=True).items()
@@ -80,6 +71,19 @@ class Caller:
         assert answer.status < 300, answer.response["body"]
         return read(answer)
 
+    def parts(self, path: str, query: str = "", *, start: str | None = None) -> Iterator[Any]:
+        """The answers to a request and to to those that go on where it ended: by page, or from a ``start``."""
+        by, following = ("pageToken", "nextPageToken") if start is None else ("start", "nextStart")
+        at = start or ""
+        while at is not None:
+            answer = self.ask("GET", path, query="&".join(part for part in (query, at and f"{by}={at}") if part))
+            yield answer
+            at = answer[following]
+
+    def refused_fields(self, method: str, path: str, body: object = None, **how: Any) -> list[str]:
+        """The fields, as pointers or names of parameters, that a request is refused for."""
+        return fields(self.refused("invalid-input", method, path, body, **how))
+
     def refused(self, code: str, method: str, path: str, body: object = None, **how: Any) -> Mapping[str, Any]:
         """The problem that a request is answered with, which must be this one."""
         answer = self.send(method, path, body, **how)
@@ -93,3 +97,7 @@ class Caller:
 
 def read(answer: Answer) -> Any:
     return json.loads(answer.response["body"])
+
+
+def fields(problem: Mapping[str, Any]) -> list[str]:
+    return [error.get("pointer") or error["parameter"] for error in problem["errors"]]

@@ -25,32 +25,19 @@ def fill(caller: Caller, number: int, bucket: str = BUCKET, prefix: str = "t", *
 
 def test_one_result_a_task(caller: Caller) -> None:
     tasks = [
-        {"taskId": "a", "delaySeconds": 60},
-        {"taskId": "a", "delaySeconds": 60},
-        {"taskId": "b", "dueAt": "noon"},
-        {"payload": {}},
-        {"taskId": "c", "action": "webhook", "payload": {"url": 7}},
+        {"taskId": "a", "delaySeconds": 60}, {"taskId": "a", "delaySeconds": 60}, {"taskId": "b", "dueAt": "noon"},
+        {"payload": {}}, {"taskId": "c", "action": "webhook", "payload": {"url": 7}},
         {"taskId": "d", "own": {"n": 0.5}},
-    ]
+    ]  # fmt: skip
     answer = caller.ask("POST", "/v1/tasks/bulk", {"tasks": tasks})
     reported = [(one["position"], one.get("taskId"), one["result"], one.get("pointer")) for one in answer["results"]]
     assert reported == [
-        (0, "a", "inserted", None),
-        (1, "a", "exists", None),
-        (2, "b", "refused", "#/tasks/2/dueAt"),
-        (3, None, "refused", "#/tasks/3/taskId"),
-        (4, "c", "refused", "#/tasks/4/payload/url"),
+        (0, "a", "inserted", None), (1, "a", "exists", None), (2, "b", "refused", "#/tasks/2/dueAt"),
+        (3, None, "refused", "#/tasks/3/taskId"), (4, "c", "refused", "#/tasks/4/payload/url"),
         (5, "d", "inserted", None),
-    ]
+    ]  # fmt: skip
     assert answer["counts"] == {"inserted": 2, "exists": 1, "refused": 3}
     assert caller.ask("GET", "/v1/tasks/d")["own"] == {"n": 0.5}
-
-
-def test_repeated_it_inserts_what_is_missing(caller: Caller) -> None:
-    fill(caller, 30)
-    tasks = [{"taskId": f"t{n}", "taskDateTime": BUCKET} for n in range(40)]
-    counts = caller.ask("POST", "/v1/tasks/bulk", {"tasks": tasks})["counts"]
-    assert counts == {"exists": 30, "inserted": 10}
 
 
 @pytest.mark.parametrize("tasks", [[], [{"taskId": "a"}] * 1001, ["a"], {"taskId": "a"}, None])
@@ -93,13 +80,6 @@ def test_a_range_is_cancelled_bit_by_bit(caller: Caller) -> None:
     assert (seen, rounds) == (8, 3)
 
 
-def test_only_some_are_meant(caller: Caller) -> None:
-    fill(caller, 2)
-    fill(caller, 1, prefix="hook", action="webhook", payload={"url": "https://example.com"})
-    answer = caller.ask("POST", "/v1/tasks/cancel", {"bucket": BUCKET, "action": "webhook"})
-    assert [one["taskId"] for one in answer["results"]] == ["hook0"]
-
-
 def test_failed_ones_get_another_run(caller: Caller) -> None:
     fill(caller, 4)
     for task_id, error in (("t0", "HTTP 503"), ("t1", "HTTP 404"), ("t2", "HTTP 503")):
@@ -117,10 +97,8 @@ def test_failed_ones_get_another_run(caller: Caller) -> None:
     ("path", "body", "pointer"),
     [
         ("cancel", {}, "#/bucket"),
-        ("cancel", {"bucket": "noon"}, "#/bucket"),
         ("cancel", {"bucket": BUCKET, "start": RANGE["start"]}, "#/bucket"),
         ("cancel", {"start": RANGE["end"], "end": RANGE["start"]}, "#/end"),
-        ("cancel", {"start": "2026-01-01T00:00:00Z", "end": RANGE["end"]}, "#/end"),
         ("cancel", {"bucket": BUCKET, "status": "failed"}, "#/status"),
         ("cancel", {"bucket": BUCKET, "limit": 0}, "#/limit"),
         ("cancel", {"bucket": BUCKET, "dryRun": "yes"}, "#/dryRun"),
@@ -128,8 +106,7 @@ def test_failed_ones_get_another_run(caller: Caller) -> None:
     ],
 )
 def test_a_selection_that_is_none(caller: Caller, path: str, body: dict[str, object], pointer: str) -> None:
-    problem = caller.refused("invalid-input", "POST", f"/v1/tasks/{path}", body)
-    assert [error["pointer"] for error in problem["errors"]] == [pointer]
+    assert caller.refused_fields("POST", f"/v1/tasks/{path}", body) == [pointer]
 
 
 # -- buckets, ticks --------------------------------------------------------------------------------------------------
@@ -148,11 +125,8 @@ def test_buckets_of_a_range(caller: Caller) -> None:
         "nextStart": None,
     }
     assert caller.ask("GET", "/v1/buckets/2026-12-31%2314:00") == {
-        "bucket": "2026-12-31#14:00",
-        "counts": {},
-        "total": 0,
-        "nextPageToken": None,
-    }
+        "bucket": "2026-12-31#14:00", "counts": {}, "total": 0, "nextPageToken": None,
+    }  # fmt: skip
 
 
 def test_no_bucket_is_left_out_or_counted_twice_where_a_range_is_read_in_parts(caller: Caller) -> None:
@@ -227,19 +201,20 @@ def test_when_time_is_up_it_says_where_to_go_on(caller: Caller) -> None:
     assert (rest["counts"], rest["more"]) == ({"changed": 2}, False)
 
 
-@pytest.mark.parametrize("query", ["", "start=x&end=y", f"start={RANGE['start']}"])
-def test_buckets_of_what(caller: Caller, query: str) -> None:
-    caller.refused("invalid-input", "GET", "/v1/buckets", query=query)
-    caller.refused("invalid-input", "GET", "/v1/buckets/noon")
+@pytest.mark.parametrize(
+    ("path", "query", "parameters"),
+    [
+        ("ticks", "minutes=0", ["minutes"]),
+        ("ticks", "minutes=1441", ["minutes"]),
+        ("ticks", "end=2026-12-31T12:00:00Z", ["start"]),
+        ("ticks", "start=2026-12-01T12:00:00Z&end=2026-12-31T12:00:00Z", ["end"]),
+        ("buckets", f"start={RANGE['start']}", ["end"]),
+        ("buckets/noon", "", ["bucket"]),
+    ],
+)
+def test_buckets_and_ticks_of_what(caller: Caller, path: str, query: str, parameters: list[str]) -> None:
+    assert caller.refused_fields("GET", f"/v1/{path}", query=query) == parameters
 
 
-def test_ticks(caller: Caller) -> None:
+def test_before_the_first_tick_there_are_none(caller: Caller) -> None:
     assert caller.ask("GET", "/v1/ticks") == {"ticks": [], "nextStart": None}
-    for query, parameter in (
-        ("minutes=0", "minutes"),
-        ("minutes=1441", "minutes"),
-        ("end=2026-12-31T12:00:00Z", "start"),
-        ("start=2026-12-01T12:00:00Z&end=2026-12-31T12:00:00Z", "end"),
-    ):
-        problem = caller.refused("invalid-input", "GET", "/v1/ticks", query=query)
-        assert problem["errors"][0]["parameter"] == parameter

@@ -73,15 +73,10 @@ def test_settings_are_those_in_force(caller: Caller) -> None:
         payload_schemas={"mail": json.dumps(schema), "gone": "{}"},
     )
     assert caller.ask("GET", "/v1/settings") == {
-        "tickMinutes": 5,
-        "shardCount": 2,
-        "shardsEver": 2,
-        "actions": ["log", "mail", "raw", "webhook"],
-        "handlers": {"mail": schema, "raw": None},
-        "defaultAction": "mail",
-        "retentionDays": 7,
+        "tickMinutes": 5, "shardCount": 2, "shardsEver": 2, "actions": ["log", "mail", "raw", "webhook"],
+        "handlers": {"mail": schema, "raw": None}, "defaultAction": "mail", "retentionDays": 7,
         "maxTimeoutSeconds": 112,
-    }
+    }  # fmt: skip
 
 
 def test_before_the_first_tick_there_are_no_settings() -> None:
@@ -101,11 +96,8 @@ def test_an_installation_whose_ticks_come_is_healthy(shards: int) -> None:
     status, row = health(world, caller)
     assert status == 200
     assert (row["healthy"], row["lastTick"], row["missingTicks"], row["findings"]) == (
-        True,
-        "2026-12-31T12:03:00Z",
-        0,
-        [],
-    )
+        True, "2026-12-31T12:03:00Z", 0, [],
+    )  # fmt: skip
     assert 20 <= row["lastTickAgeSeconds"] < 40
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pytest
 from tests.builders import InProcess
@@ -43,64 +44,51 @@ def test_lists_in_smaller_pages(caller: Caller, monkeypatch: pytest.MonkeyPatch)
     for n in range(10):
         caller.client.insert(f"t{n}", task_date_time="2026-12-31#13:00")
     monkeypatch.setattr(sizes, "MAX_CHARACTERS", 500)
-    found, query = [], "bucket=2026-12-31%2313:00"
-    while True:
-        page = caller.ask("GET", "/v1/tasks", query=query)
-        assert 0 < len(page["tasks"]) < 6
-        found += [one["taskId"] for one in page["tasks"]]
-        if page["nextPageToken"] is None:
-            break
-        query = f"bucket=2026-12-31%2313:00&pageToken={page['nextPageToken']}"
-    assert found == [f"t{n}" for n in range(10)]
+    pages = list(caller.parts("/v1/tasks", "bucket=2026-12-31%2313:00"))
+    assert all(0 < len(page["tasks"]) < 6 for page in pages)
+    assert [one["taskId"] for page in pages for one in page["tasks"]] == [f"t{n}" for n in range(10)]
 
 
-def test_ticks_minute_by_minute(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    caller.publish_settings(shard_count=2)
-    world = InProcess(store=caller.store, clock=caller.clock, rules=Rules(grid=caller.client.settings().grid))  # type: ignore[union-attr]
-    for n in range(8):
-        caller.client.insert(f"t{n}", delay_seconds=1)
-        caller.client.insert(f"u{n}", delay_seconds=1)
-        world.next_tick(1)
-    whole = caller.ask("GET", "/v1/ticks")
-    assert whole["nextStart"] is None
-    passes = [(one["tick"], one["shard"]) for one in whole["ticks"] if one["kind"] == "pass"]
-    assert len(passes) >= 8
-    monkeypatch.setattr(sizes, "MAX_CHARACTERS", 1500)
-    found, start = [], "2026-12-31T12:00:00Z"
-    while start:
-        page = caller.ask("GET", "/v1/ticks", query=f"start={start}")
-        assert 0 < len(page["ticks"]) < len(whole["ticks"])
-        found += [(one["tick"], one["shard"]) for one in page["ticks"] if one["kind"] == "pass"]
-        start = page["nextStart"]
-    assert found == passes
+def passes(*answers: Any) -> list[tuple[str, int]]:
+    return [(one["tick"], one["shard"]) for answer in answers for one in answer["ticks"] if one["kind"] == "pass"]
 
 
-def test_ticks_of_many_shards_and_days_are_read_in_parts(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is asked for, one request reads no more than the gateway has patience for."""
+@pytest.fixture
+def ticked(caller: Caller) -> Caller:
+    """After six ticks, each with something to do in one of two shards."""
     caller.publish_settings(shard_count=2)
     world = InProcess(store=caller.store, clock=caller.clock, rules=Rules(grid=caller.client.settings().grid))  # type: ignore[union-attr]
     for n in range(6):
         caller.client.insert(f"t{n}", delay_seconds=1)
         world.next_tick(1)
-    whole = caller.ask("GET", "/v1/ticks")
-    passes = [(one["tick"], one["shard"]) for one in whole["ticks"] if one["kind"] == "pass"]
-    assert len(passes) >= 6
+    return caller
+
+
+def test_ticks_minute_by_minute(ticked: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = ticked.ask("GET", "/v1/ticks")
+    assert whole["nextStart"] is None
+    assert len(passes(whole)) >= 6
+    monkeypatch.setattr(sizes, "MAX_CHARACTERS", 1500)
+    pages = list(ticked.parts("/v1/ticks", start="2026-12-31T12:00:00Z"))
+    assert all(0 < len(page["ticks"]) < len(whole["ticks"]) for page in pages)
+    assert passes(*pages) == passes(whole)
+
+
+def test_ticks_of_many_shards_and_days_are_read_in_parts(ticked: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is asked for, one request reads no more than the gateway waits for."""
+    whole = ticked.ask("GET", "/v1/ticks")
     monkeypatch.setattr(ticks, "MAX_RECORDS", 5)  # two minutes of two shards
     asked: list[int] = []
-    get_many = caller.store.get_many
+    get_many = ticked.store.get_many
 
     def counted(task_ids: Iterable[str], *, consistent: bool = True) -> Mapping[str, Row]:
         ids = list(task_ids)
         asked.append(len(ids))
         return get_many(ids, consistent=consistent)
 
-    monkeypatch.setattr(caller.store, "get_many", counted)
-    found, start = [], "2026-12-31T12:00:00Z"
-    while start:
-        page = caller.ask("GET", "/v1/ticks", query=f"start={start}&end=2026-12-31T12:07:00Z")
-        found += [(one["tick"], one["shard"]) for one in page["ticks"] if one["kind"] == "pass"]
-        start = page["nextStart"]
-    assert found == passes
+    monkeypatch.setattr(ticked.store, "get_many", counted)
+    pages = ticked.parts("/v1/ticks", "end=2026-12-31T12:07:00Z", start="2026-12-31T12:00:00Z")
+    assert passes(*pages) == passes(whole)
     assert len(asked) > 4
     assert max(asked) <= 5
 
@@ -109,9 +97,5 @@ def test_very_many_buckets(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> N
     for minute in range(5):
         caller.client.insert(f"t{minute}", task_date_time=f"2026-12-31#13:0{minute}")
     monkeypatch.setattr(buckets, "MAX_BUCKETS", 2)
-    numbers, start = [], "2026-12-31T13:00:00Z"
-    while start:
-        page = caller.ask("GET", "/v1/buckets", query=f"start={start}&end=2026-12-31T13:05:00Z")
-        numbers.append([one["bucket"][-1] for one in page["buckets"]])
-        start = page["nextStart"]
-    assert numbers == [["0", "1"], ["2", "3"], ["4"]]
+    pages = caller.parts("/v1/buckets", "end=2026-12-31T13:05:00Z", start="2026-12-31T13:00:00Z")
+    assert [[one["bucket"][-1] for one in page["buckets"]] for page in pages] == [["0", "1"], ["2", "3"], ["4"]]

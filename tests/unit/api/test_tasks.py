@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from tests.builders import NOON
 from tests.unit.api.support import Caller, event, read
@@ -26,25 +24,18 @@ def end(caller: Caller, task_id: str, status: Status, error: str | None = None) 
 
 def test_a_task_is_inserted_under_the_tables_names(caller: Caller) -> None:
     row = {
-        "taskId": "welcome-42",
-        "dueAt": LATER,
-        "action": "webhook",
+        "taskId": "welcome-42", "dueAt": LATER, "action": "webhook",
         "payload": {"url": "https://example.com/hook", "data": {"price": 0.1, "many": 10**30}},
-        "retryPolicy": {"maximumRetryAttempts": 5},
-        "timeoutSeconds": 60,
-        "team": "blue",
-    }
+        "retryPolicy": {"maximumRetryAttempts": 5}, "timeoutSeconds": 60, "team": "blue",
+    }  # fmt: skip
     answer = caller.send("POST", "/v1/tasks", row)
     assert answer.status == 201
     assert answer.response["headers"]["Location"] == "/v1/tasks/welcome-42"
     task = read(answer)
     assert {name: task[name] for name in row} == row
     assert (task["status"], task["taskDateTime"], task["attempt"], task["run"]) == (
-        "scheduled",
-        "2026-12-31#15:00",
-        0,
-        1,
-    )
+        "scheduled", "2026-12-31#15:00", 0, 1,
+    )  # fmt: skip
     assert caller.ask("GET", "/v1/tasks/welcome-42") == task
     assert caller.client.get("welcome-42").to_row() == task
 
@@ -52,10 +43,6 @@ def test_a_task_is_inserted_under_the_tables_names(caller: Caller) -> None:
 def test_without_an_id_it_gets_one(caller: Caller) -> None:
     ids = {caller.ask("POST", "/v1/tasks", {"delaySeconds": 60})["taskId"] for _ in range(2)}
     assert len(ids) == 2
-
-
-def test_without_a_time_the_scheduler_decides(caller: Caller) -> None:
-    assert caller.ask("POST", "/v1/tasks", {"taskId": "a"})["status"] == "unscheduled"
 
 
 def test_null_is_as_good_as_nothing(caller: Caller) -> None:
@@ -116,32 +103,23 @@ def test_a_repeated_request_finds_its_task_whatever_became_of_it(caller: Caller)
     ("row", "pointer"),
     [
         ({"taskId": ""}, "#/taskId"),
-        ({"taskId": 7}, "#/taskId"),
         ({"taskId": "_dynatick#settings"}, "#/taskId"),
-        ({"taskId": "x" * 1025}, "#/taskId"),
-        ({"taskId": "\ud800"}, "#/taskId"),
         ({"dueAt": "2026-12-31T15:00:00"}, "#/dueAt"),
-        ({"dueAt": True}, "#/dueAt"),
-        ({"dueAt": "2026-02-31T15:00:00Z"}, "#/dueAt"),
         ({"dueAt": LATER, "delaySeconds": 1}, "#/delaySeconds"),
         ({"delaySeconds": -1}, "#/delaySeconds"),
         ({"action": "unheard-of"}, "#/action"),
-        ({"payload": "text"}, "#/payload"),
         ({"action": "webhook", "payload": {"url": "https://example.com", "method": 7}}, "#/payload/method"),
         ({"payload": {"a": [{"": 1}]}}, "#/payload/a/0"),
         ({"payload": {"a/b": {"c~d": "\udfff"}}}, "#/payload/a~1b/c~0d"),
         ({"retryPolicy": {"maximumRetryAttempts": -1}}, "#/retryPolicy/maximumRetryAttempts"),
         ({"timeoutSeconds": 0}, "#/timeoutSeconds"),
-        ({"timeoutSeconds": "60"}, "#/timeoutSeconds"),
         ({"status": "completed"}, "#/status"),
-        ({"outcome": "completed"}, "#/outcome"),
         ({"idempotencyDigest": "x"}, "#/idempotencyDigest"),
         ({"payload": {"text": "x" * 400_000}}, "#/payload"),
     ],
 )
 def test_what_is_refused_is_named(caller: Caller, row: dict[str, object], pointer: str) -> None:
-    problem = caller.refused("invalid-input", "POST", "/v1/tasks", {"taskId": "a", **row})
-    assert [error["pointer"] for error in problem["errors"]] == [pointer]
+    assert caller.refused_fields("POST", "/v1/tasks", {"taskId": "a", **row}) == [pointer]
     assert caller.store.get("a") is None
 
 
@@ -254,36 +232,6 @@ def test_a_task_is_deleted(caller: Caller) -> None:
     assert caller.store.get("a/b") is None
 
 
-def test_a_task_that_runs_cannot_be_deleted(caller: Caller) -> None:
-    caller.ask("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60})
-    row = dict(caller.store.get("a") or {})
-    caller.store.delete("a")
-    caller.store.create({**row, "status": "running", "lease": "t"})
-    problem = caller.refused("not-possible-now", "DELETE", "/v1/tasks/a")
-    assert (problem["status"], problem["taskStatus"]) == (409, "running")
-    assert "wait until it has ended" in problem["detail"]
-    assert problem["allowed"] == ["unscheduled", "scheduled", "completed", "failed", "cancelled"]
-    assert caller.store.get("a") is not None
-
-
-def test_if_match_sees_what_others_change_at_that_moment(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the look and the write: the write itself is conditional."""
-    etag = caller.send("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60, "mine": 1}).response["headers"]["ETag"]
-    write, raced = caller.store.write, []
-
-    def race(change: object) -> object:
-        if not raced:
-            raced.append(True)
-            row = dict(caller.store.get("a") or {})
-            caller.store.delete("a")
-            caller.store.create({**row, "mine": 2})
-        return write(change)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(caller.store, "write", race)
-    caller.refused("changed", "PATCH", "/v1/tasks/a", {"payload": {"n": 2}}, if_match=etag)
-    assert "payload" not in (caller.store.get("a") or {})
-
-
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
@@ -300,8 +248,7 @@ def test_a_change_that_is_none(caller: Caller, body: dict[str, object], pointer:
     hook = {"action": "webhook", "payload": {"url": "https://example.com/hook"}}
     caller.ask("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60, **hook})
     before = caller.store.get("a")
-    problem = caller.refused("invalid-input", "PATCH", "/v1/tasks/a", body)
-    assert [error["pointer"] for error in problem["errors"]] == [pointer]
+    assert caller.refused_fields("PATCH", "/v1/tasks/a", body) == [pointer]
     assert caller.store.get("a") == before
 
 
@@ -338,31 +285,20 @@ def test_the_tasks_of_a_bucket_page_by_page(caller: Caller) -> None:
     )
 
 
-def test_the_tasks_of_a_range(caller: Caller) -> None:
-    for minutes in (1, 30, 90):
-        caller.client.insert(f"in-{minutes}", due_at=NOON + timedelta(minutes=minutes))
-    query = "start=2026-12-31T12:00:00Z&end=2026-12-31T13:00:00%2B00:00"
-    listed = caller.ask("GET", "/v1/tasks", query=query)
-    assert [task["taskId"] for task in listed["tasks"]] == ["in-1", "in-30"]
-
-
 @pytest.mark.parametrize(
     ("query", "parameter"),
     [
         ("bucket=noon", "bucket"),
         ("bucket=2026-12-31%2313:00&start=2026-12-31T12:00:00Z", "bucket"),
         ("start=2026-12-31T12:00:00Z&end=2026-12-31T12:00:00Z", "end"),
-        ("start=2026-01-01T12:00:00Z&end=2026-12-31T12:00:00Z", "end"),
         ("bucket=2026-12-31%2313:00&status=done", "status"),
         ("bucket=2026-12-31%2313:00&limit=0", "limit"),
-        ("bucket=2026-12-31%2313:00&limit=many", "limit"),
         ("bucket=2026-12-31%2313:00&pageToken=x", "pageToken"),
         ("bucket=2026-12-31%2313:00&bucket=2026-12-31%2314:00", "bucket"),
     ],
 )
 def test_a_list_of_what(caller: Caller, query: str, parameter: str) -> None:
-    problem = caller.refused("invalid-input", "GET", "/v1/tasks", query=query)
-    assert [error["parameter"] for error in problem["errors"]] == [parameter]
+    assert caller.refused_fields("GET", "/v1/tasks", query=query) == [parameter]
 
 
 # -- the simple form -----------------------------------------------------------------------------------------------
@@ -381,28 +317,12 @@ def test_the_simple_form(caller: Caller) -> None:
     assert (task["dueAt"], task["taskDateTime"]) == ("2027-05-17T15:00:00Z", "2027-05-17#15:00")
 
 
-def test_the_simple_form_says_when_in_any_zone_and_the_past_means_the_next_tick(caller: Caller) -> None:
-    caller.clock.forward(seconds=1)
-    for run_at, bucket in (
-        ("2027-05-17T15:00:00+02:00", "2027-05-17#13:00"),
-        ("2027-05-17T15:00:00.5Z", "2027-05-17#15:01"),
-        ("2025-05-17T15:00:00Z", "2026-12-31#12:01"),
-    ):
-        body = {"action": "log", "payload": {}, "run_at": run_at}
-        assert caller.ask("POST", "/schedule-task", body)["taskDateTime"] == bucket
-
-
 def test_the_simple_form_can_be_repeated(caller: Caller) -> None:
     body = {"action": "log", "payload": {"n": 1}, "run_at": LATER}
     first, again = (caller.send("POST", "/schedule-task", body, idempotency_key="order-7") for _ in range(2))
     assert (first.status, again.status, read(first)) == (201, 200, read(again))
-    caller.refused(
-        "idempotency-key-reused",
-        "POST",
-        "/schedule-task",
-        body | {"run_at": "2027-01-01T00:00:00Z"},
-        idempotency_key="order-7",
-    )
+    other = body | {"run_at": "2027-01-01T00:00:00Z"}
+    caller.refused("idempotency-key-reused", "POST", "/schedule-task", other, idempotency_key="order-7")
     assert caller.ask("POST", "/schedule-task", body)["taskId"] != read(first)["taskId"]
 
 
@@ -419,8 +339,7 @@ def test_the_simple_form_can_be_repeated(caller: Caller) -> None:
 )
 def test_what_the_simple_form_refuses(caller: Caller, change: dict[str, object], pointer: str) -> None:
     body = {"action": "log", "payload": {}, "run_at": LATER} | change
-    problem = caller.refused("invalid-input", "POST", "/schedule-task", body)
-    assert [error["pointer"] for error in problem["errors"]] == [pointer]
+    assert caller.refused_fields("POST", "/schedule-task", body) == [pointer]
 
 
 # -- lists without a time ------------------------------------------------------------------------------------------

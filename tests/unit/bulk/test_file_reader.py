@@ -190,17 +190,12 @@ def test_csv_cells_become_values() -> None:
         "c,,,,,,,60.5,\r\n"
     )
     assert rows(text, FileFormat.CSV) == [
-        {
-            "taskId": "a",
-            "dueAt": "2026-12-31T12:00:00Z",
-            "action": "mail",
-            "payload": {"to": 'Ada, "A." Lovelace\r\nLondon', "n": Decimal("1.50")},
-            "retryPolicy": {"maximumRetryAttempts": 5},
-            "tenant": "t1",
-        },
+        {"taskId": "a", "dueAt": "2026-12-31T12:00:00Z", "action": "mail",
+         "payload": {"to": 'Ada, "A." Lovelace\r\nLondon', "n": Decimal("1.50")},
+         "retryPolicy": {"maximumRetryAttempts": 5}, "tenant": "t1"},
         {"taskId": "b", "dueAt": Decimal(1798718400), "payload": {"n": [1, None]}, "vip": True},
         {"taskId": "c", "delaySeconds": Decimal("60.5")},
-    ]
+    ]  # fmt: skip
     found = records(text, FileFormat.CSV)
     assert [record.line for record in found] == [2, 5, 6]
     for n, record in enumerate(found):  # the heading is known, wherever it goes on

@@ -78,11 +78,8 @@ def test_errors_come_in_the_order_of_the_lines(world: InProcess) -> None:
 def test_an_error_has_line_field_message_and_text(world: InProcess) -> None:
     _, (error,) = run(world, '\n{"taskId": "größe", "dueAt": "tomorrow"}\n')
     assert json.loads(error.to_json()) == {
-        "line": 2,
-        "field": "dueAt",
-        "message": str(error.message),
-        "text": '{"taskId": "größe", "dueAt": "tomorrow"}',
-    }
+        "line": 2, "field": "dueAt", "message": str(error.message), "text": '{"taskId": "größe", "dueAt": "tomorrow"}',
+    }  # fmt: skip
     assert "'tomorrow' is not accepted" in error.message and "\n" not in error.to_json()
 
 

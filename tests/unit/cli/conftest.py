@@ -22,6 +22,11 @@ class Ended:
     err: str
 
     @property
+    def lines(self) -> list[str]:
+        """The data, line by line."""
+        return [line.rstrip() for line in self.out.splitlines()]
+
+    @property
     def json(self) -> Any:
         return json.loads(self.out)
 

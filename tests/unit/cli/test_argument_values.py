@@ -53,16 +53,10 @@ def test_a_time_that_could_mean_two_things_is_refused_with_a_hint(text: str, hin
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("90", 90),
-        ("0", 0),
-        ("1.5", Decimal("1.5")),
-        ("-1", -1),
-        ("90s", 90),
-        ("2h", 7200),
-        ("1h30m", 5400),
+        ("90", 90), ("0", 0), ("1.5", Decimal("1.5")), ("-1", -1), ("90s", 90), ("2h", 7200), ("1h30m", 5400),
         ("3d", 259200),
     ],
-)
+)  # fmt: skip
 def test_durations_in_seconds(text: str, seconds: object) -> None:
     assert seconds_of(text, "delaySeconds") == seconds
 
@@ -84,13 +78,8 @@ def test_shifts_and_minutes() -> None:
         with pytest.raises(InvalidInput, match=r"expected a duration with its sign, such as \+1h for later"):
             shift_of(text, "by")
     assert [minutes_of(text, "window") for text in ("15", "15m", "1h30m", "120s", "-1", None)] == [
-        15,
-        15,
-        90,
-        2,
-        -1,
-        None,
-    ]
+        15, 15, 90, 2, -1, None,
+    ]  # fmt: skip
 
 
 def test_they_are_taken_wherever_a_time_is(shell: Shell, world: InProcess) -> None:

@@ -13,8 +13,6 @@ from dynatick import MemoryStore
 from dynatick.client import doctor as doctors
 from dynatick.client.doctor import MAX_FINDINGS
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.conditional_update import ConditionalUpdate
-from dynatick.engine.cursor import cursor_id
 
 
 @pytest.fixture(autouse=True)
@@ -62,14 +60,8 @@ def test_it_only_reads_unless_it_is_told_to_repair(shell: Shell, world: InProces
     repaired = shell("doctor", "--repair")
     assert repaired.code == 0
     assert repaired.out.splitlines()[1].split() == [
-        "never-normalised",
-        "lost",
-        "it",
-        "was",
-        "never",
-        "normalised",
-        "yes",
-    ]
+        "never-normalised", "lost", "it", "was", "never", "normalised", "yes",
+    ]  # fmt: skip
     assert repaired.err == "Read 1 tasks and schedules that have not ended: 1 never-normalised; 1 repaired\n"
     assert shell("doctor").code == 0
     world.next_tick()
@@ -82,13 +74,10 @@ def test_what_it_cannot_repair_it_leaves_and_says_so(shell: Shell, world: InProc
     assert ended.code == 7
     (finding,) = ended.json["findings"]
     assert finding == {
-        "kind": "not-understood",
-        "taskId": "bad",
-        "why": "it cannot be made a task, and is not marked failed",
+        "kind": "not-understood", "taskId": "bad", "why": "it cannot be made a task, and is not marked failed",
         "remedy": "the daily reconcile marks it failed with the reason, which goes to the dead-letter queue too",
-        "repaired": False,
-        "left": "the daily reconcile repairs it, which can send to the dead-letter queue",
-    }
+        "repaired": False, "left": "the daily reconcile repairs it, which can send to the dead-letter queue",
+    }  # fmt: skip
     assert "outcome" not in world.row("bad")
     assert ended.err.endswith("error: 1 of 1 not repaired: see above\n")
     world.handle({"dynatick": {"reconcile": True}})
@@ -122,22 +111,6 @@ def test_retired_shards_and_missing_ticks_are_told_and_are_no_fault(shell: Shell
         "8 ticks of the last hour are missing; tasks that were due run later\n"
         "Read 1 tasks and schedules that have not ended: nothing wrong\n"
     )
-
-
-def test_a_table_that_no_tick_has_come_to(shell: Shell, world: InProcess) -> None:
-    world.store.delete(cursor_id(0))
-    world.store.delete("_dynatick#settings")
-    ended = shell("doctor", "-o", "json")
-    assert (ended.code, ended.json["kinds"]) == (7, {"no-tick": 1})
-    assert world.store.get(cursor_id(0)) is None
-
-
-def test_a_cursor_that_is_malformed(shell: Shell, world: InProcess) -> None:
-    world.store.write(ConditionalUpdate(task_id=cursor_id(0), set={"checkpoint": "?"}))
-    ended = shell("doctor", "--repair", "-o", "json")
-    assert ended.code == 7
-    assert ended.json["kinds"] == {"cursor-unreadable": 1}
-    assert ended.json["findings"][0]["left"] == "it needs a person"
 
 
 def test_progress(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:

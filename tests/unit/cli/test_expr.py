@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from datetime import UTC, datetime
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -26,18 +23,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_next_prints_a_list_of_instants(shell: Shell) -> None:
-    ended = shell(
-        "expr",
-        "next",
-        "cron(30 2 * * ? *)",
-        *LOS_ANGELES,
-        "--from",
-        "2026-03-07T00:00:00Z",
-        "--count",
-        "3",
-        "--output",
-        "json",
-    )
+    asked = ("expr", "next", "cron(30 2 * * ? *)", *LOS_ANGELES, "--from", "2026-03-07T00:00:00Z", "--count", "3")
+    ended = shell(*asked, "--output", "json")
     assert (ended.code, ended.err) == (0, "")
     assert ended.json == ["2026-03-07T10:30:00Z", "2026-03-09T09:30:00Z", "2026-03-10T09:30:00Z"]
 
@@ -114,9 +101,6 @@ def test_explain_for_programs(shell: Shell) -> None:
     ("arguments", "said"),
     [
         (("0 12 * * 1-5",), "that is Unix cron; write cron(0 12 ? * MON-FRI *)"),
-        (("cron(60 * * * ? *)",), "at character 6: minutes: 60 is not from 0-59"),
-        (("cron(0 0 31 2 ? *)",), "it never runs"),
-        (("cron(0 0 1 1 ? 2025)",), "it never runs after 2026-03-06T12:00:00Z (UTC)"),
         (("at(2026-03-08T02:30:00)", *LOS_ANGELES), "02:30 does not exist on 2026-03-08"),
         (("rate(1 day)", "--tz", "Berlin"), "scheduleExpressionTimezone: 'Berlin' is not accepted"),
         (("rate(1 day)", "--from", "2026-01-01T00:00:00"), "from: '2026-01-01T00:00:00' is not accepted"),
@@ -158,21 +142,6 @@ def test_a_wrong_command_line(shell: Shell, arguments: tuple[str, ...]) -> None:
 )
 def test_plain_words(text: str, words: str) -> None:
     assert in_words(parse_expression(text), "UTC") == words
-
-
-def test_the_documents_show_what_is_printed(shell: Shell) -> None:
-    """Each ``$ dynatick expr`` in the console blocks of docs/schedules.md, with what follows it."""
-    text = (Path(__file__).parents[3] / "docs" / "schedules.md").read_text(encoding="utf-8")
-    blocks = "".join(re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
-    examples = [example.partition("\n") for example in blocks.split("$ dynatick ") if example.startswith("expr ")]
-    assert len(examples) >= 4
-    for command, _, shown in examples:
-        ended = shell(*shlex.split(command))
-        assert _trimmed(ended.out + ended.err) == _trimmed(shown), command
-
-
-def _trimmed(text: str) -> list[str]:
-    return [line.rstrip() for line in text.strip().splitlines()]
 
 
 def test_there_are_words_for_everything() -> None:

@@ -15,7 +15,6 @@ from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
 from dynatick import TaskClient
-from dynatick.bulk.line_reader import MAX_LINE_BYTES
 from dynatick.cli import importing
 from dynatick.cli.session import Session
 from dynatick.domain.task import Row
@@ -43,17 +42,6 @@ def written(tmp_path: Path, text: str | bytes = FILE) -> str:
     return str(file)
 
 
-def test_a_timeout_is_imported_and_a_wrong_one_is_refused_by_line(
-    shell: Shell, world: InProcess, tmp_path: Path
-) -> None:
-    text = '{"taskId": "a", "delaySeconds": 60, "timeoutSeconds": 60}\n{"taskId": "b", "timeoutSeconds": 0}\n'
-    ended = shell("task", "import", written(tmp_path, text), "-o", "json")
-    assert ended.json == {"inserted": 1, "exists": 0, "refused": 1, "unknown": 0}
-    said = "line 2: timeoutSeconds: 0 is not accepted; expected a whole number of seconds from 1 to 900"
-    assert said in ended.err.splitlines()
-    assert world.row("a")["timeoutSeconds"] == 60
-
-
 def test_each_line_has_its_result(shell: Shell, world: InProcess, tmp_path: Path) -> None:
     ended = shell("task", "import", written(tmp_path), "-o", "json")
     assert ended.json == {"inserted": 3, "exists": 1, "refused": 5, "unknown": 0}
@@ -69,28 +57,11 @@ def test_each_line_has_its_result(shell: Shell, world: InProcess, tmp_path: Path
     assert world.row("e")["tenant"] == "t1"
 
 
-def test_twice_is_as_good_as_once(shell: Shell, world: InProcess, tmp_path: Path) -> None:
-    file = written(tmp_path, '{"taskId": "a"}\n{"taskId": "b"}')  # without a line's end at the end
-    assert shell("task", "import", file, "-o", "json").json["inserted"] == 2
-    again = shell("task", "import", file, "-o", "json")
-    assert (again.code, again.json) == (0, {"inserted": 0, "exists": 2, "refused": 0, "unknown": 0})
-
-
 def test_from_stdin(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     stdin = io.TextIOWrapper(io.BytesIO('\ufeff{"taskId": "größe"}\n'.encode()))
     monkeypatch.setattr("sys.stdin", stdin)
     assert shell("task", "import", "-").code == 0
     assert world.store.get("größe") is not None
-
-
-def test_lines_that_are_no_text_or_too_long(shell: Shell, world: InProcess, tmp_path: Path) -> None:
-    ended = shell("task", "import", written(tmp_path, b'{"taskId": "\xff"}\n{"taskId": "a"}\n'))
-    assert "line 1: line: " in ended.err and "expected UTF-8: invalid start byte" in ended.err
-    assert world.store.get("a") is not None
-    long = b'{"taskId": "' + b"x" * MAX_LINE_BYTES + b'"}\n{"taskId": "b"}\n'
-    ended = shell("task", "import", written(tmp_path, long))
-    assert ended.code == 3 and "expected a line of at most 409600 bytes" in ended.err
-    assert world.store.get("b") is not None
 
 
 def test_progress_where_there_is_no_terminal(
@@ -99,36 +70,6 @@ def test_progress_where_there_is_no_terminal(
     monkeypatch.setattr(importing, "_LINES_PER_MESSAGE", 20)
     file = written(tmp_path, "".join(json.dumps({"taskId": f"t{n}"}) + "\n" for n in range(50)))
     assert shell("task", "import", file).err == "20 inserted\n40 inserted\n"
-
-
-def test_a_bar_on_a_terminal(shell: Shell, world: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    ended = shell("task", "import", written(tmp_path), "-o", "json")
-    assert ended.json["inserted"] == 3
-    assert "Importing" in ended.err and "line 6" in ended.err
-
-
-class Away(MemoryStore):
-    """Takes no task."""
-
-    def create_many(self, rows: object) -> list[bool | StoreFailure]:
-        assert isinstance(rows, list)
-        return [StoreFailure("throttled")] * len(rows)
-
-
-def test_a_table_that_is_away_ends_it(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    world = InProcess(store=Away())
-    world.tick()
-    monkeypatch.setattr(Session, "client", lambda session: TaskClient(world.store, clock=world.clock))
-    task = '{"taskId": "t%d", "dueAt": "2026-12-31T12:30:00Z"}\n'
-    few = shell("task", "import", written(tmp_path, "".join(task % n for n in range(30))), "-o", "json")
-    assert (few.code, few.json["unknown"]) == (6, 30)
-    assert few.err.splitlines()[-1] == ("error: 30 tasks got no answer; run it again to continue at line 1")
-    many = shell("task", "import", written(tmp_path, "".join(task % n for n in range(5000))), "-o", "json")
-    assert (many.code, many.json["unknown"]) == (6, 200)
-    assert many.err.splitlines()[-1] == (
-        "error: the table took none of the last lines, from line 1 on; run it again to continue there"
-    )
 
 
 # -- going on ----------------------------------------------------------------------------------------------------
@@ -158,6 +99,22 @@ def faltering(monkeypatch: pytest.MonkeyPatch, store: Falters) -> Falters:
     world.tick()
     monkeypatch.setattr(Session, "client", lambda session: TaskClient(world.store, clock=world.clock))
     return store
+
+
+@pytest.mark.parametrize(
+    ("lines", "unknown", "reason"),
+    [
+        (30, 30, "30 tasks got no answer; run it again to continue at line 1"),
+        (5000, 200, "the table took none of the last lines, from line 1 on; run it again to continue there"),
+    ],
+    ids=["few", "many"],
+)
+def test_a_table_that_is_away_ends_it(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lines: int, unknown: int, reason: str
+) -> None:
+    faltering(monkeypatch, Falters(0))
+    ended = shell("task", "import", written(tmp_path, "".join(TASK % n for n in range(lines))), "-o", "json")
+    assert (ended.code, ended.json["unknown"], ended.err.splitlines()[-1]) == (6, unknown, f"error: {reason}")
 
 
 @pytest.mark.parametrize("interrupts", [True, False])
@@ -326,35 +283,24 @@ def test_an_export_that_is_interrupted_goes_on(
     assert not note.exists()
 
 
-@pytest.mark.parametrize("other", [["--status", "unscheduled"], ["--state"], ["--restart"]])
-def test_another_export_begins_anew(shell: Shell, leaving: Leaving, tmp_path: Path, other: list[str]) -> None:
-    file = tmp_path / "out.ndjson"
-    leaving.reads = 3
-    assert shell("task", "export", str(file), *RANGE).code == 6
-    leaving.reads = 10**9
-    again = shell("task", "export", str(file), *RANGE, *other)
-    assert (again.code, again.err) == (0, "1000 exported\n")
-    assert len(file.read_bytes().splitlines()) == 1000
-    assert not (tmp_path / "out.ndjson.progress").exists()
+NOTES = ["", "{}", "[]", '{"after": 5}', '{"after": ["2026-12-31#12:30", "t1"], "number": "x"}']
 
 
-def test_a_file_that_was_changed_meanwhile_begins_anew(shell: Shell, leaving: Leaving, tmp_path: Path) -> None:
-    file = tmp_path / "out.ndjson"
+@pytest.mark.parametrize("other", [["--status", "unscheduled"], ["--state"], ["--restart"], *NOTES, "changed"])
+def test_what_cannot_go_on_begins_anew(shell: Shell, leaving: Leaving, tmp_path: Path, other: list[str] | str) -> None:
+    """Another export, a note that is none, or a file that was changed meanwhile."""
+    file, note = tmp_path / "out.ndjson", tmp_path / "out.ndjson.progress"
     leaving.reads = 6
     assert shell("task", "export", str(file), *RANGE).code == 6
-    file.write_bytes(b"something else\n" * 5000)
     leaving.reads = 10**9
-    assert shell("task", "export", str(file), *RANGE).err == "1000 exported\n"
+    if other == "changed":
+        file.write_bytes(b"something else\n" * 5000)
+    elif isinstance(other, str):
+        note.write_text(other)
+    again = shell("task", "export", str(file), *RANGE, *(other if isinstance(other, list) else []))
+    assert (again.code, again.err) == (0, "1000 exported\n")
     assert len(file.read_bytes().splitlines()) == 1000
-
-
-@pytest.mark.parametrize(
-    "noted", ["", "{}", "[]", '{"after": 5}', '{"after": ["2026-12-31#12:30", "t1"], "number": "x"}']
-)
-def test_a_note_that_is_none_begins_anew(shell: Shell, leaving: Leaving, tmp_path: Path, noted: str) -> None:
-    (tmp_path / "out.ndjson.progress").write_text(noted)
-    ended = shell("task", "export", str(tmp_path / "out.ndjson"), *RANGE)
-    assert (ended.code, ended.err) == (0, "1000 exported\n")
+    assert not note.exists()
 
 
 def test_into_a_pipe_nothing_is_noted(shell: Shell, leaving: Leaving, tmp_path: Path) -> None:
@@ -445,11 +391,6 @@ def test_an_occurrence_is_exported_as_a_task(shell: Shell, world: InProcess, tmp
     rows = [json.loads(line) for line in shell("task", "export", *meant).out.splitlines()]
     assert len(rows) == 3 and all(row["taskId"].startswith("often#1#") for row in rows)
     assert all(set(row) == {"taskId", "dueAt", "action"} for row in rows)
-
-
-def test_one_is_told_as_one(shell: Shell, world: InProcess, tmp_path: Path) -> None:
-    ended = shell("task", "import", written(tmp_path, '{"taskId": "a"}\nno json\n'))
-    assert ended.err.splitlines()[-1] == "error: 1 line was refused; the others were inserted"
 
 
 def test_an_empty_file(shell: Shell, world: InProcess, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ TIME = (
     "expected a bucket such as 2026-12-31#12:00, or an instant with its offset, such as 2026-12-31T12:07:00Z or "
     "2026-12-31T13:07:00+01:00, or epoch seconds as a number"
 )
-RESERVED = "taskId: '_dynatick#x' is not accepted; ids beginning with _dynatick# are reserved; choose another"
 
 REFUSALS: list[tuple[list[str], int, str]] = [
     # the command line itself
@@ -23,68 +22,25 @@ REFUSALS: list[tuple[list[str], int, str]] = [
     (["bucket", "list", "--from", "5"], 2, "a range has two ends; give --to"),
     # the task's id
     (["task", "add", ""], 3, "taskId: '' is not accepted; expected a text that is not empty"),
-    (["task", "add", "_dynatick#x"], 3, RESERVED),
-    (["task", "get", "_dynatick#x"], 3, RESERVED),
-    (["task", "cancel", "_dynatick#x"], 3, RESERVED),
-    (
-        ["task", "add", "i" * 1025],
-        3,
-        f"taskId: '{'i' * 119}… (1027 characters) is not accepted; expected at most 1024 bytes in UTF-8, this has 1025",
-    ),
+    (["task", "add", "_dynatick#x"], 3,
+     "taskId: '_dynatick#x' is not accepted; ids beginning with _dynatick# are reserved; choose another"),
     # the time
     (["task", "add", "x", "--at", "12:07"], 3, f"dueAt: '12:07' is not accepted; {TIME}"),
-    (["task", "add", "x", "--at", ""], 3, f"dueAt: '' is not accepted; {TIME}"),
-    (
-        ["task", "add", "x", "--at", "2026-12-31T12:07:00"],
-        3,
-        f"dueAt: '2026-12-31T12:07:00' is not accepted; its offset from UTC is missing; {TIME}",
-    ),
-    (
-        ["task", "add", "x", "--at", "2027-02-31T12:00:00Z"],
-        3,
-        f"dueAt: '2027-02-31T12:00:00Z' is not accepted; there is no such time (day is out of range for month); {TIME}",
-    ),
-    (
-        ["task", "add", "x", "--at", "99999999999999"],
-        3,
-        f"dueAt: 99999999999999 is not accepted; {TIME}",
-    ),
-    (
-        ["task", "add", "x", "--delay", "-1"],
-        3,
-        "delaySeconds: -1 is not accepted; expected a number of seconds from 0 to 316224000",
-    ),
     (
         ["task", "add", "x", "--delay", "nan"],
         3,
         "delaySeconds: 'nan' is not accepted; "
         "expected a number of seconds, or a duration such as 90s, 60m, 2h, 1h30m or 1d",
     ),
-    (
-        ["task", "add", "x", "--at", "5", "--delay", "5"],
-        3,
-        "delaySeconds: 5 is not accepted; expected one time only, and there is dueAt too",
-    ),
-    (
-        ["task", "add", "x", "--at", "10m"],
-        3,
-        "dueAt: '10m' is not accepted; add a sign: +10m is later than now, -10m earlier",
-    ),
-    (
-        ["task", "add", "x", "--at", "+600"],
-        3,
-        "dueAt: '+600' is not accepted; add a unit: +600s, +600m or +600h",
-    ),
+    (["task", "add", "x", "--at", "5", "--delay", "5"], 3,
+     "delaySeconds: 5 is not accepted; expected one time only, and there is dueAt too"),
+    (["task", "add", "x", "--at", "10m"], 3,
+     "dueAt: '10m' is not accepted; add a sign: +10m is later than now, -10m earlier"),
     (
         ["task", "add", "x", "--delay", "30m1h"],
         3,
         "delaySeconds: '30m1h' is not accepted; "
         "expected a number of seconds, or a duration such as 90s, 60m, 2h, 1h30m or 1d",
-    ),
-    (
-        ["task", "add", "x", "--timeout-seconds", "16m"],
-        3,
-        "timeoutSeconds: 960 is not accepted; expected a whole number of seconds from 1 to 900",
     ),
     (
         ["schedule", "add", "x", "rate(1 hour)", "--flexible-time-window", "90s"],
@@ -94,11 +50,6 @@ REFUSALS: list[tuple[list[str], int, str]] = [
     ),
     (["task", "reschedule", "there"], 2, "give a time: --at, --delay or --by"),
     (["task", "update", "there"], 2, "give a change: --at, --delay or --payload"),
-    (
-        ["task", "update", "there", "--at", "5", "--delay", "5"],
-        3,
-        "delaySeconds: 5 is not accepted; expected one time only, and there is dueAt too",
-    ),
     # what it does
     (["task", "add", "x", "--action", "nope"], 3, "action: 'nope' is not accepted; expected one of log"),
     (["task", "add", "x", "--payload", "[1]"], 3, "payload: [1] is not accepted; expected a JSON object"),
@@ -108,146 +59,64 @@ REFUSALS: list[tuple[list[str], int, str]] = [
         "payload: '{' is not accepted; "
         "expected JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
     ),
-    (
-        ["task", "add", "x", "--payload", '{"n": NaN}'],
-        3,
-        "payload: '{\"n\": NaN}' is not accepted; expected JSON: NaN is not a number that a table can hold",
-    ),
-    (
-        ["task", "add", "x", "--payload", "[" * 100_000],
-        3,
-        f"payload: '{'[' * 119}… (100002 characters) is not accepted; expected JSON: it is nested too deeply",
-    ),
+    (["task", "add", "x", "--payload", '{"n": NaN}'], 3,
+     "payload: '{\"n\": NaN}' is not accepted; expected JSON: NaN is not a number that a table can hold"),
     (["task", "add", "x", "--payload", "@/nope.json"], 4, "cannot read /nope.json: No such file or directory"),
-    (["task", "add", "x", "--payload", "@/"], 4, "cannot read /: Is a directory"),
-    (
-        ["task", "add", "x", "--retry-policy", '{"maximumRetryAttempts": 999}'],
-        3,
-        "retryPolicy.maximumRetryAttempts: 999 is not accepted; expected a whole number from 0 to 185",
-    ),
-    (
-        ["task", "add", "x", "--timeout-seconds", "0"],
-        3,
-        "timeoutSeconds: 0 is not accepted; expected a whole number of seconds from 1 to 900",
-    ),
-    (
-        ["schedule", "add", "x", "rate(1 hour)", "--timeout-seconds", "901"],
-        3,
-        "timeoutSeconds: 901 is not accepted; expected a whole number of seconds from 1 to 900",
-    ),
-    (
-        ["task", "add", "x", "--attributes", '{"status": "completed"}'],
-        3,
-        "status: 'completed' is not accepted; leave it out: it is set by Dynatick",
-    ),
+    (["task", "add", "x", "--retry-policy", '{"maximumRetryAttempts": 999}'], 3,
+     "retryPolicy.maximumRetryAttempts: 999 is not accepted; expected a whole number from 0 to 185"),
+    (["task", "add", "x", "--timeout-seconds", "0"], 3,
+     "timeoutSeconds: 0 is not accepted; expected a whole number of seconds from 1 to 900"),
+    (["task", "add", "x", "--attributes", '{"status": "completed"}'], 3,
+     "status: 'completed' is not accepted; leave it out: it is set by Dynatick"),
     # what is there, and what is not
     (["task", "get", "x"], 4, "taskId: there is no task 'x'"),
-    (["task", "cancel", "x"], 4, "taskId: there is no task 'x'"),
     (["task", "get", "\x1b[2J"], 4, "taskId: there is no task '\\x1b[2J'"),
-    (
-        ["task", "add", "there"],
-        5,
-        "taskId: a task or schedule 'there' exists already; choose another id, or change that one",
-    ),
-    (
-        ["task", "redrive", "there"],
-        5,
-        "cannot redrive task 'there': it is scheduled; possible only while it is failed or cancelled",
-    ),
-    (
-        ["task", "cancel", "nightly"],
-        5,
-        "cannot cancel task 'nightly': it is a schedule; pause or delete it "
-        "(dynatick schedule pause, dynatick schedule delete)",
-    ),
+    (["task", "add", "there"], 5,
+     "taskId: a task or schedule 'there' exists already; choose another id, or change that one"),
+    (["task", "redrive", "there"], 5,
+     "cannot redrive task 'there': it is scheduled; possible only while it is failed or cancelled"),
+    (["task", "cancel", "nightly"], 5, "cannot cancel task 'nightly': it is a schedule; pause or delete it "
+     "(dynatick schedule pause, dynatick schedule delete)"),
+    (["task", "reschedule", "nightly", "--delay", "60"], 5, "cannot reschedule task 'nightly': it is a schedule; "
+     "give it another expression or start (dynatick schedule update)"),
     # lists
-    (
-        ["task", "list", "--from", "1h", "--to", "now"],
-        3,
-        "--from: '1h' is not accepted; add a sign: +1h is later than now, -1h earlier",
-    ),
-    (
-        ["bucket", "list", "--last", "1h", "--to", "now"],
-        3,
-        "last: '1h' is not accepted; expected either --last or a range, not both",
-    ),
-    (
-        ["task", "list", "--bucket", "2026-12-31#12:00", "--last", "1h"],
-        2,
-        "--last has no effect with --bucket; use one of them only",
-    ),
-    (
-        ["task", "list", "--last", "1h", "--prefix", ""],
-        3,
-        "prefix: '' is not accepted; expected a text that is not empty",
-    ),
-    (
-        ["task", "cancel", "--last", "1h", "--status", "failed"],
-        3,
-        "status: 'failed' is not accepted; expected one of unscheduled, scheduled",
-    ),
+    (["task", "list", "--from", "1h", "--to", "now"], 3,
+     "--from: '1h' is not accepted; add a sign: +1h is later than now, -1h earlier"),
+    (["bucket", "list", "--last", "1h", "--to", "now"], 3,
+     "last: '1h' is not accepted; expected either --last or a range, not both"),
+    (["task", "list", "--bucket", "2026-12-31#12:00", "--last", "1h"], 2,
+     "--last has no effect with --bucket; use one of them only"),
+    (["task", "list", "--last", "1h", "--prefix", ""], 3,
+     "prefix: '' is not accepted; expected a text that is not empty"),
     (["task", "list"], 2, "select tasks by --bucket, --last, or --from and --to"),
     (["task", "export"], 2, "select tasks by --bucket, --last, or --from and --to"),
     (["task", "list", "--from", "5"], 2, "a range has two ends; give --to"),
     (["task", "cancel", "--to", "5"], 2, "a range has two ends; give --from"),
-    (
-        ["task", "list", "--bucket", "2026-12-31#12:00", "--to", "5"],
-        2,
-        "--to has no effect with --bucket; use one of them only",
-    ),
-    (
-        ["bucket", "list", "--from", "2026-12-31T00:00:00Z", "--to", "2026-12-30T00:00:00Z"],
-        3,
-        "--to: '2026-12-30T00:00:00Z' is not accepted; expected a time later than start, 2026-12-31T00:00:00Z",
-    ),
-    (
-        ["task", "list", "--bucket", "12:00"],
-        3,
-        "bucket: '12:00' is not accepted; expected a bucket such as 2026-12-31#12:00 or 2026-12-31#12:00#3",
-    ),
-    (
-        ["bucket", "show", "12:00"],
-        3,
-        "bucket: '12:00' is not accepted; expected a bucket such as 2026-12-31#12:00 or 2026-12-31#12:00#3",
-    ),
-    (
-        ["task", "list", "--bucket", "2026-12-31#12:00", "--status", "done"],
-        3,
-        "status: 'done' is not accepted; expected one of scheduled, running, completed, failed, cancelled, unscheduled",
-    ),
-    (
-        ["task", "list", "--bucket", "2026-12-31#12:00", "--page-token", "x"],
-        3,
-        "pageToken: 'x' is not accepted; expected the token of the page before, with the same bucket or range",
-    ),
-    (
-        ["task", "list", "--bucket", "2026-12-31#12:00", "--limit", "0"],
-        3,
-        "limit: 0 is not accepted; expected a number of at least 1",
-    ),
-    (
-        ["bucket", "list", "--from", "2026-12-31T00:00:00Z", "--to", "2027-03-01T00:00:00Z"],
-        3,
-        "--to: '2027-03-01T00:00:00Z' is not accepted; expected a range of at most 31 days: split it",
-    ),
-    (
-        ["tick", "list", "--last", "an hour"],
-        3,
-        "last: 'an hour' is not accepted; expected numbers with their units, such as 90s, 60m, 2h, 1h30m or 1d",
-    ),
-    (
-        ["tick", "list", "--last", "8d"],
-        3,
-        "last: '8 days, 0:00:00' is not accepted; expected a duration of at most 7 days",
-    ),
-    (
-        ["tick", "list", "--last", "1h", "--from", "5"],
-        3,
-        "last: '1h' is not accepted; expected either --last or a range, not both",
-    ),
+    (["task", "list", "--bucket", "2026-12-31#12:00", "--to", "5"], 2,
+     "--to has no effect with --bucket; use one of them only"),
+    (["bucket", "list", "--from", "2026-12-31T00:00:00Z", "--to", "2026-12-30T00:00:00Z"], 3,
+     "--to: '2026-12-30T00:00:00Z' is not accepted; expected a time later than start, 2026-12-31T00:00:00Z"),
+    (["bucket", "show", "12:00"], 3,
+     "bucket: '12:00' is not accepted; expected a bucket such as 2026-12-31#12:00 or 2026-12-31#12:00#3"),
+    (["task", "cancel", "--last", "1h", "--status", "failed"], 3,
+     "status: 'failed' is not accepted; expected one of unscheduled, scheduled"),
+    (["task", "list", "--bucket", "12:00"], 3,
+     "bucket: '12:00' is not accepted; expected a bucket such as 2026-12-31#12:00 or 2026-12-31#12:00#3"),
+    (["task", "list", "--bucket", "2026-12-31#12:00", "--status", "done"], 3,
+     "status: 'done' is not accepted; expected one of scheduled, running, completed, failed, cancelled, unscheduled"),
+    (["task", "list", "--bucket", "2026-12-31#12:00", "--limit", "0"], 3,
+     "limit: 0 is not accepted; expected a number of at least 1"),
+    (["bucket", "list", "--from", "2026-12-31T00:00:00Z", "--to", "2027-03-01T00:00:00Z"], 3,
+     "--to: '2027-03-01T00:00:00Z' is not accepted; expected a range of at most 31 days: split it"),
+    (["tick", "list", "--last", "an hour"], 3,
+     "last: 'an hour' is not accepted; expected numbers with their units, such as 90s, 60m, 2h, 1h30m or 1d"),
+    (["tick", "list", "--last", "8d"], 3,
+     "last: '8 days, 0:00:00' is not accepted; expected a duration of at most 7 days"),
+    (["tick", "list", "--last", "1h", "--from", "5"], 3,
+     "last: '1h' is not accepted; expected either --last or a range, not both"),
     (["tick", "run"], 2, "name the processor function with --function, or its stack with --stack; or use --local"),
     (["task", "import", "/nope.ndjson"], 4, "cannot read /nope.ndjson: No such file or directory"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("arguments", "code", "message"), REFUSALS)
@@ -274,13 +143,6 @@ def test_no_table_is_named(shell: Shell) -> None:
     assert ended.err == (
         "error: no table is named: give --table or --stack, set DYNATICK_TABLE or DYNATICK_STACK, or use --local\n"
     )
-
-
-def test_a_table_that_does_not_answer(shell: Shell) -> None:
-    ended = shell("task", "get", "x", "--table", "t", "--endpoint-url", "http://127.0.0.1:9")
-    assert ended.code == 6
-    assert ended.err.startswith("error: cannot read a row: ")
-    assert "http://127.0.0.1:9/" in ended.err and ended.err.count("\n") == 1
 
 
 def test_a_profile_that_is_not_there(shell: Shell) -> None:

@@ -100,19 +100,12 @@ def test_a_stack_that_is_not_there(shell: Shell, opened: list[ClientSettings]) -
         (error_of("ExpiredToken"), "the credentials have expired; log in again"),
         (NoCredentialsError(), "name a profile with --profile, or set AWS_PROFILE"),
         (UnauthorizedSSOTokenError(), "the credentials have expired; log in again, as with aws sso login"),
-        (
-            EndpointConnectionError(endpoint_url="http://127.0.0.1:4566/"),
-            "nothing answers at http://127.0.0.1:4566; start it with make up, or see --endpoint-url and "
-            "AWS_ENDPOINT_URL",
-        ),
-        (
-            ConnectTimeoutError(endpoint_url="https://dynamodb.mars-1.amazonaws.com/"),
-            "nothing answers at https://dynamodb.mars-1.amazonaws.com; see --endpoint-url, --region and the network",
-        ),
-        (
-            error_of("ResourceNotFoundException"),
-            "there is no such table there; see --table, --stack, --region and --profile",
-        ),
+        (EndpointConnectionError(endpoint_url="http://127.0.0.1:4566/"),
+         "nothing answers at http://127.0.0.1:4566; start it with make up, or see --endpoint-url and AWS_ENDPOINT_URL"),
+        (ConnectTimeoutError(endpoint_url="https://dynamodb.mars-1.amazonaws.com/"),
+         "nothing answers at https://dynamodb.mars-1.amazonaws.com; see --endpoint-url, --region and the network"),
+        (error_of("ResourceNotFoundException"),
+         "there is no such table there; see --table, --stack, --region and --profile"),
         (error_of("Throttling"), None),
     ],
 )  # fmt: skip

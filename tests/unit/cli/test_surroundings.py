@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -144,53 +144,31 @@ def test_the_local_stack_is_reached_with_its_own_credentials() -> None:
     )
 
 
+@dataclass
 class Function:
-    """Stands for Lambda: runs the processor of a world, or fails as told."""
+    """Stands for Lambda where the processor can't be invoked, or fails."""
 
-    def __init__(self, world: InProcess, *, error: Exception | None = None, fails: bool = False) -> None:
-        self.world, self.error, self.fails = world, error, fails
-        self.invoked: list[str] = []
+    error: Exception | None
 
     def invoke(self, *, FunctionName: str, Payload: bytes) -> Mapping[str, object]:
-        self.invoked.append(FunctionName)
         if self.error is not None:
             raise self.error
-        if self.fails:
-            return {"FunctionError": "Unhandled", "Payload": io.BytesIO(b'{"errorMessage": "no"}')}
-        self.world.handle(json.loads(Payload))
-        return {"Payload": io.BytesIO(b"null")}
-
-
-def test_a_tick_by_hand(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    function = Function(world)
-    monkeypatch.setattr(tick, "_lambda", lambda session: function)
-    shell("task", "add", "x", "--delay", "1")
-    world.clock.forward(minutes=1)
-    ended = shell("tick", "run", "--function", "processor", "-o", "json")
-    assert ended.code == 0
-    assert function.invoked == ["processor"]
-    assert [(one["tick"], one["completed"]) for one in ended.json["ticks"]] == [("2026-12-31#12:01", 1)]
+        return {"FunctionError": "Unhandled", "Payload": io.BytesIO(b'{"errorMessage": "no"}')}
 
 
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
-        (
-            ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": "no"}}, "Invoke"),
-            4,
-            "cannot invoke p: An error occurred (ResourceNotFoundException) when calling the Invoke operation: no",
-        ),
-        (
-            EndpointConnectionError(endpoint_url="http://127.0.0.1:9"),
-            6,
-            'cannot invoke p: Could not connect to the endpoint URL: "http://127.0.0.1:9"',
-        ),
+        (ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": "no"}}, "Invoke"), 4,
+         "cannot invoke p: An error occurred (ResourceNotFoundException) when calling the Invoke operation: no"),
+        (EndpointConnectionError(endpoint_url="http://127.0.0.1:9"), 6,
+         'cannot invoke p: Could not connect to the endpoint URL: "http://127.0.0.1:9"'),
         (None, 1, 'the processor failed: {"errorMessage": "no"}'),
     ],
-)
+)  # fmt: skip
 def test_a_tick_that_cannot_be_run(
     shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch, error: Exception | None, code: int, message: str
 ) -> None:
-    monkeypatch.setattr(tick, "_lambda", lambda session: Function(world, error=error, fails=error is None))
+    monkeypatch.setattr(tick, "_lambda", lambda session: Function(error))
     ended = shell("tick", "run", "--function", "p")
     assert (ended.code, ended.out, ended.err) == (code, "", f"error: {message}\n")

@@ -9,11 +9,13 @@ from datetime import timedelta
 
 import pytest
 from tests.builders import NOON, FakeClock, InProcess, scheduled_row
+from tests.unit.client.support import be_first, rigged
+from tests.unit.engine.support import RiggedStore
 
 from dynatick import InvalidInput, MemoryStore, PermanentError, TaskClient
 from dynatick.client import Changed, ChangeUnknown, ManyResult, Skipped, WouldChange
 from dynatick.domain.buckets import Bucket, Grid, minute_of
-from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
+from dynatick.domain.conditional_update import ConditionalUpdate, Result
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row
@@ -22,26 +24,6 @@ from dynatick.engine.rules import Rules
 from dynatick.errors import StoreError
 
 BUCKET = "2026-12-31#12:01"
-
-
-class Interfered(MemoryStore):
-    """Lets another client in before each write, once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.before: Callable[[ConditionalUpdate], None] | None = None
-        self.unanswered: Callable[[ConditionalUpdate], bool] = lambda change: False
-        self.applied = True  # whether what got no answer took effect
-
-    def write(self, change: ConditionalUpdate) -> Result:
-        if self.before is not None and change.returning:
-            before, self.before = self.before, None
-            before(change)
-        if not self.unanswered(change):
-            return super().write(change)
-        if self.applied:
-            super().write(change)
-        return Unknown("ReadTimeoutError: no answer")
 
 
 def fail_with(text: str) -> Callable[..., object]:
@@ -54,7 +36,7 @@ def fail_with(text: str) -> Callable[..., object]:
 @pytest.fixture
 def world() -> InProcess:
     """At 12:01, with tasks that failed at that tick, and others beside them."""
-    world = InProcess(store=Interfered(), rules=Rules(grid=Grid(shard_count=2)))
+    world = InProcess(store=RiggedStore(), rules=Rules(grid=Grid(shard_count=2)))
     world.tick()
     client = TaskClient(world.store, clock=world.clock)
     for name, error in {"a": "SMTP: refused", "b": "smtp: timed out", "c": "no such user"}.items():
@@ -67,20 +49,10 @@ def world() -> InProcess:
     return world
 
 
-@pytest.fixture
-def client(world: InProcess) -> TaskClient:
-    return TaskClient(world.store, clock=world.clock)
-
-
 def ids(results: object, kind: type[ManyResult]) -> list[str]:
     found = list(results)  # type: ignore[call-overload]
     assert {type(result) for result in found} <= {kind}
     return sorted(result.task_id for result in found)
-
-
-def interfered(world: InProcess) -> Interfered:
-    assert isinstance(world.store, Interfered)
-    return world.store
 
 
 def test_all_that_failed_in_a_bucket_run_again(world: InProcess, client: TaskClient) -> None:
@@ -101,15 +73,11 @@ def test_all_that_failed_in_a_bucket_run_again(world: InProcess, client: TaskCli
 @pytest.mark.parametrize(
     ("filters", "meant"),
     [
-        ({}, ["a", "b", "c"]),
-        ({"error": "SMTP"}, ["a", "b"]),
-        ({"error": "refused"}, ["a"]),
-        ({"error": "nothing of the kind"}, []),
-        ({"action": "log"}, ["a", "b", "c"]),
-        ({"action": "webhook"}, []),
+        ({}, ["a", "b", "c"]), ({"error": "SMTP"}, ["a", "b"]), ({"error": "refused"}, ["a"]),
+        ({"error": "nothing of the kind"}, []), ({"action": "log"}, ["a", "b", "c"]), ({"action": "webhook"}, []),
         ({"status": "cancelled"}, []),
     ],
-)
+)  # fmt: skip
 def test_filters(world: InProcess, client: TaskClient, filters: dict[str, str], meant: list[str]) -> None:
     before = {name: world.row(name) for name in "abc"}
     assert ids(client.redrive_many(BUCKET, **filters, dry_run=True), WouldChange) == meant  # type: ignore[arg-type]
@@ -127,10 +95,8 @@ def test_a_range_and_cancelled_tasks(world: InProcess, client: TaskClient) -> No
 def test_all_that_wait_are_cancelled(world: InProcess, client: TaskClient) -> None:
     for n in range(3):
         client.insert(f"t{n}", task_date_time="2026-12-31#13:00")
-    interfered(world).put({"taskId": "raw", "taskDateTime": "2026-12-31#13:00", "action": "log"})
-    interfered(world).put(
-        scheduled_row("busy", Bucket.parse("2026-12-31#13:00"), status="running", lease="x", attempt=1)
-    )
+    rigged(world).put({"taskId": "raw", "taskDateTime": "2026-12-31#13:00", "action": "log"})
+    rigged(world).put(scheduled_row("busy", Bucket.parse("2026-12-31#13:00"), status="running", lease="x", attempt=1))
     assert ids(client.cancel_many("2026-12-31#13:00", dry_run=True), WouldChange) == ["raw", "t0", "t1", "t2"]
     assert ids(client.cancel_many("2026-12-31#13:00", action="webhook"), Changed) == []
     assert ids(client.cancel_many("2026-12-31#13:00"), Changed) == ["raw", "t0", "t1", "t2"]
@@ -153,7 +119,7 @@ def test_all_that_wait_are_cancelled(world: InProcess, client: TaskClient) -> No
     ],
 )
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_somebody_was_faster_than_the_list(
+def test_another_client_was_faster_than_the_list(
     world: InProcess, client: TaskClient, other: Callable[..., object], reason: str, dry_run: bool
 ) -> None:
     """The index shows what was; the row is what counts."""
@@ -172,17 +138,16 @@ def test_somebody_was_faster_than_the_list(
     assert {type(results[name]) for name in "bc"} == {WouldChange if dry_run else Changed}
 
 
-def test_somebody_is_faster_than_the_write(world: InProcess, client: TaskClient) -> None:
-    def other(change: ConditionalUpdate) -> None:
+def test_another_client_is_faster_than_the_write(world: InProcess, client: TaskClient) -> None:
+    def other() -> None:
         world.clock.forward(seconds=1)
-        client.run_now(change.task_id)
+        client.run_now("a")
         world.clock.forward(seconds=1)
 
-    interfered(world).before = other
-    results = {result.task_id: result for result in client.redrive_many(BUCKET)}
-    (skipped,) = [result for result in results.values() if isinstance(result, Skipped)]
-    assert skipped.reason == "it is scheduled now"
-    assert world.row(skipped.task_id)["run"] == 2, "redriven once, not twice"
+    be_first(world, other)
+    (skipped,) = [result for result in client.redrive_many(BUCKET) if isinstance(result, Skipped)]
+    assert skipped == Skipped("a", "it is scheduled now")
+    assert world.row("a")["run"] == 2, "redriven once, not twice"
 
 
 def test_a_task_that_fails_once_more_meanwhile_is_not_retried_without_end(world: InProcess, client: TaskClient) -> None:
@@ -197,19 +162,6 @@ def test_a_task_that_fails_once_more_meanwhile_is_not_retried_without_end(world:
     (again,) = [result for result in rest if result.task_id == first.task_id]
     assert again == Skipped(first.task_id, "it is failed again, since this call began")
     assert world.row(first.task_id)["run"] == 2
-
-
-@pytest.mark.parametrize("applied", [True, False])
-def test_an_answer_that_got_lost(world: InProcess, client: TaskClient, applied: bool) -> None:
-    store = interfered(world)
-    store.unanswered, store.applied = lambda change: change.task_id == "b", applied
-    results = {result.task_id: result for result in client.redrive_many(BUCKET)}
-    assert isinstance(results["a"], Changed) and isinstance(results["c"], Changed)
-    if applied:
-        assert isinstance(results["b"], Changed), "the row shows that it was written"
-    else:
-        assert isinstance(results["b"], ChangeUnknown)
-        assert isinstance(results["b"].error, StoreError)
 
 
 class Batches(MemoryStore):
@@ -279,12 +231,6 @@ def test_many_are_written_25_at_a_time(batches: Batches) -> None:
     assert ids(client.redrive_many("2026-12-31#13:00", status="cancelled"), Changed) == [f"t{n:03}" for n in range(412)]
 
 
-def test_a_dry_run_writes_nothing(batches: Batches) -> None:
-    client = waiting(batches, 60)
-    assert len(ids(client.cancel_many("2026-12-31#13:00", dry_run=True), WouldChange)) == 60
-    assert (batches.batches, batches.single) == ([], [])
-
-
 def test_others_who_are_faster_than_a_batch(batches: Batches) -> None:
     client = waiting(batches, 50)
     clock = FakeClock(NOON + timedelta(minutes=1))
@@ -306,11 +252,7 @@ def test_others_who_are_faster_than_a_batch(batches: Batches) -> None:
     results = {result.task_id: result for result in client.cancel_many("2026-12-31#13:00")}
     assert list(results) == [f"t{n:03}" for n in range(50)]
     skipped = {task_id: result.reason for task_id, result in results.items() if isinstance(result, Skipped)}
-    assert skipped == {
-        "t001": "it is running now",
-        "t002": "it was deleted",
-        "t003": "it is cancelled now",
-    }
+    assert skipped == {"t001": "it is running now", "t002": "it was deleted", "t003": "it is cancelled now"}
     changed = [task_id for task_id, result in results.items() if isinstance(result, Changed)]
     assert len(changed) + len(skipped) == 50
     assert client.get("t001").status == "running"
@@ -364,7 +306,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_read(client: TaskCli
 def test_memory_does_not_grow_with_the_number_of_tasks(world: InProcess, client: TaskClient) -> None:
     bucket = Bucket(minute_of(world.clock()) - 10)
     for n in range(6000):
-        interfered(world).put(
+        rigged(world).put(
             scheduled_row(f"t{n:05d}", bucket, status="failed", outcome="failed", payload={"x": "y" * 300})
         )
     results = client.redrive_many(str(bucket), dry_run=True)

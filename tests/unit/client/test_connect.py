@@ -20,20 +20,14 @@ from dynatick.errors import ConfigurationError, StoreError
         ({"DYNATICK_TABLE": "t"}, {"table": "mine"}, ClientSettings(table="mine")),
         ({}, {"table": "mine", "region": "eu-west-1"}, ClientSettings(table="mine", region="eu-west-1")),
         ({"AWS_REGION": "eu-west-1"}, {"table": "mine"}, ClientSettings(table="mine", region="eu-west-1")),
-        (
-            {"AWS_REGION": "eu-west-1"},
-            {"table": "mine", "region": "us-east-1"},
-            ClientSettings(table="mine", region="us-east-1"),
-        ),
+        ({"AWS_REGION": "eu-west-1"}, {"table": "mine", "region": "us-east-1"},
+         ClientSettings(table="mine", region="us-east-1")),
         # The SDK reads these, with the more specific one before the general one.
         ({"AWS_ENDPOINT_URL": "http://localhost:1", "DYNATICK_TABLE": "t"}, {}, ClientSettings(table="t")),
-        (
-            {"DYNATICK_TABLE": "t"},
-            {"endpoint_url": "http://localhost:2", "profile": "p"},
-            ClientSettings(table="t", endpoint_url="http://localhost:2", profile="p"),
-        ),
+        ({"DYNATICK_TABLE": "t"}, {"endpoint_url": "http://localhost:2", "profile": "p"},
+         ClientSettings(table="t", endpoint_url="http://localhost:2", profile="p")),
     ],
-)
+)  # fmt: skip
 def test_settings(environ: dict[str, str], given: dict[str, str], expected: ClientSettings) -> None:
     assert ClientSettings.from_env(environ, **given) == expected
 
@@ -70,3 +64,8 @@ def test_the_client_needs_neither_the_command_line_nor_the_sdks_services() -> No
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
+
+
+def test_a_table_must_be_named() -> None:
+    with pytest.raises(ConfigurationError, match="DYNATICK_TABLE: it is not set, and no table was named"):
+        ClientSettings.from_env({})

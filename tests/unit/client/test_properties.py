@@ -21,11 +21,7 @@ NOW = datetime(2026, 12, 31, 12, 0, 30, tzinfo=UTC)
 
 TEXT = st.one_of(st.text(max_size=8), st.sampled_from(["2026-12-31#12:30", "2026-12-31T12:30:00Z", "log", "\ud800"]))
 NUMBERS = st.one_of(
-    st.integers(-(10**40), 10**40),
-    st.integers(0, 2_000_000_000),
-    st.floats(),
-    st.decimals(),
-    st.booleans(),
+    st.integers(-(10**40), 10**40), st.integers(0, 2_000_000_000), st.floats(), st.decimals(), st.booleans()
 )
 SCALARS = st.one_of(
     st.none(), TEXT, NUMBERS, st.binary(max_size=4), st.datetimes(), st.datetimes(timezones=st.just(UTC))
@@ -47,13 +43,10 @@ def likely(name: str) -> st.SearchStrategy[object]:
     """Values that stand a chance."""
     times = st.one_of(st.datetimes(timezones=st.just(UTC)), st.integers(0, 4_000_000_000), st.floats(0, 4e9), TEXT)
     return {
-        "dueAt": times,
-        "taskDateTime": times,
-        "delaySeconds": st.floats(0, 1e9),
-        "payload": st.dictionaries(st.text(max_size=3), VALUES, max_size=3),
-        "tenant": VALUES,
+        "dueAt": times, "taskDateTime": times, "delaySeconds": st.floats(0, 1e9),
+        "payload": st.dictionaries(st.text(max_size=3), VALUES, max_size=3), "tenant": VALUES,
         "action": st.sampled_from(["log", "webhook"]),
-    }[name]
+    }[name]  # fmt: skip
 
 
 LIKELY_ROWS = st.builds(

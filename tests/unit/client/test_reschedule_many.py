@@ -25,17 +25,13 @@ def world(request: pytest.FixtureRequest) -> InProcess:
     """Three tasks at each of several minutes after noon, and one that has ended."""
     world = InProcess(rules=Rules(grid=Grid(shard_count=request.param)))
     world.tick()
-    client = client_of(world)
+    client = TaskClient(world.store, clock=world.clock)
     for minute in MINUTES:
         for n in range(3):
             client.insert(f"t{minute:02d}-{n}", due_at=NOON + timedelta(minutes=minute))
     client.insert("ended", due_at=NOON + timedelta(minutes=30))
     client.cancel("ended")
     return world
-
-
-def client_of(world: InProcess) -> TaskClient:
-    return TaskClient(world.store, clock=world.clock)
 
 
 def due(client: TaskClient) -> dict[str, float]:
@@ -45,8 +41,7 @@ def due(client: TaskClient) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("minutes", [1, 5, 30, 60, -1, -3])
-def test_each_is_shifted_once(world: InProcess, minutes: int) -> None:
-    client = client_of(world)
+def test_each_is_shifted_once(world: InProcess, client: TaskClient, minutes: int) -> None:
     results = list(client.reschedule_many(**RANGE, shift=timedelta(minutes=minutes)))
     assert Counter(type(one) for one in results) == {Changed: 3 * len(MINUTES)}
     assert len({one.task_id for one in results}) == 3 * len(MINUTES)
@@ -59,8 +54,7 @@ def test_each_is_shifted_once(world: InProcess, minutes: int) -> None:
     assert client.get("ended").status == "cancelled"
 
 
-def test_a_shift_within_a_tick_is_made_once(world: InProcess) -> None:
-    client = client_of(world)
+def test_a_shift_within_a_tick_is_made_once(world: InProcess, client: TaskClient) -> None:
     world.store.create({
         "taskId": "seconds", "taskDateTime": "2026-12-31#12:07", "dueAt": "2026-12-31T12:06:10Z", "attempt": 0,
         "status": "scheduled", "action": "log",
@@ -71,8 +65,7 @@ def test_a_shift_within_a_tick_is_made_once(world: InProcess) -> None:
     assert (row["dueAt"], row["taskDateTime"]) == ("2026-12-31T12:06:30Z", "2026-12-31#12:07")
 
 
-def test_what_would_have_passed_goes_to_the_next_tick(world: InProcess) -> None:
-    client = client_of(world)
+def test_what_would_have_passed_goes_to_the_next_tick(client: TaskClient) -> None:
     results = list(client.reschedule_many(**RANGE, shift=timedelta(minutes=-32)))
     assert len(results) == len({one.task_id for one in results}) == 3 * len(MINUTES)
     assert {Bucket.parse(client.get(f"t{m:02d}-{n}").bucket).minute for m in (5, 6, 30) for n in range(3)} == {
@@ -82,8 +75,7 @@ def test_what_would_have_passed_goes_to_the_next_tick(world: InProcess) -> None:
 
 
 @pytest.mark.parametrize("minute", [1, 30, 45, 200])
-def test_all_get_one_time_once(world: InProcess, minute: int) -> None:
-    client = client_of(world)
+def test_all_get_one_time_once(client: TaskClient, minute: int) -> None:
     to = NOON + timedelta(minutes=minute)
     results = list(client.reschedule_many(**RANGE, due_at=to))
     meant = [m for m in MINUTES if m != minute]  # the others are there already
@@ -92,8 +84,7 @@ def test_all_get_one_time_once(world: InProcess, minute: int) -> None:
     assert list(client.reschedule_many(**RANGE, due_at=to)) == []
 
 
-def test_a_delay_counts_from_one_instant_for_all(world: InProcess) -> None:
-    client = client_of(world)
+def test_a_delay_counts_from_one_instant_for_all(client: TaskClient) -> None:
     for _ in client.reschedule_many(**RANGE, delay_seconds=600):
         pass
     assert len(set(due(client).values())) == 1
@@ -103,20 +94,18 @@ def test_a_delay_counts_from_one_instant_for_all(world: InProcess) -> None:
     }
 
 
-def test_a_task_that_waits_to_be_tried_again_is_shifted_from_there(world: InProcess) -> None:
+def test_a_task_that_waits_to_be_tried_again_is_shifted_from_there(world: InProcess, client: TaskClient) -> None:
     world.store.create({
         "taskId": "again", "taskDateTime": "2026-12-31#12:40", "dueAt": "2026-12-31T11:50:00Z", "attempt": 2,
         "status": "scheduled", "action": "log",
     })  # fmt: skip
-    client = client_of(world)
     for _ in client.reschedule_many(**RANGE, prefix="again", shift=timedelta(minutes=10)):
         pass
     row = world.row("again")
     assert (row["dueAt"], row["attempt"]) == ("2026-12-31T12:50:00Z", 2)
 
 
-def test_a_dry_run_and_filters(world: InProcess) -> None:
-    client = client_of(world)
+def test_a_dry_run_and_filters(client: TaskClient) -> None:
     before = due(client)
     would = list(client.reschedule_many(**RANGE, prefix="t30-", shift=timedelta(hours=1), dry_run=True))
     assert {type(one) for one in would} == {WouldChange} and len(would) == 3
@@ -125,8 +114,9 @@ def test_a_dry_run_and_filters(world: InProcess) -> None:
     assert {m for m in due(client).values() if m > 100} == {125, 150}  # the latest first
 
 
-def test_what_others_changed_first_is_left_to_them(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = client_of(world)
+def test_what_others_changed_first_is_left_to_them(
+    world: InProcess, client: TaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_many = world.store.write_many
 
     def claim_it() -> None:
@@ -152,8 +142,8 @@ def test_what_others_changed_first_is_left_to_them(world: InProcess, monkeypatch
     assert client.get("t30-1").due_at == NOON + timedelta(minutes=80)
 
 
-def test_beyond_the_last_time_a_task_is_left(world: InProcess) -> None:
-    results = list(client_of(world).reschedule_many(**RANGE, prefix="t30-", shift=timedelta(days=3_000_000)))
+def test_beyond_the_last_time_a_task_is_left(client: TaskClient) -> None:
+    results = list(client.reschedule_many(**RANGE, prefix="t30-", shift=timedelta(days=3_000_000)))
     assert {type(one) for one in results} == {Skipped}
     assert "expected a time between 1970 and 9998" in str(results[0])
 
@@ -168,6 +158,6 @@ def test_beyond_the_last_time_a_task_is_left(world: InProcess) -> None:
         ({"due_at": NOON, "status": "failed"}, "expected one of unscheduled, scheduled"),
     ],
 )
-def test_refusals(world: InProcess, asked: dict[str, object], message: str) -> None:
+def test_refusals(client: TaskClient, asked: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        client_of(world).reschedule_many(**RANGE, **asked)  # type: ignore[arg-type]
+        client.reschedule_many(**RANGE, **asked)  # type: ignore[arg-type]

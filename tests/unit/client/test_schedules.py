@@ -21,8 +21,7 @@ from dynatick import (
     TransitionRefused,
 )
 from dynatick.client import Exists, Inserted, Refused, ScheduleView
-from dynatick.domain.buckets import Bucket, Grid
-from dynatick.engine.rules import Rules
+from dynatick.domain.buckets import Bucket
 
 HOURLY = "cron(0 * * * ? *)"
 
@@ -86,12 +85,8 @@ def test_insert_writes_a_schedule_that_needs_no_scheduler(world: World) -> None:
     assert (made.catch_up, made.overlap, made.flexible_time_window) == ("all", "allow", 0)
     assert (made.action, made.payload, made.attributes) == ("log", {"n": 1}, {"team": "blue"})
     assert (made.missed_occurrences, made.last_occurrence_at, made.last_task_id, made.error, made.warnings) == (
-        0,
-        None,
-        None,
-        None,
-        (),
-    )
+        0, None, None, None, (),
+    )  # fmt: skip
     row = world.row("s")
     assert (row["status"], row["taskDateTime"], row["revision"]) == ("recurring", "2026-12-31#12:01", 1)
     assert world.stream(row).normalised == 0
@@ -120,12 +115,6 @@ def test_insert_may_begin_paused(world: World) -> None:
     assert (resumed.state, resumed.state_reason, resumed.next_occurrence_at) == ("ENABLED", None, at(180))
 
 
-def test_insert_takes_no_reason_that_a_table_cannot_hold(world: World) -> None:
-    with pytest.raises(InvalidInput, match="stateReason"):
-        world.schedules.insert("s", HOURLY, enabled=False, reason="\ud800")
-    assert world.store.get("s") is None
-
-
 def test_before_the_first_tick_the_scheduler_completes_it() -> None:
     world = World()
     made = world.schedules.insert("s", "rate(1 hour)")
@@ -150,15 +139,11 @@ def test_an_id_is_taken_once(world: World) -> None:
 
 REFUSED = [
     ({"expression": None}, "scheduleExpression: None is not accepted; expected"),
-    ({"expression": ""}, "scheduleExpression: '' is not accepted; expected"),
     ({"expression": "every day"}, "scheduleExpression: 'every day' is not accepted; expected"),
-    ({"expression": "rate(1 minutes)"}, "scheduleExpression: 'rate(1 minutes)' is not accepted"),
     ({"expression": "rate(0 minutes)"}, "scheduleExpression: 'rate(0 minutes)' is not accepted"),
     ({"expression": "0 9 * * 1"}, "that is Unix cron; write cron(0 9 ? * MON *)"),
-    ({"expression": "cron(0 0 31 2 ? *)"}, "it never runs: no month of its years has such a day"),
     ({"expression": "at(2026-12-31T11:00:00)"}, "it never runs after 2026-12-31T12:00:0"),
     ({"timezone": "Mars/Olympus"}, "scheduleExpressionTimezone: 'Mars/Olympus' is not accepted; expected"),
-    ({"timezone": 7}, "scheduleExpressionTimezone: 7 is not accepted; expected"),
     ({"start_date": datetime(2027, 1, 1)}, "startDate: "),  # noqa: DTZ001
     ({"start_date": "tomorrow"}, "startDate: 'tomorrow' is not accepted; expected"),
     ({"end_date": "2026-12-31T11:00:00Z"}, "endDate: '2026-12-31T11:00:00Z' is not accepted; it never runs"),
@@ -166,21 +151,17 @@ REFUSED = [
         {"start_date": "2027-01-02T00:00:00Z", "end_date": "2027-01-01T00:00:00Z"},
         "endDate: '2027-01-01T00:00:00Z' is not accepted; expected it not to be before startDate, 2027-01-02T00:00:00Z",
     ),
-    ({"flexible_time_window": -1}, "flexibleTimeWindow: -1 is not accepted; expected a whole number of minutes from 0"),
     ({"flexible_time_window": 1441}, "flexibleTimeWindow: 1441 is not accepted"),
-    ({"flexible_time_window": True}, "flexibleTimeWindow: True is not accepted"),
     ({"catch_up": "some"}, "catchUp: 'some' is not accepted; expected one of latest, all, none"),
     ({"overlap": "never"}, "overlap: 'never' is not accepted; expected one of skip, allow, bufferOne"),
     ({"action": "unheard-of"}, "action: 'unheard-of' is not accepted; expected one of"),
     ({"action": "webhook", "payload": {"url": 7}}, "payload.url: 'a number' is not accepted; "),
     ({"payload": [1]}, "payload: 'a list' is not accepted; expected a map"),
+    ({"payload": {"text": "x" * 400_000}}, "expected an item of at most 393216 bytes; store the data in S3"),
     ({"retry_policy": {"maximumRetryAttempts": -1}}, "retryPolicy.maximumRetryAttempts: -1 is not accepted"),
     ({"timeout_seconds": 0}, "timeoutSeconds: 0 is not accepted; expected a whole number of seconds from 1 to 900"),
     ({"attributes": {"nextOccurrenceAt": "x"}}, "nextOccurrenceAt: 'x' is not accepted; it has an argument of its own"),
-    ({"attributes": {"scheduleState": "ENABLED"}}, "scheduleState: 'ENABLED' is not accepted; it has an argument"),
-    ({"attributes": {"cronExpression": "x"}}, "cronExpression: 'x' is not accepted; it has an argument of its own"),
     ({"attributes": {"dueAt": "x"}}, "dueAt: 'x' is not accepted"),
-    ({"attributes": {"status": "x"}}, "status: 'x' is not accepted; leave it out: it is set by Dynatick"),
 ]  # fmt: skip
 
 
@@ -195,90 +176,54 @@ def test_insert_refuses_by_name(world: World, change: dict[str, Any], message: s
 @pytest.mark.parametrize(
     ("schedule_id", "message"),
     [
-        ("", "taskId: '' is not accepted"),
         ("_dynatick#x", "taskId: '_dynatick#x' is not accepted"),
         ("x" * 985, "expected at most 984 bytes for a schedule, this has 985"),
-        (7, "taskId: 7 is not accepted"),
     ],
 )
-def test_insert_refuses_ids(world: World, schedule_id: Any, message: str) -> None:
+def test_insert_refuses_ids(world: World, schedule_id: str, message: str) -> None:
     assert message in refusal(lambda: world.schedules.insert(schedule_id, HOURLY))
-
-
-def test_insert_refuses_what_would_not_fit(world: World) -> None:
-    said = refusal(lambda: world.schedules.insert("s", HOURLY, payload={"text": "x" * 400_000}))
-    assert "expected an item of at most 393216 bytes; store the data in S3 and put its key here" in said
-    assert world.store.get("s") is None
 
 
 # -- what may surprise -----------------------------------------------------------------------------------------------
 
 
-def warned(world: World, expression: str, tick_minutes: int = 5, **arguments: Any) -> list[str]:
-    world.reconfigure(tick_minutes=tick_minutes)
-    world.tick()
-    made: ScheduleView = world.schedules.insert("w", expression, **arguments)
-    assert world.schedules.get("w").warnings == made.warnings
-    assert made.to_row().get("warnings", []) == list(made.warnings)
-    return list(made.warnings)
-
-
-def test_an_interval_shorter_than_the_tick_is_said(world: World) -> None:
-    said = "its occurrences come as close as 2 min, and ticks every 5 min: several fall due at one tick, and "
-    assert warned(world, "rate(2 minutes)") == [said + "overlap decides which are made"]
-    world.schedules.delete("w")
-    assert warned(world, "rate(2 minutes)", overlap="allow") == [said + "each of them is made"]
-    world.schedules.delete("w")
-    assert warned(world, "cron(0/2 * * * ? *)") == [said + "overlap decides which are made"]
-
-
-def test_an_interval_that_is_no_multiple_is_said(world: World) -> None:
-    assert warned(world, "rate(7 minutes)") == [
-        "its interval of 7 min is not a multiple of the tick interval, 5 min: "
-        "each occurrence starts at the first tick after its time"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("expression", "arguments", "off"),
-    [
-        ("cron(7 * * * ? *)", {}, "2026-12-31T12:07:00Z"),
-        ("at(2027-01-01T12:03:00)", {}, "2027-01-01T12:03:00Z"),
-        ("rate(1 hour)", {"start_date": "2026-12-31T12:07:30Z"}, "2026-12-31T12:07:30Z"),
-        ("cron(0 12 * * ? *)", {"timezone": "Asia/Kathmandu", "tick": 30}, "2027-01-01T06:15:00Z"),
-    ],
+LOS_ANGELES = {"timezone": "America/Los_Angeles"}
+OFTEN = "its occurrences come as close as 2 min, and ticks every 5 min: several fall due at one tick, and "
+BETWEEN = (
+    "it has times between the ticks, which come every {} min, such as {}: such an occurrence starts at the first tick "
+    "after its time"
 )
-def test_times_off_the_grid_are_said(world: World, expression: str, arguments: dict[str, Any], off: str) -> None:
-    tick = arguments.pop("tick", 5)
-    assert warned(world, expression, tick, **arguments) == [
-        f"it has times between the ticks, which come every {tick} min, such as {off}: "
-        "such an occurrence starts at the first tick after its time"
-    ]
+WARNED: list[tuple[str, dict[str, Any], str | None]] = [
+    ("rate(2 minutes)", {}, OFTEN + "overlap decides which are made"),
+    ("rate(2 minutes)", {"overlap": "allow"}, OFTEN + "each of them is made"),
+    ("cron(0/2 * * * ? *)", {}, OFTEN + "overlap decides which are made"),
+    ("rate(7 minutes)", {}, "its interval of 7 min is not a multiple of the tick interval, 5 min: "
+                            "each occurrence starts at the first tick after its time"),
+    ("cron(7 * * * ? *)", {}, BETWEEN.format(5, "2026-12-31T12:07:00Z")),
+    ("at(2027-01-01T12:03:00)", {}, BETWEEN.format(5, "2027-01-01T12:03:00Z")),
+    ("rate(1 hour)", {"start_date": "2026-12-31T12:07:30Z"}, BETWEEN.format(5, "2026-12-31T12:07:30Z")),
+    ("cron(0 12 * * ? *)", {"timezone": "Asia/Kathmandu", "tick": 30}, BETWEEN.format(30, "2027-01-01T06:15:00Z")),
+    ("cron(30 2 * * ? *)", LOS_ANGELES, "02:30 does not exist on 2027-03-14: skipped (America/Los_Angeles)"),
+    ("cron(30 1 * * ? *)", LOS_ANGELES,
+     "01:30 comes twice on 2027-11-07: runs once, at the first 01:30 (America/Los_Angeles)"),
+    (HOURLY, {"catch_up": "all"},
+     "catchUp all with overlap skip: of several late occurrences only the first is made; set overlap allow"),
+    # times on the grid, and a rate whatever the clocks do
+    ("rate(10 minutes)", {}, None), (HOURLY, {}, None), ("cron(5 9 ? * MON#1 *)", {}, None),
+    ("at(2027-01-01T00:00:00)", {}, None), ("rate(1 hour)", LOS_ANGELES, None),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("expression", ["rate(10 minutes)", HOURLY, "cron(5 9 ? * MON#1 *)", "at(2027-01-01T00:00:00)"])
-def test_times_on_the_grid_need_no_words(world: World, expression: str) -> None:
-    assert warned(world, expression) == []
-
-
-def test_gaps_and_folds_are_said(world: World) -> None:
-    assert warned(world, "cron(30 2 * * ? *)", timezone="America/Los_Angeles") == [
-        "02:30 does not exist on 2027-03-14: skipped (America/Los_Angeles)"
-    ]
-    world.schedules.delete("w")
-    assert warned(world, "cron(30 1 * * ? *)", timezone="America/Los_Angeles") == [
-        "01:30 comes twice on 2027-11-07: runs once, at the first 01:30 (America/Los_Angeles)"
-    ]
-    world.schedules.delete("w")
-    assert warned(world, "rate(1 hour)", timezone="America/Los_Angeles") == []
-    runs = world.schedules.preview("w", 3)
-    assert [run.notes for run in runs] == [(), (), ()]
-
-
-def test_policies_that_defeat_each_other_are_said(world: World) -> None:
-    assert warned(world, HOURLY, catch_up="all") == [
-        "catchUp all with overlap skip: of several late occurrences only the first is made; set overlap allow"
-    ]
+@pytest.mark.parametrize(("expression", "arguments", "warning"), WARNED)
+def test_what_may_surprise_is_said(
+    world: World, expression: str, arguments: dict[str, Any], warning: str | None
+) -> None:
+    world.reconfigure(tick_minutes=arguments.get("tick", 5))
+    world.tick()
+    arguments = {name: value for name, value in arguments.items() if name != "tick"}
+    made: ScheduleView = world.schedules.insert("w", expression, **arguments)
+    assert list(made.warnings) == made.to_row().get("warnings", []) == ([] if warning is None else [warning])
+    assert world.schedules.get("w").warnings == made.warnings
 
 
 # -- get and list ----------------------------------------------------------------------------------------------------
@@ -306,14 +251,9 @@ def test_get_shows_one_that_cannot_be_understood(world: World) -> None:
 def test_get_shows_whatever_a_row_holds(world: World, catch_up: object) -> None:
     world.put(taskId="s", scheduleExpression=HOURLY)
     row = {
-        **world.row("s"),
-        "catchUp": catch_up,
-        "missed": "?",
-        "earlier": 5,
-        "ranNow": "x",
-        "backfilled": [{}, 7],
+        **world.row("s"), "catchUp": catch_up, "missed": "?", "earlier": 5, "ranNow": "x", "backfilled": [{}, 7],
         "missedOccurrences": "many",
-    }
+    }  # fmt: skip
     assert isinstance(world.store, MemoryStore)
     world.store.put(row)
     view = world.schedules.get("s")
@@ -375,15 +315,6 @@ def test_update_changes_what_is_given(world: World) -> None:
     assert (less.payload, less.flexible_time_window, less.overlap, "retryPolicy" in less.row) == ({}, 0, "skip", False)
 
 
-def test_update_counts_from_now_on(world: World) -> None:
-    """Runs between the old definition's and the change are nobody's; those after it are the new one's."""
-    world.schedules.insert("s", HOURLY)
-    world.clock.forward(minutes=30)
-    changed = world.schedules.update("s", expression="cron(0/20 * * * ? *)", timezone="Europe/Berlin")
-    assert (changed.next_occurrence_at, world.row("s")["taskDateTime"]) == (at(40), "2026-12-31#12:40")
-    assert [run.instant for run in world.schedules.preview("s", 3)] == [at(40), at(60), at(80)]
-
-
 def test_update_leaves_made_occurrences_alone(world: World) -> None:
     world.schedules.insert("s", "rate(1 minute)", payload={"n": 1}, overlap="allow")
     asked = world.schedules.run_now("s")
@@ -419,17 +350,13 @@ def test_update_before_the_scheduler_has_seen_it() -> None:
             "scheduleExpression: None is not accepted; a schedule has one; delete the schedule to end",
         ),
         ({"expression": "rate(soon)"}, "scheduleExpression: 'rate(soon)' is not accepted"),
-        ({"timezone": "Nowhere"}, "scheduleExpressionTimezone: 'Nowhere' is not accepted"),
         ({"end_date": "2026-12-31T12:00:00Z"}, "endDate: '2026-12-31T12:00:00Z' is not accepted; it never runs"),
         ({"start_date": 1.5e300}, "startDate: 1.5e+300 is not accepted"),
+        ({"payload": "x"}, "payload: 'a str' is not accepted; expected a map"),
         ({"action": "unheard-of"}, "action: 'unheard-of' is not accepted"),
         ({"action": "webhook"}, "payload.url: "),
-        ({"payload": "x"}, "payload: 'a str' is not accepted; expected a map"),
         ({"retry_policy": []}, "retryPolicy: [] is not accepted"),
-        ({"timeout_seconds": "60"}, "timeoutSeconds: '60' is not accepted"),
-        ({"catch_up": "x"}, "catchUp: 'x' is not accepted"),
         ({"overlap": "x"}, "overlap: 'x' is not accepted"),
-        ({"flexible_time_window": "5"}, "flexibleTimeWindow: '5' is not accepted"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -474,33 +401,23 @@ def test_pausing_again_changes_the_reason_only(world: World) -> None:
     assert world.schedules.resume("s").state == world.schedules.resume("s").state == "ENABLED"
 
 
-def test_pause_refuses_a_reason_that_is_no_text(world: World) -> None:
-    world.schedules.insert("s", HOURLY)
-    assert "stateReason: 7 is not accepted; expected text" in refusal(lambda: world.schedules.pause("s", 7))
-
-
-def test_text_that_no_table_takes_is_refused_by_each_interface(world: World) -> None:
+def test_text_that_no_table_takes_is_refused(world: World) -> None:
     """A table refuses a whole batch for one of them: in an import, the lines beside it."""
     client = TaskClient(world.store, clock=world.clock, check_actions=False)
     client.schedules.insert("s", HOURLY)
     row = {"taskId": "x", "scheduleExpression": HOURLY, "scheduleState": "DISABLED", "stateReason": "\ud800"}
     expected = "'\\ud800' is not accepted; expected text that UTF-8 can hold (no lone surrogates)"
-    assert refusal(lambda: client.schedules.pause("s", "\ud800")) == f"stateReason: {expected}"
-    assert refusal(lambda: client.schedules.compose(row)) == f"stateReason: {expected}"
+    calls: dict[str, Callable[[], object]] = {
+        "pause": lambda: client.schedules.pause("s", "\ud800"),
+        "insert": lambda: client.schedules.insert("t", HOURLY, enabled=False, reason="\ud800"),
+        "compose": lambda: client.schedules.compose(row),
+    }
+    assert {name: refusal(call) for name, call in calls.items()} == dict.fromkeys(calls, f"stateReason: {expected}")
     assert refusal(lambda: client.schedules.update("s", action="\ud800")) == f"action: {expected}"
+    assert "stateReason: 7 is not accepted; expected text" in refusal(lambda: client.schedules.pause("s", 7))
     (refused,) = client.insert_rows([row])
     assert isinstance(refused, Refused)
     assert refused.error.field == "stateReason"
-
-
-def test_a_run_that_is_due_is_made_in_spite_of_a_pause(world: World) -> None:
-    world.schedules.insert("s", "rate(1 minute)")
-    world.clock.to(at(1) + timedelta(seconds=20))  # its tick is late
-    world.schedules.pause("s")
-    assert [(run.status) for run in world.schedules.history("s")] == ["due"]
-    world.tick()
-    world.ticks(2)
-    assert world.reported() == [("12:01", "completed"), ("12:02", "missed (paused)"), ("12:03", "missed (paused)")]
 
 
 # -- delete ----------------------------------------------------------------------------------------------------------
@@ -595,16 +512,6 @@ def test_run_now_counts_for_no_overlap(world: World) -> None:
 # -- preview ---------------------------------------------------------------------------------------------------------
 
 
-def test_preview_notes_jumps_of_the_clock(world: World) -> None:
-    world.schedules.insert("s", "cron(30 2 * * ? *)", timezone="Europe/Berlin", start_date="2027-03-26T12:00:00Z")
-    runs = world.schedules.preview("s", 3)
-    assert [(f"{run.instant:%m-%dT%H:%M}", run.notes) for run in runs] == [
-        ("03-27T01:30", ()),
-        ("03-29T00:30", ("02:30 does not exist on 2027-03-28: skipped",)),
-        ("03-30T00:30", ()),
-    ]
-
-
 def test_preview_begins_with_a_run_that_is_due(world: World) -> None:
     world.schedules.insert("s", "rate(1 minute)")
     world.clock.to(at(1) + timedelta(seconds=20))
@@ -669,23 +576,16 @@ def test_history_shows_what_was_backfilled(world: World) -> None:
 @pytest.mark.parametrize(
     ("span", "message"),
     [
-        (
-            ("2026-12-31T13:00:00Z", "2026-12-31T14:00:00Z"),
-            "end: '2026-12-31T14:00:00Z' is not accepted; expected a time not",
-        ),
-        (
-            ("2026-12-31T11:00:00Z", "2026-12-31T10:00:00Z"),
-            "end: '2026-12-31T10:00:00Z' is not accepted; expected a time not",
-        ),
-        (
-            ("2026-12-01T00:00:00Z", "2026-12-31T12:00:00Z"),
-            "expected at most 1000 occurrences in the range: split it",
-        ),
+        (("2026-12-31T13:00:00Z", "2026-12-31T14:00:00Z"),
+         "end: '2026-12-31T14:00:00Z' is not accepted; expected a time not"),
+        (("2026-12-31T11:00:00Z", "2026-12-31T10:00:00Z"),
+         "end: '2026-12-31T10:00:00Z' is not accepted; expected a time not"),
+        (("2026-12-01T00:00:00Z", "2026-12-31T12:00:00Z"), "expected at most 1000 occurrences in the range: split it"),
         (("yesterday", "2026-12-31T12:00:00Z"), "start: 'yesterday' is not accepted"),
         ((datetime(2026, 1, 1), NOON), "start: "),  # noqa: DTZ001
         ((NOON, None), "end: None is not accepted"),
     ],
-)
+)  # fmt: skip
 def test_backfill_refuses_by_name(world: World, span: tuple[Any, Any], message: str) -> None:
     world.schedules.insert("s", "cron(0/5 * * * ? *)")
     assert message in refusal(lambda: list(world.schedules.backfill("s", start=span[0], end=span[1])))
@@ -708,6 +608,14 @@ def test_history_tells_what_became_of_each_run(world: World) -> None:
     assert first.finished_at is not None
     assert (second.status, second.error) == ("failed", "no such customer")
     assert set(third.to_row()) == {"occurrenceAt", "status", "taskId", "taskDateTime", "finishedAt"}
+
+
+def test_a_raw_rate_that_the_scheduler_has_not_seen_counts_from_the_next_tick(world: World) -> None:
+    """It has no start yet, so it had no runs."""
+    world.store.create({"taskId": "s", "scheduleExpression": "rate(2 minutes)"})
+    assert list(world.schedules.backfill("s", start=at(-60), end=NOON)) == []
+    assert world.schedules.history("s") == []
+    assert [run.instant for run in world.schedules.preview("s", 2)] == [at(1), at(3)]
 
 
 def test_history_of_a_range(world: World) -> None:
@@ -788,7 +696,6 @@ def test_history_of_one_that_was_edited_by_hand_into_a_malformed_row(world: Worl
     [
         ({"start": "2026-12-31T13:00:00Z"}, "expected a time not before start, 2026-12-31T13:00:00Z"),
         ({"start": "x"}, "start: 'x' is not accepted"),
-        ({"end": "x"}, "end: 'x' is not accepted"),
         ({"limit": 1001}, "limit: 1001 is not accepted; expected a number from 1 to 1000"),
     ],
 )
@@ -885,13 +792,3 @@ def test_many_changes_of_a_bucket_leave_schedules_alone(world: World) -> None:
     changed = list(world.client.cancel_many("2026-12-31#12:01"))
     assert [one.task_id for one in changed] == ["task"]
     assert world.schedules.get("s").state == "ENABLED"
-
-
-def test_shards(world: World) -> None:
-    sharded = World(rules=Rules(grid=Grid(tick_minutes=1, shard_count=4)))
-    sharded.tick()
-    for n in range(20):
-        sharded.schedules.insert(f"s{n}", "rate(1 minute)")
-    sharded.ticks(2)
-    for n in range(20):
-        assert sharded.reported(f"s{n}") == [("12:01", "completed"), ("12:02", "completed")]

@@ -48,11 +48,8 @@ def test_ticks_with_work_and_idle_ones_in_between() -> None:
     client.insert("c", delay_seconds=1)
     world.ticks(1)
     assert reported(client.ticks()) == [
-        "idle 12:00 to 12:03: 4",
-        "pass 12:04 claimed 2",
-        "idle 12:05 to 12:07: 3",
-        "pass 12:08 claimed 1",
-    ]
+        "idle 12:00 to 12:03: 4", "pass 12:04 claimed 2", "idle 12:05 to 12:07: 3", "pass 12:08 claimed 1",
+    ]  # fmt: skip
     (view,) = [entry for entry in client.ticks() if isinstance(entry, TickView) and entry.claimed == 2]
     assert (view.shard, view.continuation, view.due, view.completed, view.failed) == (0, 0, 2, 2, 0)
     assert view.started_at == NOON + timedelta(minutes=4, milliseconds=200)
@@ -91,11 +88,8 @@ def test_ticks_that_did_not_come_are_told() -> None:
     client.insert("b", delay_seconds=1)
     world.ticks(1)
     assert reported(client.ticks()) == [
-        "idle 12:00 to 12:01: 2",
-        "pass 12:02 claimed 1",
-        "missed 12:03 to 12:07: 5",
-        "pass 12:08 claimed 1",
-    ]
+        "idle 12:00 to 12:01: 2", "pass 12:02 claimed 1", "missed 12:03 to 12:07: 5", "pass 12:08 claimed 1",
+    ]  # fmt: skip
     world.clock.forward(minutes=10)  # 12:18
     assert reported(client.ticks())[-1] == "missed 12:09 to 12:16: 8"  # the last two may be on their way
 
@@ -154,11 +148,7 @@ def test_ticks_of_another_grid_are_found() -> None:
     world.reconfigure(tick_minutes=30)
     world.clock.forward(minutes=29, seconds=5)
     world.tick()
-    assert reported(client.ticks()) == [
-        "idle 12:00 to 12:00: 1",
-        "pass 12:01 claimed 1",
-        "idle 12:30 to 12:30: 1",
-    ]
+    assert reported(client.ticks()) == ["idle 12:00 to 12:00: 1", "pass 12:01 claimed 1", "idle 12:30 to 12:30: 1"]
 
 
 def test_the_latest_are_those_of_the_last_minutes() -> None:

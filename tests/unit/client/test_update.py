@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from tests.builders import NOON, FakeClock
 
 from dynatick import InvalidInput, MemoryStore, TaskChanged, TaskClient, TaskNotFound, TransitionRefused
 from dynatick.client import Changed, WouldChange
-from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.conditional_update import Unknown
-from dynatick.domain.lifecycle import claim
+from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults
 from dynatick.engine.installation_settings import publish_settings
-from dynatick.errors import StoreError
 
 BUCKET = "2026-12-31#13:00"
 
@@ -69,10 +64,7 @@ def test_any_change_of_others_is_seen_at_the_write(
     assert client.get("a").payload != {"mine": True}
 
 
-def test_not_what_has_begun_or_ended(client: TaskClient) -> None:
-    client.store.write(
-        claim("a", Bucket.parse(BUCKET), token="t", lease_until=NOON + timedelta(days=1), now=NOON)
-    )  # fails: nobody has normalised it
+def test_not_what_has_ended(client: TaskClient) -> None:
     client.cancel("a")
     with pytest.raises(TransitionRefused, match="cannot change task 'a': it is cancelled"):
         client.update("a", payload={})
@@ -97,20 +89,6 @@ def test_what_is_no_change(client: TaskClient, how: dict[str, object], field: st
         client.update("a", **how)  # type: ignore[arg-type]
     assert refused.value.field == field
     assert client.get("a") == before
-
-
-def test_a_change_whose_answer_is_lost(client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = client.store.write
-
-    def lost(change: object) -> object:
-        write(change)  # type: ignore[arg-type]
-        return Unknown("time-out")
-
-    monkeypatch.setattr(client.store, "write", lost)
-    assert client.update("a", payload={"n": 2}, version=client.get("a").version).payload == {"n": 2}
-    monkeypatch.setattr(client.store, "write", lambda change: Unknown("time-out"))
-    with pytest.raises(StoreError, match="time-out"):
-        client.update("a", payload={"n": 3})
 
 
 def test_of_many_only_so_many(client: TaskClient) -> None:

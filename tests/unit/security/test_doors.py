@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.builders import InProcess
-from tests.unit.cli.conftest import Ended
+from tests.unit.cli.conftest import Shell, shell, world
 
-from dynatick import InvalidInput, MemoryStore, TaskClient, cli
-from dynatick.cli.session import Session
+from dynatick import InvalidInput, MemoryStore, TaskClient
 from dynatick.client import Refused
 from dynatick.engine.assign import Arrival, assign
 from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, decode
 
 MANY = 400_000
+
+__all__ = ["shell", "world"]  # fixtures
 
 
 def nested(depth: int) -> dict[str, object]:
@@ -35,27 +35,6 @@ TOO_MUCH: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.fixture
-def world() -> InProcess:
-    world = InProcess()
-    world.tick()
-    return world
-
-
-@pytest.fixture
-def shell(
-    world: InProcess, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Ended]:
-    monkeypatch.setattr(Session, "client", lambda session: TaskClient(world.store, clock=world.clock))
-
-    def run(*arguments: str) -> Ended:
-        code = cli.run(arguments)
-        said = capsys.readouterr()
-        return Ended(code, said.out, said.err)
-
-    return run
-
-
 @pytest.mark.parametrize("name", TOO_MUCH)
 def test_the_client_refuses_it(world: InProcess, name: str) -> None:
     client = TaskClient(world.store, clock=world.clock)
@@ -71,7 +50,7 @@ def test_the_client_refuses_it(world: InProcess, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TOO_MUCH)
-def test_the_command_line_refuses_it(world: InProcess, shell: Callable[..., Ended], tmp_path: Path, name: str) -> None:
+def test_the_command_line_refuses_it(world: InProcess, shell: Shell, tmp_path: Path, name: str) -> None:
     (tmp_path / "payload.json").write_text(json.dumps(TOO_MUCH[name]))
     (tmp_path / "tasks.jsonl").write_text(
         json.dumps({"taskId": "x", "payload": TOO_MUCH[name]}) + "\n" + json.dumps({"taskId": "healthy"}) + "\n"

@@ -39,12 +39,9 @@ def view(one: Planned) -> TaskView:
 
 def call(task_id: str, attempt: int) -> Call:
     headers = {
-        "content-type": "application/json",
-        "idempotency-key": f"{task_id}#1-1",
-        "x-dynatick-task-id": task_id,
-        "x-dynatick-attempt": str(attempt),
-        "x-dynatick-due-at": "2026-12-31T12:00:00Z",
-    }
+        "content-type": "application/json", "idempotency-key": f"{task_id}#1-1", "x-dynatick-task-id": task_id,
+        "x-dynatick-attempt": str(attempt), "x-dynatick-due-at": "2026-12-31T12:00:00Z",
+    }  # fmt: skip
     return Call(path="/", headers=headers, body=b"{}", at=NOW)
 
 

@@ -20,22 +20,16 @@ def shown(text: str) -> str | None:
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
-        (
-            {"level": "INFO", "action": "pass_ended", "message": "pass ended", "due": 3, "failed": 0},
-            "12:00:01 processor pass_ended due=3",
-        ),
-        (
-            {"level": "ERROR", "action": "record_failed", "problem": "table gone", "function_arn": "arn:x"},
-            '12:00:01 processor ERROR record_failed problem="table gone"',
-        ),
-        (
-            {"level": "INFO", "action": "task_logged", "message": "task_logged", "task_id": "a"},
-            "12:00:01 processor task_logged task_id=a",
-        ),
+        ({"level": "INFO", "action": "pass_ended", "message": "pass ended", "due": 3, "failed": 0},
+         "12:00:01 processor pass_ended due=3"),
+        ({"level": "ERROR", "action": "record_failed", "problem": "table gone", "function_arn": "arn:x"},
+         '12:00:01 processor ERROR record_failed problem="table gone"'),
+        ({"level": "INFO", "action": "task_logged", "message": "task_logged", "task_id": "a"},
+         "12:00:01 processor task_logged task_id=a"),
         ({"level": "INFO", "message": "hello", "ids": ["a", "b"]}, '12:00:01 processor hello ids=["a","b"]'),
         ({"level": "ERROR", "message": "oh", "exception": "Traceback …"}, "12:00:01 processor ERROR oh\nTraceback …"),
     ],
-)
+)  # fmt: skip
 def test_a_record(record: dict[str, object], expected: str) -> None:
     assert shown(json.dumps(record)) == expected
 
@@ -46,8 +40,7 @@ def test_a_line_that_is_no_record_is_shown_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["START RequestId: 1", "END RequestId: 1", "REPORT RequestId: 1", "", "  ", '{"_aws": {}, "TickAge": 1}'],
+    "text", ["START RequestId: 1", "END RequestId: 1", "REPORT RequestId: 1", "", "  ", '{"_aws": {}, "TickAge": 1}']
 )
 def test_what_says_nothing_is_left_out(text: str) -> None:
     assert shown(text) is None
