@@ -9,10 +9,10 @@ import pytest
 from boto3.dynamodb.types import Binary
 from tests.builders import scheduled_row
 
+from dynatick.domain.attributes import OWN_ATTRIBUTES
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.retry import DEFAULT_POLICY, RetryPolicy
 from dynatick.domain.task import (
-    OWN_ATTRIBUTES,
     Status,
     Task,
     check_action,
