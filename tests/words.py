@@ -2,6 +2,7 @@
 
 Identifiers are read from the code's own tokens, so that prose may use ordinary words ("look", "most"). Strings in the
 form of an identifier count too: log actions, metrics and attributes have it. Phrases are searched for in whole texts.
+In the product, the names of rows' attributes are written in one module only.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import sys
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+
+from dynatick.domain import attributes
 
 ROOT = Path(__file__).parents[1]
 
@@ -67,6 +70,14 @@ PHRASES = {
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 SELF = {"tests/words.py", "docs/glossary.md"}
+ATTRIBUTES = {value: name for name, value in vars(attributes).items() if name.isupper() and isinstance(value, str)}
+PRODUCT = ("shared/", "functions/")
+ANSWERS = ("shared/dynatick/api/", "shared/dynatick/cli/")
+# Types that declare the same names for themselves, or the fields of a payload.
+DECLARATIONS = (
+    "shared/dynatick/domain/attributes.py", "shared/dynatick/api/models/", "shared/dynatick/actions/sqs.py",
+    "shared/dynatick/actions/webhook_payload.py",
+)  # fmt: skip
 
 
 def problems() -> Iterator[str]:
@@ -76,6 +87,8 @@ def problems() -> Iterator[str]:
             continue
         if name.endswith(".py"):
             yield from _identifiers(name)
+            if name.startswith(PRODUCT) and not name.startswith(DECLARATIONS):
+                yield from _attributes(name)
         if name.endswith((".py", ".md", ".yaml", ".toml")):
             yield from _phrases(name)
 
@@ -98,6 +111,20 @@ def _identifiers(name: str) -> Iterator[str]:
             )
             if better:
                 yield f"{name}:{token.start[0]}: {text}; write {better}"
+
+
+def _attributes(name: str) -> Iterator[str]:
+    """The names of attributes that stand as texts: words in camel case, and other words where a row is read. (The rows
+    of the API and the CLI are those of an answer.)"""
+    reads = () if name.startswith(ANSWERS) else ("row.get(", "row[")
+    with tokenize.open(ROOT / name) as file:
+        before = ""
+        for token in tokenize.generate_tokens(file.readline):
+            text = token.string.strip("\"'")
+            is_name = not text.islower() or before.endswith(reads)
+            if token.type == tokenize.STRING and is_name and text in ATTRIBUTES:
+                yield f"{name}:{token.start[0]}: {token.string}; write attr.{ATTRIBUTES[text]}"
+            before = f"{before[-8:]}{token.string}"
 
 
 def _phrases(name: str) -> Iterator[str]:

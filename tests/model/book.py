@@ -20,8 +20,8 @@ from tests.model.table import Effect
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import RELEASED, TRANSITIONS, is_terminal, may_follow, state_of
+from dynatick.domain.row import RowView
 from dynatick.domain.task import TERMINAL, Row, Task, is_own_row
-from dynatick.engine.claims import is_last_attempt
 from dynatick.engine.ports import ActionContext, DeadLetter
 from dynatick.errors import InvalidInput
 
@@ -266,7 +266,7 @@ class Book:
             self.say(f"{life.task_id}: claimed {life.not_before - now:.1f} s before its time")
         if state_of(old) == "running" and earlier is not None and earlier.runs:
             self.say(f"{life.task_id}: taken over while it runs")
-        if state_of(old) == "running" and old.get("leaseUntil") != RELEASED and is_last_attempt(old):
+        if state_of(old) == "running" and old.get("leaseUntil") != RELEASED and RowView(old).is_last_attempt:
             others = [e.life.task_id for e in self.executions.values() if e.process is by and e.runs]
             if others:
                 self.say(f"{life.task_id}: reclaimed at its last attempt beside {', '.join(others)}")

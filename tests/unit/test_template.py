@@ -210,7 +210,7 @@ def test_the_emulators_form_of_absence_differs_only_in_where_it_looks() -> None:
 
 def test_the_filter_knows_every_status_of_our_own_rows() -> None:
     engine = (template.ROOT / "shared" / "dynatick" / "engine").glob("*.py")
-    written = {status for path in engine for status in re.findall(r'"status": "(\w+)"', path.read_text())}
+    written = {status for path in engine for status in re.findall(r'attr\.STATUS: "(\w+)"', path.read_text())}
     (pattern, *_) = patterns(emulator=False)
     (condition,) = pattern["dynamodb"]["NewImage"]["status"]["S"]
     assert set(condition["anything-but"]) == written

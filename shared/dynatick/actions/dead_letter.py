@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 
 from dynatick.actions.plain_value import to_json
+from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
 from dynatick.engine.ports import DeadLetter
 
@@ -33,7 +34,7 @@ MAX_BATCH_BYTES = 262_144
 
 MAX_BODY_BYTES = 250_000  # leaves room for the message attributes
 MAX_TEXT_CHARACTERS = 4096
-_FROM_ROW = ("taskId", "createdAt", "run", "action", "dueAt", "taskDateTime", "scheduleId")
+_FROM_ROW = (attr.TASK_ID, attr.CREATED_AT, attr.RUN, attr.ACTION, attr.DUE_AT, attr.TASK_DATE_TIME, attr.SCHEDULE_ID)
 
 _logger = logging.getLogger("dynatick.actions")
 
@@ -61,7 +62,7 @@ class QueueDeadLetters:
                 "dead_letter_refused",
                 extra={
                     "action": "dead_letter_refused",
-                    "task_id": letters[index].row.get("taskId"),
+                    "task_id": letters[index].row.get(attr.TASK_ID),
                 },
             )
         return sent
@@ -111,11 +112,11 @@ def message_of(letter: DeadLetter, *, minimal: bool = False) -> str:
     row = letter.row
     fields: dict[str, object] = {"version": VERSION}
     fields.update({name: _shortened(row[name]) for name in _FROM_ROW if row.get(name) is not None})
-    fields["attempt"] = letter.attempt
-    fields["error"] = _shortened(letter.error)
+    fields[attr.ATTEMPT] = letter.attempt
+    fields[attr.ERROR] = _shortened(letter.error)
     fields["failedAt"] = format_instant(letter.failed_at)
-    attempts = {"attempts": row["attempts"]} if row.get("attempts") else {}
-    payload = {"payload": row["payload"]} if row.get("payload") is not None else {}
+    attempts = {attr.ATTEMPTS: row[attr.ATTEMPTS]} if row.get(attr.ATTEMPTS) else {}
+    payload = {attr.PAYLOAD: row[attr.PAYLOAD]} if row.get(attr.PAYLOAD) is not None else {}
     omitted = {"payloadOmitted": "it is too large for a message, or the queue refused it"}
     fuller = ({**attempts, **payload}, {**attempts, **omitted})
     for more in () if minimal else fuller:
@@ -138,10 +139,10 @@ def _shortened(value: object) -> object:
 
 def _entry(index: int, letter: DeadLetter, *, minimal: bool = False) -> Entry:
     entry: Entry = {"Id": str(index), "MessageBody": message_of(letter, minimal=minimal)}
-    action = letter.row.get("action")
+    action = letter.row.get(attr.ACTION)
     # For filters. SQS refuses some characters; the body contains the action in any case.
     if isinstance(action, str) and action.isascii() and action.isprintable() and action:
-        entry["MessageAttributes"] = {"action": {"DataType": "String", "StringValue": action}}
+        entry["MessageAttributes"] = {attr.ACTION: {"DataType": "String", "StringValue": action}}
     return entry
 
 

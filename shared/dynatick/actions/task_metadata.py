@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from urllib.parse import quote
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
@@ -16,12 +17,12 @@ _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
 def task_metadata(task: Task, context: ActionContext) -> dict[str, object]:
     """``taskId``, ``dueAt``, ``attempt``, ``idempotencyKey``, and ``scheduleId`` of a schedule's occurrence."""
     metadata: dict[str, object] = {
-        "taskId": task.task_id,
-        "dueAt": format_instant(context.due_at),
-        "attempt": context.attempt,
+        attr.TASK_ID: task.task_id,
+        attr.DUE_AT: format_instant(context.due_at),
+        attr.ATTEMPT: context.attempt,
         "idempotencyKey": context.idempotency_key,
     }
-    return metadata if context.schedule_id is None else {**metadata, "scheduleId": context.schedule_id}
+    return metadata if context.schedule_id is None else {**metadata, attr.SCHEDULE_ID: context.schedule_id}
 
 
 def percent_encoded(text: object) -> str:

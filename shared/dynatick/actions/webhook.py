@@ -31,6 +31,7 @@ from dynatick.actions.webhook_payload import (
     too_many,
 )
 from dynatick.actions.webhook_url import Hosts, parse_target
+from dynatick.domain import attributes as attr
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, Clock
 from dynatick.errors import PermanentError, RetryableError
@@ -148,12 +149,12 @@ def _own_headers(task: Task, context: ActionContext) -> dict[str, str]:
     headers = {
         "idempotency-key": percent_encoded(metadata["idempotencyKey"]),
         "user-agent": "dynatick-webhook",
-        "x-dynatick-task-id": percent_encoded(metadata["taskId"]),
-        "x-dynatick-attempt": percent_encoded(metadata["attempt"]),
-        "x-dynatick-due-at": percent_encoded(metadata["dueAt"]),
+        "x-dynatick-task-id": percent_encoded(metadata[attr.TASK_ID]),
+        "x-dynatick-attempt": percent_encoded(metadata[attr.ATTEMPT]),
+        "x-dynatick-due-at": percent_encoded(metadata[attr.DUE_AT]),
     }
-    if "scheduleId" in metadata:
-        headers["x-dynatick-schedule-id"] = percent_encoded(metadata["scheduleId"])
+    if attr.SCHEDULE_ID in metadata:
+        headers["x-dynatick-schedule-id"] = percent_encoded(metadata[attr.SCHEDULE_ID])
     return headers
 
 

@@ -26,6 +26,7 @@ from dynatick.client import (
     TaskClient,
     WouldChange,
 )
+from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
 from dynatick.errors import InvalidInput, shown
 
@@ -137,7 +138,7 @@ def inserted(result: InsertResult) -> dict[str, object]:
     """The result of an insert as JSON."""
     row: dict[str, object] = {"position": result.position}
     if result.task_id is not None:
-        row["taskId"] = result.task_id
+        row[attr.TASK_ID] = result.task_id
     match result:
         case Inserted():
             return {**row, "result": "inserted"}
@@ -160,13 +161,13 @@ def inserted(result: InsertResult) -> dict[str, object]:
 def _changed(result: ManyResult) -> dict[str, object]:
     match result:
         case Changed():
-            return {"taskId": result.task_id, "result": "changed"}
+            return {attr.TASK_ID: result.task_id, "result": "changed"}
         case WouldChange():
-            return {"taskId": result.task_id, "result": "wouldChange"}
+            return {attr.TASK_ID: result.task_id, "result": "wouldChange"}
         case Skipped(reason=reason):
-            return {"taskId": result.task_id, "result": "skipped", "detail": reason}
+            return {attr.TASK_ID: result.task_id, "result": "skipped", "detail": reason}
         case ChangeUnknown():
-            return {"taskId": result.task_id, "result": "unknown", "detail": _NOT_KNOWN}
+            return {attr.TASK_ID: result.task_id, "result": "unknown", "detail": _NOT_KNOWN}
 
 
 def counts_of(results: list[dict[str, object]]) -> dict[str, int]:

@@ -12,6 +12,7 @@ import binascii
 import re
 from urllib.parse import quote, unquote_to_bytes
 
+from dynatick.domain import attributes as attr
 from dynatick.errors import InvalidInput
 
 _PREFIX = "~"
@@ -39,7 +40,7 @@ def to_path(task_id: str) -> str:
     return _PREFIX + base64.urlsafe_b64encode(task_id.encode()).decode().rstrip("=")
 
 
-def from_path(segment: str, field: str = "taskId") -> str:
+def from_path(segment: str, field: str = attr.TASK_ID) -> str:
     """The id of a segment of a normal path. Raises InvalidInput."""
     text = unquote_to_bytes(segment).decode("utf-8")
     if not text.startswith(_PREFIX):

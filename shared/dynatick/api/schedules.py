@@ -19,6 +19,7 @@ from dynatick.client import ScheduleView, TaskClient
 from dynatick.client.history import MAX_LIMIT
 from dynatick.client.schedules import UPDATABLE
 from dynatick.client.task_update import known_id
+from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
 from dynatick.errors import InvalidInput
 
@@ -27,19 +28,19 @@ _ARGUMENTS: Final = {attribute: argument for argument, attribute in UPDATABLE.it
 Id = Annotated[
     str,
     Path(
-        alias="scheduleId",
+        alias=attr.SCHEDULE_ID,
         description="The schedule's id, its `taskId`, in the form that a task's id has in a path.",
         examples=["nightly-report"],
     ),
 ]
 State = Annotated[
     Literal["ENABLED", "DISABLED", "COMPLETED", "FAILED"] | None,
-    Query(alias="scheduleState", description="Only schedules in this state."),
+    Query(alias=attr.SCHEDULE_STATE, description="Only schedules in this state."),
 ]
 Limit = Annotated[int, Query(alias="limit", ge=1, le=MAX_LIMIT, description="The maximum number.")]
 
 _ONE = {200: ("The schedule", models.Schedule)}
-_OF_ONE = frozenset({"scheduleId"})
+_OF_ONE = frozenset({attr.SCHEDULE_ID})
 
 
 class ScheduleRoutes:
@@ -72,7 +73,7 @@ class ScheduleRoutes:
                 tag="Schedule",
                 answers={200: ("A page of the list", models.ScheduleList)},
                 problems=("invalid-input",),
-                parameters=frozenset({"scheduleState", "limit", "pageToken"}),
+                parameters=frozenset({attr.SCHEDULE_STATE, "limit", "pageToken"}),
             ),
             self._of_one("get", "GET", "", self.get, "Get a schedule"),
             self._of_one(
@@ -195,8 +196,8 @@ class ScheduleRoutes:
     def create(self, body: Annotated[models.NewSchedule, Body()]) -> Response[str]:
         row = values_of(body)
         arguments = {argument: row.pop(name) for name, argument in _ARGUMENTS.items() if name in row}
-        state, reason = row.pop("scheduleState", None), row.pop("stateReason", None)
-        schedule_id, expression = row.pop("taskId", None), arguments.pop("expression", None)
+        state, reason = row.pop(attr.SCHEDULE_STATE, None), row.pop(attr.STATE_REASON, None)
+        schedule_id, expression = row.pop(attr.TASK_ID, None), arguments.pop("expression", None)
         made = self._schedules.insert(
             schedule_id, expression, **arguments, enabled=state != "DISABLED", reason=reason, attributes=row
         )
@@ -258,11 +259,11 @@ class ScheduleRoutes:
 
 def _id(segment: str) -> str:
     """The id of a path. Raises InvalidInput for the field ``scheduleId``."""
-    found = from_path(segment, "scheduleId")
+    found = from_path(segment, attr.SCHEDULE_ID)
     try:
         return known_id(found)
     except InvalidInput as error:
-        raise InvalidInput("scheduleId", error.value, error.expected) from error
+        raise InvalidInput(attr.SCHEDULE_ID, error.value, error.expected) from error
 
 
 def _one(schedule: ScheduleView, status: int = 200, **headers: str) -> Response[str]:

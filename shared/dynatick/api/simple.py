@@ -11,6 +11,7 @@ from dynatick.api.models import task as models
 from dynatick.api.routes import Operation
 from dynatick.api.tasks import Key, insert
 from dynatick.client import TaskClient
+from dynatick.domain import attributes as attr
 from dynatick.errors import InvalidInput
 
 
@@ -41,7 +42,7 @@ class Simple:
         ]
 
     def schedule(self, body: Annotated[models.ScheduleTask, Body()], key: Key = None) -> Response[str]:
-        row = {"dueAt": body.run_at, "action": body.action, "payload": body.payload}
+        row = {attr.DUE_AT: body.run_at, attr.ACTION: body.action, attr.PAYLOAD: body.payload}
         try:
             return insert(self._client, row, key)
         except InvalidInput as error:
@@ -49,7 +50,7 @@ class Simple:
 
 
 def _under_own_names(error: InvalidInput) -> InvalidInput:
-    field = "run_at" if error.field == "dueAt" else error.field
+    field = "run_at" if error.field == attr.DUE_AT else error.field
     found = InvalidInput(field, error.value, error.expected)
     found.others = tuple(_under_own_names(one) for one in error.others)
     return found

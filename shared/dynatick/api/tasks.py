@@ -19,6 +19,7 @@ from dynatick.api.ranges import check_range
 from dynatick.api.routes import Operation, answer, values_of
 from dynatick.client import NewTask, TaskClient, TaskView
 from dynatick.client.history import MAX_LIMIT
+from dynatick.domain import attributes as attr
 from dynatick.errors import InvalidInput, TaskExists, TaskNotFound
 
 DIGEST: Final = "idempotencyDigest"
@@ -29,7 +30,7 @@ _MAX_KEY = 255
 TaskId = Annotated[
     str,
     Path(
-        alias="taskId",
+        alias=attr.TASK_ID,
         description="The task's id, percent-encoded. An id with `/`, `?`, `%` or a control character, one that "
         "begins with `~`, and `.`, `..`, `bulk`, `cancel` and `redrive` are written as `~` and the id in base64url.",
         examples=["welcome-42"],
@@ -55,7 +56,7 @@ Token = Annotated[str | None, Query(alias="pageToken", description="The nextPage
 End = Annotated[str | None, Query(alias="end", description="The range ends before this instant.")]
 
 _ONE = {200: ("The task", models.Task)}
-_OF_ONE = frozenset({"taskId"})
+_OF_ONE = frozenset({attr.TASK_ID})
 
 
 class Tasks:
@@ -184,10 +185,10 @@ class Tasks:
         return shown(
             self._client.update(
                 from_path(task_id),
-                task_date_time=changes.get("taskDateTime"),
-                due_at=changes.get("dueAt"),
-                delay_seconds=changes.get("delaySeconds"),
-                payload=changes.get("payload"),
+                task_date_time=changes.get(attr.TASK_DATE_TIME),
+                due_at=changes.get(attr.DUE_AT),
+                delay_seconds=changes.get(attr.DELAY_SECONDS),
+                payload=changes.get(attr.PAYLOAD),
                 version=version_of(match),
             )
         )
@@ -215,8 +216,8 @@ def insert(client: TaskClient, row: dict[str, Any], key: str | None) -> Response
         if not 0 < len(key) <= _MAX_KEY:
             raise InvalidInput("Idempotency-Key", key, f"expected 1 to {_MAX_KEY} characters")
         digest = _digest(key, row)
-        row = {"taskId": f"key-{_digest(key)}", **row, DIGEST: digest}
-    task = NewTask.from_row({"taskId": str(uuid.uuid4()), **row})
+        row = {attr.TASK_ID: f"key-{_digest(key)}", **row, DIGEST: digest}
+    task = NewTask.from_row({attr.TASK_ID: str(uuid.uuid4()), **row})
     try:
         view = client.insert_task(task)
     except TaskExists as error:

@@ -15,15 +15,16 @@ from decimal import Decimal
 
 from dynatick.bulk.line_reader import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, lines, too_many_empty
 from dynatick.bulk.record import Record, Source
+from dynatick.domain import attributes as attr
 from dynatick.errors import InvalidInput
 from dynatick.json_reader import loads
 
 REST = "*"
 _JSON = ":json"
 _NUMBER = re.compile(r"[+-]?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
-_TIMES = ("taskDateTime", "dueAt")
-_NUMBERS = {"delaySeconds": "seconds", "timeoutSeconds": "seconds", "flexibleTimeWindow": "minutes"}
-_OBJECTS = ("payload", "retryPolicy", REST)
+_TIMES = (attr.TASK_DATE_TIME, attr.DUE_AT)
+_NUMBERS = {attr.DELAY_SECONDS: "seconds", attr.TIMEOUT_SECONDS: "seconds", attr.FLEXIBLE_TIME_WINDOW: "minutes"}
+_OBJECTS = (attr.PAYLOAD, attr.RETRY_POLICY, REST)
 _SHOWN = 400  # characters of a row whose end is unknown
 _NOTHING_MORE = "; nothing after it can be read"
 
@@ -134,12 +135,12 @@ class Column:
         """The column of a name in the heading. Raises InvalidInput."""
         plain = name.strip().removesuffix(_JSON)
         attribute, dot, part = plain.partition(".")
-        if not dot or attribute not in ("payload", "retryPolicy"):
+        if not dot or attribute not in (attr.PAYLOAD, attr.RETRY_POLICY):
             attribute, part = plain, ""
         if not attribute or (dot and attribute in _OBJECTS and not part):
             raise InvalidInput("heading", name, "expected the name of an attribute in each column")
         _utf8(name, "heading")
-        is_json = name.strip().endswith(_JSON) or attribute == "retryPolicy" or (not part and attribute in _OBJECTS)
+        is_json = name.strip().endswith(_JSON) or attribute == attr.RETRY_POLICY or (not part and attribute in _OBJECTS)
         return cls(name.strip(), attribute, part or None, is_json)
 
     def value(self, cell: str) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
+from dynatick.domain import attributes as attr
 from dynatick.errors import InvalidInput
 from dynatick.json_reader import dumps
 
@@ -17,14 +18,14 @@ def with_id(row: Mapping[str, object], prefix: str = PREFIX) -> Mapping[str, obj
     Equal rows get the same id and so are one task. Raises InvalidInput for an empty row, and for a row in which
     ``taskId`` seems misspelt.
     """
-    if "taskId" in row:
+    if attr.TASK_ID in row:
         return row
     for name in row:
         if name.lower().replace("_", "").replace("-", "").replace(" ", "") == "taskid":
             raise InvalidInput(name, row[name], "expected the name taskId")
     if not row:
         raise InvalidInput("line", dict(row), "expected a task: at least one attribute")
-    return {"taskId": prefix + hashlib.sha256(dumps(_sorted(row)).encode()).hexdigest()[:32], **row}
+    return {attr.TASK_ID: prefix + hashlib.sha256(dumps(_sorted(row)).encode()).hexdigest()[:32], **row}
 
 
 def _sorted(value: object) -> object:

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dynatick.bulk.csv_reader import REST
 from dynatick.bulk.file_format import FileFormat
 from dynatick.bulk.task_definition import DEFINITION, STATE, definition
+from dynatick.domain import attributes as attr
 from dynatick.domain.task import Row
 from dynatick.errors import InvalidInput
 from dynatick.json_reader import dumps
 
-_OBJECTS = ("payload", "retryPolicy", REST)  # columns with JSON, without ``:json`` in the heading
-_STRUCTURED = ("attempts", "result")  # columns with JSON and ``:json`` in the heading
+_OBJECTS = (attr.PAYLOAD, attr.RETRY_POLICY, REST)  # columns with JSON, without ``:json`` in the heading
+_STRUCTURED = (attr.ATTEMPTS, attr.RESULT)  # columns with JSON and ``:json`` in the heading
 
 
 def export_lines(

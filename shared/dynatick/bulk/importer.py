@@ -18,6 +18,7 @@ from dynatick.bulk.file_reader import read
 from dynatick.bulk.importing import Import, InsertRows, LineError
 from dynatick.bulk.line_reader import Read
 from dynatick.client.insertion import InsertCounts
+from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import check_count
 from dynatick.engine.ports import ENVELOPE, Clock, Invoker
@@ -243,8 +244,8 @@ class Importer:
             "sequencer": order.sequencer,
             **total,
             "errors": _errors_prefix(order) if total["refused"] else None,
-            "startedAt": order.began,
-            "finishedAt": format_instant(self.clock()),
+            attr.STARTED_AT: order.began,
+            attr.FINISHED_AT: format_instant(self.clock()),
         }
         with tempfile.SpooledTemporaryFile() as file:
             file.write(json.dumps(report, indent=2).encode() + b"\n")

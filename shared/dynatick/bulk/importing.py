@@ -10,8 +10,9 @@ from dynatick.bulk.derived_id import PREFIX, with_id
 from dynatick.bulk.record import Record
 from dynatick.bulk.task_definition import definition
 from dynatick.client.insertion import Exists, InsertCounts, Inserted, InsertResult, InsertUnknown, Refused
+from dynatick.domain import attributes as attr
 from dynatick.domain.misspelt import check_names
-from dynatick.domain.schedule import RECURRENCE
+from dynatick.domain.row import RowView
 from dynatick.errors import InvalidInput, ItemTooLarge
 from dynatick.json_reader import dumps
 
@@ -88,9 +89,9 @@ class Import:
         self._exhausted = True
 
     def _definition(self, row: Mapping[str, object]) -> Mapping[str, object]:
-        if self.schedules_only and all(row.get(name) is None for name in RECURRENCE):
+        if self.schedules_only and not RowView(row).has_expression:
             check_names(row)
-            raise InvalidInput(RECURRENCE[0], None, "expected one on each line of a file of schedules")
+            raise InvalidInput(attr.SCHEDULE_EXPRESSION, None, "expected one on each line of a file of schedules")
         return definition(row) if self.drop_state else row
 
     def _record(self, record: Record, result: InsertResult) -> bool:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dynatick.domain.schedule import DEFINITION as OF_SCHEDULE
-from dynatick.domain.schedule import RECURRENCE, SCHEDULE_ATTRIBUTES, ScheduleState
-from dynatick.domain.task import OWN_ATTRIBUTES
+from dynatick.domain import attributes as attr
+from dynatick.domain.row import RowView
+from dynatick.domain.schedule import ScheduleState
 
-TIMES = ("taskDateTime", "dueAt", "delaySeconds")
-_WHAT = ("action", "payload", "retryPolicy", "timeoutSeconds")
-DEFINITION = ("taskId", *TIMES, *_WHAT)
-STATE = tuple(sorted(OWN_ATTRIBUTES - set(DEFINITION)))
+_WHAT = (attr.ACTION, attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS)
+DEFINITION = (attr.TASK_ID, *attr.TIME_INPUTS, *_WHAT)
+STATE = tuple(sorted(attr.OWN_ATTRIBUTES - set(DEFINITION)))
 """Set by Dynatick. No interface accepts these."""
 
-_RECURRENCE = (*(name for name in OF_SCHEDULE if name != "cronExpression"), "catchUp", "overlap", "stateReason")
-SCHEDULE_DEFINITION = ("taskId", *_RECURRENCE, *_WHAT)
+_RECURRENCE = tuple(name for name in attr.DEFINITION if name != attr.CRON_EXPRESSION)
+SCHEDULE_DEFINITION = (attr.TASK_ID, *_RECURRENCE, attr.CATCH_UP, attr.OVERLAP, attr.STATE_REASON, *_WHAT)
 
 
 def definition(row: Mapping[str, object]) -> dict[str, object]:
@@ -23,19 +22,25 @@ def definition(row: Mapping[str, object]) -> dict[str, object]:
 
     The time of a task with a status is ``dueAt``; that of an unscheduled row is the one that normalising would use.
     """
-    if any(row.get(name) is not None for name in RECURRENCE):
+    if RowView(row).has_expression:
         return _of_schedule(row)
-    times = ("dueAt", *TIMES) if row.get("status") is not None else TIMES
+    times = attr.TIME_INPUTS if RowView(row).is_unscheduled else (attr.DUE_AT, *attr.TIME_INPUTS)
     time = next((name for name in times if row.get(name) is not None), None)
-    dropped = {*STATE, *TIMES} - {time}
+    dropped = {*STATE, *attr.TIME_INPUTS} - {time}
     return {name: value for name, value in row.items() if name not in dropped and value is not None}
 
 
 def _of_schedule(row: Mapping[str, object]) -> dict[str, object]:
-    dropped = ((OWN_ATTRIBUTES | SCHEDULE_ATTRIBUTES) - {*SCHEDULE_DEFINITION, *RECURRENCE}) | _default_state(row)
+    dropped = (
+        (attr.OWN_ATTRIBUTES | attr.SCHEDULE_ATTRIBUTES) - {*SCHEDULE_DEFINITION, *attr.RECURRENCE}
+    ) | _default_state(row)
     return {name: value for name, value in row.items() if name not in dropped and value is not None}
 
 
 def _default_state(row: Mapping[str, object]) -> set[str]:
     """The state attributes to drop: all schedules but a disabled one are imported as enabled."""
-    return set() if row.get("scheduleState") == str(ScheduleState.DISABLED) else {"scheduleState", "stateReason"}
+    return (
+        set()
+        if row.get(attr.SCHEDULE_STATE) == str(ScheduleState.DISABLED)
+        else {attr.SCHEDULE_STATE, attr.STATE_REASON}
+    )

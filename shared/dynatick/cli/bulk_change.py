@@ -13,6 +13,7 @@ from dynatick.cli.listing import Listing
 from dynatick.cli.output import Column, one_line, say
 from dynatick.cli.session import Session
 from dynatick.cli.task_selection import ids_of, is_single
+from dynatick.domain import attributes as attr
 from dynatick.errors import DynatickError, StoreError
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ _MAX_COUNTED = 1000  # tasks, for the question before a change
 _MAX_FAILURES = 200  # in a row; after them the command stops
 
 _COLUMNS = (
-    Column("TASK", "taskId", folds=True),
+    Column("TASK", attr.TASK_ID, folds=True),
     Column("WHAT", "result"),
-    Column("BUCKET", "taskDateTime"),
-    Column("ACTION", "action", folds=True),
+    Column("BUCKET", attr.TASK_DATE_TIME),
+    Column("ACTION", attr.ACTION, folds=True),
     Column("WHY", "why", folds=True),
 )
 
@@ -87,10 +88,10 @@ def change_each(
             if isinstance(answer, DynatickError):
                 result = "unknown" if isinstance(answer, StoreError) else "refused"
                 failed.append(code_of(answer))
-                listing.add({"taskId": task_id, "result": result, "why": one_line(error_text(answer))})
+                listing.add({attr.TASK_ID: task_id, "result": result, "why": one_line(error_text(answer))})
             else:
                 result = done
-                listing.add({"taskId": task_id, "result": done, **row(answer)})
+                listing.add({attr.TASK_ID: task_id, "result": done, **row(answer)})
             counts[result] = counts.get(result, 0) + 1
             unknown = unknown + 1 if result == "unknown" else 0
             if unknown == _MAX_FAILURES:
@@ -165,16 +166,16 @@ def _row(result: ManyResult, done: str) -> Mapping[str, object]:
 
     match result:
         case Changed(task_id, task):
-            return {"taskId": task_id, "result": done, **_of(task)}
+            return {attr.TASK_ID: task_id, "result": done, **_of(task)}
         case WouldChange(task_id, task):
             why = {} if task.error is None else {"why": task.error}
-            return {"taskId": task_id, "result": f"to be {done}", **_of(task), **why}
+            return {attr.TASK_ID: task_id, "result": f"to be {done}", **_of(task), **why}
         case Skipped(task_id, reason):
-            return {"taskId": task_id, "result": "skipped", "why": reason}
+            return {attr.TASK_ID: task_id, "result": "skipped", "why": reason}
         case ChangeUnknown(task_id, error):
-            return {"taskId": task_id, "result": "unknown", "why": one_line(str(error))}
+            return {attr.TASK_ID: task_id, "result": "unknown", "why": one_line(str(error))}
 
 
 def _of(task: TaskView) -> Mapping[str, object]:
-    shown = {"taskDateTime": task.bucket, "action": task.action}
+    shown = {attr.TASK_DATE_TIME: task.bucket, attr.ACTION: task.action}
     return {name: value for name, value in shown.items() if value is not None}

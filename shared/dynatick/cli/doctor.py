@@ -12,6 +12,7 @@ import typer
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_document, show_many
 from dynatick.cli.session import Session, on_table
+from dynatick.domain import attributes as attr
 
 if TYPE_CHECKING:
     from dynatick.client import Diagnosis
@@ -22,7 +23,7 @@ _PAGES_PER_MESSAGE = 100  # without a terminal
 
 _COLUMNS = (
     Column("WHAT", "kind"),
-    Column("TASK", "taskId", folds=True),
+    Column("TASK", attr.TASK_ID, folds=True),
     Column("WHY", "why", folds=True),
 )
 _REMEDY = Column("REMEDY", "remedy", folds=True)

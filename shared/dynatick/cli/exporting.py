@@ -13,6 +13,8 @@ from dynatick.bulk.file_format import FileFormat, format_of
 from dynatick.cli.checkpoint import Checkpoint
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import say
+from dynatick.domain import attributes as attr
+from dynatick.domain.row import RowView
 from dynatick.errors import InvalidInput, StoreError
 
 if TYPE_CHECKING:
@@ -114,7 +116,7 @@ class _Run:
 
     def counted(self, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:
-            self._row = (str(row.get("taskDateTime")), str(row["taskId"]))
+            self._row = (str(row.get(attr.TASK_DATE_TIME)), RowView(row).task_id)
             yield row
 
     def write(self, lines: Iterable[str]) -> None:

@@ -13,6 +13,7 @@ import typer
 from dynatick.cli.argument_values import time_of
 from dynatick.cli.output import Column, Output, say, show_document, show_list, show_table
 from dynatick.cli.session import Session
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, parse_time
 from dynatick.domain.expressions import (
     Expression,
@@ -68,8 +69,8 @@ class _Query:
             expression=expression,
             zone=check_zone(zone),
             after=instant,
-            start=_instant(start, "startDate", now) if start else instant if isinstance(expression, Rate) else None,
-            end=_instant(end, "endDate", now) if end else None,
+            start=_instant(start, attr.START_DATE, now) if start else instant if isinstance(expression, Rate) else None,
+            end=_instant(end, attr.END_DATE, now) if end else None,
         )
         check_fires(query.expression, after=query.after, zone=query.zone, start=query.start, end=query.end)
         return query
@@ -99,8 +100,8 @@ def explain(
     gap, warnings = shortest_gap(query.expression), query.warnings()
     if output is not Output.TABLE:
         document = {
-            "scheduleExpression": query.expression.text,
-            "scheduleExpressionTimezone": query.zone,
+            attr.SCHEDULE_EXPRESSION: query.expression.text,
+            attr.SCHEDULE_EXPRESSION_TIMEZONE: query.zone,
             "description": in_words(query.expression, query.zone),
             "shortestIntervalSeconds": None if gap == timedelta.max else int(gap.total_seconds()),
             "occurrences": [_row(one, query.zone) for one in occurrences],

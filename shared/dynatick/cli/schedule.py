@@ -19,6 +19,7 @@ from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_display import show_task
 from dynatick.cli.task_files import import_command
 from dynatick.cli.task_selection import Ids
+from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
 from dynatick.errors import InvalidInput
 
@@ -86,7 +87,8 @@ def list_schedules(
     rows = [view.to_row() for view in page.schedules]
     if session.output is Output.TABLE:
         whys = [
-            {"scheduleExpression": view.expression, "why": view.error or view.state_reason} for view in page.schedules
+            {attr.SCHEDULE_EXPRESSION: view.expression, "why": view.error or view.state_reason}
+            for view in page.schedules
         ]
         rows = [{**row, **why} for row, why in zip(rows, whys, strict=True)]
     show_many(rows, COLUMNS, session.output, name="schedules", more=more)
@@ -175,7 +177,7 @@ def delete(session: Session, schedule_ids: Ids) -> None:
         if session.output is Output.TABLE:
             say(f"deleted {schedule_id}")
         else:
-            show_one({"taskId": schedule_id, "deleted": True}, session.output)
+            show_one({attr.TASK_ID: schedule_id, "deleted": True}, session.output)
 
     change_each(
         session, schedule_ids, remove, "deleted", show=show, row=lambda _: {}, columns=CHANGED, name="schedules"
@@ -237,12 +239,19 @@ def backfill(
     unknown = 0
     for result in results:
         made = "would be made" if dry_run else "made"
-        row: dict[str, object] = {"taskId": result.task_id, "result": "exists" if isinstance(result, Exists) else made}
+        row: dict[str, object] = {
+            attr.TASK_ID: result.task_id,
+            "result": "exists" if isinstance(result, Exists) else made,
+        }
         if isinstance(result, InsertUnknown):
             unknown += 1
             row |= {"result": "unknown", "error": str(result.error)}
         rows.append(row)
-    columns = (Column("TASK", "taskId", folds=True), Column("RESULT", "result"), Column("ERROR", "error", folds=True))
+    columns = (
+        Column("TASK", attr.TASK_ID, folds=True),
+        Column("RESULT", "result"),
+        Column("ERROR", "error", folds=True),
+    )
     show_many(rows, columns, session.output, name="occurrences")
     if not rows and session.output is Output.TABLE:
         say("There are none")
@@ -273,7 +282,7 @@ def history(
 def _change(session: Session, ids: Sequence[str], change: Callable[[str], ScheduleView], done: str) -> None:
     def row(view: ScheduleView) -> Mapping[str, object]:
         at = view.next_occurrence_at
-        return {"scheduleState": view.state} | ({} if at is None else {"nextOccurrenceAt": format_instant(at)})
+        return {attr.SCHEDULE_STATE: view.state} | ({} if at is None else {attr.NEXT_OCCURRENCE_AT: format_instant(at)})
 
     show = partial(show_schedule, session, notes=False)
     change_each(session, ids, change, done, show=show, row=row, columns=CHANGED, name="schedules")

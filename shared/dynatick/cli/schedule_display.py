@@ -6,45 +6,47 @@ from typing import TYPE_CHECKING
 
 from dynatick.cli.output import Column, Output, say, show_one
 from dynatick.cli.session import Session
+from dynatick.domain import attributes as attr
 
 if TYPE_CHECKING:
     from dynatick.client import ScheduleView
 
 _SHOWN = (
-    "taskId", "scheduleExpression", "cronExpression", "scheduleExpressionTimezone", "startDate", "endDate",
-    "flexibleTimeWindow", "catchUp", "overlap", "action", "payload", "retryPolicy", "timeoutSeconds",
-    "scheduleState", "stateReason", "error", "nextOccurrenceAt", "taskDateTime", "bufferedOccurrenceAt",
-    "lastOccurrenceAt", "lastTaskId", "missedOccurrences", "createdAt",
+    attr.TASK_ID, attr.SCHEDULE_EXPRESSION, attr.CRON_EXPRESSION, attr.SCHEDULE_EXPRESSION_TIMEZONE, attr.START_DATE,
+    attr.END_DATE, attr.FLEXIBLE_TIME_WINDOW, attr.CATCH_UP, attr.OVERLAP, attr.ACTION, attr.PAYLOAD,
+    attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SCHEDULE_STATE, attr.STATE_REASON, attr.ERROR,
+    attr.NEXT_OCCURRENCE_AT, attr.TASK_DATE_TIME, attr.BUFFERED_OCCURRENCE_AT, attr.LAST_OCCURRENCE_AT,
+    attr.LAST_TASK_ID, attr.MISSED_OCCURRENCES, attr.CREATED_AT,
 )  # fmt: skip
 """The attributes that the table shows, in this order, before the user's own. JSON has all of them."""
 
 COLUMNS = (
-    Column("SCHEDULE", "taskId", folds=True),
-    Column("STATE", "scheduleState"),
-    Column("EXPRESSION", "scheduleExpression", folds=True),
-    Column("ZONE", "scheduleExpressionTimezone", spare=1),
-    Column("ACTION", "action", folds=True, spare=1),
-    Column("NEXT OCCURRENCE", "nextOccurrenceAt"),
-    Column("LAST OCCURRENCE", "lastOccurrenceAt", spare=1),
-    Column("MISSED", "missedOccurrences", right=True, spare=1),
+    Column("SCHEDULE", attr.TASK_ID, folds=True),
+    Column("STATE", attr.SCHEDULE_STATE),
+    Column("EXPRESSION", attr.SCHEDULE_EXPRESSION, folds=True),
+    Column("ZONE", attr.SCHEDULE_EXPRESSION_TIMEZONE, spare=1),
+    Column("ACTION", attr.ACTION, folds=True, spare=1),
+    Column("NEXT OCCURRENCE", attr.NEXT_OCCURRENCE_AT),
+    Column("LAST OCCURRENCE", attr.LAST_OCCURRENCE_AT, spare=1),
+    Column("MISSED", attr.MISSED_OCCURRENCES, right=True, spare=1),
     Column("WHY", "why", folds=True),
 )
 CHANGED = (
-    Column("SCHEDULE", "taskId", folds=True),
+    Column("SCHEDULE", attr.TASK_ID, folds=True),
     Column("WHAT", "result"),
-    Column("STATE", "scheduleState", spare=1),
-    Column("NEXT OCCURRENCE", "nextOccurrenceAt", spare=1),
+    Column("STATE", attr.SCHEDULE_STATE, spare=1),
+    Column("NEXT OCCURRENCE", attr.NEXT_OCCURRENCE_AT, spare=1),
     Column("WHY", "why", folds=True),
 )
 PREVIEW = (Column("OCCURRENCE", "occurrenceAt"), Column("LOCAL TIME", "local"), Column("NOTES", "notes", folds=True))
 HISTORY = (
     Column("OCCURRENCE", "occurrenceAt"),
-    Column("STATUS", "status"),
-    Column("BUCKET", "taskDateTime", spare=1),
-    Column("FINISHED", "finishedAt", to_seconds=True, spare=1),
+    Column("STATUS", attr.STATUS),
+    Column("BUCKET", attr.TASK_DATE_TIME, spare=1),
+    Column("FINISHED", attr.FINISHED_AT, to_seconds=True, spare=1),
     Column("REASON", "reason"),
-    Column("ERROR", "error", folds=True),
-    Column("TASK", "taskId", folds=True),
+    Column("ERROR", attr.ERROR, folds=True),
+    Column("TASK", attr.TASK_ID, folds=True),
 )
 
 

@@ -11,6 +11,7 @@ import typer
 from dynatick.cli.argument_values import map_of, minutes_of, seconds_of
 from dynatick.cli.session import Session
 from dynatick.cli.task_options import Payload, Timeout
+from dynatick.domain import attributes as attr
 from dynatick.errors import InvalidInput
 
 Zone = Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="IANA time zone, such as Europe/Berlin.")]
@@ -47,13 +48,13 @@ class DefinitionOptions:
         """As the client takes them; None for an option that is not given. Raises InvalidInput."""
         return {
             "timezone": self.tz,
-            "start_date": session.time(self.start_date, "startDate"),
-            "end_date": session.time(self.end_date, "endDate"),
-            "flexible_time_window": minutes_of(self.flexible_time_window, "flexibleTimeWindow"),
+            "start_date": session.time(self.start_date, attr.START_DATE),
+            "end_date": session.time(self.end_date, attr.END_DATE),
+            "flexible_time_window": minutes_of(self.flexible_time_window, attr.FLEXIBLE_TIME_WINDOW),
             "action": self.action,
-            "payload": map_of(self.payload, "payload"),
-            "retry_policy": map_of(self.retry_policy, "retryPolicy"),
-            "timeout_seconds": seconds_of(self.timeout_seconds, "timeoutSeconds"),
+            "payload": map_of(self.payload, attr.PAYLOAD),
+            "retry_policy": map_of(self.retry_policy, attr.RETRY_POLICY),
+            "timeout_seconds": seconds_of(self.timeout_seconds, attr.TIMEOUT_SECONDS),
             "catch_up": self.catch_up,
             "overlap": self.overlap,
         }

@@ -28,6 +28,7 @@ from dynatick.cli.task_options import (
     Yes,
 )
 from dynatick.cli.task_selection import Filters, Ids, IdsOrNone, Range
+from dynatick.domain import attributes as attr
 
 if TYPE_CHECKING:
     from dynatick.client import TaskView
@@ -56,12 +57,12 @@ def add(
     """Insert a task. Refused if a task or schedule has this id."""
     view = session.client().insert(
         task_id,
-        due_at=session.time(at, "dueAt"),
-        delay_seconds=seconds_of(delay, "delaySeconds"),
+        due_at=session.time(at, attr.DUE_AT),
+        delay_seconds=seconds_of(delay, attr.DELAY_SECONDS),
         action=action,
-        payload=map_of(payload, "payload"),
-        retry_policy=map_of(retry_policy, "retryPolicy"),
-        timeout_seconds=seconds_of(timeout_seconds, "timeoutSeconds"),
+        payload=map_of(payload, attr.PAYLOAD),
+        retry_policy=map_of(retry_policy, attr.RETRY_POLICY),
+        timeout_seconds=seconds_of(timeout_seconds, attr.TIMEOUT_SECONDS),
         attributes=map_of(attributes, "attributes"),
     )
     show_view(session, view)
@@ -148,7 +149,7 @@ def delete(session: Session, task_ids: Ids) -> None:
         if session.output is Output.TABLE:
             say(f"deleted {task_id}")
         else:
-            show_one({"taskId": task_id, "deleted": True}, session.output)
+            show_one({attr.TASK_ID: task_id, "deleted": True}, session.output)
 
     client = session.client()
 
@@ -180,7 +181,7 @@ def reschedule(
     """Give waiting tasks another time: those named, or all of a bucket or range."""
     if at is None and delay is None and by is None:
         raise CommandFailed(ExitCode.USAGE, "give a time: --at, --delay or --by")
-    due_at, delay_seconds = session.time(at, "dueAt"), seconds_of(delay, "delaySeconds")
+    due_at, delay_seconds = session.time(at, attr.DUE_AT), seconds_of(delay, attr.DELAY_SECONDS)
     shift = None if by is None else shift_of(by, "by")
     if are_named(task_ids, **range_.by_option(), status=status, **filters.by_option(), dry_run=dry_run, by=by):
         change = partial(session.client().reschedule, due_at=due_at, delay_seconds=delay_seconds)
@@ -210,13 +211,13 @@ def reschedule(
 @on_table
 def update(session: Session, task_id: TaskId, at: At = None, delay: Delay = None, payload: Payload = None) -> None:
     """Change a waiting task: its time, its payload, or both at once."""
-    changed = map_of(payload, "payload")
+    changed = map_of(payload, attr.PAYLOAD)
     if at is None and delay is None and changed is None:
         raise CommandFailed(ExitCode.USAGE, "give a change: --at, --delay or --payload")
     view = session.client().update(
         task_id,
-        due_at=session.time(at, "dueAt"),
-        delay_seconds=seconds_of(delay, "delaySeconds"),
+        due_at=session.time(at, attr.DUE_AT),
+        delay_seconds=seconds_of(delay, attr.DELAY_SECONDS),
         payload=changed,
     )
     show_view(session, view)

@@ -14,6 +14,7 @@ from dynatick.cli.listing import Listing
 from dynatick.cli.output import Column, Output, one_line, say, show_document, show_many, show_one, show_pairs
 from dynatick.cli.session import Session
 from dynatick.cli.task_selection import Filters, Span, ids_of, is_single
+from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
 from dynatick.errors import DynatickError, InvalidInput
 
@@ -25,14 +26,14 @@ _UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(m
 
 
 COLUMNS = (
-    Column("TASK", "taskId", folds=True),
-    Column("BUCKET", "taskDateTime"),
-    Column("STATUS", "status"),
-    Column("ACTION", "action", folds=True),
-    Column("DUE", "dueAt", to_seconds=True, spare=1),
-    Column("FINISHED", "finishedAt", to_seconds=True, spare=1),
-    Column("ATTEMPT", "attempt", right=True, spare=1),
-    Column("ERROR", "error", folds=True),
+    Column("TASK", attr.TASK_ID, folds=True),
+    Column("BUCKET", attr.TASK_DATE_TIME),
+    Column("STATUS", attr.STATUS),
+    Column("ACTION", attr.ACTION, folds=True),
+    Column("DUE", attr.DUE_AT, to_seconds=True, spare=1),
+    Column("FINISHED", attr.FINISHED_AT, to_seconds=True, spare=1),
+    Column("ATTEMPT", attr.ATTEMPT, right=True, spare=1),
+    Column("ERROR", attr.ERROR, folds=True),
 )
 
 
@@ -67,17 +68,17 @@ def _block(view: TaskView, now: datetime) -> Mapping[str, object]:
         "id": view.task_id,
         "status": view.status,
         "due": _when(view.due_at, now),
-        "delay": None if view.due_at is not None or "delaySeconds" not in row else f"{row['delaySeconds']} s",
+        "delay": None if view.due_at is not None or attr.DELAY_SECONDS not in row else f"{row[attr.DELAY_SECONDS]} s",
         "bucket": view.bucket,
-        "attempts": None if "attempt" not in row else f"{view.attempt}{run}",
+        "attempts": None if attr.ATTEMPT not in row else f"{view.attempt}{run}",
         "action": view.action,
-        "payload": row.get("payload"),
-        "schedule": row.get("scheduleId"),
-        "retry policy": row.get("retryPolicy"),
-        "timeout": None if row.get("timeoutSeconds") is None else f"{row['timeoutSeconds']} s",
+        "payload": row.get(attr.PAYLOAD),
+        "schedule": row.get(attr.SCHEDULE_ID),
+        "retry policy": row.get(attr.RETRY_POLICY),
+        "timeout": None if row.get(attr.TIMEOUT_SECONDS) is None else f"{row[attr.TIMEOUT_SECONDS]} s",
         "result": view.result,
         "error": view.error,
-        "last error": None if view.error is not None else _last_error(row.get("attempts")),
+        "last error": None if view.error is not None else _last_error(row.get(attr.ATTEMPTS)),
         "created": _when(view.created_at, now),
         "started": _when(view.started_at, now),
         "finished": _when(view.finished_at, now),
@@ -100,7 +101,7 @@ def _when(instant: datetime | None, now: datetime) -> str | None:
 def _last_error(attempts: object) -> object:
     """The error of the latest attempt that failed. The attribute may hold anything."""
     entries = attempts if isinstance(attempts, (list, tuple)) else ()
-    return next((one["error"] for one in reversed(entries) if isinstance(one, Mapping) and "error" in one), None)
+    return next((one[attr.ERROR] for one in reversed(entries) if isinstance(one, Mapping) and attr.ERROR in one), None)
 
 
 def list_page(

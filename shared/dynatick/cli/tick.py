@@ -12,6 +12,7 @@ from dynatick.cli.argument_values import duration_of
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_many
 from dynatick.cli.session import Session, on_table
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.errors import InvalidInput
 
@@ -30,7 +31,7 @@ _COLUMNS = (
     Column("FAILED", "failed", right=True),
     Column("RETRIED", "retried", right=True, spare=1),
     Column("MISSED", "missed", right=True, spare=1),
-    Column("LATE MS", "latenessMaxMs", right=True, spare=1),
+    Column("LATE MS", attr.LATENESS_MAX_MS, right=True, spare=1),
     Column("TOOK MS", "tookMs", right=True, spare=1),
 )
 
@@ -102,9 +103,9 @@ def _line(row: Mapping[str, object]) -> Mapping[str, object]:
 def _took(row: Mapping[str, object]) -> int | None:
     from dynatick.domain.instants import parse_instant
 
-    if "startedAt" not in row or "finishedAt" not in row:
+    if attr.STARTED_AT not in row or attr.FINISHED_AT not in row:
         return None
-    took = parse_instant(row["finishedAt"], "finishedAt") - parse_instant(row["startedAt"], "startedAt")
+    took = parse_instant(row[attr.FINISHED_AT], attr.FINISHED_AT) - parse_instant(row[attr.STARTED_AT], attr.STARTED_AT)
     return round(took.total_seconds() * 1000)
 
 

@@ -18,6 +18,7 @@ from dynatick.client.bucket_reader import BucketPage, BucketReader
 from dynatick.client.bucket_scope import Scope, backwards, check_prefix
 from dynatick.client.task_update import carry_out, state_shown, try_many
 from dynatick.client.views import TaskView, instant_or_none
+from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.task import TERMINAL, Row
 from dynatick.engine.ports import Entry, Store
@@ -216,7 +217,10 @@ def _matches_entry(entry: Entry, row: Row | None, filter_: BulkFilter) -> bool:
     if filter_.selects_ended:
         return filter_.fits(entry.outcome, entry.action, entry.schedule_id, entry.error)
     return (
-        row is not None and row.get("taskDateTime") == entry.bucket and _fits(row, filter_) and not filter_.unless(row)
+        row is not None
+        and row.get(attr.TASK_DATE_TIME) == entry.bucket
+        and _fits(row, filter_)
+        and not filter_.unless(row)
     )
 
 
@@ -224,13 +228,13 @@ def _mismatch(row: Row, entry: Entry, filter_: BulkFilter, began: datetime) -> s
     """Why a listed task is skipped; None if it still matches."""
     if not _fits(row, filter_):
         return f"it is {state_shown(row)} now"
-    if row.get("taskDateTime") != entry.bucket:
-        return f"it is in another bucket now, {row.get('taskDateTime')}"
-    finished = instant_or_none(row.get("finishedAt"))
+    if row.get(attr.TASK_DATE_TIME) != entry.bucket:
+        return f"it is in another bucket now, {row.get(attr.TASK_DATE_TIME)}"
+    finished = instant_or_none(row.get(attr.FINISHED_AT))
     if finished is not None and finished > began:
         return f"it is {state_shown(row)} again, since this call began"
     return None
 
 
 def _fits(row: Row, filter_: BulkFilter) -> bool:
-    return filter_.fits(state_shown(row), row.get("action"), row.get("scheduleId"), row.get("error"))
+    return filter_.fits(state_shown(row), row.get(attr.ACTION), row.get(attr.SCHEDULE_ID), row.get(attr.ERROR))

@@ -7,10 +7,12 @@ from datetime import datetime, timedelta
 
 from dynatick.client import task_update
 from dynatick.client.new_task import not_before_next_tick
-from dynatick.domain.buckets import Bucket, Grid
+from dynatick.domain import attributes as attr
+from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import EXPECTED_RANGE, format_instant, in_range
 from dynatick.domain.normalise import Defaults, task_time
+from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Clock
 from dynatick.errors import InvalidInput
@@ -28,11 +30,11 @@ class Rescheduling:
 
     def decide(self, row: Row) -> ConditionalUpdate:
         """The update of one task. Raises TransitionRefused, InvalidInput."""
-        task_id = str(row["taskId"])
+        task_id = RowView(row).task_id
         due_at = self.to or self._shifted(row)
         target = self.grid.bucket_of(task_id, due_at)
         bucket = not_before_next_tick(target, task_id, now=self.clock(), grid=self.grid)
-        present = Bucket.canonical(row.get("taskDateTime"))
+        present = RowView(row).bucket
         if present is not None and present.minute == bucket.minute:
             bucket = present  # it keeps its shard, so that it is not listed again
         return task_update.rescheduled(
@@ -41,12 +43,12 @@ class Rescheduling:
 
     def is_done(self, row: Row) -> bool:
         """Whether a task was moved already: its bucket may be read after that."""
-        bucket = Bucket.canonical(row.get("taskDateTime"))
-        if bucket is None or row.get("status") is None:
+        bucket = RowView(row).bucket
+        if bucket is None or RowView(row).is_unscheduled:
             return False
-        if row.get("dueAt") == format_instant(self.began):  # to the next tick, and ticks go on meanwhile
+        if row.get(attr.DUE_AT) == format_instant(self.began):  # to the next tick, and ticks go on meanwhile
             return True
-        if self.to is None or row.get("dueAt") != format_instant(self.to):
+        if self.to is None or row.get(attr.DUE_AT) != format_instant(self.to):
             return False
         return bucket.minute <= self.grid.tick_at_or_after(self.to)
 
@@ -54,6 +56,6 @@ class Rescheduling:
         """The shifted time of a task: of its due time, or of the bucket in which it waits for a retry."""
         at = task_time(row, now=self.began, grid=self.grid, defaults=Defaults()).due_at
         try:
-            return in_range(at + self.shift, row.get("dueAt"), "dueAt")
+            return in_range(at + self.shift, row.get(attr.DUE_AT), attr.DUE_AT)
         except OverflowError:
-            raise InvalidInput("dueAt", row.get("dueAt"), EXPECTED_RANGE) from None
+            raise InvalidInput(attr.DUE_AT, row.get(attr.DUE_AT), EXPECTED_RANGE) from None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dynatick.client.ticks import MissedTicks, ticks
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid, minute_of
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row
@@ -62,7 +63,7 @@ def finding_row(finding: Finding) -> Mapping[str, object]:
     """A finding as the command line prints it."""
     row: dict[str, object] = {
         "kind": str(finding.kind),
-        "taskId": finding.task_id,
+        attr.TASK_ID: finding.task_id,
         "why": finding.why,
         "remedy": finding.remedy,
         "repaired": finding.repaired,

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dynatick.client.bucket_reader import BucketReader
 from dynatick.client.bucket_scope import Position, Scope
 from dynatick.client.history import HistoryFilter
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.schedule import is_listed_as_schedule, is_schedule
@@ -61,9 +62,9 @@ def _matching(entries: Sequence[Entry], rows: Future[Mapping[str, Row]], filter_
     for entry in entries:
         row = found.get(entry.task_id)
         # Deleted, in another bucket now, or a schedule.
-        if row is None or row.get("taskDateTime") != entry.bucket:
+        if row is None or row.get(attr.TASK_DATE_TIME) != entry.bucket:
             continue
-        if is_listed_as_schedule(entry.task_id, entry.schedule_id) or is_schedule(row) or "scheduleState" in row:
+        if is_listed_as_schedule(entry.task_id, entry.schedule_id) or is_schedule(row) or attr.SCHEDULE_STATE in row:
             continue
-        if filter_.fits(state_of(row), row.get("action"), row.get("scheduleId")):
+        if filter_.fits(state_of(row), row.get(attr.ACTION), row.get(attr.SCHEDULE_ID)):
             yield row

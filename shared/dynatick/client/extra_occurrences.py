@@ -7,10 +7,12 @@ from datetime import datetime
 
 from dynatick.client import task_update
 from dynatick.client.insertion import InsertResult, result_of
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.instants import format_instant
 from dynatick.domain.occurrences import occurrence_row
+from dynatick.domain.row import RowView
 from dynatick.domain.schedule import Schedule
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Store, StoreFailure
@@ -27,17 +29,17 @@ def row_at_next_tick(
     """The row of an occurrence that runs at the next tick."""
     task_id = schedule.occurrence_id(nominal, extra=extra)
     bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id))
-    with_action = row if row.get("action") is not None else {**row, "action": default_action}
+    with_action = row if row.get(attr.ACTION) is not None else {**row, attr.ACTION: default_action}
     return occurrence_row(with_action, schedule, nominal, bucket, now=now, extra=extra)
 
 
 def insert_occurrences(store: Store, rows: Iterable[Row], dry_run: bool) -> Iterator[InsertResult]:
     """Inserts the rows, with one result each. ``dry_run``: only checks which of them exist."""
     rows = list(rows)
-    ids = [str(row["taskId"]) for row in rows]
+    ids = [RowView(row).task_id for row in rows]
     answers: Iterable[bool | StoreFailure]
     if dry_run:
-        existing = store.get_many(ids, only=("status",))
+        existing = store.get_many(ids, only=(attr.STATUS,))
         answers = [task_id not in existing for task_id in ids]
     else:
         answers = store.create_many(rows)
@@ -47,14 +49,14 @@ def insert_occurrences(store: Store, rows: Iterable[Row], dry_run: bool) -> Iter
 
 def note_run_now(store: Store, schedule_id: str, nominal: datetime) -> None:
     """Notes on the schedule that run-now makes this occurrence."""
-    _note(store, schedule_id, "ranNow", format_instant(nominal))
+    _note(store, schedule_id, attr.RAN_NOW, format_instant(nominal))
 
 
 def note_backfill(store: Store, schedule: Schedule, first: datetime, last: datetime) -> None:
     """Notes a backfill on the schedule, with its timing: the range may begin before the schedule was created, or the
     definition may have changed since."""
-    entry = schedule.timing() | {"from": format_instant(first), "until": format_instant(last)}
-    _note(store, schedule.schedule_id, "backfilled", entry)
+    entry = schedule.timing() | {attr.FROM: format_instant(first), attr.UNTIL: format_instant(last)}
+    _note(store, schedule.schedule_id, attr.BACKFILLED, entry)
 
 
 def _note(store: Store, schedule_id: str, name: str, entry: object) -> None:

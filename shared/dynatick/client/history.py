@@ -21,9 +21,10 @@ from dynatick.client.views import (
     status_of,
     text_or_none,
 )
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import state_of
-from dynatick.domain.schedule import RECURRENCE, is_listed_as_schedule, is_schedule
+from dynatick.domain.schedule import is_listed_as_schedule, is_schedule
 from dynatick.domain.task import TERMINAL, Row, Status
 from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput
@@ -32,7 +33,8 @@ MAX_LIMIT = 1000
 MAX_POLLS = 1500  # for one page: a day of minutes on one shard
 _FILTERED_ENTRIES = 1000  # to a poll, with a filter that few entries may match
 _SHOWN = (
-    "taskDateTime", "status", "outcome", "action", "dueAt", "finishedAt", "error", "attempt", "scheduleId", *RECURRENCE
+    attr.TASK_DATE_TIME, attr.STATUS, attr.OUTCOME, attr.ACTION, attr.DUE_AT, attr.FINISHED_AT, attr.ERROR,
+    attr.ATTEMPT, attr.SCHEDULE_ID, *attr.RECURRENCE,
 )  # fmt: skip
 _ITERATION_LIMIT = 200  # entries in a page of an iteration
 _STATUSES = tuple(map(str, Status))
@@ -139,7 +141,7 @@ def bucket_counts(store: Store, scope: Scope) -> Iterator[BucketCounts]:
 def check_status_filter(status: str | None) -> str | None:
     """Raises InvalidInput for an unknown status."""
     if status is not None and str(status) not in _STATUSES:
-        raise InvalidInput("status", status, f"expected one of {', '.join(_STATUSES)}")
+        raise InvalidInput(attr.STATUS, status, f"expected one of {', '.join(_STATUSES)}")
     return None if status is None else str(status)
 
 
@@ -164,29 +166,29 @@ def _entry(entry: Entry, page: BucketPage) -> TaskEntry | None:
     row: Row | None = None
     if entry.outcome is None:
         row = page.rows.get(entry.task_id)
-        if row is None or row.get("taskDateTime") != entry.bucket or is_schedule(row):
+        if row is None or row.get(attr.TASK_DATE_TIME) != entry.bucket or is_schedule(row):
             return None
     live = row if row is not None else {}
-    ended = live.get("outcome")
+    ended = live.get(attr.OUTCOME)
     return TaskEntry(
         task_id=entry.task_id,
         bucket=entry.bucket,
         status=status_of(entry.outcome or (text_or_none(ended) or state_of(live))),
-        action=_now(live, "action", entry.action),
-        due_at=instant_or_none(live.get("dueAt", entry.due_at)),
-        finished_at=instant_or_none(live.get("finishedAt", entry.finished_at)),
-        error=_now(live, "error", entry.error),
-        attempt=number_or(live.get("attempt"), 0) if row is not None else None,
-        schedule_id=_now(live, "scheduleId", entry.schedule_id),
+        action=_now(live, attr.ACTION, entry.action),
+        due_at=instant_or_none(live.get(attr.DUE_AT, entry.due_at)),
+        finished_at=instant_or_none(live.get(attr.FINISHED_AT, entry.finished_at)),
+        error=_now(live, attr.ERROR, entry.error),
+        attempt=number_or(live.get(attr.ATTEMPT), 0) if row is not None else None,
+        schedule_id=_now(live, attr.SCHEDULE_ID, entry.schedule_id),
     )
 
 
 def _with_attempts(store: Store, page: HistoryPage) -> HistoryPage:
     """Adds the attempts of ended tasks, which only their rows have."""
     ended = [entry.task_id for entry in page.entries if entry.attempt is None]
-    rows = store.get_many(ended, consistent=False, only=("attempt",)) if ended else {}
+    rows = store.get_many(ended, consistent=False, only=(attr.ATTEMPT,)) if ended else {}
     entries = (
-        replace(one, attempt=number_or(rows[one.task_id].get("attempt"), 0)) if one.task_id in rows else one
+        replace(one, attempt=number_or(rows[one.task_id].get(attr.ATTEMPT), 0)) if one.task_id in rows else one
         for one in page.entries
     )
     return replace(page, entries=tuple(entries))

@@ -8,6 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from dynatick.client.new_task import Composed
+from dynatick.domain import attributes as attr
+from dynatick.domain.row import RowView
 from dynatick.engine.ports import Store, StoreFailure
 from dynatick.errors import DynatickError, InvalidInput, ItemTooLarge, StoreError
 
@@ -121,7 +123,7 @@ class _Ready:
 
     @property
     def task_id(self) -> str:
-        return str(self.composed.row["taskId"])
+        return RowView(self.composed.row).task_id
 
 
 @dataclass(slots=True)
@@ -184,7 +186,7 @@ def insert_lazily(
 
 
 def _compose(position: int, task: object, compose: Callable[[object], Composed]) -> _Ready | Refused:
-    task_id = task.get("taskId") if isinstance(task, Mapping) else getattr(task, "task_id", None)
+    task_id = task.get(attr.TASK_ID) if isinstance(task, Mapping) else getattr(task, "task_id", None)
     try:
         return _Ready(position, compose(task))
     except InvalidInput as error:

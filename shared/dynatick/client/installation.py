@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dynatick.actions.payload import BUILT_IN
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.engine.cursor import Cursor, cursor_id
@@ -36,7 +37,7 @@ class Health:
     def to_row(self) -> Mapping[str, object]:
         return {
             "healthy": self.is_healthy,
-            "lastTick": None if self.last_tick is None else format_instant(self.last_tick),
+            attr.LAST_TICK: None if self.last_tick is None else format_instant(self.last_tick),
             "lastTickAgeSeconds": None if self.age_seconds is None else round(self.age_seconds, 1),
             "missingTicks": self.missing_ticks,
             "findings": [

@@ -9,13 +9,13 @@ from decimal import Decimal
 from typing import Any
 
 from dynatick.client.settings_cache import SettingsCache
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.instants import format_instant, require_aware
 from dynatick.domain.misspelt import check_names
 from dynatick.domain.normalise import Defaults, TaskTime, normalise, task_time
 from dynatick.domain.retry import RetryPolicy
-from dynatick.domain.schedule import RECURRENCE
-from dynatick.domain.task import OWN_ATTRIBUTES, Row, check_action, check_payload, check_task_id
+from dynatick.domain.task import Row, check_action, check_payload, check_task_id
 from dynatick.domain.timeout import check_timeout
 from dynatick.errors import InvalidInput, InvalidInputs
 from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, check_size
@@ -23,12 +23,12 @@ from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, check_size
 Time = str | int | float | Decimal | datetime | Bucket
 """A bucket or its name, an RFC 3339 text with offset, epoch seconds, an aware datetime."""
 
-_TIMES = {"taskDateTime": "task_date_time", "dueAt": "due_at", "delaySeconds": "delay_seconds"}
+_TIMES = {attr.TASK_DATE_TIME: "task_date_time", attr.DUE_AT: "due_at", attr.DELAY_SECONDS: "delay_seconds"}
 _ARGUMENTS = {
-    "taskId": "task_id", **_TIMES, "action": "action", "payload": "payload", "retryPolicy": "retry_policy",
-    "timeoutSeconds": "timeout_seconds",
+    attr.TASK_ID: "task_id", **_TIMES, attr.ACTION: "action", attr.PAYLOAD: "payload",
+    attr.RETRY_POLICY: "retry_policy", attr.TIMEOUT_SECONDS: "timeout_seconds",
 }  # fmt: skip
-_OF_SCHEDULES = frozenset({*RECURRENCE, "scheduleExpressionTimezone", "scheduleState"})
+_OF_SCHEDULES = frozenset({*attr.RECURRENCE, attr.SCHEDULE_EXPRESSION_TIMEZONE, attr.SCHEDULE_STATE})
 _NO_SCHEDULES = "a task runs once: leave it out, or insert it as a schedule"
 _EVERY_MINUTE = Grid()
 
@@ -73,21 +73,21 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
     if not has_time:
         with wrong:
             check_names(row, [name for name in row if name not in _ARGUMENTS])
-    if check_actions and isinstance(row.get("action"), str):
+    if check_actions and isinstance(row.get(attr.ACTION), str):
         with wrong:
-            settings_cache.check_action(str(row["action"]))
-    if "timeoutSeconds" in row:
+            settings_cache.check_action(str(row[attr.ACTION]))
+    if attr.TIMEOUT_SECONDS in row:
         with wrong:
-            settings_cache.check_timeout(row["timeoutSeconds"])
+            settings_cache.check_timeout(row[attr.TIMEOUT_SECONDS])
     settings = settings_cache.current() if has_time or task.action is None else None
-    action = row.get("action") or (settings.default_action if settings and task.action is None else None)
-    if isinstance(action, str) and (task.payload is None or "payload" in row):
+    action = row.get(attr.ACTION) or (settings.default_action if settings and task.action is None else None)
+    if isinstance(action, str) and (task.payload is None or attr.PAYLOAD in row):
         with wrong:
-            settings_cache.check_payload(action, row.get("payload"), of_handlers=check_actions)
+            settings_cache.check_payload(action, row.get(attr.PAYLOAD), of_handlers=check_actions)
     if wrong:
         with wrong:
             if any(name in row for name in _TIMES):
-                placed = {"taskId": "-", **row}
+                placed = {attr.TASK_ID: "-", **row}
                 settings_cache.check_shard(
                     task_time(
                         placed, now=now, grid=settings.grid if settings else _EVERY_MINUTE, defaults=Defaults()
@@ -102,20 +102,20 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
         return Composed(row, complete=False)
     grid, defaults = settings.grid, Defaults(action=str(action))
     change = normalise(row, now=now, grid=grid, defaults=defaults)
-    if "outcome" in change.set:  # it was rejected: this error names the attribute
+    if attr.OUTCOME in change.set:  # it was rejected: this error names the attribute
         task_time(row, now=now, grid=grid, defaults=defaults)
-        raise InvalidInput("taskId", task.task_id, str(change.set.get("error")))
+        raise InvalidInput(attr.TASK_ID, task.task_id, str(change.set.get(attr.ERROR)))
     row.update(change.set)
-    bucket = Bucket.parse(row["taskDateTime"])
+    bucket = Bucket.parse(row[attr.TASK_DATE_TIME])
     settings_cache.check_shard(bucket.shard)
-    row["taskDateTime"] = str(not_before_next_tick(bucket, task.task_id, now=now, grid=grid))
+    row[attr.TASK_DATE_TIME] = str(not_before_next_tick(bucket, task.task_id, now=now, grid=grid))
     check_size(row)
     return Composed(row, complete=True)
 
 
 def payload_of(payload: object) -> object:
     """A payload in the form of a row. Raises InvalidInput."""
-    return _kept(check_payload(payload), "payload")
+    return _kept(check_payload(payload), attr.PAYLOAD)
 
 
 def text_of(value: object, field: str) -> str:
@@ -129,9 +129,9 @@ def time_of(task_id: str, times: Mapping[str, object], *, now: datetime, grid: G
     """The bucket and the due instant of a time, under one of the table's names. Raises InvalidInput."""
     named = {name: _time(value, name) for name, value in times.items() if value is not None}
     if not named:
-        raise InvalidInput("taskDateTime", None, f"expected a time: one of {', '.join(_TIMES)}")
+        raise InvalidInput(attr.TASK_DATE_TIME, None, f"expected a time: one of {', '.join(_TIMES)}")
     _check_single(named)
-    return task_time({"taskId": task_id, **named}, now=now, grid=grid, defaults=Defaults())
+    return task_time({attr.TASK_ID: task_id, **named}, now=now, grid=grid, defaults=Defaults())
 
 
 def not_before_next_tick(bucket: Bucket, task_id: str, *, now: datetime, grid: Grid) -> Bucket:
@@ -146,7 +146,7 @@ def row_of(task: NewTask, wrong: InvalidInputs) -> dict[str, object]:
     it, and its error is added to ``wrong``."""
     row: dict[str, object] = {}
     with wrong:
-        row["taskId"] = check_task_id(task.task_id)
+        row[attr.TASK_ID] = check_task_id(task.task_id)
     times = {name: getattr(task, argument) for name, argument in _TIMES.items()}
     with wrong:
         _check_single({name: value for name, value in times.items() if value is not None})
@@ -156,17 +156,17 @@ def row_of(task: NewTask, wrong: InvalidInputs) -> dict[str, object]:
                 row[name] = _time(value, name)
     if task.action is not None:
         with wrong:
-            row["action"] = _kept(check_action(task.action), "action")
+            row[attr.ACTION] = _kept(check_action(task.action), attr.ACTION)
     if task.payload is not None:
         with wrong:
-            row["payload"] = payload_of(task.payload)
+            row[attr.PAYLOAD] = payload_of(task.payload)
     if task.retry_policy is not None:
         policy = task.retry_policy
         with wrong:
-            row["retryPolicy"] = policy.to_row() if isinstance(policy, RetryPolicy) else _policy(policy)
+            row[attr.RETRY_POLICY] = policy.to_row() if isinstance(policy, RetryPolicy) else _policy(policy)
     if task.timeout_seconds is not None:
         with wrong:
-            row["timeoutSeconds"] = check_timeout(task.timeout_seconds)
+            row[attr.TIMEOUT_SECONDS] = check_timeout(task.timeout_seconds)
     with wrong:
         if not isinstance(task.attributes, Mapping):
             raise InvalidInput("attributes", task.attributes, "expected a map of names to values")
@@ -207,7 +207,7 @@ def _own_name(name: object, value: object) -> str:
         raise InvalidInput(name, value, _NO_SCHEDULES)
     if name in _ARGUMENTS:
         raise InvalidInput(name, value, "it has an argument of its own")
-    if name in OWN_ATTRIBUTES:
+    if name in attr.OWN_ATTRIBUTES:
         raise InvalidInput(name, value, "leave it out: it is set by Dynatick")
     return str(_kept(name, "attributes"))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from dynatick.client.schedule_views import SchedulePage, ScheduleView
 from dynatick.client.task_update import MAX_KEY_BYTES
+from dynatick.domain import attributes as attr
 from dynatick.domain.schedule import ScheduleState
 from dynatick.domain.task import Row, size_of
 from dynatick.engine.ports import Store
@@ -30,7 +31,7 @@ def schedule_page(store: Store, state: str | None, limit: int, page_token: str |
                     if size >= _MAX_PAGE_BYTES:
                         return SchedulePage(schedules=tuple(found), next_page_token=f"{one}:{after}")
                     after = task_id
-                    if (row := rows.get(task_id)) is not None and row.get("scheduleState") == one:
+                    if (row := rows.get(task_id)) is not None and row.get(attr.SCHEDULE_STATE) == one:
                         found.append(ScheduleView.from_row(row))
                         size += size_of(row)
             after = page.after
@@ -49,7 +50,7 @@ def schedule_rows(store: Store, states: Iterable[str]) -> Iterator[Row]:
         while True:
             page = store.schedules(state, after=after, limit=_TOGETHER)
             rows = store.get_many(page.ids) if page.ids else {}
-            yield from (rows[one] for one in page.ids if one in rows and rows[one].get("scheduleState") == state)
+            yield from (rows[one] for one in page.ids if one in rows and rows[one].get(attr.SCHEDULE_STATE) == state)
             if (after := page.after) is None:
                 break
 
@@ -59,7 +60,7 @@ def check_state(state: object) -> str:
     for known in ScheduleState:
         if state == str(known):
             return str(known)
-    raise InvalidInput("scheduleState", state, f"expected one of {', '.join(ScheduleState)}")
+    raise InvalidInput(attr.SCHEDULE_STATE, state, f"expected one of {', '.join(ScheduleState)}")
 
 
 def _position(token: object, states: list[str]) -> tuple[int, str | None]:

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, cast
 from dynatick.client.extra_occurrences import RUN_NOW
 from dynatick.client.task_update import state_shown
 from dynatick.client.views import instant_or_none, text_or_none, without_none
+from dynatick.domain import attributes as attr
 from dynatick.domain.expressions import Occurrence, upcoming
 from dynatick.domain.instants import format_instant
-from dynatick.domain.schedule import DEFINITION, FormerDefinition, MissedFor, Schedule, ScheduleState
+from dynatick.domain.row import is_terminal
+from dynatick.domain.schedule import FormerDefinition, MissedFor, Schedule, ScheduleState
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from dynatick.client.row_types import ScheduleOccurrenceRow
 
 _INSTANT = timedelta(microseconds=1)
-_SHOWN = ("status", "outcome", "taskDateTime", "finishedAt", "error")
+_SHOWN = (attr.STATUS, attr.OUTCOME, attr.TASK_DATE_TIME, attr.FINISHED_AT, attr.ERROR)
 _MAX_INSTANTS = 20_000  # that one history computes
 
 
@@ -47,11 +49,11 @@ class ScheduleOccurrence:
         row = without_none(
             {
                 "occurrenceAt": format_instant(self.occurrence_at),
-                "status": self.status,
-                "taskId": self.task_id,
-                "taskDateTime": self.bucket,
-                "finishedAt": None if self.finished_at is None else format_instant(self.finished_at),
-                "error": self.error,
+                attr.STATUS: self.status,
+                attr.TASK_ID: self.task_id,
+                attr.TASK_DATE_TIME: self.bucket,
+                attr.FINISHED_AT: None if self.finished_at is None else format_instant(self.finished_at),
+                attr.ERROR: self.error,
                 "reason": self.reason,
                 "runNow": True if self.run_now else None,
             }
@@ -81,12 +83,12 @@ def latest_occurrences(
     store: Store, row: Row, first: datetime | None, last: datetime, limit: int
 ) -> list[ScheduleOccurrence]:
     """The occurrences from ``first`` to ``last``; without ``first``, the latest ``limit``."""
-    if row.get("revision") is None:  # no tick has accepted it, so it has had no occurrence
+    if row.get(attr.REVISION) is None:  # no tick has accepted it, so it has had no occurrence
         return []
     eras = list(_eras(row))
-    ended = instant_or_none(row.get("finishedAt")) if row.get("outcome") is not None else None
+    ended = instant_or_none(row.get(attr.FINISHED_AT)) if is_terminal(row) else None
     last = last if ended is None else min(last, ended)
-    created = instant_or_none(row.get("createdAt")) or last
+    created = instant_or_none(row.get(attr.CREATED_AT)) or last
     since = created + _INSTANT  # one that was due at that very instant is not made
     instants = _instants(eras, max(first, since) if first else None, since, last, limit)
     schedule = eras[-1][0]
@@ -99,7 +101,7 @@ def latest_occurrences(
     extra = {schedule.occurrence_id(instant): instant for instant in backfilled}
     ids = [*expected, *extra, *run_now]
     rows = store.get_many(ids, only=_SHOWN) if ids else {}
-    paused_at = schedule.defined_at if row.get("scheduleState") == str(ScheduleState.DISABLED) else None
+    paused_at = schedule.defined_at if row.get(attr.SCHEDULE_STATE) == str(ScheduleState.DISABLED) else None
     found = [
         _made(task_id, instant, row=rows[task_id]) if task_id in rows else _not_made(instant, schedule, paused_at)
         for task_id, instant in expected.items()
@@ -120,13 +122,15 @@ def _occurrences(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
 
 def _eras(row: Row) -> Iterator[tuple[Schedule, datetime | None]]:
     """The definitions that a schedule has had, oldest first, each with when it was replaced."""
-    present = {**row, "scheduleState": None}  # so that an ended one is accepted, too
-    kept = row.get("earlier")
+    present = {**row, attr.SCHEDULE_STATE: None}  # so that an ended one is accepted, too
+    kept = row.get(attr.EARLIER)
     for before in kept if isinstance(kept, (list, tuple)) else ():
         if isinstance(before, Mapping):
-            timing = dict.fromkeys(("cronExpression", "startDate", "endDate", "scheduleExpressionTimezone"))
+            timing = dict.fromkeys(
+                (attr.CRON_EXPRESSION, attr.START_DATE, attr.END_DATE, attr.SCHEDULE_EXPRESSION_TIMEZONE)
+            )
             try:
-                yield Schedule.from_row({**present, **timing, **before}), instant_or_none(before.get("until"))
+                yield Schedule.from_row({**present, **timing, **before}), instant_or_none(before.get(attr.UNTIL))
             except InvalidInput:  # a malformed entry
                 continue
     yield _latest(present), None
@@ -137,11 +141,11 @@ def _latest(row: Row) -> Schedule:
     try:
         return Schedule.from_row(row)
     except InvalidInput:
-        before = row.get("definition")
+        before = row.get(attr.ACCEPTED_DEFINITION)
         if not isinstance(before, Mapping):
             raise
-        unset = dict.fromkeys((*DEFINITION, "catchUp", "overlap"))
-        return Schedule.from_row({**row, **unset, **before, "scheduleState": None})
+        unset = dict.fromkeys((*attr.DEFINITION, attr.CATCH_UP, attr.OVERLAP))
+        return Schedule.from_row({**row, **unset, **before, attr.SCHEDULE_STATE: None})
 
 
 def _instants(
@@ -172,7 +176,7 @@ def _of_eras(eras: list[tuple[Schedule, datetime | None]], first: datetime, last
 
 
 def _run_now_instants(row: Row, schedule: Schedule, first: datetime, last: datetime) -> dict[str, datetime]:
-    kept = row.get("ranNow")
+    kept = row.get(attr.RAN_NOW)
     instants = (instant_or_none(value) for value in (kept if isinstance(kept, (list, tuple)) else ()))
     return {
         schedule.occurrence_id(instant, extra=RUN_NOW): instant
@@ -183,10 +187,10 @@ def _run_now_instants(row: Row, schedule: Schedule, first: datetime, last: datet
 
 def _backfilled(row: Row, first: datetime | None, last: datetime) -> set[datetime]:
     """The instants of the ranges that were backfilled, each by the timing at that time."""
-    kept, found = row.get("backfilled"), set[datetime]()
+    kept, found = row.get(attr.BACKFILLED), set[datetime]()
     for entry in kept if isinstance(kept, (list, tuple)) else ():
         former = FormerDefinition.from_row(entry)  # up to the last backfilled one
-        since = instant_or_none(entry.get("from")) if former is not None else None
+        since = instant_or_none(entry.get(attr.FROM)) if former is not None else None
         if former is None or since is None:  # a malformed entry
             continue
         nominal = former.next_after((since if first is None else max(since, first)) - _INSTANT)
@@ -201,9 +205,9 @@ def _made(task_id: str, instant: datetime, *, row: Row, run_now: bool = False) -
         occurrence_at=instant,
         status=state_shown(row),
         task_id=task_id,
-        bucket=text_or_none(row.get("taskDateTime")),
-        finished_at=instant_or_none(row.get("finishedAt")),
-        error=text_or_none(row.get("error")),
+        bucket=text_or_none(row.get(attr.TASK_DATE_TIME)),
+        finished_at=instant_or_none(row.get(attr.FINISHED_AT)),
+        error=text_or_none(row.get(attr.ERROR)),
         run_now=run_now,
     )
 

@@ -9,10 +9,12 @@ from itertools import islice
 
 from dynatick.actions.plain_value import plain
 from dynatick.client.views import instant_or_none, number_or, text_or_none, version_of
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid, instant_of
 from dynatick.domain.expressions import Rate, clock_warnings, shortest_gap, upcoming
 from dynatick.domain.instants import format_instant
-from dynatick.domain.schedule import RECURRENCE, CatchUp, Overlap, Schedule, handed_on
+from dynatick.domain.row import RowView, is_terminal
+from dynatick.domain.schedule import CatchUp, Overlap, Schedule, handed_on
 from dynatick.domain.task import Row
 from dynatick.errors import InvalidInput
 
@@ -57,34 +59,36 @@ class ScheduleView:
     @classmethod
     def from_row(cls, row: Row, *, warnings: tuple[str, ...] = ()) -> ScheduleView:
         values = {name: plain(value) for name, value in row.items()}
-        payload = values.get("payload")
-        expression = next((row[name] for name in RECURRENCE if row.get(name) is not None), None)
+        payload = values.get(attr.PAYLOAD)
+        expression = next((row[name] for name in attr.RECURRENCE if row.get(name) is not None), None)
         return cls(
-            schedule_id=str(row["taskId"]),
+            schedule_id=RowView(row).task_id,
             expression=text_or_none(expression),
-            timezone=text_or_none(row.get("scheduleExpressionTimezone")) or "UTC",
-            state=text_or_none(row.get("scheduleState")) or "unscheduled",
-            state_reason=text_or_none(row.get("stateReason")),
-            start_date=instant_or_none(row.get("startDate")),
-            end_date=instant_or_none(row.get("endDate")),
-            flexible_time_window=number_or(row.get("flexibleTimeWindow"), 0),
-            catch_up=text_or_none(row.get("catchUp")) or str(CatchUp.LATEST),
-            overlap=text_or_none(row.get("overlap")) or str(Overlap.SKIP),
-            action=text_or_none(row.get("action")),
+            timezone=text_or_none(row.get(attr.SCHEDULE_EXPRESSION_TIMEZONE)) or "UTC",
+            state=text_or_none(row.get(attr.SCHEDULE_STATE)) or "unscheduled",
+            state_reason=text_or_none(row.get(attr.STATE_REASON)),
+            start_date=instant_or_none(row.get(attr.START_DATE)),
+            end_date=instant_or_none(row.get(attr.END_DATE)),
+            flexible_time_window=number_or(row.get(attr.FLEXIBLE_TIME_WINDOW), 0),
+            catch_up=text_or_none(row.get(attr.CATCH_UP)) or str(CatchUp.LATEST),
+            overlap=text_or_none(row.get(attr.OVERLAP)) or str(Overlap.SKIP),
+            action=text_or_none(row.get(attr.ACTION)),
             payload=payload if isinstance(payload, dict) else {},
-            next_occurrence_at=instant_or_none(row.get("nextOccurrenceAt")),
-            last_occurrence_at=instant_or_none(row.get("lastOccurrenceAt")),
-            last_task_id=text_or_none(row.get("lastTaskId")),
-            missed_occurrences=number_or(row.get("missedOccurrences"), 0),
-            created_at=instant_or_none(row.get("createdAt")),
-            error=text_or_none(row.get("error")),
+            next_occurrence_at=instant_or_none(row.get(attr.NEXT_OCCURRENCE_AT)),
+            last_occurrence_at=instant_or_none(row.get(attr.LAST_OCCURRENCE_AT)),
+            last_task_id=text_or_none(row.get(attr.LAST_TASK_ID)),
+            missed_occurrences=number_or(row.get(attr.MISSED_OCCURRENCES), 0),
+            created_at=instant_or_none(row.get(attr.CREATED_AT)),
+            error=text_or_none(row.get(attr.ERROR)),
             warnings=warnings,
             row=values,
         )
 
     def to_row(self) -> Mapping[str, object]:
         """Under the table's names, with the warnings."""
-        return {**self.row, "scheduleState": self.state} | ({"warnings": list(self.warnings)} if self.warnings else {})
+        return {**self.row, attr.SCHEDULE_STATE: self.state} | (
+            {"warnings": list(self.warnings)} if self.warnings else {}
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +101,7 @@ class SchedulePage:
 
 def warnings_of(row: Row, grid: Grid, now: datetime) -> tuple[str, ...]:
     """Warnings about behaviour that may be unexpected. None for a schedule that has ended or is invalid."""
-    if row.get("outcome") is not None:
+    if is_terminal(row):
         return ()
     try:
         schedule = Schedule.from_row(row)

@@ -30,14 +30,14 @@ from dynatick.client.schedule_occurrences import (
 from dynatick.client.schedule_views import SchedulePage, ScheduleView, warnings_of
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.views import TaskView
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read, merge_updates
 from dynatick.domain.expressions import Occurrence, Rate
 from dynatick.domain.recurrence import edited
 from dynatick.domain.retry import RetryPolicy
+from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import (
-    RECURRENCE,
-    SCHEDULE_ATTRIBUTES,
     Schedule,
     ScheduleState,
     is_or_was_schedule,
@@ -58,17 +58,17 @@ MAX_BACKFILL = 1000
 _TRIES = 20
 _NOT_ENDED = (str(ScheduleState.ENABLED), str(ScheduleState.DISABLED))
 UPDATABLE = {
-    "expression": "scheduleExpression",
-    "timezone": "scheduleExpressionTimezone",
-    "start_date": "startDate",
-    "end_date": "endDate",
-    "flexible_time_window": "flexibleTimeWindow",
-    "action": "action",
-    "payload": "payload",
-    "retry_policy": "retryPolicy",
-    "timeout_seconds": "timeoutSeconds",
-    "catch_up": "catchUp",
-    "overlap": "overlap",
+    "expression": attr.SCHEDULE_EXPRESSION,
+    "timezone": attr.SCHEDULE_EXPRESSION_TIMEZONE,
+    "start_date": attr.START_DATE,
+    "end_date": attr.END_DATE,
+    "flexible_time_window": attr.FLEXIBLE_TIME_WINDOW,
+    "action": attr.ACTION,
+    "payload": attr.PAYLOAD,
+    "retry_policy": attr.RETRY_POLICY,
+    "timeout_seconds": attr.TIMEOUT_SECONDS,
+    "catch_up": attr.CATCH_UP,
+    "overlap": attr.OVERLAP,
 }
 
 
@@ -111,7 +111,7 @@ class Schedules:
         """
         if isinstance(attributes, Mapping):
             for name in attributes:
-                if name in SCHEDULE_ATTRIBUTES:
+                if name in attr.SCHEDULE_ATTRIBUTES:
                     raise InvalidInput(name, attributes[name], "it has an argument of its own, or is set by Dynatick")
         template = NewTask(
             task_id=schedule_id,
@@ -122,15 +122,15 @@ class Schedules:
             attributes={} if attributes is None else attributes,
         )
         recurrence: dict[str, object] = {
-            "scheduleExpression": expression,
-            "scheduleExpressionTimezone": timezone,
-            "startDate": start_date,
-            "endDate": end_date,
-            "flexibleTimeWindow": flexible_time_window,
-            "catchUp": None if catch_up is None else str(catch_up),
-            "overlap": None if overlap is None else str(overlap),
-            "scheduleState": None if enabled else str(ScheduleState.DISABLED),
-            "stateReason": None if reason is None else text_of(reason, "stateReason"),
+            attr.SCHEDULE_EXPRESSION: expression,
+            attr.SCHEDULE_EXPRESSION_TIMEZONE: timezone,
+            attr.START_DATE: start_date,
+            attr.END_DATE: end_date,
+            attr.FLEXIBLE_TIME_WINDOW: flexible_time_window,
+            attr.CATCH_UP: None if catch_up is None else str(catch_up),
+            attr.OVERLAP: None if overlap is None else str(overlap),
+            attr.SCHEDULE_STATE: None if enabled else str(ScheduleState.DISABLED),
+            attr.STATE_REASON: None if reason is None else text_of(reason, attr.STATE_REASON),
         }
         now = self._clock()
         row = self._checks.compose(template, recurrence, now).row
@@ -177,14 +177,14 @@ class Schedules:
             with wrong:
                 changed[UPDATABLE[name]] = stored_value(name, UPDATABLE[name], value)
         with wrong:
-            if changed.get("scheduleExpression", "") is None:
-                raise InvalidInput("scheduleExpression", None, "a schedule has one; delete the schedule to end it")
-        if changed.get("timeoutSeconds") is not None:
+            if changed.get(attr.SCHEDULE_EXPRESSION, "") is None:
+                raise InvalidInput(attr.SCHEDULE_EXPRESSION, None, "a schedule has one; delete the schedule to end it")
+        if changed.get(attr.TIMEOUT_SECONDS) is not None:
             with wrong:
-                self._settings_cache.check_timeout(changed["timeoutSeconds"])
+                self._settings_cache.check_timeout(changed[attr.TIMEOUT_SECONDS])
         with wrong:
             check_recurrence(changed)
-        if wrong and changed.keys() & {"action", "payload"}:
+        if wrong and changed.keys() & {attr.ACTION, attr.PAYLOAD}:
             with wrong:  # so that every error is reported
                 self._checks.check_action({**(self._store.get(task_update.known_id(schedule_id)) or {}), **changed})
         wrong.raise_all()
@@ -192,10 +192,10 @@ class Schedules:
 
     def pause(self, schedule_id: str, reason: str | None = None) -> ScheduleView:
         """No further occurrence falls due from now on. Those that are due now are still made."""
-        state_reason = None if reason is None else text_of(reason, "stateReason")
-        edits = {"scheduleState": str(ScheduleState.DISABLED), "stateReason": state_reason}
+        state_reason = None if reason is None else text_of(reason, attr.STATE_REASON)
+        edits = {attr.SCHEDULE_STATE: str(ScheduleState.DISABLED), attr.STATE_REASON: state_reason}
         return self._edit(
-            schedule_id, "pause", lambda row: edits if _is_enabled(row) else {"stateReason": state_reason}
+            schedule_id, "pause", lambda row: edits if _is_enabled(row) else {attr.STATE_REASON: state_reason}
         )
 
     def resume(self, schedule_id: str) -> ScheduleView:
@@ -204,7 +204,7 @@ class Schedules:
         def edits(row: Row) -> dict[str, object]:
             if _is_enabled(row):
                 return {}
-            return {"scheduleState": str(ScheduleState.ENABLED), "stateReason": None}
+            return {attr.SCHEDULE_STATE: str(ScheduleState.ENABLED), attr.STATE_REASON: None}
 
         return self._edit(schedule_id, "resume", edits)
 
@@ -215,7 +215,7 @@ class Schedules:
             # A row that replaces it at this very moment belongs to another caller, and may be a task.
             if row is None or not is_or_was_schedule(row):
                 return
-            if self._store.delete(schedule_id, conditions=as_read(row, "outcome", "status", *RECURRENCE)):
+            if self._store.delete(schedule_id, conditions=as_read(row, attr.OUTCOME, attr.STATUS, *attr.RECURRENCE)):
                 return
             row = self._store.get(schedule_id)
         raise StoreError(f"cannot delete {schedule_id!r}: other requests changed it {_TRIES} times")
@@ -231,14 +231,14 @@ class Schedules:
         task = self._occurrence(row, schedule, nominal, extra=RUN_NOW)
         note_run_now(self._store, schedule_id, nominal)  # first, so that the history finds every such occurrence
         if not self._store.create(task):
-            raise TaskExists(str(task["taskId"]))
+            raise TaskExists(RowView(task).task_id)
         return TaskView.from_row(task)
 
     def preview(self, schedule_id: str, count: int = 10) -> Sequence[Occurrence]:
         """The next occurrences, with notes where the clock changes. A paused schedule's: as if it were resumed."""
         check_limit(count, "count")
         row = self._row(schedule_id)
-        if row.get("outcome") is not None:
+        if is_terminal(row):
             return []
         return expected_occurrences(self._with_start(row), self._clock(), count)
 
@@ -296,11 +296,11 @@ class Schedules:
         def decide(row: Row) -> ConditionalUpdate:
             _open_schedule(row, action)
             now, edits = self._clock(), dict(edits_of(row))
-            if edits.keys() & {"action", "payload"}:  # an unknown action that it has already prevents no pause
+            if edits.keys() & {attr.ACTION, attr.PAYLOAD}:  # an unknown action that it has already prevents no pause
                 self._checks.check_action({**row, **edits})
             change = edited(row, edits, now=now, grid=grid, defaults=defaults)
             check_size({**row, **change.set})
-            if row.get("status") is None and not self._checks.can_complete({**row, **edits}):
+            if RowView(row).is_unscheduled and not self._checks.can_complete({**row, **edits}):
                 removed = tuple(name for name, value in edits.items() if value is None and name in row)
                 set_ = {name: value for name, value in edits.items() if value is not None}
                 change = ConditionalUpdate(
@@ -308,7 +308,10 @@ class Schedules:
                 )
             if not change.set and not change.remove:  # a write all the same, for its conditions
                 change = ConditionalUpdate(
-                    task_id=schedule_id, set={"scheduleId": schedule_id}, conditions=change.conditions, returning=True
+                    task_id=schedule_id,
+                    set={attr.SCHEDULE_ID: schedule_id},
+                    conditions=change.conditions,
+                    returning=True,
                 )
             return change if version is None else merge_updates(change, conditions=task_update.in_version(row, version))
 
@@ -344,12 +347,12 @@ class Schedules:
 
 
 def _is_enabled(row: Row) -> bool:
-    return row.get("scheduleState") in (None, str(ScheduleState.ENABLED))
+    return row.get(attr.SCHEDULE_STATE) in (None, str(ScheduleState.ENABLED))
 
 
 def _open_schedule(row: Row, action: str) -> Schedule:
     """The schedule of a row. Raises TransitionRefused if it has ended."""
-    if row.get("outcome") is not None:
-        state = str(row.get("scheduleState", row["outcome"]))
-        raise TransitionRefused(str(row["taskId"]), action, state, _NOT_ENDED, what="schedule")
+    if is_terminal(row):
+        state = str(row.get(attr.SCHEDULE_STATE, row[attr.OUTCOME]))
+        raise TransitionRefused(RowView(row).task_id, action, state, _NOT_ENDED, what="schedule")
     return Schedule.from_row(row)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from dynatick.actions.payload import check_payload
 from dynatick.actions.payload_schema import check_schema
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.timeout import check_timeout
@@ -68,7 +69,7 @@ class SettingsCache:
         if known is not None and known.actions and action not in known.actions:
             more = f" and {len(known.actions) - _MAX_LISTED} more" if len(known.actions) > _MAX_LISTED else ""
             names = ", ".join(shown(name)[1:-1] for name in known.actions[:_MAX_LISTED])
-            raise InvalidInput("action", action, f"expected one of {names}{more}")
+            raise InvalidInput(attr.ACTION, action, f"expected one of {names}{more}")
 
     def check_payload(self, action: str, payload: object, *, of_handlers: bool = True) -> None:
         """Raises InvalidInput, without the payload's values, for a payload that the action refuses.
@@ -115,7 +116,7 @@ class SettingsCache:
         served = known.shards_ever if known is not None else 1
         if shard >= served:
             expected = f"a shard from 1 to {served - 1}, or none" if served > 1 else "a bucket without a shard"
-            raise InvalidInput("taskDateTime", f"#{shard}", f"there is no such shard; expected {expected}")
+            raise InvalidInput(attr.TASK_DATE_TIME, f"#{shard}", f"there is no such shard; expected {expected}")
 
 
 def _max_timeout(known: InstallationSettings | None) -> int | None:

@@ -10,8 +10,10 @@ from dynatick.client import task_update
 from dynatick.client.bulk_reschedule import Rescheduling
 from dynatick.client.new_task import Time, not_before_next_tick, time_of
 from dynatick.client.settings_cache import SettingsCache
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate
+from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Clock
 from dynatick.errors import InvalidInput
@@ -47,7 +49,7 @@ class TaskDecisions:
         """Moves many tasks to one time, or shifts each task's own. Raises InvalidInput unless there is exactly one."""
         began, grid = self._clock(), self._settings_cache.grid()
         if shift is None:
-            when = time_of("any", {"dueAt": due_at, "delaySeconds": delay_seconds}, now=began, grid=grid)
+            when = time_of("any", {attr.DUE_AT: due_at, attr.DELAY_SECONDS: delay_seconds}, now=began, grid=grid)
             return Rescheduling(to=when.due_at, began=began, clock=self._clock, grid=grid)
         if due_at is not None or delay_seconds is not None or not shift:
             raise InvalidInput("shift", str(shift), "expected one time, or a shift that is not zero")
@@ -59,7 +61,7 @@ class TaskDecisions:
 
         def decide_now(row: Row) -> ConditionalUpdate:
             now = self._clock()
-            bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(str(row["taskId"])))
+            bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(RowView(row).task_id))
             return decide(row, bucket=bucket, now=now)
 
         return decide_now

@@ -8,11 +8,13 @@ from datetime import datetime
 from typing import Final
 
 from dynatick.client.views import number_or, text_or_none, version_of
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result, Unknown, Written, as_read
-from dynatick.domain.lifecycle import cancel, is_terminal, redrive, reschedule, revise, state_of, states_before
+from dynatick.domain.lifecycle import cancel, redrive, reschedule, revise, state_of, states_before
+from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import is_or_was_schedule
-from dynatick.domain.task import MAX_TASK_ID_BYTES, OWN_ATTRIBUTES, TERMINAL, Row, Status, check_task_id, is_own_row
+from dynatick.domain.task import MAX_TASK_ID_BYTES, TERMINAL, Row, Status, check_task_id, is_own_row
 from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput, ItemTooLarge, StoreError, TaskChanged, TaskNotFound, TransitionRefused
 
@@ -21,7 +23,7 @@ MAX_KEY_BYTES = 2048
 
 _TRIES = 20
 _MAX_COMPARED = 100  # attributes: an expression is limited
-_DECIDES_DELETION: Final = ("outcome", "status", "lease", "createdAt")
+_DECIDES_DELETION: Final = (attr.OUTCOME, attr.STATUS, attr.LEASE, attr.CREATED_AT)
 WAITING: Final = states_before("cancel")
 _OF_SCHEDULES: Final = {
     "cancel": "pause or delete it (dynatick schedule pause, dynatick schedule delete)",
@@ -126,13 +128,13 @@ def delete(store: Store, task_id: str, version: str | None = None) -> None:
 
 def state_shown(row: Row) -> str:
     """A row's state; that of an ended one is its outcome."""
-    return (text_or_none(row["outcome"]) if is_terminal(row) else None) or state_of(row)
+    return (text_or_none(row[attr.OUTCOME]) if is_terminal(row) else None) or state_of(row)
 
 
 def check_redrivable(status: str) -> str:
     """A status that a task can be redriven from. Raises InvalidInput."""
     if status not in (allowed := states_before("redrive")):
-        raise InvalidInput("status", status, f"expected one of {', '.join(allowed)}")
+        raise InvalidInput(attr.STATUS, status, f"expected one of {', '.join(allowed)}")
     return str(status)
 
 
@@ -141,7 +143,7 @@ def waiting_states(status: str | None) -> tuple[str, ...]:
     if status is None:
         return WAITING
     if status not in WAITING:
-        raise InvalidInput("status", status, f"expected one of {', '.join(WAITING)}")
+        raise InvalidInput(attr.STATUS, status, f"expected one of {', '.join(WAITING)}")
     return (str(status),)
 
 
@@ -161,7 +163,7 @@ def revised(row: Row, *, payload: object, check: Callable[[str, object], None]) 
     """Given another payload. Raises TransitionRefused unless the task waits; InvalidInput from ``check``, which
     gets the task's action and the payload."""
     _require(row, "change")
-    if isinstance(action := row.get("action"), str):
+    if isinstance(action := row.get(attr.ACTION), str):
         check(action, payload)
     return revise(row, payload=payload)
 
@@ -173,9 +175,9 @@ def in_version(row: Row, version: str) -> tuple[Condition, ...]:
     attribute that is added at that very moment is not noticed; it stays.)
     """
     if version_of(row) != version:
-        raise TaskChanged(str(row["taskId"]))
-    others = sorted(name for name in row if name not in OWN_ATTRIBUTES)
-    return as_read(row, *sorted(OWN_ATTRIBUTES - {"taskId"}), *others[:_MAX_COMPARED])
+        raise TaskChanged(RowView(row).task_id)
+    others = sorted(name for name in row if name not in attr.OWN_ATTRIBUTES)
+    return as_read(row, *sorted(attr.OWN_ATTRIBUTES - {attr.TASK_ID}), *others[:_MAX_COMPARED])
 
 
 def redriven(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
@@ -197,24 +199,24 @@ def _require(row: Row, action: str) -> None:
     _require_task(row, action)
     # A status that was set by hand, without an outcome, ends nothing: the scheduler repairs it.
     if state not in allowed or (state in TERMINAL and not is_terminal(row)):
-        raise TransitionRefused(str(row["taskId"]), action, state, allowed)
+        raise TransitionRefused(RowView(row).task_id, action, state, allowed)
 
 
 def _require_deletable(row: Row) -> None:
     _require_task(row, "delete")
     if (state := state_shown(row)) == Status.RUNNING:
         wait = "an attempt can't be stopped: wait until it has ended; if the task is retried, cancel it then"
-        raise TransitionRefused(str(row["taskId"]), "delete", state, states_before("run"), instead=wait)
+        raise TransitionRefused(RowView(row).task_id, "delete", state, states_before("run"), instead=wait)
 
 
 def _require_task(row: Row, action: str) -> None:
     if is_or_was_schedule(row):
         state, instead = state_shown(row), _OF_SCHEDULES[action]
-        raise TransitionRefused(str(row["taskId"]), action, state, (), is_a="a schedule", instead=instead)
+        raise TransitionRefused(RowView(row).task_id, action, state, (), is_a="a schedule", instead=instead)
 
 
 def _next_run(row: Row) -> int:
-    return max(number_or(row.get("run"), 1), 1) + 1
+    return max(number_or(row.get(attr.RUN), 1), 1) + 1
 
 
 def _is_long_key(task_id: object) -> bool:

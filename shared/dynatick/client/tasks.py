@@ -15,9 +15,10 @@ from dynatick.client.new_task import Composed, NewTask, Time, compose, payload_o
 from dynatick.client.row_types import TaskRow
 from dynatick.client.schedules import Schedules
 from dynatick.client.views import TaskView
+from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, merge_updates
 from dynatick.domain.retry import RetryPolicy
-from dynatick.domain.schedule import RECURRENCE
+from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
 from dynatick.errors import InvalidInput, InvalidInputs, TaskExists, TaskNotFound
 from dynatick.store.codec import check_size
@@ -150,7 +151,7 @@ class TaskClient(BulkTasks):
 
         Raises TaskNotFound, TransitionRefused.
         """
-        times = {"taskDateTime": task_date_time, "dueAt": due_at, "delaySeconds": delay_seconds}
+        times = {attr.TASK_DATE_TIME: task_date_time, attr.DUE_AT: due_at, attr.DELAY_SECONDS: delay_seconds}
         return self._change(task_id, self._decisions.rescheduled(task_update.known_id(task_id), times))
 
     def update(
@@ -168,10 +169,10 @@ class TaskClient(BulkTasks):
         ``version``: that of a ``TaskView``; only if the task has not changed since.
         Raises TaskNotFound, TransitionRefused, TaskChanged: nothing was written then.
         """
-        times = {"taskDateTime": task_date_time, "dueAt": due_at, "delaySeconds": delay_seconds}
+        times = {attr.TASK_DATE_TIME: task_date_time, attr.DUE_AT: due_at, attr.DELAY_SECONDS: delay_seconds}
         has_time = any(value is not None for value in times.values())
         if not has_time and payload is None:
-            raise InvalidInput("payload", None, f"expected a change: payload, or one of {', '.join(times)}")
+            raise InvalidInput(attr.PAYLOAD, None, f"expected a change: payload, or one of {', '.join(times)}")
         decisions: list[Callable[[Row], ConditionalUpdate]] = []
         known, wrong = task_update.known_id(task_id), InvalidInputs()
         if has_time:
@@ -182,7 +183,7 @@ class TaskClient(BulkTasks):
             with wrong:
                 kept = payload_of(payload)
                 decisions.append(lambda row: task_update.revised(row, payload=kept, check=check))
-                if wrong and (row := self.store.get(known)) and isinstance(action := row.get("action"), str):
+                if wrong and (row := self.store.get(known)) and isinstance(action := row.get(attr.ACTION), str):
                     check(action, kept)  # so that every error is reported
         wrong.raise_all()
 
@@ -212,7 +213,7 @@ class TaskClient(BulkTasks):
         return compose(task, self._settings_cache, now=self._clock(), check_actions=self._check_actions)
 
     def _compose_row(self, row: object) -> Composed:
-        if isinstance(row, Mapping) and any(row.get(name) is not None for name in RECURRENCE):
+        if isinstance(row, Mapping) and RowView(row).has_expression:
             return self.schedules.compose(row)
         return self._compose_one(row)
 

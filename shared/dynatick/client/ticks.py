@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from dynatick.client.bucket_scope import minutes_between
 from dynatick.client.new_task import Time
 from dynatick.client.views import instant_or_none, number_or, without_none
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Row
@@ -62,14 +63,14 @@ class TickView:
         return without_none(
             {
                 "kind": "pass",
-                "tick": self.tick,
-                "shard": self.shard,
-                "continuation": self.continuation,
-                "startedAt": None if self.started_at is None else format_instant(self.started_at),
-                "finishedAt": None if self.finished_at is None else format_instant(self.finished_at),
+                attr.TICK: self.tick,
+                attr.SHARD: self.shard,
+                attr.CONTINUATION: self.continuation,
+                attr.STARTED_AT: None if self.started_at is None else format_instant(self.started_at),
+                attr.FINISHED_AT: None if self.finished_at is None else format_instant(self.finished_at),
                 **counts,
-                "firstStartMs": self.first_start_ms,
-                "continued": self.continued,
+                attr.FIRST_START_MS: self.first_start_ms,
+                attr.CONTINUED: self.continued,
             }
         )
 
@@ -138,7 +139,7 @@ def ticks(store: Store, settings: InstallationSettings | None, minutes: range, *
         served = {minute: _ended(row, minute) for minute, row in own}  # by its last invocation
         idle = _idle(shard, [row for _, row in own] + later, cursor, served, settings)
         for minute, row in own:
-            entries.append((minute, shard, number_or(row.get("continuation"), 0), _view(row)))
+            entries.append((minute, shard, number_or(row.get(attr.CONTINUATION), 0), _view(row)))
         for first, last, run in idle:
             if first < minutes.stop and last >= minutes.start:
                 entries.append((max(first, minutes.start), shard, -1, run))
@@ -164,7 +165,7 @@ def _records(store: Store, minutes: Iterable[int], shards: Iterable[int]) -> lis
         ids = {tick_record_id(minute, shard, continuation): (minute, shard) for minute, shard in wanted}
         rows = store.get_many(ids, consistent=False)
         found += [(*ids[record], row) for record, row in rows.items()]
-        wanted = [ids[record] for record, row in rows.items() if row.get("continued") is True]
+        wanted = [ids[record] for record, row in rows.items() if row.get(attr.CONTINUED) is True]
         continuation += 1
     return sorted(found, key=lambda record: record[:2])
 
@@ -184,14 +185,14 @@ def _idle(
     shard: int, records: Sequence[Row], cursor: Cursor | None, served: Mapping[int, int], settings: InstallationSettings
 ) -> list[tuple[int, int, IdleTicks]]:
     """Consecutive idle ticks: earlier ones are in the record that follows them, the present ones in the cursor."""
-    found = [row["idleBefore"] for row in records if isinstance(row.get("idleBefore"), Mapping)]
+    found = [row[attr.IDLE_BEFORE] for row in records if isinstance(row.get(attr.IDLE_BEFORE), Mapping)]
     if cursor is not None and cursor.idle_ticks:
-        found.append({"since": cursor.idle_since, "until": cursor.last_tick, "ticks": cursor.idle_ticks})
+        found.append({attr.SINCE: cursor.idle_since, attr.UNTIL: cursor.last_tick, attr.TICKS: cursor.idle_ticks})
     entries: list[tuple[int, int, IdleTicks]] = []
     for idle in found:
         assert isinstance(idle, Mapping)
-        first, last = _minute(idle.get("since")), _minute(idle.get("until"))
-        number = number_or(idle.get("ticks"), 0)
+        first, last = _minute(idle.get(attr.SINCE)), _minute(idle.get(attr.UNTIL))
+        number = number_or(idle.get(attr.TICKS), 0)
         if first is None or last is None or not number:
             continue
         if first in served:  # only the last invocation of a pass was idle
@@ -242,21 +243,21 @@ def _close(run: list[int], shard: int, missing: list[tuple[int, MissedTicks]]) -
 
 def _ended(row: Row, minute: int) -> int:
     """The last minute that a pass has served, with the ticks that came while it had the shard lease."""
-    finished = instant_or_none(row.get("finishedAt"))
+    finished = instant_or_none(row.get(attr.FINISHED_AT))
     return minute if finished is None else max(minute, minute_of(finished))
 
 
 def _view(row: Row) -> TickView:
     counts = {name: number_or(row.get(_camel(name)), 0) for name in (*_COUNTS, "lateness_max_ms", "lateness_mean_ms")}
-    first = row.get("firstStartMs")
+    first = row.get(attr.FIRST_START_MS)
     return TickView(
-        tick=str(row.get("tick")),
-        shard=number_or(row.get("shard"), 0),
-        continuation=number_or(row.get("continuation"), 0),
-        started_at=instant_or_none(row.get("startedAt")),
-        finished_at=instant_or_none(row.get("finishedAt")),
+        tick=str(row.get(attr.TICK)),
+        shard=number_or(row.get(attr.SHARD), 0),
+        continuation=number_or(row.get(attr.CONTINUATION), 0),
+        started_at=instant_or_none(row.get(attr.STARTED_AT)),
+        finished_at=instant_or_none(row.get(attr.FINISHED_AT)),
         first_start_ms=None if first is None else number_or(first, 0),
-        continued=row.get("continued") is True,
+        continued=row.get(attr.CONTINUED) is True,
         **counts,
     )
 

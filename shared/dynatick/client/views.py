@@ -14,9 +14,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, cast
 
 from dynatick.actions.plain_value import plain, to_json
+from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import state_of
-from dynatick.domain.task import OWN_ATTRIBUTES, Row, Status
+from dynatick.domain.row import RowView
+from dynatick.domain.task import Row, Status
 from dynatick.errors import InvalidInput, shown
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ class TaskView:
     @property
     def attributes(self) -> Mapping[str, object]:
         """The user's own attributes."""
-        return {name: value for name, value in self.row.items() if name not in OWN_ATTRIBUTES}
+        return {name: value for name, value in self.row.items() if name not in attr.OWN_ATTRIBUTES}
 
     @property
     def version(self) -> str:
@@ -56,28 +58,28 @@ class TaskView:
     @classmethod
     def from_row(cls, row: Row) -> TaskView:
         values = {name: plain(value) for name, value in row.items()}
-        payload = values.get("payload")
+        payload = values.get(attr.PAYLOAD)
         return cls(
-            task_id=str(row["taskId"]),
+            task_id=RowView(row).task_id,
             status=status_of(state_of(row)),
-            bucket=text_or_none(row.get("taskDateTime")),
-            due_at=instant_or_none(row.get("dueAt")),
-            action=text_or_none(row.get("action")),
+            bucket=text_or_none(row.get(attr.TASK_DATE_TIME)),
+            due_at=instant_or_none(row.get(attr.DUE_AT)),
+            action=text_or_none(row.get(attr.ACTION)),
             payload=payload if isinstance(payload, dict) else {},
-            attempt=number_or(row.get("attempt"), 0),
-            run=number_or(row.get("run"), 1),
-            created_at=instant_or_none(row.get("createdAt")),
-            started_at=instant_or_none(row.get("startedAt")),
-            finished_at=instant_or_none(row.get("finishedAt")),
-            expires_at=instant_or_none(row.get("expiresAt")),
-            error=text_or_none(row.get("error")),
-            result=values.get("result"),
+            attempt=number_or(row.get(attr.ATTEMPT), 0),
+            run=number_or(row.get(attr.RUN), 1),
+            created_at=instant_or_none(row.get(attr.CREATED_AT)),
+            started_at=instant_or_none(row.get(attr.STARTED_AT)),
+            finished_at=instant_or_none(row.get(attr.FINISHED_AT)),
+            expires_at=instant_or_none(row.get(attr.EXPIRES_AT)),
+            error=text_or_none(row.get(attr.ERROR)),
+            result=values.get(attr.RESULT),
             row=values,
         )
 
     def to_row(self) -> Mapping[str, object]:
         """Under the table's names, with the status ``unscheduled`` if the row has none."""
-        return {**self.row, "status": str(self.status)}
+        return {**self.row, attr.STATUS: str(self.status)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,15 +100,15 @@ class TaskEntry:
         """Under the table's names, without those that are None."""
         row = without_none(
             {
-                "taskId": self.task_id,
-                "taskDateTime": self.bucket,
-                "status": str(self.status),
-                "action": self.action,
-                "dueAt": None if self.due_at is None else format_instant(self.due_at),
-                "finishedAt": None if self.finished_at is None else format_instant(self.finished_at),
-                "error": self.error,
-                "attempt": self.attempt,
-                "scheduleId": self.schedule_id,
+                attr.TASK_ID: self.task_id,
+                attr.TASK_DATE_TIME: self.bucket,
+                attr.STATUS: str(self.status),
+                attr.ACTION: self.action,
+                attr.DUE_AT: None if self.due_at is None else format_instant(self.due_at),
+                attr.FINISHED_AT: None if self.finished_at is None else format_instant(self.finished_at),
+                attr.ERROR: self.error,
+                attr.ATTEMPT: self.attempt,
+                attr.SCHEDULE_ID: self.schedule_id,
             }
         )
         return cast("TaskEntryRow", row)

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.instants import EPOCH, EXPECTED_INSTANT, EXPECTED_RANGE, is_in_range, parse_instant
 from dynatick.errors import InvalidInput
 
@@ -53,7 +54,7 @@ class Bucket(NamedTuple):
         return instant_of(self.minute)
 
     @classmethod
-    def parse(cls, value: object, field: str = "taskDateTime") -> Bucket:
+    def parse(cls, value: object, field: str = attr.TASK_DATE_TIME) -> Bucket:
         """The bucket of a canonical name. Raises InvalidInput for anything else."""
         if not isinstance(value, str):
             raise InvalidInput(field, value, _EXPECTED_NAME)
@@ -106,12 +107,12 @@ class Grid:
     def __post_init__(self) -> None:
         if self.tick_minutes not in TICK_MINUTES:
             raise InvalidInput(
-                "tickMinutes",
+                attr.TICK_MINUTES,
                 self.tick_minutes,
                 f"expected one of {', '.join(map(str, TICK_MINUTES))}",
             )
         if not 1 <= self.shard_count <= MAX_SHARDS:
-            raise InvalidInput("shardCount", self.shard_count, f"expected a number from 1 to {MAX_SHARDS}")
+            raise InvalidInput(attr.SHARD_COUNT, self.shard_count, f"expected a number from 1 to {MAX_SHARDS}")
 
     def tick_at_or_after(self, instant: datetime) -> int:
         """The first tick at or after an instant, in minutes. Every day begins with a tick."""
@@ -130,7 +131,7 @@ class Grid:
         return Bucket(self.tick_at_or_after(instant), self.shard_of(task_id))
 
 
-def parse_time(value: object, field: str = "taskDateTime") -> Bucket | datetime:
+def parse_time(value: object, field: str = attr.TASK_DATE_TIME) -> Bucket | datetime:
     """A time in any accepted form: a bucket's name, RFC 3339 with offset, epoch seconds, or an aware datetime.
 
     Raises InvalidInput.

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Absent, AtLeast, ConditionalUpdate, Is, Plus, as_read
-from dynatick.domain.instants import EPOCH, format_instant
-from dynatick.domain.numbers import is_whole
-from dynatick.domain.task import TERMINAL, UNSCHEDULED, LargeRow, Row, Status, Task
+from dynatick.domain.instants import format_instant
+from dynatick.domain.row import RELEASED, RowView, is_terminal
+from dynatick.domain.task import UNSCHEDULED, LargeRow, Row, Status, Task
 from dynatick.errors import shown
 
 
@@ -69,21 +70,16 @@ def states_before(by: str) -> tuple[str, ...]:
 def _status_before(by: str) -> Is:
     """The condition for a transition that leaves one state only."""
     (state,) = states_before(by)
-    return Is("status", state)
+    return Is(attr.STATUS, state)
 
 
 MAX_ERROR_CHARACTERS = 300
 MAX_ATTEMPTS_KEPT = 10
-MAX_DEFERRALS = 10**6
-RELEASED: Final = format_instant(EPOCH)
-"""The ``leaseUntil`` of a task that was released."""
-TIME_INPUTS: Final = ("taskDateTime", "dueAt", "delaySeconds")
-
 
 _CLAIMABLE: Final = (_status_before("claim"),)
-_RECLAIMABLE: Final = (_status_before("reclaim"), Is("leaseUntil", RELEASED))
+_RECLAIMABLE: Final = (_status_before("reclaim"), Is(attr.LEASE_UNTIL, RELEASED))
 _CLAIMED: Final = {by: _status_before(by) for by in ("complete", "fail", "retry", "release")}
-_NORMALISED_AND_OPEN: Final = (AtLeast("attempt", 0), Absent("outcome"))
+_NORMALISED_AND_OPEN: Final = (AtLeast(attr.ATTEMPT, 0), Absent(attr.OUTCOME))
 _ONE_MORE: Final = Plus(1)
 
 
@@ -96,13 +92,13 @@ def short(error: str) -> str:
 def terminal(status: Status, now: datetime, retention_days: int, error: str | None = None) -> dict[str, object]:
     """The attributes of a task that has ended. Only such a task has an ``outcome``."""
     values: dict[str, object] = {
-        "status": str(status),
-        "outcome": str(status),
-        "finishedAt": format_instant(now),
-        "expiresAt": int((now + timedelta(days=retention_days)).timestamp()),
+        attr.STATUS: str(status),
+        attr.OUTCOME: str(status),
+        attr.FINISHED_AT: format_instant(now),
+        attr.EXPIRES_AT: int((now + timedelta(days=retention_days)).timestamp()),
     }
     if error is not None:
-        values["error"] = short(error)
+        values[attr.ERROR] = short(error)
     return values
 
 
@@ -117,13 +113,13 @@ def claim(
     return ConditionalUpdate(
         task_id=task_id,
         set={
-            "status": str(Status.RUNNING),
-            "lease": token,
-            "leaseUntil": format_instant(lease_until),
-            "startedAt": format_instant(now),
-            "attempt": _ONE_MORE,
+            attr.STATUS: str(Status.RUNNING),
+            attr.LEASE: token,
+            attr.LEASE_UNTIL: format_instant(lease_until),
+            attr.STARTED_AT: format_instant(now),
+            attr.ATTEMPT: _ONE_MORE,
         },
-        conditions=(*state, Is("taskDateTime", str(bucket)), *_NORMALISED_AND_OPEN),
+        conditions=(*state, Is(attr.TASK_DATE_TIME, str(bucket)), *_NORMALISED_AND_OPEN),
         returning=True,
     )
 
@@ -131,28 +127,28 @@ def claim(
 def started(row: Row, *, token: str, lease_until: datetime, now: datetime) -> Row:
     """A new task's row as ``claim`` would leave it: one write creates and claims it."""
     values = {
-        "status": str(Status.RUNNING),
-        "lease": token,
-        "leaseUntil": format_instant(lease_until),
-        "startedAt": format_instant(now),
-        "attempt": 1,
+        attr.STATUS: str(Status.RUNNING),
+        attr.LEASE: token,
+        attr.LEASE_UNTIL: format_instant(lease_until),
+        attr.STARTED_AT: format_instant(now),
+        attr.ATTEMPT: 1,
     }
     return row.changed(values) if isinstance(row, LargeRow) else {**row, **values}
 
 
 def reclaim(row: Row, *, attempt: int, token: str, lease_until: datetime, now: datetime) -> ConditionalUpdate:
     """running → running, after the lease in ``row`` has expired (10). ``attempt``: the number of the new attempt."""
-    lost = {**_attempt_entry(row, now), "error": "its lease expired: its process died, or did not finish in time"}
+    lost = {**_attempt_entry(row, now), attr.ERROR: "its lease expired: its process died, or did not finish in time"}
     return ConditionalUpdate(
-        task_id=str(row["taskId"]),
+        task_id=RowView(row).task_id,
         set={
-            "lease": token,
-            "leaseUntil": format_instant(lease_until),
-            "startedAt": format_instant(now),
-            "attempt": attempt,
-            "attempts": _bounded(row.get("attempts"), lost),
+            attr.LEASE: token,
+            attr.LEASE_UNTIL: format_instant(lease_until),
+            attr.STARTED_AT: format_instant(now),
+            attr.ATTEMPT: attempt,
+            attr.ATTEMPTS: _bounded(row.get(attr.ATTEMPTS), lost),
         },
-        conditions=as_read(row, "outcome", "status", "taskDateTime", "lease", "leaseUntil"),
+        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.TASK_DATE_TIME, attr.LEASE, attr.LEASE_UNTIL),
         returning=True,
     )
 
@@ -161,7 +157,7 @@ def complete(task: Task, *, now: datetime, retention_days: int, result: object =
     """running → completed, on the claim's token (12)."""
     values = terminal(Status.COMPLETED, now, retention_days)
     if result is not None:
-        values["result"] = result
+        values[attr.RESULT] = result
     return ConditionalUpdate(task_id=task.task_id, set=values, conditions=_by_holder(task, "complete"))
 
 
@@ -169,7 +165,7 @@ def fail(task: Task, *, now: datetime, retention_days: int, error: str) -> Condi
     """running → failed, on the claim's token (12)."""
     values = terminal(Status.FAILED, now, retention_days, error)
     if task.attempt:
-        values["attempts"] = _bounded(task.attempts, _ended(task, now, error))
+        values[attr.ATTEMPTS] = _bounded(task.attempts, _ended(task, now, error))
     return ConditionalUpdate(task_id=task.task_id, set=values, conditions=_by_holder(task, "fail"))
 
 
@@ -178,9 +174,9 @@ def retry(task: Task, *, now: datetime, bucket: Bucket, error: str) -> Condition
     return ConditionalUpdate(
         task_id=task.task_id,
         set={
-            "status": str(Status.SCHEDULED),
-            "taskDateTime": str(bucket),
-            "attempts": _bounded(task.attempts, _ended(task, now, error)),
+            attr.STATUS: str(Status.SCHEDULED),
+            attr.TASK_DATE_TIME: str(bucket),
+            attr.ATTEMPTS: _bounded(task.attempts, _ended(task, now, error)),
         },
         conditions=_by_holder(task, "retry"),
     )
@@ -190,7 +186,7 @@ def defer_claimed(task: Task, *, bucket: Bucket) -> ConditionalUpdate:
     """running → scheduled in a later bucket, on the claim's token (12): not executed, so the attempt doesn't count."""
     return ConditionalUpdate(
         task_id=task.task_id,
-        set={"status": str(Status.SCHEDULED), "taskDateTime": str(bucket), "attempt": task.attempt - 1},
+        set={attr.STATUS: str(Status.SCHEDULED), attr.TASK_DATE_TIME: str(bucket), attr.ATTEMPT: task.attempt - 1},
         conditions=_by_holder(task, "retry"),
     )
 
@@ -202,18 +198,21 @@ def release(task: Task) -> ConditionalUpdate:
     """
     return ConditionalUpdate(
         task_id=task.task_id,
-        set={"attempt": task.attempt - 1, "leaseUntil": RELEASED},
+        set={attr.ATTEMPT: task.attempt - 1, attr.LEASE_UNTIL: RELEASED},
         conditions=_by_holder(task, "release"),
     )
 
 
 def fail_unexecuted(row: Row, *, now: datetime, retention_days: int, error: str) -> ConditionalUpdate:
     """running → failed without executing: the lease of the last attempt expired (10), or the row is malformed."""
-    lost = {**_attempt_entry(row, now), "error": short(error)}
+    lost = {**_attempt_entry(row, now), attr.ERROR: short(error)}
     return ConditionalUpdate(
-        task_id=str(row["taskId"]),
-        set={**terminal(Status.FAILED, now, retention_days, error), "attempts": _bounded(row.get("attempts"), lost)},
-        conditions=as_read(row, "outcome", "status", "taskDateTime", "lease", "leaseUntil"),
+        task_id=RowView(row).task_id,
+        set={
+            **terminal(Status.FAILED, now, retention_days, error),
+            attr.ATTEMPTS: _bounded(row.get(attr.ATTEMPTS), lost),
+        },
+        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.TASK_DATE_TIME, attr.LEASE, attr.LEASE_UNTIL),
     )
 
 
@@ -223,9 +222,9 @@ def move(row: Row, bucket: Bucket) -> ConditionalUpdate:
     On condition that the row exists, has no outcome, and that its bucket and time inputs are as they were read.
     """
     return ConditionalUpdate(
-        task_id=str(row["taskId"]),
-        set={"taskDateTime": str(bucket), "movedTo": str(bucket)},
-        conditions=as_read(row, "outcome", *TIME_INPUTS),
+        task_id=RowView(row).task_id,
+        set={attr.TASK_DATE_TIME: str(bucket), attr.MOVED_TO: str(bucket)},
+        conditions=as_read(row, attr.OUTCOME, *attr.TIME_INPUTS),
         returning=True,
     )
 
@@ -233,7 +232,7 @@ def move(row: Row, bucket: Bucket) -> ConditionalUpdate:
 def defer(row: Row, bucket: Bucket) -> ConditionalUpdate:
     """A ``move`` of a row that no tick could work on. It is counted: each deferral is longer than the last."""
     moved = move(row, bucket)
-    return replace(moved, set={**moved.set, "deferrals": deferrals_of(row) + 1})
+    return replace(moved, set={**moved.set, attr.DEFERRALS: RowView(row).deferrals + 1})
 
 
 def defer_failure(row: Row, bucket: Bucket, *, now: datetime, error: str) -> ConditionalUpdate:
@@ -243,39 +242,33 @@ def defer_failure(row: Row, bucket: Bucket, *, now: datetime, error: str) -> Con
     on the lease in ``row`` (12), not on its bucket: it may have been moved (6).
     """
     return ConditionalUpdate(
-        task_id=str(row["taskId"]),
+        task_id=RowView(row).task_id,
         set={
-            "taskDateTime": str(bucket),
-            "movedTo": str(bucket),
-            "deferrals": deferrals_of(row) + 1,
-            "leaseUntil": format_instant(now),
-            "error": short(error),
+            attr.TASK_DATE_TIME: str(bucket),
+            attr.MOVED_TO: str(bucket),
+            attr.DEFERRALS: RowView(row).deferrals + 1,
+            attr.LEASE_UNTIL: format_instant(now),
+            attr.ERROR: short(error),
         },
-        conditions=as_read(row, "outcome", "status", "lease", "leaseUntil"),
+        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE, attr.LEASE_UNTIL),
     )
-
-
-def deferrals_of(row: Row) -> int:
-    """How often a row was deferred."""
-    number = row.get("deferrals")
-    return min(int(number), MAX_DEFERRALS) if is_whole(number) and number > 0 else 0
 
 
 def end_lease(row: Row, *, now: datetime) -> ConditionalUpdate:
     """running → running: a lease that no process can hold ends now, so that the task is reclaimed (10)."""
     return ConditionalUpdate(
-        task_id=str(row["taskId"]),
-        set={"leaseUntil": format_instant(now)},
-        conditions=as_read(row, "outcome", "status", "lease", "leaseUntil"),
+        task_id=RowView(row).task_id,
+        set={attr.LEASE_UNTIL: format_instant(now)},
+        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE, attr.LEASE_UNTIL),
     )
 
 
 def cancel(row: Row, *, now: datetime, retention_days: int) -> ConditionalUpdate:
     """scheduled or unscheduled → cancelled (13)."""
     return ConditionalUpdate(
-        task_id=str(row["taskId"]),
+        task_id=RowView(row).task_id,
         set=terminal(Status.CANCELLED, now, retention_days),
-        conditions=as_read(row, "outcome", "status", "lease"),
+        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE),
         returning=True,
     )
 
@@ -285,12 +278,12 @@ def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpda
 
     An unscheduled row gets no ``attempt``, so it is normalised before it can be claimed.
     """
-    by_hand = ("attempt",) if row.get("status") is None else ()
+    by_hand = (attr.ATTEMPT,) if RowView(row).is_unscheduled else ()
     return ConditionalUpdate(
-        task_id=str(row["taskId"]),
-        set={"status": str(Status.SCHEDULED), "taskDateTime": str(bucket), "dueAt": format_instant(due_at)},
-        remove=tuple(name for name in ("delaySeconds", "outcome", *by_hand) if name in row),
-        conditions=as_read(row, "outcome", "status", "lease", *TIME_INPUTS),
+        task_id=RowView(row).task_id,
+        set={attr.STATUS: str(Status.SCHEDULED), attr.TASK_DATE_TIME: str(bucket), attr.DUE_AT: format_instant(due_at)},
+        remove=tuple(name for name in (attr.DELAY_SECONDS, attr.OUTCOME, *by_hand) if name in row),
+        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE, *attr.TIME_INPUTS),
         returning=True,
     )
 
@@ -298,9 +291,9 @@ def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpda
 def revise(row: Row, *, payload: object) -> ConditionalUpdate:
     """scheduled or unscheduled → the same with another payload. Not while it runs: its payload has been read."""
     return ConditionalUpdate(
-        task_id=str(row["taskId"]),
-        set={"payload": payload},
-        conditions=as_read(row, "outcome", "status", "lease", "payload"),
+        task_id=RowView(row).task_id,
+        set={attr.PAYLOAD: payload},
+        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE, attr.PAYLOAD),
         returning=True,
     )
 
@@ -311,40 +304,40 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Conditio
     A row that was never normalised gets no ``attempt``, so it is normalised first: one that failed or was cancelled
     before, or whose ``attempt`` was set by hand, which names no action.
     """
-    counted = "attempt" in row and row.get("action") is not None
+    counted = attr.ATTEMPT in row and row.get(attr.ACTION) is not None
     return ConditionalUpdate(
-        task_id=str(row["taskId"]),
-        set={"status": str(Status.SCHEDULED), "taskDateTime": str(bucket), "dueAt": format_instant(due_at), "run": run}
-        | ({"attempt": 0} if counted else {}),
+        task_id=RowView(row).task_id,
+        set={
+            attr.STATUS: str(Status.SCHEDULED),
+            attr.TASK_DATE_TIME: str(bucket),
+            attr.DUE_AT: format_instant(due_at),
+            attr.RUN: run,
+            **({attr.ATTEMPT: 0} if counted else {}),
+        },
         remove=tuple(
             name
             for name in (
-                "outcome",
-                "finishedAt",
-                "expiresAt",
-                "error",
-                "result",
-                "lease",
-                "leaseUntil",
-                "delaySeconds",
-                "deferrals",
-                *(() if counted else ("attempt",)),
+                attr.OUTCOME,
+                attr.FINISHED_AT,
+                attr.EXPIRES_AT,
+                attr.ERROR,
+                attr.RESULT,
+                attr.LEASE,
+                attr.LEASE_UNTIL,
+                attr.DELAY_SECONDS,
+                attr.DEFERRALS,
+                *(() if counted else (attr.ATTEMPT,)),
             )
             if name in row
         ),
-        conditions=as_read(row, "status", "outcome", "run"),
+        conditions=as_read(row, attr.STATUS, attr.OUTCOME, attr.RUN),
         returning=True,
     )
 
 
-def is_terminal(row: Row) -> bool:
-    """Whether a task has ended. ``outcome`` decides: the index shows nothing else."""
-    return row.get("outcome") is not None
-
-
 def state_of(row: Row) -> str:
     """A row's state, as the table of transitions names it."""
-    status = row.get("status")
+    status = row.get(attr.STATUS)
     if status is None:
         return UNSCHEDULED
     return status if isinstance(status, str) else shown(status)
@@ -352,39 +345,42 @@ def state_of(row: Row) -> str:
 
 def ended_by_hand(row: Row, *, now: datetime, retention_days: int) -> ConditionalUpdate | None:
     """Completes a row whose status was set to a terminal one by hand, without an outcome; None for others."""
-    status = row.get("status")  # of any type
-    if is_terminal(row) or not isinstance(status, str) or status not in TERMINAL:
+    status = RowView(row).terminal_status
+    if status is None or is_terminal(row):
         return None
-    values = terminal(Status(status), now, retention_days)
+    values = terminal(status, now, retention_days)
     return ConditionalUpdate(
-        task_id=str(row["taskId"]), set=values, conditions=as_read(row, "outcome", "status", "lease"), returning=True
+        task_id=RowView(row).task_id,
+        set=values,
+        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE),
+        returning=True,
     )
 
 
 def _by_holder(task: Task, by: str) -> tuple[Is, ...]:
     """The conditions that the claim's token is still in the row, and that the table has the transition."""
-    return (Is("lease", task.lease), _CLAIMED[by])
+    return (Is(attr.LEASE, task.lease), _CLAIMED[by])
 
 
 def _attempt_entry(row: Row, now: datetime) -> dict[str, object]:
     entry = {
-        "run": row.get("run"),
-        "attempt": row.get("attempt"),
-        "startedAt": row.get("startedAt"),
-        "finishedAt": format_instant(now),
+        attr.RUN: row.get(attr.RUN),
+        attr.ATTEMPT: row.get(attr.ATTEMPT),
+        attr.STARTED_AT: row.get(attr.STARTED_AT),
+        attr.FINISHED_AT: format_instant(now),
     }
     return {name: value for name, value in entry.items() if value is not None}
 
 
 def _ended(task: Task, now: datetime, error: str) -> dict[str, object]:
     entry: dict[str, object] = {
-        "run": task.run,
-        "attempt": task.attempt,
-        "finishedAt": format_instant(now),
-        "error": short(error),
+        attr.RUN: task.run,
+        attr.ATTEMPT: task.attempt,
+        attr.FINISHED_AT: format_instant(now),
+        attr.ERROR: short(error),
     }
     if task.started_at is not None:
-        entry["startedAt"] = format_instant(task.started_at)
+        entry[attr.STARTED_AT] = format_instant(task.started_at)
     return entry
 
 
@@ -393,5 +389,5 @@ def _bounded(earlier: object, entry: Mapping[str, object]) -> list[Mapping[str, 
     kept = [e for e in earlier if isinstance(e, Mapping)] if isinstance(earlier, (list, tuple)) else []
     entries: list[Mapping[str, object]] = [*kept, entry]
     latest = entries[-MAX_ATTEMPTS_KEPT:]
-    first = next(e for e in entries if e.get("run") == entry.get("run"))
+    first = next(e for e in entries if e.get(attr.RUN) == entry.get(attr.RUN))
     return latest if any(e is first for e in latest) else [first, *latest[1:]]

@@ -7,11 +7,11 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Final
 
-from dynatick.domain.schedule import RECURRENCE
+from dynatick.domain import attributes as attr
 from dynatick.domain.task import Row
 from dynatick.errors import InvalidInput
 
-TIMES: Final = ("taskDateTime", "dueAt", "delaySeconds", *RECURRENCE)
+TIMES: Final = (*attr.TIME_INPUTS, *attr.RECURRENCE)
 """The attributes that set when a row runs."""
 
 _RIGHT_NAMES: Final = {
@@ -23,11 +23,13 @@ _RIGHT_NAMES: Final = {
             "scheduledfor", "scheduledon", "scheduledtime", "schedulefor", "scheduletime", "sendat", "startat",
             "triggerat",
         ),
-        "dueAt",
+        attr.DUE_AT,
     ),
-    **dict.fromkeys(("bucket", "taskdate", "tasktime"), "taskDateTime"),
-    **dict.fromkeys(("delay", "delayms", "delayminutes", "delaysec", "delaysecs", "delayinseconds"), "delaySeconds"),
-    **dict.fromkeys(("cron", "rateexpression", "schedulerexpression"), "scheduleExpression"),
+    **dict.fromkeys(("bucket", "taskdate", "tasktime"), attr.TASK_DATE_TIME),
+    **dict.fromkeys(
+        ("delay", "delayms", "delayminutes", "delaysec", "delaysecs", "delayinseconds"), attr.DELAY_SECONDS
+    ),
+    **dict.fromkeys(("cron", "rateexpression", "schedulerexpression"), attr.SCHEDULE_EXPRESSION),
 }  # fmt: skip
 """The right name for each other name, which is in lower case and without separators."""
 

@@ -10,18 +10,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TypeGuard
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, minute_of, parse_time
 from dynatick.domain.conditional_update import Condition, ConditionalUpdate, as_read
 from dynatick.domain.instants import format_instant, in_range, parse_instant
-from dynatick.domain.lifecycle import TIME_INPUTS, is_terminal, terminal
+from dynatick.domain.lifecycle import terminal
 from dynatick.domain.misspelt import check_names
-from dynatick.domain.numbers import is_whole
+from dynatick.domain.numbers import is_count
 from dynatick.domain.retry import RetryPolicy
-from dynatick.domain.schedule import RECURRENCE
+from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import (
-    MALFORMED_REASON,
     MAX_TASK_ID_BYTES,
     Row,
     Status,
@@ -33,10 +32,8 @@ from dynatick.domain.timeout import check_timeout
 from dynatick.errors import InvalidInput
 
 MAX_DELAY_SECONDS = 10 * 366 * 86_400
-MAX_COUNT = 10**9
-"""More than any counted attempt or run."""
 
-_BULKY = ("payload", "result", "attempts")
+_BULKY = (attr.PAYLOAD, attr.RESULT, attr.ATTEMPTS)
 _ROOM = 4096  # characters of the values' repr: more than the attributes of an outcome take
 _MAX_DROPPED = 100  # attributes: an update expression is limited too
 
@@ -82,15 +79,15 @@ def task_time(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Tas
 
     The bucket is rounded up to the grid and may be in the past. Raises InvalidInput.
     """
-    task_id = check_task_id(row.get("taskId"))
-    if row.get("taskDateTime") is not None:
-        return _placed(task_id, parse_time(row["taskDateTime"]), row, grid)
-    if row.get("dueAt") is not None:
-        return _placed(task_id, parse_time(row["dueAt"], "dueAt"), row, grid)
-    if row.get("delaySeconds") is not None:
+    task_id = check_task_id(row.get(attr.TASK_ID))
+    if row.get(attr.TASK_DATE_TIME) is not None:
+        return _placed(task_id, parse_time(row[attr.TASK_DATE_TIME]), row, grid)
+    if row.get(attr.DUE_AT) is not None:
+        return _placed(task_id, parse_time(row[attr.DUE_AT], attr.DUE_AT), row, grid)
+    if row.get(attr.DELAY_SECONDS) is not None:
         return _placed(
             task_id,
-            in_range(now + _delay(row["delaySeconds"]), row["delaySeconds"], "delaySeconds"),
+            in_range(now + _delay(row[attr.DELAY_SECONDS]), row[attr.DELAY_SECONDS], attr.DELAY_SECONDS),
             row,
             grid,
         )
@@ -99,10 +96,8 @@ def task_time(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Tas
 
 def needs_normalising(row: Row) -> bool:
     """Whether the row is still to be normalised: it has no status, or is scheduled without a valid ``attempt``."""
-    status = row.get("status")
-    if is_terminal(row) or status not in (None, str(Status.SCHEDULED)):
-        return False
-    return status is None or not is_count(row.get("attempt"), 0)
+    view = RowView(row)
+    return not is_terminal(row) and (view.is_unscheduled or (view.is_scheduled and view.attempt is None))
 
 
 def normalise(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> ConditionalUpdate:
@@ -116,7 +111,7 @@ def normalise(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Con
     except InvalidInput as error:
         return reject(row, error, now=now, grid=grid, retention_days=defaults.retention_days)
     return ConditionalUpdate(
-        task_id=str(row["taskId"]),
+        task_id=RowView(row).task_id,
         set={name: value for name, value in values.items() if not has_value(row, name, value)},
         remove=_past_to_remove(row, values),
         conditions=unchanged_inputs(row),
@@ -130,9 +125,9 @@ def place(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Conditi
         when = task_time(row, now=now, grid=grid, defaults=defaults)
     except InvalidInput as error:
         return reject(row, error, now=now, grid=grid, retention_days=defaults.retention_days)
-    values = {"taskDateTime": str(when.bucket), "dueAt": format_instant(when.due_at)}
+    values = {attr.TASK_DATE_TIME: str(when.bucket), attr.DUE_AT: format_instant(when.due_at)}
     return ConditionalUpdate(
-        task_id=str(row["taskId"]),
+        task_id=RowView(row).task_id,
         set=values,
         remove=premature_attributes(row),
         conditions=unchanged_inputs(row),
@@ -146,30 +141,29 @@ def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Default
     Only the changed time is derived again. Dynatick's own moves are left alone: that of a retry (the old status is
     running), that of a placement (``movedTo`` is the bucket), and any to the bucket of the row's due instant.
     """
-    waiting = str(Status.SCHEDULED)
-    if old.get("status") != waiting or new.get("status") != waiting or is_terminal(new):
+    view = RowView(new)
+    if not (RowView(old).is_scheduled and view.is_scheduled) or is_terminal(new):
         return None
     stray = premature_attributes(new)
-    changed = next((n for n in TIME_INPUTS if new.get(n) is not None and new[n] != old.get(n)), None)
+    changed = next((n for n in attr.TIME_INPUTS if new.get(n) is not None and new[n] != old.get(n)), None)
     if (
         changed is None
-        or (changed == "taskDateTime" and new.get("movedTo") == new["taskDateTime"])
-        or (changed != "delaySeconds" and _is_in_own_bucket(new, grid))
+        or (changed == attr.TASK_DATE_TIME and view.is_moved)
+        or (changed != attr.DELAY_SECONDS and _is_in_own_bucket(new, grid))
     ):
         return (
-            ConditionalUpdate(
-                task_id=str(new["taskId"]), remove=stray, conditions=as_read(new, "outcome"), returning=True
-            )
+            ConditionalUpdate(task_id=view.task_id, remove=stray, conditions=as_read(new, attr.OUTCOME), returning=True)
             if stray
             else None
         )
     try:
-        when = task_time({"taskId": new["taskId"], changed: new[changed]}, now=now, grid=grid, defaults=defaults)
+        edit = {attr.TASK_ID: view.task_id, changed: new[changed]}
+        when = task_time(edit, now=now, grid=grid, defaults=defaults)
     except InvalidInput as error:
         return reject(new, error, now=now, grid=grid, retention_days=defaults.retention_days)
-    values = {"taskDateTime": str(when.bucket), "dueAt": format_instant(when.due_at)}
+    values = {attr.TASK_DATE_TIME: str(when.bucket), attr.DUE_AT: format_instant(when.due_at)}
     return ConditionalUpdate(
-        task_id=str(new["taskId"]), set=values, remove=stray, conditions=unchanged_inputs(new), returning=True
+        task_id=view.task_id, set=values, remove=stray, conditions=unchanged_inputs(new), returning=True
     )
 
 
@@ -180,19 +174,20 @@ def reject(
 
     A further condition is that the malformed attribute is as in ``row``: a user may have corrected it.
     """
-    task_id = str(row["taskId"])
+    task_id = RowView(row).task_id
     values = terminal(Status.FAILED, now, retention_days, str(reason))
     remove = _past_to_remove(row, values)
     if len(task_id.encode("utf-8", "replace")) <= MAX_TASK_ID_BYTES:
-        values["taskDateTime"] = str(grid.bucket_of(task_id, now))
-    elif "taskDateTime" in row:
-        remove = (*remove, "taskDateTime")
+        values[attr.TASK_DATE_TIME] = str(grid.bucket_of(task_id, now))
+    elif attr.TASK_DATE_TIME in row:
+        remove = (*remove, attr.TASK_DATE_TIME)
     conditions = unchanged_inputs(row)
     malformed = reason.field.partition(".")[0] if isinstance(reason, InvalidInput) else ""
-    if malformed in row and malformed != "taskId" and all(condition.attribute != malformed for condition in conditions):
+    is_compared = malformed == attr.TASK_ID or any(condition.attribute == malformed for condition in conditions)
+    if malformed in row and not is_compared:
         conditions = (*conditions, *as_read(row, malformed))
-    if MALFORMED_REASON in row:
-        conditions = (*conditions, *as_read(row, MALFORMED_REASON))
+    if attr.MALFORMED_REASON in row:
+        conditions = (*conditions, *as_read(row, attr.MALFORMED_REASON))
     return ConditionalUpdate(task_id=task_id, set=values, remove=remove, conditions=conditions, returning=True)
 
 
@@ -202,10 +197,10 @@ def defer_rejection(row: Row, rejection: ConditionalUpdate, bucket: Bucket) -> C
     It keeps the reason, because the bucket overwrites the row's own time, and removes ``attempt``, so that no claim
     succeeds. It has the rejection's conditions.
     """
-    values = {"taskDateTime": str(bucket), "movedTo": str(bucket)}
-    if "error" in rejection.set:
-        values[MALFORMED_REASON] = str(rejection.set["error"])
-    remove = ("attempt",) if "attempt" in row else ()
+    values = {attr.TASK_DATE_TIME: str(bucket), attr.MOVED_TO: str(bucket)}
+    if attr.ERROR in rejection.set:
+        values[attr.MALFORMED_REASON] = str(rejection.set[attr.ERROR])
+    remove = (attr.ATTEMPT,) if attr.ATTEMPT in row else ()
     return ConditionalUpdate(
         task_id=rejection.task_id, set=values, remove=remove, conditions=rejection.conditions, returning=True
     )
@@ -213,9 +208,10 @@ def defer_rejection(row: Row, rejection: ConditionalUpdate, bucket: Bucket) -> C
 
 def rejection_reason(row: Row) -> str | None:
     """The reason of a rejection that ``defer_rejection`` has moved to the row's bucket; None for any other row."""
-    reason = row.get(MALFORMED_REASON)
-    waits = "attempt" not in row and row.get("movedTo") is not None and row["movedTo"] == row.get("taskDateTime")
-    return reason if waits and isinstance(reason, str) and row.get("status") != str(Status.RUNNING) else None
+    reason = row.get(attr.MALFORMED_REASON)
+    view = RowView(row)
+    waits = attr.ATTEMPT not in row and view.is_moved and not view.is_running
+    return reason if waits and isinstance(reason, str) else None
 
 
 def without_large_values(change: ConditionalUpdate, row: Row) -> ConditionalUpdate:
@@ -223,11 +219,11 @@ def without_large_values(change: ConditionalUpdate, row: Row) -> ConditionalUpda
     dropped = {name for name in _BULKY if name in row or name in change.set}
     freed = sum(len(repr(row[name])) for name in dropped if name in row)
     if len(change.task_id.encode("utf-8", "replace")) > MAX_TASK_ID_BYTES:
-        dropped.add("taskDateTime")
+        dropped.add(attr.TASK_DATE_TIME)
     for name in sorted(row, key=lambda name: len(repr(row[name])), reverse=True)[:_MAX_DROPPED]:
         if freed >= _ROOM:
             break
-        if name not in dropped and name not in change.set and name not in ("taskId", "lease"):
+        if name not in dropped and name not in change.set and name not in (attr.TASK_ID, attr.LEASE):
             dropped.add(name)
             freed += len(repr(row[name]))
     kept = {name: value for name, value in change.set.items() if name not in dropped}
@@ -238,34 +234,34 @@ def without_large_values(change: ConditionalUpdate, row: Row) -> ConditionalUpda
 
 
 def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults) -> dict[str, object]:
-    for name in RECURRENCE:
+    for name in attr.RECURRENCE:
         if row.get(name) is not None:
             raise InvalidInput(
                 name,
                 row[name],
                 "a task runs once: leave it out, or insert a schedule",
             )
-    if row.get("status") not in (None, str(Status.SCHEDULED)):
-        raise InvalidInput("status", row["status"], "leave it out: it is set by Dynatick")
+    if not RowView(row).is_waiting:
+        raise InvalidInput(attr.STATUS, row[attr.STATUS], "leave it out: it is set by Dynatick")
     check_names(row)
     action = action_name(row, defaults)
-    check_payload(row.get("payload"))
-    if row.get("retryPolicy") is not None:
-        RetryPolicy.from_row(row["retryPolicy"])
-    if row.get("timeoutSeconds") is not None:
-        check_timeout(row["timeoutSeconds"])
-    if row.get("scheduleId") is not None and not isinstance(row["scheduleId"], str):
-        raise InvalidInput("scheduleId", row["scheduleId"], "expected text")
+    check_payload(row.get(attr.PAYLOAD))
+    if row.get(attr.RETRY_POLICY) is not None:
+        RetryPolicy.from_row(row[attr.RETRY_POLICY])
+    if row.get(attr.TIMEOUT_SECONDS) is not None:
+        check_timeout(row[attr.TIMEOUT_SECONDS])
+    if row.get(attr.SCHEDULE_ID) is not None and not isinstance(row[attr.SCHEDULE_ID], str):
+        raise InvalidInput(attr.SCHEDULE_ID, row[attr.SCHEDULE_ID], "expected text")
     when = task_time(row, now=now, grid=grid, defaults=defaults)
     return {
-        "taskDateTime": str(when.bucket),
-        "dueAt": format_instant(when.due_at),
-        "action": action,
-        "status": str(Status.SCHEDULED),
-        "attempt": 0,
-        "run": _run(row),
+        attr.TASK_DATE_TIME: str(when.bucket),
+        attr.DUE_AT: format_instant(when.due_at),
+        attr.ACTION: action,
+        attr.STATUS: str(Status.SCHEDULED),
+        attr.ATTEMPT: 0,
+        attr.RUN: _run(row),
         # Not from a row that a user wrote: the idempotency key depends on it.
-        "createdAt": format_instant(now) if needs_normalising(row) else created_at(row, now),
+        attr.CREATED_AT: format_instant(now) if needs_normalising(row) else created_at(row, now),
     }
 
 
@@ -274,8 +270,8 @@ def _placed(task_id: str, time: Bucket | datetime, row: Row, grid: Grid) -> Task
         return TaskTime(grid.bucket_of(task_id, time), time)
     # A bucket named without shard stays in shard 0, so that a query by that name finds the task.
     due = time.instant
-    if row.get("dueAt") is not None:
-        asked = parse_time(row["dueAt"], "dueAt")
+    if row.get(attr.DUE_AT) is not None:
+        asked = parse_time(row[attr.DUE_AT], attr.DUE_AT)
         asked = asked.instant if isinstance(asked, Bucket) else asked
         due = asked if grid.tick_at_or_after(asked) == grid.tick_at_or_after(due) else due
     return TaskTime(Bucket(grid.tick_at_or_after(time.instant), time.shard), due)
@@ -284,7 +280,7 @@ def _placed(task_id: str, time: Bucket | datetime, row: Row, grid: Grid) -> Task
 def _delay(value: object) -> timedelta:
     expected = f"expected a number of seconds from 0 to {MAX_DELAY_SECONDS}"
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or not 0 <= value <= MAX_DELAY_SECONDS:
-        raise InvalidInput("delaySeconds", value, expected)
+        raise InvalidInput(attr.DELAY_SECONDS, value, expected)
     return timedelta(microseconds=int(Decimal(str(value)) * 1_000_000))
 
 
@@ -292,14 +288,14 @@ def _assigned(task_id: str, row: Row, now: datetime, grid: Grid, defaults: Defau
     task = Unassigned(
         task_id=task_id,
         action=action_name(row, defaults),
-        payload=check_payload(row.get("payload")),
+        payload=check_payload(row.get(attr.PAYLOAD)),
         attributes=row,
     )
     try:
         due = defaults.assign(task, now, grid)
     except Exception as error:  # the user's code: its error fails this row only
         raise InvalidInput(
-            "taskDateTime", None, f"the assignment policy raised {type(error).__name__}: {error}"
+            attr.TASK_DATE_TIME, None, f"the assignment policy raised {type(error).__name__}: {error}"
         ) from error
     if due is None:
         return TaskTime(Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id)), now)
@@ -309,26 +305,21 @@ def _assigned(task_id: str, row: Row, now: datetime, grid: Grid, defaults: Defau
 
 def action_name(row: Row, defaults: Defaults) -> str:
     """The row's action, or the default. Raises InvalidInput."""
-    return check_action(defaults.action if row.get("action") is None else row["action"])
+    return check_action(defaults.action if row.get(attr.ACTION) is None else row[attr.ACTION])
 
 
 def created_at(row: Row, now: datetime) -> str:
     """The row's ``createdAt``, or ``now`` if it is missing or malformed."""
     try:
-        return format_instant(parse_instant(row.get("createdAt", now), "createdAt"))
+        return format_instant(parse_instant(row.get(attr.CREATED_AT, now), attr.CREATED_AT))
     except InvalidInput:  # informative only: a malformed value must not fail the task
         return format_instant(now)
 
 
 def _run(row: Row) -> int:
     """The run: a row that is a task already keeps it; a user's row begins at 1."""
-    own = row.get("run")
-    return int(own) if row.get("status") is not None and is_count(own, 1) else 1
-
-
-def is_count(value: object, minimum: int) -> TypeGuard[int | Decimal]:
-    """Whether the value is a whole number from ``minimum`` to MAX_COUNT."""
-    return is_whole(value) and minimum <= value <= MAX_COUNT
+    own = row.get(attr.RUN)
+    return int(own) if not RowView(row).is_unscheduled and is_count(own, 1) else 1
 
 
 def has_value(row: Row, name: str, value: object) -> bool:
@@ -338,36 +329,38 @@ def has_value(row: Row, name: str, value: object) -> bool:
 
 def _is_in_own_bucket(row: Row, grid: Grid) -> bool:
     """Whether the row's bucket is that of its due instant."""
-    bucket = Bucket.canonical(row.get("taskDateTime"))
+    bucket = RowView(row).bucket
     try:
-        due = parse_instant(row.get("dueAt"), "dueAt")
+        due = parse_instant(row.get(attr.DUE_AT), attr.DUE_AT)
     except InvalidInput:
         return False
     return (
-        bucket is not None and row.get("dueAt") == format_instant(due) and grid.tick_at_or_after(due) == bucket.minute
+        bucket is not None
+        and row.get(attr.DUE_AT) == format_instant(due)
+        and grid.tick_at_or_after(due) == bucket.minute
     )
 
 
 def unchanged_inputs(row: Row) -> tuple[Condition, ...]:
     """Conditions that the attributes on which the bucket depends are as in ``row``."""
-    return as_read(row, "outcome", "status", "action", *TIME_INPUTS)
+    return as_read(row, attr.OUTCOME, attr.STATUS, attr.ACTION, *attr.TIME_INPUTS)
 
 
 def past_attributes(row: Row) -> tuple[str, ...]:
     """The row's attributes that only a task that has run may have."""
     past = (
-        "outcome",
-        "expiresAt",
-        "finishedAt",
-        "lease",
-        "leaseUntil",
-        "startedAt",
-        "attempts",
-        "result",
-        "error",
-        "movedTo",
-        "deferrals",
-        MALFORMED_REASON,
+        attr.OUTCOME,
+        attr.EXPIRES_AT,
+        attr.FINISHED_AT,
+        attr.LEASE,
+        attr.LEASE_UNTIL,
+        attr.STARTED_AT,
+        attr.ATTEMPTS,
+        attr.RESULT,
+        attr.ERROR,
+        attr.MOVED_TO,
+        attr.DEFERRALS,
+        attr.MALFORMED_REASON,
     )
     return tuple(name for name in past if name in row)
 
@@ -375,7 +368,7 @@ def past_attributes(row: Row) -> tuple[str, ...]:
 def premature_attributes(row: Row) -> tuple[str, ...]:
     """The attributes of a row without outcome that only an ended task may have: ``expiresAt``, with which DynamoDB
     would delete it, and an ``outcome`` that is NULL, with which no claim's condition holds."""
-    return tuple(name for name in ("outcome", "expiresAt") if name in row)
+    return tuple(name for name in (attr.OUTCOME, attr.EXPIRES_AT) if name in row)
 
 
 def _past_to_remove(row: Row, values: Mapping[str, object]) -> tuple[str, ...]:

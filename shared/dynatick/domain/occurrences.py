@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import terminal
 from dynatick.domain.normalise import has_value
 from dynatick.domain.occurrence_plan import Plan
-from dynatick.domain.recurrence import MAX_MISSED_ENTRIES, POSITION, bucket_of_occurrence
-from dynatick.domain.schedule import DEFINITION, Schedule, ScheduleState, handed_on, is_handed_on
+from dynatick.domain.recurrence import MAX_MISSED_ENTRIES, bucket_of_occurrence
+from dynatick.domain.schedule import Schedule, ScheduleState, handed_on, is_handed_on
 from dynatick.domain.task import LargeRow, Row, Status
 
-_HANDED_ON = ("payload", "retryPolicy", "timeoutSeconds")  # to occurrences, with the user's own attributes
+_HANDED_ON = (attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS)  # to occurrences, with the user's own attributes
 
 
 def advance(
@@ -29,46 +30,46 @@ def advance(
     remove: list[str] = []
     if plan.make:
         last = plan.make[-1]
-        values |= {"lastOccurrenceAt": format_instant(last), "lastTaskId": schedule.occurrence_id(last)}
+        values |= {attr.LAST_OCCURRENCE_AT: format_instant(last), attr.LAST_TASK_ID: schedule.occurrence_id(last)}
     if plan.missed:
         kept = [*schedule.missed, *plan.missed][-MAX_MISSED_ENTRIES:]
-        values["missed"] = [entry.to_row() for entry in kept]
-        values["missedOccurrences"] = schedule.missed_occurrences + sum(entry.occurrences for entry in plan.missed)
+        values[attr.MISSED] = [entry.to_row() for entry in kept]
+        values[attr.MISSED_OCCURRENCES] = schedule.missed_occurrences + sum(entry.occurrences for entry in plan.missed)
     if plan.buffered is not None:
-        values["bufferedOccurrenceAt"] = format_instant(plan.buffered)
+        values[attr.BUFFERED_OCCURRENCE_AT] = format_instant(plan.buffered)
     else:
-        remove.append("bufferedOccurrenceAt")
+        remove.append(attr.BUFFERED_OCCURRENCE_AT)
     if plan.next_occurrence_at is not None:
-        values["nextOccurrenceAt"] = format_instant(plan.next_occurrence_at)
+        values[attr.NEXT_OCCURRENCE_AT] = format_instant(plan.next_occurrence_at)
     else:
-        remove.append("nextOccurrenceAt")
+        remove.append(attr.NEXT_OCCURRENCE_AT)
     due_before = [
         one
         for one in schedule.due_before
         if plan.next_occurrence_at is not None and one.until >= plan.next_occurrence_at
     ]
     if due_before:
-        values["dueBefore"] = [former.to_row() for former in due_before]
+        values[attr.DUE_BEFORE] = [former.to_row() for former in due_before]
     else:
-        remove.append("dueBefore")
+        remove.append(attr.DUE_BEFORE)
     following = plan.next_occurrence_at
     if not plan.more:
         if plan.buffered is not None:
-            values["taskDateTime"] = str(_bucket_of_next_poll(schedule, plan, closed_through, grid))
+            values[attr.TASK_DATE_TIME] = str(_bucket_of_next_poll(schedule, plan, closed_through, grid))
         elif schedule.state is ScheduleState.DISABLED and (following is None or schedule.is_paused_at(following)):
-            remove += ["taskDateTime", "nextOccurrenceAt"]
-            values.pop("nextOccurrenceAt", None)
+            remove += [attr.TASK_DATE_TIME, attr.NEXT_OCCURRENCE_AT]
+            values.pop(attr.NEXT_OCCURRENCE_AT, None)
         elif plan.next_occurrence_at is None:
-            remove.append("taskDateTime")
+            remove.append(attr.TASK_DATE_TIME)
             values |= terminal(Status.COMPLETED, now, retention_days)
-            values["scheduleState"] = str(ScheduleState.COMPLETED)
+            values[attr.SCHEDULE_STATE] = str(ScheduleState.COMPLETED)
         else:
-            values["taskDateTime"] = str(bucket_of_occurrence(schedule, plan.next_occurrence_at, grid))
+            values[attr.TASK_DATE_TIME] = str(bucket_of_occurrence(schedule, plan.next_occurrence_at, grid))
     return ConditionalUpdate(
         task_id=schedule.schedule_id,
         set={name: value for name, value in values.items() if not has_value(row, name, value)},
         remove=tuple(name for name in remove if name in row),
-        conditions=as_read(row, *dict.fromkeys(("outcome", "status", *DEFINITION, *POSITION))),
+        conditions=as_read(row, *dict.fromkeys((attr.OUTCOME, attr.STATUS, *attr.DEFINITION, *attr.POSITION))),
         returning=True,
     )
 
@@ -86,14 +87,14 @@ def occurrence_row(
 ) -> Row:
     """The row of an occurrence: a task that waits in ``bucket``. ``extra``: ends the id of one that run-now makes."""
     values = {
-        "taskId": schedule.occurrence_id(nominal, extra=extra),
-        "scheduleId": schedule.schedule_id,
-        "taskDateTime": str(bucket),
-        "dueAt": format_instant(nominal),
-        "action": row["action"],
-        "status": str(Status.SCHEDULED),
-        "attempt": 0,
-        "run": 1,
+        attr.TASK_ID: schedule.occurrence_id(nominal, extra=extra),
+        attr.SCHEDULE_ID: schedule.schedule_id,
+        attr.TASK_DATE_TIME: str(bucket),
+        attr.DUE_AT: format_instant(nominal),
+        attr.ACTION: row[attr.ACTION],
+        attr.STATUS: str(Status.SCHEDULED),
+        attr.ATTEMPT: 0,
+        attr.RUN: 1,
     }  # no createdAt, so that the idempotency key is the same whichever tick writes it
     if isinstance(row, LargeRow):
         return row.changed(values, only=lambda name: name in _HANDED_ON or is_handed_on(name))

@@ -10,24 +10,22 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.expressions import Rate, check_fires
 from dynatick.domain.instants import format_instant
-from dynatick.domain.lifecycle import TIME_INPUTS
 from dynatick.domain.normalise import Defaults, action_name, created_at, has_value, past_attributes, reject
 from dynatick.domain.retry import RetryPolicy
+from dynatick.domain.row import RECURRING, RowView
 from dynatick.domain.schedule import (
-    DEFINITION,
-    RECURRING,
-    TIMING,
     FormerDefinition,
     Missed,
     MissedFor,
     Schedule,
     ScheduleState,
 )
-from dynatick.domain.task import MALFORMED_REASON, Row, check_payload
+from dynatick.domain.task import Row, check_payload
 from dynatick.domain.timeout import check_timeout
 from dynatick.errors import InvalidInput
 
@@ -35,8 +33,6 @@ MAX_MISSED_ENTRIES = 10
 MAX_EARLIER_DEFINITIONS = 10
 MAX_PAUSED = 1000
 """Occurrences of a pause that are counted."""
-
-POSITION = ("taskDateTime", "nextOccurrenceAt", "bufferedOccurrenceAt", "lastOccurrenceAt", "definedAt")
 
 
 def ready(row: Row, *, now: datetime, grid: Grid, defaults: Defaults, revision: int = 1) -> ConditionalUpdate | None:
@@ -66,14 +62,14 @@ def edited(
         # A rate counts from its start: without a date, from the next tick.
         schedule = replace(schedule, start=instant_of(grid.tick_after(minute_of(now))))
     action = action_name(wanted, defaults)
-    check_payload(wanted.get("payload"))
-    if wanted.get("retryPolicy") is not None:
-        RetryPolicy.from_row(wanted["retryPolicy"])
-    if wanted.get("timeoutSeconds") is not None:
-        check_timeout(wanted["timeoutSeconds"])
-    if row.get("status") == RECURRING:
+    check_payload(wanted.get(attr.PAYLOAD))
+    if wanted.get(attr.RETRY_POLICY) is not None:
+        RetryPolicy.from_row(wanted[attr.RETRY_POLICY])
+    if wanted.get(attr.TIMEOUT_SECONDS) is not None:
+        check_timeout(wanted[attr.TIMEOUT_SECONDS])
+    if RowView(row).is_recurring:
         values, remove = _repaired(wanted, schedule, now, grid)
-        values["action"] = action
+        values[attr.ACTION] = action
     else:
         values, remove = _begun(wanted, schedule, now, grid, action, revision)
     values = {name: value for name, value in edits.items() if value is not None} | values
@@ -92,16 +88,17 @@ def refused(
 ) -> ConditionalUpdate:
     """→ failed with the reason, as a task that cannot be understood. Lists of schedules show it as FAILED."""
     change = reject(row, reason, now=now, grid=grid, retention_days=retention_days)
-    return replace(change, set={**change.set, "scheduleState": str(ScheduleState.FAILED)})
+    return replace(change, set={**change.set, attr.SCHEDULE_STATE: str(ScheduleState.FAILED)})
 
 
 def _begun(
     row: Row, schedule: Schedule, now: datetime, grid: Grid, action: str, revision: int
 ) -> tuple[dict[str, object], tuple[str, ...]]:
     """A row that was not read before becomes a schedule."""
-    if row.get("status") is None:
-        for name in TIME_INPUTS:
-            is_ours = name == "taskDateTime" and row.get("movedTo") == row.get(name)  # of a rejection not yet delivered
+    view = RowView(row)
+    if view.is_unscheduled:
+        for name in attr.TIME_INPUTS:
+            is_ours = name == attr.TASK_DATE_TIME and view.is_moved  # of a rejection not yet delivered
             if row.get(name) is not None and not is_ours:
                 raise InvalidInput(
                     name, row[name], "leave it out: a schedule's times follow from its expression, from startDate on"
@@ -110,49 +107,56 @@ def _begun(
     first = _first_occurrence(schedule, now)
     values: dict[str, object] = {
         **_as_understood(row, schedule),
-        "status": RECURRING,
-        "scheduleId": schedule.schedule_id,
-        "action": action,
-        "revision": revision,
-        "createdAt": created,
+        attr.STATUS: RECURRING,
+        attr.SCHEDULE_ID: schedule.schedule_id,
+        attr.ACTION: action,
+        attr.REVISION: revision,
+        attr.CREATED_AT: created,
         **_position(schedule, now, grid, first),
     }
-    stray = (*past_attributes(row), *TIME_INPUTS, "attempt", "run", "cronExpression", "nextOccurrenceAt")
+    stray = (
+        *past_attributes(row),
+        *attr.TIME_INPUTS,
+        attr.ATTEMPT,
+        attr.RUN,
+        attr.CRON_EXPRESSION,
+        attr.NEXT_OCCURRENCE_AT,
+    )
     return values, tuple(name for name in stray if name not in values)
 
 
 def _repaired(row: Row, schedule: Schedule, now: datetime, grid: Grid) -> tuple[dict[str, object], tuple[str, ...]]:
     """A schedule whose row may have been edited: its definition, its bucket, or attributes that it must not have."""
-    values: dict[str, object] = {"scheduleId": schedule.schedule_id}
-    remove: tuple[str, ...] = ("outcome", "expiresAt", "cronExpression", MALFORMED_REASON)
+    values: dict[str, object] = {attr.SCHEDULE_ID: schedule.schedule_id}
+    remove: tuple[str, ...] = (attr.OUTCOME, attr.EXPIRES_AT, attr.CRON_EXPRESSION, attr.MALFORMED_REASON)
     paused = schedule.state is ScheduleState.DISABLED
     pending = is_pending(schedule, now)
     if schedule.defined != schedule.definition:
         values |= _as_understood(row, schedule) | _remembered(row, schedule, now)
         if pending:  # due occurrences stay due; later ones follow the new definition, from now on
-            values["definedAt"] = format_instant(now)
+            values[attr.DEFINED_AT] = format_instant(now)
             if due_before := _due_before(schedule, now):
-                values["dueBefore"] = [former.to_row() for former in due_before]
+                values[attr.DUE_BEFORE] = [former.to_row() for former in due_before]
             if not _is_next_due(schedule, now):  # only the buffered occurrence is pending
                 first = None if paused else schedule.next_after(now)
-                values |= {} if first is None else {"nextOccurrenceAt": format_instant(first)}
-                remove = (*remove, "nextOccurrenceAt")
+                values |= {} if first is None else {attr.NEXT_OCCURRENCE_AT: format_instant(first)}
+                remove = (*remove, attr.NEXT_OCCURRENCE_AT)
         else:
             values |= _position(schedule, now, grid, _first_occurrence(schedule, now))
             if paused:
-                remove = (*remove, "taskDateTime", "nextOccurrenceAt")
+                remove = (*remove, attr.TASK_DATE_TIME, attr.NEXT_OCCURRENCE_AT)
     elif paused:
         if not pending:
-            remove = (*remove, "taskDateTime", "nextOccurrenceAt")
+            remove = (*remove, attr.TASK_DATE_TIME, attr.NEXT_OCCURRENCE_AT)
     elif schedule.next_occurrence_at is None and schedule.buffered_occurrence_at is not None:
         first = schedule.next_after(max(now, schedule.buffered_occurrence_at))
-        values |= {} if first is None else {"nextOccurrenceAt": format_instant(first)}
+        values |= {} if first is None else {attr.NEXT_OCCURRENCE_AT: format_instant(first)}
         if schedule.bucket is None:
-            values["taskDateTime"] = str(grid.bucket_of(schedule.schedule_id, now))
+            values[attr.TASK_DATE_TIME] = str(grid.bucket_of(schedule.schedule_id, now))
     elif schedule.next_occurrence_at is None:
         values |= _position(schedule, now, grid, _first_occurrence(schedule, now))
     elif _is_misplaced(row, schedule, grid):
-        values["taskDateTime"] = str(bucket_of_occurrence(schedule, schedule.next_occurrence_at, grid))
+        values[attr.TASK_DATE_TIME] = str(bucket_of_occurrence(schedule, schedule.next_occurrence_at, grid))
     return values, tuple(name for name in remove if name not in values)
 
 
@@ -164,14 +168,14 @@ def _remembered(row: Row, schedule: Schedule, now: datetime) -> dict[str, object
     former = FormerDefinition.from_row({**before, "until": format_instant(now)})
     if former is None:
         return values
-    if any(former.to_row().get(name) != schedule.defined.get(name) for name in TIMING):
-        kept = row.get("earlier")
+    if any(former.to_row().get(name) != schedule.defined.get(name) for name in attr.TIMING):
+        kept = row.get(attr.EARLIER)
         earlier = kept if isinstance(kept, (list, tuple)) else ()
-        values["earlier"] = [*earlier, former.to_row()][-MAX_EARLIER_DEFINITIONS:]
-    if before.get("scheduleState") == str(ScheduleState.DISABLED) and schedule.defined_at is not None:
+        values[attr.EARLIER] = [*earlier, former.to_row()][-MAX_EARLIER_DEFINITIONS:]
+    if before.get(attr.SCHEDULE_STATE) == str(ScheduleState.DISABLED) and schedule.defined_at is not None:
         skipped = _paused_occurrences(former, schedule.defined_at)
         if skipped is not None:
-            values["missed"] = [entry.to_row() for entry in [*schedule.missed, skipped][-MAX_MISSED_ENTRIES:]]
+            values[attr.MISSED] = [entry.to_row() for entry in [*schedule.missed, skipped][-MAX_MISSED_ENTRIES:]]
     return values
 
 
@@ -205,7 +209,7 @@ def _is_next_due(schedule: Schedule, now: datetime) -> bool:
     if due is None or due > now:
         return False
     before = schedule.definition
-    return before is None or before.get("scheduleState") == str(ScheduleState.ENABLED) or _before_pause(schedule)
+    return before is None or before.get(attr.SCHEDULE_STATE) == str(ScheduleState.ENABLED) or _before_pause(schedule)
 
 
 def _before_pause(schedule: Schedule) -> bool:
@@ -230,22 +234,22 @@ def _first_occurrence(schedule: Schedule, after: datetime) -> datetime:
 def _as_understood(row: Row, schedule: Schedule) -> dict[str, object]:
     """The definition, in canonical notation."""
     values: dict[str, object] = {
-        "scheduleExpression": schedule.expression.text,
-        "scheduleExpressionTimezone": schedule.zone,
-        "scheduleState": str(schedule.state),
-        "definition": schedule.defined,
+        attr.SCHEDULE_EXPRESSION: schedule.expression.text,
+        attr.SCHEDULE_EXPRESSION_TIMEZONE: schedule.zone,
+        attr.SCHEDULE_STATE: str(schedule.state),
+        attr.ACCEPTED_DEFINITION: schedule.defined,
     }
-    for name, date in (("startDate", schedule.start), ("endDate", schedule.end)):
+    for name, date in ((attr.START_DATE, schedule.start), (attr.END_DATE, schedule.end)):
         if date is not None:
             values[name] = format_instant(date)
     return values
 
 
 def _position(schedule: Schedule, now: datetime, grid: Grid, first: datetime) -> dict[str, object]:
-    values: dict[str, object] = {"definedAt": format_instant(now)}
+    values: dict[str, object] = {attr.DEFINED_AT: format_instant(now)}
     if schedule.state is ScheduleState.ENABLED:
-        values["nextOccurrenceAt"] = format_instant(first)
-        values["taskDateTime"] = str(bucket_of_occurrence(schedule, first, grid))
+        values[attr.NEXT_OCCURRENCE_AT] = format_instant(first)
+        values[attr.TASK_DATE_TIME] = str(bucket_of_occurrence(schedule, first, grid))
     return values
 
 
@@ -257,11 +261,11 @@ def _is_misplaced(row: Row, schedule: Schedule, grid: Grid) -> bool:
     """Whether the schedule is in no bucket, or in one after its next occurrence's that no tick moved it to."""
     if schedule.bucket is None or schedule.next_occurrence_at is None:
         return True
-    if schedule.buffered_occurrence_at is not None or row.get("movedTo") == row.get("taskDateTime"):
+    if schedule.buffered_occurrence_at is not None or RowView(row).is_moved:
         return False
     return schedule.bucket.minute > bucket_of_occurrence(schedule, schedule.next_occurrence_at, grid).minute
 
 
 def _as_polled(row: Row) -> tuple[Any, ...]:
-    names = dict.fromkeys(("outcome", "status", "action", *TIME_INPUTS, *DEFINITION, *POSITION))
+    names = dict.fromkeys((attr.OUTCOME, attr.STATUS, attr.ACTION, *attr.TIME_INPUTS, *attr.DEFINITION, *attr.POSITION))
     return as_read(row, *names)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.numbers import is_whole
 from dynatick.errors import InvalidInput
 
@@ -13,10 +14,10 @@ MAX_ATTEMPTS = 185
 """The maximum of EventBridge Scheduler."""
 
 _LIMITS = {
-    "maximumRetryAttempts": (0, MAX_ATTEMPTS),
-    "maximumEventAgeInSeconds": (60, 30 * 86_400),
-    "minBackoffSeconds": (0, 86_400),
-    "maxBackoffSeconds": (0, 86_400),
+    attr.MAXIMUM_RETRY_ATTEMPTS: (0, MAX_ATTEMPTS),
+    attr.MAXIMUM_EVENT_AGE_IN_SECONDS: (60, 30 * 86_400),
+    attr.MIN_BACKOFF_SECONDS: (0, 86_400),
+    attr.MAX_BACKOFF_SECONDS: (0, 86_400),
 }
 
 
@@ -39,7 +40,7 @@ class RetryPolicy:
         if value is None:
             return DEFAULT_POLICY
         if not isinstance(value, Mapping):
-            raise InvalidInput("retryPolicy", value, f"expected a map with any of {', '.join(_LIMITS)}")
+            raise InvalidInput(attr.RETRY_POLICY, value, f"expected a map with any of {', '.join(_LIMITS)}")
         found: dict[str, int] = {}
         for name, number in value.items():
             if name not in _LIMITS:
@@ -52,14 +53,16 @@ class RetryPolicy:
             if not is_whole(number) or not low <= number <= high:
                 raise InvalidInput(f"retryPolicy.{name}", number, f"expected a whole number from {low} to {high}")
             found[name] = int(number)
-        min_backoff = found.get("minBackoffSeconds", DEFAULT_POLICY.min_backoff_seconds)
+        min_backoff = found.get(attr.MIN_BACKOFF_SECONDS, DEFAULT_POLICY.min_backoff_seconds)
         policy = cls(
-            maximum_retry_attempts=found.get("maximumRetryAttempts", DEFAULT_POLICY.maximum_retry_attempts),
+            maximum_retry_attempts=found.get(attr.MAXIMUM_RETRY_ATTEMPTS, DEFAULT_POLICY.maximum_retry_attempts),
             maximum_event_age_in_seconds=found.get(
-                "maximumEventAgeInSeconds", DEFAULT_POLICY.maximum_event_age_in_seconds
+                attr.MAXIMUM_EVENT_AGE_IN_SECONDS, DEFAULT_POLICY.maximum_event_age_in_seconds
             ),
             min_backoff_seconds=min_backoff,
-            max_backoff_seconds=found.get("maxBackoffSeconds", max(min_backoff, DEFAULT_POLICY.max_backoff_seconds)),
+            max_backoff_seconds=found.get(
+                attr.MAX_BACKOFF_SECONDS, max(min_backoff, DEFAULT_POLICY.max_backoff_seconds)
+            ),
         )
         if policy.max_backoff_seconds < policy.min_backoff_seconds:
             raise InvalidInput(
@@ -71,10 +74,10 @@ class RetryPolicy:
     def to_row(self) -> dict[str, int]:
         """As the attribute ``retryPolicy`` holds it."""
         return {
-            "maximumRetryAttempts": self.maximum_retry_attempts,
-            "maximumEventAgeInSeconds": self.maximum_event_age_in_seconds,
-            "minBackoffSeconds": self.min_backoff_seconds,
-            "maxBackoffSeconds": self.max_backoff_seconds,
+            attr.MAXIMUM_RETRY_ATTEMPTS: self.maximum_retry_attempts,
+            attr.MAXIMUM_EVENT_AGE_IN_SECONDS: self.maximum_event_age_in_seconds,
+            attr.MIN_BACKOFF_SECONDS: self.min_backoff_seconds,
+            attr.MAX_BACKOFF_SECONDS: self.max_backoff_seconds,
         }
 
 

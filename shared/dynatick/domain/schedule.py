@@ -15,33 +15,14 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.expressions import Expression, check_zone, next_after, parse_expression
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.numbers import is_whole
-from dynatick.domain.task import MAX_TASK_ID_BYTES, OWN_ATTRIBUTES, Row, Status, check_task_id
+from dynatick.domain.row import RowView, is_terminal
+from dynatick.domain.task import MAX_TASK_ID_BYTES, Row, check_task_id
 from dynatick.errors import InvalidInput
-
-RECURRING = "recurring"
-"""The ``status`` of a schedule's row, which no task has."""
-
-RECURRENCE = ("scheduleExpression", "cronExpression")
-"""Either makes a row a schedule; the second is another name for the first."""
-
-TIMING = ("scheduleExpression", "scheduleExpressionTimezone", "startDate", "endDate")
-"""The attributes that a schedule's nominal instants follow from."""
-
-DEFINITION = ("cronExpression", *TIMING, "flexibleTimeWindow", "scheduleState")
-"""The attributes that decide when a schedule has occurrences."""
-
-SCHEDULE_ATTRIBUTES = frozenset(
-    {
-        *DEFINITION, "catchUp", "overlap", "stateReason", "revision", "definition", "definedAt", "nextOccurrenceAt",
-        "bufferedOccurrenceAt", "dueBefore", "lastOccurrenceAt", "lastTaskId", "missed", "missedOccurrences", "earlier",
-        "ranNow", "backfilled",
-    }
-)  # fmt: skip
-"""The attributes of schedules that tasks do not have. On a task they are the user's own."""
 
 MAX_WINDOW_MINUTES = 1440
 _SUFFIX_BYTES = 40  # what an occurrence's id adds to its schedule's
@@ -97,10 +78,10 @@ class Missed:
 
     def to_row(self) -> dict[str, object]:
         return {
-            "from": format_instant(self.first),
-            "until": format_instant(self.last),
-            "occurrences": self.occurrences,
-            "reason": str(self.reason),
+            attr.FROM: format_instant(self.first),
+            attr.UNTIL: format_instant(self.last),
+            attr.OCCURRENCES: self.occurrences,
+            attr.REASON: str(self.reason),
         }
 
     @classmethod
@@ -109,9 +90,10 @@ class Missed:
         if not isinstance(value, Mapping):
             return None
         try:
-            first, last = parse_instant(value.get("from"), "from"), parse_instant(value.get("until"), "until")
-            number = int(value.get("occurrences", 1))
-            return cls(first=first, last=last, occurrences=number, reason=MissedFor(str(value.get("reason"))))
+            first = parse_instant(value.get(attr.FROM), attr.FROM)
+            last = parse_instant(value.get(attr.UNTIL), attr.UNTIL)
+            number = int(value.get(attr.OCCURRENCES, 1))
+            return cls(first=first, last=last, occurrences=number, reason=MissedFor(str(value.get(attr.REASON))))
         except (InvalidInput, ValueError, TypeError, ArithmeticError):
             return None
 
@@ -134,9 +116,9 @@ class FormerDefinition:
         return None if nominal is None or nominal > self.until else nominal
 
     def to_row(self) -> dict[str, object]:
-        since = {} if self.since is None else {"since": format_instant(self.since)}
+        since = {} if self.since is None else {attr.SINCE: format_instant(self.since)}
         timing = _timing(self.expression, self.zone, self.start, self.end)
-        return timing | since | {"until": format_instant(self.until)}
+        return timing | since | {attr.UNTIL: format_instant(self.until)}
 
     @classmethod
     def from_row(cls, value: object) -> FormerDefinition | None:
@@ -145,12 +127,12 @@ class FormerDefinition:
             return None
         try:
             return cls(
-                expression=parse_expression(value.get("scheduleExpression")),
-                zone=check_zone(value.get("scheduleExpressionTimezone")),
-                start=_instant(value, "startDate"),
-                end=_instant(value, "endDate"),
-                until=parse_instant(value.get("until"), "until"),
-                since=None if value.get("since") is None else parse_instant(value["since"], "since"),
+                expression=parse_expression(value.get(attr.SCHEDULE_EXPRESSION)),
+                zone=check_zone(value.get(attr.SCHEDULE_EXPRESSION_TIMEZONE)),
+                start=_instant(value, attr.START_DATE),
+                end=_instant(value, attr.END_DATE),
+                until=parse_instant(value.get(attr.UNTIL), attr.UNTIL),
+                since=None if value.get(attr.SINCE) is None else parse_instant(value[attr.SINCE], attr.SINCE),
             )
         except InvalidInput:
             return None
@@ -208,8 +190,8 @@ class Schedule:
     @property
     def defined(self) -> dict[str, object]:
         """The definition by the row's attributes, to compare with the last accepted ``definition``."""
-        window = {"flexibleTimeWindow": self.window_minutes} if self.window_minutes else {}
-        return self.timing() | window | {"scheduleState": str(self.state)}
+        window = {attr.FLEXIBLE_TIME_WINDOW: self.window_minutes} if self.window_minutes else {}
+        return self.timing() | window | {attr.SCHEDULE_STATE: str(self.state)}
 
     def timing(self) -> dict[str, object]:
         """The attributes of ``TIMING``, in canonical notation."""
@@ -218,62 +200,59 @@ class Schedule:
     def former(self, until: datetime) -> FormerDefinition | None:
         """The last accepted definition, when another one replaces it; None if it was paused or is not known."""
         before = self.definition
-        if before is None or before.get("scheduleState") != str(ScheduleState.ENABLED):
+        if before is None or before.get(attr.SCHEDULE_STATE) != str(ScheduleState.ENABLED):
             return None
         since = None if self.defined_at is None else format_instant(self.defined_at)
-        return FormerDefinition.from_row({**before, "since": since, "until": format_instant(until)})
+        return FormerDefinition.from_row({**before, attr.SINCE: since, attr.UNTIL: format_instant(until)})
 
     @classmethod
     def from_row(cls, row: Row) -> Schedule:
         """The schedule of a row, which may hold anything. Raises InvalidInput."""
         schedule = cls(
-            schedule_id=check_schedule_id(row.get("taskId")),
+            schedule_id=check_schedule_id(row.get(attr.TASK_ID)),
             expression=_expression(row),
-            zone="UTC" if row.get("scheduleExpressionTimezone") is None else check_zone(
-                row["scheduleExpressionTimezone"]
+            zone="UTC" if row.get(attr.SCHEDULE_EXPRESSION_TIMEZONE) is None else check_zone(
+                row[attr.SCHEDULE_EXPRESSION_TIMEZONE]
             ),
-            start=_instant(row, "startDate"),
-            end=_instant(row, "endDate"),
-            window_minutes=_window(row.get("flexibleTimeWindow")),
-            state=_state(row.get("scheduleState")),
-            catch_up=_one_of(CatchUp, row.get("catchUp"), "catchUp", CatchUp.LATEST),
-            overlap=_one_of(Overlap, row.get("overlap"), "overlap", Overlap.SKIP),
-            revision=_count(row.get("revision"), 1),
-            created_at=_noted(row, "createdAt"),
-            bucket=Bucket.canonical(row.get("taskDateTime")),
-            defined_at=_noted(row, "definedAt"),
-            definition=_mapping(row.get("definition")),
-            due_before=_former(row.get("dueBefore")),
-            next_occurrence_at=_noted(row, "nextOccurrenceAt"),
-            buffered_occurrence_at=_noted(row, "bufferedOccurrenceAt"),
-            last_occurrence_at=_noted(row, "lastOccurrenceAt"),
-            last_task_id=_task_id(row.get("lastTaskId")),
-            missed=_missed(row.get("missed")),
-            missed_occurrences=_count(row.get("missedOccurrences"), 0),
+            start=_instant(row, attr.START_DATE),
+            end=_instant(row, attr.END_DATE),
+            window_minutes=_window(row.get(attr.FLEXIBLE_TIME_WINDOW)),
+            state=_state(row.get(attr.SCHEDULE_STATE)),
+            catch_up=_one_of(CatchUp, row.get(attr.CATCH_UP), attr.CATCH_UP, CatchUp.LATEST),
+            overlap=_one_of(Overlap, row.get(attr.OVERLAP), attr.OVERLAP, Overlap.SKIP),
+            revision=_count(row.get(attr.REVISION), 1),
+            created_at=_noted(row, attr.CREATED_AT),
+            bucket=RowView(row).bucket,
+            defined_at=_noted(row, attr.DEFINED_AT),
+            definition=_mapping(row.get(attr.ACCEPTED_DEFINITION)),
+            due_before=_former(row.get(attr.DUE_BEFORE)),
+            next_occurrence_at=_noted(row, attr.NEXT_OCCURRENCE_AT),
+            buffered_occurrence_at=_noted(row, attr.BUFFERED_OCCURRENCE_AT),
+            last_occurrence_at=_noted(row, attr.LAST_OCCURRENCE_AT),
+            last_task_id=_task_id(row.get(attr.LAST_TASK_ID)),
+            missed=_missed(row.get(attr.MISSED)),
+            missed_occurrences=_count(row.get(attr.MISSED_OCCURRENCES), 0),
         )  # fmt: skip
         if schedule.start is not None and schedule.end is not None and schedule.end < schedule.start:
-            raise InvalidInput("endDate", row["endDate"], f"expected it not to be before startDate, {row['startDate']}")
+            expected = f"expected it not to be before startDate, {row[attr.START_DATE]}"
+            raise InvalidInput(attr.END_DATE, row[attr.END_DATE], expected)
         return schedule
 
 
 def is_schedule(row: Row) -> bool:
     """Whether a row that has not ended is a schedule or will become one. A running task never is."""
-    status = row.get("status")
-    if status == RECURRING:
-        return True
-    return status in (None, str(Status.SCHEDULED)) and any(row.get(name) is not None for name in RECURRENCE)
+    view = RowView(row)
+    return view.is_recurring or (view.is_waiting and view.has_expression)
 
 
 def is_or_was_schedule(row: Row) -> bool:
     """Whether a row is a schedule, will become one, or was one until it ended. An occurrence never is."""
-    if row.get("outcome") is None:
-        return is_schedule(row)
-    return any(row.get(name) is not None for name in RECURRENCE)
+    return RowView(row).has_expression if is_terminal(row) else is_schedule(row)
 
 
 def is_at_rest(row: Row) -> bool:
     """Whether a schedule is paused and has no due occurrence, so that no bucket lists it."""
-    return row.get("status") == RECURRING and "taskDateTime" not in row
+    return RowView(row).is_recurring and attr.TASK_DATE_TIME not in row
 
 
 def is_listed_as_schedule(task_id: str, schedule_id: str | None) -> bool:
@@ -287,7 +266,7 @@ def check_schedule_id(value: object) -> str:
     size = len(schedule_id.encode("utf-8"))
     if size > MAX_SCHEDULE_ID_BYTES:
         raise InvalidInput(
-            "taskId", value, f"expected at most {MAX_SCHEDULE_ID_BYTES} bytes for a schedule, this has {size}"
+            attr.TASK_ID, value, f"expected at most {MAX_SCHEDULE_ID_BYTES} bytes for a schedule, this has {size}"
         )
     return schedule_id
 
@@ -299,25 +278,27 @@ def handed_on(row: Row) -> dict[str, Any]:
 
 def is_handed_on(name: str) -> bool:
     """Whether an attribute is the user's own."""
-    return name not in OWN_ATTRIBUTES and name not in SCHEDULE_ATTRIBUTES
+    return name not in attr.OWN_ATTRIBUTES and name not in attr.SCHEDULE_ATTRIBUTES
 
 
 def _timing(expression: Expression, zone: str, start: datetime | None, end: datetime | None) -> dict[str, object]:
-    dates = {"startDate": start, "endDate": end}
+    dates = {attr.START_DATE: start, attr.END_DATE: end}
     return {
-        "scheduleExpression": expression.text,
-        "scheduleExpressionTimezone": zone,
+        attr.SCHEDULE_EXPRESSION: expression.text,
+        attr.SCHEDULE_EXPRESSION_TIMEZONE: zone,
         **{name: format_instant(date) for name, date in dates.items() if date is not None},
     }
 
 
 def _expression(row: Row) -> Expression:
     """From either name. A tick removes the second name, so where it is present, it is an edit."""
-    first, second = (row.get(name) for name in RECURRENCE)
+    first, second = (row.get(name) for name in attr.RECURRENCE)
     if second is not None:
-        if first is not None and first != second and row.get("status") != RECURRING:
-            raise InvalidInput("cronExpression", second, "it is another name for scheduleExpression: give one of them")
-        return parse_expression(second, "cronExpression")
+        if first is not None and first != second and not RowView(row).is_recurring:
+            raise InvalidInput(
+                attr.CRON_EXPRESSION, second, "it is another name for scheduleExpression: give one of them"
+            )
+        return parse_expression(second, attr.CRON_EXPRESSION)
     return parse_expression(first)
 
 
@@ -339,7 +320,7 @@ def _window(value: object) -> int:
         return 0
     if not is_whole(value) or not 0 <= value <= MAX_WINDOW_MINUTES:
         raise InvalidInput(
-            "flexibleTimeWindow", value, f"expected a whole number of minutes from 0 to {MAX_WINDOW_MINUTES}"
+            attr.FLEXIBLE_TIME_WINDOW, value, f"expected a whole number of minutes from 0 to {MAX_WINDOW_MINUTES}"
         )
     return int(value)
 
@@ -349,7 +330,7 @@ def _state(value: object) -> ScheduleState:
         return ScheduleState.ENABLED
     if value in (str(ScheduleState.ENABLED), str(ScheduleState.DISABLED)):
         return ScheduleState(value)
-    raise InvalidInput("scheduleState", value, "expected ENABLED or DISABLED")
+    raise InvalidInput(attr.SCHEDULE_STATE, value, "expected ENABLED or DISABLED")
 
 
 def _one_of(kind: type[_Kind], value: object, name: str, otherwise: _Kind) -> _Kind:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, parse_time
 from dynatick.domain.instants import EPOCH, parse_instant
 from dynatick.domain.numbers import is_whole
@@ -42,23 +42,11 @@ class Status(StrEnum):
     UNSCHEDULED = "unscheduled"  # never written: such a row has no status
 
 
-MALFORMED_REASON: Final = "malformedReason"
-"""The reason why a row is malformed, kept until the dead-letter queue accepts its message."""
-
 _STATUSES = {str(status): status for status in Status if status is not Status.UNSCHEDULED}
 TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 UNSCHEDULED = str(Status.UNSCHEDULED)
 
-OWN_ATTRIBUTES = frozenset(
-    {
-        "taskId", "taskDateTime", "dueAt", "delaySeconds", "action", "payload", "status", "outcome", "attempt",
-        "attempts", "retryPolicy", "timeoutSeconds", "lease", "leaseUntil", "run", "createdAt", "startedAt",
-        "finishedAt", "result", "error", "expiresAt", "scheduleId", "movedTo", "deferrals", MALFORMED_REASON,
-    }
-)  # fmt: skip
-"""Dynatick's own attributes. All others are the user's, and are passed to the action unchanged."""
-
-_FOR_THE_ACTION = frozenset({"payload", "result"})  # no decision depends on these
+_FOR_THE_ACTION = frozenset({attr.PAYLOAD, attr.RESULT})  # no decision depends on these
 
 
 class LargeRow(Mapping[str, object]):
@@ -99,7 +87,7 @@ class LargeRow(Mapping[str, object]):
 
     def without_action_values(self) -> dict[str, object]:
         """The row without the large values that only the action reads: payload, result, and the user's attributes."""
-        decides = self._large.keys() & (OWN_ATTRIBUTES - _FOR_THE_ACTION)
+        decides = self._large.keys() & (attr.OWN_ATTRIBUTES - _FOR_THE_ACTION)
         return {**self._small, **{name: self[name] for name in decides}}
 
     def changed(self, values: Mapping[str, object], *, only: Callable[[str], bool] = lambda name: True) -> LargeRow:
@@ -150,9 +138,9 @@ class Task:
     def first_started_at(self) -> datetime | None:
         """When the first attempt of this run began."""
         for earlier in self.attempts:
-            if earlier.get("run") == self.run and isinstance(started := earlier.get("startedAt"), str):
+            if earlier.get(attr.RUN) == self.run and isinstance(started := earlier.get(attr.STARTED_AT), str):
                 try:
-                    return parse_instant(started, "attempts")
+                    return parse_instant(started, attr.ATTEMPTS)
                 except InvalidInput:  # a malformed record of an attempt must not fail the task
                     continue
         return self.started_at
@@ -160,28 +148,28 @@ class Task:
     @classmethod
     def from_row(cls, row: Row) -> Task:
         """The task of a normalised row. Raises InvalidInput if the row is malformed."""
-        bucket = Bucket.parse(row.get("taskDateTime"))
+        bucket = Bucket.parse(row.get(attr.TASK_DATE_TIME))
         return cls(
-            task_id=check_task_id(row.get("taskId")),
+            task_id=check_task_id(row.get(attr.TASK_ID)),
             bucket=bucket,
-            action=check_action(row.get("action")),
+            action=check_action(row.get(attr.ACTION)),
             due_at=_due_at(row, bucket),
-            payload=check_payload(row.get("payload")),
-            status=check_status(row.get("status")),
-            attempt=check_count(row.get("attempt", 0), "attempt"),
-            run=check_count(row.get("run", 1), "run"),
-            retry_policy=RetryPolicy.from_row(row.get("retryPolicy")),
-            timeout_seconds=None if row.get("timeoutSeconds") is None else check_timeout(row["timeoutSeconds"]),
-            attempts=_attempts(row.get("attempts")),
-            lease=_text_or_none(row.get("lease"), "lease"),
-            lease_until=_instant_or_none(row.get("leaseUntil"), "leaseUntil"),
-            created_at=_instant_or_none(row.get("createdAt"), "createdAt"),
-            started_at=_instant_or_none(row.get("startedAt"), "startedAt"),
-            schedule_id=_text_or_none(row.get("scheduleId"), "scheduleId"),
+            payload=check_payload(row.get(attr.PAYLOAD)),
+            status=check_status(row.get(attr.STATUS)),
+            attempt=check_count(row.get(attr.ATTEMPT, 0), attr.ATTEMPT),
+            run=check_count(row.get(attr.RUN, 1), attr.RUN),
+            retry_policy=RetryPolicy.from_row(row.get(attr.RETRY_POLICY)),
+            timeout_seconds=None if row.get(attr.TIMEOUT_SECONDS) is None else check_timeout(row[attr.TIMEOUT_SECONDS]),
+            attempts=_attempts(row.get(attr.ATTEMPTS)),
+            lease=_text_or_none(row.get(attr.LEASE), attr.LEASE),
+            lease_until=_instant_or_none(row.get(attr.LEASE_UNTIL), attr.LEASE_UNTIL),
+            created_at=_instant_or_none(row.get(attr.CREATED_AT), attr.CREATED_AT),
+            started_at=_instant_or_none(row.get(attr.STARTED_AT), attr.STARTED_AT),
+            schedule_id=_text_or_none(row.get(attr.SCHEDULE_ID), attr.SCHEDULE_ID),
             attributes=(
                 {}
-                if row.keys() <= OWN_ATTRIBUTES
-                else {name: value for name, value in row.items() if name not in OWN_ATTRIBUTES}
+                if row.keys() <= attr.OWN_ATTRIBUTES
+                else {name: value for name, value in row.items() if name not in attr.OWN_ATTRIBUTES}
             ),
         )
 
@@ -189,24 +177,24 @@ class Task:
 def check_task_id(value: object) -> str:
     """An id: any text of 1 to 1,024 bytes in UTF-8 that is not reserved. Raises InvalidInput."""
     if not isinstance(value, str) or not value:
-        raise InvalidInput("taskId", value, "expected a text that is not empty")
+        raise InvalidInput(attr.TASK_ID, value, "expected a text that is not empty")
     if value.startswith(SYSTEM_PREFIX):
-        raise InvalidInput("taskId", value, f"ids beginning with {SYSTEM_PREFIX} are reserved; choose another")
+        raise InvalidInput(attr.TASK_ID, value, f"ids beginning with {SYSTEM_PREFIX} are reserved; choose another")
     try:
         size = len(value) if value.isascii() else len(value.encode("utf-8"))
     except UnicodeEncodeError:
-        raise InvalidInput("taskId", value, "expected text that UTF-8 can hold (no lone surrogates)") from None
+        raise InvalidInput(attr.TASK_ID, value, "expected text that UTF-8 can hold (no lone surrogates)") from None
     if size > MAX_TASK_ID_BYTES:
-        raise InvalidInput("taskId", value, f"expected at most {MAX_TASK_ID_BYTES} bytes in UTF-8, this has {size}")
+        raise InvalidInput(attr.TASK_ID, value, f"expected at most {MAX_TASK_ID_BYTES} bytes in UTF-8, this has {size}")
     return value
 
 
 def check_action(value: object) -> str:
     """The name of an action. Raises InvalidInput."""
     if not isinstance(value, str) or not value.strip():
-        raise InvalidInput("action", value, "expected the name of an action as text, such as log or webhook")
+        raise InvalidInput(attr.ACTION, value, "expected the name of an action as text, such as log or webhook")
     if len(value) > MAX_ACTION_CHARACTERS:
-        raise InvalidInput("action", value, f"expected at most {MAX_ACTION_CHARACTERS} characters")
+        raise InvalidInput(attr.ACTION, value, f"expected at most {MAX_ACTION_CHARACTERS} characters")
     return value
 
 
@@ -217,10 +205,10 @@ def check_payload(value: object) -> Mapping[str, object]:
     if type(value) is not dict and not isinstance(
         value, Mapping
     ):  # the message omits the value: errors appear in the index and in logs
-        raise InvalidInput("payload", f"a {type(value).__name__}", "expected a map of names to values")
+        raise InvalidInput(attr.PAYLOAD, f"a {type(value).__name__}", "expected a map of names to values")
     for name in value:
         if not isinstance(name, str):
-            raise InvalidInput("payload", name, "expected names that are text")
+            raise InvalidInput(attr.PAYLOAD, name, "expected names that are text")
     return value
 
 
@@ -228,7 +216,7 @@ def check_status(value: object) -> Status:
     """The status in a row, which only Dynatick sets. Raises InvalidInput."""
     status = _STATUSES.get(value) if isinstance(value, str) else None
     if status is None:
-        raise InvalidInput("status", value, "leave it out: it is set by Dynatick")
+        raise InvalidInput(attr.STATUS, value, "leave it out: it is set by Dynatick")
     return status
 
 
@@ -246,9 +234,9 @@ def is_own_row(task_id: object) -> bool:
 
 def _due_at(row: Row, bucket: Bucket) -> datetime:
     """The due instant. It may have any accepted form, if a user has changed it and the scheduler has not run yet."""
-    if row.get("dueAt") is None:
+    if row.get(attr.DUE_AT) is None:
         return bucket.instant
-    due = parse_time(row["dueAt"], "dueAt")
+    due = parse_time(row[attr.DUE_AT], attr.DUE_AT)
     return due.instant if isinstance(due, Bucket) else due
 
 

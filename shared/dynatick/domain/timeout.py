@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.numbers import is_whole
 from dynatick.errors import InvalidInput
 
@@ -15,9 +16,9 @@ def check_timeout(value: object, maximum: int | None = None) -> int:
     """The seconds of a ``timeoutSeconds``. ``maximum``: the longest that the processor can serve; None: not known.
     Raises InvalidInput."""
     if not is_whole(value) or not 1 <= value <= MAX_TIMEOUT_SECONDS:
-        raise InvalidInput("timeoutSeconds", value, EXPECTED)
+        raise InvalidInput(attr.TIMEOUT_SECONDS, value, EXPECTED)
     if maximum is not None and value > maximum:
-        raise InvalidInput("timeoutSeconds", value, expected_within(maximum))
+        raise InvalidInput(attr.TIMEOUT_SECONDS, value, expected_within(maximum))
     return int(value)
 
 

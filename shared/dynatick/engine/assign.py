@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Written
-from dynatick.domain.normalise import is_count, rederive, unchanged_inputs
+from dynatick.domain.normalise import rederive, unchanged_inputs
+from dynatick.domain.numbers import is_count
+from dynatick.domain.row import RowView
 from dynatick.domain.schedule import is_or_was_schedule
-from dynatick.domain.task import Row, Status, is_own_row
+from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.placement import Placer, Undelivered
 from dynatick.engine.readiness import is_rejection
 from dynatick.errors import DynatickError
@@ -46,8 +49,7 @@ def assign(arrivals: Sequence[Arrival], placer: Placer) -> Assigned:
     """
     latest: dict[str, _Latest] = {}
     for arrival in arrivals:
-        if arrival.new is not None and not is_own_row(arrival.new.get("taskId")):
-            task_id = str(arrival.new.get("taskId"))
+        if arrival.new is not None and not is_own_row(task_id := RowView(arrival.new).task_id):
             latest[task_id] = _after(latest.get(task_id), arrival, arrival.new, placer)
     images, rejections = _write_at_once(latest, placer)
     failed: list[tuple[str, str]] = []
@@ -97,7 +99,7 @@ def _after(before: _Latest | None, arrival: Arrival, new: Row, placer: Placer) -
     if arrival.old is not None:
         grid, defaults = placer.settings.grid, placer.rules.defaults
         edit = rederive(arrival.old, new, now=now, grid=grid, defaults=defaults)
-    in_flight = arrival.old is None and new.get("status") == str(Status.RUNNING) and new.get("scheduleId") is not None
+    in_flight = arrival.old is None and RowView(new).is_running and RowView(new).schedule_id is not None
     if (
         edit is None
         and before is not None
@@ -138,9 +140,9 @@ def _write_at_once(
 def _next_revision(old: Row | None, now: datetime) -> int:
     """The revision of a schedule that replaces ``old``: its occurrences must not get ids that earlier ones had. If it
     replaces a task, an earlier schedule is not known: then the minute is higher than any count."""
-    if old is None or old.get("status") is None:
+    if old is None or RowView(old).is_unscheduled:
         return 1
     if not is_or_was_schedule(old):
         return minute_of(now)
-    revision = old.get("revision")
+    revision = old.get(attr.REVISION)
     return int(revision) + 1 if is_count(revision, 1) else 1

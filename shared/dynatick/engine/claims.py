@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Result, Unknown, Written
-from dynatick.domain.instants import parse_instant
-from dynatick.domain.lifecycle import RELEASED, claim, is_terminal
-from dynatick.domain.normalise import is_count
-from dynatick.domain.retry import RetryPolicy
-from dynatick.domain.task import LargeRow, Row, Status, Task, size_of
+from dynatick.domain.lifecycle import claim
+from dynatick.domain.row import RowView, is_terminal
+from dynatick.domain.task import LargeRow, Row, Task, size_of
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Store
 from dynatick.engine.rules import SKEW_MARGIN
@@ -88,58 +87,38 @@ def judge(row: Row | None, bucket: Bucket, *, token: str, now: datetime) -> Verd
     """Why a row could not be claimed in ``bucket`` with ``token``. None: it must be made ready first."""
     if row is None or is_terminal(row):
         return Ineligible()
-    status = row.get("status")
-    if status == str(Status.RUNNING) and row.get("lease") == token:
+    view = RowView(row)
+    if view.is_running and view.lease == token:
         return understand(row)  # claimed: only the answer was lost
-    if row.get("taskDateTime") != str(bucket):
+    if not view.is_open_in(bucket):
         return Ineligible()
-    if status != str(Status.RUNNING):
+    if not view.is_running:
         return None
-    if row.get("leaseUntil") == RELEASED:
-        attempt = row.get("attempt")
-        if not is_count(attempt, 0):  # it could never be claimed
-            return Malformed(row, str(InvalidInput("attempt", attempt, "expected a whole number, 0 or more")))
+    if view.is_released:
+        if view.attempt is None:  # it could never be claimed
+            wrong = InvalidInput(attr.ATTEMPT, row.get(attr.ATTEMPT), "expected a whole number, 0 or more")
+            return Malformed(row, str(wrong))
         return _Again(released=True)
     if not lease_is_over(row, now):
         return Contended(stuck=not lease_is_over(row, now + LONGEST_LEASE))
-    return LeaseExpired(str(row["taskId"]), str(row.get("action")), is_last_attempt(row))
-
-
-def is_last_attempt(row: Row) -> bool:
-    """Whether its next attempt is the last one."""
-    return attempts_of(row) + 1 == policy_of(row).maximum_attempts
+    return LeaseExpired(view.task_id, str(row.get(attr.ACTION)), view.is_last_attempt)
 
 
 def is_stuck(row: Row, bucket: Bucket, placer: Placer, now: datetime) -> bool:
     """Whether no tick can work on an open row of this bucket: it can't be made a task nor marked failed, or no process
     can hold its lease."""
-    if is_terminal(row) or row.get("taskDateTime") != str(bucket):
+    view = RowView(row)
+    if not view.is_open_in(bucket):
         return False
-    if row.get("status") != str(Status.RUNNING):
+    if not view.is_running:
         return placer.make_ready(row) is not None
     return not lease_is_over(row, now + LONGEST_LEASE)
 
 
-def attempts_of(row: Row) -> int:
-    """How many attempts a row has had; 0 if that can't be read."""
-    attempt = row.get("attempt")
-    return int(attempt) if is_count(attempt, 0) else 0
-
-
-def policy_of(row: Row) -> RetryPolicy:
-    """Its retry policy; the default one if it is malformed."""
-    try:
-        return RetryPolicy.from_row(row.get("retryPolicy"))
-    except InvalidInput:
-        return RetryPolicy()
-
-
 def lease_is_over(row: Row, now: datetime) -> bool:
     """Whether no process can still work on a running row; also true if its lease can't be read (10)."""
-    try:
-        return now > parse_instant(row.get("leaseUntil"), "leaseUntil") + SKEW_MARGIN
-    except InvalidInput:
-        return True
+    lease_until = RowView(row).lease_until
+    return lease_until is None or now > lease_until + SKEW_MARGIN
 
 
 def understand(row: Row) -> Claimed | Malformed:
@@ -209,7 +188,7 @@ class Claimer:
         if isinstance(result, Unknown) and result.too_large and row is not None and not isinstance(verdict, Ineligible):
             return Malformed(row, f"the row is too large to be claimed ({result.error})")
         if isinstance(verdict, _Again):
-            return self._claim_one(bucket, str((row or {})["taskId"]), token, lease_until, released=verdict.released)
+            return self._claim_one(bucket, RowView(row or {}).task_id, token, lease_until, released=verdict.released)
         if verdict is not None:
             return verdict
         if row is None:
@@ -218,7 +197,7 @@ class Claimer:
 
     def _make_ready_and_claim(self, row: Row, bucket: Bucket, token: str, lease_until: datetime) -> Verdict:
         """For a row that the scheduler function has not seen yet, or that was changed by hand (9)."""
-        task_id = str(row["taskId"])
+        task_id = RowView(row).task_id
         try:
             change = self.placer.make_ready(row)
             if change is None:  # it is ready: the reason for which the claim was refused is gone
@@ -226,7 +205,7 @@ class Claimer:
             result = self.placer.carry_out(row, change)
             if isinstance(result, Written) and result.row is not None:
                 row = result.row
-                if not is_terminal(row) and row.get("taskDateTime") == str(bucket):
+                if RowView(row).is_open_in(bucket):
                     return self._claim_one(bucket, task_id, token, lease_until)
                 if not is_terminal(row):
                     self.placer.place(task_id, row)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, Written
 from dynatick.domain.instants import format_instant, parse_instant
@@ -50,39 +51,41 @@ class Cursor:
 
     def to_row(self) -> dict[str, object]:
         return {
-            "status": "cursor",
-            "outcome": "none",  # so that scans for open tasks pass it over
-            "closedThrough": str(Bucket(self.closed_through)),
-            "drainedThrough": str(Bucket(self.drained_through)),
-            "polledThrough": str(Bucket(self.polled_through)),
-            "checkpoint": str(Bucket(self.checkpoint)),
-            "checkpointAt": format_instant(self.checkpoint_at),
-            "openUntil": None if self.open_until is None else format_instant(self.open_until),
-            "lease": self.lease,
-            "leaseUntil": None if self.lease_until is None else format_instant(self.lease_until),
-            "version": self.version,
-            "idleSince": self.idle_since,
-            "idleTicks": self.idle_ticks,
-            "lastTick": self.last_tick,
+            attr.STATUS: "cursor",
+            attr.OUTCOME: "none",  # so that scans for open tasks pass it over
+            attr.CLOSED_THROUGH: str(Bucket(self.closed_through)),
+            attr.DRAINED_THROUGH: str(Bucket(self.drained_through)),
+            attr.POLLED_THROUGH: str(Bucket(self.polled_through)),
+            attr.CHECKPOINT: str(Bucket(self.checkpoint)),
+            attr.CHECKPOINT_AT: format_instant(self.checkpoint_at),
+            attr.OPEN_UNTIL: None if self.open_until is None else format_instant(self.open_until),
+            attr.LEASE: self.lease,
+            attr.LEASE_UNTIL: None if self.lease_until is None else format_instant(self.lease_until),
+            attr.VERSION: self.version,
+            attr.IDLE_SINCE: self.idle_since,
+            attr.IDLE_TICKS: self.idle_ticks,
+            attr.LAST_TICK: self.last_tick,
         }
 
     @classmethod
     def from_row(cls, shard: int, row: Row) -> Cursor:
-        until, lease, since, last = (row.get(n) for n in ("leaseUntil", "lease", "idleSince", "lastTick"))
-        open_until = row.get("openUntil")
+        until, lease, since, last = (
+            row.get(n) for n in (attr.LEASE_UNTIL, attr.LEASE, attr.IDLE_SINCE, attr.LAST_TICK)
+        )
+        open_until = row.get(attr.OPEN_UNTIL)
         return cls(
             shard=shard,
-            closed_through=Bucket.parse(row.get("closedThrough"), "closedThrough").minute,
-            drained_through=Bucket.parse(row.get("drainedThrough"), "drainedThrough").minute,
-            polled_through=Bucket.parse(row.get("polledThrough"), "polledThrough").minute,
-            checkpoint=Bucket.parse(row.get("checkpoint"), "checkpoint").minute,
-            checkpoint_at=parse_instant(row.get("checkpointAt"), "checkpointAt"),
-            open_until=None if open_until is None else parse_instant(open_until, "openUntil"),
+            closed_through=Bucket.parse(row.get(attr.CLOSED_THROUGH), attr.CLOSED_THROUGH).minute,
+            drained_through=Bucket.parse(row.get(attr.DRAINED_THROUGH), attr.DRAINED_THROUGH).minute,
+            polled_through=Bucket.parse(row.get(attr.POLLED_THROUGH), attr.POLLED_THROUGH).minute,
+            checkpoint=Bucket.parse(row.get(attr.CHECKPOINT), attr.CHECKPOINT).minute,
+            checkpoint_at=parse_instant(row.get(attr.CHECKPOINT_AT), attr.CHECKPOINT_AT),
+            open_until=None if open_until is None else parse_instant(open_until, attr.OPEN_UNTIL),
             lease=None if lease is None else str(lease),
-            lease_until=None if until is None else parse_instant(until, "leaseUntil"),
-            version=check_count(row.get("version"), "version"),
+            lease_until=None if until is None else parse_instant(until, attr.LEASE_UNTIL),
+            version=check_count(row.get(attr.VERSION), attr.VERSION),
             idle_since=None if since is None else str(since),
-            idle_ticks=check_count(row.get("idleTicks", 0), "idleTicks"),
+            idle_ticks=check_count(row.get(attr.IDLE_TICKS, 0), attr.IDLE_TICKS),
             last_tick=None if last is None else str(last),
         )
 
@@ -96,7 +99,7 @@ def read_cursor(store: Store, shard: int, now: datetime) -> Cursor:
             shard=shard, closed_through=last, drained_through=last, polled_through=last, checkpoint=last,
             checkpoint_at=now,
         )  # fmt: skip
-        if store.create({"taskId": cursor_id(shard), **fresh.to_row()}):
+        if store.create({attr.TASK_ID: cursor_id(shard), **fresh.to_row()}):
             return fresh
         row = store.get(cursor_id(shard))
         if row is None:
@@ -114,7 +117,7 @@ def save(store: Store, old: Cursor, new: Cursor) -> Cursor | None:
         version=old.version + 1,
     )
     result = store.write(
-        ConditionalUpdate(task_id=cursor_id(old.shard), set=new.to_row(), conditions=(Is("version", old.version),))
+        ConditionalUpdate(task_id=cursor_id(old.shard), set=new.to_row(), conditions=(Is(attr.VERSION, old.version),))
     )
     if isinstance(result, Unknown):
         raise StoreError(f"cannot write the cursor of shard {old.shard}: {result.error}")

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate
-from dynatick.domain.instants import EPOCH, format_instant, parse_instant
-from dynatick.domain.lifecycle import RELEASED, is_terminal
+from dynatick.domain.instants import EPOCH, format_instant
 from dynatick.domain.normalise import needs_normalising
+from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import is_at_rest
-from dynatick.domain.task import TERMINAL, Row, Status, is_own_row
+from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.claims import LONGEST_LEASE, lease_is_over
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.installation_settings import InstallationSettings
@@ -91,27 +92,29 @@ def what_is_wrong(
     ``drained``: the drained watermarks of the shards whose cursor can be read. They only grow, so no tick will poll a
     bucket at or before its shard's.
     """
-    if is_terminal(row) or is_own_row(row.get("taskId")):
+    if is_terminal(row) or is_own_row(RowView(row).task_id):
         return None
     change = make_ready(row, rules, settings, now=now)
     if change is not None:
         return _unready(row, change)
     if is_at_rest(row):
         return None
-    bucket = Bucket.canonical(row.get("taskDateTime"))
+    bucket = RowView(row).bucket
     if bucket is None:
         return _found(Kind.NO_BUCKET, row, "its taskDateTime names no bucket")
     if bucket.shard >= settings.shards_ever:
         return _found(Kind.UNSERVED_SHARD, row, f"its shard {bucket.shard} is not served")
     if bucket.minute <= drained.get(bucket.shard, -1):
         return _found(Kind.BEHIND_CURSOR, row, f"its bucket {bucket} was drained without it")
-    if row.get("status") != str(Status.RUNNING):
+    if not RowView(row).is_running:
         return None
     if lease_is_over(row, now):
         return _stale(row, bucket, settings.grid, now)
     if lease_is_over(row, now + LONGEST_LEASE):
         return None
-    return _found(Kind.ENDLESS_LEASE, row, f"its lease ends at {row.get('leaseUntil')}, longer than any process runs")
+    return _found(
+        Kind.ENDLESS_LEASE, row, f"its lease ends at {row.get(attr.LEASE_UNTIL)}, longer than any process runs"
+    )
 
 
 def judge_cursors(cursors: Mapping[int, Cursor | InvalidInput | None], grid: Grid, now: datetime) -> Iterator[Finding]:
@@ -135,16 +138,16 @@ def judge_cursors(cursors: Mapping[int, Cursor | InvalidInput | None], grid: Gri
 
 def _unready(row: Row, change: ConditionalUpdate) -> Finding:
     """A row that needs a change before it is a task."""
-    status = row.get("status")
-    if isinstance(status, str) and status in TERMINAL:
+    view = RowView(row)
+    if (status := view.terminal_status) is not None:
         return _found(Kind.NO_OUTCOME, row, f"its status is {status}, and it has no outcome")
-    if "outcome" in change.set:
+    if attr.OUTCOME in change.set:
         return _found(Kind.NOT_UNDERSTOOD, row, "it cannot be made a task, and is not marked failed")
-    if needs_normalising(row) or status not in (str(Status.SCHEDULED), str(Status.RUNNING)):
+    if needs_normalising(row) or not view.is_live:
         return _found(Kind.NEVER_NORMALISED, row, "it was never normalised")
-    if Bucket.canonical(row.get("taskDateTime")) is None:
+    if view.bucket is None:
         return _found(Kind.NO_BUCKET, row, "its taskDateTime names no bucket")
-    if "outcome" in row:
+    if attr.OUTCOME in row:
         return _found(Kind.NULL_OUTCOME, row, "it has not ended, and its outcome is NULL")
     return _found(Kind.MAY_EXPIRE, row, "it has not ended, and carries expiresAt")
 
@@ -152,11 +155,11 @@ def _unready(row: Row, change: ConditionalUpdate) -> Finding:
 def _stale(row: Row, bucket: Bucket, grid: Grid, now: datetime) -> Finding | None:
     """A running row whose lease is over. The tick of its bucket, or the next one, reclaims it."""
     # A released lease has no end of its own.
-    of = "startedAt" if row.get("leaseUntil") == RELEASED else "leaseUntil"
-    try:
-        ended = parse_instant(row.get(of), of)
+    view = RowView(row)
+    ended = view.started_at if view.is_released else view.lease_until
+    if ended is not None:
         why = f"its lease ended at {format_instant(ended)}, and no tick has reclaimed it"
-    except InvalidInput:
+    else:
         ended, why = EPOCH, "it is running, and its lease can't be read"
     waits_since = ended if bucket.minute > grid.tick_after(minute_of(now)) else max(ended, bucket.instant)
     if now - waits_since <= max(_STALE_AFTER, 2 * timedelta(minutes=grid.tick_minutes)):
@@ -165,7 +168,7 @@ def _stale(row: Row, bucket: Bucket, grid: Grid, now: datetime) -> Finding | Non
 
 
 def _found(kind: Kind, row: Row, why: str) -> Finding:
-    return Finding(kind=kind, task_id=str(row["taskId"]), why=why)
+    return Finding(kind=kind, task_id=RowView(row).task_id, why=why)
 
 
 def _of_shard(kind: Kind, shard: int, why: str) -> Finding:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import AtLeast, ConditionalUpdate, Plus
 from dynatick.engine.budget import Budget
@@ -75,7 +76,7 @@ def _save_report(services: Services, report: PassReport) -> None:
     """Writes the tick record."""
     expires = int((services.clock() + timedelta(days=TICK_RECORD_DAYS)).timestamp())
     record = tick_record_id(report.tick, report.shard, report.continuation)
-    if not services.store.create({"taskId": record, **report.to_row(), "expiresAt": expires}):
+    if not services.store.create({attr.TASK_ID: record, **report.to_row(), attr.EXPIRES_AT: expires}):
         # EventBridge has sent the tick twice, and both passes had something to do.
         counts = {name: Plus(value) for name, value in report.counts().items() if value}
         exists = tuple(AtLeast(name, 0) for name in counts)
@@ -202,8 +203,8 @@ class _Pass:
             )
         if cursor.idle_ticks:
             self.report.idle_before = {
-                "since": cursor.idle_since,
-                "until": cursor.last_tick,
-                "ticks": cursor.idle_ticks,
+                attr.SINCE: cursor.idle_since,
+                attr.UNTIL: cursor.last_tick,
+                attr.TICKS: cursor.idle_ticks,
             }
         return replace(cursor, idle_since=None, idle_ticks=0, last_tick=tick)

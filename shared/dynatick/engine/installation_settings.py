@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import ConditionalUpdate, Written, as_read
 from dynatick.domain.instants import format_instant
@@ -19,10 +20,6 @@ from dynatick.errors import StoreError
 
 SETTINGS_ID = f"{SYSTEM_PREFIX}settings"
 _TRIES = 10
-_PUBLISHED = (
-    "tickMinutes", "shardCount", "shardsEver", "actions", "defaultAction", "retentionDays", "maxTimeoutSeconds",
-    "payloadSchemas", "payloadSchemaForm",
-)  # fmt: skip
 SCHEMA_FORM = 1
 """The format of the payload schemas. A reader that finds another number doesn't use them."""
 
@@ -42,19 +39,19 @@ class InstallationSettings:
     def to_row(self) -> dict[str, object]:
         """Under the table's names."""
         values: dict[str, object] = {
-            "tickMinutes": self.grid.tick_minutes,
-            "shardCount": self.grid.shard_count,
-            "shardsEver": self.shards_ever,
-            "actions": list(self.actions),
+            attr.TICK_MINUTES: self.grid.tick_minutes,
+            attr.SHARD_COUNT: self.grid.shard_count,
+            attr.SHARDS_EVER: self.shards_ever,
+            attr.ACTIONS: list(self.actions),
         }
         if self.default_action is not None:
-            values["defaultAction"] = self.default_action
+            values[attr.DEFAULT_ACTION] = self.default_action
         if self.retention_days is not None:
-            values["retentionDays"] = self.retention_days
+            values[attr.RETENTION_DAYS] = self.retention_days
         if self.max_timeout_seconds is not None:
-            values["maxTimeoutSeconds"] = self.max_timeout_seconds
+            values[attr.MAX_TIMEOUT_SECONDS] = self.max_timeout_seconds
         if self.payload_schemas:
-            values |= {"payloadSchemas": dict(self.payload_schemas), "payloadSchemaForm": SCHEMA_FORM}
+            values |= {attr.PAYLOAD_SCHEMAS: dict(self.payload_schemas), attr.PAYLOAD_SCHEMA_FORM: SCHEMA_FORM}
         return values
 
 
@@ -94,14 +91,14 @@ def publish_settings(
             return wanted
         values = _row(wanted, now)
         if row is None:
-            if store.create({"taskId": SETTINGS_ID, **values}):
+            if store.create({attr.TASK_ID: SETTINGS_ID, **values}):
                 return wanted
         else:
             change = ConditionalUpdate(
                 task_id=SETTINGS_ID,
                 set=values,
-                remove=tuple(name for name in _PUBLISHED if name in row and name not in values),
-                conditions=as_read(row, *_PUBLISHED),
+                remove=tuple(name for name in attr.PUBLISHED if name in row and name not in values),
+                conditions=as_read(row, *attr.PUBLISHED),
             )
             if isinstance(store.write(change), Written):
                 return wanted
@@ -110,23 +107,23 @@ def publish_settings(
 
 def _row(wanted: InstallationSettings, now: datetime) -> dict[str, object]:
     # With an outcome, scans for open tasks pass it over.
-    return {"status": "settings", "outcome": "none", **wanted.to_row(), "updatedAt": format_instant(now)}
+    return {attr.STATUS: "settings", attr.OUTCOME: "none", **wanted.to_row(), attr.UPDATED_AT: format_instant(now)}
 
 
 def _from_row(row: Row) -> InstallationSettings:
-    actions, default_action, days = (row.get(name) for name in ("actions", "defaultAction", "retentionDays"))
-    longest = row.get("maxTimeoutSeconds")
-    schemas = row.get("payloadSchemas") if row.get("payloadSchemaForm") == SCHEMA_FORM else None
+    actions, default_action, days = (row.get(name) for name in (attr.ACTIONS, attr.DEFAULT_ACTION, attr.RETENTION_DAYS))
+    longest = row.get(attr.MAX_TIMEOUT_SECONDS)
+    schemas = row.get(attr.PAYLOAD_SCHEMAS) if row.get(attr.PAYLOAD_SCHEMA_FORM) == SCHEMA_FORM else None
     known_schemas = schemas.items() if isinstance(schemas, Mapping) else ()
     return InstallationSettings(
         grid=Grid(
-            tick_minutes=check_count(row.get("tickMinutes"), "tickMinutes"),
-            shard_count=check_count(row.get("shardCount"), "shardCount"),
+            tick_minutes=check_count(row.get(attr.TICK_MINUTES), attr.TICK_MINUTES),
+            shard_count=check_count(row.get(attr.SHARD_COUNT), attr.SHARD_COUNT),
         ),
-        shards_ever=check_count(row.get("shardsEver"), "shardsEver"),
+        shards_ever=check_count(row.get(attr.SHARDS_EVER), attr.SHARDS_EVER),
         actions=tuple(str(name) for name in actions) if isinstance(actions, list) else (),
         default_action=None if default_action is None else str(default_action),
-        retention_days=None if days is None else check_count(days, "retentionDays"),
-        max_timeout_seconds=None if longest is None else check_count(longest, "maxTimeoutSeconds"),
+        retention_days=None if days is None else check_count(days, attr.RETENTION_DAYS),
+        max_timeout_seconds=None if longest is None else check_count(longest, attr.MAX_TIMEOUT_SECONDS),
         payload_schemas={str(name): str(text) for name, text in known_schemas},
     )

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written
-from dynatick.domain.lifecycle import is_terminal, move
+from dynatick.domain.lifecycle import move
 from dynatick.domain.normalise import defer_rejection, reject, rejection_reason, without_large_values
+from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import is_at_rest
 from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.cursor import read_cursor
@@ -29,7 +31,9 @@ class Undelivered(StoreError):
     """The dead-letter queue refused the message of a row that is to be marked failed: the row stays open."""
 
     def __init__(self, row: Row, rejection: ConditionalUpdate) -> None:
-        super().__init__(f"the dead-letter queue did not take {row['taskId']!r}; it stays open, and is tried again")
+        super().__init__(
+            f"the dead-letter queue did not take {RowView(row).task_id!r}; it stays open, and is tried again"
+        )
         self.rejection = rejection
 
 
@@ -64,7 +68,7 @@ class Placer:
             present = self.store.get(change.task_id)
             if present is None or present != row:
                 return Lost(present)
-            if not self.send_letter(row, str(change.set.get("error", "its status was set to failed by hand"))):
+            if not self.send_letter(row, str(change.set.get(attr.ERROR, "its status was set to failed by hand"))):
                 raise Undelivered(row, change)
         result = self.store.write(change)
         if isinstance(result, Unknown) and result.too_large:
@@ -77,7 +81,7 @@ class Placer:
         if isinstance(result, Written):
             if is_rejection(change):
                 self.failed += 1
-            elif {"status", "dueAt", "definition"} & change.set.keys():
+            elif {attr.STATUS, attr.DUE_AT, attr.ACCEPTED_DEFINITION} & change.set.keys():
                 self.normalised += 1
 
     def place(
@@ -132,9 +136,10 @@ class Placer:
 
     def _keep_open(self, row: Row, rejection: ConditionalUpdate, unsent: Undelivered) -> Row | None:
         """Puts a row into the next tick, which tries again to mark it failed. Raises ``unsent`` if it lies there."""
-        if self.is_ahead(row) and (rejection_reason(row) is not None or "error" not in rejection.set):
+        if self.is_ahead(row) and (rejection_reason(row) is not None or attr.ERROR not in rejection.set):
             raise unsent
-        result = self.store.write(defer_rejection(row, rejection, self._bucket_for({"taskId": row["taskId"]})))
+        soon = self._bucket_for({attr.TASK_ID: rejection.task_id})
+        result = self.store.write(defer_rejection(row, rejection, soon))
         if isinstance(result, Unknown) and result.too_large:
             raise unsent
         return self._after(row, result)
@@ -144,7 +149,7 @@ class Placer:
 
         ``closed``: closed watermarks by shard, read after ``row``; those that are missing are read and added.
         """
-        bucket = Bucket.canonical(row.get("taskDateTime"))
+        bucket = RowView(row).bucket
         if bucket is None or bucket.shard >= self.settings.shards_ever:
             return False
         closed = {} if closed is None else closed
@@ -155,10 +160,10 @@ class Placer:
     def _bucket_for(self, row: Row) -> Bucket:
         """The bucket for a row that can't stay in its own: that of its own tick, or if it is closed, of the first tick
         after now and after the closed watermark."""
-        grid, now = self.settings.grid, self.clock()
-        shard = grid.shard_of(str(row["taskId"]))
+        grid, now, view = self.settings.grid, self.clock(), RowView(row)
+        shard = grid.shard_of(view.task_id)
         closed = read_cursor(self.store, shard, now).closed_through
-        bucket = Bucket.canonical(row.get("taskDateTime"))
+        bucket = view.bucket
         wanted = None if bucket is None else grid.tick_at_or_after(bucket.instant)
         if wanted is not None and wanted > closed:
             return Bucket(wanted, shard)
@@ -170,7 +175,7 @@ class Placer:
             return result.row
         if isinstance(result, Unknown) and not result.too_large:
             raise StoreError(result.error)
-        return self.store.get(str(row["taskId"]))
+        return self.store.get(RowView(row).task_id)
 
     def _mark_too_large(self, row: Row, change: ConditionalUpdate, error: str) -> Result:
         reason = "the row is too large, or its taskId too long to be indexed; its payload was dropped to say so"

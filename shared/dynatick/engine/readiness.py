@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from dynatick.domain.buckets import Bucket
+from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
-from dynatick.domain.lifecycle import ended_by_hand, is_terminal
+from dynatick.domain.lifecycle import ended_by_hand
 from dynatick.domain.normalise import (
     needs_normalising,
     normalise,
@@ -16,19 +16,19 @@ from dynatick.domain.normalise import (
     rejection_reason,
 )
 from dynatick.domain.recurrence import ready, refused
+from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import is_schedule
 from dynatick.domain.task import Row, Status, is_own_row
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.rules import Rules
-
-_LIVE = (str(Status.SCHEDULED), str(Status.RUNNING))
 
 
 def make_ready(
     row: Row, rules: Rules, settings: InstallationSettings, *, now: datetime, revision: int = 1
 ) -> ConditionalUpdate | None:
     """The change that the row needs first; None: it needs none. ``revision``: with which a new schedule begins."""
-    if is_terminal(row) or is_own_row(row.get("taskId")):
+    view = RowView(row)
+    if is_terminal(row) or is_own_row(view.task_id):
         return None
     grid, defaults = settings.grid, rules.defaults
     if (reason := rejection_reason(row)) is not None:
@@ -41,17 +41,17 @@ def make_ready(
     repaired = ended_by_hand(row, now=now, retention_days=rules.retention_days)
     if repaired is not None:
         return repaired
-    if row.get("status") not in _LIVE:
+    if not view.is_live:
         return normalise(row, now=now, grid=grid, defaults=defaults)
-    if row.get("status") == str(Status.SCHEDULED) and Bucket.canonical(row.get("taskDateTime")) is None:
+    if view.is_scheduled and view.bucket is None:
         return place(row, now=now, grid=grid, defaults=defaults)
     if stray := premature_attributes(row):
         return ConditionalUpdate(
-            task_id=str(row["taskId"]), remove=stray, conditions=as_read(row, "outcome", "status"), returning=True
+            task_id=view.task_id, remove=stray, conditions=as_read(row, attr.OUTCOME, attr.STATUS), returning=True
         )
     return None
 
 
 def is_rejection(change: ConditionalUpdate) -> bool:
     """Whether a change marks a row as failed."""
-    return change.set.get("outcome") == str(Status.FAILED)
+    return change.set.get(attr.OUTCOME) == str(Status.FAILED)

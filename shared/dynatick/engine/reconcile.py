@@ -15,9 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Unknown
 from dynatick.domain.lifecycle import end_lease, move
+from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
 from dynatick.engine.cursor import Cursor, cursor_id, read_cursor
 from dynatick.engine.diagnosis import Finding, Kind, judge_cursors, what_is_wrong
@@ -156,13 +158,13 @@ class _Scan:
     def check(self, rows: Sequence[Row]) -> list[str]:
         """Counts a page. Returns the ids of the rows that look wrong."""
         now, settings = self.clock(), self.placer.settings
-        buckets = (Bucket.canonical(row.get("taskDateTime")) for row in rows)
+        buckets = (RowView(row).bucket for row in rows)
         retired = Counter(b.shard for b in buckets if b and settings.grid.shard_count <= b.shard < settings.shards_ever)
         with self.lock:
             self.report.pages += 1
             self.report.scanned += len(rows)
             self.report.retired.update(retired)
-        return [str(row["taskId"]) for row in rows if self._what_is_wrong(row, now) is not None]
+        return [RowView(row).task_id for row in rows if self._what_is_wrong(row, now) is not None]
 
     def _what_is_wrong(self, row: Row, now: datetime) -> Finding | None:
         return what_is_wrong(row, self.placer.rules, self.placer.settings, self.drained, now)
@@ -194,7 +196,7 @@ class _Scan:
     def _bring_forward(self, row: Row) -> bool:
         """Moves a running task whose lease is over to the next tick, which reclaims it. False: it lies there or
         before already."""
-        bucket = Bucket.parse(row.get("taskDateTime"))
+        bucket = Bucket.parse(row.get(attr.TASK_DATE_TIME))
         soon = Bucket(self.placer.settings.grid.tick_after(minute_of(self.clock())), bucket.shard)
         if bucket <= soon:
             return False

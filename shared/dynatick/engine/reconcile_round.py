@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, Written, as_read
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
@@ -67,35 +68,35 @@ class Round:
 
     def to_row(self) -> dict[str, object]:
         return {
-            "status": "reconcile",
-            "outcome": "none",  # so that scans for open tasks pass it over
-            "beganAt": format_instant(self.began_at),
-            "segments": [{"after": segment.after, "done": segment.is_done} for segment in self.segments],
-            "scanned": self.scanned,
-            "found": self.found,
-            "repaired": self.repaired,
-            "failed": self.failed,
-            "lease": self.lease,
-            "leaseUntil": None if self.lease_until is None else format_instant(self.lease_until),
-            "version": self.version,
+            attr.STATUS: "reconcile",
+            attr.OUTCOME: "none",  # so that scans for open tasks pass it over
+            attr.BEGAN_AT: format_instant(self.began_at),
+            attr.SEGMENTS: [{"after": segment.after, "done": segment.is_done} for segment in self.segments],
+            attr.SCANNED: self.scanned,
+            attr.FOUND: self.found,
+            attr.REPAIRED: self.repaired,
+            attr.FAILED: self.failed,
+            attr.LEASE: self.lease,
+            attr.LEASE_UNTIL: None if self.lease_until is None else format_instant(self.lease_until),
+            attr.VERSION: self.version,
         }
 
     @classmethod
     def from_row(cls, row: Row) -> Round:
         """Raises InvalidInput."""
-        until, segments = row.get("leaseUntil"), row.get("segments")
+        until, segments = row.get(attr.LEASE_UNTIL), row.get(attr.SEGMENTS)
         if not isinstance(segments, list) or not segments:
-            raise InvalidInput("segments", segments, "expected a list with a map for each segment")
+            raise InvalidInput(attr.SEGMENTS, segments, "expected a list with a map for each segment")
         return cls(
-            began_at=parse_instant(row.get("beganAt"), "beganAt"),
+            began_at=parse_instant(row.get(attr.BEGAN_AT), attr.BEGAN_AT),
             segments=tuple(_segment(segment) for segment in segments),
-            scanned=check_count(row.get("scanned"), "scanned"),
-            found=check_count(row.get("found"), "found"),
-            repaired=check_count(row.get("repaired"), "repaired"),
-            failed=check_count(row.get("failed"), "failed"),
-            lease=str(row.get("lease")),
-            lease_until=None if until is None else parse_instant(until, "leaseUntil"),
-            version=check_count(row.get("version"), "version"),
+            scanned=check_count(row.get(attr.SCANNED), attr.SCANNED),
+            found=check_count(row.get(attr.FOUND), attr.FOUND),
+            repaired=check_count(row.get(attr.REPAIRED), attr.REPAIRED),
+            failed=check_count(row.get(attr.FAILED), attr.FAILED),
+            lease=str(row.get(attr.LEASE)),
+            lease_until=None if until is None else parse_instant(until, attr.LEASE_UNTIL),
+            version=check_count(row.get(attr.VERSION), attr.VERSION),
         )
 
 
@@ -122,11 +123,11 @@ def acquire(store: Store, *, token: str, now: datetime, continuing: datetime | N
             version=1 if known is None else known.version + 1,
         )
         if row is None:
-            if store.create({"taskId": RECONCILE_ID, **acquired.to_row()}):
+            if store.create({attr.TASK_ID: RECONCILE_ID, **acquired.to_row()}):
                 return acquired
             continue
         change = ConditionalUpdate(
-            task_id=RECONCILE_ID, set=acquired.to_row(), conditions=as_read(row, "lease", "version")
+            task_id=RECONCILE_ID, set=acquired.to_row(), conditions=as_read(row, attr.LEASE, attr.VERSION)
         )
         result = store.write(change)
         if isinstance(result, Unknown):
@@ -143,7 +144,7 @@ def save(store: Store, changed: Round) -> Round | None:
     """
     for _ in range(_TRIES):
         new = replace(changed, version=changed.version + 1)
-        held = (Is("lease", changed.lease), Is("version", changed.version))
+        held = (Is(attr.LEASE, changed.lease), Is(attr.VERSION, changed.version))
         result = store.write(ConditionalUpdate(task_id=RECONCILE_ID, set=new.to_row(), conditions=held))
         if isinstance(result, Written):
             return new
@@ -175,5 +176,5 @@ def _from_row(row: Row) -> Round | None:
 def _segment(value: object) -> Segment:
     after, is_done = (value.get("after"), value.get("done")) if isinstance(value, dict) else (None, None)
     if not isinstance(is_done, bool) or not isinstance(after, str | None):
-        raise InvalidInput("segments", value, "expected a map of after, a text or null, and done, a boolean")
+        raise InvalidInput(attr.SEGMENTS, value, "expected a map of after, a text or null, and done, a boolean")
     return Segment(after, is_done)

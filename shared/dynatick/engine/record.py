@@ -8,21 +8,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written
 from dynatick.domain.lifecycle import (
     complete,
     defer_claimed,
     defer_failure,
-    deferrals_of,
     fail,
     fail_unexecuted,
-    is_terminal,
     retry,
 )
 from dynatick.domain.normalise import without_large_values
 from dynatick.domain.retry import GiveUp, decide_retry, deferral
-from dynatick.domain.task import Row, Status, Task
+from dynatick.domain.row import RowView, is_terminal
+from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import Malformed
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import DeadLetter, DeadLetters, Store
@@ -85,7 +85,7 @@ class RecordResult(Enum):
 
 
 MOVED = (RecordResult.RETRIED, RecordResult.RELEASED)
-_OF_RESULTS = ("run", "status", "outcome", "lease")  # the attributes that show the result of an attempt
+_OF_RESULTS = (attr.RUN, attr.STATUS, attr.OUTCOME, attr.LEASE)  # the attributes that show the result of an attempt
 
 
 @dataclass(slots=True)
@@ -106,11 +106,11 @@ class Recorder:
         now = self.clock()
         planned = [self._plan(attempt, now) for attempt in attempts]
         unsent = self._send(
-            [DeadLetter(row=a.row, attempt=a.task.attempt, error=str(c.set["error"]), failed_at=now)
+            [DeadLetter(row=a.row, attempt=a.task.attempt, error=str(c.set[attr.ERROR]), failed_at=now)
              if result is RecordResult.FAILED else None for a, (c, result) in zip(attempts, planned, strict=True)]
         )  # fmt: skip
         for n in unsent:
-            planned[n] = self._deferral(attempts[n].row, str(planned[n][0].set["error"]), now), RecordResult.DEFERRED
+            planned[n] = self._deferral(attempts[n].row, str(planned[n][0].set[attr.ERROR]), now), RecordResult.DEFERRED
         writes = self._write([(change, attempt.row) for (change, _), attempt in zip(planned, attempts, strict=True)])
         results = [RecordResult.UNRECORDED] * len(attempts)
         unclear: list[int] = []
@@ -188,9 +188,9 @@ class Recorder:
     def _deferral(self, row: Row, error: str, now: datetime) -> ConditionalUpdate:
         """Defers a failure whose message the queue refused, each time longer: it may refuse for days."""
         grid = self.settings.grid
-        at = now + deferral(deferrals_of(row))
+        at = now + deferral(RowView(row).deferrals)
         bucket = Bucket(
-            max(grid.tick_at_or_after(at), grid.tick_after(self.closed_through())), grid.shard_of(str(row["taskId"]))
+            max(grid.tick_at_or_after(at), grid.tick_after(self.closed_through())), grid.shard_of(RowView(row).task_id)
         )
         return defer_failure(row, bucket, now=now, error=error)
 
@@ -211,24 +211,23 @@ class Recorder:
                 change, row = records[n]
                 change = _shrunk(change) if result.too_large else change
                 results[n] = self.store.write(change)
-                if isinstance(again := results[n], Unknown) and again.too_large and "outcome" in change.set:
+                if isinstance(again := results[n], Unknown) and again.too_large and attr.OUTCOME in change.set:
                     results[n] = self.store.write(without_large_values(change, row))
         return results
 
     def _result_of(self, row: Row | None, task: Task, wanted: RecordResult) -> RecordResult:
         if row is None:
             return RecordResult.SUPERSEDED
-        is_ours = row.get("lease") == task.lease
-        if is_terminal(row) or (row.get("status") == str(Status.SCHEDULED) and wanted in MOVED):
+        view = RowView(row)
+        is_ours = view.lease == task.lease
+        if is_terminal(row) or (view.is_scheduled and wanted in MOVED):
             return wanted if is_ours else RecordResult.SUPERSEDED  # ours: only the answer was lost
         # Another process runs it, so the drained watermark must wait; or another task has taken its place.
-        return (
-            RecordResult.UNRECORDED if is_ours or row.get("status") == str(Status.RUNNING) else RecordResult.SUPERSEDED
-        )
+        return RecordResult.UNRECORDED if is_ours or view.is_running else RecordResult.SUPERSEDED
 
 
 def _shrunk(change: ConditionalUpdate) -> ConditionalUpdate:
     """The same write without result and attempts."""
     return replace(
-        change, set={name: value for name, value in change.set.items() if name not in ("result", "attempts")}
+        change, set={name: value for name, value in change.set.items() if name not in (attr.RESULT, attr.ATTEMPTS)}
     )

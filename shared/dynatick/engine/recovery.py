@@ -11,19 +11,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Unknown, Written
-from dynatick.domain.lifecycle import RELEASED, claim, defer, deferrals_of, is_terminal, reclaim
+from dynatick.domain.lifecycle import claim, defer, reclaim
 from dynatick.domain.retry import deferral
-from dynatick.domain.task import Row, Status
+from dynatick.domain.row import RowView
+from dynatick.domain.task import Row
 from dynatick.engine.budget import Budget
 from dynatick.engine.claims import (
     LeaseExpired,
     Malformed,
-    attempts_of,
-    is_last_attempt,
     lease_is_over,
-    policy_of,
     understand,
 )
 from dynatick.engine.cursor import read_cursor
@@ -77,21 +76,18 @@ def plan_recovery(
     row: Row | None, bucket: Bucket, *, token: str, lease_until: datetime, now: datetime
 ) -> ConditionalUpdate | Exhausted | None:
     """How to continue a task of ``bucket`` whose lease expired; None: it is no longer one. Pure."""
-    if (
-        row is None
-        or is_terminal(row)
-        or row.get("status") != str(Status.RUNNING)
-        or row.get("taskDateTime") != str(bucket)
-        or not lease_is_over(row, now)
-    ):
+    if row is None:
         return None
-    attempt = attempts_of(row)
-    if isinstance(error := row.get("error"), str):  # decided, but the dead-letter queue refused the message
-        return Exhausted(attempt, error)
-    if attempt >= policy_of(row).maximum_attempts:
+    view = RowView(row)
+    if not (view.is_running and view.is_open_in(bucket) and lease_is_over(row, now)):
+        return None
+    attempt = view.attempts_made
+    if view.error is not None:  # decided, but the dead-letter queue refused the message
+        return Exhausted(attempt, view.error)
+    if attempt >= view.retry_policy.maximum_attempts:
         return Exhausted(attempt, f"its process died, or did not finish in time, at the last of {attempt} attempts")
-    if row.get("leaseUntil") == RELEASED and "outcome" not in row:
-        return claim(str(row["taskId"]), bucket, token=token, lease_until=lease_until, now=now, released=True)
+    if view.is_released and attr.OUTCOME not in row:
+        return claim(view.task_id, bucket, token=token, lease_until=lease_until, now=now, released=True)
     return reclaim(row, attempt=attempt + 1, token=token, lease_until=lease_until, now=now)
 
 
@@ -212,7 +208,7 @@ class Recovery:
             plan = plan_recovery(row, self.bucket, token=services.new_token(), lease_until=lease_until, now=now)
             if isinstance(plan, Exhausted):
                 exhausted.append((row, plan.attempt, plan.error))
-            elif plan is not None and ((is_last_attempt(row) and not last_too) or not self._has_time_for(row)):
+            elif plan is not None and ((RowView(row).is_last_attempt and not last_too) or not self._has_time_for(row)):
                 left.append(plan.task_id)
             elif plan is not None:
                 changes.append((row, plan))
@@ -224,7 +220,7 @@ class Recovery:
                 self._fail(row, f"the row is too large to be claimed ({result.error})")
             elif isinstance(result, Written) and result.row is not None:
                 self._start(result.row)
-            elif isinstance(result, Lost) and services.store.get(str(row["taskId"])) == row:
+            elif isinstance(result, Lost) and services.store.get(RowView(row).task_id) == row:
                 self._defer(row)  # it has a value that no condition can compare
         return left
 
@@ -246,8 +242,9 @@ class Recovery:
 
     def _defer(self, row: Row) -> None:
         services = self.execution.services
-        at = services.clock() + deferral(deferrals_of(row))
-        later = defer(row, services.settings.grid.bucket_of(str(row["taskId"]), at))
+        view = RowView(row)
+        at = services.clock() + deferral(view.deferrals)
+        later = defer(row, services.settings.grid.bucket_of(view.task_id, at))
         self.execution.report.deferred += isinstance(services.store.write(later), Written)
 
     def _fail(self, row: Row, reason: str) -> None:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Lost, Result, Unknown, Written
-from dynatick.domain.lifecycle import is_terminal, started
+from dynatick.domain.lifecycle import started
 from dynatick.domain.occurrence_plan import MAX_DECIDED, Plan, plan_occurrences
 from dynatick.domain.occurrences import advance, bucket_at, occurrence_row
+from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import Missed, MissedFor, Overlap, Schedule, is_schedule
 from dynatick.domain.task import Row
 from dynatick.engine.claims import Claimed, Claimer, Contended, Ineligible, Malformed, Verdict, understand
@@ -25,7 +27,7 @@ from dynatick.errors import DynatickError
 MAX_AT_ONCE = 100
 """Occurrences of one batch of schedules, so that memory doesn't grow with a backlog."""
 
-_OF_OCCURRENCES = ("status", "outcome", "scheduleId")  # whether it belongs to the schedule, and has ended
+_OF_OCCURRENCES = (attr.STATUS, attr.OUTCOME, attr.SCHEDULE_ID)  # whether it belongs to the schedule, and has ended
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,13 +92,13 @@ class Recurring:
     def _schedule_of(self, row: Row | None, bucket: Bucket, lease_until: datetime) -> Made | tuple[Row, Schedule]:
         if row is None or is_terminal(row):
             return Made(verdict=Ineligible())
-        task_id = str(row["taskId"])
+        task_id = RowView(row).task_id
         if not is_schedule(row):  # a task that has taken its place, or whose scheduleId is its own id
             (verdict,) = self.claimer.claim([(bucket, task_id)], lease_until=lease_until)
             return (
                 Made(verdict=Contended(), claimed=[verdict]) if isinstance(verdict, Claimed) else Made(verdict=verdict)
             )
-        if row.get("taskDateTime") != str(bucket):
+        if not RowView(row).is_open_in(bucket):
             return Made(verdict=Ineligible())
         try:
             change = self.placer.make_ready(row)
@@ -105,7 +107,7 @@ class Recurring:
                 if not isinstance(result, Written) or result.row is None:
                     return Made(verdict=Contended())
                 row = result.row
-                if is_terminal(row) or row.get("taskDateTime") != str(bucket):
+                if not RowView(row).is_open_in(bucket):
                     self.placer.place(task_id, row)
                     return Made(verdict=Ineligible())
             return row, Schedule.from_row(row)
@@ -135,7 +137,7 @@ class Recurring:
                     run: not is_terminal(row)
                     for run in case.plan.decided
                     if (row := there.get(schedule.occurrence_id(run))) is not None
-                    and row.get("scheduleId") == schedule.schedule_id
+                    and RowView(row).schedule_id == schedule.schedule_id
                 },
             )
 
@@ -166,7 +168,7 @@ class Recurring:
         there: Mapping[str, Row] = {}
         # The id is taken; or there was no answer, and the occurrence may exist and wait for the end of our own lease.
         unclear = [
-            str(row["taskId"])
+            RowView(row).task_id
             for row, answer in zip(rows, answers, strict=True)
             if answer is False or (isinstance(answer, StoreFailure) and not answer.too_large)
         ]
@@ -175,11 +177,11 @@ class Recurring:
             there = self.store.get_many(unclear) if unclear else {}
         except DynatickError:
             unreadable = True
-        answer_to = {str(row["taskId"]): answer for row, answer in zip(rows, answers, strict=True)}
+        answer_to = {RowView(row).task_id: answer for row, answer in zip(rows, answers, strict=True)}
         for case in cases:
             missed: list[Missed] = []
             for run, row in zip(case.plan.make, case.rows, strict=True):
-                task_id = str(row["taskId"])
+                task_id = RowView(row).task_id
                 answer = answer_to[task_id]
                 if answer is True:
                     self._add_claimed(case, row)
@@ -203,14 +205,13 @@ class Recurring:
         """The id of an occurrence was taken by ``present``."""
         if present is None:  # it was made, and deleted since: it stays deleted
             return
-        if present.get("lease") == row["lease"]:
+        view = RowView(present)
+        if view.lease == row[attr.LEASE]:
             self._add_claimed(case, present)  # this pass made it: only the answer was lost
-        elif present.get("scheduleId") != case.schedule.schedule_id:
+        elif view.schedule_id != case.schedule.schedule_id:
             missed.append(Missed(first=run, last=run, occurrences=1, reason=MissedFor.ID_TAKEN))
-        elif not is_terminal(present):
-            bucket = Bucket.canonical(present.get("taskDateTime"))
-            if bucket is not None and bucket.shard == case.bucket.shard:
-                case.elsewhere.append(bucket.minute)
+        elif not is_terminal(present) and (bucket := view.bucket) is not None and bucket.shard == case.bucket.shard:
+            case.elsewhere.append(bucket.minute)
 
     def _move_on(self, cases: Sequence[_Case], closed_through: int) -> Sequence[Result | None]:
         """Moves the schedules to their next runs. One result for each case; None: it stays in its bucket."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import SYSTEM_PREFIX
@@ -89,48 +90,48 @@ class PassReport:
     def to_row(self) -> dict[str, object]:
         """The tick record, without its id and expiry. Lateness in milliseconds after the tick."""
         row: dict[str, object] = {
-            "status": "tick",
-            "outcome": "none",  # so that scans for open tasks pass it over
-            "tick": str(Bucket(self.tick)),
-            "shard": self.shard,
-            "continuation": self.continuation,
-            "startedAt": format_instant(self.started_at),
+            attr.STATUS: "tick",
+            attr.OUTCOME: "none",  # so that scans for open tasks pass it over
+            attr.TICK: str(Bucket(self.tick)),
+            attr.SHARD: self.shard,
+            attr.CONTINUATION: self.continuation,
+            attr.STARTED_AT: format_instant(self.started_at),
             **self.counts(),
-            "latenessMaxMs": self.lateness_max_ms,
-            "latenessMeanMs": self.lateness_sum_ms // self.lateness_count if self.lateness_count else 0,
+            attr.LATENESS_MAX_MS: self.lateness_max_ms,
+            attr.LATENESS_MEAN_MS: self.lateness_sum_ms // self.lateness_count if self.lateness_count else 0,
             **self.ending(),
         }
         if self.first_start_ms is not None:
-            row["firstStartMs"] = self.first_start_ms
+            row[attr.FIRST_START_MS] = self.first_start_ms
         if self.idle_before:
-            row["idleBefore"] = dict(self.idle_before)
+            row[attr.IDLE_BEFORE] = dict(self.idle_before)
         return row
 
     def counts(self) -> dict[str, int]:
         """The figures of the record that can be added to those of another pass."""
         return {
-            "buckets": self.buckets,
-            "due": self.due,
-            "claimed": self.claimed,
-            "completed": self.completed,
-            "failed": self.failed + self.rejected,
-            "retried": self.retried,
-            "released": self.released,
-            "occurrences": self.occurrences,
-            "missed": self.missed,
-            "expired": self.expired,
-            "recovered": self.recovered,
-            "deferred": self.deferred,
-            "superseded": self.superseded,
-            "unrecorded": self.unrecorded,
-            "unfinished": self.unfinished,
-            "moved": self.moved,
+            attr.BUCKETS: self.buckets,
+            attr.DUE: self.due,
+            attr.CLAIMED: self.claimed,
+            attr.COMPLETED: self.completed,
+            attr.FAILED: self.failed + self.rejected,
+            attr.RETRIED: self.retried,
+            attr.RELEASED: self.released,
+            attr.OCCURRENCES: self.occurrences,
+            attr.MISSED: self.missed,
+            attr.EXPIRED: self.expired,
+            attr.RECOVERED: self.recovered,
+            attr.DEFERRED: self.deferred,
+            attr.SUPERSEDED: self.superseded,
+            attr.UNRECORDED: self.unrecorded,
+            attr.UNFINISHED: self.unfinished,
+            attr.MOVED: self.moved,
         }
 
     def ending(self) -> dict[str, object]:
         """How the pass ended."""
-        ended = {} if self.finished_at is None else {"finishedAt": format_instant(self.finished_at)}
-        return {"continued": self.continued, **ended}
+        ended = {} if self.finished_at is None else {attr.FINISHED_AT: format_instant(self.finished_at)}
+        return {attr.CONTINUED: self.continued, **ended}
 
 
 def tick_record_id(tick: int, shard: int, continuation: int) -> str:

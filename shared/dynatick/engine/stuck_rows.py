@@ -6,8 +6,9 @@ from datetime import datetime
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Written
-from dynatick.domain.lifecycle import defer, deferrals_of, is_terminal
+from dynatick.domain.lifecycle import defer
 from dynatick.domain.retry import deferral
+from dynatick.domain.row import RowView
 from dynatick.engine.claims import is_stuck
 from dynatick.engine.execution import Services
 from dynatick.engine.poll_window import Window
@@ -33,11 +34,11 @@ def _is_deferred(services: Services, bucket: Bucket, task_id: str, report: PassR
     than the last."""
     placer, now = services.placer, services.clock()
     row = services.store.get(task_id)
-    if row is None or is_terminal(row) or row.get("taskDateTime") != str(bucket):
+    if row is None or not RowView(row).is_open_in(bucket):
         return True
     if not is_stuck(row, bucket, placer, now):
         return False
-    at = max(now + deferral(deferrals_of(row)), hard_end + SKEW_MARGIN)
+    at = max(now + deferral(RowView(row).deferrals), hard_end + SKEW_MARGIN)
     result = services.store.write(defer(row, services.settings.grid.bucket_of(task_id, at)))
     if not isinstance(result, Written) or result.row is None:
         return False

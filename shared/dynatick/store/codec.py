@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 from boto3.dynamodb.types import Binary, TypeSerializer
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.task import LargeRow, Row
 from dynatick.engine.ports import Entry
 from dynatick.errors import InvalidInput
@@ -74,14 +75,14 @@ def entry_of(item: Mapping[str, Mapping[str, Any]]) -> Entry:
             **{name: {"S": text[:LARGE_VALUE].decode(errors="replace")} for name, text in item.large.items()},
         }
     return Entry(
-        _text(item["taskId"]),
-        _text(item["taskDateTime"]),
-        _text(item.get("outcome")),
-        _text(item.get("action")),
-        _text(item.get("dueAt")),
-        _text(item.get("finishedAt")),
-        _text(item.get("error")),
-        _text(item.get("scheduleId")),
+        _text(item[attr.TASK_ID]),
+        _text(item[attr.TASK_DATE_TIME]),
+        _text(item.get(attr.OUTCOME)),
+        _text(item.get(attr.ACTION)),
+        _text(item.get(attr.DUE_AT)),
+        _text(item.get(attr.FINISHED_AT)),
+        _text(item.get(attr.ERROR)),
+        _text(item.get(attr.SCHEDULE_ID)),
     )
 
 

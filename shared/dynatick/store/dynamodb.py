@@ -20,6 +20,7 @@ from pynamodb.exceptions import DoesNotExist
 from pynamodb.expressions.condition import Condition as PynamoCondition
 from pynamodb.expressions.operand import Path
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import (
     Absent,
@@ -33,6 +34,7 @@ from dynatick.domain.conditional_update import (
     Unknown,
     Written,
 )
+from dynatick.domain.row import RowView
 from dynatick.domain.task import Row, size_of
 from dynatick.engine.ports import Listing, Page, ScanPage, StoreFailure
 from dynatick.errors import ItemTooLarge, StoreError
@@ -92,17 +94,17 @@ class DynamoStore:
             meta_table=MetaTable(
                 {
                     "TableName": table,
-                    "KeySchema": [{"AttributeName": "taskId", "KeyType": "HASH"}],
+                    "KeySchema": [{"AttributeName": attr.TASK_ID, "KeyType": "HASH"}],
                     "AttributeDefinitions": [
-                        {"AttributeName": "taskId", "AttributeType": "S"},
-                        {"AttributeName": "taskDateTime", "AttributeType": "S"},
+                        {"AttributeName": attr.TASK_ID, "AttributeType": "S"},
+                        {"AttributeName": attr.TASK_DATE_TIME, "AttributeType": "S"},
                     ],
                     "GlobalSecondaryIndexes": [
                         {
                             "IndexName": INDEX,
                             "KeySchema": [
-                                {"AttributeName": "taskDateTime", "KeyType": "HASH"},
-                                {"AttributeName": "taskId", "KeyType": "RANGE"},
+                                {"AttributeName": attr.TASK_DATE_TIME, "KeyType": "HASH"},
+                                {"AttributeName": attr.TASK_ID, "KeyType": "RANGE"},
                             ],
                         }
                     ],
@@ -135,16 +137,16 @@ class DynamoStore:
         found: dict[str, Row] = {}
         form: dict[str, Any] = {"ConsistentRead": consistent}
         if only:
-            names = {f"#{n}": name for n, name in enumerate({"taskId", *only})}
+            names = {f"#{n}": name for n, name in enumerate({attr.TASK_ID, *only})}
             form |= {"ProjectionExpression": ", ".join(names), "ExpressionAttributeNames": names}
         at_once = KEYS if only else WHOLE_ROWS
         for start in range(0, len(wanted), at_once):
-            keys: list[dict[str, Any]] = [{"taskId": {"S": i}} for i in wanted[start : start + at_once]]
+            keys: list[dict[str, Any]] = [{attr.TASK_ID: {"S": i}} for i in wanted[start : start + at_once]]
             for attempt in range(TRIES):
                 with translated("read rows"):
                     answer = self._call("BatchGetItem", {"RequestItems": {self.table: {**form, "Keys": keys}}})
                 for item in answer["Responses"].get(self.table, []):
-                    found[item["taskId"]["S"]] = decode(item)
+                    found[item[attr.TASK_ID]["S"]] = decode(item)
                 keys = answer.get("UnprocessedKeys", {}).get(self.table, {}).get("Keys", [])
                 if not keys:
                     break
@@ -155,10 +157,10 @@ class DynamoStore:
 
     def create(self, row: Row) -> bool:
         item = encode(row)
-        attributes = {name: value for name, value in item.items() if name != "taskId"}
+        attributes = {name: value for name, value in item.items() if name != attr.TASK_ID}
         try:
             self._requests.put_item(
-                str(row["taskId"]), attributes=attributes, condition=Path("taskId").does_not_exist()
+                RowView(row).task_id, attributes=attributes, condition=Path(attr.TASK_ID).does_not_exist()
             )
         except SDK_ERRORS as error:
             failure = failure_code(error)
@@ -175,7 +177,7 @@ class DynamoStore:
         return [answer for n in range(0, len(rows), BATCH) for answer in self._create_batch(rows[n : n + BATCH])]
 
     def write(self, change: ConditionalUpdate) -> Result:
-        condition: PynamoCondition = Path("taskId").exists()
+        condition: PynamoCondition = Path(attr.TASK_ID).exists()
         for part in change.conditions:
             condition = condition & _condition(part)
         actions = [
@@ -227,53 +229,53 @@ class DynamoStore:
             "TableName": self.table,
             "IndexName": INDEX,
             "KeyConditionExpression": "#bucket = :bucket",
-            "ExpressionAttributeNames": {"#bucket": "taskDateTime"},
+            "ExpressionAttributeNames": {"#bucket": attr.TASK_DATE_TIME},
             "ExpressionAttributeValues": {":bucket": name},
         }
         if prefix is not None:
             query["KeyConditionExpression"] += " AND begins_with(#id, :prefix)"
-            query["ExpressionAttributeNames"]["#id"] = "taskId"
+            query["ExpressionAttributeNames"]["#id"] = attr.TASK_ID
             query["ExpressionAttributeValues"][":prefix"] = {"S": prefix}
         if outcome is not None:
             query["FilterExpression"] = "#outcome = :outcome"
-            query["ExpressionAttributeNames"]["#outcome"] = "outcome"
+            query["ExpressionAttributeNames"]["#outcome"] = attr.OUTCOME
             query["ExpressionAttributeValues"][":outcome"] = {"S": outcome}
         elif open_only:
             # An outcome that is NULL, written by a user, counts as missing.
             query["FilterExpression"] = "attribute_not_exists(#outcome) OR attribute_type(#outcome, :null)"
-            query["ExpressionAttributeNames"]["#outcome"] = "outcome"
+            query["ExpressionAttributeNames"]["#outcome"] = attr.OUTCOME
             query["ExpressionAttributeValues"][":null"] = {"S": "NULL"}
         if after is not None:
-            query["ExclusiveStartKey"] = {"taskDateTime": name, "taskId": {"S": after}}
+            query["ExclusiveStartKey"] = {attr.TASK_DATE_TIME: name, attr.TASK_ID: {"S": after}}
         if limit is not None:
             query["Limit"] = limit
         with translated("query a bucket"):
             answer = self._call("Query", query)
         last = answer.get("LastEvaluatedKey")
-        return Page([entry_of(item) for item in answer["Items"]], last["taskId"]["S"] if last else None)
+        return Page([entry_of(item) for item in answer["Items"]], last[attr.TASK_ID]["S"] if last else None)
 
     def schedules(self, state: str, *, after: str | None = None, limit: int | None = None) -> Listing:
         query: dict[str, Any] = {
             "TableName": self.table,
             "IndexName": SCHEDULES_INDEX,
             "KeyConditionExpression": "#state = :state",
-            "ExpressionAttributeNames": {"#state": "scheduleState"},
+            "ExpressionAttributeNames": {"#state": attr.SCHEDULE_STATE},
             "ExpressionAttributeValues": {":state": {"S": state}},
         }
         if after is not None:
-            query["ExclusiveStartKey"] = {"scheduleState": {"S": state}, "taskId": {"S": after}}
+            query["ExclusiveStartKey"] = {attr.SCHEDULE_STATE: {"S": state}, attr.TASK_ID: {"S": after}}
         if limit is not None:
             query["Limit"] = limit
         with translated("list schedules"):
             answer = self._call("Query", query)
         last = answer.get("LastEvaluatedKey")
-        return Listing([item["taskId"]["S"] for item in answer["Items"]], last["taskId"]["S"] if last else None)
+        return Listing([item[attr.TASK_ID]["S"] for item in answer["Items"]], last[attr.TASK_ID]["S"] if last else None)
 
     def scan(
         self, *, after: str | None = None, open_only: bool = True, segment: int = 0, segments: int = 1
     ) -> ScanPage:
         # An outcome that is NULL, written by a user, counts as missing.
-        is_open = Path("outcome").does_not_exist() | Path("outcome").is_type("NULL")
+        is_open = Path(attr.OUTCOME).does_not_exist() | Path(attr.OUTCOME).is_type("NULL")
         with translated("scan the table"):
             answer = self._requests.scan(
                 filter_condition=is_open if open_only else None,
@@ -283,7 +285,7 @@ class DynamoStore:
                 total_segments=segments if segments > 1 else None,
             )
         last = answer.get("LastEvaluatedKey")
-        return ScanPage([decode(item) for item in answer["Items"]], last["taskId"]["S"] if last else None)
+        return ScanPage([decode(item) for item in answer["Items"]], last[attr.TASK_ID]["S"] if last else None)
 
     def delete(self, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
         condition: PynamoCondition | None = None

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from zlib import crc32
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import (
     Absent,
@@ -23,6 +24,7 @@ from dynatick.domain.conditional_update import (
     Unknown,
     Written,
 )
+from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import MAX_TASK_ID_BYTES, Row
 from dynatick.engine.ports import Listing, Page, ScanPage, StoreFailure
 from dynatick.errors import ItemTooLarge
@@ -50,7 +52,7 @@ class MemoryStore:
         if not only:
             return rows
         return {
-            task_id: {name: value for name, value in row.items() if name == "taskId" or name in only}
+            task_id: {name: value for name, value in row.items() if name == attr.TASK_ID or name in only}
             for task_id, row in rows.items()
         }
 
@@ -59,13 +61,13 @@ class MemoryStore:
         item = encode(row)
         _check(row)
         with self._lock:
-            self._items[str(row["taskId"])] = item
+            self._items[RowView(row).task_id] = item
 
     def create(self, row: Row) -> bool:
         item = encode(row)
         _check(row)
         with self._lock:
-            return self._items.setdefault(str(row["taskId"]), item) is item
+            return self._items.setdefault(RowView(row).task_id, item) is item
 
     def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
         answers: list[bool | StoreFailure] = []
@@ -117,7 +119,7 @@ class MemoryStore:
             ids = sorted(
                 i
                 for i, item in self._items.items()
-                if item.get("taskDateTime") == name and (after is None or i > after) and i.startswith(prefix or "")
+                if item.get(attr.TASK_DATE_TIME) == name and (after is None or i > after) and i.startswith(prefix or "")
             )
             page = ids[: min(limit or PAGE, PAGE)]
             entries = [entry_of(self._items[i]) for i in page]
@@ -134,7 +136,7 @@ class MemoryStore:
             ids = sorted(
                 i
                 for i, item in self._items.items()
-                if item.get("scheduleState") == wanted and (after is None or i > after)
+                if item.get(attr.SCHEDULE_STATE) == wanted and (after is None or i > after)
             )
         page = ids[: min(limit or PAGE, PAGE)]
         return Listing(page, page[-1] if len(page) < len(ids) else None)
@@ -150,7 +152,7 @@ class MemoryStore:
             )
             page = ids[:PAGE]
             rows = [decode(self._items[i]) for i in page]
-        kept = [row for row in rows if not (open_only and row.get("outcome") is not None)]
+        kept = [row for row in rows if not (open_only and is_terminal(row))]
         return ScanPage(kept, page[-1] if len(page) < len(ids) else None)
 
     def delete(self, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
@@ -174,5 +176,5 @@ def _holds(item: Item, part: Condition) -> bool:
 def _check(row: Row) -> None:
     if item_bytes(row) > MAX_ITEM_BYTES:
         raise ItemTooLarge("Item size has exceeded the maximum allowed size")
-    if "taskDateTime" in row and len(str(row["taskId"]).encode()) > MAX_TASK_ID_BYTES:
+    if attr.TASK_DATE_TIME in row and len(RowView(row).task_id.encode()) > MAX_TASK_ID_BYTES:
         raise ItemTooLarge("the index sort key exceeds the size limit of 1024 bytes")

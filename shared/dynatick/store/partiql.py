@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import AtLeast, ConditionalUpdate, Is, Lost, Plus, Result, Unknown, Written
 from dynatick.engine.ports import StoreFailure
 from dynatick.store.codec import decode, encode_value
@@ -74,7 +75,7 @@ def _update_text(
     # Unquoted on the right, where one engine accepts no quoted name. Only Dynatick's own attributes are added to.
     setting = [f"{_quoted(s)}=?" if isinstance(s, str) else f"{_quoted(s[0])}={s[0]}+{s[1]}" for s in sets]
     removing = "".join(f" REMOVE {_quoted(name)}" for name in remove)
-    conditions = ['"taskId"=?']
+    conditions = [f'"{attr.TASK_ID}"=?']
     for part in where:
         match part:
             case (name, None):

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from dynatick.domain.schedule import SCHEDULE_ATTRIBUTES
-from dynatick.domain.task import OWN_ATTRIBUTES
+from dynatick.domain.attributes import OWN_ATTRIBUTES, SCHEDULE_ATTRIBUTES
 from dynatick_stack import template
 from dynatick_stack.reference import markdown
 from dynatick_stack.reference.markdown import entries

@@ -19,7 +19,7 @@ from dynatick.bulk.file_format import FileFormat
 from dynatick.bulk.file_reader import read
 from dynatick.bulk.importing import Import
 from dynatick.bulk.task_definition import DEFINITION, STATE, definition
-from dynatick.domain.task import OWN_ATTRIBUTES
+from dynatick.domain.attributes import OWN_ATTRIBUTES
 from dynatick.errors import InvalidInput
 
 FORMATS = [FileFormat.NDJSON, FileFormat.CSV]

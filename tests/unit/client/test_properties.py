@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from dynatick import InvalidInput, MemoryStore, TaskClient
 from dynatick.client import TaskView
 from dynatick.client.new_task import NewTask, compose
+from dynatick.domain.attributes import OWN_ATTRIBUTES
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.normalise import Defaults, normalise
-from dynatick.domain.task import OWN_ATTRIBUTES, Task
+from dynatick.domain.task import Task
 from dynatick.engine.installation_settings import publish_settings
 from dynatick.store.codec import decode, encode
 

@@ -10,10 +10,10 @@ from boto3.dynamodb.types import Binary
 from tests.builders import scheduled_row
 from tests.unit.domain.support import refusal
 
+from dynatick.domain.attributes import OWN_ATTRIBUTES
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.retry import DEFAULT_POLICY, RetryPolicy
 from dynatick.domain.task import (
-    OWN_ATTRIBUTES,
     Status,
     Task,
     check_action,

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import takewhile
 from typing import NamedTuple
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.expressions.model import At, Cron, Expression, Rate
 from dynatick.domain.expressions.occurrence import skipped, twice, wall_times
 from dynatick.domain.expressions.time_zone import zone_of
@@ -44,9 +45,9 @@ def clock_warnings(
     Always empty for a rate. For the creation of a schedule; the notes of an Occurrence are for single occurrences.
     """
     first = require_aware(after, "after")
-    first = first if start is None else max(first, require_aware(start, "startDate"))
+    first = first if start is None else max(first, require_aware(start, attr.START_DATE))
     last = first + within
-    last = last if end is None else min(last, require_aware(end, "endDate"))
+    last = last if end is None else min(last, require_aware(end, attr.END_DATE))
     if isinstance(expression, Rate):
         return []
     found: list[str] = []

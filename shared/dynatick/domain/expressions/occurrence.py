@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import groupby, pairwise
 from typing import assert_never
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR, At, Cron, Expression, Rate
 from dynatick.domain.expressions.parse import EXPRESSION_FIELD
 from dynatick.domain.expressions.time_zone import zone_of
@@ -57,12 +58,12 @@ def upcoming(
 ) -> Iterator[Occurrence]:
     """Iterates over the occurrences strictly after ``after``; arguments and errors as for :func:`next_after`."""
     after = require_aware(after, "after")
-    start = None if start is None else require_aware(start, "startDate")
-    end = None if end is None else require_aware(end, "endDate")
+    start = None if start is None else require_aware(start, attr.START_DATE)
+    end = None if end is None else require_aware(end, attr.END_DATE)
     match expression:
         case Rate():
             if start is None:
-                raise InvalidInput("startDate", start, "a rate counts from its start: give one")
+                raise InvalidInput(attr.START_DATE, start, "a rate counts from its start: give one")
             return _until(_rate(expression, after, start), end)
         case At():
             return _at(expression, after, zone_of(zone))
@@ -104,7 +105,7 @@ def check_fires(
         unbounded = next_after(expression, after, zone=zone, start=start)
         if unbounded is not None:
             reason = f"it never runs: its next run, {format_instant(unbounded)}, would be after its end"
-            raise InvalidInput("endDate", format_instant(end), reason)
+            raise InvalidInput(attr.END_DATE, format_instant(end), reason)
     raise InvalidInput(field, expression.text, f"it never runs after {format_instant(after)} ({zone})")
 
 
@@ -135,7 +136,7 @@ def _rate(rate: Rate, after: datetime, start: datetime) -> Iterator[Occurrence]:
     number = 0 if after < start else (after - start) // rate.period + 1
     while True:
         try:
-            instant = in_range(start + number * rate.period, None, "startDate")
+            instant = in_range(start + number * rate.period, None, attr.START_DATE)
         except (OverflowError, InvalidInput):
             return  # the end of the calendar
         yield Occurrence(instant)

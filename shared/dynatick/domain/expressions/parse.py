@@ -6,11 +6,12 @@ import re
 from datetime import datetime, timedelta
 from functools import lru_cache
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.expressions.invalid_expression import InvalidExpression
 from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR, At, Expression, Rate
 from dynatick.errors import InvalidInput
 
-EXPRESSION_FIELD = "scheduleExpression"
+EXPRESSION_FIELD = attr.SCHEDULE_EXPRESSION
 
 _FORMS = "rate(5 minutes), at(2026-12-31T12:00:00) or cron(0 12 * * ? *)"
 _MAX_LENGTH = 256  # as in EventBridge Scheduler

@@ -10,12 +10,13 @@ from datetime import UTC, tzinfo
 from functools import cache
 from typing import TYPE_CHECKING
 
+from dynatick.domain import attributes as attr
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-ZONE_FIELD = "scheduleExpressionTimezone"
+ZONE_FIELD = attr.SCHEDULE_EXPRESSION_TIMEZONE
 
 
 def check_zone(value: object, field: str = ZONE_FIELD) -> str:

@@ -1,0 +1,173 @@
+"""The names of the attributes of the table's rows, each named here and nowhere else.
+
+An *instant* is a text, RFC 3339 in UTC; a *bucket* is the name of one. What users set may have other forms, too. Types
+of the API and the client declare the same names for themselves: see docs/reference/attributes.md for what they mean.
+"""
+
+from typing import Final
+
+# -- tasks, and some of schedules and of Dynatick's own rows -----------------------------------------------------------
+
+TASK_ID: Final = "taskId"  # the key
+TASK_DATE_TIME: Final = "taskDateTime"  # the bucket; in a user's row, any time
+DUE_AT: Final = "dueAt"  # instant; in a user's row, any time
+DELAY_SECONDS: Final = "delaySeconds"  # number; gone once the task is scheduled
+ACTION: Final = "action"
+PAYLOAD: Final = "payload"  # map
+RETRY_POLICY: Final = "retryPolicy"  # map of the names below
+TIMEOUT_SECONDS: Final = "timeoutSeconds"  # whole number
+SCHEDULE_ID: Final = "scheduleId"  # of an occurrence; a schedule's own is its id
+STATUS: Final = "status"  # a task's Status, "recurring", or the kind of one of Dynatick's own rows
+OUTCOME: Final = "outcome"  # the status of an ended task; own rows have "none", so that scans for open tasks skip them
+ATTEMPT: Final = "attempt"  # whole number, from 0
+ATTEMPTS: Final = "attempts"  # list of maps: run, attempt, startedAt, finishedAt, error
+RUN: Final = "run"  # whole number, from 1
+LEASE: Final = "lease"  # the token of the process that has it
+LEASE_UNTIL: Final = "leaseUntil"  # instant
+CREATED_AT: Final = "createdAt"  # instant
+STARTED_AT: Final = "startedAt"  # instant, of the latest attempt
+FINISHED_AT: Final = "finishedAt"  # instant
+RESULT: Final = "result"  # any value
+ERROR: Final = "error"  # text
+EXPIRES_AT: Final = "expiresAt"  # epoch seconds: DynamoDB deletes the row then
+MOVED_TO: Final = "movedTo"  # the bucket to which Dynatick itself has moved the row
+DEFERRALS: Final = "deferrals"  # whole number
+MALFORMED_REASON: Final = "malformedReason"
+"""The reason why a row is malformed, kept until the dead-letter queue accepts its message."""
+
+TIME_INPUTS: Final = (TASK_DATE_TIME, DUE_AT, DELAY_SECONDS)
+"""The attributes from which a task's time follows, in order of precedence."""
+
+OWN_ATTRIBUTES = frozenset(
+    {
+        TASK_ID, TASK_DATE_TIME, DUE_AT, DELAY_SECONDS, ACTION, PAYLOAD, STATUS, OUTCOME, ATTEMPT, ATTEMPTS,
+        RETRY_POLICY, TIMEOUT_SECONDS, LEASE, LEASE_UNTIL, RUN, CREATED_AT, STARTED_AT, FINISHED_AT, RESULT, ERROR,
+        EXPIRES_AT, SCHEDULE_ID, MOVED_TO, DEFERRALS, MALFORMED_REASON,
+    }
+)  # fmt: skip
+"""Dynatick's own attributes. All others are the user's, and are passed to the action unchanged."""
+
+# Of a retryPolicy: whole numbers.
+MAXIMUM_RETRY_ATTEMPTS: Final = "maximumRetryAttempts"
+MAXIMUM_EVENT_AGE_IN_SECONDS: Final = "maximumEventAgeInSeconds"
+MIN_BACKOFF_SECONDS: Final = "minBackoffSeconds"
+MAX_BACKOFF_SECONDS: Final = "maxBackoffSeconds"
+
+# -- schedules ---------------------------------------------------------------------------------------------------------
+
+SCHEDULE_EXPRESSION: Final = "scheduleExpression"
+CRON_EXPRESSION: Final = "cronExpression"  # another name for it
+SCHEDULE_EXPRESSION_TIMEZONE: Final = "scheduleExpressionTimezone"
+START_DATE: Final = "startDate"  # instant; in a user's row, any time
+END_DATE: Final = "endDate"  # the same
+FLEXIBLE_TIME_WINDOW: Final = "flexibleTimeWindow"  # minutes
+SCHEDULE_STATE: Final = "scheduleState"  # a ScheduleState
+CATCH_UP: Final = "catchUp"
+OVERLAP: Final = "overlap"
+STATE_REASON: Final = "stateReason"
+REVISION: Final = "revision"  # whole number, from 1
+ACCEPTED_DEFINITION: Final = "definition"  # map: the DEFINITION attributes, as last accepted
+DEFINED_AT: Final = "definedAt"  # instant
+NEXT_OCCURRENCE_AT: Final = "nextOccurrenceAt"  # instant, like the next two
+BUFFERED_OCCURRENCE_AT: Final = "bufferedOccurrenceAt"
+LAST_OCCURRENCE_AT: Final = "lastOccurrenceAt"
+LAST_TASK_ID: Final = "lastTaskId"
+MISSED: Final = "missed"  # list of maps: from, until, occurrences, reason; in a tick record, a number
+MISSED_OCCURRENCES: Final = "missedOccurrences"  # whole number
+DUE_BEFORE: Final = "dueBefore"  # list of maps: the TIMING attributes, since, until
+EARLIER: Final = "earlier"  # list of the same maps
+RAN_NOW: Final = "ranNow"  # list of instants
+BACKFILLED: Final = "backfilled"  # list of maps: the TIMING attributes, from, until
+
+RECURRENCE: Final = (SCHEDULE_EXPRESSION, CRON_EXPRESSION)
+"""Either makes a row a schedule; the second is another name for the first."""
+
+TIMING: Final = (SCHEDULE_EXPRESSION, SCHEDULE_EXPRESSION_TIMEZONE, START_DATE, END_DATE)
+"""The attributes that a schedule's nominal instants follow from."""
+
+DEFINITION: Final = (CRON_EXPRESSION, *TIMING, FLEXIBLE_TIME_WINDOW, SCHEDULE_STATE)
+"""The attributes that decide when a schedule has occurrences."""
+
+POSITION: Final = (TASK_DATE_TIME, NEXT_OCCURRENCE_AT, BUFFERED_OCCURRENCE_AT, LAST_OCCURRENCE_AT, DEFINED_AT)
+"""The attributes that say how far a schedule has come."""
+
+SCHEDULE_ATTRIBUTES = frozenset(
+    {
+        *DEFINITION, CATCH_UP, OVERLAP, STATE_REASON, REVISION, ACCEPTED_DEFINITION, DEFINED_AT, NEXT_OCCURRENCE_AT,
+        BUFFERED_OCCURRENCE_AT, DUE_BEFORE, LAST_OCCURRENCE_AT, LAST_TASK_ID, MISSED, MISSED_OCCURRENCES, EARLIER,
+        RAN_NOW, BACKFILLED,
+    }
+)  # fmt: skip
+"""The attributes of schedules that tasks do not have. On a task they are the user's own."""
+
+# Of the entries of missed, dueBefore, earlier and backfilled, and of a tick record's idleBefore.
+FROM: Final = "from"  # instant
+SINCE: Final = "since"  # instant; of idle ticks, a bucket
+UNTIL: Final = "until"  # the same
+OCCURRENCES: Final = "occurrences"  # whole number, also of a tick record
+REASON: Final = "reason"
+TICKS: Final = "ticks"  # whole number
+
+# -- Dynatick's own rows; all have taskId, status and outcome ----------------------------------------------------------
+
+VERSION: Final = "version"  # whole number, one more with each write: of cursors and the reconcile
+
+# Cursors, which have lease and leaseUntil, too. Buckets, unless it says otherwise.
+CLOSED_THROUGH: Final = "closedThrough"
+DRAINED_THROUGH: Final = "drainedThrough"
+POLLED_THROUGH: Final = "polledThrough"
+CHECKPOINT: Final = "checkpoint"
+CHECKPOINT_AT: Final = "checkpointAt"  # instant
+OPEN_UNTIL: Final = "openUntil"  # instant
+IDLE_SINCE: Final = "idleSince"
+IDLE_TICKS: Final = "idleTicks"  # whole number
+LAST_TICK: Final = "lastTick"
+
+# The settings.
+TICK_MINUTES: Final = "tickMinutes"  # whole number, like the next two
+SHARD_COUNT: Final = "shardCount"
+SHARDS_EVER: Final = "shardsEver"
+ACTIONS: Final = "actions"  # list of names
+DEFAULT_ACTION: Final = "defaultAction"
+RETENTION_DAYS: Final = "retentionDays"  # whole number
+MAX_TIMEOUT_SECONDS: Final = "maxTimeoutSeconds"  # whole number
+PAYLOAD_SCHEMAS: Final = "payloadSchemas"  # map: JSON as text, by action
+PAYLOAD_SCHEMA_FORM: Final = "payloadSchemaForm"  # whole number
+UPDATED_AT: Final = "updatedAt"  # instant
+
+PUBLISHED: Final = (
+    TICK_MINUTES, SHARD_COUNT, SHARDS_EVER, ACTIONS, DEFAULT_ACTION, RETENTION_DAYS, MAX_TIMEOUT_SECONDS,
+    PAYLOAD_SCHEMAS, PAYLOAD_SCHEMA_FORM,
+)  # fmt: skip
+"""What the settings say."""
+
+# The reconcile, which has lease and leaseUntil, too. Whole numbers, unless it says otherwise.
+BEGAN_AT: Final = "beganAt"  # instant
+SEGMENTS: Final = "segments"  # list of maps
+SCANNED: Final = "scanned"
+FOUND: Final = "found"
+REPAIRED: Final = "repaired"
+FAILED: Final = "failed"  # also of a tick record
+
+# Tick records, which have startedAt, finishedAt and expiresAt, too. Whole numbers, unless it says otherwise.
+TICK: Final = "tick"  # bucket
+SHARD: Final = "shard"
+CONTINUATION: Final = "continuation"
+BUCKETS: Final = "buckets"
+DUE: Final = "due"
+CLAIMED: Final = "claimed"
+COMPLETED: Final = "completed"
+RETRIED: Final = "retried"
+RELEASED: Final = "released"
+EXPIRED: Final = "expired"
+RECOVERED: Final = "recovered"
+DEFERRED: Final = "deferred"
+SUPERSEDED: Final = "superseded"
+UNRECORDED: Final = "unrecorded"
+UNFINISHED: Final = "unfinished"
+MOVED: Final = "moved"
+LATENESS_MAX_MS: Final = "latenessMaxMs"
+LATENESS_MEAN_MS: Final = "latenessMeanMs"
+FIRST_START_MS: Final = "firstStartMs"
+IDLE_BEFORE: Final = "idleBefore"  # map: since, until, ticks
+CONTINUED: Final = "continued"  # boolean

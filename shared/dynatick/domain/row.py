@@ -1,0 +1,163 @@
+"""What a row says. It may hold anything, because users write rows too, so each property answers for any row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from dynatick.domain import attributes as attr
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.instants import EPOCH, format_instant, parse_instant
+from dynatick.domain.numbers import is_count, is_whole
+from dynatick.domain.retry import DEFAULT_POLICY, RetryPolicy
+from dynatick.domain.task import TERMINAL, Row, Status
+from dynatick.errors import InvalidInput
+
+RECURRING: Final = "recurring"
+"""The ``status`` of a schedule's row, which no task has."""
+
+RELEASED: Final = format_instant(EPOCH)
+"""The ``leaseUntil`` of a task that was released."""
+
+MAX_DEFERRALS = 10**6
+_SCHEDULED: Final = str(Status.SCHEDULED)
+_RUNNING: Final = str(Status.RUNNING)
+
+
+def is_terminal(row: Row) -> bool:
+    """Whether a task has ended. ``outcome`` decides: the index shows nothing else."""
+    return row.get(attr.OUTCOME) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RowView:
+    """A row of a task or a schedule. Where an attribute is missing or malformed, a property is None or False, unless
+    it says otherwise."""
+
+    row: Row
+
+    @property
+    def task_id(self) -> str:
+        """The key, which every row of the table has; empty if there is none."""
+        return str(self.row.get(attr.TASK_ID, ""))
+
+    @property
+    def bucket(self) -> Bucket | None:
+        """The bucket, if its name is canonical."""
+        return Bucket.canonical(self.row.get(attr.TASK_DATE_TIME))
+
+    def is_open_in(self, bucket: Bucket) -> bool:
+        """Whether it has not ended, and lies in this bucket."""
+        return self.row.get(attr.TASK_DATE_TIME) == str(bucket) and not is_terminal(self.row)
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether it lies where Dynatick itself has moved it."""
+        moved_to = self.row.get(attr.MOVED_TO)
+        return moved_to is not None and moved_to == self.row.get(attr.TASK_DATE_TIME)
+
+    @property
+    def is_unscheduled(self) -> bool:
+        """Whether it has no status: Dynatick has not processed it yet."""
+        return self.row.get(attr.STATUS) is None
+
+    @property
+    def is_scheduled(self) -> bool:
+        return self.row.get(attr.STATUS) == _SCHEDULED
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is scheduled, or not yet processed."""
+        return self.is_unscheduled or self.is_scheduled
+
+    @property
+    def is_running(self) -> bool:
+        return self.row.get(attr.STATUS) == _RUNNING
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is scheduled or running."""
+        return self.is_scheduled or self.is_running
+
+    @property
+    def is_recurring(self) -> bool:
+        """Whether it has the status of a schedule."""
+        return self.row.get(attr.STATUS) == RECURRING
+
+    @property
+    def terminal_status(self) -> Status | None:
+        """The status, if it is a terminal one; it may be without an outcome."""
+        status = self.row.get(attr.STATUS)
+        return Status(status) if isinstance(status, str) and status in TERMINAL else None
+
+    @property
+    def has_expression(self) -> bool:
+        """Whether it has an expression, which makes a schedule of a waiting row."""
+        return any(self.row.get(name) is not None for name in attr.RECURRENCE)
+
+    @property
+    def attempt(self) -> int | None:
+        """The number of the latest attempt, from 0."""
+        value = self.row.get(attr.ATTEMPT)
+        return int(value) if is_count(value, 0) else None
+
+    @property
+    def attempts_made(self) -> int:
+        """How many attempts it has had; 0 if that can't be read."""
+        return self.attempt or 0
+
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        """Its retry policy; the default one if it is malformed."""
+        try:
+            return RetryPolicy.from_row(self.row.get(attr.RETRY_POLICY))
+        except InvalidInput:
+            return DEFAULT_POLICY
+
+    @property
+    def is_last_attempt(self) -> bool:
+        """Whether its next attempt is the last one."""
+        return self.attempts_made + 1 == self.retry_policy.maximum_attempts
+
+    @property
+    def lease(self) -> str | None:
+        """The claim's token."""
+        return self._text(attr.LEASE)
+
+    @property
+    def lease_until(self) -> datetime | None:
+        return self._instant(attr.LEASE_UNTIL)
+
+    @property
+    def is_released(self) -> bool:
+        """Whether its lease was released."""
+        return self.row.get(attr.LEASE_UNTIL) == RELEASED
+
+    @property
+    def started_at(self) -> datetime | None:
+        return self._instant(attr.STARTED_AT)
+
+    @property
+    def deferrals(self) -> int:
+        """How often it was deferred; 0 if that can't be read."""
+        number = self.row.get(attr.DEFERRALS)
+        return min(int(number), MAX_DEFERRALS) if is_whole(number) and number > 0 else 0
+
+    @property
+    def schedule_id(self) -> str | None:
+        return self._text(attr.SCHEDULE_ID)
+
+    @property
+    def error(self) -> str | None:
+        return self._text(attr.ERROR)
+
+    def _text(self, name: str) -> str | None:
+        value = self.row.get(name)
+        return value if isinstance(value, str) else None
+
+    def _instant(self, name: str) -> datetime | None:
+        try:
+            return parse_instant(self.row.get(name), name)
+        except InvalidInput:
+            return None
