@@ -6,19 +6,29 @@ serves the API locally, over the in-memory store.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import hypothesis
 import schemathesis
 from schemathesis import Case
 from schemathesis.specs.openapi.checks import positive_data_acceptance
+from tests.builders import NOON, FakeClock
 from tests.unit.api.support import Caller
 
 from dynatick.engine.cursor import read_cursor
 from dynatick_stack.api import Application
 
 
+class StoppedClock(FakeClock):
+    """However long the tests before this one take: an installation whose last tick was long ago isn't healthy."""
+
+    def __call__(self) -> datetime:
+        return NOON
+
+
 def application() -> Application:
     """With a task in each state, so that not all is not-found."""
-    caller = Caller()
+    caller = Caller(clock=StoppedClock())
     caller.publish_settings()
     for n in range(3):
         caller.client.insert(f"welcome-4{n}", task_date_time="2026-12-31#12:00")

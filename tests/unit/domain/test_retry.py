@@ -163,7 +163,7 @@ def test_a_later_attempt_never_waits_less_than_half_of_the_one_before(
         ({"minBackoffSeconds": Decimal(0)}, RetryPolicy(min_backoff_seconds=0)),
         ({"maxBackoffSeconds": Decimal(5)}, RetryPolicy(max_backoff_seconds=5)),
         ({"minBackoffSeconds": 0, "maxBackoffSeconds": 0}, RetryPolicy(min_backoff_seconds=0, max_backoff_seconds=0)),
-        # The most follows where only the least is said, and is beyond it.
+        # The maximum follows where only the minimum is given, and is beyond it.
         ({"minBackoffSeconds": Decimal(7200)}, RetryPolicy(min_backoff_seconds=7200, max_backoff_seconds=7200)),
     ],
 )
@@ -189,8 +189,8 @@ REFUSED: list[tuple[object, str, str]] = [
     ({"minBackoffSeconds": 10, "maxBackoffSeconds": 9}, "retryPolicy.maxBackoffSeconds",
         "expected at least minBackoffSeconds, which is 10"),
     ({"maxBackoffSeconds": 4}, "retryPolicy.maxBackoffSeconds", "expected at least minBackoffSeconds, which is 5"),
-    *(({name: value}, f"retryPolicy.{name}", f"expected a whole number from {least} to {most}")
-        for name, least, most, values in OUT_OF_RANGE for value in values),
+    *(({name: value}, f"retryPolicy.{name}", f"expected a whole number from {minimum} to {maximum}")
+        for name, minimum, maximum, values in OUT_OF_RANGE for value in values),
 ]  # fmt: skip
 
 

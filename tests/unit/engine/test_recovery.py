@@ -126,8 +126,9 @@ def test_expired_leases_do_not_wait_behind_a_backlog() -> None:
     assert w.row("a-crashed")["attempt"] == 2
 
 
-def test_what_a_pass_leaves_behind_is_tried_again_by_its_continuation() -> None:
+def test_what_a_pass_leaves_behind_is_tried_again_by_its_continuation(monkeypatch: pytest.MonkeyPatch) -> None:
     """A continuation goes on where the last one stopped: what had a lease then would wait for the end of the chain."""
+    monkeypatch.setattr("dynatick.engine.claiming.MAX_CLAIMS", 1)  # else tasks of the second claim may begin first
     w = world(clock=PacedClock(), rules=rules(threads=1))
     w.insert("a-slow", *ids(300), at=bucket_at(1))  # more than both together can do: neither polls the bucket anew
     w.claim("a-slow", until=NOON + timedelta(minutes=2))  # its process dies
@@ -268,24 +269,24 @@ def test_a_fault_in_the_middle_is_raised_once_what_is_in_flight_is_recorded() ->
     crashed(w, *ids(40))
     w.first_pass()
     (order,) = recoveries(w)
-    begun = threading.Event()
+    begun, together = threading.Event(), order.task_ids[:25]
 
     def waits(task: Task, context: ActionContext) -> None:
         begun.set()
         time.sleep(0.05)
 
     def unreadable(task_id: str) -> None:
-        if task_id == ids(40)[-1]:
+        if task_id == order.task_ids[-1]:
             assert begun.wait(10)
             raise cannot("read")
 
-    w.actions.behaviour = dict.fromkeys(ids(25), waits)
+    w.actions.behaviour = dict.fromkeys(together, waits)
     w.rigged.before_read = unreadable
     processor = w.processor
     with pytest.raises(StoreError):
         processor.handle(order.to_event(), hard_end=w.clock() + w.life)
     assert processor.running == 0
-    assert {w.rigged.peek(task_id)["outcome"] for task_id in ids(25)} == {"completed"}  # type: ignore[index]
+    assert {w.rigged.peek(task_id)["outcome"] for task_id in together} == {"completed"}  # type: ignore[index]
 
 
 def test_what_a_recovery_gives_back_is_no_expired_lease() -> None:
