@@ -106,12 +106,15 @@ def test_what_waits_in_memory_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatc
     w = world(rules=rules(threads=2))
     ids = [f"t{n:03}" for n in range(150)]
     w.insert(*ids, payload=PAYLOAD)
-    claimed, recorded, peak, enough = [0], [0], [0], threading.Event()
+    claimed, recorded = set[str](), set[str]()  # a claim may be tried again, and fail
+    peak, enough = [0], threading.Event()
 
     def noted(change: ConditionalUpdate) -> None:
-        claimed[0] += is_claim(change)
-        recorded[0] += is_record(change)
-        peak[0] = max(peak[0], claimed[0] - recorded[0])
+        if is_claim(change):
+            claimed.add(change.task_id)
+        elif is_record(change):
+            recorded.add(change.task_id)
+        peak[0] = max(peak[0], len(claimed) - len(recorded))
         if peak[0] >= (2 if maximum == 1 else 4) * execution.BATCH:
             enough.set()
 
