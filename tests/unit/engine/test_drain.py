@@ -311,7 +311,7 @@ def test_nothing_is_waited_for_until_the_process_is_killed(monkeypatch: pytest.M
 # -- polls that look final and are not -------------------------------------------------------------------------------
 
 
-def before_its_final_look() -> World:
+def before_its_final_poll() -> World:
     """A world in which the next tick's poll of 12:01 is final, and the first that shows the task which lies there."""
     w = world()
     w.rigged.create(scheduled_row("late", bucket_at(1)))
@@ -333,7 +333,7 @@ def is_not_passed(w: World) -> None:
 
 
 def test_the_watermark_waits_for_entries_that_could_not_be_claimed() -> None:
-    w = before_its_final_look()
+    w = before_its_final_poll()
 
     def breaks_off(bucket: Bucket) -> None:
         if bucket == bucket_at(3):
@@ -347,7 +347,7 @@ def test_the_watermark_waits_for_entries_that_could_not_be_claimed() -> None:
 
 
 def test_the_watermark_waits_for_a_task_that_the_index_lists_in_two_buckets() -> None:
-    w = before_its_final_look()
+    w = before_its_final_poll()
     poll = w.rigged.query_bucket
 
     def both(bucket: Bucket, **more: object) -> Page:
@@ -360,7 +360,7 @@ def test_the_watermark_waits_for_a_task_that_the_index_lists_in_two_buckets() ->
 
 
 def test_the_watermark_waits_for_entries_before_the_position_of_a_continuation() -> None:
-    w = before_its_final_look()
+    w = before_its_final_poll()
     w.clock.to(NOON + timedelta(minutes=6))
     resume = {"bucket": str(bucket_at(1)), "after": "m"}
     w.handle({"dynatick": {"tick": str(bucket_at(6)), "shard": 0, "continuation": 1, "resume": resume}})
