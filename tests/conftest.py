@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import boto3
 import pytest
+from hypothesis import HealthCheck, settings
 from moto.core.botocore_stubber import BotocoreStubber
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
@@ -25,6 +26,10 @@ FAKE_AWS = {
     "AWS_EC2_METADATA_DISABLED": "true",
 }
 
+
+# Properties are held to what they say and not to how long it takes: the machine may be busy.
+settings.register_profile("dynatick", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("dynatick")
 
 # moto answers in the caller's thread, and is not made for several: one request at a time.
 _one_at_a_time = threading.RLock()

@@ -222,7 +222,7 @@ HANDLERS = [handler_of(kind) for kind in KINDS]
 SCHEMAS = [handler.payload_schema() for handler in HANDLERS]
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(st.integers(0, len(KINDS) - 1), payloads)
 @example(KINDS.index(Wide), {"code": "\u0661\u0661"})
 @example(KINDS.index(Wide), {"says": "text", "shouted": [], "lenient": 7})

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.actions.support import NOW, a_context, a_server, a_task
 
@@ -68,7 +68,6 @@ def test_limits_of_an_action_and_of_a_host_hold_both() -> None:
     assert wait(limits, "other", "sqs") == 0
 
 
-@settings(deadline=None)  # on a busy machine a step may take long
 @given(st.lists(st.floats(0, 2), max_size=60), st.integers(1, 20))
 def test_no_second_has_more_than_its_tokens_and_one_more_second_of_them(pauses: list[float], rate: int) -> None:
     """At most twice the rate in any second, and the rate in the long run."""

@@ -57,7 +57,7 @@ LIKELY_ROWS = st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(row=st.one_of(ROWS, LIKELY_ROWS), tick_minutes=st.sampled_from([1, 5, 1440]), known=st.booleans())
 def test_what_an_interface_takes_is_a_task_and_never_early(
     row: dict[str, object], tick_minutes: int, known: bool
@@ -89,7 +89,7 @@ def test_what_an_interface_takes_is_a_task_and_never_early(
     assert stored.keys() <= OWN_ATTRIBUTES | {*row}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(row=st.dictionaries(st.sampled_from([*sorted(OWN_ATTRIBUTES - {"taskId"}), "tenant"]), VALUES, max_size=5))
 def test_whatever_lies_in_the_table_can_be_shown(row: dict[str, object]) -> None:
     try:

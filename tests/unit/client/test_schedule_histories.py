@@ -64,7 +64,7 @@ def by_hand(world: InProcess, **values: object) -> None:
     world.stream(world.store.get("s"), old)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @example("rate(1 minute)", [("outage", 3)] * 6)  # each is two notes
 @given(st.sampled_from(EXPRESSIONS), st.lists(OPERATIONS, max_size=9))
 def test_each_run_is_told_once(expression: str, operations: list[tuple[str, Any]]) -> None:
