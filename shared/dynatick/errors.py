@@ -14,14 +14,17 @@
         ├── PermanentError    a retry would fail too: the task fails now
         └── RetryableError    a retry may succeed: the task's retry policy applies
 
-RateLimited is not among them: it defers a task before the action has done anything.
+RateLimited and Reschedule are not among them: the one defers a task before the action has done anything, the other is
+how a handler asks for a further turn.
 
 The adapters (``store``, ``actions``) translate the errors of the AWS SDK.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from datetime import timedelta
 from decimal import Decimal
 
 _SHOWN = 120
@@ -180,6 +183,23 @@ class RateLimited(Exception):
         super().__init__(f"its rate limit allows it in {seconds:.1f} s")
         self.seconds = seconds
         self.defer = defer
+
+
+class Reschedule(Exception):
+    """A handler returns or raises this to be called again later: it polls something that isn't done yet.
+
+    That is no failed attempt: the task begins a further turn, with all its attempts and an idempotency key of its own.
+    ``after``: the wait until then, in seconds or as a timedelta; a shorter one than a second counts as a second. A run
+    ends as failed if it would take longer than ``maximumEventAgeInSeconds`` of the task's retry policy, or more turns
+    than ``MaxTurns`` allows. Raises InvalidInput for anything but a finite wait from 0 on.
+    """
+
+    def __init__(self, *, after: float | timedelta) -> None:
+        seconds: object = after.total_seconds() if isinstance(after, timedelta) else after
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+            raise InvalidInput("after", after, "expected a number of seconds from 0 on, or a timedelta")
+        super().__init__(f"a further turn after {seconds} s")
+        self.seconds = float(seconds)
 
 
 class RetryableError(ActionError):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # each function needs only some of these, and must not import
     from dynatick.engine.report import PassReport
 
 _PASS_COUNTS = (
-    "due", "claimed", "completed", "failed", "retried", "released", "expired", "recovered", "deferred",
+    "due", "claimed", "completed", "failed", "retried", "rescheduled", "released", "expired", "recovered", "deferred",
     "superseded", "unrecorded", "unfinished", "overran", "moved", "rejected", "occurrences", "missed",
 )  # fmt: skip
 

@@ -23,6 +23,7 @@ class Settings:
     index_lag: timedelta
     handlers_module: str | None
     task_threads: int
+    max_turns: int
     processor_timeout: timedelta | None  # of one invocation of the processor; None in other functions
     action_settings: ActionSettings
     assignment_policy: str | None
@@ -48,6 +49,7 @@ class Settings:
             index_lag=timedelta(seconds=_number(environ, "DYNATICK_INDEX_LAG_SECONDS", 120, 0, 86_400)),
             handlers_module=environ.get("DYNATICK_HANDLERS_MODULE") or None,
             task_threads=_number(environ, "DYNATICK_TASK_THREADS", 16, 1, 256),
+            max_turns=_number(environ, "DYNATICK_MAX_TURNS", 10_000, 1, 1_000_000),
             processor_timeout=timedelta(seconds=_number(environ, "DYNATICK_TIMEOUT_SECONDS", 0, 0, 900)) or None,
             action_settings=ActionSettings(
                 rate_limits=_names(environ, "DYNATICK_ACTION_RATE_LIMITS"),

@@ -135,6 +135,7 @@ def build_rules(settings: Settings) -> Rules:
         ),
         index_lag=settings.index_lag,
         threads=settings.task_threads,
+        max_turns=settings.max_turns,
         max_timeout_seconds=_longest(settings),
     )
 

@@ -337,7 +337,7 @@ def test_the_updates_of_a_tasks_life(store: Store) -> None:
         task = Task.from_row(won.row)
         assert task.attempt == attempt
         if attempt == 1:
-            (back,) = store.write_many([retry(task, now=NOON, bucket=LATER, error="no")])
+            (back,) = store.write_many([retry(task, now=NOON, at=LATER.instant, bucket=LATER, error="no")])
         elif attempt == 2:
             (back,) = store.write_many([release(task)])
             assert isinstance(back, Written)
@@ -345,7 +345,9 @@ def test_the_updates_of_a_tasks_life(store: Store) -> None:
             assert isinstance(again, Written)
             assert again.row is not None
             assert again.row["attempt"] == 2, "a release gives the attempt back"
-            (back,) = store.write_many([retry(Task.from_row(again.row), now=NOON, bucket=LATER, error="no again")])
+            (back,) = store.write_many(
+                [retry(Task.from_row(again.row), now=NOON, at=LATER.instant, bucket=LATER, error="no again")]
+            )
         else:
             (late,) = store.write_many([complete(replace(task, lease="k1"), now=NOON, retention_days=1)])
             assert isinstance(late, Lost), "a record is conditional on its own claim's token"

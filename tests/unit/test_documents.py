@@ -76,10 +76,10 @@ def test_the_public_surface() -> None:
     assert sorted(dynatick.__all__) == [
         "Bucket", "ConfigurationError", "DynatickError", "Exists", "Grid", "HandlerContext", "Health",
         "HistoryPage", "InsertCounts", "InsertUnknown", "Inserted", "InvalidInput", "ItemTooLarge", "MemoryStore",
-        "NewTask", "NoneInserted", "PermanentError", "Refused", "RetryPolicy", "RetryPolicyRow", "RetryableError",
-        "ScheduleNotFound", "ScheduleOccurrence", "ScheduleView", "Status", "StoreError", "TaskChanged", "TaskClient",
-        "TaskEntry", "TaskExists", "TaskNotFound", "TaskRow", "TaskView", "TransitionRefused", "Unassigned",
-        "handler",
+        "NewTask", "NoneInserted", "PermanentError", "Refused", "Reschedule", "RetryPolicy", "RetryPolicyRow",
+        "RetryableError", "ScheduleNotFound", "ScheduleOccurrence", "ScheduleView", "Status", "StoreError",
+        "TaskChanged", "TaskClient", "TaskEntry", "TaskExists", "TaskNotFound", "TaskRow", "TaskView",
+        "TransitionRefused", "Unassigned", "handler",
     ]  # fmt: skip
     for name in dynatick.__all__:
         assert getattr(dynatick, name).__name__ == name

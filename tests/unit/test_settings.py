@@ -24,6 +24,7 @@ def test_only_the_table_is_required() -> None:
         index_lag=timedelta(seconds=120),
         handlers_module=None,
         task_threads=16,
+        max_turns=10_000,
         processor_timeout=None,
         action_settings=ActionSettings(),
         assignment_policy=None,
@@ -43,6 +44,7 @@ def test_every_setting_is_read() -> None:
             "DYNATICK_DEAD_LETTER_QUEUE_URL": "https://sqs.example/dead",
             "DYNATICK_INDEX_LAG_SECONDS": "300",
             "DYNATICK_HANDLERS_MODULE": "mine",
+            "DYNATICK_MAX_TURNS": "9",
             "DYNATICK_TASK_THREADS": "2",
             "DYNATICK_TIMEOUT_SECONDS": "300",
             "DYNATICK_WEBHOOK_PRIVATE_HOSTS": " 127.0.0.1, localhost ,,",
@@ -70,6 +72,7 @@ def test_every_setting_is_read() -> None:
         index_lag=timedelta(seconds=300),
         handlers_module="mine",
         task_threads=2,
+        max_turns=9,
         processor_timeout=timedelta(seconds=300),
         action_settings=ActionSettings(
             rate_limits=("sns=1/s",),
@@ -95,7 +98,7 @@ def test_every_setting_is_read() -> None:
         "DYNATICK_TICK_MINUTES", "DYNATICK_SHARD_COUNT", "DYNATICK_RETENTION_DAYS", "DYNATICK_DEFAULT_ACTION",
         "DYNATICK_DEAD_LETTER_QUEUE_URL", "DYNATICK_INDEX_LAG_SECONDS", "DYNATICK_HANDLERS_MODULE",
         "DYNATICK_TASK_THREADS", "DYNATICK_WEBHOOK_PRIVATE_HOSTS", "DYNATICK_ASSIGNMENT_POLICY",
-        "DYNATICK_TIMEOUT_SECONDS",
+        "DYNATICK_TIMEOUT_SECONDS", "DYNATICK_MAX_TURNS",
     ],
 )  # fmt: skip
 def test_an_empty_setting_counts_as_missing(name: str) -> None:
@@ -118,6 +121,7 @@ def test_an_empty_setting_counts_as_missing(name: str) -> None:
         ("DYNATICK_RETENTION_DAYS", "9" * 5000, "expected a whole number from 1 to 3650"),
         ("DYNATICK_INDEX_LAG_SECONDS", " 120", "expected a whole number from 0 to 86400, found ' 120'"),
         ("DYNATICK_TASK_THREADS", "0", "expected a whole number from 1 to 256, found '0'"),
+        ("DYNATICK_MAX_TURNS", "0", "expected a whole number from 1 to 1000000, found '0'"),
     ],
 )
 def test_an_invalid_setting_is_refused_by_name(name: str, value: str | None, message: str) -> None:

@@ -30,7 +30,7 @@ from dynatick.actions.registry import check_name
 from dynatick.domain.task import Task
 from dynatick.domain.timeout import check_timeout
 from dynatick.engine.ports import ActionContext
-from dynatick.errors import ActionError, ConfigurationError, InvalidInput, PermanentError, shown
+from dynatick.errors import ActionError, ConfigurationError, InvalidInput, PermanentError, Reschedule, shown
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -46,10 +46,11 @@ class HandlerContext:
     """What a handler gets beside the payload."""
 
     task_id: str
-    attempt: int  # counted from 1; goes up at each retry, and starts again at a redrive
+    attempt: int  # counted from 1; goes up at each retry, and starts again at a redrive or a further turn
     run: int  # counted from 1; goes up at each redrive or run-now
+    turn: int = 0  # how often this run was rescheduled by its handler; 0 at first
     due_at: datetime  # when the task should run, in UTC
-    idempotency_key: str  # the same for every attempt of one run
+    idempotency_key: str  # the same for every attempt of one run and turn
     deadline: datetime  # when this process ends; don't start work that can't end before
     schedule_id: str | None = None  # of an occurrence: its schedule
     attributes: Mapping[str, object] = field(default_factory=dict)  # the row's other attributes
@@ -116,7 +117,8 @@ class Handler:
     def run(self, task: Task, context: ActionContext) -> object:
         """Calls the function and returns its result.
 
-        Raises PermanentError for a payload that does not fit and for a declared permanent error; other exceptions pass.
+        Raises Reschedule if the function raises or returns one; PermanentError for a payload that does not fit and for
+        a declared permanent error; other exceptions pass.
         """
         payload = self._payload(task)
         try:
@@ -124,9 +126,12 @@ class Handler:
                 result = self._function(payload, _context(task, context))
             else:
                 result = self._function(payload)
-            return _awaited(result) if inspect.isawaitable(result) else result
-        except ActionError:
-            raise  # its type decides whether it is permanent
+            result = _awaited(result) if inspect.isawaitable(result) else result
+            if isinstance(result, Reschedule):
+                raise result
+            return result
+        except (ActionError, Reschedule):
+            raise  # its type decides what follows
         except self._permanent as error:
             raise PermanentError(f"{type(error).__name__}: {error}") from error
 
@@ -254,6 +259,7 @@ def _context(task: Task, context: ActionContext) -> HandlerContext:
         task_id=task.task_id,
         attempt=context.attempt,
         run=context.run,
+        turn=context.turn,
         due_at=context.due_at,
         idempotency_key=context.idempotency_key,
         deadline=context.deadline,

@@ -63,11 +63,15 @@ def show_raw(row: Row, output: Output) -> None:
 
 def _block(view: TaskView, now: datetime) -> Mapping[str, object]:
     row = view.row
-    run = f" (run {view.run})" if view.run > 1 else ""
+    later = [
+        f"{name} {number}" for name, number, first in (("run", view.run, 1), ("turn", view.turn, 0)) if number > first
+    ]
+    run = f" ({', '.join(later)})" if later else ""
     lines = {
         "id": view.task_id,
         "status": view.status,
         "due": _when(view.due_at, now),
+        "next attempt": _when(view.next_attempt_at, now),
         "delay": None if view.due_at is not None or attr.DELAY_SECONDS not in row else f"{row[attr.DELAY_SECONDS]} s",
         "bucket": view.bucket,
         "attempts": None if attr.ATTEMPT not in row else f"{view.attempt}{run}",

@@ -42,6 +42,7 @@ class TickView:
     completed: int
     failed: int
     retried: int
+    rescheduled: int  # by their handlers, for a further turn
     released: int
     expired: int
     recovered: int
@@ -104,8 +105,8 @@ class MissedTicks:
 TickEntry = TickView | IdleTicks | MissedTicks
 
 _COUNTS = (
-    "buckets", "due", "claimed", "completed", "failed", "retried", "released", "expired", "recovered", "deferred",
-    "superseded", "unrecorded", "unfinished", "moved", "occurrences", "missed",
+    "buckets", "due", "claimed", "completed", "failed", "retried", "rescheduled", "released", "expired", "recovered",
+    "deferred", "superseded", "unrecorded", "unfinished", "moved", "occurrences", "missed",
 )  # fmt: skip
 
 

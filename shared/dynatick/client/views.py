@@ -37,6 +37,8 @@ class TaskView:
     payload: Mapping[str, object]
     attempt: int  # 0 until the first; one more with each claim; 0 again with each run
     run: int
+    turn: int  # how often its handler has rescheduled it in this run
+    next_attempt_at: datetime | None  # of a retry, a deferral or a further turn that is to come
     created_at: datetime | None
     started_at: datetime | None  # of the latest attempt
     finished_at: datetime | None
@@ -68,6 +70,8 @@ class TaskView:
             payload=payload if isinstance(payload, dict) else {},
             attempt=number_or(row.get(attr.ATTEMPT), 0),
             run=number_or(row.get(attr.RUN), 1),
+            turn=number_or(row.get(attr.TURN), 0),
+            next_attempt_at=instant_or_none(row.get(attr.NEXT_ATTEMPT_AT)),
             created_at=instant_or_none(row.get(attr.CREATED_AT)),
             started_at=instant_or_none(row.get(attr.STARTED_AT)),
             finished_at=instant_or_none(row.get(attr.FINISHED_AT)),

@@ -22,6 +22,9 @@ OUTCOME: Final = "outcome"  # the status of an ended task; own rows have "none",
 ATTEMPT: Final = "attempt"  # whole number, from 0
 ATTEMPTS: Final = "attempts"  # list of maps: run, attempt, startedAt, finishedAt, error
 RUN: Final = "run"  # whole number, from 1
+TURN: Final = "turn"  # whole number, from 1; of a task that its handler has rescheduled, like the next
+FIRST_STARTED_AT: Final = "firstStartedAt"  # instant, of the run
+NEXT_ATTEMPT_AT: Final = "nextAttemptAt"  # instant, of a retry, a deferral or a further turn
 LEASE: Final = "lease"  # the token of the process that has it
 LEASE_UNTIL: Final = "leaseUntil"  # instant
 CREATED_AT: Final = "createdAt"  # instant
@@ -42,7 +45,7 @@ OWN_ATTRIBUTES = frozenset(
     {
         TASK_ID, TASK_DATE_TIME, DUE_AT, DELAY_SECONDS, ACTION, PAYLOAD, STATUS, OUTCOME, ATTEMPT, ATTEMPTS,
         RETRY_POLICY, TIMEOUT_SECONDS, LEASE, LEASE_UNTIL, RUN, CREATED_AT, STARTED_AT, FINISHED_AT, RESULT, ERROR,
-        EXPIRES_AT, SCHEDULE_ID, MOVED_TO, DEFERRALS, MALFORMED_REASON,
+        EXPIRES_AT, SCHEDULE_ID, MOVED_TO, DEFERRALS, MALFORMED_REASON, TURN, FIRST_STARTED_AT, NEXT_ATTEMPT_AT,
     }
 )  # fmt: skip
 """Dynatick's own attributes. All others are the user's, and are passed to the action unchanged."""
@@ -158,6 +161,7 @@ DUE: Final = "due"
 CLAIMED: Final = "claimed"
 COMPLETED: Final = "completed"
 RETRIED: Final = "retried"
+RESCHEDULED: Final = "rescheduled"
 RELEASED: Final = "released"
 EXPIRED: Final = "expired"
 RECOVERED: Final = "recovered"

@@ -75,6 +75,11 @@ def is_in_range(instant: datetime) -> bool:
     return EPOCH <= instant <= _LAST
 
 
+def up_to_millisecond(instant: datetime) -> datetime:
+    """The instant, or the first whole millisecond after it: as a row holds it, a task is never due too early."""
+    return instant + timedelta(microseconds=-instant.microsecond % 1000)
+
+
 def format_instant(instant: datetime) -> str:
     """RFC 3339 in UTC with ``Z``; with milliseconds if there are any; microseconds are cut off."""
     return _as_text(require_aware(instant, "instant"))

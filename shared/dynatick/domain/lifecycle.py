@@ -13,7 +13,7 @@ from typing import Final
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Absent, AtLeast, ConditionalUpdate, Is, Plus, as_read
-from dynatick.domain.instants import format_instant
+from dynatick.domain.instants import format_instant, up_to_millisecond
 from dynatick.domain.row import RELEASED, RowView, is_terminal
 from dynatick.domain.task import UNSCHEDULED, LargeRow, Row, Status, Task
 from dynatick.errors import shown
@@ -46,7 +46,8 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, Transition]]] = {
     Status.RUNNING: {
         Status.COMPLETED: Transition("its action returned", ("complete",)),
         Status.FAILED: Transition("a permanent error, or all attempts used up", ("fail",)),
-        Status.SCHEDULED: Transition("a retry, or deferred until its rate limit allows it", ("retry",)),
+        Status.SCHEDULED: Transition("a retry, a further turn, or deferred until its rate limit allows it",
+                                     ("retry",)),
         Status.RUNNING: Transition("reclaimed after its lease expired, or released for want of time",
                                    ("reclaim", "release")),
     },
@@ -158,7 +159,9 @@ def complete(task: Task, *, now: datetime, retention_days: int, result: object =
     values = terminal(Status.COMPLETED, now, retention_days)
     if result is not None:
         values[attr.RESULT] = result
-    return ConditionalUpdate(task_id=task.task_id, set=values, conditions=_by_holder(task, "complete"))
+    return ConditionalUpdate(
+        task_id=task.task_id, set=values, remove=_next_attempt(task), conditions=_by_holder(task, "complete")
+    )
 
 
 def fail(task: Task, *, now: datetime, retention_days: int, error: str) -> ConditionalUpdate:
@@ -166,27 +169,58 @@ def fail(task: Task, *, now: datetime, retention_days: int, error: str) -> Condi
     values = terminal(Status.FAILED, now, retention_days, error)
     if task.attempt:
         values[attr.ATTEMPTS] = _bounded(task.attempts, _ended(task, now, error))
-    return ConditionalUpdate(task_id=task.task_id, set=values, conditions=_by_holder(task, "fail"))
+    return ConditionalUpdate(
+        task_id=task.task_id, set=values, remove=_next_attempt(task), conditions=_by_holder(task, "fail")
+    )
 
 
-def retry(task: Task, *, now: datetime, bucket: Bucket, error: str) -> ConditionalUpdate:
-    """running → scheduled in a later bucket, on the claim's token (12)."""
+def retry(task: Task, *, now: datetime, at: datetime, bucket: Bucket, error: str) -> ConditionalUpdate:
+    """running → scheduled in a later bucket, on the claim's token (12). ``at``: not to be attempted before."""
     return ConditionalUpdate(
         task_id=task.task_id,
         set={
             attr.STATUS: str(Status.SCHEDULED),
             attr.TASK_DATE_TIME: str(bucket),
+            attr.NEXT_ATTEMPT_AT: _due(at),
             attr.ATTEMPTS: _bounded(task.attempts, _ended(task, now, error)),
         },
         conditions=_by_holder(task, "retry"),
     )
 
 
-def defer_claimed(task: Task, *, bucket: Bucket) -> ConditionalUpdate:
-    """running → scheduled in a later bucket, on the claim's token (12): not executed, so the attempt doesn't count."""
+def reschedule_claimed(task: Task, *, at: datetime, bucket: Bucket, first_started_at: datetime) -> ConditionalUpdate:
+    """running → scheduled in a later bucket, on the claim's token (12), as its handler asked: a further turn.
+
+    The attempts begin again. ``at``: the turn is not to begin before.
+    """
     return ConditionalUpdate(
         task_id=task.task_id,
-        set={attr.STATUS: str(Status.SCHEDULED), attr.TASK_DATE_TIME: str(bucket), attr.ATTEMPT: task.attempt - 1},
+        set={
+            attr.STATUS: str(Status.SCHEDULED),
+            attr.TASK_DATE_TIME: str(bucket),
+            attr.NEXT_ATTEMPT_AT: _due(at),
+            attr.ATTEMPT: 0,
+            attr.TURN: task.turn + 1,
+            attr.FIRST_STARTED_AT: format_instant(first_started_at),
+        },
+        remove=(attr.ATTEMPTS,) if task.attempts else (),
+        conditions=_by_holder(task, "retry"),
+    )
+
+
+def defer_claimed(task: Task, *, at: datetime, bucket: Bucket) -> ConditionalUpdate:
+    """running → scheduled in a later bucket, on the claim's token (12): not executed, so the attempt doesn't count.
+
+    ``at``: when its rate limit allows it.
+    """
+    return ConditionalUpdate(
+        task_id=task.task_id,
+        set={
+            attr.STATUS: str(Status.SCHEDULED),
+            attr.TASK_DATE_TIME: str(bucket),
+            attr.NEXT_ATTEMPT_AT: _due(at),
+            attr.ATTEMPT: task.attempt - 1,
+        },
         conditions=_by_holder(task, "retry"),
     )
 
@@ -281,8 +315,8 @@ def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpda
     by_hand = (attr.ATTEMPT,) if RowView(row).is_unscheduled else ()
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
-        set={attr.STATUS: str(Status.SCHEDULED), attr.TASK_DATE_TIME: str(bucket), attr.DUE_AT: format_instant(due_at)},
-        remove=tuple(name for name in (attr.DELAY_SECONDS, attr.OUTCOME, *by_hand) if name in row),
+        set={attr.STATUS: str(Status.SCHEDULED), attr.TASK_DATE_TIME: str(bucket), attr.DUE_AT: _due(due_at)},
+        remove=tuple(n for n in (attr.DELAY_SECONDS, attr.OUTCOME, attr.NEXT_ATTEMPT_AT, *by_hand) if n in row),
         conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE, *attr.TIME_INPUTS),
         returning=True,
     )
@@ -310,7 +344,7 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Conditio
         set={
             attr.STATUS: str(Status.SCHEDULED),
             attr.TASK_DATE_TIME: str(bucket),
-            attr.DUE_AT: format_instant(due_at),
+            attr.DUE_AT: _due(due_at),
             attr.RUN: run,
             **({attr.ATTEMPT: 0} if counted else {}),
         },
@@ -326,6 +360,9 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Conditio
                 attr.LEASE_UNTIL,
                 attr.DELAY_SECONDS,
                 attr.DEFERRALS,
+                attr.NEXT_ATTEMPT_AT,
+                attr.TURN,
+                attr.FIRST_STARTED_AT,
                 *(() if counted else (attr.ATTEMPT,)),
             )
             if name in row
@@ -360,6 +397,15 @@ def ended_by_hand(row: Row, *, now: datetime, retention_days: int) -> Conditiona
 def _by_holder(task: Task, by: str) -> tuple[Is, ...]:
     """The conditions that the claim's token is still in the row, and that the table has the transition."""
     return (Is(attr.LEASE, task.lease), _CLAIMED[by])
+
+
+def _due(instant: datetime) -> str:
+    return format_instant(up_to_millisecond(instant))
+
+
+def _next_attempt(task: Task) -> tuple[str, ...]:
+    """The attribute that an ended task no longer has."""
+    return () if task.next_attempt_at is None else (attr.NEXT_ATTEMPT_AT,)
 
 
 def _attempt_entry(row: Row, now: datetime) -> dict[str, object]:

@@ -14,7 +14,7 @@ from decimal import Decimal
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, minute_of, parse_time
 from dynatick.domain.conditional_update import Condition, ConditionalUpdate, as_read
-from dynatick.domain.instants import format_instant, in_range, parse_instant
+from dynatick.domain.instants import format_instant, in_range, parse_instant, up_to_millisecond
 from dynatick.domain.lifecycle import terminal
 from dynatick.domain.misspelt import check_names
 from dynatick.domain.numbers import is_count
@@ -129,7 +129,7 @@ def place(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Conditi
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
         set=values,
-        remove=premature_attributes(row),
+        remove=(*premature_attributes(row), *_next_attempt(row)),
         conditions=unchanged_inputs(row),
         returning=True,
     )
@@ -149,7 +149,7 @@ def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Default
     if (
         changed is None
         or (changed == attr.TASK_DATE_TIME and view.is_moved)
-        or (changed != attr.DELAY_SECONDS and _is_in_own_bucket(new, grid))
+        or (changed != attr.DELAY_SECONDS and not _next_attempt(new) and _is_in_own_bucket(new, grid))
     ):
         return (
             ConditionalUpdate(task_id=view.task_id, remove=stray, conditions=as_read(new, attr.OUTCOME), returning=True)
@@ -163,7 +163,11 @@ def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Default
         return reject(new, error, now=now, grid=grid, retention_days=defaults.retention_days)
     values = {attr.TASK_DATE_TIME: str(when.bucket), attr.DUE_AT: format_instant(when.due_at)}
     return ConditionalUpdate(
-        task_id=view.task_id, set=values, remove=stray, conditions=unchanged_inputs(new), returning=True
+        task_id=view.task_id,
+        set=values,
+        remove=(*stray, *_next_attempt(new)),
+        conditions=unchanged_inputs(new),
+        returning=True,
     )
 
 
@@ -267,14 +271,14 @@ def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults) -> dict[str
 
 def _placed(task_id: str, time: Bucket | datetime, row: Row, grid: Grid) -> TaskTime:
     if isinstance(time, datetime):
-        return TaskTime(grid.bucket_of(task_id, time), time)
+        return TaskTime(grid.bucket_of(task_id, time), up_to_millisecond(time))
     # A bucket named without shard stays in shard 0, so that a query by that name finds the task.
     due = time.instant
     if row.get(attr.DUE_AT) is not None:
         asked = parse_time(row[attr.DUE_AT], attr.DUE_AT)
         asked = asked.instant if isinstance(asked, Bucket) else asked
         due = asked if grid.tick_at_or_after(asked) == grid.tick_at_or_after(due) else due
-    return TaskTime(Bucket(grid.tick_at_or_after(time.instant), time.shard), due)
+    return TaskTime(Bucket(grid.tick_at_or_after(time.instant), time.shard), up_to_millisecond(due))
 
 
 def _delay(value: object) -> timedelta:
@@ -298,9 +302,9 @@ def _assigned(task_id: str, row: Row, now: datetime, grid: Grid, defaults: Defau
             attr.TASK_DATE_TIME, None, f"the assignment policy raised {type(error).__name__}: {error}"
         ) from error
     if due is None:
-        return TaskTime(Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id)), now)
+        return TaskTime(Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id)), up_to_millisecond(now))
     due = parse_instant(due, "the assignment policy's answer")
-    return TaskTime(grid.bucket_of(task_id, due), due)
+    return TaskTime(grid.bucket_of(task_id, due), up_to_millisecond(due))
 
 
 def action_name(row: Row, defaults: Defaults) -> str:
@@ -361,6 +365,9 @@ def past_attributes(row: Row) -> tuple[str, ...]:
         attr.MOVED_TO,
         attr.DEFERRALS,
         attr.MALFORMED_REASON,
+        attr.TURN,
+        attr.FIRST_STARTED_AT,
+        attr.NEXT_ATTEMPT_AT,
     )
     return tuple(name for name in past if name in row)
 
@@ -369,6 +376,11 @@ def premature_attributes(row: Row) -> tuple[str, ...]:
     """The attributes of a row without outcome that only an ended task may have: ``expiresAt``, with which DynamoDB
     would delete it, and an ``outcome`` that is NULL, with which no claim's condition holds."""
     return tuple(name for name in (attr.OUTCOME, attr.EXPIRES_AT) if name in row)
+
+
+def _next_attempt(row: Row) -> tuple[str, ...]:
+    """The attribute that a row loses when it gets another time."""
+    return (attr.NEXT_ATTEMPT_AT,) if attr.NEXT_ATTEMPT_AT in row else ()
 
 
 def _past_to_remove(row: Row, values: Mapping[str, object]) -> tuple[str, ...]:

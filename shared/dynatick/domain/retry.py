@@ -131,6 +131,28 @@ def decide_retry(
     )
 
 
+MIN_TURN_SECONDS = 1.0
+"""Between two turns of a task that its handler reschedules."""
+
+
+def decide_turn(
+    policy: RetryPolicy, *, turn: int, max_turns: int, after: float, first_started_at: datetime, now: datetime
+) -> Retry | GiveUp:
+    """Decides about a task whose handler asks for another turn, number ``turn``, ``after`` so many seconds.
+
+    Its number is bounded by ``max_turns``, its age by the policy's ``maximumEventAgeInSeconds``, as that of a retry is.
+    """
+    if turn > max_turns:
+        return GiveUp(f"its handler has rescheduled it {max_turns} times in this run, the most that MaxTurns allows")
+    wait = max(after, MIN_TURN_SECONDS)
+    if wait > policy.maximum_event_age_in_seconds - (now - first_started_at).total_seconds():
+        return GiveUp(
+            f"its handler reschedules it to later than {policy.maximum_event_age_in_seconds} s "
+            "(maximumEventAgeInSeconds) after the first attempt"
+        )
+    return Retry(now + timedelta(seconds=wait), f"turn {turn}")
+
+
 def deferral(earlier: int) -> timedelta:
     """How long to defer a row that no tick can work on. ``earlier``: the number of its deferrals before.
 

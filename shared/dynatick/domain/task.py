@@ -114,6 +114,8 @@ class Task:
     status: Status = Status.SCHEDULED
     attempt: int = 0  # counted at the claim; 0 until the first
     run: int = 1  # goes up at each redrive or run-now, not at a retry
+    turn: int = 0  # how often its handler has asked for a further turn in this run
+    next_attempt_at: datetime | None = None  # it is not attempted before; None: ``due_at`` counts
     retry_policy: RetryPolicy = DEFAULT_POLICY
     timeout_seconds: int | None = None  # the longest that an attempt takes; None: as its action declares
     attempts: tuple[Mapping[str, object], ...] = ()  # the earlier ones
@@ -121,22 +123,26 @@ class Task:
     lease_until: datetime | None = None
     created_at: datetime | None = None  # None for an occurrence of a schedule
     started_at: datetime | None = None  # of the current attempt
+    turns_began_at: datetime | None = None  # firstStartedAt; None in the first turn
     schedule_id: str | None = None
     attributes: Mapping[str, object] = field(default_factory=dict)  # the row's other attributes, the user's own
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt of one run, and different for an earlier task of the same id.
+        """The same for every attempt of one run and turn, and different for an earlier task of the same id.
 
         An occurrence has no ``created_at``: its id, made of schedule and nominal instant, identifies it.
         """
+        turn = f".{self.turn}" if self.turn else ""
         if self.created_at is None:
-            return f"{self.task_id}#{self.run}"
-        return f"{self.task_id}#{(self.created_at - EPOCH) // _MILLISECOND}-{self.run}"
+            return f"{self.task_id}#{self.run}{turn}"
+        return f"{self.task_id}#{(self.created_at - EPOCH) // _MILLISECOND}-{self.run}{turn}"
 
     @property
     def first_started_at(self) -> datetime | None:
-        """When the first attempt of this run began."""
+        """When the first attempt of this run began, in its first turn."""
+        if self.turns_began_at is not None:
+            return self.turns_began_at
         for earlier in self.attempts:
             if earlier.get(attr.RUN) == self.run and isinstance(started := earlier.get(attr.STARTED_AT), str):
                 try:
@@ -158,6 +164,8 @@ class Task:
             status=check_status(row.get(attr.STATUS)),
             attempt=check_count(row.get(attr.ATTEMPT, 0), attr.ATTEMPT),
             run=check_count(row.get(attr.RUN, 1), attr.RUN),
+            turn=check_count(row.get(attr.TURN, 0), attr.TURN),
+            next_attempt_at=_instant_or_none(row.get(attr.NEXT_ATTEMPT_AT), attr.NEXT_ATTEMPT_AT),
             retry_policy=RetryPolicy.from_row(row.get(attr.RETRY_POLICY)),
             timeout_seconds=None if row.get(attr.TIMEOUT_SECONDS) is None else check_timeout(row[attr.TIMEOUT_SECONDS]),
             attempts=_attempts(row.get(attr.ATTEMPTS)),
@@ -165,6 +173,7 @@ class Task:
             lease_until=_instant_or_none(row.get(attr.LEASE_UNTIL), attr.LEASE_UNTIL),
             created_at=_instant_or_none(row.get(attr.CREATED_AT), attr.CREATED_AT),
             started_at=_instant_or_none(row.get(attr.STARTED_AT), attr.STARTED_AT),
+            turns_began_at=_instant_or_none(row.get(attr.FIRST_STARTED_AT), attr.FIRST_STARTED_AT),
             schedule_id=_text_or_none(row.get(attr.SCHEDULE_ID), attr.SCHEDULE_ID),
             attributes=(
                 {}

@@ -109,10 +109,11 @@ class StoreFailure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActionContext:
-    """What an action gets beside the task. The idempotency key is the same for every attempt of one run."""
+    """What an action gets beside the task. The idempotency key is the same for every attempt of one run and turn."""
 
     attempt: int
     run: int
+    turn: int = 0
     due_at: datetime
     idempotency_key: str
     deadline: datetime  # when this process ends; work that takes longer should not begin

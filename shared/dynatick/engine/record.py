@@ -17,10 +17,11 @@ from dynatick.domain.lifecycle import (
     defer_failure,
     fail,
     fail_unexecuted,
+    reschedule_claimed,
     retry,
 )
 from dynatick.domain.normalise import without_large_values
-from dynatick.domain.retry import GiveUp, decide_retry, deferral
+from dynatick.domain.retry import GiveUp, decide_retry, decide_turn, deferral
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import Malformed
@@ -53,6 +54,13 @@ class Deferred:
 
 
 @dataclass(frozen=True, slots=True)
+class Rescheduled:
+    """The handler asked for a further turn after ``seconds``."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Overrun:
     """An attempt that took longer than its ``timeoutSeconds``, or that still runs although it should have ended."""
 
@@ -67,7 +75,7 @@ class Attempted:
 
     task: Task
     row: Row  # as it was claimed
-    outcome: Done | Error | Deferred
+    outcome: Done | Error | Deferred | Rescheduled
     started_at: datetime
     overrun: Overrun | None = None
 
@@ -78,13 +86,14 @@ class RecordResult(Enum):
     COMPLETED = "completed"
     FAILED = "failed"
     RETRIED = "retried"
+    RESCHEDULED = "rescheduled"  # its handler asked for a further turn
     RELEASED = "released"  # deferred to a later bucket; the attempt does not count
     DEFERRED = "deferred"  # it failed, but the dead-letter queue refused its message: a later tick tries again
     SUPERSEDED = "superseded"  # the row is gone, or has ended otherwise
     UNRECORDED = "unrecorded"  # not known: the lease will expire, and the attempt is made again
 
 
-MOVED = (RecordResult.RETRIED, RecordResult.RELEASED)
+MOVED = (RecordResult.RETRIED, RecordResult.RESCHEDULED, RecordResult.RELEASED)
 _OF_RESULTS = (attr.RUN, attr.STATUS, attr.OUTCOME, attr.LEASE)  # the attributes that show the result of an attempt
 
 
@@ -163,8 +172,11 @@ class Recorder:
             return complete(task, now=now, retention_days=days, result=attempt.outcome.result), RecordResult.COMPLETED
         if isinstance(attempt.outcome, Deferred):
             # Into the tick before the limit allows it: the task waits there, instead of until the tick after.
-            at = now + timedelta(seconds=attempt.outcome.seconds, minutes=-self.settings.grid.tick_minutes)
-            return defer_claimed(task, bucket=self._open_bucket(task, at)), RecordResult.RELEASED
+            at = now + timedelta(seconds=attempt.outcome.seconds)
+            bucket = self._open_bucket(task, at - timedelta(minutes=self.settings.grid.tick_minutes))
+            return defer_claimed(task, at=at, bucket=bucket), RecordResult.RELEASED
+        if isinstance(attempt.outcome, Rescheduled):
+            return self._plan_turn(attempt, attempt.outcome.seconds, now)
         decision = decide_retry(
             task.retry_policy,
             attempt=task.attempt,
@@ -177,7 +189,24 @@ class Recorder:
         if isinstance(decision, GiveUp):
             return fail(task, now=now, retention_days=days, error=attempt.outcome.text), RecordResult.FAILED
         bucket = self._open_bucket(task, decision.at)
-        return retry(task, now=now, bucket=bucket, error=attempt.outcome.text), RecordResult.RETRIED
+        return retry(task, now=now, at=decision.at, bucket=bucket, error=attempt.outcome.text), RecordResult.RETRIED
+
+    def _plan_turn(self, attempt: Attempted, seconds: float, now: datetime) -> tuple[ConditionalUpdate, RecordResult]:
+        task, first = attempt.task, attempt.task.first_started_at or attempt.started_at
+        decision = decide_turn(
+            task.retry_policy,
+            turn=task.turn + 1,
+            max_turns=self.rules.max_turns,
+            after=seconds,
+            first_started_at=first,
+            now=now,
+        )
+        if isinstance(decision, GiveUp):
+            failure = fail(task, now=now, retention_days=self.rules.retention_days, error=decision.reason)
+            return failure, RecordResult.FAILED
+        bucket = self._open_bucket(task, decision.at)
+        change = reschedule_claimed(task, at=decision.at, bucket=bucket, first_started_at=first)
+        return change, RecordResult.RESCHEDULED
 
     def _open_bucket(self, task: Task, at: datetime) -> Bucket:
         """The bucket of an instant, or the first one after it that is not closed."""

@@ -39,6 +39,7 @@ class PassReport:
     completed: int = 0
     failed: int = 0
     retried: int = 0
+    rescheduled: int = 0  # by their handlers, for a further turn
     released: int = 0
     occurrences: int = 0  # of schedules, made by this pass
     missed: int = 0  # runs of schedules that were not made
@@ -116,6 +117,7 @@ class PassReport:
             attr.COMPLETED: self.completed,
             attr.FAILED: self.failed + self.rejected,
             attr.RETRIED: self.retried,
+            attr.RESCHEDULED: self.rescheduled,
             attr.RELEASED: self.released,
             attr.OCCURRENCES: self.occurrences,
             attr.MISSED: self.missed,

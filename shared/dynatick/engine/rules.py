@@ -24,6 +24,7 @@ class Rules:
     index_lag: timedelta = timedelta(seconds=120)  # by which the index may be behind the table
     threads: int = 16
     max_timeout_seconds: int | None = None  # the longest timeoutSeconds of a task; None: not known
+    max_turns: int = 10_000  # of one run of a task whose handler asks for further turns
     max_continuations: int = 50  # of one pass; then its rest waits for the next tick
 
     @property

@@ -21,8 +21,8 @@ from dynatick.domain.task import Task
 from dynatick.domain.timeout import check_timeout
 from dynatick.engine.claims import Claimed
 from dynatick.engine.ports import ActionContext, Actions
-from dynatick.engine.record import Attempted, Deferred, Done, Error, Overrun
-from dynatick.errors import ActionError, InvalidInput, RateLimited, RetryableError
+from dynatick.engine.record import Attempted, Deferred, Done, Error, Overrun, Rescheduled
+from dynatick.errors import ActionError, InvalidInput, RateLimited, Reschedule, RetryableError
 
 MAX_LARGE_BYTES = 4_000_000  # of large rows that run at once; a larger one runs with no other large one
 
@@ -226,12 +226,13 @@ class TaskPool:
     def _fits(self, timeout: int, now: datetime) -> bool:
         return now + timedelta(seconds=timeout) <= self._recorded_from
 
-    def _outcome(self, claimed: Claimed) -> Done | Error | Deferred | None:
+    def _outcome(self, claimed: Claimed) -> Done | Error | Deferred | Rescheduled | None:
         """Runs the action. None: the task waits for its rate limit."""
         task = claimed.task
         context = ActionContext(
             attempt=task.attempt,
             run=task.run,
+            turn=task.turn,
             due_at=task.due_at,
             idempotency_key=task.idempotency_key,
             deadline=self._deadline,
@@ -248,6 +249,8 @@ class TaskPool:
                 self._wait_for_limit(claimed, early.seconds)
                 return None
             return Deferred(early.seconds)
+        except Reschedule as later:
+            return Rescheduled(later.seconds)
         except RetryableError as error:
             return Error(_message_of(error), retry_after=_seconds(error.retry_after))
         except ActionError as error:

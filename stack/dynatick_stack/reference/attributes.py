@@ -13,8 +13,8 @@ taskId | text | you | The key: any text of 1 to 1,024 bytes that does not begin 
 taskDateTime | text or number | you, then Dynatick | When: a bucket (`2026-12-31#12:00`), an instant with its offset,
     or epoch seconds. Once the task is scheduled, the name of its bucket: the tick at which it runs, or ran the last
     time
-dueAt | text or number | you, or Dynatick | The instant at which it is due, to the second; kept when a retry moves the
-    task
+dueAt | text or number | you, or Dynatick | The instant at which it is due, to the millisecond; kept when a retry
+    moves the task
 delaySeconds | number | you | When: so many seconds after the row was written. Ineligible once the task is scheduled
 action | text | you, or Dynatick | What to run: a [built-in action](actions.md), or a handler's name.
     Default: `DefaultAction`
@@ -31,7 +31,12 @@ attempt | number | Dynatick | Which attempt of this run it is; counted at the cl
 attempts | list of maps | Dynatick | Earlier attempts: `run`, `attempt`, `startedAt`, `finishedAt`, `error`. The
     latest of them, where there are many
 run | number | Dynatick | 1, and one more with each redrive, and each run-now of an ended task. The idempotency
-    key is made of `taskId`, `createdAt` and `run`
+    key is made of `taskId`, `createdAt`, `run` and `turn`
+turn | number | Dynatick | How often the handler has rescheduled the task in this run: attempts start again, and the
+    idempotency key ends with it. A task that was not rescheduled has none
+firstStartedAt | text | Dynatick | When the first attempt of the run began, once its handler has rescheduled it
+nextAttemptAt | text | Dynatick | The instant before which a retry, a further turn, or a task that its rate limit did
+    not allow is not begun
 lease | text | Dynatick | The claim's token, while the task runs
 leaseUntil | text | Dynatick | The instant after which another process may take the task over
 createdAt | text | Dynatick | When it was inserted, or first looked at; whatever a raw row says. Occurrences of

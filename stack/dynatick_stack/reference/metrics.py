@@ -20,6 +20,7 @@ Claimed | Count | Tasks claimed
 Completed | Count | Tasks whose action returned
 Failed | Count | Tasks that failed for good; each has a dead letter
 Retried | Count | Tasks that failed and will be retried
+Rescheduled | Count | Tasks whose handler asked for a further turn
 Released | Count | Tasks released before they started: time ran out, or a rate limit allows them only later
 Expired | Count | Tasks with an expired task lease, passed to recoveries
 Recovered | Count | Tasks reclaimed from a process that died

@@ -1,6 +1,7 @@
 """The code in the documentation of actions is run here, block by block."""
 
 import base64
+import io
 import json
 import re
 import sys
@@ -21,7 +22,7 @@ from dynatick.actions.secret import Secrets
 from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults, normalise
 from dynatick.domain.task import Task
-from dynatick.errors import PermanentError, RetryableError
+from dynatick.errors import PermanentError, Reschedule, RetryableError
 
 HOW_TO = Path(__file__).parents[3] / "docs" / "how-to"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -47,11 +48,12 @@ def task_of(row):
 
 
 def test_handlers(monkeypatch, capsys):
-    (_, first), (_, put), (_, failing), (_, timed), (_, testing), (_, elsewhere) = blocks("handlers.md")
+    found = [code for _, code in blocks("handlers.md")]
+    first, put, failing, polling, timed, testing, elsewhere = found
     assert {language for language, _ in blocks("handlers.md")} == {"python"}
-    module = a_module("handlers_of_docs", monkeypatch, first + failing + timed + testing)
+    module = a_module("handlers_of_docs", monkeypatch, first + failing + polling + timed + testing)
     actions = build_actions(handlers_module="handlers_of_docs", clock=lambda: NOW)
-    assert actions.names() == ["log", "make-report", "reserve", "send-reminder", "webhook"]
+    assert actions.names() == ["log", "make-report", "reserve", "send-reminder", "wait-for-job", "webhook"]
     assert actions.timeout_seconds(a_task({}, action="make-report")) == 60
 
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
@@ -75,6 +77,16 @@ def test_handlers(monkeypatch, capsys):
     run(actions, "reserve", {"item": "pen"})
     with pytest.raises(RetryableError, match="sold out"):
         run(actions, "reserve", {"item": "pen"})
+
+    states = [{"state": "running"}, {"state": "done", "rows": 7}, {"state": "failed", "reason": "no space"}]
+    answers = (io.BytesIO(json.dumps(state).encode()) for state in states)
+    monkeypatch.setattr("urllib.request.urlopen", lambda url, timeout: next(answers))
+    with pytest.raises(Reschedule) as asked:
+        run(actions, "wait-for-job", {"job": "https://jobs.example/7"})
+    assert asked.value.seconds == 20
+    assert run(actions, "wait-for-job", {"job": "https://jobs.example/7"}) == {"rows": 7}
+    with pytest.raises(PermanentError, match="the job failed: no space"):
+        run(actions, "wait-for-job", {"job": "https://jobs.example/7"})
 
     a_module("reminders", monkeypatch)
     by = "from dynatick import handler\n@handler('{0}')\ndef send_{0}(payload): ...\n"

@@ -17,7 +17,7 @@ from tests.unit.actions.support import NOW, a_context, a_task
 from typing_extensions import TypedDict
 
 from dynatick.actions.handlers import Handler, HandlerContext, handler, load_handlers
-from dynatick.errors import ConfigurationError, PermanentError, RetryableError
+from dynatick.errors import ConfigurationError, InvalidInput, PermanentError, Reschedule, RetryableError
 
 if TYPE_CHECKING:
     from somewhere import Unknown
@@ -123,6 +123,28 @@ def test_the_context():
         schedule_id="daily",
         attributes={"team": "x", "n": 1},
     )
+
+
+def test_a_handler_returns_or_raises_a_reschedule():
+    def returns(payload):
+        return Reschedule(after=20)
+
+    def raises(payload):
+        raise Reschedule(after=timedelta(seconds=20))
+
+    async def later(payload):
+        return Reschedule(after=20.0)
+
+    for function in (returns, raises, later):
+        with pytest.raises(Reschedule) as asked:
+            run(function, permanent=(Exception,))
+        assert asked.value.seconds == 20.0
+
+
+@pytest.mark.parametrize("after", [-1, float("nan"), float("inf"), "20", None, True, timedelta(seconds=-1)])
+def test_the_time_of_a_reschedule_is_checked(after):
+    with pytest.raises(InvalidInput, match=r"after: .* is not accepted; expected a number of seconds from 0 on"):
+        Reschedule(after=after)
 
 
 def test_a_second_parameter_gets_the_context():

@@ -42,6 +42,7 @@ from dynatick.domain.lifecycle import (
     redrive,
     release,
     reschedule,
+    reschedule_claimed,
     retry,
     short,
     state_of,
@@ -55,6 +56,7 @@ NOW = datetime(2026, 12, 31, 12, 0, 30, tzinfo=UTC)
 SOON = NOW + timedelta(minutes=2)
 HERE = Bucket.parse("2026-12-31#12:00")
 LATER = Bucket.parse("2026-12-31#12:05")
+AT = NOW + timedelta(minutes=4, seconds=1)
 DAYS = 30
 
 
@@ -175,9 +177,11 @@ ARROWS = {
     "reclaim": Arrow(lambda: reclaim(RUNNING, attempt=2, **CLAIM), ("running",), "running"),
     "complete": Arrow(lambda: complete(held(), **END, result={"n": 1}), OURS, "completed"),
     "fail": Arrow(lambda: fail(held(), **END, error="x"), OURS, "failed"),
-    "retry": Arrow(lambda: retry(held(), now=NOW, bucket=LATER, error="x"), OURS, "scheduled"),
+    "retry": Arrow(lambda: retry(held(), now=NOW, at=AT, bucket=LATER, error="x"), OURS, "scheduled"),
+    "reschedule as its handler asks": Arrow(
+        lambda: reschedule_claimed(held(), at=AT, bucket=LATER, first_started_at=NOW), OURS, "scheduled"),
     "release": Arrow(lambda: release(held()), OURS, "running"),
-    "postpone": Arrow(lambda: defer_claimed(held(), bucket=LATER), OURS, "scheduled"),
+    "postpone": Arrow(lambda: defer_claimed(held(), at=AT, bucket=LATER), OURS, "scheduled"),
     "defer": Arrow(lambda: defer(RUNNING, LATER), ANY_HERE, "the same"),
     "defer a failure": Arrow(lambda: defer_failure(RUNNING, LATER, now=NOW, error="x"), HELD, "running"),
     "end a lease": Arrow(lambda: end_lease(RUNNING, now=NOW), HELD, "running"),
@@ -315,10 +319,47 @@ def test_a_failure_is_noted_on_the_row_and_among_the_attempts() -> None:
 
 
 def test_a_retry_waits_in_its_new_bucket_and_names_the_attempt_before() -> None:
-    row = after(retry(held(), now=NOW, bucket=LATER, error="x"), "running")
+    row = after(retry(held(), now=NOW, at=AT, bucket=LATER, error="x"), "running")
     assert (row["taskDateTime"], row["status"], row["attempt"]) == (str(LATER), "scheduled", 1)
     assert row["dueAt"] == RUNNING["dueAt"], "when it should have run does not change"
+    assert row["nextAttemptAt"] == "2026-12-31T12:04:31Z"
     assert [entry["attempt"] for entry in row["attempts"]] == [1]  # type: ignore[attr-defined]
+
+
+def test_a_further_turn_has_all_its_attempts_and_knows_when_the_first_began() -> None:
+    given = {**RUNNING, "attempts": [NOTE], "attempt": Decimal(2), "turn": Decimal(4)}
+    began = NOW - timedelta(hours=1)
+    row = after(reschedule_claimed(Task.from_row(given), at=AT, bucket=LATER, first_started_at=began), given)
+    assert (row["status"], row["attempt"], row["turn"], row["run"]) == ("scheduled", 0, 5, 1)
+    assert (row["taskDateTime"], row["nextAttemptAt"]) == (str(LATER), "2026-12-31T12:04:31Z")
+    assert (row["dueAt"], row["firstStartedAt"]) == (RUNNING["dueAt"], "2026-12-31T11:00:30Z")
+    assert "attempts" not in row
+
+
+def test_a_part_of_a_millisecond_counts_as_a_whole_one() -> None:
+    """The task would otherwise begin too early."""
+    at = AT + timedelta(microseconds=1)
+    row = after(retry(held(), now=NOW, at=at, bucket=LATER, error="x"), "running")
+    assert row["nextAttemptAt"] == "2026-12-31T12:04:31.001Z"
+
+
+TO_COME = {"nextAttemptAt": "2026-12-31T12:04:31Z", "turn": Decimal(2), "firstStartedAt": "2026-12-31T11:00:30Z"}
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "gone"),
+    [
+        (lambda row: complete(Task.from_row(row), **END), "running", {"nextAttemptAt"}),
+        (lambda row: fail(Task.from_row(row), **END, error="x"), "running", {"nextAttemptAt"}),
+        (lambda row: reschedule(row, **AGAIN), "scheduled", {"nextAttemptAt"}),
+        (lambda row: redrive(row, **AGAIN, run=2), "failed", set(TO_COME)),
+    ],
+)
+def test_another_time_or_an_end_takes_the_place_of_the_next_attempt(
+    change: Callable[[Row], ConditionalUpdate], state: str, gone: set[str]
+) -> None:
+    row = {**row_of(state), **TO_COME}
+    assert TO_COME.keys() - after(change(row), row).keys() == gone
 
 
 # -- moves, and changes that were asked for --------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def test_rederive_returns_none_for_a_row_that_is_right(
 OTHER = Bucket.parse("2026-12-31#12:35")
 RUNNING = {**OLD, "status": "running", "lease": "x", "leaseUntil": "2026-12-31T13:00:00Z", "attempt": Decimal(1)}
 MOVES = {
-    "of a retry": (RUNNING, retry(Task.from_row(RUNNING), now=NOW, bucket=OTHER, error="x")),
+    "of a retry": (RUNNING, retry(Task.from_row(RUNNING), now=NOW, at=OTHER.instant, bucket=OTHER, error="x")),
     "of a placement": (OLD, move(OLD, OTHER)),
     "of a reschedule": (OLD, reschedule(OLD, bucket=OTHER, due_at=OTHER.instant - timedelta(seconds=30))),
 }
@@ -113,6 +113,22 @@ def test_a_move_of_our_own_is_not_derived_again(name: str) -> None:
     assert derive(old, new) is None
     if name != "of a reschedule":
         assert new["dueAt"] == OLD["dueAt"], "lateness is measured from what was asked for"
+
+
+@pytest.mark.parametrize(
+    ("edit", "bucket"),
+    [({"dueAt": "2026-12-31T13:07:30Z"}, "2026-12-31#13:10"), ({"dueAt": "2026-12-31T12:34:00Z"}, str(OTHER)),
+     ({"taskDateTime": "2026-12-31#13:00"}, "2026-12-31#13:00"), ({"delaySeconds": Decimal(600)}, "2026-12-31#12:15")],
+)  # fmt: skip
+def test_a_time_changed_by_a_user_counts_instead_of_the_backoff(edit: dict[str, object], bucket: str) -> None:
+    waiting = applied(retry(Task.from_row(RUNNING), now=NOW, at=OTHER.instant, bucket=OTHER, error="x"), RUNNING)
+    edited = {**waiting, **edit}
+    change = derive(waiting, edited)
+    assert change is not None
+    row = applied(change, edited)
+    assert row["taskDateTime"] == bucket
+    assert "nextAttemptAt" not in row
+    assert derive(edited, row) is None, "our own write is no edit"
 
 
 def test_a_time_changed_after_a_placement_moves_the_task() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.domain.support import refusal
 
-from dynatick.domain.retry import DEFAULT_POLICY, MAX_ATTEMPTS, GiveUp, Retry, RetryPolicy, decide_retry
+from dynatick.domain.retry import DEFAULT_POLICY, MAX_ATTEMPTS, GiveUp, Retry, RetryPolicy, decide_retry, decide_turn
 
 NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
 
@@ -59,6 +59,35 @@ def test_the_targets_own_wish_only_lengthens_the_wait(retry_after: float | None,
 def test_a_wish_beyond_the_tasks_age_is_an_end(retry_after: float) -> None:
     """A target, or a user's handler, may say anything."""
     assert decide(retry_after=retry_after) == GiveUp("a retry would begin later than 86400 s after the first attempt")
+
+
+def turn(**given_: object) -> Retry | GiveUp:
+    asked = {"turn": 1, "max_turns": 7, "after": 20.0, "first_started_at": NOON, "now": NOON} | given_
+    return decide_turn(DEFAULT_POLICY, **asked)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("after", "seconds"), [(20, 20), (0, 1), (0.2, 1), (3600.5, 3600.5), (86_400, 86_400)])
+def test_a_further_turn_begins_after_the_time_that_its_handler_names(after: float, seconds: float) -> None:
+    decision = turn(after=after)
+    assert isinstance(decision, Retry)
+    assert (decision.at - NOON).total_seconds() == seconds
+
+
+@pytest.mark.parametrize("after", [86_401, 1e20, 1e308])
+def test_a_turn_beyond_the_age_of_its_run_is_an_end(after: float) -> None:
+    assert turn(after=after) == GiveUp(
+        "its handler reschedules it to later than 86400 s (maximumEventAgeInSeconds) after the first attempt"
+    )
+
+
+@pytest.mark.parametrize(("after", "decision"), [(60, Retry), (61, GiveUp)])
+def test_the_age_of_a_run_counts_from_its_first_start(after: float, decision: type) -> None:
+    assert isinstance(turn(after=after, first_started_at=NOON - timedelta(seconds=86_340)), decision)
+
+
+def test_the_number_of_turns_is_limited() -> None:
+    assert isinstance(turn(turn=7), Retry)
+    assert turn(turn=8) == GiveUp("its handler has rescheduled it 7 times in this run, the most that MaxTurns allows")
 
 
 def test_a_permanent_error_is_not_retried() -> None:

@@ -179,7 +179,8 @@ def test_optional_attributes_may_be_missing() -> None:
      ({"retryPolicy": {"maximumRetryAttempts": Decimal(999)}}, "retryPolicy.maximumRetryAttempts"),
      ({"lease": Decimal(7)}, "lease"), ({"leaseUntil": "soon"}, "leaseUntil"), ({"createdAt": "soon"}, "createdAt"),
      ({"startedAt": ["x"]}, "startedAt"), ({"scheduleId": Decimal(7)}, "scheduleId"),
-     ({"timeoutSeconds": "a minute"}, "timeoutSeconds")],
+     ({"timeoutSeconds": "a minute"}, "timeoutSeconds"), ({"turn": Decimal(-1)}, "turn"),
+     ({"nextAttemptAt": "soon"}, "nextAttemptAt"), ({"firstStartedAt": Decimal(-1)}, "firstStartedAt")],
 )  # fmt: skip
 def test_a_malformed_row_is_refused(malformed: dict[str, object], field: str) -> None:
     assert refusal(Task.from_row, scheduled_row("a", BUCKET) | malformed)[0] == field
@@ -209,9 +210,19 @@ def test_a_malformed_record_of_an_attempt_is_ignored(started: object) -> None:
     assert Task.from_row(row).first_started_at == datetime(2026, 12, 31, 12, tzinfo=UTC)
 
 
+def test_each_turn_of_a_run_has_an_idempotency_key_of_its_own_and_the_runs_first_start() -> None:
+    row = scheduled_row("a", BUCKET, run=Decimal(2), turn=Decimal(3), firstStartedAt="2026-12-31T09:00:00Z",
+                        startedAt="2026-12-31T12:00:00Z")  # fmt: skip
+    task = Task.from_row(row)
+    assert task.idempotency_key == "a#1798714800000-2.3"
+    assert Task.from_row({name: value for name, value in row.items() if name != "createdAt"}).idempotency_key == "a#2.3"
+    assert task.first_started_at == datetime(2026, 12, 31, 9, tzinfo=UTC)
+
+
 def test_the_names_of_dynaticks_own_attributes() -> None:
     designed = (
         "taskId taskDateTime dueAt delaySeconds action payload status outcome attempt attempts retryPolicy "
-        "timeoutSeconds lease leaseUntil run createdAt startedAt finishedAt result error expiresAt scheduleId"
+        "timeoutSeconds lease leaseUntil run createdAt startedAt finishedAt result error expiresAt scheduleId "
+        "nextAttemptAt turn firstStartedAt"
     )
     assert {*designed.split(), "movedTo", "deferrals", "malformedReason"} == OWN_ATTRIBUTES

@@ -12,12 +12,13 @@ from tests.unit.engine.support import NOON_MINUTE, Once, World, bucket_at, is_re
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate, Written
+from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import reclaim
 from dynatick.domain.task import Task
 from dynatick.engine.claims import Malformed
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import DeadLetter
-from dynatick.engine.record import Attempted, Done, Error, Recorder, RecordResult
+from dynatick.engine.record import Attempted, Deferred, Done, Error, Recorder, RecordResult, Rescheduled
 from dynatick.engine.rules import Rules
 from dynatick.errors import StoreError
 from dynatick.store.codec import item_bytes
@@ -39,7 +40,7 @@ def recorder(w: World, *, grid: Grid | None = None, closed: int = 0, jitter: flo
     )
 
 
-def attempt(w: World, task_id: str, outcome: Done | Error, **more: object) -> Attempted:
+def attempt(w: World, task_id: str, outcome: Done | Error | Deferred | Rescheduled, **more: object) -> Attempted:
     """A task that was claimed, and its attempt that has ended."""
     row = scheduled_row(
         task_id, HERE, status="running", attempt=Decimal(1), lease=f"{task_id}'s", leaseUntil="2026-12-31T12:02:00Z",
@@ -88,6 +89,34 @@ def test_a_retry_goes_to_the_first_open_bucket_after_the_wait(n: int, closed: in
     (result,) = recorder(w, grid=Grid(tick_minutes=n), closed=closed).record([attempt(w, "t", error)])
     assert result is RecordResult.RETRIED
     assert w.row("t")["taskDateTime"] == bucket
+
+
+def test_the_row_has_the_instant_of_the_next_attempt() -> None:
+    w = world()
+    outcomes = {"retry": FAILED, "limited": Deferred(90.25), "turn": Rescheduled(20.0)}
+    results = recorder(w).record([attempt(w, name, outcome) for name, outcome in outcomes.items()])
+    assert list(results) == [RecordResult.RETRIED, RecordResult.RELEASED, RecordResult.RESCHEDULED]
+    rows = {name: w.row(name) for name in outcomes}
+    waits = {name: parse_instant(row["nextAttemptAt"], name) - NOON for name, row in rows.items()}
+    for name, seconds in {"retry": 5, "limited": 90.25, "turn": 20}.items():
+        assert timedelta(seconds=seconds) <= waits[name] < timedelta(seconds=seconds + 3), name
+    # A limited task waits for the rest in the tick before.
+    assert {row["taskDateTime"] for row in rows.values()} == {"2026-12-31#12:01"}
+
+
+def test_a_task_that_its_handler_reschedules_for_ever_fails_with_a_dead_letter() -> None:
+    w = world()
+    policy = {"maximumEventAgeInSeconds": Decimal(60)}
+    results = recorder(w).record(
+        [
+            attempt(w, "often", Rescheduled(1.0), turn=Decimal(10_000)),
+            attempt(w, "long", Rescheduled(1.0), retryPolicy=policy, firstStartedAt="2026-12-31T11:59:00Z"),
+        ]
+    )
+    assert list(results) == [RecordResult.FAILED] * 2
+    error = "its handler has rescheduled it 10000 times in this run, the most that MaxTurns allows"
+    assert w.row("often")["error"] == error
+    assert [letter.row["taskId"] for letter in w.dead_letters.letters] == ["often", "long"]
 
 
 def test_a_retry_goes_to_the_tasks_own_shard() -> None:
@@ -267,7 +296,7 @@ def full(w: World, outcome: Done | Error, spare: int, *, bulk: str = "payload", 
     ("outcome", "spare", "kept"),
     [(Done({"k": "x" * 500}), 200, True),  # without its result it fits
      (Done({"k": "x" * 500}), 30, False),  # without its bulk it fits
-     (FAILED, 30, True),  # without the note of the attempt it fits
+     (FAILED, 70, True),  # without the note of the attempt it fits
      (PERMANENT, 130, True), (PERMANENT, 30, False)],
 )  # fmt: skip
 def test_what_is_too_large_is_recorded_without_its_bulk(

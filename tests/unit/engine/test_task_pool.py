@@ -15,9 +15,9 @@ from tests.unit.engine.support import bucket_at
 from dynatick.domain.task import LargeRow, Task
 from dynatick.engine.claims import Claimed
 from dynatick.engine.ports import ActionContext
-from dynatick.engine.record import Attempted, Done, Error
+from dynatick.engine.record import Attempted, Done, Error, Rescheduled
 from dynatick.engine.task_pool import MAX_LARGE_BYTES, TaskPool
-from dynatick.errors import ActionError, PermanentError, RateLimited, RetryableError
+from dynatick.errors import ActionError, PermanentError, RateLimited, Reschedule, RetryableError
 
 
 def claimed(task_id: str, **more: object) -> Claimed:
@@ -132,6 +132,10 @@ class Unspeakable(Exception):
 )
 def test_whatever_an_action_raises_is_the_outcome_of_its_attempt(error: BaseException, outcome: Error) -> None:
     assert Pool().outcome(raises(error)).outcome == outcome
+
+
+def test_a_handler_that_asks_for_a_further_turn_gets_one() -> None:
+    assert Pool().outcome(raises(Reschedule(after=20))).outcome == Rescheduled(20.0)
 
 
 def test_what_an_action_returns_is_its_result() -> None:

@@ -41,6 +41,7 @@ class Tick(OpenForm):
     completed: int | None = None
     failed: int | None = None
     retried: int | None = None
+    rescheduled: int | None = None
 
 
 class TickList(OpenForm):

@@ -126,6 +126,8 @@ class Task(OpenForm):
     payload: Any = None
     attempt: Any = Field(None, description="0 until the first; goes up with each claim.")
     run: Any = Field(None, description="One more with each redrive and each run-now of an ended task.")
+    turn: Any = Field(None, description="How often its handler has rescheduled it in this run.")
+    nextAttemptAt: Any = Field(None, description="When a retry, a deferral or a further turn may begin.")
     outcome: Any = Field(None, description="How it ended; on ended tasks only.")
     error: Any = None
     result: Any = None

@@ -1,0 +1,87 @@
+"""A handler that polls a job reschedules its task until the job is done: turns, which are no failed attempts."""
+
+from __future__ import annotations
+
+from tests.unit.engine.support import World, passed, world
+
+from dynatick.domain.task import Task
+from dynatick.engine.ports import ActionContext
+from dynatick.errors import Reschedule
+
+
+def polls(w: World, task_id: str, *answers: BaseException | str) -> list[tuple[int, int, str]]:
+    """The task's handler answers so, one time after the other. Returns its attempts: (turn, attempt, key)."""
+    calls: list[tuple[int, int, str]] = []
+
+    def run(task: Task, context: ActionContext) -> str:
+        calls.append((context.turn, context.attempt, context.idempotency_key))
+        answer = answers[len(calls) - 1]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    w.actions.behaviour[task_id] = run
+    return calls
+
+
+def test_a_job_is_polled_until_it_is_done() -> None:
+    w = world()
+    calls = polls(w, "job", Reschedule(after=20), Reschedule(after=200), "done")
+    w.insert("job")
+    reports = [passed(w.next_tick()) for _ in range(6)]
+    assert [(report.rescheduled, report.completed) for report in reports] == [
+        (1, 0), (1, 0), (0, 0), (0, 0), (0, 0), (0, 1)
+    ]  # fmt: skip
+    created = w.row("job")["createdAt"]
+    assert created is not None
+    first = calls[0][2]
+    assert calls == [(0, 1, first), (1, 1, f"{first}.1"), (2, 1, f"{first}.2")]
+    row = w.row("job")
+    assert (row["outcome"], row["result"], row["turn"], row["run"], row["attempt"]) == ("completed", "done", 2, 1, 1)
+    assert str(row["firstStartedAt"]).startswith("2026-12-31T12:01:0")
+    assert "nextAttemptAt" not in row
+    assert w.dead_letters.letters == []
+
+
+def test_each_turn_has_all_the_attempts_of_the_policy() -> None:
+    w = world()
+    again, fails = Reschedule(after=1), ValueError("no connection")
+    calls = polls(w, "job", fails, again, fails, fails, "unreachable")
+    w.insert("job", retryPolicy={"maximumRetryAttempts": 1})
+    for _ in range(8):
+        w.next_tick()
+    assert [(turn, attempt) for turn, attempt, _ in calls] == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    row = w.row("job")
+    assert (row["outcome"], row["error"]) == ("failed", "ValueError: no connection")
+    assert [(entry["attempt"], entry["error"]) for entry in row["attempts"]] == [
+        (1, "ValueError: no connection"), (2, "ValueError: no connection")
+    ]  # fmt: skip
+
+
+def test_a_redriven_task_begins_with_its_first_turn() -> None:
+    from dynatick import TaskClient
+
+    w = world()
+    calls = polls(w, "job", Reschedule(after=1), "done", Reschedule(after=1), "done again")
+    w.insert("job")
+    for _ in range(3):
+        w.next_tick()
+    TaskClient(w.store, clock=w.clock).run_now("job")
+    for _ in range(3):
+        w.next_tick()
+    assert [(turn, key.rpartition("-")[2]) for turn, _, key in calls] == [(0, "1"), (1, "1.1"), (0, "2"), (1, "2.1")]
+    assert w.row("job")["result"] == "done again"
+
+
+def test_a_task_that_waits_for_its_next_turn_can_be_cancelled() -> None:
+    from dynatick import TaskClient
+
+    w = world()
+    calls = polls(w, "job", Reschedule(after=20))
+    w.insert("job")
+    w.next_tick()
+    TaskClient(w.store, clock=w.clock).cancel("job")
+    for _ in range(3):
+        w.next_tick()
+    assert len(calls) == 1
+    assert w.outcome("job") == "cancelled"
