@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 from tests.e2e.programs import left, start
+from tests.sandbox.history import history_of
 from tests.sandbox.journal import read
-from tests.soak.history import history_of
 from tests.soak.plan import Plan
 from tests.soak.run import soak
 

@@ -21,7 +21,7 @@ from tests.sandbox.clock import START
 from dynatick_stack import emulator
 
 NewWorld = Callable[..., World]
-Report = Callable[[Figures], Figures]
+Report = Callable[..., Figures]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -121,12 +121,16 @@ def world(new_world: NewWorld) -> World:
 
 @pytest.fixture
 def report(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Report:
-    """Reports a test's figures to the table. Nothing may be lost, whatever the fault."""
+    """Judges a test's world, and reports its figures to the table. Whatever the fault: nothing may be lost or wait, or
+    be executed again unless its process died or its record was refused. ``given``: as ``World.judge`` takes it.
+    """
     found = re.match(r"test_fault_(\d\d)_", request.node.name)
     assert found is not None, "the tests here are named by the number of their fault"
 
-    def record(figures: Figures) -> Figures:
-        assert figures.lost == 0, figures
+    def record(world: World, **given: Any) -> Figures:
+        verdict = world.judge(**given)
+        assert verdict.problems == []
+        figures = Figures.of(verdict)
         record_property("fault", {"number": int(found[1]), **asdict(figures)})
         return figures
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from tests.faults.conftest import Report
-from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, World
 from tests.sandbox.seam import Fault
 
@@ -33,7 +32,7 @@ def test_fault_06_dies_between_claiming_and_executing(world: World, report: Repo
         lost: Any = row["attempts"]
         assert [attempt["attempt"] for attempt in lost] == [1]
         assert "its process died" in lost[0]["error"]
-    figures = report(count(world))
+    figures = report(world)
     assert figures.executed == TASKS
     assert figures.repeated == 0
 
@@ -49,6 +48,6 @@ def test_fault_06_the_lease_outlasts_the_final_poll(world: World, report: Report
         assert Bucket(cursor.drained_through).instant < Bucket.parse(held).instant
     assert not world.ledger.begun()
     world.finish()
-    figures = report(count(world))
+    figures = report(world)
     assert figures.executed == TASKS
     assert figures.repeated == 0

@@ -6,7 +6,6 @@ import random
 
 from tests.builders import key_of
 from tests.faults.conftest import NewWorld, Report
-from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, LIFE, World
 from tests.sandbox.seam import Fault
 
@@ -26,7 +25,7 @@ def test_fault_07_dies_between_executing_and_recording(world: World, report: Rep
     again = [execution for execution in world.ledger.done() if execution.attempt == 2]
     assert {execution.task_id for execution in again} == world.inserted
     assert {execution.key for execution in world.ledger.done()} == {key_of(row) for row in world.rows().values()}
-    figures = report(count(world))
+    figures = report(world)
     assert figures.executed == FEW
     assert figures.repeated == len(unrecorded)
 
@@ -41,7 +40,7 @@ def test_fault_07_dies_once_it_has_recorded(world: World, report: Report) -> Non
     world.finish()
     executed = [execution.task_id for execution in world.ledger.done()]
     assert all(executed.count(task_id) == 1 for task_id in recorded)
-    report(count(world))
+    report(world)
 
 
 def test_fault_07_dies_at_each_step_of_a_pass(world: World, report: Report) -> None:
@@ -60,7 +59,7 @@ def test_fault_07_dies_at_each_step_of_a_pass(world: World, report: Report) -> N
         assert world.next_tick(faults=[Fault(at=at, do=do)]).what == "killed", (at, do)
     world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
-    figures = report(count(world))
+    figures = report(world)
     assert figures.executed == 10 * len(points)
     assert figures.repeated == 0  # none of these points lies between execution and record
 
@@ -86,9 +85,9 @@ def test_fault_07_dies_anywhere_many_times(new_world: NewWorld, report: Report) 
             world.wait_a_moment(dice.uniform(0.0, 0.15))
             world.kill(sandbox)
         world.clock.forward(seconds=dice.choice([0, AFTER_LEASE]))
-    assert len(world.killed) >= 8
+    assert len(world.ledger.died()) >= 8
     world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
-    figures = report(count(world))
+    figures = report(world)
     assert figures.executed == 12 * 30
     assert figures.repeated > 0

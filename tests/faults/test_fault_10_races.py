@@ -9,7 +9,6 @@ from threading import Event
 
 from tests.builders import key_of
 from tests.faults.conftest import NewWorld, Report
-from tests.faults.figures import count
 from tests.faults.world import LIFE, World
 from tests.sandbox.process import TIMEOUT_SECONDS
 from tests.sandbox.seam import Fault
@@ -60,12 +59,12 @@ def test_fault_10_cancel_races_with_execution(new_world: NewWorld, report: Repor
     world = new_world(DYNATICK_TASK_THREADS="4")
     ids = [f"t{n:03d}" for n in range(TASKS)]
     world.insert_many([{"taskId": i, "delaySeconds": 30, "payload": {"seconds": 0.005}} for i in ids])
-    cancelled = race(world, ids, world.client.cancel)
+    cancelled = race(world, ids, world.cancel)
     world.finish()
     executed = Counter(execution.task_id for execution in world.ledger.done())
     assert executed == {task_id: 1 for task_id in ids if task_id not in cancelled}
     assert 0 < len(cancelled) < TASKS, "nobody raced with anybody"
-    figures = report(count(world))
+    figures = report(world)
     assert figures.otherwise == {"cancelled": len(cancelled)}
     assert figures.executed == TASKS - len(cancelled)
 
@@ -81,7 +80,7 @@ def test_fault_10_reschedule_races_with_execution(new_world: NewWorld, report: R
     assert len(world.ledger.done()) == len(executed) == TASKS
     assert {task_id for task_id, at in executed.items() if at >= later.instant} == moved
     assert 0 < len(moved) < TASKS, "nobody raced with anybody"
-    report(count(world))
+    report(world)
 
 
 def test_fault_10_two_redrives_make_one_run(world: World, report: Report) -> None:
@@ -89,7 +88,7 @@ def test_fault_10_two_redrives_make_one_run(world: World, report: Report) -> Non
     ids = [f"t{n:02d}" for n in range(40)]
     world.insert_many([{"taskId": i, "delaySeconds": 30} for i in ids])
     for task_id in ids:
-        world.client.cancel(task_id)
+        world.cancel(task_id)
 
     def redrive(task_id: str) -> int:
         try:
@@ -110,4 +109,4 @@ def test_fault_10_two_redrives_make_one_run(world: World, report: Report) -> Non
     world.finish()
     runs = [(execution.task_id, execution.run, execution.key) for execution in world.ledger.done()]
     assert sorted(runs) == [(task_id, 2, key_of(world.row(task_id), 2)) for task_id in ids]
-    report(count(world))
+    report(world)

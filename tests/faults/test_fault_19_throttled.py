@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tests.faults.conftest import NewWorld, Report
-from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, World
 from tests.sandbox.seam import Fault, Seam
 
@@ -41,7 +40,7 @@ def test_fault_19_bad_weather_everywhere(new_world: NewWorld, report: Report) ->
         world.client.insert_lazily(failed)
     )
     assert {type(result) for result in results} <= {Inserted, Exists}
-    world.inserted |= {str(task["taskId"]) for task in tasks}
+    world.note_inserts(tasks)
     for number in range(60):
         world.put(taskId=f"raw-{number:02d}")
     # The scheduler makes few calls for these, so that chance alone might spare them.
@@ -53,7 +52,7 @@ def test_fault_19_bad_weather_everywhere(new_world: NewWorld, report: Report) ->
     # Which kinds of it is chance, and so is at which calls.
     assert sum(outcome.hit for outcome in met) >= 5
     world.finish()
-    figures = report(count(world))
+    figures = report(world)
     assert figures.executed == 60 + TASKS * 9 // 10
     assert figures.otherwise == {"failed": TASKS // 10}
     assert figures.repeated == 0
@@ -72,7 +71,7 @@ def test_fault_19_keys_are_left_unprocessed(world: World, report: Report) -> Non
     assert outcome.hits["leave keys @ read"] == 4
     assert len(world.ledger.done()) == 50
     world.finish()
-    assert report(count(world)).executed == 50
+    assert report(world).executed == 50
 
 
 def test_fault_19_the_answers_to_claims_and_records_are_lost(world: World, report: Report) -> None:
@@ -83,7 +82,7 @@ def test_fault_19_the_answers_to_claims_and_records_are_lost(world: World, repor
     rows = world.rows()
     assert {(row.get("outcome"), row["attempt"]) for row in rows.values()} == {("completed", 1)}
     world.finish()
-    figures = report(count(world))
+    figures = report(world)
     assert figures.executed == 50
     assert figures.repeated == 0
 
@@ -96,10 +95,9 @@ def test_fault_19_the_table_is_away_when_it_comes_to_recording(world: World, rep
     executed = world.ledger.done()
     assert len(executed) == 4
     assert not any("outcome" in row for row in world.rows().values())
-    world.killed |= {execution.pid for execution in executed}  # cut off: for these tasks as good as dead
-    world.deploy()
+    world.deploy()  # the process, cut off from the table, is left alone
     world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
     assert {row["attempt"] for row in world.rows().values()} == {2}
-    figures = report(count(world))
+    figures = report(world)
     assert figures.executed == figures.repeated == 4

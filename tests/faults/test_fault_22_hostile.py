@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from tests.faults.conftest import NewWorld, Report
-from tests.faults.figures import count
 from tests.faults.world import World
 
 from dynatick.client import Refused
 from dynatick.errors import InvalidInput
+from dynatick.store.codec import encode
 from dynatick_stack.demo.receiver import Receiver
 
 FORGED = '{"level": "INFO", "action": "forged"}'
@@ -77,8 +77,7 @@ INWARD = [
 
 def test_fault_22_hostile_payloads_and_names(world: World, report: Report) -> None:
     for number, (task_id, payload) in enumerate(HARMLESS.items()):
-        world.client.insert(f"{number % 10}{task_id[:-1]}", delay_seconds=30, payload=payload)
-        world.inserted.add(f"{number % 10}{task_id[:-1]}")
+        world.insert(f"{number % 10}{task_id[:-1]}", delay_seconds=30, payload=payload)
         world.put(taskId=task_id, delaySeconds=30, payload=payload)
     for name, values in REFUSED:
         with pytest.raises(InvalidInput) as refused:
@@ -88,12 +87,12 @@ def test_fault_22_hostile_payloads_and_names(world: World, report: Report) -> No
     assert world.store.get("refused") is None
 
     # What put-item takes, although no task can come of it.
-    world.put(taskId="full", delaySeconds=30, payload={"x": "y" * 409_500})
+    world.put(taskId="full", delaySeconds=30, payload={"x": "y" * 409_500}, fails=True)
     long_ids = {"x" * 2000} if world.takes_long_ids() else set()
     for task_id in long_ids:
-        world.put(taskId=task_id, delaySeconds=30)
-    world.put(taskId="unknown", delaySeconds=30, action="no-such-action")
-    world.put(taskId="action", delaySeconds=30, action="a\n" * 5000)
+        world.put(taskId=task_id, delaySeconds=30, fails=True)
+    world.put(taskId="unknown", delaySeconds=30, action="no-such-action", fails=True)
+    world.put(taskId="action", delaySeconds=30, action="a\n" * 5000, fails=True)
     world.next_tick()
     world.finish()
     rows = world.rows()
@@ -103,7 +102,7 @@ def test_fault_22_hostile_payloads_and_names(world: World, report: Report) -> No
     assert {letter["taskId"] for letter in world.letters()} == failed
     forged = [line for line in (world.folder / "log").read_text(errors="replace").splitlines() if line == FORGED]
     assert not forged, "a payload or a name has written a line of its own into the log"
-    figures = report(count(world))
+    figures = report(world)
     assert figures.executed == 2 * len(HARMLESS)
     assert figures.otherwise == {"failed": len(failed)}
 
@@ -127,8 +126,8 @@ def test_fault_22_webhooks_that_point_inward(new_world: NewWorld, report: Report
                 assert "payload.url" in str(answered.error), url
                 assert "s3cr3t" not in str(answered.error)
                 assert "secret@" not in str(answered.error)
-                world.put(**task)
-            world.inserted.add(f"t{number:02d}")
+                world.dynamodb.put_item(TableName=world.table, Item=encode(task))
+            world.note_inserts([task], fails=True)
         world.insert_many([{"taskId": f"healthy-{n}", "delaySeconds": 30} for n in range(50)])
         world.next_tick()
         world.finish()
@@ -144,6 +143,6 @@ def test_fault_22_webhooks_that_point_inward(new_world: NewWorld, report: Report
     letters = world.letters()
     assert {letter["taskId"] for letter in letters} == {f"t{n:02d}" for n in range(len(INWARD))}
     assert "s3cr3t" not in json.dumps([letter["error"] for letter in letters])
-    figures = report(count(world))
+    figures = report(world)
     assert figures.executed == 50
     assert figures.otherwise == {"failed": len(INWARD)}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pytest
 from tests.faults.conftest import Report
-from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, World
 from tests.sandbox.seam import Fault
 
@@ -49,7 +48,7 @@ def test_fault_23_the_process_of_a_task_in_flight_is_not_kept(world: World, at: 
     assert [attempt for attempt, _ in ended] == [2], "the thread of the first attempt went on in a later invocation"
     assert outcome.what == "exited"
     assert world.row("a-slow")["attempt"] == 2
-    figures = report(count(world))
+    figures = report(world)
     assert figures.executed == OTHERS + 1
 
 
@@ -65,4 +64,4 @@ def test_fault_23_a_process_without_a_task_in_flight_is_kept(world: World, at: s
     world.clock.forward(seconds=60)  # the shard's lease, which the end write would have released
     world.finish()
     assert {execution.pid for execution in world.ledger.done()} == {pid}
-    assert report(count(world)).executed == 2
+    assert report(world).executed == 2

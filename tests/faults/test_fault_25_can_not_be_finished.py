@@ -6,7 +6,6 @@ Ticks go on, cost what they cost before, and run the others; once the queue take
 from __future__ import annotations
 
 from tests.faults.conftest import NewWorld, Report
-from tests.faults.figures import count
 from tests.faults.test_fault_21_lagging_index import seen_late
 from tests.faults.worker import LAG
 from tests.faults.world import AFTER_LEASE, World
@@ -30,7 +29,7 @@ def test_fault_25_a_tick_costs_what_it_did_before(new_world: NewWorld, scale: in
     world = new_world(**{LAG: "0 0"})  # an index that lags by nothing, and is quickly asked
     with seen_late(world):
         hold_and_let_go(world, scale)
-    figures = report(count(world))
+    figures = report(world)
     assert figures.executed == 2
     assert figures.otherwise == {"failed": 1}
 
@@ -82,7 +81,7 @@ def test_fault_25_many_failures_and_a_queue_that_refuses(new_world: NewWorld, sc
     world.finish()
     tried = [execution.task_id for execution in world.ledger.begun() if execution.task_id in failures]
     assert sorted(tried) == failures, "one attempt each is all that they have"
-    figures = report(count(world))
+    figures = report(world)
     assert figures.executed == 4 * 20
     assert figures.otherwise == {"failed": len(failures)}
     assert {letter["taskId"] for letter in world.letters()} == set(failures)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import random
 
 from tests.faults.conftest import NewWorld, Report
-from tests.faults.figures import count
 from tests.faults.world import AFTER_LEASE, World
 from tests.sandbox.seam import Fault
 
@@ -66,7 +65,7 @@ def test_fault_27_expired_leases_run_before_the_backlog(new_world: NewWorld, sca
         world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
     assert {letter["taskId"] for letter in world.letters()} == {f"killer-{n}" for n in range(KILLERS)}
-    figures = report(count(world))
+    figures = report(world)
     assert figures.otherwise == {"failed": KILLERS}
     assert figures.executed == len(backlog) + EXPIRED - KILLERS
 
@@ -80,7 +79,7 @@ def test_fault_27_killers_among_the_expired_fail_no_other(world: World, report: 
             break
         world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
-    figures = report(count(world))
+    figures = report(world)
     assert figures.otherwise == {"failed": KILLERS}
     assert figures.executed == EXPIRED - KILLERS
 
@@ -108,6 +107,6 @@ def test_fault_27_a_deployment_whose_tasks_kill_their_process(world: World, scal
     rows = world.rows()
     assert {(rows[task_id]["outcome"], rows[task_id]["attempt"]) for task_id in killers} == {("failed", 2)}
     assert {letter["taskId"] for letter in world.letters()} == set(killers)
-    figures = report(count(world))
+    figures = report(world)
     assert figures.otherwise == {"failed": len(killers)}
     assert figures.executed == figures.inserted - len(killers)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from tests.faults.conftest import NewWorld, Report
-from tests.faults.figures import count
 
 from dynatick.domain.buckets import Bucket, minute_of
 
@@ -27,7 +26,6 @@ def test_fault_32_rows_as_large_as_they_may_be(new_world: NewWorld, huge: int, o
     world.finish()
     failed = huge // len(plans)
     assert len(world.letters()) == failed
-    figures = report(count(world))
+    figures = report(world)
     assert figures.otherwise == {"failed": failed}
     assert figures.executed == huge - failed + others
-    assert figures.repeated == 0

@@ -10,6 +10,7 @@ from tests.faults.lag import Lag, LaggingIndex
 from tests.faults.polls import Polls
 from tests.sandbox.folder import SharedFolder
 from tests.sandbox.seam import Seam
+from tests.sandbox.watch import Watch
 from tests.sandbox.worker import Answers, serve
 
 from dynatick.engine.cursor import Cursor
@@ -26,14 +27,14 @@ def main(function: str) -> None:
     if os.environ.get(NO_LEASE):
         Cursor.is_leased = lambda self, now: False  # type: ignore[method-assign]
 
-    seam = Seam(seed=os.getpid(), frozen=lambda kind: answers.say(frozen=kind), invoked=here.note_invocation)
+    seam = Seam(seed=os.getpid(), frozen=lambda kind: answers.say(frozen=kind))
     index = None
     if limits := os.environ.get(LAG):
         minimum, maximum = map(float, limits.split())
         lag = Lag(minimum=minimum, maximum=maximum)
         client, table = boto3.client("dynamodb"), os.environ["DYNATICK_TABLE"]
         index = LaggingIndex(seam, client, table, folder / "index", lag, clock)
-    seam.watch = Polls(folder, clock, float(os.environ.get(POLL_SECONDS, 0)), index)
+    Watch(here, seam, Polls(folder, clock, float(os.environ.get(POLL_SECONDS, 0)), index))
     serve(function, clock=clock, seam=seam, answers=answers)
 
 

@@ -5,20 +5,27 @@ asynchronous invocations. That is this class, so that each of it can be late, mi
 from __future__ import annotations
 
 import json
+import signal
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
 from botocore.exceptions import ClientError
 from tests.faults.polls import FILE as POLLS
+from tests.sandbox.handlers import must_fail
+from tests.sandbox.history import history_of
 from tests.sandbox.installation import SandboxInstallation
+from tests.sandbox.journal import CANCEL, DELETE, INSERT, REPLACE, read
 from tests.sandbox.process import Outcome, Sandbox
 from tests.sandbox.seam import Fault
 from tests.sandbox.stream import Record, batches, sequence
+from tests.sandbox.verdict import Verdict, judge
 
+from dynatick import TaskClient
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
+from dynatick.domain.schedule import is_schedule
 from dynatick.domain.task import Row
 from dynatick.store.codec import encode
 
@@ -27,17 +34,13 @@ AFTER_LEASE = LIFE + 10  # when every lease of a process that died is over, with
 
 
 class World(SandboxInstallation):
-    """With what was done to its tasks."""
+    """With what is done to its tasks; the journal says what was."""
 
     worker = "tests.faults.worker"
 
     def __init__(self, endpoint: str, folder: Path, **given: Any) -> None:
         super().__init__(endpoint, folder, **given)
         self._elsewhere = given.get("dynamodb") is not None
-        self.inserted: set[str] = set()
-        self.put_over: set[str] = set()  # of those, where one task has replaced another
-        self.deleted: set[str] = set()  # by hand
-        self.killed: set[int] = set()  # processes that died during an invocation, or were cut off from the table
         self.always: Sequence[Fault] = ()  # faults that every invocation meets, besides its own
         self._polls = 0
         self._warm: dict[str, Sandbox] = {}  # of each function
@@ -68,13 +71,13 @@ class World(SandboxInstallation):
         """Waits for a sandbox's invocation; one whose process died is written down."""
         outcome = sandbox.wait()
         if outcome.what in ("killed", "exited"):
-            self.killed.add(sandbox.pid)
+            self.note_death(sandbox, outcome.value)
         return outcome
 
     def kill(self, sandbox: Sandbox) -> None:
         """Kills a process in the middle of whatever it does."""
-        self.killed.add(sandbox.pid)
         sandbox.kill()
+        self.note_death(sandbox, -signal.SIGKILL, struck=True)
 
     @staticmethod
     def wait_a_moment(seconds: float) -> None:
@@ -154,11 +157,35 @@ class World(SandboxInstallation):
 
     # -- the table -------------------------------------------------------------------------------------------------
 
-    def put(self, **row: object) -> None:
+    @property
+    def inserted(self) -> KeysView[str]:
+        """The ids under which there were tasks."""
+        return self.lives.keys()
+
+    def note_inserts(self, tasks: Iterable[Mapping[str, Any]], *, fails: bool = False) -> None:
+        """Writes down that a client has inserted these. ``fails``: they can't but fail, whatever their payloads plan;
+        here and below."""
+        plans = {task["taskId"]: task.get("payload") for task in tasks}
+        self.note(INSERT, *plans, fails={task_id for task_id, plan in plans.items() if fails or must_fail(plan)})
+
+    def put(self, *, fails: bool = False, **row: Any) -> None:
         """put-item, as anybody may do it."""
-        task_id = str(row["taskId"])
-        (self.put_over if task_id in self.inserted else self.inserted).add(task_id)
+        task_id, what = row["taskId"], REPLACE if row["taskId"] in self.inserted else INSERT
+        if what == REPLACE:
+            life = self.lives[task_id] = f"{self.lives[task_id]}/again"
+            row["payload"] = {"life": life, **row.get("payload", {})}
         self.dynamodb.put_item(TableName=self.table, Item=encode(row))
+        if not is_schedule(row):
+            self.note(what, task_id, fails=[task_id] if fails or must_fail(row.get("payload")) else ())
+
+    def insert(self, task_id: str, *, client: TaskClient | None = None, **arguments: Any) -> None:
+        """By the client, or by another; it must be taken."""
+        (client or self.client).insert(task_id, **arguments)
+        self.note_inserts([{"taskId": task_id, **arguments}])
+
+    def cancel(self, task_id: str) -> None:
+        self.client.cancel(task_id)
+        self.note(CANCEL, task_id)
 
     def takes_long_ids(self) -> bool:
         """Whether put-item takes an id that no index can hold. The emulator does, DynamoDB Local does not."""
@@ -177,11 +204,11 @@ class World(SandboxInstallation):
                 raise
         return False
 
-    def insert_many(self, tasks: Sequence[Mapping[str, object]]) -> None:
+    def insert_many(self, tasks: Sequence[Mapping[str, object]], *, fails: bool = False) -> None:
         """By the client; all must be taken."""
         refused = [result for result in self.client.insert_lazily(tasks) if type(result).__name__ != "Inserted"]
         assert not refused, refused[:3]
-        self.inserted |= {str(task["taskId"]) for task in tasks}
+        self.note_inserts(tasks, fails=fails)
 
     def insert_for_next_tick(self, ids: Iterable[str], **more: object) -> set[str]:
         """However late in its minute it is. Returns the ids."""
@@ -192,8 +219,8 @@ class World(SandboxInstallation):
 
     def delete(self, task_id: str) -> None:
         """delete-item, likewise."""
-        self.deleted.add(task_id)
         self.dynamodb.delete_item(TableName=self.table, Key={"taskId": {"S": task_id}})
+        self.note(DELETE, task_id)
 
     def row(self, task_id: str) -> Row:
         row = self.store.get(task_id)
@@ -202,3 +229,8 @@ class World(SandboxInstallation):
 
     def open(self) -> set[str]:
         return {task_id for task_id, row in self.rows().items() if "outcome" not in row}
+
+    def judge(self, **given: Any) -> Verdict:
+        """How every task ended. ``given``: what the journal does not know (see Evidence)."""
+        history = history_of(read(self.folder / "journal"))
+        return judge(self.evidence(history, life=LIFE, schedules_end=False, **given))

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,14 @@ from tests.sandbox.journal import Began, Ended
 from dynatick import HandlerContext, PermanentError, RetryableError, handler
 
 ACTION = "note"
+MANY = 99  # failures, more than any policy of a test allows
+
+
+def must_fail(plan: object) -> bool:
+    """Whether a payload plans that its task can't but fail."""
+    return isinstance(plan, Mapping) and bool(
+        plan.get("permanent") or plan.get("kill") or plan.get("failures", 0) >= MANY
+    )
 
 
 @cache

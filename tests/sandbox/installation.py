@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import uuid
+from collections.abc import Collection
 from datetime import datetime
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +17,11 @@ import boto3
 from tests.sandbox.clock import START, SharedClock
 from tests.sandbox.folder import FOLDER, SharedFolder
 from tests.sandbox.handlers import ACTION
-from tests.sandbox.journal import Ledger
+from tests.sandbox.history import History
+from tests.sandbox.journal import INSERT, INSIDE, ITSELF, RANDOM, TIME, YES, Answered, Asked, Died, Ledger, Line
 from tests.sandbox.process import Sandbox
 from tests.sandbox.stream import Stream
+from tests.sandbox.verdict import Evidence
 
 from dynatick import TaskClient
 from dynatick.domain.task import Row, is_own_row
@@ -57,6 +62,9 @@ class SandboxInstallation:
         self.stream = Stream(self.table, partial(boto3.client, endpoint_url=tables))
         self.store = DynamoStore(self.table, endpoint_url=tables)
         self.client = TaskClient(self.store, clock=self.clock)
+        self.lives: dict[str, str] = {}  # of the tasks that this process has inserted: the last of each id
+        self._numbers = count()
+        self._letters: list[dict[str, Any]] = []
         self._sandboxes: list[Sandbox] = []
         self.environ = {
             "PATH": os.environ.get("PATH", os.defpath),
@@ -103,10 +111,37 @@ class SandboxInstallation:
         return found
 
     def letters(self) -> list[dict[str, Any]]:
-        """The messages in the dead-letter queue; they are taken out."""
-        found: list[dict[str, Any]] = []
+        """The messages that have come to the dead-letter queue, earlier calls' included; they are taken out."""
         while messages := self._sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages"):
             for message in messages:
-                found.append(json.loads(message["Body"]))
+                self._letters.append(json.loads(message["Body"]))
                 self._sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=message["ReceiptHandle"])
-        return found
+        return self._letters
+
+    # -- the journal -----------------------------------------------------------------------------------------------
+
+    def note(self, what: str, *ids: str, interface: str = "client", fails: Collection[str] = ()) -> None:
+        """Writes down what was asked for these tasks, and done. ``fails``: those of them that can't but fail."""
+        at, lines = self.here.now(), list[Line]()
+        for task_id in ids:
+            life = self.lives.setdefault(task_id, task_id) if what == INSERT else self.lives.get(task_id, task_id)
+            asked = Asked(number=f"test.{next(self._numbers)}", what=what, interface=interface, task_id=task_id,
+                          life=life, at=at, fails=task_id in fails)  # fmt: skip
+            lines += [asked, Answered(number=asked.number, answer=YES, at=at)]
+        self.here.journal.add(*lines)
+
+    def note_death(self, sandbox: Sandbox, code: int, *, struck: bool = False) -> None:
+        """Writes down that a process has died. ``struck``: killed from outside."""
+        why = {-signal.SIGKILL: RANDOM if struck else INSIDE, -signal.SIGALRM: TIME}.get(code, ITSELF)
+        self.here.journal.add(Died(pid=sandbox.pid, role=sandbox.function, why=why))
+
+    def evidence(self, history: History, **given: Any) -> Evidence:
+        """For the verdict: with what table and queue hold now, and with what the caller knows."""
+        return Evidence(
+            history=history,
+            rows=self.rows(),
+            drained={shard: cursor.drained_through for shard, cursor in enumerate(self.cursors())},
+            letters={(one["taskId"], str(one.get("createdAt")), one.get("run", 1)) for one in self.letters()},
+            findings=[f"{finding.task_id}: {finding.why}" for finding in self.client.doctor().findings],
+            **given,
+        )

@@ -175,3 +175,6 @@ class Ledger:
     def done(self) -> list[Ended]:
         """Those whose effect happened."""
         return [line for line in read(self._path) if isinstance(line, Ended) and line.done]
+
+    def died(self) -> list[Died]:
+        return [line for line in read(self._path) if isinstance(line, Died)]

@@ -43,14 +43,14 @@ class Outcome:
 class Sandbox:
     """One process. It runs one invocation at a time.
 
-    ``module``: the program, which serves a function as worker.py says. ``arguments`` are its command line.
+    ``module``: the program, which serves a function as worker.py says. ``arguments``: the rest of its command line.
     """
 
-    def __init__(self, module: str, *arguments: str, environ: Mapping[str, str], log: Path) -> None:
-        self._log = log
+    def __init__(self, module: str, function: str, *arguments: str, environ: Mapping[str, str], log: Path) -> None:
+        self.function, self._log = function, log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
+                [sys.executable, "-m", module, function, *arguments],
                 cwd=ROOT,
                 env=dict(environ),
                 stdin=subprocess.PIPE,

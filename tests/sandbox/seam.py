@@ -31,6 +31,7 @@ from tests.sandbox.calls import ENTRY, Call, parse
 from dynatick.store.wire import Connections
 
 Send = Callable[[AWSPreparedRequest], AWSResponse]
+Watcher = Callable[[Call, AWSPreparedRequest, Send], AWSResponse | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,7 @@ class Seam:
     hits: Counter[str] = field(default_factory=Counter)
     frozen: Callable[[str], None] = lambda kind: None  # called just before the process stops itself
     invoked: Callable[[dict[str, Any]], None] | None = None  # gets asynchronous invocations, which then go nowhere
-    watch: Callable[[Call, AWSPreparedRequest, Send], AWSResponse | None] | None = None  # nearest to the engine
+    watch: Watcher | None = None  # nearest to the engine
     met: Callable[[Fault, Call], None] = lambda fault, call: None  # called just before a fault is injected
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ import sys
 
 from tests.sandbox.folder import SharedFolder
 from tests.sandbox.seam import Seam
-from tests.soak.watch import Watch
+from tests.sandbox.watch import Watch
 
 from dynatick.cli import run
 from dynatick.cli.session import Session

@@ -17,9 +17,9 @@ import boto3
 from tests.sandbox.folder import SharedFolder
 from tests.sandbox.journal import CANCEL, RESCHEDULE, RUN
 from tests.sandbox.seam import Fault, Seam
+from tests.sandbox.watch import Watch
 from tests.soak.interfaces import Interfaces
 from tests.soak.tasks import LENIENT, Drawn, draw, draw_time
-from tests.soak.watch import Watch
 
 from dynatick import TaskClient
 from dynatick.domain.buckets import instant_of, minute_of
@@ -75,7 +75,7 @@ class Inserter:
         """Nothing but an id."""
         for _ in range(3):
             task_id = self._new_id("bare")
-            task = Drawn(task_id=task_id, life=task_id, fails=False, row={"taskId": task_id})
+            task = Drawn(task_id=task_id, life=task_id, row={"taskId": task_id})
             self._keep([task] if self._interfaces.put(task, timed=False) else [])
 
     def _put_timed(self) -> None:
@@ -111,7 +111,7 @@ class Inserter:
             task_id = self._new_id("race")
             row = {"taskId": task_id, "payload": {"life": task_id, "seconds": 0.5}, "retryPolicy": LENIENT}
             times = {"dueAt": format_instant(tick)}
-            task = Drawn(task_id=task_id, life=task_id, fails=False, row=row, times=times)
+            task = Drawn(task_id=task_id, life=task_id, row=row, times=times)
             if self._interfaces.insert(task):
                 self._racing.append((tick + timedelta(seconds=self._dice.uniform(0, RACE_SECONDS)), task))
 

@@ -10,12 +10,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.sandbox.history import Historian, History
 from tests.sandbox.journal import INSERT, REPLACE, YES, Tail, parse
-from tests.soak.history import Historian, History
+from tests.sandbox.verdict import Verdict, judge
 from tests.soak.plan import LIFE, Plan
-from tests.soak.rig import Rig, rigged
+from tests.soak.rig import rigged
 from tests.soak.storm import Storm
-from tests.soak.verdict import Evidence, Verdict, judge
 
 from dynatick_stack.venv import Say
 
@@ -63,7 +63,7 @@ def soak(say: Say, plan: Plan, folder: Path) -> Soaked:
         finally:
             storm.end()
         historian.take(map(parse, tail.new()))
-        verdict = judge(_evidence(rig, historian.history))
+        verdict = judge(rig.evidence(historian.history, life=LIFE))
         return Soaked(
             plan=plan,
             history=historian.history,
@@ -78,16 +78,4 @@ def progress(history: History) -> str:
     return (
         f"{inserted} inserted, {history.done} executed, {sum(history.ticks.values())} ticks, "
         f"{sum(history.deaths.values())} processes died, {sum(history.faults.values())} faults"
-    )
-
-
-def _evidence(rig: Rig, history: History) -> Evidence:
-    diagnosis = rig.client.doctor()
-    return Evidence(
-        history=history,
-        rows=rig.rows(),
-        drained={shard: cursor.drained_through for shard, cursor in enumerate(rig.cursors())},
-        letters={(letter["taskId"], str(letter.get("createdAt")), letter["run"]) for letter in rig.letters()},
-        life=LIFE,
-        findings=[f"{finding.task_id}: {finding.why}" for finding in diagnosis.findings],
     )

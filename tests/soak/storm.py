@@ -14,13 +14,13 @@ from datetime import timedelta
 from itertools import repeat
 from typing import Any
 
-from tests.sandbox.journal import INSIDE, ITSELF, RANDOM, TIME, Died, Disturbed, Tail, Ticked
+from tests.sandbox.journal import RANDOM, Died, Disturbed, Tail, Ticked
 from tests.sandbox.process import Outcome, Sandbox
 from tests.sandbox.seam import Fault
 from tests.soak.invocations import Invocation, Invocations
 from tests.soak.plan import DROPPED, GAP, LIFE
 from tests.soak.rig import ClosedError, Rig, kill_group
-from tests.soak.schedules import Schedules
+from tests.soak.schedules import insert_schedules
 from tests.soak.stream import Deliveries
 
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
@@ -65,7 +65,7 @@ class Storm:
     def begin(self) -> None:
         """Starts everything, once the first tick has made the settings and the cursors known."""
         self._first_tick()
-        Schedules(self._rig).insert()
+        insert_schedules(self._rig)
         works = (self._tick, self._deliver, self._kill, self._start_what_ticks_ask_for, self._deploy, self._refuse)
         for work in works:
             self._start(work)
@@ -232,8 +232,7 @@ class Storm:
 
     def _bury(self, slot: Slot, code: int) -> None:
         assert slot.sandbox is not None
-        why = {-signal.SIGKILL: RANDOM if slot.struck else INSIDE, -signal.SIGALRM: TIME}.get(code, ITSELF)
-        self._here.journal.add(Died(pid=slot.sandbox.pid, role=slot.role, why=why))
+        self._rig.note_death(slot.sandbox, code, struck=slot.struck)
         slot.sandbox.close()
         slot.sandbox = None
 

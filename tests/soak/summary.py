@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tests.sandbox.journal import CANCEL, DELETE, NO, REPLACE, RESCHEDULE, RUN, YES
+from tests.sandbox.verdict import RESULTS
 from tests.soak.run import Soaked
-from tests.soak.verdict import RESULTS
 
 
 def lines(ended: Soaked) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from tests.sandbox.handlers import MANY, must_fail
 from tests.sandbox.journal import Asked
 from tests.soak.plan import LIFE, SPEED
 
@@ -25,7 +26,6 @@ class Drawn:
 
     task_id: str
     life: str
-    fails: bool
     row: Mapping[str, object]
     times: Mapping[str, object] = field(default_factory=dict)
 
@@ -35,17 +35,22 @@ class Drawn:
 
     def asked(self, number: str, what: str, interface: str, at: float) -> Asked:
         """The journal's line of a call for it."""
-        more = {"task_id": self.task_id, "life": self.life, "fails": self.fails}
-        return Asked(number=number, what=what, interface=interface, at=at, **more)  # type: ignore[arg-type]
+        fails = must_fail(self.row.get("payload"))
+        return Asked(
+            number=number, what=what, interface=interface, task_id=self.task_id, life=self.life, at=at, fails=fails
+        )
 
 
 def draw(dice: random.Random, task_id: str, life: str, now: datetime) -> Drawn:
-    plan, fails = _plan(dice)
+    plan = _plan(dice)
     return Drawn(
         task_id=task_id,
         life=life,
-        fails=fails,
-        row={"taskId": task_id, "payload": {"life": life, **plan}, "retryPolicy": SHORT if fails else LENIENT},
+        row={
+            "taskId": task_id,
+            "payload": {"life": life, **plan},
+            "retryPolicy": SHORT if must_fail(plan) else LENIENT,
+        },
         times=draw_time(dice, now),
     )
 
@@ -62,19 +67,19 @@ def draw_time(dice: random.Random, now: datetime) -> Mapping[str, object]:
             return {"taskDateTime": str(Bucket(minute_of(now + ahead)))}
 
 
-def _plan(dice: random.Random) -> tuple[Mapping[str, object], bool]:
-    """What it does, and whether it can't but fail."""
+def _plan(dice: random.Random) -> Mapping[str, object]:
+    """What it does."""
     chance = dice.random()
     if chance < 0.80:
-        return {"seconds": round(dice.uniform(0, 0.05), 3)}, False
+        return {"seconds": round(dice.uniform(0, 0.05), 3)}
     if chance < 0.92:
-        return {"seconds": round(dice.uniform(0.1, 0.6), 3)}, False
+        return {"seconds": round(dice.uniform(0.1, 0.6), 3)}
     if chance < 0.925:
-        return {"seconds": 1.5 * LIFE / SPEED, "slowAttempts": 1}, False  # outlasts its invocation once
+        return {"seconds": 1.5 * LIFE / SPEED, "slowAttempts": 1}  # outlasts its invocation once
     if chance < 0.96:
-        return {"failures": dice.randint(1, 2)}, False
+        return {"failures": dice.randint(1, 2)}
     if chance < 0.975:
-        return {"permanent": True}, True
+        return {"permanent": True}
     if chance < 0.996:
-        return {"failures": 99}, True
-    return {"kill": True}, True
+        return {"failures": MANY}
+    return {"kill": True}

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 
 from tests.sandbox.folder import SharedFolder
 from tests.sandbox.seam import Seam
+from tests.sandbox.watch import Watch
 from tests.sandbox.worker import Answers, serve
-from tests.soak.watch import Watch
 
 
 def main(function: str, seed: str, skew: str) -> None:

@@ -16,14 +16,14 @@ from tests.builders import NOON
 from tests.sandbox import journal
 from tests.sandbox.clock import SharedClock
 from tests.sandbox.folder import SharedFolder
+from tests.sandbox.history import history_of
 from tests.sandbox.journal import Began, Died, Disturbed, Line, Met, Recorded, Tail, Ticked, read
 from tests.sandbox.seam import Fault, Seam, answer
-from tests.soak.history import history_of
+from tests.sandbox.verdict import Verdict
+from tests.sandbox.watch import Watch
 from tests.soak.plan import Plan
 from tests.soak.run import Soaked
 from tests.soak.summary import lines
-from tests.soak.verdict import Verdict
-from tests.soak.watch import Watch
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate
@@ -129,6 +129,15 @@ def test_what_is_recorded_is_written_down_also_if_the_answer_is_lost(send: Send)
 def test_what_did_not_reach_the_engine_is_not_recorded(send: Send) -> None:
     (met,) = send(Engine(), records("a1"), Fault(at="record", do="throttle"))
     assert isinstance(met, Met)
+
+
+@pytest.mark.parametrize("fault", ["wait", "freeze after"])
+def test_a_record_that_is_only_delayed_is_not_cut_off(fault: str, send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Seam, "_freeze", lambda self, kind: None)
+    met, recorded = send(Engine(), records("a1"), Fault(at="record", do=fault))
+    assert isinstance(met, Met)
+    assert met.task_ids == []
+    assert isinstance(recorded, Recorded)
 
 
 def test_a_record_of_which_a_part_was_throttled(send: Send) -> None:

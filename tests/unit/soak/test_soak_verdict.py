@@ -1,12 +1,13 @@
-"""The soak's verdict: silent when all is well, and red for each thing that must not happen."""
+"""The verdict of soak and faults: silent when all is well, and red for each thing that must not happen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.sandbox.history import history_of
 from tests.sandbox.journal import (
     CANCEL,
     DELETE,
@@ -25,8 +26,7 @@ from tests.sandbox.journal import (
     Met,
     Recorded,
 )
-from tests.soak.history import history_of
-from tests.soak.verdict import Evidence, Verdict, judge
+from tests.sandbox.verdict import Evidence, Verdict, judge
 
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.instants import format_instant
@@ -42,12 +42,12 @@ USED_UP = "its process died, or did not finish in time, at the last of"
 class Story:
     """Lines of a journal, told one after another; a second passes with each."""
 
-    def __init__(self, *, drained: int = DRAINED, findings: Sequence[str] = ()) -> None:
+    def __init__(self, *, drained: int = DRAINED, **given: Any) -> None:
         self.lines: list[Line] = []
         self.rows: dict[str, dict[str, Any]] = {}
         self.letters: set[tuple[str, str, int]] = set()
         self.drained = drained
-        self.findings = list(findings)
+        self.given = given
 
     @property
     def now(self) -> float:
@@ -105,13 +105,17 @@ class Story:
     def verdict(self) -> Verdict:
         return judge(
             Evidence(history=history_of(self.lines), rows=self.rows, drained={0: self.drained}, letters=self.letters,
-                     life=LIFE, findings=self.findings)
+                     life=LIFE, **self.given)
         )  # fmt: skip
 
 
-def done(story: Story, attempt: int = 1, **who: Any) -> Story:
+def done(story: Story, attempt: int = 1, *, key: str | None = None, **who: Any) -> Story:
     """An attempt that came to its end and into the table."""
-    return story.begin(attempt, **who).end(attempt, **who).recorded(who.get("task_id", "a"), pid=who.get("pid", 1))
+    return (
+        story.begin(attempt, key=key, **who)
+        .end(attempt, **who)
+        .recorded(who.get("task_id", "a"), pid=who.get("pid", 1))
+    )
 
 
 def instant(seconds: float) -> str:
@@ -197,6 +201,23 @@ def test_red_for_a_schedule_that_is_not_at_its_end_or_missed_a_run(more: dict[st
     assert "a schedule that" in problem
 
 
+def test_a_schedule_that_need_not_end_is_no_task() -> None:
+    recurring = {"status": "recurring", "missedOccurrences": 1}
+    story = done(Story(schedules_end=False).ask()).row()
+    assert story.row(None, task_id="s", scheduleExpression="rate(1 minute)", **recurring).verdict().is_good
+
+
+def test_executed_where_only_its_target_saw_it() -> None:
+    assert Story(elsewhere={"a"}).ask().row().verdict().record_results == {"executed": 1}
+    assert Story(elsewhere={"a"}).ask().row().verdict().is_good
+
+
+def test_executed_again_after_its_row_was_restored() -> None:
+    verdict = done(done(Story(restored={"a"}).ask())).row().verdict()
+    assert verdict.is_good, verdict.problems
+    assert sum(verdict.repeated.values()) == 1
+
+
 def test_failed_because_every_attempt_was_killed() -> None:
     verdict = Story().ask().row("failed", attempt=4, error=f"{USED_UP} 4").letter().verdict()
     assert verdict.record_results == {"failed": 1}
@@ -251,6 +272,10 @@ RED: dict[str, tuple[Callable[[], Story], str]] = {
     "cancelled while it ran": (
         lambda: Story().ask().begin().ask(CANCEL, run=1).end().row("cancelled", finishedAt=instant(3)),
         "while attempt 1 was at work"),
+    "shown as cancelled and executed before": (
+        lambda: Story().ask().begin().end().recorded().row("cancelled", finishedAt=instant(9)), "run 1 was executed"),
+    "shown as cancelled and executed elsewhere": (
+        lambda: Story(elsewhere={"a"}).ask().row("cancelled", finishedAt=instant(3)), "run 1 was executed"),
     "shown as cancelled and executed later": (
         lambda: done(Story().ask().ask(CANCEL, answer=None)).row("cancelled", finishedAt=instant(-10)),
         "after it was cancelled"),
@@ -262,6 +287,10 @@ RED: dict[str, tuple[Callable[[], Story], str]] = {
         lambda: done(Story().ask().ask(REPLACE, life="a/1")).row(), "there again, after it had been replaced"),
     "executed early": (lambda: Story().ask().begin(late=-30).end().recorded().row(), "before it was due"),
     "executed although refused": (lambda: done(Story().ask(answer=NO)), "although its insert was refused"),
+    "executed elsewhere and never inserted": (
+        lambda: done(Story(elsewhere={"x"}).ask()).row(), "x: executed, and no client inserted it"),
+    "executed again with another key after its row was restored": (
+        lambda: done(done(Story(restored={"a"}).ask()), key="a#7").row(), "different idempotency keys"),
     "executed and never inserted": (
         lambda: done(Story().ask(), 1).row().begin(task_id="x").end(task_id="x"), "no client inserted it"),
     "a row that no client inserted": (

@@ -1,4 +1,4 @@
-"""What a process of the soak writes down about its calls to AWS: the faults they met, and what the engine did."""
+"""What a process writes down about its calls to AWS: the faults they met, and what the engine did."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from tests.sandbox.calls import Call, Write, parse
 from tests.sandbox.folder import SharedFolder, append
 from tests.sandbox.journal import Met, Recorded
-from tests.sandbox.seam import Fault, Seam, Send
+from tests.sandbox.seam import Fault, Seam, Send, Watcher
 
 _WAITING = {"S": "scheduled"}
+_DELAYS = ("freeze before", "freeze after", "wait")  # after which a call is made all the same
 
 
 class Watch:
-    """Hangs itself into a seam."""
+    """Hangs itself into a seam. ``nearer``: what would be there otherwise, and may answer a request itself."""
 
-    def __init__(self, here: SharedFolder, seam: Seam) -> None:
-        self._here = here
+    def __init__(self, here: SharedFolder, seam: Seam, nearer: Watcher = lambda call, request, send: None) -> None:
+        self._here, self._nearer = here, nearer
         seam.met, seam.watch, seam.invoked = self._met, self._watch, here.note_invocation
 
     def _met(self, fault: Fault, call: Call) -> None:
-        ids = [write.task_id for write in call.writes] if call.kind == "record" else []
+        ids = [write.task_id for write in call.writes] if call.kind == "record" and fault.do not in _DELAYS else []
         met = Met(pid=os.getpid(), fault=fault.do, call=call.kind, task_ids=ids)
         self._here.journal.add(met)
 
     def _watch(self, call: Call, request: AWSPreparedRequest, send: Send) -> AWSResponse | None:
         """Nearest to the engine: sees what it really answers, whether or not the product gets to hear it."""
+        answered = self._nearer(call, request, send)
         if call.operation not in ("BatchExecuteStatement", "UpdateItem"):
-            return None
-        answered = send(request)
+            return answered
+        answered = answered or send(request)
         if answered.status_code == 200:
             writes = _taken(call, request, answered)
             if call.kind == "record" and writes:

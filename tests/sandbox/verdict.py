@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from tests.sandbox.history import INSERTS, Attempt, History, Wish
 from tests.sandbox.journal import CANCEL, DELETE, NO, REPLACE, UNCLEAR, YES
-from tests.soak.history import INSERTS, Attempt, History, Wish
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
@@ -33,6 +33,9 @@ class Evidence:
     letters: Collection[tuple[str, str, int]]  # task, createdAt and run of each dead letter
     life: float  # seconds that an invocation lasts at most
     findings: Sequence[str] = ()  # what the doctor found at the end
+    elsewhere: Collection[str] = ()  # tasks whose execution their target has seen, and not the journal
+    restored: Collection[str] = ()  # tasks whose rows were put back to what they were before they ran
+    schedules_end: bool = True  # False: a schedule may go on, and miss runs
 
 
 @dataclass(kw_only=True)
@@ -66,13 +69,12 @@ def judge(evidence: Evidence) -> Verdict:
             verdict.record_results[recorded_as] += 1
         if wish.answer == UNCLEAR:
             verdict.unclear += 1
-    for life, runs in history.runs.items():
-        if life not in lives:
-            verdict.problems.append(f"{life}: executed, and no client inserted it")
-            continue
-        for run, attempts in runs.items():
+        for run, attempts in history.runs.get(life, {}).items():
             _count(attempts, verdict)
-            verdict.problems += [f"{life}, run {run}: {text}" for text in _wrong(lives[life], attempts)]
+            wrong = _wrong(wish, attempts, restored=life in evidence.restored)
+            verdict.problems += [f"{life}, run {run}: {text}" for text in wrong]
+    never_inserted = {*history.runs, *evidence.elsewhere} - {*lives}
+    verdict.problems += [f"{life}: executed, and no client inserted it" for life in sorted(never_inserted)]
     verdict.problems += _after_the_end(evidence)
     verdict.problems += _same_keys(history)
     verdict.problems += [
@@ -80,7 +82,7 @@ def judge(evidence: Evidence) -> Verdict:
         for task_id, row in evidence.rows.items()
         if _life_of(row) not in lives and not is_or_was_schedule(row)
     ]
-    verdict.problems += _schedules_wrong(evidence)
+    verdict.problems += _schedules_wrong(evidence) if evidence.schedules_end else ()
     verdict.problems += [f"the doctor: {finding}" for finding in evidence.findings]
     return verdict
 
@@ -102,6 +104,8 @@ def _result(life: str, wish: Wish, evidence: Evidence) -> tuple[str, str | None]
     row = evidence.rows.get(wish.asked.task_id)
     runs: Mapping[int, Sequence[Attempt]] = evidence.history.runs.get(life, {})
     done = {run for run, attempts in runs.items() if any(attempt.done for attempt in attempts)}
+    if life in evidence.elsewhere:
+        done.add(_run_of(row or {}))
     if row is not None and _life_of(row) == life:
         return _result_of_row(life, wish, row, done, evidence)
     gone = _was_taken_out(life, wish, evidence.history)
@@ -111,7 +115,7 @@ def _result(life: str, wish: Wish, evidence: Evidence) -> tuple[str, str | None]
 
 
 def _result_of_row(life: str, wish: Wish, row: Row, done: set[int], evidence: Evidence) -> tuple[str, str | None]:
-    run = int(str(row.get("run", 1)))
+    run = _run_of(row)
     match row.get("outcome"):
         case None:
             bucket = Bucket.canonical(row.get("taskDateTime"))
@@ -131,7 +135,10 @@ def _result_of_row(life: str, wish: Wish, row: Row, done: set[int], evidence: Ev
                 return "failed", f"{life}: failed, although it can't: {row.get('error')}"
             return "failed", None
         case "cancelled":
-            return "cancelled", None
+            executed = life in evidence.elsewhere or any(
+                attempt.done and attempt.cut is None for attempt in evidence.history.attempts(life, run)
+            )
+            return "cancelled", f"{life}: cancelled, and run {run} was executed" if executed else None
         case other:
             return "lost", f"{life}: an outcome that is none: {other!r}"
 
@@ -160,6 +167,10 @@ def _life_of(row: Row) -> str:
     return str(payload.get("life", row["taskId"])) if isinstance(payload, Mapping) else str(row["taskId"])
 
 
+def _run_of(row: Row) -> int:
+    return int(str(row.get("run", 1)))
+
+
 # -- what the attempts of a run must be --------------------------------------------------------------------------------
 
 
@@ -171,8 +182,8 @@ def _count(attempts: Sequence[Attempt], verdict: Verdict) -> None:
     verdict.reclaimed += sum(before.ended is None or before.done for before, _ in pairwise(attempts))
 
 
-def _wrong(wish: Wish, attempts: Sequence[Attempt]) -> Iterator[str]:
-    for before, after in pairwise(attempts):
+def _wrong(wish: Wish, attempts: Sequence[Attempt], *, restored: bool) -> Iterator[str]:
+    for before, after in () if restored else pairwise(attempts):
         number = before.began.attempt
         if after.began.attempt <= number:
             yield f"attempt {after.began.attempt} was made after attempt {number}"
@@ -252,6 +263,6 @@ def _after_cancellation(task_id: str, row: Row, history: History) -> Iterator[st
     except InvalidInput:
         yield f"{task_id}: cancelled, and it is not known when"
         return
-    for attempt in history.attempts(_life_of(row), int(str(row.get("run", 1)))):
+    for attempt in history.attempts(_life_of(row), _run_of(row)):
         if attempt.began.at > cancelled + _SKEW:
             yield f"{_life_of(row)}: executed {attempt.began.at - cancelled:.1f} s after it was cancelled"
