@@ -125,8 +125,8 @@ def _kind_of(write: Write) -> str:
         return "cancel"
     if "outcome" in names:
         return "reject" if "taskDateTime" in names else "record"
-    if {"status", "taskDateTime", "attempts"} == names:
-        return "record"  # a failure that is tried again
+    if {"status", "taskDateTime", "nextAttemptAt"} <= names:
+        return "record"  # of a task that is tried again, or that its handler reschedules
     return "insert" if "taskId" in names else "other"
 
 

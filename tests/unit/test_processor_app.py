@@ -78,6 +78,9 @@ def hung(w: World) -> Iterator[threading.Event]:
     may_end.set()
 
 
+SHORT = 2  # seconds of an invocation whose task hangs: enough to begin it on a busy machine
+
+
 def refuses(*_: object, **__: object) -> None:
     raise cannot("do that")
 
@@ -121,7 +124,7 @@ def test_a_process_with_a_task_in_flight_ends_after_any_error(
 ) -> None:  # fmt: skip
     fault(w, monkeypatch)
     with pytest.raises(Ended):
-        app.handler({"time": "2026-12-31T12:01:00Z"}, Context(1))
+        app.handler({"time": "2026-12-31T12:01:00Z"}, Context(SHORT))
     assert hung.is_set()
     assert w.outcome("hang") is None
 
@@ -131,7 +134,7 @@ def test_the_process_ends_even_if_logging_fails(
 ) -> None:
     monkeypatch.setattr(app.logger, "error", refuses)
     with pytest.raises(Ended):
-        app.handler({"time": "2026-12-31T12:01:00Z"}, Context(1))
+        app.handler({"time": "2026-12-31T12:01:00Z"}, Context(SHORT))
     assert hung.is_set()
 
 

@@ -425,13 +425,15 @@ def test_a_continuation_does_the_work_of_a_tick_that_comes_when_time_is_up() -> 
 def test_a_pass_that_loses_its_shard_records_what_it_has_in_flight() -> None:
     w = world(rules=rules(threads=1))
     w.insert(*ids(200))
-    once = threading.Lock()
+    once, noticed = threading.Lock(), threading.Event()
 
     def loses_the_shard(task: Task, context: ActionContext) -> None:
         if once.acquire(blocking=False):
             w.clock.forward(seconds=11)  # time to renew the lease
             cursor = w.cursor()
             assert save(w.store, cursor, replace(cursor, lease="another's", lease_until=w.clock()))
+            w.rigged.before_write = lambda change: noticed.set() if is_cursor(change) else None
+        assert noticed.wait(30)  # the others are not done before the pass knows
 
     w.actions.behaviour = dict.fromkeys(ids(200), loses_the_shard)
     report = passed(w.next_tick())
