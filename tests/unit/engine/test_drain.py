@@ -429,10 +429,10 @@ def test_a_pass_that_loses_its_shard_records_what_it_has_in_flight() -> None:
 
     def loses_the_shard(task: Task, context: ActionContext) -> None:
         if once.acquire(blocking=False):
-            w.clock.forward(seconds=11)  # time to renew the lease
             cursor = w.cursor()
             assert save(w.store, cursor, replace(cursor, lease="another's", lease_until=w.clock()))
             w.rigged.before_write = lambda change: noticed.set() if is_cursor(change) else None
+            w.clock.forward(seconds=11)  # time to renew the lease
         assert noticed.wait(30)  # the others are not done before the pass knows
 
     w.actions.behaviour = dict.fromkeys(ids(200), loses_the_shard)
