@@ -22,7 +22,7 @@ The adapters (``store``, ``actions``) translate the errors of the AWS SDK.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
@@ -196,7 +196,7 @@ class Reschedule(Exception):
 
     def __init__(self, *, after: float | timedelta) -> None:
         seconds: object = after.total_seconds() if isinstance(after, timedelta) else after
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= sys.float_info.max:
             raise InvalidInput("after", after, "expected a number of seconds from 0 on, or a timedelta")
         super().__init__(f"a further turn after {seconds} s")
         self.seconds = float(seconds)

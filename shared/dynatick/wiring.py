@@ -1,4 +1,4 @@
-"""Puts the parts together: from settings to what an entry point calls. ClientCache are made here, once a process.
+"""Puts the parts together: from settings to what an entry point calls. Clients are made here, once a process.
 
 What one function alone needs is imported where that function is built: the others start the sooner.
 """

@@ -15,7 +15,7 @@ taskDateTime | text or number | you, then Dynatick | When: a bucket (`2026-12-31
     time
 dueAt | text or number | you, or Dynatick | The instant at which it is due, to the millisecond; kept when a retry
     moves the task
-delaySeconds | number | you | When: so many seconds after the row was written. Ineligible once the task is scheduled
+delaySeconds | number | you | When: so many seconds after the row was written. Gone once the task is scheduled
 action | text | you, or Dynatick | What to run: a [built-in action](actions.md), or a handler's name.
     Default: `DefaultAction`
 payload | map | you | The action's arguments
@@ -35,8 +35,8 @@ run | number | Dynatick | 1, and one more with each redrive, and each run-now of
 turn | number | Dynatick | How often the handler has rescheduled the task in this run: attempts start again, and the
     idempotency key ends with it. A task that was not rescheduled has none
 firstStartedAt | text | Dynatick | When the first attempt of the run began, once its handler has rescheduled it
-nextAttemptAt | text | Dynatick | The instant before which a retry, a further turn, or a task that its rate limit did
-    not allow is not begun
+nextAttemptAt | text | Dynatick | The instant before which a retry or a further turn is not begun; of a task that its
+    rate limit deferred, when that allowed it
 lease | text | Dynatick | The claim's token, while the task runs
 leaseUntil | text | Dynatick | The instant after which another process may take the task over
 createdAt | text | Dynatick | When it was inserted, or first looked at; whatever a raw row says. Occurrences of

@@ -141,7 +141,7 @@ def test_a_handler_returns_or_raises_a_reschedule():
         assert asked.value.seconds == 20.0
 
 
-@pytest.mark.parametrize("after", [-1, float("nan"), float("inf"), "20", None, True, timedelta(seconds=-1)])
+@pytest.mark.parametrize("after", [-1, float("nan"), float("inf"), 10**400, "20", None, True, timedelta(seconds=-1)])
 def test_the_time_of_a_reschedule_is_checked(after):
     with pytest.raises(InvalidInput, match=r"after: .* is not accepted; expected a number of seconds from 0 on"):
         Reschedule(after=after)
