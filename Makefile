@@ -13,6 +13,8 @@ EXAMPLES ?= 1000
 # How long a soak lasts, and the seed of its faults: make soak MINUTES=5 SEED=1
 MINUTES ?= 5
 SEED ?=
+# What the faults meet, tick or second: make faults PRECISION=second
+PRECISION ?= tick
 # A DynamoDB of your own: make conformance ENDPOINT=http://127.0.0.1:8000
 ENDPOINT ?=
 # Passed on to pytest: make test ARGS="-k buckets -x"
@@ -44,7 +46,7 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test test-long check sam up down api e2e faults model soak expressions bench bench-quick lock mutations words site
+.PHONY: help demo test test-long check sam up down api e2e faults model soak expressions bench bench-lateness bench-quick lock mutations words site
 .PHONY: conformance
 .PHONY: docs clean lines setup
 
@@ -68,7 +70,7 @@ test-long: $(VENV)/.ready ## Run those that wait for minutes or repeat thousands
 	exit $$failed
 
 faults: $(VENV)/.ready ## Inject every known fault and show how each was survived; WRITE=1: into docs/guarantees.md too
-	@$(run_faults) $(ARGS) -p tests.faults.table $(if $(WRITE),--write-table)
+	@$(run_faults) --precision $(PRECISION) $(ARGS) -p tests.faults.table $(if $(WRITE),--write-table)
 
 # Of the suites that know such an endpoint, the tests that go there.
 conformance: $(VENV)/.ready ## Run contract, integration, faults and a short model on another DynamoDB, at ENDPOINT
@@ -115,6 +117,9 @@ expressions: $(VENV)/.ready ## Compare 120,000 random schedule expressions with 
 
 bench: $(VENV)/.ready ## Measure what a task costs; WRITE=1: into docs/ too
 	@$(BIN)/python -m dynatick_stack.bench $(if $(WRITE),--write)
+
+bench-lateness: $(VENV)/.ready ## Measure how late tasks begin with Precision second, on the local stack, in ten minutes
+	@$(BIN)/python -m dynatick_stack.bench.lateness
 
 bench-quick: $(VENV)/.ready ## The same in less than a minute
 	@$(BIN)/python -m dynatick_stack.bench --quick

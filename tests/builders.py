@@ -17,7 +17,7 @@ from dynatick.domain.task import Row, Task
 from dynatick.engine.assign import Arrival, Assigned, assign
 from dynatick.engine.installation_settings import publish_settings
 from dynatick.engine.placement import Placer, send_rejection
-from dynatick.engine.ports import ActionContext, Store
+from dynatick.engine.ports import ActionContext, Store, WakeUps
 from dynatick.engine.processor import Invoked, Processor
 from dynatick.engine.rules import Rules
 from dynatick.store.memory import MemoryStore
@@ -89,6 +89,7 @@ class InProcess:
     life: timedelta = timedelta(seconds=120)  # of an invocation
     started: list[Mapping[str, object]] = field(default_factory=list)  # invocations that were asked for
     tokens: itertools.count[int] = field(default_factory=itertools.count)
+    wake_ups: WakeUps | None = None
 
     def reconfigure(self, **changes: object) -> None:
         """A redeployment with another grid."""
@@ -108,6 +109,7 @@ class InProcess:
             clock=self.clock,
             new_token=lambda: f"token-{next(self.tokens)}",
             pause=lambda seconds: None,
+            wake_ups=self.wake_ups,
         )
 
     def invoke(self, event: Mapping[str, object]) -> None:

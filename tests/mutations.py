@@ -1,4 +1,4 @@
-"""The first seventeen rules of the protocol, and what keeps the runs of schedules, taken out one by one: each time
+"""The nineteen rules of the protocol, and what keeps the runs of schedules, taken out one by one: each time
 some test must fail (``make mutations``).
 
 Each mutation is a change of one text in a temporary copy of the package. It prints which test fails for it, and ends
@@ -43,6 +43,7 @@ RECORD = "tests/unit/engine/test_record.py"
 WINDOW = "tests/unit/engine/test_poll_window.py"
 TASK_POOL = "tests/unit/engine/test_task_pool.py"
 SCHEDULES = "tests/unit/engine/test_recurring.py"
+WAKE_UPS = "tests/unit/engine/test_wake_ups.py"
 RECURRING = "tests/unit/engine/test_recurring.py tests/unit/domain/test_recurrence.py"
 OF_SCHEDULES = 0
 ENGINE, DOMAIN, TABLE = "shared/dynatick/engine", "shared/dynatick/domain", "shared/dynatick/store/dynamodb.py"
@@ -170,6 +171,34 @@ MUTATIONS = (
     Mutation(16, "S may go back", f"{ENGINE}/cursor.py",
              "drained_through=max(old.drained_through, new.drained_through)",
              "drained_through=new.drained_through"),
+    Mutation(17, "a wake-up leaves a moved task where it is", f"{ENGINE}/waking.py",
+             "        moved=services.placer.place,\n", "", WAKE_UPS),
+    Mutation(17, "a wake-up claims a task that runs", f"{DOMAIN}/lifecycle.py",
+             "conditions=(*state, Is(attr.TASK", "conditions=(*(() if due else state), Is(attr.TASK", WAKE_UPS),
+    Mutation(18, "a wake-up claims a task whose instant is another by now", f"{ENGINE}/claims.py",
+             "now=now, due=one.conditions)", "now=now)", WAKE_UPS),
+    Mutation(18, "the due time counts while a retry waits", f"{DOMAIN}/due.py",
+             "else (is_due, Absent(attr.NEXT_ATTEMPT_AT))", "else (is_due,)", WAKE_UPS),
+    Mutation(18, "a retry keeps the instant that it had", f"{DOMAIN}/lifecycle.py",
+             "            attr.NEXT_ATTEMPT_AT: _due(at),\n            attr.ATTEMPTS: _bounded",
+             "            attr.ATTEMPTS: _bounded", f"{WAKE_UPS} {LIFECYCLE}"),
+    Mutation(18, "a wake-up waits for its first task only", f"{ENGINE}/waking.py",
+             "while waiting and waiting[0].at <= now and", "while waiting and", WAKE_UPS),
+    Mutation(18, "a tick on time doesn't wait for its minute", f"{ENGINE}/processor.py",
+             "while (wait := (order.at - self.clock()).total_seconds()) > 0:",
+             "while (wait := (order.at - self.clock()).total_seconds()) > 60:", WAKE_UPS),
+    Mutation(18, "an instant is rounded down", f"{DOMAIN}/instants.py",
+             "timedelta(microseconds=-instant.microsecond % 1000)", "timedelta()", LIFECYCLE),
+    Mutation(19, "each pass plans what others have planned", f"{ENGINE}/cursor.py",
+             "range(max(tick, cursor.planned_through or 0) + 1,", "range(tick + 1,", WAKE_UPS),
+    Mutation(19, "a tick that finds its shard leased plans nothing", f"{ENGINE}/cursor.py",
+             "return Acquired(None, to_plan)", "return Acquired(None)", WAKE_UPS),
+    Mutation(19, "the scheduler wakes what a processor has deferred", f"{ENGINE}/assign.py",
+             "    if before.is_running or before.is_unscheduled:\n        return False\n", "", WAKE_UPS),
+    Mutation(19, "a retry gets no wake-up", f"{ENGINE}/record.py",
+             "if self.wake_ups is None or not changes:", "if True:", WAKE_UPS),
+    Mutation(19, "records after a failed one send their wake-ups twice", f"{ENGINE}/assign.py",
+             "if positions[key] < first]", "]", WAKE_UPS),
     Mutation(OF_SCHEDULES, "a schedule moves on before its occurrence is written", f"{ENGINE}/recurring.py",
              "        self._make(list(cases.values()), closed_through, lease_until)\n"
              "        results = self._move_on(list(cases.values()), closed_through)",
@@ -296,9 +325,9 @@ def main() -> int:
             print(f"without any mutation these fail already: {', '.join(failing)}", file=sys.stderr)
             return 1
         unnoticed = [mutation for mutation in MUTATIONS if not report(mutation, failing_of(mutation, copy))]
-    missing = set(range(1, 18)) - {mutation.rule for mutation in MUTATIONS}
+    missing = set(range(1, 20)) - {mutation.rule for mutation in MUTATIONS}
     noticed = len(MUTATIONS) - len(unnoticed)
-    print(f"{noticed} of {len(MUTATIONS)} mutations noticed, of {17 - len(missing)} rules and of schedules")
+    print(f"{noticed} of {len(MUTATIONS)} mutations noticed, of {19 - len(missing)} rules and of schedules")
     return 1 if unnoticed or missing else 0
 
 

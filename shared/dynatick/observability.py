@@ -28,6 +28,10 @@ _PASS_COUNTS = (
 )  # fmt: skip
 
 
+_MAX_VALUES = 100
+"""Of one metric in a line of the embedded metric format, which takes no counts of values."""
+
+
 def create() -> tuple[Logger, Metrics]:
     """The function's logger and metrics. Log records of the package, by the standard library, get the same format."""
     logger = Logger(json_serializer=_in_ascii)
@@ -62,6 +66,15 @@ def log_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: date
         _log_pass(invoked.passed, logger, metrics, now)
     if invoked.recovered is not None:
         _log_recovery(invoked.recovered, logger, metrics)
+    if invoked.woken is not None:
+        _log_wake_up(invoked.woken, logger, metrics)
+    _count(metrics, "WakeUpsStale", int(invoked.stale_wake_up))
+    if invoked.malformed_wake_up is not None:
+        logger.error(
+            "a message in the queue of wake-ups is none",
+            extra={"action": "wake_up_malformed", "problem": invoked.malformed_wake_up},
+        )
+        _count(metrics, "WakeUpsMalformed", 1)
     if invoked.reconciled is not None:
         _log_reconciled(invoked.reconciled, logger, metrics, now)
 
@@ -137,6 +150,7 @@ def log_request(answer: Answer, logger: Logger, metrics: Metrics) -> None:
 
 def _log_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetime) -> None:
     fields = _fields(report) | {"tick": str(Bucket(report.tick)), "buckets": report.buckets}
+    fields |= {"planned": report.planned, "unsent": report.unsent, "planning_failed": report.planning_failed}
     age = max(0.0, (report.started_at - instant_of(report.tick)).total_seconds())
     metrics.add_metric(name="TickAge", unit=MetricUnit.Seconds, value=age)
     if report.leased_elsewhere:
@@ -147,9 +161,8 @@ def _log_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetim
         _count(metrics, "ShardLeasedElsewhere", 1)
         return
     logger.info("pass ended", extra={"action": "pass_ended", **fields})
+    _add_lateness(report, metrics)
     _count_all(report, metrics)
-    if report.lateness_count:
-        metrics.add_metric(name="Lateness", unit=MetricUnit.Milliseconds, value=report.lateness_max_ms)
     if report.drained_through is not None:
         backlog = max(0.0, (now - instant_of(report.drained_through)).total_seconds())
         metrics.add_metric(name="Undrained", unit=MetricUnit.Seconds, value=backlog)
@@ -161,12 +174,22 @@ def _log_recovery(report: PassReport, logger: Logger, metrics: Metrics) -> None:
     _count_all(report, metrics)
 
 
+def _log_wake_up(report: PassReport, logger: Logger, metrics: Metrics) -> None:
+    fields = _fields(report) | {"bucket": str(Bucket(report.tick, report.shard))}
+    logger.info("wake-up ended", extra={"action": "wake_up_ended", **fields})
+    _add_lateness(report, metrics)
+    _count_all(report, metrics)
+
+
 def _fields(report: PassReport) -> dict[str, object]:
     counts: dict[str, object] = {name: getattr(report, name) for name in _PASS_COUNTS}
     return counts | {
         "shard": report.shard,
         "continuation": report.continuation,
-        "lateness_max_ms": report.lateness_max_ms,
+        "woken_late": report.woken_late,
+        "lateness_max_ms": report.lateness.max,
+        "lateness_p50_ms": report.lateness.percentile(50),
+        "lateness_p99_ms": report.lateness.percentile(99),
         "continued": report.continued,
     }
 
@@ -174,6 +197,14 @@ def _fields(report: PassReport) -> dict[str, object]:
 def _count_all(report: PassReport, metrics: Metrics) -> None:
     for name in _PASS_COUNTS:
         _count(metrics, name.capitalize(), getattr(report, name))
+
+
+def _add_lateness(report: PassReport, metrics: Metrics) -> None:
+    """Of ``Lateness``, values with the percentiles of all. With the last of 100, Powertools writes the line and begins
+    another, so other metrics must follow: it warns of a line without any."""
+    for milliseconds in report.lateness.sample(_MAX_VALUES):
+        metrics.add_metric(name="Lateness", unit=MetricUnit.Milliseconds, value=milliseconds)
+    _count(metrics, "WokenLate", report.woken_late)
 
 
 def _log_reconciled(found: Reconciled, logger: Logger, metrics: Metrics, now: datetime) -> None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from dynatick.actions.allow_list import ActionSettings
 from dynatick.domain.buckets import Grid
+from dynatick.engine.rules import MAX_TICK_MINUTES, Precision
 from dynatick.errors import ConfigurationError, InvalidInput, shown
 
 
@@ -21,6 +22,7 @@ class Settings:
     default_action: str
     dead_letter_queue_url: str | None
     index_lag: timedelta
+    precision: Precision
     handlers_module: str | None
     task_threads: int
     max_turns: int
@@ -47,6 +49,7 @@ class Settings:
             default_action=environ.get("DYNATICK_DEFAULT_ACTION") or "log",
             dead_letter_queue_url=environ.get("DYNATICK_DEAD_LETTER_QUEUE_URL") or None,
             index_lag=timedelta(seconds=_number(environ, "DYNATICK_INDEX_LAG_SECONDS", 120, 0, 86_400)),
+            precision=_precision(environ.get("DYNATICK_PRECISION") or "tick", grid),
             handlers_module=environ.get("DYNATICK_HANDLERS_MODULE") or None,
             task_threads=_number(environ, "DYNATICK_TASK_THREADS", 16, 1, 256),
             max_turns=_number(environ, "DYNATICK_MAX_TURNS", 10_000, 1, 1_000_000),
@@ -62,6 +65,7 @@ class Settings:
                 event_buses=_names(environ, "DYNATICK_ALLOWED_EVENT_BUS_ARNS"),
                 functions=_names(environ, "DYNATICK_ALLOWED_FUNCTION_ARNS"),
                 state_machines=_names(environ, "DYNATICK_ALLOWED_STATE_MACHINE_ARNS"),
+                wake_up_queue_url=environ.get("DYNATICK_WAKE_UP_QUEUE_URL") or None,
             ),
             assignment_policy=environ.get("DYNATICK_ASSIGNMENT_POLICY") or None,
             function_name=environ.get("AWS_LAMBDA_FUNCTION_NAME"),
@@ -81,6 +85,17 @@ def _number(environ: Mapping[str, str], name: str, default: int, low: int = 0, h
     if not text.isascii() or not text.isdigit() or len(text) > 9 or not low <= int(text) <= high:
         raise ConfigurationError(name, f"expected a whole number from {low} to {high}, found {shown(text)}")
     return int(text)
+
+
+def _precision(text: str, grid: Grid) -> Precision:
+    try:
+        precision = Precision(text)
+    except ValueError:
+        raise ConfigurationError("DYNATICK_PRECISION", f"expected tick or second, found {shown(text)}") from None
+    if precision is Precision.SECOND and grid.tick_minutes > MAX_TICK_MINUTES:
+        expected = f"second needs DYNATICK_TICK_MINUTES of {MAX_TICK_MINUTES} or less, found {grid.tick_minutes}"
+        raise ConfigurationError("DYNATICK_PRECISION", expected)
+    return precision
 
 
 def _names(environ: Mapping[str, str], name: str) -> tuple[str, ...]:

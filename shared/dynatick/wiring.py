@@ -10,7 +10,7 @@ import json
 import os
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,11 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from dynatick.actions.dead_letter import NoDeadLetters, QueueDeadLetters
+from dynatick.actions.wake_up_queue import QueueWakeUps
 from dynatick.domain.normalise import Assign, Defaults, next_tick
 from dynatick.engine.budget import max_timeout_seconds
-from dynatick.engine.ports import DeadLetters
-from dynatick.engine.rules import Rules
+from dynatick.engine.ports import DeadLetters, WakeUps
+from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.scheduler import Scheduler
 from dynatick.errors import ConfigurationError, StoreError
 from dynatick.settings import Settings
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
     from dynatick.api import Api
     from dynatick.bulk.importer import Importer
     from dynatick.engine.processor import Processor
+
+
+WAKE_UP_LEAD = timedelta(milliseconds=100)
+"""How long before its instant a wake-up is to be received; the queue's whole seconds add half of one on average. It is
+for the queue's own delay: the ticks keep a process warm, and every process that waits costs (docs/cost.md)."""
 
 
 def utc_now() -> datetime:
@@ -85,6 +91,7 @@ def build_processor(settings: Settings) -> Processor:
         rules=build_rules(settings),
         clock=utc_now,
         new_token=lambda: f"{process}.{next(numbers)}",
+        wake_ups=_wake_ups(settings),
     )
 
 
@@ -121,6 +128,7 @@ def build_scheduler(settings: Settings) -> Scheduler:
         rules=build_rules(settings),
         clock=utc_now,
         decode=decode,
+        wake_ups=_wake_ups(settings),
     )
 
 
@@ -132,6 +140,10 @@ def build_rules(settings: Settings) -> Rules:
             action=settings.default_action,
             retention_days=settings.retention_days,
             assign=load_policy(settings.assignment_policy),
+        ),
+        precision=settings.precision,
+        limited_actions=frozenset(
+            limit.partition("=")[0].partition(":")[0] for limit in settings.action_settings.rate_limits
         ),
         index_lag=settings.index_lag,
         threads=settings.task_threads,
@@ -158,6 +170,20 @@ def load_policy(name: str | None) -> Assign:
     if not callable(policy):
         raise ConfigurationError("DYNATICK_ASSIGNMENT_POLICY", f"{name!r} is not a function")
     return policy
+
+
+def _wake_ups(settings: Settings) -> WakeUps | None:
+    """None with Precision.TICK. A send that takes longer than a second isn't worth its wait: the tick comes anyway."""
+    if settings.precision is not Precision.SECOND:
+        return None
+    if settings.action_settings.wake_up_queue_url is None:
+        raise ConfigurationError(
+            "DYNATICK_WAKE_UP_QUEUE_URL", "it is not set; with precision second, the template sets it"
+        )
+    config = Config(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 1})
+    return QueueWakeUps(
+        boto3.client("sqs", config=config), settings.action_settings.wake_up_queue_url, clock=utc_now, lead=WAKE_UP_LEAD
+    )
 
 
 def _dead_letters(settings: Settings, *, tries: int = 5) -> DeadLetters:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 from tests.builders import key_of
-from tests.e2e.checkout import MODULE, with_handlers
+from tests.e2e.handlers import HANDLERS
 from tests.e2e.support import TICK_SECONDS, bucket, deployed, eventually, now, room
 
 from dynatick.engine.cursor import cursor_id
+from dynatick_stack.checkout import MODULE, with_handlers
 
 pytestmark = pytest.mark.long
 
@@ -23,7 +24,7 @@ LATER = [f"later-{n}" for n in range(3)]
 
 
 def test_others_run_and_it_ends_as_failed(tmp_path: Path) -> None:
-    root = with_handlers(tmp_path / "checkout")
+    root = with_handlers(tmp_path / "checkout", HANDLERS)
     parameters = {"TickMinutes": 1, "HandlersModule": MODULE, "ProcessorTimeoutSeconds": TIMEOUT}
     with deployed(tmp_path / "local", root=root, **parameters) as world:
         room(10)
@@ -61,7 +62,7 @@ def test_others_run_and_it_ends_as_failed(tmp_path: Path) -> None:
 def test_its_process_ends_although_the_pass_raised(tmp_path: Path) -> None:
     """The cursor can't be read when the pass wants to renew its lease or to end. Lambda would keep the process of a
     function that raises, with the handler's thread, for later invocations."""
-    root = with_handlers(tmp_path / "checkout")
+    root = with_handlers(tmp_path / "checkout", HANDLERS)
     parameters = {"HandlersModule": MODULE, "ProcessorTimeoutSeconds": TIMEOUT, "TickState": "DISABLED"}
     with deployed(tmp_path / "local", root=root, **parameters) as world, ThreadPoolExecutor(1) as pool:
         room(20)

@@ -10,7 +10,15 @@ from tests.e2e.documents import run
 pytestmark = pytest.mark.long
 
 # Those whose examples run as they stand; the others' are run, with what they leave out, by tests/unit.
-HOW_TOS = ["assignment", "http-api", "import", "nightly-report", "reminder-by-email", "unpublish-by-webhook"]
+HOW_TOS = [
+    "assignment",
+    "http-api",
+    "import",
+    "nightly-report",
+    "reminder-by-email",
+    "to-the-second",
+    "unpublish-by-webhook",
+]
 
 
 @pytest.mark.parametrize("name", HOW_TOS)

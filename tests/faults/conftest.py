@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.faults.figures import Figures
-from tests.faults.world import World
+from tests.faults.world import SECOND, World
 from tests.sandbox.clock import START
 
 from dynatick_stack import emulator
@@ -25,6 +25,9 @@ Report = Callable[..., Figures]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--precision", choices=["tick", "second"], default="tick", help="that the faults of other tests meet (tick)"
+    )
     parser.addoption(
         "--fault-scale", type=int, metavar="N", default=1, help="make the large backlogs N times as large (1)"
     )
@@ -60,6 +63,8 @@ IN_EVERY_RUN = {
     "test_fault_25_a_tick_costs_what_it_did_before",
     "test_fault_26_while_the_first_pass_still_holds_it",
     "test_fault_27_killers_among_the_expired_fail_no_other",
+    "test_fault_28_wake_ups_come_as_they_should_not",
+    "test_fault_29_changed_after_its_wake_up_was_sent",
     "test_fault_31_restored_to_a_point_in_time",
     "test_fault_32_rows_as_large_as_they_may_be",
     "test_the_process_dies_at_each_step",
@@ -96,8 +101,12 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def new_world(engine: str, dynamodb_endpoint: str | None, tmp_path: Path) -> Iterator[NewWorld]:
-    """Makes worlds, after their first tick. ``start``: the time of their clock. The rest: settings of the functions."""
+def new_world(
+    engine: str, dynamodb_endpoint: str | None, tmp_path: Path, pytestconfig: pytest.Config
+) -> Iterator[NewWorld]:
+    """Makes worlds, after their first tick. ``start``: the time of their clock. The rest: settings of the functions.
+    A test that sets the precision delivers wake-ups itself.
+    """
     with ExitStack() as worlds:
         numbers = iter(range(100))
 
@@ -106,7 +115,11 @@ def new_world(engine: str, dynamodb_endpoint: str | None, tmp_path: Path) -> Ite
             folder.mkdir()
             start = given.pop("start", START)
             began = start - timedelta(minutes=1)
-            world = worlds.enter_context(World(engine, folder, dynamodb=dynamodb_endpoint, start=began, **given))
+            delivers = "DYNATICK_PRECISION" not in given and pytestconfig.getoption("--precision") == "second"
+            settings = SECOND | given if delivers else given
+            world = worlds.enter_context(
+                World(engine, folder, dynamodb=dynamodb_endpoint, start=began, delivers_wake_ups=delivers, **settings)
+            )
             world.tick()  # the settings in force are known then, and the cursors there
             world.clock.to(start)  # however long that took
             return world

@@ -21,7 +21,10 @@ from tests.sandbox.seam import Seam, Send, answer
 
 from dynatick.domain.instants import EPOCH
 
-_PROJECTED = ("taskId", "taskDateTime", "outcome", "action", "dueAt", "finishedAt", "error", "scheduleId")
+_PROJECTED = (
+    "taskId", "taskDateTime", "outcome", "action", "dueAt", "finishedAt", "error", "scheduleId", "nextAttemptAt",
+    "lateMilliseconds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,6 +40,8 @@ FAULTS = {
     25: "A task can't be finished: the dead-letter queue refuses for days",
     26: "A task is replaced, deleted, inserted again while it runs",
     27: "A large backlog with expired leases and killers in it",
+    28: "Wake-ups are lost, doubled, late, early, malformed, or their queue is down",
+    29: "A task is changed after its wake-up was sent",
     31: "The table is restored to a point in time",
     32: "Rows of 390 KB, a claim full of them",
 }

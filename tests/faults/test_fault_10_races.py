@@ -74,7 +74,7 @@ def test_fault_10_reschedule_races_with_execution(new_world: NewWorld, report: R
     ids = [f"t{n:03d}" for n in range(TASKS)]
     world.insert_many([{"taskId": i, "delaySeconds": 30, "payload": {"seconds": 0.005}} for i in ids])
     later = Bucket(minute_of(world.clock()) + 4)
-    moved = race(world, ids, lambda task_id: world.client.reschedule(task_id, task_date_time=later))
+    moved = race(world, ids, lambda task_id: world.reschedule(task_id, task_date_time=later))
     world.finish()
     executed = {execution.task_id: execution.instant for execution in world.ledger.done()}
     assert len(world.ledger.done()) == len(executed) == TASKS

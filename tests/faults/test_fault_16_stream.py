@@ -42,7 +42,7 @@ def test_fault_16_records_of_rows_that_are_gone_or_others_by_now(world: World, r
             case 2:
                 world.cancel(task_id)
             case 3:
-                world.client.reschedule(task_id, delay_seconds=90)
+                world.reschedule(task_id, delay_seconds=90)
             case 4:
                 world.delete(task_id)
                 world.put(taskId=task_id, delaySeconds=40)

@@ -8,7 +8,7 @@ import json
 import signal
 import time
 from collections.abc import Iterable, KeysView, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +17,7 @@ from tests.faults.polls import FILE as POLLS
 from tests.sandbox.handlers import must_fail
 from tests.sandbox.history import history_of
 from tests.sandbox.installation import SandboxInstallation
-from tests.sandbox.journal import CANCEL, DELETE, INSERT, REPLACE, read
+from tests.sandbox.journal import CANCEL, DELETE, INSERT, REPLACE, RESCHEDULE, read
 from tests.sandbox.process import Outcome, Sandbox
 from tests.sandbox.seam import Fault
 from tests.sandbox.stream import Record, batches, sequence
@@ -29,7 +29,12 @@ from dynatick.domain.schedule import is_schedule
 from dynatick.domain.task import Row
 from dynatick.store.codec import encode
 
+WakeUp = tuple[Mapping[str, Any], datetime]
+
+SECOND = {"DYNATICK_PRECISION": "second", "DYNATICK_WAKE_UP_QUEUE_URL": "https://sqs.example/1/wake-ups"}
+
 LIFE = 120.0  # seconds of an invocation, the template's default
+VISIBILITY = timedelta(seconds=LIFE)  # of a message: when one that was not ended comes again
 AFTER_LEASE = LIFE + 10  # when every lease of a process that died is over, with the margin for skew
 
 
@@ -38,8 +43,10 @@ class World(SandboxInstallation):
 
     worker = "tests.faults.worker"
 
-    def __init__(self, endpoint: str, folder: Path, **given: Any) -> None:
+    def __init__(self, endpoint: str, folder: Path, *, delivers_wake_ups: bool = False, **given: Any) -> None:
         super().__init__(endpoint, folder, **given)
+        self.delivers_wake_ups = delivers_wake_ups
+        self.waiting: list[WakeUp] = []  # those that it has still to deliver
         self._elsewhere = given.get("dynamodb") is not None
         self.always: Sequence[Fault] = ()  # faults that every invocation meets, besides its own
         self._polls = 0
@@ -91,7 +98,12 @@ class World(SandboxInstallation):
         return {"source": "aws.events", "time": (at or self.clock()).strftime("%Y-%m-%dT%H:%M:00Z")}
 
     def tick(self, at: datetime | None = None, *, life: float = LIFE, faults: Sequence[Fault] = ()) -> Outcome:
-        """The rule fires, for the present minute or another, and what that starts runs too."""
+        """The rule fires, for the present minute or another, and what that starts runs too.
+
+        Wake-ups that are due by now come first; but what a tick with ``faults`` shall meet, none may run before it.
+        """
+        if not faults:
+            self.deliver_wake_ups()
         outcome = self.invoke(self.event(at), life=life, faults=faults)
         self.run_started(life=life)
         return outcome
@@ -105,12 +117,43 @@ class World(SandboxInstallation):
 
     def started(self) -> list[dict[str, Any]]:
         """The asynchronous invocations that were asked for since the last call."""
-        path = self.here.invocations
+        return self._taken(self.here.invocations)
+
+    def wake_ups(self) -> list[WakeUp]:
+        """The wake-ups that were sent since the last call: events, with their instants."""
+        return [(event, datetime.fromtimestamp(at, UTC)) for event, at in self._taken(self.here.wake_ups)]
+
+    def wake(self, event: Mapping[str, Any] | str) -> Outcome:
+        """The queue delivers a wake-up, and what that starts runs too."""
+        body = event if isinstance(event, str) else json.dumps(event)
+        outcome = self.invoke({"Records": [{"eventSource": "aws:sqs", "messageId": "1", "body": body}]})
+        self.run_started()
+        return outcome
+
+    def deliver_wake_ups(self, until: datetime | None = None) -> None:
+        """Time goes on to an instant, if one is given, and the wake-ups that were sent come at theirs, in order. As the
+        queue does, it delivers one again whose invocation failed. Only if this world delivers wake-ups."""
+        if not self.delivers_wake_ups:
+            return
+        while True:
+            self.waiting += self.wake_ups()
+            due = [wake_up for wake_up in self.waiting if wake_up[1] <= (until or self.clock())]
+            if not due:
+                return
+            first = min(due, key=lambda wake_up: wake_up[1])
+            self.waiting.remove(first)
+            event, at = first
+            self.clock.to(at)
+            if self.wake(event).what != "returned":
+                self.waiting.append((event, self.clock() + VISIBILITY))
+
+    @staticmethod
+    def _taken(path: Path) -> list[Any]:
         if not path.exists():
             return []
-        events = [json.loads(line) for line in path.read_text().splitlines()]
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
         path.unlink()
-        return events
+        return lines
 
     def polls(self) -> int:
         """How many polls there were since the last call."""
@@ -119,12 +162,19 @@ class World(SandboxInstallation):
 
     def next_tick(self, minutes: int = 1, *, life: float = LIFE, faults: Sequence[Fault] = ()) -> Outcome:
         """Time goes on to the next minute, or several later; the stream is delivered and the rule fires."""
-        self.to_next_minute(minutes)
+        tick = self._minute(minutes)
+        if not faults and self.delivers_wake_ups:
+            self.deliver(self.stream.new())
+            self.deliver_wake_ups(tick)
+        self.clock.to(tick)
         self.deliver(self.stream.new())
         return self.tick(life=life, faults=faults)
 
     def to_next_minute(self, minutes: int = 1) -> None:
-        self.clock.to(instant_of(minute_of(self.clock()) + minutes) + timedelta(milliseconds=200))
+        self.clock.to(self._minute(minutes))
+
+    def _minute(self, ahead: int) -> datetime:
+        return instant_of(minute_of(self.clock()) + ahead) + timedelta(milliseconds=200)
 
     def tick_on_grid(self, interval: int) -> Outcome:
         """Time goes on to the next tick of an interval, in minutes."""
@@ -186,6 +236,9 @@ class World(SandboxInstallation):
     def cancel(self, task_id: str) -> None:
         self.client.cancel(task_id)
         self.note(CANCEL, task_id)
+
+    def reschedule(self, task_id: str, **when: Any) -> None:
+        self.note(RESCHEDULE, task_id, due_at=self.client.reschedule(task_id, **when).due_at)
 
     def takes_long_ids(self) -> bool:
         """Whether put-item takes an id that no index can hold. The emulator does, DynamoDB Local does not."""

@@ -57,6 +57,7 @@ NAMES = {
     '{"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}': "dead letters",
     '{"Fn::GetAtt": ["StreamFailureQueue", "Arn"]}': "failures",
     '{"Fn::GetAtt": ["ProcessorFunction", "Arn"]}': "processor",
+    '{"Fn::GetAtt": ["WakeUpQueue", "Arn"]}': "wake-ups",
     '{"Fn::GetAtt": ["ImporterFunction", "Arn"]}': "importer",
     '{"Fn::GetAtt": ["ImportsBucket", "Arn"]}': "bucket",
     **{
@@ -84,10 +85,11 @@ NAMES = {
 LOGS = {("logs:CreateLogStream", "log"), ("logs:PutLogEvents", "log")}
 FAILURES = {("sqs:SendMessage", "failures")}
 STREAM = ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")
+QUEUE = {(f"sqs:{action}", "wake-ups") for action in ("DeleteMessage", "GetQueueAttributes", "ReceiveMessage")}
 BY_LAMBDA: dict[str, set[Right]] = {
-    # What the service itself does in the role's name: logs, the stream, what it could not deliver.
+    # What the service itself does in the role's name: logs, the stream, the queue, what it could not deliver.
     "SchedulerRole": LOGS | FAILURES | {(f"dynamodb:{action}", "stream") for action in STREAM},
-    "ProcessorRole": LOGS | FAILURES | {("kms:Decrypt", "keys"), ("kms:GenerateDataKey", "keys")},
+    "ProcessorRole": LOGS | FAILURES | QUEUE | {("kms:Decrypt", "keys"), ("kms:GenerateDataKey", "keys")},
     "ImporterRole": LOGS | FAILURES | {("s3:ListBucket", "bucket")},  # so that S3 says of an object that it is missing
     "ApiRole": LOGS,
 }
@@ -130,9 +132,8 @@ def needed(service: str, operation: str, parameters: Mapping[str, Any]) -> Itera
             index = parameters.get("IndexName")
             yield f"dynamodb:{operation}", "table" if index is None else f"table/index/{index}"
         case "sqs", "SendMessageBatch" | "SendMessage":
-            own = parameters["QueueUrl"].endswith("/dead-letters")
-            assert own or parameters["QueueUrl"].endswith("/target")
-            yield "sqs:SendMessage", "dead letters" if own else "queues"
+            queues = {"dead-letters": "dead letters", "wake-ups": "wake-ups", "target": "queues"}
+            yield "sqs:SendMessage", queues[parameters["QueueUrl"].rpartition("/")[2]]
         case "sns", "PublishBatch":
             assert parameters["TopicArn"] == TARGETS["sns"]["topicArn"]
             yield "sns:Publish", "topics"
@@ -210,6 +211,9 @@ def deployed(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Deployed:
             monkeypatch.setenv(name, local.LOCAL[value["Ref"]])
     boto3.client("sns").create_topic(Name="target")
     boto3.client("sqs").create_queue(QueueName="target")
+    monkeypatch.setenv("DYNATICK_PRECISION", "second")
+    wake_ups = boto3.client("sqs").create_queue(QueueName="wake-ups")
+    monkeypatch.setenv("DYNATICK_WAKE_UP_QUEUE_URL", wake_ups["QueueUrl"])
     boto3.client("ssm").put_parameter(Name=SSM_SECRET, Value="a", Type="SecureString")
     boto3.client("secretsmanager").create_secret(Name=MANAGED_SECRET, SecretString="b")
     made = deploy(monkeypatch, "least-privilege", batched=True)

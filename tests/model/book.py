@@ -18,6 +18,7 @@ from tests.model.simulation import Simulation
 from tests.model.table import Effect
 
 from dynatick.domain.buckets import Bucket
+from dynatick.domain.due import due_of
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import RELEASED, TRANSITIONS, is_terminal, may_follow, state_of
 from dynatick.domain.row import RowView
@@ -260,7 +261,13 @@ class Book:
     def _hear_claim(self, by: Actor, old: Row, new: Row) -> None:
         life, now = self.life_of(old), self.simulation.now
         bucket, earlier = Bucket.canonical(old.get("taskDateTime")), self.executions.get(str(old.get("lease")))
-        if bucket is None or self.seconds(bucket.instant) > now + MARGIN:
+        if by.woken:
+            due = _due(old)
+            if due is None or due > by.clock():
+                self.say(f"{life.task_id}: woken before {due}, when it is due")
+            if state_of(old) != "scheduled":
+                self.say(f"{life.task_id}: woken, and it is {state_of(old)}")
+        elif bucket is None or self.seconds(bucket.instant) > now + MARGIN:
             self.say(f"{life.task_id}: claimed in {bucket}, before its bucket")
         if life.not_before > now + MARGIN:
             self.say(f"{life.task_id}: claimed {life.not_before - now:.1f} s before its time")
@@ -297,8 +304,14 @@ class Book:
             if result != "error" or attempt >= life.maximum:
                 self.say(f"{life.task_id}: a retry after attempt {attempt}, whose result is {result}")
             bucket = Bucket.canonical(new.get("taskDateTime"))
-            if ran is None or bucket is None or self.seconds(bucket.instant) < ran.ended_at + life.backoff / 2 - MARGIN:
-                self.say(f"{life.task_id}: a retry in {bucket}, too early")
+            due = _due(new)
+            if (
+                ran is None
+                or bucket is None
+                or due is None
+                or self.seconds(min(due, bucket.instant)) < ran.ended_at + life.backoff / 2 - MARGIN
+            ):
+                self.say(f"{life.task_id}: a retry at {due} or in {bucket}, too early")
         elif after == "failed":
             # A success that its process did not live to record counts as an attempt, as any other.
             unheard = ran is None or result != "ok" or not ran.process.strands
@@ -393,3 +406,9 @@ class Book:
 
     def runs_of(self, life: Life, run: int) -> Mapping[int, Execution]:
         return {e.attempt: e for e in self.executions.values() if e.life is life and e.run == run}
+
+
+def _due(row: Row) -> datetime | None:
+    """The instant that counts."""
+    due = due_of(str(row["taskId"]), row.get("dueAt"), row.get("nextAttemptAt"))
+    return None if due is None else due.at

@@ -6,6 +6,7 @@ import math
 
 from tests.model.installation import Installation, Tick
 from tests.model.lives import END, FAIL, RUN, Life, number
+from tests.model.post import Mail
 from tests.model.stream import Mode
 
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
@@ -81,6 +82,7 @@ def _calm(model: Installation) -> None:
     model.plan(())
     model.table.lag = 0.0
     model.stream.set(Mode(batch=model.stream.mode.batch))
+    model.post.set(Mail())
 
 
 def _reconcile(model: Installation) -> None:

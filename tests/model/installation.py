@@ -16,6 +16,7 @@ from itertools import count
 from tests.model.book import Book
 from tests.model.environment import Environment
 from tests.model.lives import MARGIN, Life
+from tests.model.post import Post
 from tests.model.seam import QUIET, Actor, Order, Plan, Seam
 from tests.model.simulation import Simulation
 from tests.model.steps import Brief
@@ -27,18 +28,17 @@ from dynatick.client.doctor import Diagnosis, examine
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.lifecycle import is_terminal
 from dynatick.domain.task import Row, Task, is_own_row
-from dynatick.engine.assign import Arrival, assign
-from dynatick.engine.installation_settings import InstallationSettings, publish_settings
-from dynatick.engine.placement import Placer, send_rejection
+from dynatick.engine.assign import Arrival
 from dynatick.engine.ports import ActionContext, DeadLetter, Store
 from dynatick.engine.processor import Invoked, Processor
-from dynatick.engine.rules import Rules
+from dynatick.engine.rules import Precision, Rules
+from dynatick.engine.scheduler import Scheduler
 from dynatick.errors import DynatickError, PermanentError, RetryableError
 
 INDEX_LAG = 100.0  # longer than from tick to tick
 THREADS = 3
 SCHEDULER_LIFE = 60.0
-SETTINGS_FRESH_FOR = 60.0
+LONGEST_PRECISE = 5  # TickMinutes with Precision: second, as the template asserts
 RETRY_DELAYS = (60.0, 120.0)  # Lambda's, after an asynchronous invocation that raised
 CLIENTS = 2
 
@@ -67,6 +67,8 @@ class Installation:
         self.table.listeners += [self.book.hear, self.stream.hear]
         self.table.allowed_lag = INDEX_LAG
         self.seam = Seam(self.table, self.simulation)
+        self.post = Post(self.seam, self._wake, self.book.say)
+        self.precise = False  # Precision: second
         self.rules = self._rules(Grid())
         self.clients = self._clients()
         self.hand = Actor(self.simulation, "by hand", kind="hand")
@@ -83,10 +85,15 @@ class Installation:
         self._idle: list[Environment] = []  # the one that was used last at the end
         self._retired = 0  # deployments whose environments are used no more
         self._tokens = count()
-        self._published: tuple[InstallationSettings, float] | None = None
+        self._scheduler = self._new_scheduler()
 
     def _rules(self, grid: Grid) -> Rules:
-        return Rules(grid=grid, index_lag=timedelta(seconds=INDEX_LAG), threads=THREADS)
+        precise = self.precise and grid.tick_minutes <= LONGEST_PRECISE
+        precision = Precision.SECOND if precise else Precision.TICK
+        return Rules(grid=grid, precision=precision, index_lag=timedelta(seconds=INDEX_LAG), threads=THREADS)
+
+    def _wake_ups(self) -> Post | None:
+        return self.post if self.rules.precision is Precision.SECOND else None
 
     def _clients(self) -> list[TaskClient]:
         return [
@@ -99,14 +106,14 @@ class Installation:
 
     # -- what is done from outside -------------------------------------------------------------------------------------
 
-    def reconfigure(self, **changes: int) -> None:
-        """A redeployment with another grid."""
-        grid = self.rules.grid
+    def reconfigure(self, *, precise: bool | None = None, **changes: int) -> None:
+        """A redeployment with another grid, or precision."""
+        grid, self.precise = self.rules.grid, self.precise if precise is None else precise
         self.rules = self._rules(Grid(**{"tick_minutes": grid.tick_minutes, "shard_count": grid.shard_count} | changes))
         minutes = self.rules.grid.tick_minutes
         self.book.longest_interval = max(self.book.longest_interval, minutes)
         self.book.shortest_interval = min(self.book.shortest_interval, minutes)
-        self._published = None
+        self._scheduler = self._new_scheduler()
         self._retire()
 
     def put(self, life: Life, attributes: Mapping[str, object]) -> None:
@@ -179,8 +186,9 @@ class Installation:
         for row in self.open_rows():  # some may lie where no tick polls any more, and their records are lost
             self.book.life_of(row).unseen = True
         self.stream.start_anew()
+        self.post.forget()
         self.table.index_anew()
-        self.clients, self._published = self._clients(), None
+        self.clients, self._scheduler = self._clients(), self._new_scheduler()
 
     def plan(self, plans: Sequence[Plan]) -> None:
         """The course of the processes that start next, schedulers included."""
@@ -202,7 +210,7 @@ class Installation:
 
     def _process(self, event: Mapping[str, object], *, delay: float = 0.0, tries: int = 0) -> None:
         plan = self._next_plan()
-        actor = Actor(self.simulation, f"processor {event}", kind="processor", plan=plan)
+        actor = Actor(self.simulation, f"processor {event}", kind="processor", plan=plan, woken="Records" in event)
 
         def work() -> None:
             environment = self._idle.pop() if self._idle and not plan.cold else self._environment()
@@ -237,6 +245,7 @@ class Installation:
             clock=self._clock,
             new_token=lambda: f"token-{next(self._tokens)}",
             pause=self.simulation.sleep,
+            wake_ups=self._wake_ups(),
         )
         return Environment(processor, self._clock, self._log, lambda: self._end_process(processor))
 
@@ -273,7 +282,7 @@ class Installation:
 
         def work() -> None:
             try:
-                failed = assign(batch, self._placer()).failed
+                failed = self._scheduler.handle({"Records": [_record(arrival) for arrival in batch]}).failed
             except DynatickError:
                 answer(None)
                 return
@@ -288,20 +297,19 @@ class Installation:
         # A scheduler that was killed on the way says nothing, until its time is up.
         self.simulation.at(self.simulation.now + min(actor.plan.life, SCHEDULER_LIFE), end)
 
-    def _placer(self) -> Placer:
-        now = self.simulation.now
-        if self._published is None or now - self._published[1] > SETTINGS_FRESH_FOR:
-            self._published = (
-                publish_settings(self.seam, self.rules.grid, now=self._clock(), defaults=self.rules.defaults),
-                now,
-            )
-        return Placer(
-            self.seam,
-            self.rules,
-            self._published[0],
-            self._clock,
-            lambda row, error: send_rejection(self, row, error, self._clock()),
+    def _new_scheduler(self) -> Scheduler:
+        return Scheduler(
+            store=self.seam,
+            dead_letters=self,
+            rules=self.rules,
+            clock=self._clock,
+            decode=lambda row: row,
+            wake_ups=self._wake_ups(),
         )
+
+    def _wake(self, message: str) -> None:
+        """The queue of wake-ups delivers a message; also after a switch of the precision."""
+        self._process({"Records": [{"body": message}]})
 
     # -- what a processor asks for: invoker, actions, dead letters -----------------------------------------------------
 
@@ -393,6 +401,10 @@ class Installation:
                     continue
             found.append(row)
         return found
+
+
+def _record(arrival: Arrival) -> Mapping[str, object]:
+    return {"dynamodb": {"SequenceNumber": arrival.key, "NewImage": arrival.new, "OldImage": arrival.old}}
 
 
 def _is_open(row: Row) -> bool:

@@ -9,18 +9,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tests.model.installation import INDEX_LAG, Tick
-from tests.model.rows import IN_SHARD, RawRow, When
+from tests.model.rows import DUE, IN_SHARD, RawRow, When
 from tests.model.seam import FREEZE_BEFORE, Fault, Plan
 from tests.model.steps import Found, Step
 from tests.model.stream import Mode
 
 
-def begin(*, lag: float = 0.0, seed: int = 0, grid: tuple[int, int] = (1, 1), mode: Mode = Mode()) -> Step:  # noqa: B008
-    return Step("begin", mode=mode, lag=lag, seed=seed, grid=grid)
+def begin(
+    *,
+    lag: float = 0.0,
+    seed: int = 0,
+    grid: tuple[int, int] = (1, 1),
+    mode: Mode = Mode(),  # noqa: B008
+    **more: object,
+) -> Step:
+    return Step("begin", mode=mode, lag=lag, seed=seed, grid=grid, **more)
 
 
-def put(row: RawRow = RawRow(), *script: str, task_id: str = "a") -> Step:  # noqa: B008
-    return Step("put", task_id=task_id, row=row, script=script or ("ok",), policy=None)
+def put(row: RawRow = RawRow(), *script: str, task_id: str = "a", policy: object = None) -> Step:  # noqa: B008
+    return Step("put", task_id=task_id, row=row, script=script or ("ok",), policy=policy)
+
+
+def due(seconds: float) -> When:
+    return When(DUE, seconds)
 
 
 def known(seconds: float, *shard: int) -> RawRow:
@@ -50,6 +61,7 @@ def frozen(call: int, seconds: float) -> Plan:
 
 
 ONCE = {"maximumRetryAttempts": 0}
+PATIENT = {"maximumRetryAttempts": 2, "minBackoffSeconds": 60, "maxBackoffSeconds": 120}
 
 KEPT: Mapping[tuple[int, str], Found] = {
     (1, "a pass closes nothing"): Found("a: waits for ever", [put()]),
@@ -200,5 +212,69 @@ KEPT: Mapping[tuple[int, str], Found] = {
     (16, "a cursor is written whatever it is by then"): Found(
         "_dynatick#cursor#0: closedThrough went back",
         [tick(Tick(), Tick(plans=(frozen(3, 100.0),)), Tick()), *wait(50.0)],
+    ),
+    (17, "a wake-up claims a task that runs"): Found(
+        "a: woken, and it is running",
+        [
+            begin(precise=True),
+            tick(),
+            put(RawRow(when=due(20.0)), "slow"),
+            *wait(15.0, 15.0),
+            Step("wake_up", nth=0),
+            *wait(2.0),
+        ],
+    ),
+    (18, "a wake-up claims a task whose instant is another by now"): Found(
+        "a: woken before 2026-12-31 23:41:52+00:00, when it is due",
+        [
+            begin(precise=True),
+            tick(),
+            insert("a", due(20.0)),
+            *wait(2.0),
+            Step("reschedule", task_id="a", when=due(50.0), plan=Plan(), client=0),
+            *wait(2.0, 20.0),
+        ],
+    ),
+    (18, "the due time counts while a retry waits"): Found(
+        "a: woken before 2026-12-31 23:41:41.675000+00:00, when it is due",
+        [
+            begin(precise=True),
+            tick(),
+            put(RawRow(when=due(5.0)), "error", "ok", policy=PATIENT),
+            *wait(15.0),
+            Step("wake_up", nth=1),
+            *wait(2.0),
+        ],
+    ),
+    (18, "a retry keeps the instant that it had"): Found(
+        "a: a retry at 2026-12-31 23:40:05+00:00 or in 2026-12-31#23:42, too early",
+        [put(RawRow(when=due(5.0)), "error", "ok"), tick(), *wait(2.0)],
+    ),
+    (18, "a wake-up waits for its first task only"): Found(
+        "b: woken before 2026-12-31 23:42:12.900000+00:00, when it is due",
+        [
+            begin(precise=True),
+            *wait(50.0),
+            insert("a", due(82.1)),
+            insert("b", due(82.9)),  # planned with the other
+            tick(),
+            *wait(15.0, 15.0, 15.0, 15.0, 15.0),
+        ],
+    ),
+    (18, "a tick on time doesn't wait for its minute"): Found(
+        "a: claimed in 2026-12-31#23:42, before its bucket",
+        [
+            begin(precise=True),
+            put(RawRow(when=When(seconds=115.0))),
+            tick(),
+            *wait(54.5),
+            Step("plan", plans=[Plan(skew=2.0), Plan(skew=2.0)]),
+            Step("wake_up", nth=0),
+            *wait(2.0),
+        ],
+    ),
+    (19, "each pass plans what others have planned"): Found(
+        "2026-12-31#23:43: planned twice",
+        [begin(precise=True), put(RawRow(when=due(170.0))), tick(Tick(), Tick())],
     ),
 }

@@ -82,6 +82,7 @@ class Actor(Process):
     """A process at work on the table."""
 
     kind: str  # hand, client, doctor, scheduler, processor, expiry
+    woken: bool = False  # a processor, by a message of the queue of wake-ups
     plan: Plan = QUIET
     calls: int = 0
     began: float = 0.0

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tests.model.installation import INDEX_LAG, Installation, Tick
-from tests.model.kept_breaks import insert, known, put, tick, wait
+from tests.model.kept_breaks import change, due, insert, known, put, tick, wait
+from tests.model.post import Mail
 from tests.model.rows import RawRow, When
 from tests.model.seam import REFUSE, Fault, Plan
 from tests.model.steps import Step
@@ -30,8 +31,8 @@ class Situation:
     reached: Callable[[Installation], bool]
 
 
-def begin(*, lag: float = 0.0, seed: int = 0, shards: int = 1, poll: float = 0.0) -> Step:
-    return Step("begin", mode=Mode(), lag=lag, seed=seed, grid=(1, shards), poll=poll)
+def begin(*, lag: float = 0.0, seed: int = 0, shards: int = 1, poll: float = 0.0, **more: object) -> Step:
+    return Step("begin", mode=Mode(), lag=lag, seed=seed, grid=(1, shards), poll=poll, **more)
 
 
 def many(*script: str, backlog: bool = False) -> Step:
@@ -48,6 +49,10 @@ def passes(model: Installation) -> Sequence[PassReport]:
 
 def recoveries(model: Installation) -> Sequence[PassReport]:
     return [done.recovered for done in model.invocations if done.recovered is not None]
+
+
+def woken(model: Installation) -> Sequence[PassReport]:
+    return [done.woken for done in model.invocations if done.woken is not None]
 
 
 def lasted(report: PassReport) -> bool:
@@ -157,6 +162,61 @@ SITUATIONS: Mapping[str, Situation] = {
             tick(PLAIN, PLAIN),
         ],
         lambda model: any(life.original is not None for life in model.book.lives),
+    ),
+    "tasks are woken at their second": Situation(
+        [
+            begin(precise=True, shards=2),
+            tick(PLAIN),
+            insert("a", due(20.0)),
+            put(RawRow(when=due(80.5)), "slow", task_id="b"),
+            put(RawRow(when=due(150.0)), "error", "ok", task_id="c"),
+            put(RawRow(when=When(seconds=120.0)), task_id="d"),
+            tick(PLAIN, PLAIN, PLAIN, PLAIN),
+        ],
+        lambda model: sum(report.claimed for report in woken(model)) == 4,  # all but d, which is due on a tick
+    ),
+    "more tasks are due at a second than there are threads": Situation(
+        [
+            begin(precise=True),
+            tick(PLAIN),
+            Step("insert_many", when=due(80.0), script=("slow",), plan=Plan(), backlog=True),
+            tick(Tick(plans=(SHORT,)), PLAIN, PLAIN, PLAIN),
+        ],
+        lambda model: (
+            any(report.claimed for report in woken(model)) and any(report.claimed for report in passes(model))
+        ),
+    ),
+    "wake-ups come early, late, again, or not at all": Situation(
+        [
+            begin(precise=True, mail=Mail(seed=3, lost=0.3, again=0.5, early=90.0, late=200.0)),
+            tick(PLAIN),
+            *(
+                put(RawRow(when=due(10.0 + 30.0 * n)), "error", "slow", task_id=task_id)
+                for n, task_id in enumerate("abcd")
+            ),
+            tick(PLAIN, PLAIN),
+            Step("wake_up", nth=0),
+            change("cancel"),
+            tick(PLAIN, PLAIN),
+        ],
+        lambda model: (
+            any(report.claimed for report in woken(model)) and any(not report.claimed for report in woken(model))
+        ),
+    ),
+    "the precision is switched while tasks wait": Situation(
+        [
+            begin(precise=True),
+            tick(PLAIN),
+            insert("a", due(80.0)),
+            insert("b", due(140.0)),
+            insert("c", due(200.0)),
+            tick(PLAIN),
+            Step("precision", precise=False),
+            tick(PLAIN, PLAIN),
+            Step("precision", precise=True),
+            tick(PLAIN, PLAIN),
+        ],
+        lambda model: any(report.claimed for report in woken(model)),
     ),
     "the dead-letter queue refuses": Situation(
         [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import random
 import sys
 import threading
 import time
@@ -180,8 +181,10 @@ _WHERE = ("dynatick.engine.", "dynatick.client.")
 
 @contextmanager
 def inside(simulation: Simulation) -> Iterator[None]:
-    """The engine and the client wait in the simulation, until this ends."""
+    """The engine and the client wait in the simulation, until this ends, and throw the same dice each time."""
     put_back: list[tuple[object, str, object]] = []
+    dice = random.getstate()
+    random.seed(0)
     for module in [module for name, module in sys.modules.items() if name.startswith(_WHERE)]:
         for name, value in list(vars(module).items()):
             replacement = next((new for old, new in _REPLACED.items() if value is old), None)
@@ -195,5 +198,6 @@ def inside(simulation: Simulation) -> Iterator[None]:
     finally:
         simulation.close()
         Simulation.present = None
+        random.setstate(dice)
         for module, name, value in put_back:
             setattr(module, name, value)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 from tests.model.ending import come_to_an_end
 from tests.model.installation import INDEX_LAG, Installation, Tick
+from tests.model.post import Mail
 from tests.model.seam import FAULTS, QUIET, Fault, Order, Plan
 from tests.model.standins import inside
 from tests.model.steps import Step, first_step, step
@@ -65,6 +66,14 @@ modes = st.builds(
     mixed=st.booleans(),
 )
 
+mails = st.just(Mail()) | st.builds(
+    Mail,
+    seed=st.integers(1, 9999),
+    lost=st.sampled_from((0.0, 0.3, 1.0)),
+    again=st.sampled_from((0.0, 0.5)),
+    early=st.sampled_from((0.0, 3.0, 90.0)),
+    late=st.sampled_from((0.0, 3.0, 200.0)),
+)
 lags = st.sampled_from((INDEX_LAG, 0.0, 1.0, 4 * INDEX_LAG))
 polls = st.sampled_from((0.0,) * 6 + (2.0,))
 grids = st.tuples(st.sampled_from((1, 1, 2, 5, 60)), st.sampled_from((1, 2, 3)))
@@ -107,23 +116,33 @@ class Surroundings(RuleBasedStateMachine):
     def rest(self) -> None:
         self.model.rest()
 
-    @first_step(mode=modes, lag=lags, seed=seeds, grid=grids, poll=polls)
-    def begin(self, mode: Mode, lag: float, seed: int, grid: tuple[int, int], poll: float = 0.0) -> None:
+    @first_step(mode=modes, lag=lags, seed=seeds, grid=grids, poll=polls, precise=st.booleans(), mail=mails)
+    def begin(
+        self,
+        mode: Mode,
+        lag: float,
+        seed: int,
+        grid: tuple[int, int],
+        poll: float = 0.0,
+        precise: bool = False,
+        mail: Mail = Mail(),  # noqa: B008
+    ) -> None:
         """``poll``: seconds that a page takes, for good. With slow ones a gap of hours, which the simulation has time
         for, shows what fast ones do to one of weeks: polling takes longer than a lease, or than from tick to tick."""
         self.model.seam.poll_seconds = poll
-        self.model.reconfigure(tick_minutes=grid[0], shard_count=grid[1])
+        self.model.reconfigure(tick_minutes=grid[0], shard_count=grid[1], precise=precise)
         self.model.book.shortest_interval = grid[0]
-        self._surround(mode, lag, seed)
+        self._surround(mode, lag, seed, mail)
 
-    @step(mode=modes, lag=lags, seed=seeds, letters_refused=st.booleans())
-    def surroundings(self, mode: Mode, lag: float, seed: int, letters_refused: bool) -> None:
-        """How stream, index and dead-letter queue are from now on."""
-        self._surround(mode, lag, seed)
+    @step(mode=modes, lag=lags, seed=seeds, letters_refused=st.booleans(), mail=mails)
+    def surroundings(self, mode: Mode, lag: float, seed: int, letters_refused: bool, mail: Mail = Mail()) -> None:  # noqa: B008
+        """How stream, index and queues are from now on."""
+        self._surround(mode, lag, seed, mail)
         self.model.letters_refused = letters_refused
 
-    def _surround(self, mode: Mode, lag: float, seed: int) -> None:
+    def _surround(self, mode: Mode, lag: float, seed: int, mail: Mail) -> None:
         self.model.stream.set(mode)
+        self.model.post.set(mail)
         self.model.table.lag = lag
         self.model.table.dice.seed(seed)
 
@@ -136,6 +155,16 @@ class Surroundings(RuleBasedStateMachine):
     def reconfigure(self, grid: tuple[int, int]) -> None:
         """A redeployment with another tick interval and number of shards."""
         self.model.reconfigure(tick_minutes=grid[0], shard_count=grid[1])
+
+    @step(precise=st.booleans())
+    def precision(self, precise: bool) -> None:
+        """A redeployment with this precision: second, or tick."""
+        self.model.reconfigure(precise=precise)
+
+    @step(nth=st.integers(0, 9))
+    def wake_up(self, nth: int) -> None:
+        """A message that was sent before, from the last on, comes now: early, late, or once more."""
+        self.model.post.come_again(nth)
 
     @step(plan=plans)
     def reconcile(self, plan: Plan) -> None:

@@ -20,6 +20,7 @@ from dynatick.domain.task import Row
 from dynatick.engine.ports import Entry, Page, ScanPage, Store, StoreFailure
 
 REPLICAS = 2
+_SHOWN = {"action": "action", "due_at": "dueAt", "schedule_id": "scheduleId", "next_attempt_at": "nextAttemptAt"}
 
 T = TypeVar("T")
 
@@ -168,5 +169,9 @@ def _entry(row: Row | None) -> Entry | None:
         str(row["taskId"]),
         str(row["taskDateTime"]),
         None if "outcome" not in row else str(outcome),
-        schedule_id=row.get("scheduleId") if isinstance(row.get("scheduleId"), str) else None,
+        **{name: _text(row.get(of)) for name, of in _SHOWN.items()},
     )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

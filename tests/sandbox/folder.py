@@ -43,6 +43,11 @@ class SharedFolder:
         return self.path / "invocations"
 
     @property
+    def wake_ups(self) -> Path:
+        """The wake-ups that the functions have sent, as lines of JSON: event, and seconds since 1970."""
+        return self.path / "wake-ups"
+
+    @property
     def unstreamed(self) -> Path:
         """Ids of rows whose writes the emulator's stream leaves out, which a real one shows."""
         return self.path / "unstreamed"

@@ -48,6 +48,7 @@ class Attempt:
     ended: Ended | None = None
     ended_position: int | None = None
     recorded: bool = False  # the engine has its outcome
+    not_before: float | None = None  # of the next attempt, as its record has it
     refused: bool = False  # a fault has hit the call that was to record it
     died: bool = False  # its process, before the outcome was recorded
 
@@ -122,7 +123,7 @@ class Historian:
             case Recorded():
                 for task_id in line.task_ids:
                     if (found := self._open[line.pid].get(task_id)) is not None and found.ended is not None:
-                        found.recorded = True
+                        found.recorded, found.not_before = True, line.not_before.get(task_id)
                         del self._open[line.pid][task_id]
             case Met():
                 history.faults[line.fault] += 1

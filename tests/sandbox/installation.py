@@ -120,14 +120,17 @@ class SandboxInstallation:
 
     # -- the journal -----------------------------------------------------------------------------------------------
 
-    def note(self, what: str, *ids: str, interface: str = "client", fails: Collection[str] = ()) -> None:
-        """Writes down what was asked for these tasks, and done. ``fails``: those of them that can't but fail."""
+    def note(self, what: str, *ids: str, interface: str = "client", fails: Collection[str] = (),
+             due_at: datetime | None = None) -> None:  # fmt: skip
+        """Writes down what was asked for these tasks, and done. ``fails``: those of them that can't but fail.
+        ``due_at``: as the answer showed it."""
         at, lines = self.here.now(), list[Line]()
         for task_id in ids:
             life = self.lives.setdefault(task_id, task_id) if what == INSERT else self.lives.get(task_id, task_id)
             asked = Asked(number=f"test.{next(self._numbers)}", what=what, interface=interface, task_id=task_id,
                           life=life, at=at, fails=task_id in fails)  # fmt: skip
-            lines += [asked, Answered(number=asked.number, answer=YES, at=at)]
+            due = None if due_at is None else due_at.timestamp()
+            lines += [asked, Answered(number=asked.number, answer=YES, at=at, due_at=due)]
         self.here.journal.add(*lines)
 
     def note_death(self, sandbox: Sandbox, code: int, *, struck: bool = False) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ class Answered:
     answer: str  # YES, …
     at: float
     run: int | None = None  # of the task, as the answer shows it
+    due_at: float | None = None  # likewise
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,10 +79,14 @@ class Ended(Executed):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recorded:
-    """The engine has answered to this process that it has recorded the outcomes of these tasks."""
+    """The engine has answered to this process that it has recorded the outcomes of these tasks.
+
+    ``not_before``: of those that are tried again, the next attempt's time.
+    """
 
     pid: int
     task_ids: list[str]
+    not_before: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

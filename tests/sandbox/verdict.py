@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tests.sandbox.history import INSERTS, Attempt, History, Wish
-from tests.sandbox.journal import CANCEL, DELETE, NO, REPLACE, UNCLEAR, YES
+from tests.sandbox.journal import CANCEL, DELETE, NO, REPLACE, RESCHEDULE, RUN, UNCLEAR, YES
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
@@ -71,7 +71,8 @@ def judge(evidence: Evidence) -> Verdict:
             verdict.unclear += 1
         for run, attempts in history.runs.get(life, {}).items():
             _count(attempts, verdict)
-            wrong = _wrong(wish, attempts, restored=life in evidence.restored)
+            changes = _changes(wish, history)
+            wrong = [*_wrong(wish, attempts, restored=life in evidence.restored), *_early(attempts, run, changes)]
             verdict.problems += [f"{life}, run {run}: {text}" for text in wrong]
     never_inserted = {*history.runs, *evidence.elsewhere} - {*lives}
     verdict.problems += [f"{life}: executed, and no client inserted it" for life in sorted(never_inserted)]
@@ -199,9 +200,31 @@ def _wrong(wish: Wish, attempts: Sequence[Attempt], *, restored: bool) -> Iterat
         yield f"executed with different idempotency keys: {', '.join(sorted(keys))}"
     if wish.answer == NO:
         yield "executed, although its insert was refused"
+
+
+def _changes(wish: Wish, history: History) -> Sequence[Wish]:
+    """Of a task's time, in the order in which clients have asked for them."""
+    return [
+        other
+        for other in history.of_task[wish.asked.task_id]
+        if other.asked.what in (RESCHEDULE, RUN) and other.asked.life == wish.asked.life and other.answer != NO
+    ]
+
+
+def _early(attempts: Sequence[Attempt], run: int, changes: Sequence[Wish]) -> Iterator[str]:
+    """Not by a millisecond: all processes have one clock. ``changes``: of its time, which end a backoff."""
     for attempt in attempts:
-        if attempt.began.at < attempt.began.due_at - _SKEW:
-            yield f"began {attempt.began.due_at - attempt.began.at:.1f} s before it was due"
+        if (early := attempt.began.due_at - attempt.began.at) > 0:
+            yield f"began {early:.3f} s before it was due"
+    for before, after in () if changes else pairwise(attempts):
+        if before.not_before is not None and (early := before.not_before - after.began.at) > 0:
+            yield f"attempt {after.began.attempt} began {early:.3f} s before its backoff was over"
+    last = changes[-1] if changes else None
+    if last is None or last.answered is None or last.position is None or (last.answered.run or run) != run:
+        return
+    for attempt in attempts:
+        if attempt.position > last.position and (early := (last.answered.due_at or 0) - attempt.began.at) > 0:
+            yield f"attempt {attempt.began.attempt} began {early:.3f} s before the time that it was given"
 
 
 def _same_keys(history: History) -> Iterator[str]:

@@ -12,6 +12,8 @@ from tests.sandbox.folder import SharedFolder, append
 from tests.sandbox.journal import Met, Recorded
 from tests.sandbox.seam import Fault, Seam, Send, Watcher
 
+from dynatick.domain.instants import parse_instant
+
 _WAITING = {"S": "scheduled"}
 _DELAYS = ("freeze before", "freeze after", "wait")  # after which a call is made all the same
 
@@ -37,11 +39,19 @@ class Watch:
         if answered.status_code == 200:
             writes = _taken(call, request, answered)
             if call.kind == "record" and writes:
-                recorded = Recorded(pid=os.getpid(), task_ids=[write.task_id for write in writes])
+                not_before = {write.task_id: at for write in writes if (at := _next_attempt(write)) is not None}
+                ids = [write.task_id for write in writes]
+                recorded = Recorded(pid=os.getpid(), task_ids=ids, not_before=not_before)
                 self._here.journal.add(recorded)
             if call.operation == "BatchExecuteStatement":
                 append(self._here.unstreamed, [w.task_id for w in writes if w.sets.get("status") == _WAITING])
         return answered
+
+
+def _next_attempt(write: Write) -> float | None:
+    """When the task may be tried again, in seconds since 1970, if the write says so."""
+    value = write.sets.get("nextAttemptAt")
+    return None if value is None else parse_instant(value["S"], "nextAttemptAt").timestamp()
 
 
 def _taken(call: Call, request: AWSPreparedRequest, answered: AWSResponse) -> Sequence[Write]:

@@ -124,11 +124,14 @@ class Interfaces:
         except _ERRORS as error:
             self._answer(number, UNCLEAR if _is_unclear(error) else NO)
             return False
-        self._answer(number, YES, answered.run if isinstance(answered, TaskView) else None)
+        shown: dict[str, Any] = {}
+        if isinstance(answered, TaskView):
+            shown = {"run": answered.run, "due_at": answered.due_at and answered.due_at.timestamp()}
+        self._answer(number, YES, **shown)
         return True
 
-    def _answer(self, number: str, answer: str, run: int | None = None) -> None:
-        self._here.journal.add(Answered(number=number, answer=answer, run=run, at=self._here.now()))
+    def _answer(self, number: str, answer: str, **shown: Any) -> None:
+        self._here.journal.add(Answered(number=number, answer=answer, at=self._here.now(), **shown))
 
     def _put(self, row: Mapping[str, object], **condition: str) -> None:
         self._dynamodb.put_item(TableName=self._table, Item=encode(row), **condition)

@@ -43,6 +43,7 @@ class Plan:
     shards: int = 3
     schedules: int = 2
     processors: int = 3
+    wakers: int = 1  # processes for wake-ups, which leave room for ticks
     inserters: int = 2
 
     def dice(self, what: str) -> random.Random:
@@ -70,6 +71,14 @@ class Plan:
             soon = dice.uniform(0, 2)
             yield [] if chance < 0.05 else [soon, soon + dice.uniform(0, 20)] if chance < 0.15 else [soon]
 
+    def wake_ups(self) -> Iterator[Sequence[float]]:
+        """For each wake-up: how many seconds after its instant it comes, each time that it does."""
+        dice = self.dice("wake-ups")
+        while True:
+            chance = dice.random()
+            off = dice.uniform(-40, 90) if dice.random() < 0.2 else 0.0
+            yield [] if chance < 0.2 else [off, off + dice.uniform(0, 30)] if chance < 0.35 else [off]
+
     def faults(self, of: str) -> Iterator[Sequence[Fault]]:
         """For each invocation."""
         dice = self.dice(f"faults of {of}")
@@ -90,12 +99,12 @@ class Plan:
             role = dice.choices(["processor", "scheduler", "inserter"], [8, 1, 1])[0]
             yield dice.expovariate(1 / KILL_EVERY), role, dice.random()
 
-    def deployments(self) -> Iterator[tuple[float, int]]:
-        """Seconds of the machine's clock until the next, and the number of shards that it has."""
+    def deployments(self) -> Iterator[tuple[float, int, str]]:
+        """Seconds of the machine's clock until the next, and the number of shards and the precision that it has."""
         dice, shards = self.dice("deployments"), self.shards
         while True:
             shards = dice.choice([n for n in range(1, self.shards + 3) if n != shards])
-            yield dice.uniform(15, 45), shards
+            yield dice.uniform(15, 45), shards, dice.choice(["second", "second", "tick"])
 
     def refusals(self) -> Iterator[tuple[float, float]]:
         """Seconds of the machine's clock until the dead-letter queue refuses everything, and for how long it does."""

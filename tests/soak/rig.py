@@ -27,17 +27,18 @@ class ClosedError(Exception):
 
 
 class Rig(SandboxInstallation):
-    """Its processes are of the number of shards, and the skew, that are due when they start."""
+    """Its processes are of the deployment, and the skew, that are due when they start."""
 
     worker = "tests.soak.worker"
 
     def __init__(self, plan: Plan, endpoint: str, folder: Path) -> None:
-        super().__init__(endpoint, folder, start=datetime.now(UTC), speed=plan.speed, DYNATICK_TASK_THREADS="4")
+        super().__init__(endpoint, folder, start=datetime.now(UTC), speed=plan.speed, DYNATICK_TASK_THREADS="4",
+                         DYNATICK_WAKE_UP_QUEUE_URL="https://sqs.example/1/wake-ups")  # fmt: skip
         self.plan = plan
         self._inserters: list[subprocess.Popen[bytes]] = []
         self._starting = threading.Lock()
         self._closed = False
-        self.shards = plan.shards  # of processes that start from now on
+        self.deployed = plan.shards, "second"  # shards and precision of processes that start from now on
         self._skews = plan.skews()
         self._seeds = plan.dice("seams")
 
@@ -61,7 +62,8 @@ class Rig(SandboxInstallation):
 
     def sandbox(self, function: str = "processor", *_: str) -> Sandbox:
         with self._start():
-            self.environ["DYNATICK_SHARD_COUNT"] = str(self.shards)
+            shards, self.environ["DYNATICK_PRECISION"] = self.deployed
+            self.environ["DYNATICK_SHARD_COUNT"] = str(shards)
             return super().sandbox(function, str(self._seeds.randrange(1 << 32)), str(next(self._skews)))
 
     def inserter(self, name: str) -> subprocess.Popen[bytes]:

@@ -29,6 +29,7 @@ TIMEOUT_SECONDS = 60.0  # seconds by the machine's clock beyond an invocation's 
 GOES = 0.1  # seconds after which a thread checks again
 SETTLING_TICKS = 12  # after that many without a fault or an attempt, what is still open waits for ever
 CLIENTS_SECONDS = 90.0
+LEAD = 0.5  # seconds before its instant that a wake-up comes in time
 REFUSES = Fault(at="letters", do="refuse", times=None)
 
 
@@ -38,7 +39,7 @@ class Slot:
 
     role: str
     sandbox: Sandbox | None = None
-    shards: int = 0  # that it was deployed with
+    deployed: tuple[int, str] | None = None  # with so many shards, and this precision
     busy: bool = False
     struck: bool = False
 
@@ -47,7 +48,8 @@ class Storm:
     def __init__(self, rig: Rig) -> None:
         self._rig, self._plan, self._here = rig, rig.plan, rig.here
         self._invocations, self._calm, self._over = Invocations(), threading.Event(), threading.Event()
-        self._slots = [Slot("processor") for _ in range(self._plan.processors)]
+        self._wake_ups = Invocations()
+        self._slots = [Slot("processor") for _ in range(self._plan.processors + self._plan.wakers)]
         self._scheduler = Slot("scheduler")
         self._clients: dict[str, Any] = {}
         self._deliveries = Deliveries(rig)
@@ -66,11 +68,14 @@ class Storm:
         """Starts everything, once the first tick has made the settings and the cursors known."""
         self._first_tick()
         insert_schedules(self._rig)
-        works = (self._tick, self._deliver, self._kill, self._start_what_ticks_ask_for, self._deploy, self._refuse)
+        works = (
+            self._tick, self._deliver, self._kill, self._start_what_ticks_ask_for, self._send_wake_ups, self._deploy,
+            self._refuse,
+        )  # fmt: skip
         for work in works:
             self._start(work)
-        for slot in self._slots:
-            self._start(self._serve, slot)
+        for n, slot in enumerate(self._slots):
+            self._start(self._serve, slot, self._wake_ups if n < self._plan.wakers else self._invocations)
         for number in range(self._plan.inserters):
             self._start(self._insert, f"i{number}")
 
@@ -124,7 +129,7 @@ class Storm:
 
     def _is_idle(self) -> bool:
         """Nothing waits, and no client is at work."""
-        return self._invocations.idle and self._stream_idle
+        return self._invocations.idle and self._wake_ups.idle and self._stream_idle
 
     def _is_settled(self) -> bool:
         rows, cursors = self._rig.rows(), self._rig.cursors()
@@ -170,21 +175,33 @@ class Storm:
                 for delay in (0.0,) if calm else delays:
                     self._invocations.put(json.loads(line), after=delay / self._plan.speed, again=2)
 
+    def _send_wake_ups(self) -> None:
+        """The queue of wake-ups, which delivers one again that failed."""
+        sent, plans, clock = Tail(self._here.wake_ups), self._plan.wake_ups(), self._here.clock
+        while not self._over.wait(GOES / 4):
+            for line in sent.new():
+                (event, at), calm = json.loads(line), self._calm.is_set()
+                times = next(plans)
+                self._note("wake-up" if calm or times else "wake-up dropped")
+                for off in (0.0,) if calm else times:
+                    after = (at - LEAD + off - clock().timestamp()) / self._plan.speed
+                    self._wake_ups.put({"Records": [{"body": json.dumps(event)}]}, after=max(after, 0.0), again=2)
+
     # -- processes -------------------------------------------------------------------------------------------------
 
-    def _serve(self, slot: Slot) -> None:
+    def _serve(self, slot: Slot, invocations: Invocations) -> None:
         """Runs one invocation after another. Lambda sends one that failed twice more; here, one that was killed."""
         dice = self._plan.dice("again")
         while not self._over.is_set():
-            order = self._invocations.take(GOES)
+            order = invocations.take(GOES)
             if order is None:
                 continue
             outcome = self._invoke(slot, order.event, self._next_faults("processor"))
             if outcome.what != "returned" and order.again:
                 self._note("sent again")
                 delay = 0.0 if self._calm.is_set() else dice.uniform(0, 20) / self._plan.speed
-                self._invocations.put(order.event, after=delay, again=order.again - 1)
-            self._invocations.done()
+                invocations.put(order.event, after=delay, again=order.again - 1)
+            invocations.done()
 
     def _deliver(self) -> None:
         dice = self._plan.dice("stream")
@@ -210,11 +227,11 @@ class Storm:
 
     def _invoke(self, slot: Slot, event: Any, faults: Sequence[Fault]) -> Outcome:
         """In the slot's warm process, or in a new one."""
-        if slot.sandbox is not None and slot.shards != self._rig.shards:
+        if slot.sandbox is not None and slot.deployed != self._rig.deployed:
             slot.sandbox.close()  # of an earlier deployment
             slot.sandbox = None
         if slot.sandbox is None or not slot.sandbox.alive:
-            slot.shards = self._rig.shards
+            slot.deployed = self._rig.deployed
             slot.sandbox = self._rig.sandbox(slot.role)
             slot.sandbox.wait_until_ready()
         slot.struck = False
@@ -249,12 +266,12 @@ class Storm:
         del self._clients[name]
 
     def _deploy(self) -> None:
-        """With another number of shards. What is at work ends with the old one."""
-        for pause, shards in self._plan.deployments():
+        """With another number of shards, and perhaps another precision. What is at work ends with the old ones."""
+        for pause, shards, precision in self._plan.deployments():
             if self._over.wait(pause) or self._calm.is_set():
                 return
-            self._rig.shards = shards
-            self._here.journal.add(Disturbed(what="shards changed"))
+            self._rig.deployed = shards, precision
+            self._here.journal.add(Disturbed(what=f"shards changed, precision {precision}"))
 
     def _refuse(self) -> None:
         for pause, length in self._plan.refusals():

@@ -8,11 +8,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 
+from tests.faults.worker import Queue
 from tests.sandbox.folder import SharedFolder
 from tests.sandbox.seam import Seam
 from tests.sandbox.watch import Watch
 from tests.sandbox.worker import Answers, serve
+
+from dynatick import wiring
 
 
 def main(function: str, seed: str, skew: str) -> None:
@@ -21,6 +25,7 @@ def main(function: str, seed: str, skew: str) -> None:
     here = SharedFolder.from_env(os.environ)
     off = timedelta(seconds=float(skew))
     seam = Seam(seed=int(seed))
+    wiring.QueueWakeUps = partial(Queue, here)  # type: ignore[assignment, misc]
     Watch(here, seam)
 
     def clock() -> datetime:

@@ -104,6 +104,48 @@ def test_a_pass_sends_tick_age_even_if_another_process_leases_the_shard() -> Non
     assert [one["TickAge"] for one in lines if "TickAge" in one] == [[7.0], [7.0]]
 
 
+LATE = """
+import types
+from datetime import UTC, datetime
+from dynatick import observability
+from dynatick.domain.buckets import minute_of
+from dynatick.engine.processor import Invoked
+from dynatick.engine.report import PassReport
+
+logger, metrics = observability.create()
+NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
+
+@metrics.log_metrics(raise_on_empty_metrics=False)
+def handler(event, context):
+    kind, number = event
+    report = PassReport(
+        tick=minute_of(NOON), shard=0, continuation=0, started_at=NOON, claimed=number, woken_late=number // 2
+    )
+    for milliseconds in range(1, number + 1):
+        report.lateness.add(milliseconds)
+    observability.log_invocation(Invoked(**{kind: report}), logger, metrics, NOON)
+
+for kind in ("passed", "woken"):
+    for number in (0, 3, 100, 20_000):
+        handler((kind, number), types.SimpleNamespace(function_name="processor"))
+"""
+
+
+def test_lateness_has_the_percentiles_of_all_tasks_in_at_most_100_values() -> None:
+    """A line of the embedded metric format takes no more of one metric, and CloudWatch ignores one that has more."""
+    lines = output(LATE)
+    lateness = [one["Lateness"] for one in lines if "Lateness" in one]
+    assert [len(values) for values in lateness] == [3, 100, 100] * 2
+    few, hundred, many = lateness[:3]
+    assert (few, hundred) == ([1, 2, 3], list(range(1, 101)))
+    for percent in (1, 50, 90, 99, 100):
+        assert 0.98 * 200 * percent <= many[percent - 1] <= 200 * percent
+    assert [one["Claimed"] for one in lines if "Claimed" in one] == [[3], [100], [20_000]] * 2
+    assert [one["WokenLate"] for one in lines if "WokenLate" in one] == [[1], [50], [10_000]] * 2
+    ended = [one for one in lines if one.get("action") == "pass_ended"]
+    assert [one["lateness_max_ms"] for one in ended] == [0, 3, 100, 20_000]
+
+
 RECONCILED = """
 import types
 from datetime import UTC, datetime, timedelta

@@ -8,6 +8,7 @@ import pytest
 
 from dynatick.actions.allow_list import ActionSettings
 from dynatick.domain.buckets import Grid
+from dynatick.engine.rules import Precision
 from dynatick.errors import ConfigurationError
 from dynatick.settings import Settings
 
@@ -22,6 +23,7 @@ def test_only_the_table_is_required() -> None:
         default_action="log",
         dead_letter_queue_url=None,
         index_lag=timedelta(seconds=120),
+        precision=Precision.TICK,
         handlers_module=None,
         task_threads=16,
         max_turns=10_000,
@@ -43,6 +45,8 @@ def test_every_setting_is_read() -> None:
             "DYNATICK_DEFAULT_ACTION": "mail.send",
             "DYNATICK_DEAD_LETTER_QUEUE_URL": "https://sqs.example/dead",
             "DYNATICK_INDEX_LAG_SECONDS": "300",
+            "DYNATICK_PRECISION": "second",
+            "DYNATICK_WAKE_UP_QUEUE_URL": "https://sqs.example/wake-ups",
             "DYNATICK_HANDLERS_MODULE": "mine",
             "DYNATICK_MAX_TURNS": "9",
             "DYNATICK_TASK_THREADS": "2",
@@ -70,6 +74,7 @@ def test_every_setting_is_read() -> None:
         default_action="mail.send",
         dead_letter_queue_url="https://sqs.example/dead",
         index_lag=timedelta(seconds=300),
+        precision=Precision.SECOND,
         handlers_module="mine",
         task_threads=2,
         max_turns=9,
@@ -85,6 +90,7 @@ def test_every_setting_is_read() -> None:
             event_buses=("arn:bus",),
             functions=("arn:function",),
             state_machines=("arn:machine",),
+            wake_up_queue_url="https://sqs.example/wake-ups",
         ),
         assignment_policy="assignment:in_daytime",
         function_name="dynatick-processor",
@@ -98,7 +104,7 @@ def test_every_setting_is_read() -> None:
         "DYNATICK_TICK_MINUTES", "DYNATICK_SHARD_COUNT", "DYNATICK_RETENTION_DAYS", "DYNATICK_DEFAULT_ACTION",
         "DYNATICK_DEAD_LETTER_QUEUE_URL", "DYNATICK_INDEX_LAG_SECONDS", "DYNATICK_HANDLERS_MODULE",
         "DYNATICK_TASK_THREADS", "DYNATICK_WEBHOOK_PRIVATE_HOSTS", "DYNATICK_ASSIGNMENT_POLICY",
-        "DYNATICK_TIMEOUT_SECONDS", "DYNATICK_MAX_TURNS",
+        "DYNATICK_TIMEOUT_SECONDS", "DYNATICK_MAX_TURNS", "DYNATICK_PRECISION", "DYNATICK_WAKE_UP_QUEUE_URL",
     ],
 )  # fmt: skip
 def test_an_empty_setting_counts_as_missing(name: str) -> None:
@@ -121,6 +127,7 @@ def test_an_empty_setting_counts_as_missing(name: str) -> None:
         ("DYNATICK_RETENTION_DAYS", "9" * 5000, "expected a whole number from 1 to 3650"),
         ("DYNATICK_INDEX_LAG_SECONDS", " 120", "expected a whole number from 0 to 86400, found ' 120'"),
         ("DYNATICK_TASK_THREADS", "0", "expected a whole number from 1 to 256, found '0'"),
+        ("DYNATICK_PRECISION", "minute", "expected tick or second, found 'minute'"),
         ("DYNATICK_MAX_TURNS", "0", "expected a whole number from 1 to 1000000, found '0'"),
     ],
 )
@@ -131,3 +138,9 @@ def test_an_invalid_setting_is_refused_by_name(name: str, value: str | None, mes
     assert name in caught.value.name
     assert message in str(caught.value)
     assert len(str(caught.value)) < 400
+
+
+def test_seconds_need_frequent_ticks() -> None:
+    Settings.from_env({**TABLE, "DYNATICK_PRECISION": "second", "DYNATICK_TICK_MINUTES": "5"})
+    with pytest.raises(ConfigurationError, match=r"DYNATICK_PRECISION: .* of 5 or less, found 6"):
+        Settings.from_env({**TABLE, "DYNATICK_PRECISION": "second", "DYNATICK_TICK_MINUTES": "6"})

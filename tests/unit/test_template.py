@@ -12,6 +12,7 @@ from tests.sandbox.stream import matches, patterns
 from dynatick import observability
 from dynatick.bulk import importer
 from dynatick.engine.budget import max_timeout_seconds
+from dynatick.engine.rules import MAX_TICK_MINUTES
 from dynatick.settings import Settings
 from dynatick.wiring import build_rules
 from dynatick_stack import template
@@ -141,7 +142,8 @@ def test_the_index_of_buckets() -> None:
     found = index("taskDateTime-index")
     assert [key["AttributeName"] for key in found["KeySchema"]] == ["taskDateTime", "taskId"]
     assert set(found["Projection"]["NonKeyAttributes"]) == {
-        "outcome", "finishedAt", "error", "action", "dueAt", "scheduleId"
+        "outcome", "finishedAt", "error", "action", "dueAt", "scheduleId", "nextAttemptAt",
+        "lateMilliseconds",
     }  # fmt: skip
 
 
@@ -320,7 +322,8 @@ def test_no_role_has_a_wildcard_action(role: str) -> None:
             {
                 "dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PartiQLInsert", "dynamodb:PartiQLUpdate",
                 "dynamodb:PutItem", "dynamodb:Query", "dynamodb:Scan", "dynamodb:UpdateItem", "lambda:InvokeFunction",
-                "sqs:SendMessage", "logs:CreateLogStream", "logs:PutLogEvents",
+                "sqs:SendMessage", "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes",
+                "logs:CreateLogStream", "logs:PutLogEvents",
                 # Where parameters name targets.
                 "sns:Publish", "events:PutEvents", "states:StartExecution",
                 "ssm:GetParameter", "secretsmanager:GetSecretValue", "kms:Decrypt", "kms:GenerateDataKey",
@@ -487,6 +490,14 @@ def test_secrets_go_to_named_hosts_only() -> None:
     assert assertion["Assert"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "AllowedWebhookHosts"}, ""]}]}
 
 
+def test_seconds_need_frequent_ticks() -> None:
+    rule = TEMPLATE["Rules"]["SecondsNeedFrequentTicks"]
+    assert rule["RuleCondition"] == {"Fn::Equals": [{"Ref": "Precision"}, "second"]}
+    (assertion,) = rule["Assertions"]
+    allowed = [str(minutes) for minutes in TICKS if minutes <= MAX_TICK_MINUTES]
+    assert assertion["Assert"] == {"Fn::Contains": [allowed, {"Ref": "TickMinutes"}]}
+
+
 @pytest.mark.parametrize("queue", of_type("AWS::SQS::Queue"))
 def test_queues_are_reached_by_tls_only(queue: str) -> None:
     (policy,) = [name for name in of_type("AWS::SQS::QueuePolicy") if properties(name)["Queues"] == [{"Ref": queue}]]
@@ -503,9 +514,20 @@ def test_unread_dead_letters_are_kept_when_the_stack_is_deleted() -> None:
 
 
 @pytest.mark.parametrize("name", of_type("AWS::SQS::Queue"))
-def test_queues_are_encrypted_and_keep_messages_for_14_days(name: str) -> None:
+def test_queues_are_encrypted_and_keep_failures_for_14_days(name: str) -> None:
     assert properties(name)["SqsManagedSseEnabled"] is True
-    assert properties(name)["MessageRetentionPeriod"] == 14 * 24 * 3600
+    minutes = {"WakeUpQueue": 20}  # hints, of no use later
+    assert properties(name)["MessageRetentionPeriod"] == minutes.get(name, 14 * 24 * 60) * 60
+
+
+def test_wake_ups_come_one_by_one_and_stay_invisible_while_one_runs() -> None:
+    queue, mapping = properties("WakeUpQueue"), properties("WakeUpMapping")
+    assert queue["VisibilityTimeout"] == {"Ref": "ProcessorTimeoutSeconds"}
+    assert "RedrivePolicy" not in queue
+    assert (mapping["BatchSize"], mapping["Enabled"]) == (1, {"Fn::If": ["TakesWakeUps", True, False]})
+    assert mapping["ScalingConfig"] == {
+        "MaximumConcurrency": {"Fn::If": ["IsEmulator", 10, {"Ref": "WakeUpConcurrency"}]}
+    }
 
 
 @pytest.mark.parametrize("name", of_type("AWS::CloudWatch::Alarm"))
@@ -536,6 +558,13 @@ def test_missing_ticks_notify_only_after_a_first_tick() -> None:
         assert (alarm["Statistic"], alarm["ComparisonOperator"], alarm["Threshold"]) == (
             "SampleCount", "LessThanThreshold", 1
         )  # fmt: skip
+
+
+def test_late_wake_ups_ring_with_precision_second_and_only_if_there_are_more() -> None:
+    assert RESOURCES["WakeUpsLateAlarm"]["Condition"] == "RunsToTheSecond"
+    alarm = properties("WakeUpsLateAlarm")
+    assert (alarm["MetricName"], alarm["Statistic"], alarm["Threshold"]) == ("WokenLate", "Sum", 0)
+    assert 1 < alarm["DatapointsToAlarm"] < alarm["EvaluationPeriods"], "one lost wake-up is no fault; ticks are rare"
 
 
 @pytest.mark.parametrize("name", ["TasksFailedAlarm", "InvocationsLostAlarm"])

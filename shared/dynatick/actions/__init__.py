@@ -88,7 +88,8 @@ def build_actions(
         ),
     }.items():
         if arns:
-            service = partial(_service, name, aws_name, AllowedArns(parameter, arns), clients, clock, limits)
+            allowed = AllowedArns(parameter, arns, own_queue_url=settings.wake_up_queue_url if name == "sqs" else None)
+            service = partial(_service, name, aws_name, allowed, clients, clock, limits)
             registry.add(
                 name, LazyAction(partial(_aws_action, implementation, service))
             )  # too: a refused call takes no token

@@ -25,6 +25,7 @@ class ActionSettings:
     event_buses: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
     state_machines: tuple[str, ...] = ()
+    wake_up_queue_url: str | None = None  # Dynatick's own, which no pattern reaches
 
 
 class AllowedArns:
@@ -34,7 +35,9 @@ class AllowedArns:
     any character. Raises ConfigurationError for a text that is not an ARN.
     """
 
-    def __init__(self, parameter: str, arns: Iterable[str] = ()) -> None:
+    def __init__(self, parameter: str, arns: Iterable[str] = (), *, own_queue_url: str | None = None) -> None:
+        """``own_queue_url``: of a queue that is never among them."""
+        self._own = None if own_queue_url is None else ":".join(("", *own_queue_url.rsplit("/", 2)[1:]))
         self.parameter = parameter
         self.arns = tuple(arns)
         for arn in self.arns:
@@ -48,7 +51,9 @@ class AllowedArns:
         return bool(self.arns)
 
     def __contains__(self, arn: object) -> bool:
-        return isinstance(arn, str) and any(pattern.fullmatch(arn) for pattern in self._patterns)
+        if not isinstance(arn, str) or (self._own is not None and arn.endswith(self._own)):
+            return False
+        return any(pattern.fullmatch(arn) for pattern in self._patterns)
 
     def has_resource(self, service: str, resource: str) -> bool:
         """Whether a resource of this account and region is allowed, such as ``parameter/token`` of ``ssm``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
@@ -15,6 +14,7 @@ from dynatick.api.routes import Operation, answer
 from dynatick.api.tasks import End, Start, Token
 from dynatick.client import TaskClient
 from dynatick.client.history import MAX_LIMIT
+from dynatick.client.views import BucketCounter
 from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.instants import format_instant
 
@@ -57,7 +57,7 @@ class Buckets:
                 call=self.get,
                 summary="Count the tasks in a bucket",
                 description="Stops after some seconds; `nextPageToken` continues the count, and the counts of all "
-                "answers add up.",
+                "answers add up. The lateness is that of the tasks that one answer counts.",
                 tag="Bucket",
                 answers={200: ("The bucket", models.BucketCounts)},
                 problems=("invalid-input",),
@@ -86,12 +86,13 @@ class Buckets:
 
     def get(self, bucket: Name, token: Token = None) -> Response[str]:
         name = Bucket.parse(from_path(bucket, "bucket"), "bucket")
-        counts: Counter[str] = Counter()
+        counter = BucketCounter()
         timer = Timer(self._seconds)
         while True:
             page = self._client.history(name, limit=MAX_LIMIT, page_token=token)
-            counts.update(entry.status for entry in page.entries)
+            for entry in page.entries:
+                counter.add(entry)
             token = page.next_page_token
             if token is None or timer.is_up:
                 break
-        return answer({"bucket": str(name), "counts": dict(counts), "total": counts.total(), "nextPageToken": token})
+        return answer({**counter.of(str(name)).to_row(), "nextPageToken": token})

@@ -31,14 +31,16 @@ def show(
     limit: Limit = 100,
     page_token: PageToken = None,
 ) -> None:
-    """Show a bucket: its tasks, and how many there are of each status."""
+    """Show a bucket: its tasks, how many there are of each status, and how late those that have ended began."""
     client = session.client()
     counts = next(iter(client.bucket_counts(bucket)), None)
     page = list_page(client, Span(bucket, None, None), status=status, limit=limit, page_token=page_token)
-    by_status = {} if counts is None else dict(counts.counts)
-    if session.output is Output.TABLE and by_status:
-        say(f"{bucket}: " + ", ".join(f"{number} {name}" for name, number in sorted(by_status.items())))
-    show_page(session, page, {"bucket": bucket, "counts": by_status})
+    if session.output is Output.TABLE and counts is not None:
+        say(f"{bucket}: " + ", ".join(f"{number} {name}" for name, number in sorted(counts.counts.items())))
+        if counts.lateness_max_ms is not None:
+            p50, p99, longest = counts.lateness_p50_ms, counts.lateness_p99_ms, counts.lateness_max_ms
+            say(f"Lateness: p50 {p50} ms, p99 {p99} ms, max {longest} ms")
+    show_page(session, page, {"counts": {}, **({} if counts is None else counts.to_row()), "bucket": bucket})
 
 
 @app.command("list")

@@ -74,6 +74,8 @@ def _sum_up(found: Diagnosis, *, shown: int) -> None:
         say(f"Shard {shard} gets no new tasks, and still holds {number} that have not ended; ticks serve it")
     if found.missed_ticks:
         say(f"{found.missed_ticks} ticks of the last hour are missing; tasks that were due run later")
+    if found.woken_late:
+        say(f"{found.woken_late} tasks of the last hour were begun by ticks, because no wake-up came in time")
     kinds = ", ".join(f"{number} {kind}" for kind, number in found.kinds.items()) or "nothing wrong"
     repaired = f"; {found.repaired} repaired" if found.repaired else ""
     say(f"Read {found.scanned} tasks and schedules that have not ended: {kinds}{repaired}")

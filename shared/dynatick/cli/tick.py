@@ -29,10 +29,11 @@ _COLUMNS = (
     Column("CLAIMED", "claimed", right=True),
     Column("COMPLETED", "completed", right=True),
     Column("FAILED", "failed", right=True),
-    Column("RETRIED", "retried", right=True, spare=1),
-    Column("MISSED", "missed", right=True, spare=1),
-    Column("LATE MS", attr.LATENESS_MAX_MS, right=True, spare=1),
-    Column("TOOK MS", "tookMs", right=True, spare=1),
+    Column("RETRIED", "retried", right=True, spare=2),
+    Column("MISSED", "missed", right=True, spare=2),
+    Column("P99 MS", attr.LATENESS_P99_MS, right=True, spare=2),
+    Column("LATE MS", attr.LATENESS_MAX_MS, right=True),
+    Column("TOOK MS", "tookMs", right=True, spare=2),
 )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dynatick.client.ticks import MissedTicks, ticks
+from dynatick.client.ticks import MissedTicks, TickView, ticks
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid, minute_of
 from dynatick.domain.normalise import Defaults
@@ -40,6 +40,7 @@ class Diagnosis:
     findings: tuple[Finding, ...] = ()  # the first 1,000
     retired: Mapping[int, int] = field(default_factory=dict)  # tasks in shards that get no new ones; ticks serve them
     missed_ticks: int = 0  # in the last hour, over all shards; tasks that were due run later
+    woken_late: int = 0  # tasks that ticks of the last hour began although a wake-up should have begun them
 
     @property
     def is_healthy(self) -> bool:
@@ -56,6 +57,7 @@ class Diagnosis:
             "kinds": dict(self.kinds),
             "retiredShards": {str(shard): number for shard, number in sorted(self.retired.items())},
             "missedTicks": self.missed_ticks,
+            attr.WOKEN_LATE: self.woken_late,
         }
 
 
@@ -82,7 +84,7 @@ def examine(
     pause: Callable[[float], None] = time.sleep,
 ) -> Diagnosis:
     """Reads the whole table. Raises StoreError if it does not answer."""
-    missed = _missed_ticks(store, settings, clock())
+    missed, woken_late = _last_hour(store, settings, clock())
     known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
     findings: list[Finding] = []
 
@@ -109,12 +111,17 @@ def examine(
         findings=tuple(findings),
         retired=dict(reconciled.retired),
         missed_ticks=missed,
+        woken_late=woken_late,
     )
 
 
-def _missed_ticks(store: Store, settings: InstallationSettings | None, now: datetime) -> int:
-    last_hour = range(minute_of(now) - 59, minute_of(now) + 1)
-    return sum(one.ticks for one in ticks(store, settings, last_hour, now=now) if isinstance(one, MissedTicks))
+def _last_hour(store: Store, settings: InstallationSettings | None, now: datetime) -> tuple[int, int]:
+    """How many ticks are missing, and how many tasks no wake-up began."""
+    entries = ticks(store, settings, range(minute_of(now) - 59, minute_of(now) + 1), now=now)
+    return (
+        sum(one.ticks for one in entries if isinstance(one, MissedTicks)),
+        sum(one.woken_late for one in entries if isinstance(one, TickView)),
+    )
 
 
 def _rules(settings: InstallationSettings) -> Rules:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -13,6 +12,7 @@ from dynatick.client.bucket_reader import BucketPage, BucketReader
 from dynatick.client.bucket_scope import Position, Scope, check_prefix
 from dynatick.client.task_update import MAX_KEY_BYTES
 from dynatick.client.views import (
+    BucketCounter,
     BucketCounts,
     HistoryPage,
     TaskEntry,
@@ -124,18 +124,21 @@ def every_entry(store: Store, scope: Scope, filter_: HistoryFilter) -> Iterator[
 
 
 def bucket_counts(store: Store, scope: Scope) -> Iterator[BucketCounts]:
-    """How many tasks of each status each bucket holds, over all shards; without empty buckets."""
+    """How many tasks of each status each bucket holds, over all shards, and how late they began; without empty
+    buckets."""
     minute: int | None = None
-    counts: Counter[str] = Counter()
+    counter = BucketCounter()
     name = _named_shard(scope)
     for page in BucketReader(store=store, attributes=_SHOWN).pages(scope.positions()):
         if page.bucket.minute != minute:
-            if counts and minute is not None:
-                yield BucketCounts(bucket=str(Bucket(minute, name)), counts=dict(counts))
-            minute, counts = page.bucket.minute, Counter()
-        counts.update(task.status for entry in page.entries if (task := _entry(entry, page)) is not None)
-    if counts and minute is not None:
-        yield BucketCounts(bucket=str(Bucket(minute, name)), counts=dict(counts))
+            if counter.counts and minute is not None:
+                yield counter.of(str(Bucket(minute, name)))
+            minute, counter = page.bucket.minute, BucketCounter()
+        for entry in page.entries:
+            if (task := _entry(entry, page)) is not None:
+                counter.add(task)
+    if counter.counts and minute is not None:
+        yield counter.of(str(Bucket(minute, name)))
 
 
 def check_status_filter(status: str | None) -> str | None:
@@ -180,6 +183,7 @@ def _entry(entry: Entry, page: BucketPage) -> TaskEntry | None:
         error=_now(live, attr.ERROR, entry.error),
         attempt=number_or(live.get(attr.ATTEMPT), 0) if row is not None else None,
         schedule_id=_now(live, attr.SCHEDULE_ID, entry.schedule_id),
+        late_milliseconds=entry.late_milliseconds if entry.outcome is not None else None,
     )
 
 

@@ -42,14 +42,18 @@ class TaskEntryRow(TypedDict):
     error: NotRequired[str]
     attempt: NotRequired[int]
     scheduleId: NotRequired[str]
+    lateMilliseconds: NotRequired[int]
 
 
 class BucketCountsRow(TypedDict):
-    """How many tasks of each status a bucket holds."""
+    """How many tasks of each status a bucket holds, and how late those that have ended began."""
 
     bucket: str
     counts: dict[str, int]
     total: int
+    latenessP50Ms: NotRequired[int]
+    latenessP99Ms: NotRequired[int]
+    latenessMaxMs: NotRequired[int]
 
 
 class ScheduleOccurrenceRow(TypedDict):

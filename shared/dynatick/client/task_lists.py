@@ -105,7 +105,8 @@ class TaskLists:
     def bucket_counts(
         self, bucket: str | Bucket | None = None, *, start: Time | None = None, end: Time | None = None
     ) -> Iterator[BucketCounts]:
-        """How many tasks of each status each bucket holds, in order of time, without empty buckets.
+        """How many tasks of each status each bucket holds, and how late those that have ended began, in order of time,
+        without empty buckets.
 
         Reads every entry of these buckets. The arguments are those of ``history``.
         """

@@ -53,14 +53,17 @@ class TickView:
     moved: int
     occurrences: int  # of schedules, made by this pass
     missed: int  # occurrences that were not made
-    lateness_max_ms: int  # how long after its tick a first attempt began
+    woken_late: int  # with Precision second, begun although an earlier wake-up should have begun them
+    lateness_max_ms: int  # how long after its tick a first attempt began; with Precision second, after it was due
     lateness_mean_ms: int
+    lateness_p50_ms: int
+    lateness_p99_ms: int
     first_start_ms: int | None  # from the start of the pass to the start of its first task
     continued: bool
 
     def to_row(self) -> Mapping[str, object]:
         """Under the table's names."""
-        counts = {_camel(name): getattr(self, name) for name in (*_COUNTS, "lateness_max_ms", "lateness_mean_ms")}
+        counts = {_camel(name): getattr(self, name) for name in (*_COUNTS, *_LATENESS)}
         return without_none(
             {
                 "kind": "pass",
@@ -107,7 +110,9 @@ TickEntry = TickView | IdleTicks | MissedTicks
 _COUNTS = (
     "buckets", "due", "claimed", "completed", "failed", "retried", "rescheduled", "released", "expired", "recovered",
     "deferred", "superseded", "unrecorded", "unfinished", "moved", "occurrences", "missed",
+    "woken_late",
 )  # fmt: skip
+_LATENESS = ("lateness_max_ms", "lateness_mean_ms", "lateness_p50_ms", "lateness_p99_ms")
 
 
 def minutes_of_range(last: timedelta, start: Time | None, end: Time | None, *, now: datetime) -> range:
@@ -249,7 +254,7 @@ def _ended(row: Row, minute: int) -> int:
 
 
 def _view(row: Row) -> TickView:
-    counts = {name: number_or(row.get(_camel(name)), 0) for name in (*_COUNTS, "lateness_max_ms", "lateness_mean_ms")}
+    counts = {name: number_or(row.get(_camel(name)), 0) for name in (*_COUNTS, *_LATENESS)}
     first = row.get(attr.FIRST_START_MS)
     return TickView(
         tick=str(row.get(attr.TICK)),

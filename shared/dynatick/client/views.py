@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, cast
 
 from dynatick.actions.plain_value import plain, to_json
 from dynatick.domain import attributes as attr
+from dynatick.domain.distribution import Distribution
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.row import RowView
@@ -99,6 +101,7 @@ class TaskEntry:
     error: str | None = None
     attempt: int | None = None  # of tasks that have not ended; of all, on request
     schedule_id: str | None = None
+    late_milliseconds: int | None = None  # how late its first attempt began; of ended tasks that were begun
 
     def to_row(self) -> TaskEntryRow:
         """Under the table's names, without those that are None."""
@@ -113,6 +116,7 @@ class TaskEntry:
                 attr.ERROR: self.error,
                 attr.ATTEMPT: self.attempt,
                 attr.SCHEDULE_ID: self.schedule_id,
+                attr.LATE_MILLISECONDS: self.late_milliseconds,
             }
         )
         return cast("TaskEntryRow", row)
@@ -128,17 +132,54 @@ class HistoryPage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BucketCounts:
-    """How many tasks of each status a bucket holds."""
+    """How many tasks of each status a bucket holds, and how late those that have ended began, in milliseconds."""
 
     bucket: str
     counts: Mapping[str, int]  # by status, without zeros
+    lateness_p50_ms: int | None = None  # half of them began within this; None: none was begun
+    lateness_p99_ms: int | None = None
+    lateness_max_ms: int | None = None
 
     @property
     def total(self) -> int:
         return sum(self.counts.values())
 
     def to_row(self) -> BucketCountsRow:
-        return {"bucket": self.bucket, "counts": dict(self.counts), "total": self.total}
+        row = without_none(
+            {
+                "bucket": self.bucket,
+                "counts": dict(self.counts),
+                "total": self.total,
+                attr.LATENESS_P50_MS: self.lateness_p50_ms,
+                attr.LATENESS_P99_MS: self.lateness_p99_ms,
+                attr.LATENESS_MAX_MS: self.lateness_max_ms,
+            }
+        )
+        return cast("BucketCountsRow", row)
+
+
+@dataclass(slots=True)
+class BucketCounter:
+    """Counts the entries of a bucket."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    lateness: Distribution = field(default_factory=Distribution)
+
+    def add(self, entry: TaskEntry) -> None:
+        self.counts[entry.status] += 1
+        if entry.late_milliseconds is not None:
+            self.lateness.add(entry.late_milliseconds)
+
+    def of(self, bucket: str) -> BucketCounts:
+        counted = BucketCounts(bucket=bucket, counts=dict(self.counts))
+        if not self.lateness.count:
+            return counted
+        return replace(
+            counted,
+            lateness_p50_ms=self.lateness.percentile(50),
+            lateness_p99_ms=self.lateness.percentile(99),
+            lateness_max_ms=self.lateness.max,
+        )
 
 
 def status_of(text: str) -> Status | str:

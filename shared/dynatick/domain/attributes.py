@@ -25,6 +25,7 @@ RUN: Final = "run"  # whole number, from 1
 TURN: Final = "turn"  # whole number, from 1; of a task that its handler has rescheduled, like the next
 FIRST_STARTED_AT: Final = "firstStartedAt"  # instant, of the run
 NEXT_ATTEMPT_AT: Final = "nextAttemptAt"  # instant, of a retry, a deferral or a further turn
+LATE_MILLISECONDS: Final = "lateMilliseconds"  # whole number, from 0; of the first attempt of the run
 LEASE: Final = "lease"  # the token of the process that has it
 LEASE_UNTIL: Final = "leaseUntil"  # instant
 CREATED_AT: Final = "createdAt"  # instant
@@ -46,6 +47,7 @@ OWN_ATTRIBUTES = frozenset(
         TASK_ID, TASK_DATE_TIME, DUE_AT, DELAY_SECONDS, ACTION, PAYLOAD, STATUS, OUTCOME, ATTEMPT, ATTEMPTS,
         RETRY_POLICY, TIMEOUT_SECONDS, LEASE, LEASE_UNTIL, RUN, CREATED_AT, STARTED_AT, FINISHED_AT, RESULT, ERROR,
         EXPIRES_AT, SCHEDULE_ID, MOVED_TO, DEFERRALS, MALFORMED_REASON, TURN, FIRST_STARTED_AT, NEXT_ATTEMPT_AT,
+        LATE_MILLISECONDS,
     }
 )  # fmt: skip
 """Dynatick's own attributes. All others are the user's, and are passed to the action unchanged."""
@@ -119,6 +121,7 @@ VERSION: Final = "version"  # whole number, one more with each write: of cursors
 CLOSED_THROUGH: Final = "closedThrough"
 DRAINED_THROUGH: Final = "drainedThrough"
 POLLED_THROUGH: Final = "polledThrough"
+PLANNED_THROUGH: Final = "plannedThrough"
 CHECKPOINT: Final = "checkpoint"
 CHECKPOINT_AT: Final = "checkpointAt"  # instant
 OPEN_UNTIL: Final = "openUntil"  # instant
@@ -170,8 +173,11 @@ SUPERSEDED: Final = "superseded"
 UNRECORDED: Final = "unrecorded"
 UNFINISHED: Final = "unfinished"
 MOVED: Final = "moved"
+WOKEN_LATE: Final = "wokenLate"
 LATENESS_MAX_MS: Final = "latenessMaxMs"
 LATENESS_MEAN_MS: Final = "latenessMeanMs"
+LATENESS_P50_MS: Final = "latenessP50Ms"
+LATENESS_P99_MS: Final = "latenessP99Ms"
 FIRST_START_MS: Final = "firstStartMs"
 IDLE_BEFORE: Final = "idleBefore"  # map: since, until, ticks
 CONTINUED: Final = "continued"  # boolean

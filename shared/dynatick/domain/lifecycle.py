@@ -12,7 +12,7 @@ from typing import Final
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.conditional_update import Absent, AtLeast, ConditionalUpdate, Is, Plus, as_read
+from dynatick.domain.conditional_update import Absent, AtLeast, Condition, ConditionalUpdate, Is, Plus, as_read
 from dynatick.domain.instants import format_instant, up_to_millisecond
 from dynatick.domain.row import RELEASED, RowView, is_terminal
 from dynatick.domain.task import UNSCHEDULED, LargeRow, Row, Status, Task
@@ -104,11 +104,19 @@ def terminal(status: Status, now: datetime, retention_days: int, error: str | No
 
 
 def claim(
-    task_id: str, bucket: Bucket, *, token: str, lease_until: datetime, now: datetime, released: bool = False
+    task_id: str,
+    bucket: Bucket,
+    *,
+    token: str,
+    lease_until: datetime,
+    now: datetime,
+    released: bool = False,
+    due: tuple[Condition, ...] = (),
 ) -> ConditionalUpdate:
     """scheduled → running (9). The attempt is counted here, so a poison task runs out of attempts (10).
 
-    ``released``: from running instead, for a row that was released.
+    ``released``: from running instead, for a row that was released. ``due``: further conditions, of a claim outside a
+    pass (18).
     """
     state = _RECLAIMABLE if released else _CLAIMABLE
     return ConditionalUpdate(
@@ -120,7 +128,7 @@ def claim(
             attr.STARTED_AT: format_instant(now),
             attr.ATTEMPT: _ONE_MORE,
         },
-        conditions=(*state, Is(attr.TASK_DATE_TIME, str(bucket)), *_NORMALISED_AND_OPEN),
+        conditions=(*state, Is(attr.TASK_DATE_TIME, str(bucket)), *_NORMALISED_AND_OPEN, *due),
         returning=True,
     )
 
@@ -363,6 +371,7 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Conditio
                 attr.NEXT_ATTEMPT_AT,
                 attr.TURN,
                 attr.FIRST_STARTED_AT,
+                attr.LATE_MILLISECONDS,
                 *(() if counted else (attr.ATTEMPT,)),
             )
             if name in row

@@ -368,6 +368,7 @@ def past_attributes(row: Row) -> tuple[str, ...]:
         attr.TURN,
         attr.FIRST_STARTED_AT,
         attr.NEXT_ATTEMPT_AT,
+        attr.LATE_MILLISECONDS,
     )
     return tuple(name for name in past if name in row)
 

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import minute_of
+from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Written
-from dynatick.domain.normalise import rederive, unchanged_inputs
+from dynatick.domain.due import Due, due_of
+from dynatick.domain.normalise import needs_normalising, rederive, unchanged_inputs
 from dynatick.domain.numbers import is_count
-from dynatick.domain.row import RowView
-from dynatick.domain.schedule import is_or_was_schedule
+from dynatick.domain.row import RowView, is_terminal
+from dynatick.domain.schedule import is_or_was_schedule, is_schedule
 from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.placement import Placer, Undelivered
 from dynatick.engine.readiness import is_rejection
+from dynatick.engine.rules import Precision
 from dynatick.errors import DynatickError
 
 
@@ -36,6 +38,8 @@ class Assigned:
     normalised: int
     moved: int
     rejected: int
+    # Of what may be due before the next planning, in order of the records. None: a schedule, which a pass runs on time.
+    wake_ups: Sequence[tuple[Bucket, Due | None]]
     undelivered: int  # malformed rows that stay open, because the dead-letter queue refused their messages
     failed: Sequence[tuple[str, str]]
 
@@ -55,14 +59,18 @@ def assign(arrivals: Sequence[Arrival], placer: Placer) -> Assigned:
     failed: list[tuple[str, str]] = []
     undelivered = 0
     closed: dict[int, int] = {}  # read after every image was taken, as rule 5 wants
+    woken: list[tuple[str, Bucket, Due | None]] = []
     for task_id, image in images.items():
         record, rejection = latest[task_id], rejections.get(task_id)
         if record.is_in_flight:
             continue
         try:
             ready = image is not None and rejection is None and placer.make_ready(image) is None
+            row = image
             if image is None or not ready or not placer.is_ahead(image, closed):
-                placer.place(task_id, image, first=rejection, revision_of=record.revision_of)
+                row = placer.place(task_id, image, first=rejection, revision_of=record.revision_of)
+            if record.is_new_time and (wake_up := _wake_up(row, placer, closed)) is not None:
+                woken.append((record.key, *wake_up))
         except Undelivered:
             undelivered += 1
         except DynatickError as error:
@@ -72,6 +80,7 @@ def assign(arrivals: Sequence[Arrival], placer: Placer) -> Assigned:
         normalised=placer.normalised,
         moved=placer.moved,
         rejected=placer.failed,
+        wake_ups=_before_failed(woken, [key for key, _ in failed], arrivals),
         undelivered=undelivered,
         failed=failed,
     )
@@ -85,6 +94,7 @@ class _Latest:
     new: Row  # as the last record shows it
     revision: int  # with which a new schedule begins
     edit: ConditionalUpdate | None  # for a time that was changed by hand
+    is_new_time: bool  # an instant that the processor has not set: the scheduler sends its wake-up
     is_in_flight: bool  # an occurrence that a pass has just made, and holds its bucket back for
 
     def revision_of(self, row: Row) -> int:
@@ -108,7 +118,51 @@ def _after(before: _Latest | None, arrival: Arrival, new: Row, placer: Placer) -
     ):
         edit = before.edit
     revision = max(_next_revision(arrival.old, now), 1 if before is None else before.revision)
-    return _Latest(arrival.key, new, revision, edit, in_flight)
+    new_time = _is_new_time(arrival.old, new) or (before is not None and before.is_new_time)
+    return _Latest(arrival.key, new, revision, edit, new_time, in_flight)
+
+
+def _is_new_time(old: Row | None, new: Row) -> bool:
+    """Whether a record shows an instant whose wake-up its writer hasn't sent: a processor sends those of retries and
+    further turns, and of a schedule's next run, and so does the normalising of a row. Otherwise a deferred task would
+    wake itself for ever (19)."""
+    if old is None or needs_normalising(new):
+        return True
+    before = RowView(old)
+    if is_schedule(new):
+        return any(old.get(name) != new.get(name) for name in (*attr.DEFINITION, attr.DEFINED_AT))
+    if before.is_running or before.is_unscheduled:
+        return False
+    return not before.is_scheduled or _due(old) != _due(new)
+
+
+def _due(row: Row) -> Due | None:
+    return due_of(RowView(row).task_id, row.get(attr.DUE_AT), row.get(attr.NEXT_ATTEMPT_AT))
+
+
+def _wake_up(row: Row | None, placer: Placer, closed: dict[int, int]) -> tuple[Bucket, Due | None] | None:
+    """The wake-up of a task or schedule whose bucket was planned before it was written; None: it needs none, or gets
+    one later."""
+    rules = placer.rules
+    if rules.precision is not Precision.SECOND or row is None or is_terminal(row):
+        return None
+    view, due = RowView(row), None if is_schedule(row) else _due(row)
+    bucket = view.bucket
+    has_wake_up = view.is_scheduled and due is not None and row.get(attr.ACTION) not in rules.limited_actions
+    if bucket is None or not (has_wake_up or is_schedule(row)):
+        return None
+    if not placer.is_ahead(row, closed) or not rules.is_planned(bucket.minute, closed[bucket.shard]):
+        return None
+    return bucket, due
+
+
+def _before_failed(
+    woken: Sequence[tuple[str, Bucket, Due | None]], failed: Sequence[str], arrivals: Sequence[Arrival]
+) -> Sequence[tuple[Bucket, Due | None]]:
+    """Those of records before the first failed one: Lambda sends that and all after it again."""
+    positions = {arrival.key: n for n, arrival in enumerate(arrivals)}
+    first = min((positions[key] for key in failed), default=len(arrivals))
+    return [(bucket, due) for key, bucket, due in woken if positions[key] < first]
 
 
 def _write_at_once(

@@ -15,11 +15,13 @@ from dynatick.engine.budget import Budget
 from dynatick.engine.claims import Claimed, Claimer, Contended, Entries, Ineligible, LeaseExpired, Malformed, Verdict
 from dynatick.engine.execution import BATCH, Execution, Place, Services
 from dynatick.engine.expired_leases import ExpiredLeases
+from dynatick.engine.lateness import is_woken_late
 from dynatick.engine.poll_window import Window
 from dynatick.engine.record import RecordResult
 from dynatick.engine.recurring import Made, Recurring
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.shard_lease import ShardLease
+from dynatick.engine.wake_up import send_wake_ups, wake_ups_of
 from dynatick.errors import DynatickError
 
 MAX_CLAIMS = 2  # at once
@@ -56,6 +58,7 @@ class Claiming:
         )
         self.minutes_with_work: set[int] = set()  # of the buckets in which the latest round has claimed something
         self.left_behind: dict[tuple[Bucket, str], None] = {}  # entries for a continuation, in order
+        self.on_time: set[Bucket] = set()  # for whose ticks this pass has sent a wake-up
 
     def end_unclaimed(self, entries: Iterable[tuple[Bucket, str]]) -> None:
         for bucket, _ in entries:
@@ -132,9 +135,26 @@ class Claiming:
         lease_until = self.budget.hard_end
         try:
             made = self.recurring.make_occurrences(entries, closed_through=closed_through, lease_until=lease_until)
+            self._wake_next(made, closed_through)
         except Exception as error:
             return partial(self._claim_failed, entries, error, of_schedules=True)
         return partial(self._occurrences_made, entries, position, made)
+
+    def _wake_next(self, made: Sequence[Made], closed_through: int) -> None:
+        """Lets passes begin on time for the next runs of schedules, in buckets that were planned without them (19)."""
+        services = self.execution.services
+        if services.wake_ups is None:
+            return
+        new = {
+            one.next
+            for one in made
+            if one.next is not None
+            and one.next.minute > closed_through
+            and services.rules.is_planned(one.next.minute, closed_through)
+        } - self.on_time
+        self.on_time |= new
+        wake_ups = wake_ups_of(((bucket, None) for bucket in new), threads=services.rules.threads)
+        send_wake_ups(services.wake_ups, wake_ups)
 
     # -- after the claim -------------------------------------------------------------------------------------------
 
@@ -170,6 +190,11 @@ class Claiming:
         match verdict:
             case Claimed():
                 self.report.claimed += 1
+                # Else it may be the backlog of an earlier invocation.
+                is_first = bucket.minute == self.report.tick and not self.report.continuation
+                self.report.woken_late += is_first and is_woken_late(
+                    verdict.task, self.report.started_at, self.execution.services.rules
+                )
                 self.minutes_with_work.add(bucket.minute)
                 self.execution.start(verdict, Place(bucket.minute, position), may_begin=may_begin)
             case LeaseExpired():

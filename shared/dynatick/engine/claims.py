@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Result, Unknown, Written
+from dynatick.domain.due import Due
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import LargeRow, Row, Task, size_of
@@ -165,6 +166,29 @@ class Claimer:
             if not any(isinstance(verdict, Claimed) for verdict in verdicts):
                 raise
         return verdicts
+
+    def claim_due(self, due: Sequence[Due], bucket: Bucket, *, lease_until: datetime) -> Sequence[Claimed | Malformed]:
+        """Claims tasks of a bucket outside a pass, each on condition that it is still due (18). Returns those that are
+        claimed; why the others are not, the bucket's tick finds out.
+
+        Raises StoreError if the table doesn't answer.
+        """
+        now = self.clock()
+        tokens = [self.new_token() for _ in due]
+        results = self.store.write_many(
+            [
+                claim(one.task_id, bucket, token=token, lease_until=lease_until, now=now, due=one.conditions)
+                for one, token in zip(due, tokens, strict=True)
+            ]
+        )
+        unclear = [one.task_id for one, result in zip(due, results, strict=True) if isinstance(result, Unknown)]
+        rows = self.store.get_many(unclear) if unclear else {}
+        found: list[Claimed | Malformed] = []
+        for one, token, result in zip(due, tokens, results, strict=True):
+            row = result.row if isinstance(result, Written) else rows.get(one.task_id)
+            if row is not None and RowView(row).lease == token:
+                found.append(understand(row))
+        return found
 
     def _unclaimed_rows(self, entries: Sequence[tuple[Bucket, str]], results: Sequence[Result]) -> dict[str, Row]:
         """The rows that could not be claimed, by id: from the answer, or read consistently."""

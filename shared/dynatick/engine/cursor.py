@@ -44,6 +44,7 @@ class Cursor:
     idle_since: str | None = None  # the first tick of an unbroken run of idle ones
     idle_ticks: int = 0
     last_tick: str | None = None  # the latest one that had a pass
+    planned_through: int | None = None  # wake-ups were sent for every bucket through here; None: never for any
 
     def is_leased(self, now: datetime) -> bool:
         """Whether a process has the shard lease, and it may still run."""
@@ -65,6 +66,7 @@ class Cursor:
             attr.IDLE_SINCE: self.idle_since,
             attr.IDLE_TICKS: self.idle_ticks,
             attr.LAST_TICK: self.last_tick,
+            **({} if self.planned_through is None else {attr.PLANNED_THROUGH: str(Bucket(self.planned_through))}),
         }
 
     @classmethod
@@ -72,7 +74,7 @@ class Cursor:
         until, lease, since, last = (
             row.get(n) for n in (attr.LEASE_UNTIL, attr.LEASE, attr.IDLE_SINCE, attr.LAST_TICK)
         )
-        open_until = row.get(attr.OPEN_UNTIL)
+        open_until, planned = row.get(attr.OPEN_UNTIL), row.get(attr.PLANNED_THROUGH)
         return cls(
             shard=shard,
             closed_through=Bucket.parse(row.get(attr.CLOSED_THROUGH), attr.CLOSED_THROUGH).minute,
@@ -87,6 +89,7 @@ class Cursor:
             idle_since=None if since is None else str(since),
             idle_ticks=check_count(row.get(attr.IDLE_TICKS, 0), attr.IDLE_TICKS),
             last_tick=None if last is None else str(last),
+            planned_through=None if planned is None else Bucket.parse(planned, attr.PLANNED_THROUGH).minute,
         )
 
 
@@ -114,6 +117,9 @@ def save(store: Store, old: Cursor, new: Cursor) -> Cursor | None:
         closed_through=max(old.closed_through, new.closed_through),
         drained_through=max(old.drained_through, new.drained_through),
         polled_through=max(old.polled_through, new.polled_through),
+        planned_through=max(
+            (one for one in (old.planned_through, new.planned_through) if one is not None), default=None
+        ),
         version=old.version + 1,
     )
     result = store.write(
@@ -124,21 +130,35 @@ def save(store: Store, old: Cursor, new: Cursor) -> Cursor | None:
     return new if isinstance(result, Written) else None
 
 
-def acquire_shard(store: Store, shard: int, tick: int, *, token: str, now: datetime) -> Cursor | None:
+@dataclass(frozen=True, slots=True)
+class Acquired:
+    """``cursor`` None: another process has the lease. ``to_plan``: the minutes by which this raised
+    ``plannedThrough``."""
+
+    cursor: Cursor | None
+    to_plan: range = range(0)
+
+
+def acquire_shard(store: Store, shard: int, tick: int, *, token: str, now: datetime, plan_ahead: int = 0) -> Acquired:
     """Closes every bucket through ``tick`` and acquires the shard lease, in one write (1).
 
-    None: another process has the lease. The buckets are closed all the same, and its end write finds that they are (4).
+    If another process has the lease, the buckets are closed all the same, and its end write finds that they are (4).
+    ``plan_ahead``: minutes after the tick whose wake-ups are to be planned, by this process alone (19).
     """
     for _ in range(_TRIES):
         cursor = read_cursor(store, shard, now)
         if cursor.lease == token:
-            return cursor  # acquired: only the answer was lost, or the request was sent twice
+            return Acquired(cursor)  # acquired: only the answer was lost, or the request was sent twice
         closed = replace(cursor, closed_through=max(cursor.closed_through, tick))
+        to_plan = range(0)
+        if plan_ahead:
+            to_plan = range(max(tick, cursor.planned_through or 0) + 1, tick + plan_ahead + 1)
+            closed = replace(closed, planned_through=max(cursor.planned_through or 0, tick + plan_ahead))
         if cursor.is_leased(now):
             if closed == cursor or save(store, cursor, closed) is not None:
-                return None
+                return Acquired(None, to_plan)
             continue
         acquired = save(store, cursor, replace(closed, lease=token, lease_until=now + SHARD_LEASE))
         if acquired is not None:
-            return acquired
+            return Acquired(acquired, to_plan)
     raise StoreError(f"cannot acquire shard {shard}: its cursor was changed by others {_TRIES} times")

@@ -23,8 +23,10 @@ from dynatick.engine.poll_window import Window
 from dynatick.engine.polling import Polling
 from dynatick.engine.recovery import RecoveryOrder
 from dynatick.engine.report import PassReport, Resume, tick_record_id
+from dynatick.engine.rules import TICKS_PLANNED
 from dynatick.engine.shard_lease import ShardLease
 from dynatick.engine.stuck_rows import defer_stuck
+from dynatick.engine.wake_up_plan import send_planned
 from dynatick.errors import DynatickError
 
 MAX_LEFT_BEHIND = 100  # entries that a continuation gets; if there are more, it polls from the oldest bucket on
@@ -55,7 +57,11 @@ def drain(
     started = services.clock()
     report = PassReport(tick=tick, shard=shard, continuation=continuation, started_at=started)
     token = services.new_token()
-    cursor = acquire_shard(services.store, shard, tick, token=token, now=started)
+    is_to_plan = services.wake_ups is not None
+    ahead = TICKS_PLANNED * services.rules.grid.tick_minutes if is_to_plan else 0
+    acquired = acquire_shard(services.store, shard, tick, token=token, now=started, plan_ahead=ahead)
+    send_planned(services, report, acquired.to_plan)
+    cursor = acquired.cursor
     if cursor is None:
         report.leased_elsewhere = True
         report.finished_at = services.clock()

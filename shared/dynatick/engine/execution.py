@@ -15,7 +15,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from dynatick.domain.buckets import instant_of
 from dynatick.domain.conditional_update import Result, Unknown, Written
 from dynatick.domain.lifecycle import release
 from dynatick.domain.task import Task
@@ -23,11 +22,12 @@ from dynatick.engine.budget import Budget
 from dynatick.engine.claims import Claimed
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.io_pool import IoPool, Job
+from dynatick.engine.lateness import lateness_of, milliseconds
 from dynatick.engine.placement import Placer
-from dynatick.engine.ports import Actions, Clock, DeadLetters, Store
+from dynatick.engine.ports import Actions, Clock, DeadLetters, Store, WakeUps
 from dynatick.engine.record import MOVED, Attempted, Deferred, Overrun, Recorder, RecordResult
 from dynatick.engine.report import PassReport, Resume
-from dynatick.engine.rules import Rules
+from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.task_pool import TaskPool
 
 BATCH = 25
@@ -38,7 +38,6 @@ MAX_LARGE_IN_FLIGHT = 32_000_000  # bytes of large rows, beyond which nothing mo
 LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: records under way are waited for until then
 _COUNTED = tuple(RecordResult)
 _logger = logging.getLogger("dynatick.engine")
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +52,7 @@ class Services:
     clock: Clock
     new_token: Callable[[], str]
     placer: Placer
+    wake_ups: WakeUps | None = None  # with Precision.SECOND
     executions: list[Execution] = field(default_factory=list)  # of this process; each adds itself
 
 
@@ -95,6 +95,7 @@ class Execution:
             services.settings,
             services.clock,
             closed_through=closed_through,
+            wake_ups=services.wake_ups,
         )
         self.too_late: list[Claimed] = []  # in flight, but there is no time to begin them
         self.events: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -163,15 +164,15 @@ class Execution:
         """Handles events until a condition holds, or until ``end`` (None: ``stop_waiting``)."""
         end = self.budget.stop_waiting if end is None else end
         self._flush(everything=True)
-        while not until() and self.services.clock() < end:
-            self.handle_events()
+        while not until() and (left := end - self.services.clock()) > timedelta():
+            self.handle_events(left.total_seconds())
         self._flush(everything=True)
 
-    def handle_events(self) -> None:
-        """Waits a moment for the next event, and handles all that have come."""
+    def handle_events(self, max_wait: float = RECORD_DELAY_SECONDS) -> None:
+        """Waits a moment for the next event, at most ``max_wait`` seconds, and handles all that have come."""
         came = False
         try:
-            event = self.events.get(timeout=RECORD_DELAY_SECONDS)
+            event = self.events.get(timeout=min(max_wait, RECORD_DELAY_SECONDS))
             while True:
                 came = True
                 event()
@@ -239,15 +240,11 @@ class Execution:
     def _count_start(self, attempted: Attempted) -> None:
         if isinstance(attempted.outcome, Deferred):
             return  # it was not begun
-        task = attempted.task
+        task, rules = attempted.task, self.services.rules
         if self.report.first_start_ms is None:
-            self.report.first_start_ms = _milliseconds(attempted.started_at - self.report.started_at)
-        if task.attempt == 1:  # a task that was inserted after it was due was not late by that
-            due = max(task.due_at, task.created_at or task.due_at)
-            if task.schedule_id is not None:  # a flexible window may have moved its bucket
-                due = task.bucket.instant
-            tick = instant_of(self.services.settings.grid.tick_at_or_after(due))
-            self.report.late(max(0, _milliseconds(attempted.started_at - tick)))
+            self.report.first_start_ms = milliseconds(attempted.started_at - self.report.started_at)
+        if task.attempt == 1 or rules.precision is Precision.SECOND:
+            self.report.lateness.add(lateness_of(task, attempted.started_at, rules, self.services.settings.grid))
 
     def _log_overrun(self, overrun: Overrun) -> None:
         self.report.overran += 1
@@ -294,7 +291,3 @@ class Execution:
         for attempted, result in zip(attempts, results, strict=True):
             self.recorded(self._remove(attempted.task), attempted.task, result)
         self.count(*results)
-
-
-def _milliseconds(delta: timedelta) -> int:
-    return delta // _MILLISECOND

@@ -27,6 +27,8 @@ class Entry:
     finished_at: str | None = None
     error: str | None = None
     schedule_id: str | None = None
+    next_attempt_at: str | None = None
+    late_milliseconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,14 @@ class DeadLetters(Protocol):
 
     def send(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
         """Sends each letter. One result for each, in order: whether the queue took it. Doesn't raise if it refuses."""
+
+
+class WakeUps(Protocol):
+    """The queue of wake-ups."""
+
+    def send(self, wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> int:
+        """Sends events, each to be received shortly before its instant, or at once. Returns how many were not sent.
+        Doesn't raise: a wake-up is a hint."""
 
 
 ENVELOPE = "dynatick"

@@ -3,16 +3,17 @@
 Events: a tick, as EventBridge sends it (``time``) or by hand (``{"dynatick": {"tick": "2026-12-31#12:00"}}``); one
 shard's pass, which a tick starts for every shard but the first, and a pass for its own continuation
 (``{"dynatick": {"tick": …, "shard": 3, "continuation": 1, "resume": {…}, "left": […]}}``); a recovery, which a pass
-starts for tasks whose lease expired (``{"dynatick": {"recover": {"bucket": …, "taskIds": […]}}}``); the daily
-reconcile (``{"dynatick": {"reconcile": true}}``).
+starts for tasks whose lease expired (``{"dynatick": {"recover": {"bucket": …, "taskIds": […]}}}``); a wake-up, as its
+queue delivers it (``{"dynatick": {"wakeUp": …}}`` in the body of one message); the daily reconcile
+(``{"dynatick": {"reconcile": true}}``).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.instants import format_instant, parse_instant
@@ -22,14 +23,18 @@ from dynatick.engine.drain import drain
 from dynatick.engine.execution import Execution, Services
 from dynatick.engine.installation_settings import InstallationSettings, publish_settings
 from dynatick.engine.placement import Placer, send_rejection
-from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, Store
+from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, Store, WakeUps
 from dynatick.engine.reconcile import Reconciled, reconcile_round
 from dynatick.engine.reconcile_round import acquire
 from dynatick.engine.recovery import RecoveryOrder, recover
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import SKEW_MARGIN, Rules
+from dynatick.engine.wake_up import AnyWakeUp, TickOnTime, WakeUp, parse_wake_up, send_wake_ups
+from dynatick.engine.waking import MAX_EARLY, MAX_LATE, wake
 from dynatick.errors import DynatickError, InvalidInput, StoreError
+from dynatick.json_reader import parse
 
+_SETTINGS_FRESH_FOR = timedelta(minutes=1)
 _EXPECTED = 'expected a scheduled event with its "time", or {"dynatick": {"tick": "2026-12-31#12:00"}}'
 
 
@@ -70,7 +75,7 @@ class ReconcileOrder:
         return {ENVELOPE: {"reconcile": True, "continuing": continuing}}
 
 
-Order = PassOrder | RecoveryOrder | ReconcileOrder
+Order = PassOrder | RecoveryOrder | ReconcileOrder | AnyWakeUp
 
 
 def parse_event(event: object, now: datetime) -> Order:
@@ -88,6 +93,8 @@ def parse_event(event: object, now: datetime) -> Order:
         began_at = inner.get("continuing")
         return ReconcileOrder(None if began_at is None else parse_instant(began_at, "event.dynatick.continuing"))
     continuation = check_count(inner.get("continuation", 0), "event.dynatick.continuation")
+    if "wakeUp" in inner:
+        return parse_wake_up(inner["wakeUp"])
     if "recover" in inner:
         return RecoveryOrder.from_event(inner["recover"], continuation)
     tick = Bucket.parse(inner.get("tick"), "event.dynatick.tick").minute
@@ -123,6 +130,9 @@ class Invoked:
 
     passed: PassReport | None = None
     recovered: PassReport | None = None
+    woken: PassReport | None = None
+    stale_wake_up: bool = False  # it came so late that ticks have polled its bucket: it was dropped
+    malformed_wake_up: str | None = None  # why a message of the queue is no wake-up; it was dropped
     reconciled: Reconciled | None = None
     shards: int = 1
     not_started: list[str] = field(default_factory=list)  # why other invocations could not be started
@@ -141,7 +151,9 @@ class Processor:
     clock: Clock
     new_token: Callable[[], str]
     pause: Callable[[float], None] = time.sleep
+    wake_ups: WakeUps | None = None  # with Precision.SECOND
     executions: list[Execution] = field(default_factory=list, init=False, compare=False)  # of the latest invocation
+    _known: list[tuple[datetime, InstallationSettings]] = field(default_factory=list, init=False, compare=False)
 
     @property
     def running(self) -> int:
@@ -155,11 +167,20 @@ class Processor:
     def handle(self, event: object, *, hard_end: datetime) -> Invoked:
         """Carries out the event's order. ``hard_end``: when Lambda will kill this process."""
         self.executions.clear()
-        order = parse_event(event, self.clock())
+        try:
+            order = parse_event(event, self.clock()) if not _is_message(event) else _wake_up_in(event)
+        except InvalidInput as error:
+            if not _is_message(event):
+                raise
+            return Invoked(malformed_wake_up=str(error))  # if this raised, the queue would deliver it again and again
         if isinstance(order, ReconcileOrder):
             return self._reconcile(order, hard_end)
         if isinstance(order, RecoveryOrder):
             return self._recover(order, hard_end)
+        if isinstance(order, WakeUp):
+            return self._wake(order, hard_end)
+        if isinstance(order, TickOnTime):
+            return self._tick_on_time(order, hard_end)
         return self._pass(order, hard_end)
 
     def _pass(self, order: PassOrder, hard_end: datetime) -> Invoked:
@@ -205,6 +226,32 @@ class Processor:
         )
         return done
 
+    def _wake(self, order: WakeUp, hard_end: datetime) -> Invoked:
+        if order.bucket.instant < self.clock() - MAX_LATE:
+            return Invoked(stale_wake_up=True)
+        services = self._services(self._recent_settings())
+
+        def send_again(early: WakeUp) -> None:
+            if self.wake_ups is not None:
+                send_wake_ups(self.wake_ups, [early])
+
+        return Invoked(woken=wake(services, order, hard_end=hard_end, send_again=send_again))
+
+    def _tick_on_time(self, order: TickOnTime, hard_end: datetime) -> Invoked:
+        """Starts the pass when its minute has come. No pass lives inside a delivery of the queue, which would be
+        repeated if it took long."""
+        if order.at < self.clock() - MAX_LATE:
+            return Invoked(stale_wake_up=True)
+        done = Invoked()
+        if order.at > self.clock() + MAX_EARLY:
+            if self.wake_ups is not None:
+                send_wake_ups(self.wake_ups, [order])
+            return done
+        while (wait := (order.at - self.clock()).total_seconds()) > 0:
+            self.pause(wait)
+        self._start(PassOrder(tick=order.tick, shard=order.shard), done)
+        return done
+
     def _services(self, settings: InstallationSettings) -> Services:
         return Services(
             store=self.store,
@@ -215,6 +262,7 @@ class Processor:
             clock=self.clock,
             new_token=self.new_token,
             placer=Placer(self.store, self.rules, settings, self.clock, self._send_rejection),
+            wake_ups=self.wake_ups,
             executions=self.executions,
         )
 
@@ -232,15 +280,24 @@ class Processor:
             self._start(ReconcileOrder(acquired.began_at), done)
         return done
 
+    def _recent_settings(self) -> InstallationSettings:
+        """As published within the last minute: a wake-up reads little else."""
+        if not self._known or self.clock() - self._known[0][0] > _SETTINGS_FRESH_FOR:
+            return self._publish_settings()
+        return self._known[0][1]
+
     def _publish_settings(self) -> InstallationSettings:
-        return publish_settings(
+        now = self.clock()
+        published = publish_settings(
             self.store,
             self.rules.grid,
-            now=self.clock(),
+            now=now,
             actions=sorted(self.actions.names()),
             defaults=self.rules.defaults,
             max_timeout_seconds=self.rules.max_timeout_seconds,
         )
+        self._known[:] = [(now, published)]
+        return published
 
     def _publish_payload_schemas(self, settings: InstallationSettings, done: Invoked) -> None:
         """Called after the tasks: making schemas takes time, once in a process. If it fails, the next pass tries again;
@@ -263,6 +320,27 @@ class Processor:
 
     def _send_rejection(self, row: Row, error: str) -> bool:
         return send_rejection(self.dead_letters, row, error, self.clock())
+
+
+def _is_message(event: object) -> bool:
+    """Whether an event is a delivery of a queue."""
+    return isinstance(event, Mapping) and isinstance(event.get("Records"), list)
+
+
+def _wake_up_in(delivery: object) -> AnyWakeUp:
+    """The wake-up in the one message of a delivery. Raises InvalidInput for anything else: it comes from a queue."""
+    records: Sequence[object] = delivery["Records"] if isinstance(delivery, Mapping) else []
+    (record,) = records if len(records) == 1 else (None,)
+    body = record.get("body") if isinstance(record, Mapping) else None
+    expected = 'expected {"dynatick": {"wakeUp": …}} as JSON'
+    try:
+        event = parse(body) if isinstance(body, str) else None
+    except ValueError:
+        raise InvalidInput("event.Records.body", body, expected) from None
+    inner = event.get(ENVELOPE) if isinstance(event, Mapping) else None
+    if not isinstance(inner, Mapping) or "wakeUp" not in inner:
+        raise InvalidInput("event.Records.body", body, expected)
+    return parse_wake_up(inner["wakeUp"])
 
 
 def _not_ahead(tick: int, value: object, now: datetime) -> int:

@@ -11,6 +11,7 @@ from enum import Enum
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written
+from dynatick.domain.due import Due, due_of
 from dynatick.domain.lifecycle import (
     complete,
     defer_claimed,
@@ -26,8 +27,10 @@ from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import Malformed
 from dynatick.engine.installation_settings import InstallationSettings
-from dynatick.engine.ports import DeadLetter, DeadLetters, Store
+from dynatick.engine.lateness import lateness_of
+from dynatick.engine.ports import DeadLetter, DeadLetters, Store, WakeUps
 from dynatick.engine.rules import Rules
+from dynatick.engine.wake_up import send_wake_ups, wake_ups_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ class RecordResult(Enum):
     UNRECORDED = "unrecorded"  # not known: the lease will expire, and the attempt is made again
 
 
+_WOKEN = (RecordResult.RETRIED, RecordResult.RESCHEDULED)
 MOVED = (RecordResult.RETRIED, RecordResult.RESCHEDULED, RecordResult.RELEASED)
 _OF_RESULTS = (attr.RUN, attr.STATUS, attr.OUTCOME, attr.LEASE)  # the attributes that show the result of an attempt
 
@@ -108,6 +112,7 @@ class Recorder:
     clock: Callable[[], datetime]
     closed_through: Callable[[], int]  # a retry goes to a bucket after it
     jitter: Callable[[], float] = random.random
+    wake_ups: WakeUps | None = None  # of retries and further turns
 
     def record(self, attempts: Sequence[Attempted]) -> Sequence[RecordResult]:
         """One result for each attempt, in order. A dead letter is sent before its failure is recorded, so none is
@@ -120,6 +125,10 @@ class Recorder:
         )  # fmt: skip
         for n in unsent:
             planned[n] = self._deferral(attempts[n].row, str(planned[n][0].set[attr.ERROR]), now), RecordResult.DEFERRED
+        planned = [
+            (self._with_lateness(change, attempt), result)
+            for (change, result), attempt in zip(planned, attempts, strict=True)
+        ]
         writes = self._write([(change, attempt.row) for (change, _), attempt in zip(planned, attempts, strict=True)])
         results = [RecordResult.UNRECORDED] * len(attempts)
         unclear: list[int] = []
@@ -133,6 +142,10 @@ class Recorder:
             for n in unclear:
                 task = attempts[n].task
                 results[n] = self._result_of(rows.get(task.task_id), task, planned[n][1])
+        self._wake(
+            [change for (change, _), result, attempt in zip(planned, results, attempts, strict=True)
+             if result in _WOKEN and attempt.task.action not in self.rules.limited_actions]
+        )  # fmt: skip
         return results
 
     def fail_unexecuted(self, row: Row, error: str, *, attempt: int) -> RecordResult:
@@ -191,6 +204,14 @@ class Recorder:
         bucket = self._open_bucket(task, decision.at)
         return retry(task, now=now, at=decision.at, bucket=bucket, error=attempt.outcome.text), RecordResult.RETRIED
 
+    def _with_lateness(self, change: ConditionalUpdate, attempt: Attempted) -> ConditionalUpdate:
+        """Also writes how late the task began, if no earlier attempt of the run did. These writes change its entry in
+        the index anyway, so it costs nothing."""
+        if attr.LATE_MILLISECONDS in attempt.row or isinstance(attempt.outcome, Deferred):
+            return change
+        late = lateness_of(attempt.task, attempt.started_at, self.rules, self.settings.grid)
+        return replace(change, set={**change.set, attr.LATE_MILLISECONDS: late})
+
     def _plan_turn(self, attempt: Attempted, seconds: float, now: datetime) -> tuple[ConditionalUpdate, RecordResult]:
         task, first = attempt.task, attempt.task.first_started_at or attempt.started_at
         decision = decide_turn(
@@ -207,6 +228,18 @@ class Recorder:
         bucket = self._open_bucket(task, decision.at)
         change = reschedule_claimed(task, at=decision.at, bucket=bucket, first_started_at=first)
         return change, RecordResult.RESCHEDULED
+
+    def _wake(self, changes: Sequence[ConditionalUpdate]) -> None:
+        """Sends the wake-ups of retries and further turns, if their buckets were planned before (19)."""
+        if self.wake_ups is None or not changes:
+            return
+        closed, tasks = self.closed_through(), list[tuple[Bucket, Due]]()
+        for change in changes:
+            due = due_of(change.task_id, None, change.set[attr.NEXT_ATTEMPT_AT])
+            bucket = Bucket.parse(change.set[attr.TASK_DATE_TIME])
+            if due is not None and self.rules.is_planned(bucket.minute, closed):
+                tasks.append((bucket, due))
+        send_wake_ups(self.wake_ups, wake_ups_of(tasks, threads=self.rules.threads))
 
     def _open_bucket(self, task: Task, at: datetime) -> Bucket:
         """The bucket of an instant, or the first one after it that is not closed."""

@@ -40,6 +40,7 @@ class Made:
     written: Sequence[int] = ()  # buckets of the occurrences that this pass made
     missed: int = 0
     more: bool = False  # further runs are due: poll again
+    next: Bucket | None = None  # that the schedule was moved to
 
 
 @dataclass(slots=True)
@@ -241,6 +242,7 @@ _NOTHING = Plan(make=(), missed=(), buffered=None, next_occurrence_at=None, more
 
 def _made(case: _Case, result: Result | None) -> Made:
     moved = isinstance(result, Written)
+    row = result.row if isinstance(result, Written) else None
     return Made(
         verdict=Ineligible() if moved and not case.plan.more else Contended(),
         claimed=case.claimed,
@@ -248,4 +250,5 @@ def _made(case: _Case, result: Result | None) -> Made:
         written=[claimed.task.bucket.minute for claimed in case.claimed],
         missed=sum(entry.occurrences for entry in case.plan.missed) if moved else 0,
         more=case.plan.more if moved else isinstance(result, Lost),
+        next=None if row is None or is_terminal(row) else RowView(row).bucket,
     )

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
+from dynatick.domain.distribution import Distribution
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import SYSTEM_PREFIX
 
@@ -52,14 +53,16 @@ class PassReport:
     unfinished: int = 0  # running, or being claimed, at the end of the pass
     moved: int = 0
     rejected: int = 0
-    lateness_max_ms: int = 0
-    lateness_sum_ms: int = 0
-    lateness_count: int = 0
+    lateness: Distribution = field(default_factory=Distribution)  # milliseconds, of the attempts that count for it
     first_start_ms: int | None = None  # from the start of the pass to the start of its first task
     closed_through: int | None = None
     drained_through: int | None = None
     resume: Resume | None = None  # set when the pass was cut short
     continued: bool = False
+    woken_late: int = 0  # begun by this invocation although an earlier wake-up should have begun them
+    planned: int = 0  # tasks for which this pass has planned wake-ups
+    unsent: int = 0  # wake-ups that their queue refused
+    planning_failed: str | None = None  # why a bucket was not planned to its end
     idle_before: dict[str, object] = field(default_factory=dict)
 
     @property
@@ -82,14 +85,8 @@ class PassReport:
         """Leaves what is due from a position on to a later invocation."""
         self.resume = position if self.resume is None else min(position, self.resume)
 
-    def late(self, milliseconds: int) -> None:
-        """Counts how long after its tick a first attempt began."""
-        self.lateness_max_ms = max(self.lateness_max_ms, milliseconds)
-        self.lateness_sum_ms += milliseconds
-        self.lateness_count += 1
-
     def to_row(self) -> dict[str, object]:
-        """The tick record, without its id and expiry. Lateness in milliseconds after the tick."""
+        """The tick record, without its id and expiry."""
         row: dict[str, object] = {
             attr.STATUS: "tick",
             attr.OUTCOME: "none",  # so that scans for open tasks pass it over
@@ -98,8 +95,10 @@ class PassReport:
             attr.CONTINUATION: self.continuation,
             attr.STARTED_AT: format_instant(self.started_at),
             **self.counts(),
-            attr.LATENESS_MAX_MS: self.lateness_max_ms,
-            attr.LATENESS_MEAN_MS: self.lateness_sum_ms // self.lateness_count if self.lateness_count else 0,
+            attr.LATENESS_MAX_MS: self.lateness.max,
+            attr.LATENESS_MEAN_MS: self.lateness.mean,
+            attr.LATENESS_P50_MS: self.lateness.percentile(50),
+            attr.LATENESS_P99_MS: self.lateness.percentile(99),
             **self.ending(),
         }
         if self.first_start_ms is not None:
@@ -128,6 +127,7 @@ class PassReport:
             attr.UNRECORDED: self.unrecorded,
             attr.UNFINISHED: self.unfinished,
             attr.MOVED: self.moved,
+            attr.WOKEN_LATE: self.woken_late,
         }
 
     def ending(self) -> dict[str, object]:

@@ -11,8 +11,9 @@ from dynatick.domain.task import Row
 from dynatick.engine.assign import Arrival, Assigned, assign
 from dynatick.engine.installation_settings import InstallationSettings, publish_settings
 from dynatick.engine.placement import Placer, send_rejection
-from dynatick.engine.ports import Clock, DeadLetters, Store
+from dynatick.engine.ports import Clock, DeadLetters, Store, WakeUps
 from dynatick.engine.rules import Rules
+from dynatick.engine.wake_up import send_wake_ups, wake_ups_of
 
 _SETTINGS_FRESH_FOR = timedelta(minutes=1)
 
@@ -26,6 +27,7 @@ class Scheduler:
     rules: Rules
     clock: Clock
     decode: Callable[[Any], Row]
+    wake_ups: WakeUps | None = None  # with Precision.SECOND
     _settings: InstallationSettings | None = field(default=None, init=False)
     _published_at: datetime = field(init=False)
 
@@ -33,7 +35,10 @@ class Scheduler:
         """Places the rows of a stream event. ``Assigned.failed`` has the records that Lambda is to send again."""
         arrivals = [self._arrival(record) for record in event["Records"]]
         placer = Placer(self.store, self.rules, self._publish_settings(), self.clock, self._send_until_refused())
-        return assign(arrivals, placer)
+        assigned = assign(arrivals, placer)
+        if self.wake_ups is not None:
+            send_wake_ups(self.wake_ups, wake_ups_of(assigned.wake_ups, threads=self.rules.threads))
+        return assigned
 
     def _publish_settings(self) -> InstallationSettings:
         now = self.clock()

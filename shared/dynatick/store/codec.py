@@ -83,6 +83,8 @@ def entry_of(item: Mapping[str, Mapping[str, Any]]) -> Entry:
         _text(item.get(attr.FINISHED_AT)),
         _text(item.get(attr.ERROR)),
         _text(item.get(attr.SCHEDULE_ID)),
+        _text(item.get(attr.NEXT_ATTEMPT_AT)),
+        _count(item.get(attr.LATE_MILLISECONDS)),
     )
 
 
@@ -110,6 +112,12 @@ def _text(value: Mapping[str, Any] | None) -> Any:
         return None
     text = value.get("S")
     return text if text is not None else str(next(iter(value.values())))
+
+
+def _count(value: Mapping[str, Any] | None) -> int | None:
+    """The value as a whole number from 0 on; None if it is anything else."""
+    text = "" if value is None else value.get("N", "")
+    return int(text) if text.isdecimal() else None
 
 
 def _decode_large(raw: bytes) -> object:

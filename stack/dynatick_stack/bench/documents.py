@@ -1,4 +1,4 @@
-"""The figures as tables, and the tables of docs/performance.md, which `make bench WRITE=1` writes.
+"""The figures as tables, and the tables of docs/performance.md and docs/cost.md, which `make bench WRITE=1` writes.
 
 A table stands between `<!-- bench: NAME -->` and `<!-- /bench -->`.
 """
@@ -9,10 +9,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dynatick_stack.bench import wake_up_lateness, wake_up_price
 from dynatick_stack.template import ROOT
 
 DATA = ROOT / "docs" / "benchmark.json"
-DOCUMENT = ROOT / "docs" / "performance.md"
+DOCUMENTS = (ROOT / "docs" / "performance.md", ROOT / "docs" / "cost.md")
 _PART = re.compile(r"(<!-- bench: (\w+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 
 Figures = Mapping[str, Any]
@@ -26,7 +27,8 @@ def rendered(text: str, figures: Figures) -> str:
 
 def write(figures: Figures) -> None:
     """Writes the tables anew."""
-    DOCUMENT.write_text(rendered(DOCUMENT.read_text(encoding="utf-8"), figures), encoding="utf-8")
+    for document in DOCUMENTS:
+        document.write_text(rendered(document.read_text(encoding="utf-8"), figures), encoding="utf-8")
 
 
 def table(name: str, figures: Figures) -> str:
@@ -97,4 +99,6 @@ TABLES: Mapping[str, Callable[[Figures], tuple[Sequence[str], Rows]]] = {
     "units": _units,
     "pending": _pending,
     "history": _history,
+    "second": lambda found: wake_up_price.table(),  # computed, as is the next
+    "lateness": lambda found: wake_up_lateness.table(),
 }

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import boto3
 from botocore.config import Config
@@ -23,10 +23,10 @@ from dynatick.client import Inserted, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
-from dynatick.engine.ports import ActionContext
+from dynatick.engine.ports import ActionContext, WakeUps
 from dynatick.engine.processor import Processor
 from dynatick.engine.report import PassReport
-from dynatick.engine.rules import Rules
+from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.scheduler import Scheduler
 from dynatick.errors import PermanentError
 from dynatick.store.codec import decode
@@ -53,6 +53,14 @@ class Clock:
     def to(self, instant: datetime) -> None:
         """Puts it forward; an earlier instant changes nothing."""
         self._base += max(instant - self(), timedelta())
+
+
+class MovableClock(Protocol):
+    """A clock that can be put forward."""
+
+    def __call__(self) -> datetime: ...
+
+    def to(self, instant: datetime) -> None: ...
 
 
 class Nothing:
@@ -93,10 +101,12 @@ class Installation:
     endpoint: str
     table: str
     shard_count: int = 1
-    clock: Clock = field(default_factory=Clock)
+    clock: MovableClock = field(default_factory=Clock)
+    wake_ups: WakeUps | None = None  # given: Precision second
 
     def __post_init__(self) -> None:
-        self.rules = Rules(grid=Grid(shard_count=self.shard_count))
+        precision = Precision.TICK if self.wake_ups is None else Precision.SECOND
+        self.rules = Rules(grid=Grid(shard_count=self.shard_count), precision=precision)
         self.store = DynamoStore(self.table, region=REGION, endpoint_url=self.endpoint)
         self.client = TaskClient(self.store, clock=self.clock)
         self.asked: list[Mapping[str, object]] = []  # invocations that were asked for
@@ -112,9 +122,15 @@ class Installation:
             rules=self.rules,
             clock=self.clock,
             new_token=lambda: f"{self.process}.{next(numbers)}",
+            wake_ups=self.wake_ups,
         )
         self.scheduler = Scheduler(
-            store=self.store, dead_letters=MemoryDeadLetters(), rules=self.rules, clock=self.clock, decode=decode
+            store=self.store,
+            dead_letters=MemoryDeadLetters(),
+            rules=self.rules,
+            clock=self.clock,
+            decode=decode,
+            wake_ups=self.wake_ups,
         )
 
     @classmethod

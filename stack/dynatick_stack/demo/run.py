@@ -14,7 +14,7 @@ from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.errors import InvalidInput
 from dynatick.store.codec import encode
-from dynatick_stack import emulator, local
+from dynatick_stack import emulator, local, processes
 from dynatick_stack.demo.batch import FAILED, INSERT, MANY, PUT, Planned, batch, unmet
 from dynatick_stack.demo.observe import Observer, Seen
 from dynatick_stack.demo.receiver import Receiver
@@ -24,7 +24,7 @@ from dynatick_stack.local import LocalStack
 DEADLINE_SECONDS = 300.0
 POLL_SECONDS = 0.4
 FIRST = "first"
-SETTLE_SECONDS = 10  # a batch that is inserted this long before a tick has its buckets by then
+PARAMETERS = {"TickMinutes": "1", "Precision": "second"}
 LINGER_SECONDS = 5.0  # for what comes a moment after the last task: dead letters, tick records
 PORTS = 3
 
@@ -36,19 +36,13 @@ def demo(state_dir: Path) -> list[str]:
         stack = start(state_dir)
         client = stack.task_client()
         say(f"Running on {stack.endpoint}, a tick a minute; webhooks go to {receiver.url}")
-        tick = instant_of(minute_of(datetime.now(UTC)) + 1)
-        client.insert(FIRST, action="log", payload={"text": "Hello"})
-        say(f"Inserted the task {FIRST!r}, without a time: it runs at the next tick, {tick:%H:%M:%S}")
-        soon = seconds_until(tick) <= SETTLE_SECONDS
-        if soon:  # it would come in the middle of the insert
-            time.sleep(seconds_until(tick))
-            show_first(stack)
+        show_first(stack, client)
         first = datetime.now(UTC)
         planned = batch(first, receiver.url)
         observer = Observer(stack, client, receiver, [one.task_id for one in planned])
         refused = insert(planned, stack.client("dynamodb"), stack.table, client)
         say(f"Inserted {len(planned) - len(refused)} tasks; {len(refused)} were refused by the client")
-        seen = watch(observer, planned, stack, None if soon else tick)
+        seen = watch(observer, planned)
     time.sleep(LINGER_SECONDS)  # the tick records come a moment after the tasks
     since = format_instant(instant_of(minute_of(first)))
     until = format_instant(datetime.now(UTC) + timedelta(minutes=2))
@@ -69,20 +63,22 @@ def start(state_dir: Path) -> LocalStack:
     """A fresh stack on a free port."""
     for _ in range(PORTS - 1):
         try:
-            return local.up(emulator.free_port(), {"TickMinutes": "1"}, say=say, state_dir=state_dir)
+            return local.up(emulator.free_port(), PARAMETERS, say=say, state_dir=state_dir)
         except BusyError:
             pass  # another program took it meanwhile
-    return local.up(emulator.free_port(), {"TickMinutes": "1"}, say=say, state_dir=state_dir)
+    return local.up(emulator.free_port(), PARAMETERS, say=say, state_dir=state_dir)
 
 
-def seconds_until(instant: datetime) -> float:
-    return max(0.0, (instant - datetime.now(UTC)).total_seconds())
-
-
-def show_first(stack: LocalStack) -> None:
-    """Runs the tick by hand, for the emulator's rule is some seconds late, and shows how the first task ended."""
-    run_command(stack, "tick run")
+def show_first(stack: LocalStack, client: TaskClient) -> None:
+    """Inserts a task without a time, and shows how it ended. If its wake-up is lost, a tick runs it."""
+    client.insert(FIRST, action="log", payload={"text": "Hello"})
+    say(f"Inserted the task {FIRST!r}, without a time: it runs at once")
+    if not processes.wait_until(lambda: client.get(FIRST).finished_at is not None, DEADLINE_SECONDS, every=0.05):
+        raise StackError(f"the task {FIRST!r} has not ended after {DEADLINE_SECONDS:.0f} s")
+    task = client.get(FIRST)
+    assert task.started_at and task.created_at
     run_command(stack, f"task get {FIRST}")
+    say(f"It began {(task.started_at - task.created_at).total_seconds():.1f} s after it was inserted\n")
 
 
 def run_command(stack: LocalStack, command: str) -> None:
@@ -112,15 +108,12 @@ def insert(planned: Sequence[Planned], dynamodb: Any, table: str, client: TaskCl
     return refused
 
 
-def watch(observer: Observer, planned: Sequence[Planned], stack: LocalStack, first_tick: datetime | None) -> Seen:
+def watch(observer: Observer, planned: Sequence[Planned]) -> Seen:
     """Prints what the functions log, and each change, until all tasks have ended and what follows from them has come,
-    or time is up. Returns what was seen last. ``first_tick``: when the first task's outcome is to be shown."""
+    or time is up. Returns what was seen last."""
     calls, letters = sum(len(one.calls) for one in planned), sum(one.ends == FAILED for one in planned)
     deadline, ended_at, last = time.monotonic() + DEADLINE_SECONDS, None, ""
     while True:
-        if first_tick is not None and datetime.now(UTC) >= first_tick:
-            show_first(stack)
-            first_tick = None
         seen, now = observer.see(), datetime.now(UTC)
         for line in seen.lines:
             say(str(line))

@@ -37,6 +37,9 @@ turn | number | Dynatick | How often the handler has rescheduled the task in thi
 firstStartedAt | text | Dynatick | When the first attempt of the run began, once its handler has rescheduled it
 nextAttemptAt | text | Dynatick | The instant before which a retry or a further turn is not begun; of a task that its
     rate limit deferred, when that allowed it
+lateMilliseconds | number | Dynatick | How late the first attempt of the run began: milliseconds from its tick, with
+    `Precision: second` from when it was due; of a task that was inserted after it was due, from then. Written when that
+    attempt ended; if its process died, when the next one did
 lease | text | Dynatick | The claim's token, while the task runs
 leaseUntil | text | Dynatick | The instant after which another process may take the task over
 createdAt | text | Dynatick | When it was inserted, or first looked at; whatever a raw row says. Occurrences of

@@ -13,7 +13,9 @@ from dynatick_stack.reference.markdown import entries
 _OF_PASSES = entries("""\
 TickAge | Seconds | From the tick's minute to the beginning of its pass, also if another process has leased the shard.
     It is missing when no ticks come
-Lateness | Milliseconds | The longest delay between a tick and the start of a task of the pass
+Lateness | Milliseconds | From the tick of a task to the start of its first attempt; with `Precision: second`, from the
+    instant at which an attempt was due to its start. A pass or a wake-up writes up to 100 values, with the percentiles
+    of all its tasks
 Undrained | Seconds | The age of the oldest bucket that is not drained
 Due | Count | Tasks that the index listed as due
 Claimed | Count | Tasks claimed
@@ -35,6 +37,10 @@ Rejected | Count | Malformed rows, marked failed
 Occurrences | Count | Occurrences of schedules that were created
 Missed | Count | Occurrences of schedules that were not created; the history has the reason
 ShardLeasedElsewhere | Count | Passes not begun, because another process has leased the shard
+WokenLate | Count | Tasks that were due more than five seconds before the pass or the wake-up began that ran them: their
+    wake-up came late, or not at all
+WakeUpsStale | Count | Wake-ups that came ten minutes late or more, and were dropped: ticks have run their tasks
+WakeUpsMalformed | Count | Messages in the queue of wake-ups that are none, and were dropped
 NotStarted | Count | Invocations for other shards, or to continue, that could not be started
 Reconciled | Count | Tasks that the reconcile found and that no tick would have run
 ReconcileFailed | Count | Those of them that it could not repair

@@ -226,19 +226,21 @@ def test_nothing_to_list(shell: Shell, world: InProcess) -> None:
 
 def test_buckets(shell: Shell, buckets: InProcess) -> None:
     asked = ("bucket", "list", "--from", "2026-12-31T12:00:00Z", "--to", "2026-12-31T13:00:00Z")
-    assert shell(*asked, "-o", "json").json == {
-        "buckets": [
-            {"bucket": "2026-12-31#12:01", "counts": {"failed": 1, "completed": 1}, "total": 2},
-            {"bucket": "2026-12-31#12:30", "counts": {"scheduled": 5}, "total": 5},
-        ]
-    }
+    begun, waiting = shell(*asked, "-o", "json").json["buckets"]
+    late = [begun.pop(f"lateness{of}Ms") for of in ("P50", "P99", "Max")]
+    assert 200 <= late[0] <= late[1] <= late[2] < 1000
+    assert begun == {"bucket": "2026-12-31#12:01", "counts": {"failed": 1, "completed": 1}, "total": 2}
+    assert waiting == {"bucket": "2026-12-31#12:30", "counts": {"scheduled": 5}, "total": 5}
     table = shell(*asked).lines
     assert [line.split() for line in table[1:]] == [["2026-12-31#12:01", "1", "1", "2"], ["2026-12-31#12:30", "5", "5"]]
     shown = shell("bucket", "show", "2026-12-31#12:01")
-    assert shown.err == "2026-12-31#12:01: 1 completed, 1 failed\n"
+    assert shown.err == (
+        f"2026-12-31#12:01: 1 completed, 1 failed\nLateness: p50 {late[0]} ms, p99 {late[1]} ms, max {late[2]} ms\n"
+    )
     assert [line.split()[0] for line in shown.lines] == ["TASK", "bad", "good"]
     document = shell("bucket", "show", "2026-12-31#12:01", "-o", "json").json
     assert document["counts"] == {"completed": 1, "failed": 1}
+    assert [document[f"lateness{of}Ms"] for of in ("P50", "P99", "Max")] == late
     assert [task["taskId"] for task in document["tasks"]] == ["bad", "good"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from tests.builders import InProcess, scheduled_row
@@ -13,6 +14,7 @@ from dynatick import MemoryStore
 from dynatick.client import doctor as doctors
 from dynatick.client.doctor import MAX_FINDINGS
 from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.engine.rules import Precision
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +41,7 @@ def test_a_healthy_table(shell: Shell, world: InProcess) -> None:
     assert ended.err == "Read 1 tasks and schedules that have not ended: nothing wrong\n"
     assert shell("doctor", "--output", "json").json == {
         "healthy": True, "scanned": 1, "found": 0, "repaired": 0, "kinds": {}, "retiredShards": {}, "missedTicks": 0,
-        "findings": [],
+        "wokenLate": 0, "findings": [],
     }  # fmt: skip
 
 
@@ -95,6 +97,17 @@ def test_every_finding_is_a_line_of_jsonl_and_the_rest_is_bounded(shell: Shell, 
     assert "… and 5 more; --output jsonl lists all\n" in table.err
     document = shell("doctor", "--output", "json").json
     assert (document["found"], len(document["findings"])) == (number, MAX_FINDINGS)
+
+
+def test_tasks_that_no_wake_up_began_are_told_and_are_no_fault(shell: Shell, world: InProcess) -> None:
+    world.rules = replace(world.rules, precision=Precision.SECOND)
+    bucket = later(world, 1)
+    for seconds in (10, 20, 58):
+        put(world, **scheduled_row(f"t{seconds}", bucket, dueAt=f"2026-12-31T12:00:{seconds}Z"))
+    world.next_tick()
+    ended = shell("doctor")
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err.startswith("2 tasks of the last hour were begun by ticks, because no wake-up came in time\n")
 
 
 def test_retired_shards_and_missing_ticks_are_told_and_are_no_fault(shell: Shell, world: InProcess) -> None:

@@ -64,7 +64,9 @@ ROWS: dict[str, tuple[Sequence[Column], list[dict[str, object]], str]] = {
     "tick list": (
         tick._COLUMNS,
         [{"tick": "2026-12-31#12:02 … 12:07", "shard": 0, "what": "5 idle"}]
-        + [{"tick": name, "shard": 0, "what": "pass", "due": 5, "claimed": 5, "completed": 5} for name in BUCKETS],
+        + [{"tick": name, "shard": 0, "what": "pass", "due": 5, "claimed": 5, "completed": 4, "failed": 1,
+            "retried": 0, "missed": 0, "latenessP99Ms": 812, "latenessMaxMs": 1200, "tookMs": 1400}
+           for name in BUCKETS],
         "tick",
     ),
 }  # fmt: skip
@@ -112,6 +114,7 @@ def test_what_matters_most_stays(capsys: pytest.CaptureFixture[str], width: int)
             40: ["TASK", "BUCKET", "STATUS"],
         }[width]
     )
+    assert headings("tick list")[-2:] == {80: ["LATE", "MS"], 60: ["CLAIMED", "COMPLETED"], 40: ["WHAT", "DUE"]}[width]
 
 
 def test_columns_that_are_empty_go_first(capsys: pytest.CaptureFixture[str], width: int) -> None:

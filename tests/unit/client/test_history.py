@@ -109,8 +109,10 @@ def test_an_entry_says_what_is_known(mixed: TaskClient) -> None:
         due_at=Bucket.parse(BUCKET).instant,
         finished_at=failed.finished_at,
         error="it broke",
+        late_milliseconds=mixed.get("failed-0").row["lateMilliseconds"],
     )
     assert failed.finished_at is not None
+    assert [entries[task_id].late_milliseconds for task_id in ("running-0", "cancelled-0")] == [None, None]
     assert entries["running-0"].attempt == 1
     assert entries["scheduled-0"].to_row() == {
         "taskId": "scheduled-0", "taskDateTime": mixed.get("scheduled-0").bucket, "status": "scheduled",
@@ -120,7 +122,11 @@ def test_an_entry_says_what_is_known(mixed: TaskClient) -> None:
 
 def test_counts_of_a_range(mixed: TaskClient) -> None:
     first, second = mixed.bucket_counts(**RANGE)
-    assert first == BucketCounts(bucket=BUCKET, counts={"completed": 2, "failed": 2, "cancelled": 2})
+    late = sorted(
+        entry.late_milliseconds for entry in mixed.iter_history(BUCKET) if entry.late_milliseconds is not None
+    )
+    assert len(late) == 4
+    assert (first.lateness_max_ms, dict(first.counts)) == (late[-1], {"completed": 2, "failed": 2, "cancelled": 2})
     assert second == BucketCounts(bucket="2026-12-31#12:31", counts={"scheduled": 2, "running": 2})
     assert (first.total, second.total) == (6, 4)
     assert list(mixed.bucket_counts(BUCKET)) == [first]
@@ -128,6 +134,23 @@ def test_counts_of_a_range(mixed: TaskClient) -> None:
     by_shard = [count for shard in ("#1", "#2", "#3") for count in mixed.bucket_counts(f"{BUCKET}{shard}")]
     assert {count.bucket for count in by_shard} <= {f"{BUCKET}#1", f"{BUCKET}#2", f"{BUCKET}#3"}
     assert 0 < sum(count.total for count in by_shard) < 6
+
+
+def test_the_lateness_of_a_bucket_is_read_from_the_index_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, client = world_of()
+    for n in range(1, 201):
+        late = n if n != 7 else "hand-written"
+        world.store.create(
+            {"taskId": f"t{n}", "taskDateTime": BUCKET, "outcome": "completed", "lateMilliseconds": late}
+        )
+    monkeypatch.setattr(world.store, "get_many", None)
+    (counts,) = client.bucket_counts(BUCKET)
+    assert counts.counts == {"completed": 200}
+    assert (counts.lateness_p50_ms, counts.lateness_max_ms) == (101, 200)
+    assert counts.lateness_p99_ms is not None
+    assert 0.98 * 198 <= counts.lateness_p99_ms <= 198
+    row = counts.to_row()
+    assert [row["latenessP50Ms"], row["latenessMaxMs"]] == [101, 200]
 
 
 def test_a_range_begins_with_its_start_and_ends_before_its_end() -> None:

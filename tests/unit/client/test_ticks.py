@@ -55,7 +55,10 @@ def test_ticks_with_work_and_idle_ones_in_between() -> None:
     assert view.started_at == NOON + timedelta(minutes=4, milliseconds=200)
     assert view.to_row()["kind"] == "pass"
     assert view.to_row()["startedAt"] == "2026-12-31T12:04:00.200Z"
-    assert "latenessMaxMs" in view.to_row()
+    mean, *late = [view.to_row()[f"lateness{of}Ms"] for of in ("Mean", "P50", "P99", "Max")]
+    assert late == sorted(late)
+    assert 0 < mean <= late[-1]
+    assert 200 <= view.lateness_p50_ms <= view.lateness_max_ms
 
 
 @pytest.mark.parametrize(

@@ -273,7 +273,10 @@ def test_a_claim_is_one_write_on_bucket_status_and_outcome() -> None:
 
 def test_a_claim_writes_nothing_that_the_index_holds() -> None:
     """Otherwise it would cost a second write, of the index."""
-    projected = {"taskDateTime", "outcome", "finishedAt", "error", "action", "dueAt", "scheduleId"}
+    projected = {
+        "taskDateTime", "outcome", "finishedAt", "error", "action", "dueAt", "scheduleId", "nextAttemptAt",
+        "lateMilliseconds",
+    }  # fmt: skip
     for change in (claim("t", HERE, **CLAIM), reclaim(RUNNING, attempt=2, **CLAIM), release(held())):
         assert not projected & (set(change.set) | set(change.remove))
 

@@ -223,6 +223,6 @@ def test_the_names_of_dynaticks_own_attributes() -> None:
     designed = (
         "taskId taskDateTime dueAt delaySeconds action payload status outcome attempt attempts retryPolicy "
         "timeoutSeconds lease leaseUntil run createdAt startedAt finishedAt result error expiresAt scheduleId "
-        "nextAttemptAt turn firstStartedAt"
+        "nextAttemptAt turn firstStartedAt lateMilliseconds"
     )
     assert {*designed.split(), "movedTo", "deferrals", "malformedReason"} == OWN_ATTRIBUTES

@@ -118,7 +118,7 @@ def test_a_save_without_an_answer_is_a_fault() -> None:
 def test_acquiring_a_shard_closes_its_buckets() -> None:
     free = replace(FULL, lease=None, lease_until=None)
     store = stored(free)
-    taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
+    taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON).cursor
     assert taken == replace(
         free, closed_through=NOON_MINUTE + 1, lease="mine", lease_until=NOON + SHARD_LEASE, version=8
     )
@@ -127,21 +127,21 @@ def test_acquiring_a_shard_closes_its_buckets() -> None:
 
 def test_a_shard_that_another_process_has_leased_is_closed_all_the_same() -> None:
     store = stored(FULL)
-    assert acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON) is None
+    assert acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON).cursor is None
     now = read_cursor(store, 3, NOON)
     assert now == replace(FULL, closed_through=NOON_MINUTE + 1, version=8)
 
 
 def test_a_leased_shard_that_is_closed_already_costs_no_write() -> None:
     store = stored(FULL)
-    assert acquire_shard(store, 3, NOON_MINUTE, token="mine", now=NOON) is None
+    assert acquire_shard(store, 3, NOON_MINUTE, token="mine", now=NOON).cursor is None
     assert store.writes == []
 
 
 @pytest.mark.parametrize(("seconds", "taken"), [(30, False), (34, False), (34.1, True), (3600, True)])
 def test_a_process_that_has_gone_silent_loses_the_shard(seconds: float, taken: bool) -> None:
     store = stored(FULL)
-    cursor = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON + timedelta(seconds=seconds))
+    cursor = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON + timedelta(seconds=seconds)).cursor
     assert (cursor is not None) is taken
 
 
@@ -151,7 +151,7 @@ def test_a_lost_race_for_the_shard_is_run_again() -> None:
         is_cursor,
         lambda: store.put({**of(store.peek(cursor_id(3))), "closedThrough": "2026-12-31#12:09", "version": 8}),
     )
-    taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
+    taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON).cursor
     assert taken is not None
     assert (taken.closed_through, taken.version) == (NOON_MINUTE + 9, 9)
 
@@ -183,7 +183,7 @@ def test_a_shard_whose_acquisition_got_no_answer_is_acquired() -> None:
         return write(change)
 
     store.write = sent_twice
-    taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
+    taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON).cursor
     assert taken is not None
     assert (taken.lease, taken.closed_through) == ("mine", NOON_MINUTE + 1)
 
@@ -193,7 +193,7 @@ def test_closing_a_leased_shard_may_race_with_its_holder() -> None:
     store = stored(FULL)
     free = replace(FULL, lease=None, lease_until=None, version=8)
     store.meanwhile(is_cursor, lambda: store.put({"taskId": cursor_id(3), **free.to_row()}))
-    taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
+    taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON).cursor
     assert taken is not None
     assert (taken.lease, taken.closed_through) == ("mine", NOON_MINUTE + 1)
 

@@ -551,8 +551,8 @@ def test_the_figures_of_a_pass() -> None:
     assert (report.expired, report.rejected, report.unfinished) == (1, 1, 0)
     assert (recovery.recovered, recovery.completed, recovery.tick) == (1, 1, NOON_MINUTE + 1)
     assert report.due >= 5
-    assert report.lateness_count == 3, "of first attempts"
-    assert 7000 <= report.lateness_max_ms < 8000
+    assert report.lateness.count == 3, "of first attempts"
+    assert 7000 <= report.lateness.max < 8000
     assert (report.closed_through, report.drained_through) == (NOON_MINUTE + 1, NOON_MINUTE - 1)
     assert report.finished_at is not None
     assert report.finished_at >= report.started_at

@@ -401,7 +401,7 @@ def test_a_row_deferred_into_a_bucket_that_has_closed_goes_to_the_next_open_one(
 
     def freezes() -> None:
         w.clock.forward(minutes=10)
-        assert acquire_shard(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock()) is not None
+        assert acquire_shard(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock()).cursor is not None
 
     first = w.rigged.meanwhile(lambda change: "deferrals" in change.set, freezes)
     ticks_until(w, lambda: first.done)

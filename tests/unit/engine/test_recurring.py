@@ -206,7 +206,7 @@ def test_paused_and_ended_schedules_do_not_hold_buckets_back() -> None:
 def die_holding_an_occurrence(w: World, tick: int, *, moved_on: bool = True) -> None:
     """A pass that has written an occurrence and moved its schedule on, and is not heard of again."""
     now = w.clock()
-    cursor = acquire_shard(w.store, 0, tick, token="dead", now=now)
+    cursor = acquire_shard(w.store, 0, tick, token="dead", now=now).cursor
     assert cursor is not None
     window = Window(cursor, w.rules, closed_at=w.clock())
     assert ShardLease(w.store, w.clock, window, "dead").keep_open(now + w.life)
@@ -362,7 +362,7 @@ def test_a_pass_that_loses_its_shard_before_it_writes_occurrences_writes_none() 
 
     def is_taken() -> None:
         w.clock.forward(seconds=40)  # longer than a shard's lease
-        assert acquire_shard(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock()) is not None
+        assert acquire_shard(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock()).cursor is not None
 
     first = w.rigged.meanwhile(lambda change: change.set.get("openUntil") is not None, is_taken)
     w.next_tick()

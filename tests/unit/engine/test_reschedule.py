@@ -43,6 +43,15 @@ def test_a_job_is_polled_until_it_is_done() -> None:
     assert w.dead_letters.letters == []
 
 
+def test_a_further_turn_is_late_only_by_what_it_begins_after_the_tick_of_its_wait() -> None:
+    w = world()
+    polls(w, "job", Reschedule(after=200), "done")
+    w.insert("job")
+    reports = [passed(w.next_tick()) for _ in range(6)]
+    assert [report.lateness.count for report in reports] == [1, 0, 0, 0, 1, 0]
+    assert reports[4].lateness.max < 1000
+
+
 def test_each_turn_has_all_the_attempts_of_the_policy() -> None:
     w = world()
     again, fails = Reschedule(after=1), ValueError("no connection")

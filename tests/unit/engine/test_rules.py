@@ -102,10 +102,10 @@ def test_rule_01_a_tick_closes_even_while_another_process_has_the_shard_lease() 
     """Did it leave closing to the holder, the watermark would lag behind the ticks while the holder works."""
     w = world()
     w.clock.forward(minutes=1)
-    assert acquire_shard(w.store, 0, NOON_MINUTE + 1, token="busy", now=w.clock()) is not None
+    assert acquire_shard(w.store, 0, NOON_MINUTE + 1, token="busy", now=w.clock()).cursor is not None
     w.clock.forward(seconds=20)
     assert passed(w.tick(at=NOON + timedelta(minutes=1))).leased_elsewhere
-    assert acquire_shard(w.store, 0, NOON_MINUTE + 2, token="other", now=w.clock()) is None
+    assert acquire_shard(w.store, 0, NOON_MINUTE + 2, token="other", now=w.clock()).cursor is None
     assert w.cursor().closed_through == NOON_MINUTE + 2
     assert w.cursor().lease == "busy"
 
@@ -738,7 +738,7 @@ def test_rule_16_a_frozen_process_sets_no_watermark_back() -> None:
     """Without the version in the cursor's condition its end write would set both watermarks back."""
     w = world()
     w.clock.forward(minutes=1)
-    frozen = acquire_shard(w.store, 0, NOON_MINUTE + 1, token="frozen", now=w.clock())
+    frozen = acquire_shard(w.store, 0, NOON_MINUTE + 1, token="frozen", now=w.clock()).cursor
     assert frozen is not None
     w.ticks(12)
     before = w.cursor()

@@ -41,7 +41,9 @@ def test_a_batch_gives_every_row_its_place() -> None:
 def test_a_deleted_row_needs_no_place() -> None:
     w = world()
     gone = {"Records": [{"eventID": "e", "dynamodb": {"OldImage": encode({"taskId": "gone"})}}]}
-    assert scheduler(w).handle(gone) == Assigned(seen=0, normalised=0, moved=0, rejected=0, undelivered=0, failed=[])
+    assert scheduler(w).handle(gone) == Assigned(
+        seen=0, normalised=0, moved=0, rejected=0, undelivered=0, wake_ups=[], failed=[]
+    )
 
 
 def test_a_record_that_fails_is_named_by_its_sequence_number() -> None:

@@ -151,7 +151,7 @@ def test_the_time_of_a_poll_is_read_before_its_query() -> None:
 
 
 def cursor_now(w: World) -> Cursor:
-    taken = acquire_shard(w.store, 0, minute_of(w.clock()), token="mine", now=w.clock())
+    taken = acquire_shard(w.store, 0, minute_of(w.clock()), token="mine", now=w.clock()).cursor
     assert taken is not None
     return taken
 
@@ -163,7 +163,7 @@ def test_when_another_tick_has_closed_more_the_checkpoint_is_measured_anew() -> 
     window = Window(cursor_now(w), w.rules, closed_at=w.clock())
     shard = ShardLease(w.store, w.clock, window, "mine")
     w.clock.forward(seconds=20)
-    assert acquire_shard(w.store, 0, NOON_MINUTE + 2, token="another's", now=w.clock()) is None
+    assert acquire_shard(w.store, 0, NOON_MINUTE + 2, token="another's", now=w.clock()).cursor is None
     closed = w.clock()
     assert not shard.release(lambda cursor: cursor)
     assert window.cursor.closed_through == NOON_MINUTE + 2

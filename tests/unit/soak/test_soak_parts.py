@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def drawn(seed: int, number: int = 300) -> list[Any]:
     plan = Plan(seed=seed, minutes=1)
     every = (
         plan.ticks(), plan.started(), plan.faults("processor"), plan.kills(), plan.skews(), plan.deployments(),
-        plan.refusals(),
+        plan.refusals(), plan.wake_ups(),
     )  # fmt: skip
     return [list(islice(one, number)) for one in every]
 
@@ -53,10 +54,10 @@ def test_a_seed_repeats_the_plan_and_another_one_does_not() -> None:
 
 LINES: list[Line] = [
     journal.Asked(number="1", what="insert", interface="insert", task_id="ä\n", life="l", at=1.5, fails=True),
-    journal.Answered(number="1", answer="yes", at=2.5, run=1),
+    journal.Answered(number="1", answer="yes", at=2.5, run=1, due_at=9.5),
     Began(pid=1, task_id="ä\n", life="l", run=1, attempt=1, key="k", due_at=1.0, at=3.0),
     journal.Ended(pid=1, task_id="ä\n", life="l", run=1, attempt=1, key="k", done=True, at=4.0),
-    Recorded(pid=1, task_ids=["ä\n"]), Met(pid=1, fault="throttle", call="claim", task_ids=[]),
+    Recorded(pid=1, task_ids=["ä\n"], not_before={"ä\n": 1.5}), Met(pid=1, fault="throttle", call="claim", task_ids=[]),
     Died(pid=1, role="processor", why="killed"), Ticked(recorded_as="dropped"), Disturbed(what="shards changed"),
 ]  # fmt: skip
 
@@ -117,6 +118,14 @@ def test_what_the_engine_has_recorded(send: Send) -> None:
     (line,) = send(Engine("b1"), records("a1", "b1", "c1"))
     assert isinstance(line, Recorded)
     assert line.task_ids == ["a1", "c1"]
+
+
+def test_what_is_recorded_says_when_a_task_may_be_tried_again(send: Send) -> None:
+    again = {"status": "scheduled", "taskDateTime": "x", "nextAttemptAt": "2026-12-31T12:00:00.250Z"}
+    statement = partiql.update("tasks", ConditionalUpdate(task_id="a1", set=again, conditions=()))
+    (line,) = send(Engine(), [statement, *records("b1")])
+    assert isinstance(line, Recorded)
+    assert line.not_before == {"a1": datetime(2026, 12, 31, 12, 0, 0, 250_000, tzinfo=UTC).timestamp()}
 
 
 def test_what_is_recorded_is_written_down_also_if_the_answer_is_lost(send: Send) -> None:

@@ -15,6 +15,7 @@ from tests.sandbox.journal import (
     NO,
     RANDOM,
     REPLACE,
+    RESCHEDULE,
     UNCLEAR,
     YES,
     Answered,
@@ -54,14 +55,16 @@ class Story:
         return NOON + len(self.lines)
 
     def ask(self, what: str = INSERT, task_id: str = "a", *, life: str | None = None, answer: str | None = YES,
-            run: int | None = None, interface: str = "client", fails: bool = False) -> Story:  # fmt: skip
+            run: int | None = None, interface: str = "client", fails: bool = False,
+            due: float | None = None) -> Story:  # fmt: skip
         number = str(len(self.lines))
         life = life or task_id
         self.lines.append(
             Asked(number=number, what=what, interface=interface, task_id=task_id, life=life, at=self.now, fails=fails)
         )
         if answer is not None:
-            self.lines.append(Answered(number=number, answer=answer, at=self.now, run=run))
+            due_at = None if due is None else NOON + due
+            self.lines.append(Answered(number=number, answer=answer, at=self.now, run=run, due_at=due_at))
         return self
 
     def begin(self, attempt: int = 1, *, pid: int = 1, task_id: str = "a", life: str | None = None, run: int = 1,
@@ -80,8 +83,9 @@ class Story:
         )
         return self
 
-    def recorded(self, *task_ids: str, pid: int = 1) -> Story:
-        self.lines.append(Recorded(pid=pid, task_ids=list(task_ids or ("a",))))
+    def recorded(self, *task_ids: str, pid: int = 1, again: float | None = None) -> Story:
+        not_before = {} if again is None else {"a": NOON + again}
+        self.lines.append(Recorded(pid=pid, task_ids=list(task_ids or ("a",)), not_before=not_before))
         return self
 
     def died(self, pid: int = 1) -> Story:
@@ -153,6 +157,13 @@ def test_failed_on_purpose_and_tried_again() -> None:
     assert verdict.is_good
     assert not verdict.repeated
     assert not verdict.reclaimed
+
+
+def test_tried_again_once_its_backoff_was_over_or_at_another_time_that_a_client_gave_it() -> None:
+    failed = Story().ask().begin().end(done=False).recorded(again=5)
+    assert done(failed, 2).row().verdict().is_good
+    failed = Story().ask().begin().end(done=False).recorded(again=60)
+    assert done(failed.ask(RESCHEDULE, run=1, due=7), 2).row().verdict().is_good
 
 
 def test_run_once_more() -> None:
@@ -285,7 +296,13 @@ RED: dict[str, tuple[Callable[[], Story], str]] = {
         lambda: Story().ask().ask(DELETE).begin(late=LIFE + 10).end(), "executed long after it had been deleted"),
     "there again after its replacement": (
         lambda: done(Story().ask().ask(REPLACE, life="a/1")).row(), "there again, after it had been replaced"),
-    "executed early": (lambda: Story().ask().begin(late=-30).end().recorded().row(), "before it was due"),
+    "executed early": (lambda: Story().ask().begin(late=-2.001).end().recorded().row(), "0.001 s before it was due"),
+    "tried again before its backoff was over": (
+        lambda: done(Story().ask().begin().end(done=False).recorded(again=5.001), 2).row(),
+        "attempt 2 began 0.001 s before its backoff was over"),
+    "executed at the time that it had before it was rescheduled": (
+        lambda: done(Story().ask().ask(RESCHEDULE, run=1, due=4.001)).row(),
+        "attempt 1 began 0.001 s before the time that it was given"),
     "executed although refused": (lambda: done(Story().ask(answer=NO)), "although its insert was refused"),
     "executed elsewhere and never inserted": (
         lambda: done(Story(elsewhere={"x"}).ask()).row(), "x: executed, and no client inserted it"),

@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md are what the measured figures say."""
+"""The tables of docs/performance.md and docs/cost.md are what the measured figures say."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from dynatick_stack.bench.documents import DATA, DOCUMENT, TABLES, rendered
+from dynatick_stack.bench.documents import DATA, DOCUMENTS, TABLES, rendered
 
 FIGURES = json.loads(DATA.read_text(encoding="utf-8"))
 
 
-def test_the_document_is_as_the_measurement_writes_it() -> None:
-    text = DOCUMENT.read_text(encoding="utf-8")
+def test_the_documents_are_as_the_measurement_writes_them() -> None:
+    text = "".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
     assert text == rendered(text, FIGURES), "run make bench WRITE=1"
     assert all(f"<!-- bench: {name} -->" in text for name in TABLES)
 

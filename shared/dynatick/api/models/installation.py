@@ -15,6 +15,13 @@ class BucketCounts(OpenForm):
     bucket: str
     counts: dict[str, int]
     total: int
+    latenessP50Ms: int | None = Field(
+        None,
+        description="How late the tasks that have ended began: half of them within so many milliseconds of their tick; "
+        "with `Precision: second`, of when they were due.",
+    )
+    latenessP99Ms: int | None = Field(None, description="The same of 99 in 100.")
+    latenessMaxMs: int | None = Field(None, description="The same of all.")
     nextPageToken: str | None = Field(
         None, description="Of one bucket: the pageToken that continues the count. None: all are counted."
     )
@@ -42,6 +49,16 @@ class Tick(OpenForm):
     failed: int | None = None
     retried: int | None = None
     rescheduled: int | None = None
+    wokenLate: int | None = Field(
+        None, description="Tasks that it began although an earlier wake-up should have. With `Precision: second`."
+    )
+    latenessP50Ms: int | None = Field(
+        None,
+        description="How long after its tick a first attempt began; with `Precision: second`, after it was due. "
+        "Half of them began within this.",
+    )
+    latenessP99Ms: int | None = Field(None, description="The same of 99 in 100.")
+    latenessMaxMs: int | None = Field(None, description="The same of all.")
 
 
 class TickList(OpenForm):

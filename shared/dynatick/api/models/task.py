@@ -128,6 +128,9 @@ class Task(OpenForm):
     run: Any = Field(None, description="One more with each redrive and each run-now of an ended task.")
     turn: Any = Field(None, description="How often its handler has rescheduled it in this run.")
     nextAttemptAt: Any = Field(None, description="When a retry, a deferral or a further turn may begin.")
+    lateMilliseconds: Any = Field(
+        None, description="How late the first attempt of the run began, after its tick or, to the second, its due time."
+    )
     outcome: Any = Field(None, description="How it ended; on ended tasks only.")
     error: Any = None
     result: Any = None
@@ -145,6 +148,7 @@ class TaskEntry(OpenForm):
     error: str | None = None
     attempt: int | None = None
     scheduleId: str | None = None
+    lateMilliseconds: int | None = Field(None, description="How late its first attempt began. Of ended tasks.")
 
 
 class TaskPage(OpenForm):

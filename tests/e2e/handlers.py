@@ -1,19 +1,17 @@
-"""A copy of the checkout with handlers of a test's own: template.yaml, layer and scheduler are the real ones."""
+"""The handlers of tests, for deployment with ``dynatick_stack.checkout``."""
 
-from __future__ import annotations
-
-import shutil
-from pathlib import Path
-
-from dynatick_stack.template import ROOT
-
-MODULE = "handlers_of_the_tests"
 HANDLERS = """\
 import os
 import time
 from urllib.request import Request, urlopen
 
-from dynatick import HandlerContext, handler
+from dynatick import HandlerContext, Reschedule, handler
+
+
+@handler("poll")
+def poll(payload: dict[str, float], context: HandlerContext) -> object:
+    # A job elsewhere that is done when it was asked for the third time.
+    return {"asked": context.turn + 1} if context.turn == 2 else Reschedule(after=payload["seconds"])
 
 
 @handler("die")
@@ -39,13 +37,3 @@ def late(payload: dict[str, object], context: HandlerContext) -> None:
     headers = {"X-Dynatick-Task-Id": context.task_id, "X-Dynatick-Attempt": str(context.attempt)}
     urlopen(Request(str(payload["url"]), b"{}", {"Idempotency-Key": context.idempotency_key, **headers}))
 """
-
-
-def with_handlers(root: Path) -> Path:
-    """Deploy it with the parameter HandlersModule set to ``MODULE``."""
-    root.mkdir()
-    for name in ("template.yaml", "shared", "requirements"):
-        (root / name).symlink_to(ROOT / name)
-    shutil.copytree(ROOT / "functions", root / "functions", ignore=shutil.ignore_patterns("__pycache__"))
-    (root / "functions" / "processor" / f"{MODULE}.py").write_text(HANDLERS, encoding="utf-8")
-    return root

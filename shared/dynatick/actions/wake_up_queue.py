@@ -1,0 +1,64 @@
+"""The queue of wake-ups: SQS, which delivers a message after a delay of whole seconds."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+MAX_DELAY_SECONDS = 900
+"""Of SQS."""
+
+_BATCH = 10
+_MAX_BATCH_BYTES = 250_000
+_logger = logging.getLogger("dynatick.wake_ups")
+
+
+class QueueWakeUps:
+    """Sends wake-ups to an SQS queue.
+
+    ``lead``: how long before its instant a wake-up is to be received, at least: delays are whole seconds. Its process
+    waits for the rest.
+    """
+
+    def __init__(self, client: Any, queue_url: str, *, clock: Callable[[], datetime], lead: timedelta) -> None:
+        self._client, self._queue_url, self._clock, self._lead = client, queue_url, clock, lead
+
+    def send(self, wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> int:
+        """Sends events, in batches. Returns how many were not sent; nothing is tried twice."""
+        unsent = size = 0
+        batch: list[tuple[str, datetime]] = []
+        for event, at in wake_ups:
+            body = json.dumps(event, separators=(",", ":"))
+            if len(batch) == _BATCH or (batch and size + len(body) > _MAX_BATCH_BYTES):
+                unsent += self._send(batch)
+                batch, size = [], 0
+            batch.append((body, at))
+            size += len(body)
+        return unsent + (self._send(batch) if batch else 0)
+
+    def _send(self, batch: Sequence[tuple[str, datetime]]) -> int:
+        now = self._clock()
+        entries = [
+            {"Id": str(n), "MessageBody": body, "DelaySeconds": self._delay(at, now)}
+            for n, (body, at) in enumerate(batch)
+        ]
+        try:
+            answer = self._client.send_message_batch(QueueUrl=self._queue_url, Entries=entries)
+            unsent = len(answer.get("Failed", ()))
+            problem = str(answer["Failed"][0].get("Message")) if unsent else None
+        except (BotoCoreError, ClientError) as error:
+            unsent, problem = len(batch), str(error)
+        if unsent:
+            _logger.warning(
+                "wake-ups were not sent: their tasks run at the next tick",
+                extra={"action": "wake_ups_unsent", "count": unsent, "problem": problem},
+            )
+        return unsent
+
+    def _delay(self, at: datetime, now: datetime) -> int:
+        return max(0, min(int((at - self._lead - now).total_seconds()), MAX_DELAY_SECONDS))

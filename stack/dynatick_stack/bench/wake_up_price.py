@@ -1,0 +1,162 @@
+"""What wake-ups cost beyond precision tick: messages, invocations, and the time for which they wait.
+
+Computed with the engine's own grouping and delays for tasks that ticks plan; the tests count the same on an
+installation.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from dynatick.actions.wake_up_queue import QueueWakeUps
+from dynatick.domain.buckets import Bucket, Grid, instant_of
+from dynatick.domain.due import Due
+from dynatick.engine.ports import ENVELOPE
+from dynatick.engine.rules import TICKS_PLANNED, Rules
+from dynatick.engine.wake_up import AnyWakeUp, WakeUp, parse_wake_up, send_wake_ups, wake_ups_of
+from dynatick.wiring import WAKE_UP_LEAD
+
+# us-east-1, November 2026
+SQS_REQUEST = 0.40 / 1e6
+LAMBDA_REQUEST = 0.20 / 1e6
+GB_SECOND = 0.0000133334
+CHUNK = 64 * 1024  # bytes that SQS bills as one request
+POLLERS, POLL_SECONDS = 5, 20  # Lambda's, of a queue that is empty: long polls
+MONTH = timedelta(days=365 / 12)
+
+SEED = 14
+BEGIN = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
+AFTER_THE_MINUTE = timedelta(milliseconds=100)  # ticks begin
+SHARDS = (1, 8)
+MINUTES = {1: 30, 10: 6, 100: 1}  # by tasks a second
+MEMORY_MB = (256, 1024)
+
+Tasks = Sequence[tuple[str, timedelta]]
+"""Ids, and how long after a minute each is due."""
+
+
+class StillClock:
+    """Stands still, and can be put forward."""
+
+    def __init__(self, now: datetime = BEGIN) -> None:
+        self._now = now
+
+    def __call__(self) -> datetime:
+        return self._now
+
+    def to(self, instant: datetime) -> None:
+        """Puts it forward; an earlier instant changes nothing."""
+        self._now = max(self._now, instant)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A wake-up in the queue. ``at``: when its delay has passed."""
+
+    at: datetime
+    body: str
+
+    @property
+    def order(self) -> AnyWakeUp:
+        return parse_wake_up(json.loads(self.body)[ENVELOPE]["wakeUp"])
+
+    @property
+    def last(self) -> datetime:
+        """Its last instant: until then its invocation waits."""
+        order = self.order
+        return order.due[-1].at if isinstance(order, WakeUp) else order.at
+
+
+@dataclass
+class Sqs:
+    """The client of a queue that keeps what it is sent, and counts requests as they are billed."""
+
+    clock: StillClock
+    sends: int = 0
+    messages: list[Message] = field(default_factory=list)
+
+    def send_message_batch(self, *, QueueUrl: str, Entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        self.sends += -(-sum(len(entry["MessageBody"]) for entry in Entries) // CHUNK)
+        for entry in Entries:
+            at = self.clock() + timedelta(seconds=entry["DelaySeconds"])
+            self.messages.append(Message(at, entry["MessageBody"]))
+        return {}
+
+    def queue(self, lead: timedelta = WAKE_UP_LEAD) -> QueueWakeUps:
+        """The product's queue on this client."""
+        return QueueWakeUps(self, "https://sqs.example/1/wake-ups", clock=self.clock, lead=lead)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Woken:
+    """What the wake-ups of tasks took. Each message is sent, received and deleted, and invokes the processor."""
+
+    tasks: int
+    sends: int  # billed
+    messages: int
+    waited: timedelta  # by all invocations, from the end of the delay until the last of their tasks was due
+
+    def a_million(self, memory_mb: int) -> float:
+        """The price for a million such tasks."""
+        requests = (self.sends + 2 * self.messages) * SQS_REQUEST + self.messages * LAMBDA_REQUEST
+        return (requests + self.waited.total_seconds() * memory_mb / 1024 * GB_SECOND) / self.tasks * 1e6
+
+
+def spread(rate: int, minutes: int) -> Tasks:
+    """So many tasks a second, each at random within its share of the time."""
+    dice = random.Random(SEED)
+    return [
+        (f"{dice.getrandbits(64):016x}", timedelta(milliseconds=int(1000 * (n + dice.random()) / rate)))
+        for n in range(rate * 60 * minutes)
+    ]
+
+
+def planned(tasks: Tasks, *, shards: int = 1, lead: timedelta = WAKE_UP_LEAD, threads: int = Rules().threads) -> Sqs:
+    """The queue with the wake-ups that ticks send for tasks that were inserted before."""
+    grid, by_bucket = Grid(shard_count=shards), defaultdict[Bucket, list[Due]](list)
+    for task_id, after in tasks:
+        by_bucket[grid.bucket_of(task_id, BEGIN + after)].append(Due(BEGIN + after, task_id))
+    clock = StillClock(BEGIN - timedelta(hours=1))
+    sqs = Sqs(clock)
+    for bucket in sorted(by_bucket):
+        clock.to(instant_of(bucket.minute - TICKS_PLANNED * grid.tick_minutes) + AFTER_THE_MINUTE)
+        due = ((bucket, one) for one in by_bucket[bucket])
+        send_wake_ups(sqs.queue(lead), wake_ups_of(due, threads=threads))
+    return sqs
+
+
+def woken(tasks: Tasks, **how: Any) -> Woken:
+    """What the wake-ups of planned tasks take."""
+    return woken_from(planned(tasks, **how), len(tasks))
+
+
+def woken_from(sqs: Sqs, tasks: int) -> Woken:
+    """What the wake-ups in a queue take, of so many tasks."""
+    waited = sum((max(one.last - one.at, timedelta()) for one in sqs.messages), timedelta())
+    return Woken(tasks=tasks, sends=sqs.sends, messages=len(sqs.messages), waited=waited)
+
+
+def idle_polls() -> float:
+    """The price of Lambda's polls of the empty queue for a month."""
+    return POLLERS * MONTH.total_seconds() / POLL_SECONDS * SQS_REQUEST
+
+
+def table() -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """The table of docs/cost.md."""
+    rows = []
+    for shards in SHARDS:
+        for rate, minutes in MINUTES.items():
+            found = woken(spread(rate, minutes), shards=shards)
+            rows.append(
+                (str(rate), str(shards), f"{found.messages / found.tasks:.3f}",
+                 f"{found.waited.total_seconds() / found.tasks * 1000:,.0f} ms",
+                 *(f"${found.a_million(memory):.2f}" for memory in MEMORY_MB))
+            )  # fmt: skip
+    columns = ("Tasks a second", "ShardCount", "messages a task", "waiting a task")
+    return (*columns, *(f"a million, {memory:,} MB" for memory in MEMORY_MB)), rows

@@ -1,0 +1,29 @@
+"""A handler that polls a job comes back until the job is done, on the deployed stack."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.e2e.handlers import HANDLERS
+from tests.e2e.support import TICK_SECONDS, deployed, instant
+
+from dynatick_stack.checkout import MODULE, with_handlers
+
+pytestmark = pytest.mark.long
+
+EVERY = 3
+
+
+@pytest.mark.parametrize(("precision", "within"), [("tick", 4 * TICK_SECONDS), ("second", TICK_SECONDS)])
+def test_a_handler_that_polls_comes_back(tmp_path: Path, precision: str, within: float) -> None:
+    root = with_handlers(tmp_path / "checkout", HANDLERS)
+    with deployed(tmp_path / "local", root=root, TickMinutes=1, Precision=precision, HandlersModule=MODULE) as world:
+        world.tick_and_wait()
+        world.put("job", action="poll", payload={"seconds": EVERY})
+        job = world.run_to_end(["job"], within=within)["job"]
+        assert (job["status"], job["attempt"], job["run"], job["turn"]) == ("completed", 1, 1, 2)
+        assert job["result"] == {"asked": 3}
+        # The run began with its first turn, and no turn came before its time.
+        assert instant(job["startedAt"]) - instant(job["firstStartedAt"]) >= timedelta(seconds=2 * EVERY)

@@ -1,0 +1,76 @@
+"""The queue of wake-ups: a message may get lost, come early, late or again, and before those that were sent earlier."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tests.model.seam import Actor, Seam
+from tests.model.steps import Brief
+
+from dynatick.actions.wake_up_queue import MAX_DELAY_SECONDS
+from dynatick.engine.ports import ENVELOPE
+from dynatick.wiring import WAKE_UP_LEAD
+
+
+@dataclass(frozen=True, repr=False)
+class Mail(Brief):
+    """How the queue is at present. ``seed`` 0: every message comes once, in time."""
+
+    seed: int = 0
+    lost: float = 0.0  # how probable it is that a message gets lost
+    again: float = 0.0  # that it comes again
+    early: float = 0.0  # s, at most
+    late: float = 0.0
+
+
+class Post:
+    """The WakeUps port, for the process that runs. ``deliver`` gets each message when it comes, ``say`` what is
+    wrong."""
+
+    def __init__(self, seam: Seam, deliver: Callable[[str], None], say: Callable[[str], None]) -> None:
+        self.mail = Mail()
+        self.sent: list[str] = []
+        self._seam, self._simulation = seam, seam.simulation
+        self._deliver, self._say = deliver, say
+        self._planned: dict[str, Actor] = {}  # messages that a pass has planned, each with that pass
+        self._dice = random.Random(0)
+
+    def set(self, mail: Mail) -> None:
+        self.mail, self._dice = mail, random.Random(mail.seed)
+
+    def forget(self) -> None:
+        """Cursors were put back to what they were: what was planned since is planned again."""
+        self._planned.clear()
+
+    def send(self, wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> int:
+        return self._seam.call(lambda by: self._take(by, wake_ups), lambda: len(wake_ups), lambda _: len(wake_ups))
+
+    def come_again(self, nth: int) -> None:
+        """One of the messages so far comes now; ``nth``: from the last on."""
+        if nth < len(self.sent):
+            self._deliver(self.sent[-1 - nth])
+
+    def _take(self, by: Actor, wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> int:
+        for event, at in wake_ups:
+            body = json.dumps(event)
+            delay = min((at - WAKE_UP_LEAD - by.clock()).total_seconds(), MAX_DELAY_SECONDS)
+            for off in self._times(body):
+                self._simulation.at(self._simulation.now + max(0.0, delay) + off, lambda body=body: self._deliver(body))
+            self.sent.append(body)
+            order = json.loads(body)[ENVELOPE]["wakeUp"]
+            is_due = any(of == "due" for *_, of in order.get("tasks", ()))  # which of passes only planning sends
+            if is_due and by.kind == "processor" and not by.woken and self._planned.setdefault(body, by) is not by:
+                self._say(f"{order['bucket']}: planned twice")
+        return 0
+
+    def _times(self, body: str) -> list[float]:
+        """When a message comes, each time that it does, as seconds after it should."""
+        mail, dice = self.mail, self._dice
+        if not mail.seed or body in self.sent:  # those that came too early and are sent again would breed
+            return [0.0]
+        times = 0 if dice.random() < mail.lost else 2 if dice.random() < mail.again else 1
+        return [dice.uniform(-mail.early, mail.late) for _ in range(times)]

@@ -1,0 +1,851 @@
+"""Wake-ups: tasks begin at their second, and whatever happens to a wake-up, its tasks are neither lost, early nor run
+again without need (protocol 17 to 19)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from tests.builders import NOON, scheduled_row
+from tests.unit.engine.support import RiggedStore, World, bucket_at, cannot, fails, ids, is_record, passed, rules
+
+from dynatick import TaskClient
+from dynatick.actions.testing import MemoryDeadLetters
+from dynatick.domain.buckets import Grid, instant_of
+from dynatick.domain.conditional_update import ConditionalUpdate, Result, Written
+from dynatick.domain.due import Due, due_of
+from dynatick.domain.instants import format_instant, parse_instant
+from dynatick.domain.task import Row, Task, is_own_row
+from dynatick.engine.assign import Assigned
+from dynatick.engine.ports import ActionContext
+from dynatick.engine.processor import Invoked, parse_event
+from dynatick.engine.rules import Precision
+from dynatick.engine.scheduler import Scheduler
+from dynatick.engine.wake_up import MAX_TASKS, TickOnTime, WakeUp, wake_ups_of
+from dynatick.engine.waking import MAX_EARLY, MAX_LATE
+from dynatick.errors import InvalidInput, RateLimited, Reschedule
+from dynatick.store.codec import decode, encode
+
+Message = tuple[Mapping[str, object], datetime]
+
+SOON = timedelta(seconds=8)  # less than until the next tick, and enough for a busy machine
+
+
+@dataclass
+class Queue:
+    """A queue of wake-ups in memory. ``refuses``: it takes none."""
+
+    sent: list[Message] = field(default_factory=list)
+    refuses: bool = False
+
+    def send(self, wake_ups: Sequence[Message]) -> int:
+        if self.refuses:
+            return len(wake_ups)
+        self.sent += [(json.loads(json.dumps(event)), at) for event, at in wake_ups]
+        return 0
+
+    def take(self) -> list[Message]:
+        taken, self.sent = sorted(self.sent, key=lambda one: one[1]), []
+        return taken
+
+
+@dataclass
+class Second(World):
+    """A world with Precision.SECOND."""
+
+    queue: Queue = field(default_factory=Queue)
+    began: list[tuple[str, datetime]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.rules = replace(self.rules, precision=Precision.SECOND)
+        run = self.actions.run
+
+        def noted(task: Task, context: ActionContext) -> object:
+            self.began.append((task.task_id, self.clock()))
+            return run(task, context)
+
+        self.actions.run = noted  # type: ignore[method-assign]
+        self.wake_ups = self.queue
+
+    def deliver(self, *messages: Message, early: float = 0.0) -> list[Invoked]:
+        """The queue delivers messages (None: all that it has), each when it is due or ``early`` by so many seconds."""
+        done = []
+        for event, at in messages or self.queue.take():
+            self.clock.to(at - timedelta(seconds=early))
+            done.append(self.message(json.dumps(event)))
+        return done
+
+    def message(self, body: str) -> Invoked:
+        return self.handle({"Records": [{"eventSource": "aws:sqs", "messageId": "1", "body": body}]})
+
+    def insert_due(self, task_id: str, seconds: float, **more: object) -> None:
+        """As a client inserts it, due so many seconds after noon."""
+        due = NOON + timedelta(seconds=seconds)
+        bucket = self.rules.grid.bucket_of(task_id, due)
+        assert self.store.create(scheduled_row(task_id, bucket, dueAt=format_instant(due), **more))
+
+    def inserted(self, task_id: str) -> None:
+        """The stream shows an insert."""
+        self.scheduled([(self.row(task_id), None)])
+
+    def scheduled(self, records: Sequence[tuple[Row | None, Row | None]]) -> Assigned:
+        """The stream shows rows after and before their changes."""
+        scheduler = Scheduler(
+            store=self.store, dead_letters=self.dead_letters, rules=self.rules, clock=self.clock, decode=decode,
+            wake_ups=self.wake_ups,
+        )  # fmt: skip
+        images = [{"NewImage": new, "OldImage": old} for new, old in records]
+        changes = [{name: encode(row) for name, row in one.items() if row is not None} for one in images]
+        return scheduler.handle(
+            {"Records": [{"dynamodb": {"SequenceNumber": str(n), **change}} for n, change in enumerate(changes)]}
+        )
+
+    def began_at(self, task_id: str) -> list[datetime]:
+        return [at for one, at in self.began if one == task_id]
+
+
+def world(**settings: object) -> Second:
+    """A world at noon whose first tick has been."""
+    made = Second(**settings)  # type: ignore[arg-type]
+    made.tick()
+    return made
+
+
+def after_noon(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def wake_up(*tasks: tuple[str, float], bucket: int = 1) -> WakeUp:
+    due = tuple(Due(after_noon(seconds), task_id) for task_id, seconds in tasks)
+    return WakeUp(bucket=bucket_at(bucket), due=due)
+
+
+# -- as data ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_wake_up_keeps_its_form_as_an_event() -> None:
+    due = (Due(after_noon(30.25), "a"), Due(after_noon(31), "ö\n", "nextAttemptAt"))
+    for order in (WakeUp(bucket=bucket_at(1, 3), due=due), TickOnTime(tick=bucket_at(1).minute, shard=3)):
+        assert parse_event(json.loads(json.dumps(order.to_event())), NOON) == order
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [None, 7, [], {}, {"bucket": "noon"}, {"bucket": "2026-12-31#12:01"}, {"bucket": "2026-12-31#12:01", "tasks": []},
+     {"bucket": "2026-12-31#12:01", "tasks": ["a"]}, {"bucket": "2026-12-31#12:01", "tasks": [["a", "soon", "due"]]},
+     {"bucket": "2026-12-31#12:01", "tasks": [["a", "2026-12-31T12:00:30Z", "then"]]},
+     {"bucket": "2026-12-31#12:01", "tasks": [[7, "2026-12-31T12:00:30Z", "due"]]}, {"tick": "noon"},
+     {"tick": "2026-12-31#12:01", "shard": -1}],
+)  # fmt: skip
+def test_an_event_that_is_no_wake_up_is_refused(inner: object) -> None:
+    with pytest.raises(InvalidInput, match=r"event\.dynatick\.wakeUp"):
+        parse_event({"dynatick": {"wakeUp": inner}}, NOON)
+
+
+def test_a_wake_up_is_for_one_bucket_and_limited() -> None:
+    of_a_second = [(bucket_at(1), Due(after_noon(30 + n / 1000), f"t{n:04d}")) for n in range(MAX_TASKS + 1)]
+    others = [(bucket_at(1), Due(after_noon(33), "later")), (bucket_at(2), Due(after_noon(33), "elsewhere"))]
+    long = [(bucket_at(3), Due(after_noon(130), f"{n:03d}" + "x" * 1000)) for n in range(60)]
+    made = list(wake_ups_of([*others, *long, *reversed(of_a_second)], threads=16))
+    assert [(one.bucket.minute - bucket_at(0).minute, len(one.due)) for one in made] == [
+        (1, MAX_TASKS), (1, 1), (1, 1), (2, 1), (3, 47), (3, 13)
+    ]  # fmt: skip
+    assert made[0].due == tuple(due for _, due in of_a_second[:MAX_TASKS]), "in the order of their instants"
+    assert list(wake_ups_of([], threads=16)) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "threads", "sizes"),
+    [([0, 1, 2, 3], 16, [4]), ([0, 1, 2, 3, 3.001], 16, [4, 1]), ([0, 1.001, 1.5], 16, [1, 2]),
+     ([0, 0.5, 0.9, 0.999], 2, [4]), ([0, 0.5, 1], 2, [2, 1]), ([0, 0.5, 0.9, 1, 1.1], 2, [3, 2]),
+     ([n / 10 for n in range(40)], 16, [16, 16, 8]), ([n / 10 for n in range(40)], 256, [31, 9]),
+     ([n / 50 for n in range(150)], 256, [MAX_TASKS, 50])],
+)  # fmt: skip
+def test_tasks_that_follow_closely_share_a_wake_up_while_each_gets_a_thread(
+    seconds: Sequence[float], threads: int, sizes: Sequence[int]
+) -> None:
+    tasks = [(bucket_at(1), Due(after_noon(one), f"t{n:03d}")) for n, one in enumerate(seconds)]
+    assert [len(one.due) for one in wake_ups_of(tasks, threads=threads)] == sizes
+
+
+@pytest.mark.parametrize(
+    ("due_at", "next_attempt_at", "due"),
+    [("2026-12-31T12:00:30Z", None, Due(after_noon(30), "t")),
+     ("2026-12-31T12:00:30Z", "2026-12-31T12:00:40.500Z", Due(after_noon(40.5), "t", "nextAttemptAt")),
+     ("2026-12-31T13:00:30+01:00", None, None), (Decimal(1), None, None), (None, None, None), ("soon", None, None),
+     ("2026-12-31T12:00:30Z", "soon", None)],
+)  # fmt: skip
+def test_what_counts_is_the_next_attempt_else_the_due_time(
+    due_at: object, next_attempt_at: object, due: Due | None
+) -> None:
+    assert due_of("t", due_at, next_attempt_at) == due
+
+
+# -- planned ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_tick_plans_the_buckets_of_the_next_two_once() -> None:
+    w = world()
+    for n, seconds in enumerate([70, 70.5, 71, 119.999, 125, 185]):
+        w.insert_due(f"t{n}", seconds)
+    w.insert_due("on-the-tick", 120)
+    w.next_tick()  # 12:01; the buckets through 12:02 were planned at noon, when they were empty
+    assert [at for _, at in w.queue.take()] == [after_noon(125)]
+    w.next_tick()
+    assert [at for _, at in w.queue.take()] == [after_noon(185)]
+    w.tick()  # once more the same
+    assert w.queue.take() == []
+    assert w.cursor().planned_through == bucket_at(4).minute
+
+
+def test_tasks_close_together_share_a_wake_up_and_what_is_due_on_the_tick_gets_its_pass() -> None:
+    w = world()
+    w.insert_due("a", 150.25)
+    w.insert_due("b", 151.25)
+    w.insert_due("c", 153)
+    w.insert_due("d", 180)
+    w.insert_due("e", 180)
+    w.next_tick()
+    assert [parse_event(event, NOON) for event, _ in w.queue.take()] == [
+        wake_up(("a", 150.25), ("b", 151.25), bucket=3), wake_up(("c", 153), bucket=3),
+        TickOnTime(tick=bucket_at(3).minute, shard=0),
+    ]  # fmt: skip
+
+
+def test_a_held_shard_is_planned_all_the_same() -> None:
+    from dynatick.engine.cursor import acquire_shard
+
+    w = world()
+    w.insert_due("a", 150)
+    w.clock.to(after_noon(55))
+    assert acquire_shard(w.store, 0, bucket_at(0).minute, token="another's", now=w.clock()).cursor is not None
+    (invoked,) = w.next_tick()
+    assert invoked.passed is not None
+    assert invoked.passed.leased_elsewhere
+    assert [at for _, at in w.queue.take()] == [after_noon(150)]
+
+
+def test_planning_that_fails_harms_nothing() -> None:
+    w = world()
+    w.insert_due("a", 150)
+
+    def fails_for_the_plan(bucket: object) -> None:
+        if bucket == bucket_at(3):
+            raise cannot("read")
+
+    w.rigged.before_poll = fails_for_the_plan
+    (invoked,) = w.next_tick()
+    assert invoked.passed is not None
+    assert invoked.passed.planning_failed == "cannot read: the table is not there"
+    w.rigged.before_poll = None
+    w.queue.refuses = True
+    w.insert_due("b", 210)
+    (invoked,) = w.next_tick()
+    assert invoked.passed is not None
+    assert (invoked.passed.planned, invoked.passed.unsent) == (1, 1)
+    w.ticks(2)
+    assert [task_id for task_id, _ in w.began] == ["a", "b"]
+
+
+def test_without_precision_second_nothing_is_planned() -> None:
+    w = world()
+    w.wake_ups = None
+    w.insert_due("a", 150)
+    planned = w.cursor().planned_through
+    w.next_tick()
+    assert w.queue.take() == []
+    assert w.cursor().planned_through == planned
+
+
+# -- received --------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_begins_at_its_instant_and_never_before_it() -> None:
+    w = world()
+    w.insert_due("a", 150.3)
+    w.insert_due("b", 151.2)
+    w.next_tick()
+    (done,) = w.deliver(early=0.2)
+    for task_id, seconds in (("a", 150.3), ("b", 151.2)):
+        (at,) = w.began_at(task_id)
+        assert timedelta() <= at - after_noon(seconds) < SOON
+        assert w.outcome(task_id) == "completed"
+    assert done.woken is not None
+    assert (done.woken.due, done.woken.claimed, done.woken.completed) == (2, 2, 2)
+    assert 0 <= done.woken.lateness.max < SOON / timedelta(milliseconds=1)
+
+
+def test_the_tick_runs_what_no_wake_up_ran_and_nothing_twice() -> None:
+    w = world()
+    for n in range(6):
+        w.insert_due(f"t{n}", 150 + 2 * n)
+    w.next_tick()
+    first, second, *lost = w.queue.take()
+    w.deliver(first, first, second)
+    assert sorted(task_id for task_id, _ in w.began) == ["t0", "t1"]
+    w.clock.to(after_noon(180))
+    w.tick()
+    assert sorted(task_id for task_id, _ in w.began) == [f"t{n}" for n in range(6)]
+    w.deliver(*lost)  # late
+    assert len(w.began) == 6
+    w.until_drained()
+
+
+CHANGES = {
+    "cancelled": lambda w: TaskClient(w.store, clock=w.clock).cancel("t"),
+    "rescheduled": lambda w: TaskClient(w.store, clock=w.clock).reschedule("t", due_at=after_noon(170)),
+    "deleted": lambda w: w.store.delete("t"),
+    "replaced": lambda w: w.rigged.put(scheduled_row("t", bucket_at(3), dueAt="2026-12-31T12:02:50Z")),
+    "another bucket": lambda w: w.rigged.put(scheduled_row("t", bucket_at(4), dueAt="2026-12-31T12:02:30Z")),
+    "unscheduled": lambda w: w.rigged.put({"taskId": "t", "dueAt": "2026-12-31T12:02:30Z"}),
+    "claimed by another process": lambda w: w.rigged.put(
+        scheduled_row(
+            "t",
+            bucket_at(3),
+            dueAt="2026-12-31T12:02:30Z",
+            status="running",
+            lease="of another",
+            leaseUntil="2026-12-31T12:04:00Z",
+            attempt=1,
+        )
+    ),
+    "a retry": lambda w: w.rigged.put(
+        scheduled_row("t", bucket_at(3), dueAt="2026-12-31T12:02:30Z", nextAttemptAt="2026-12-31T12:02:55Z")
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_task_that_was_changed_after_its_wake_up_was_sent_is_not_woken(change: str) -> None:
+    w = world()
+    w.insert_due("t", 150)
+    w.next_tick()
+    CHANGES[change](w)
+    (done,) = w.deliver()
+    assert done.woken is not None
+    assert done.woken.claimed == 0
+    assert w.began == []
+
+
+def test_a_wake_up_that_comes_far_too_early_is_sent_again_for_its_instant() -> None:
+    w = world()
+    w.insert_due("near", 60 + MAX_EARLY.total_seconds() / 40)
+    w.insert_due("far", 60 + 10 + MAX_EARLY.total_seconds())
+    w.clock.to(after_noon(60))
+    event = wake_up(("near", 60.5), ("far", 90), bucket=2).to_event()
+    w.message(json.dumps(event))
+    assert [task_id for task_id, _ in w.began] == ["near"]
+    assert [(parse_event(event, NOON), at) for event, at in w.queue.take()] == [
+        (wake_up(("far", 90), bucket=2), after_noon(90))
+    ]
+
+
+def test_a_stale_wake_up_reads_and_writes_nothing() -> None:
+    w = world()
+    w.insert_due("t", 150)
+    event = wake_up(("t", 150), bucket=3).to_event()
+    w.clock.to(after_noon(181) + MAX_LATE)
+    w.rigged.forget()
+    done = w.message(json.dumps(event))
+    assert done.stale_wake_up
+    assert (w.rigged.reads, w.rigged.writes) == ([], [])
+
+
+def test_a_task_that_was_due_long_before_its_insert_runs_at_once() -> None:
+    w = world()
+    w.clock.to(after_noon(10))
+    assert w.store.create({"taskId": "t", "dueAt": "2021-12-31T03:00:00Z"})
+    w.inserted("t")
+    (done,) = w.deliver(*[(event, w.clock()) for event, _ in w.queue.take()])
+    assert not done.stale_wake_up
+    (began,) = w.began_at("t")
+    assert began < after_noon(20)
+
+
+@pytest.mark.parametrize("body", ["", "no JSON", "[]", "7", "{}", '{"dynatick": {"wakeUp": 7}}', "[" * 100_000])
+def test_a_message_that_is_no_wake_up_is_reported_and_not_delivered_again(body: str) -> None:
+    assert world().message(body).malformed_wake_up is not None
+
+
+def test_no_more_tasks_are_claimed_than_threads_are_free() -> None:
+    w = world(rules=rules(threads=2))
+    together = 0
+
+    def run(task: Task, context: ActionContext) -> None:
+        nonlocal together
+        running = [row for row in w.open_rows().values() if row["status"] == "running"]
+        together = max(together, len(running))
+
+    for task_id in ids(9):
+        w.insert_due(task_id, 150)
+        w.actions.behaviour[task_id] = run
+    w.next_tick()
+    w.deliver()
+    assert [w.outcome(task_id) for task_id in ids(9)] == ["completed"] * 9
+    assert 0 < together <= 2
+
+
+def test_a_claim_whose_answer_was_lost_is_known_by_its_token() -> None:
+    w = world()
+    w.insert_due("t", 150)
+    w.next_tick()
+    w.rigged.unanswered = lambda change: change.set.get("status") == "running"
+    w.deliver()
+    assert w.outcome("t") == "completed"
+
+
+def test_a_malformed_row_fails_with_its_reason() -> None:
+    w = world()
+    w.insert_due("t", 150, payload="no map")
+    w.next_tick()
+    w.deliver()
+    assert w.outcome("t") == "failed"
+    assert "payload" in str(w.row("t")["error"])
+
+
+# -- late ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_tick_counts_the_tasks_that_no_wake_up_began() -> None:
+    w = world()
+    for n in range(6):
+        w.insert_due(f"t{n}", 150 + 2 * n)
+    w.insert_due("on the tick", 180)
+    w.next_tick()
+    first, second, *_ = w.queue.take()
+    for done in w.deliver(first, second):
+        assert done.woken is not None
+        assert (done.woken.completed, done.woken.woken_late) == (1, 0)
+    w.clock.to(after_noon(180.2))
+    report = passed(w.tick())
+    assert (report.claimed, report.woken_late) == (5, 4)
+    assert w.row("_dynatick#tick#2026-12-31#12:03#0#0")["wokenLate"] == 4
+
+
+def test_a_wake_up_counts_the_tasks_that_it_began_late() -> None:
+    w = world()
+    w.insert_due("late", 150)
+    w.insert_due("soon enough", 155)
+    w.next_tick()
+    for seconds, (event, _), count in zip((155.1, 159.9), w.queue.take(), (1, 0), strict=True):
+        w.clock.to(after_noon(seconds))
+        done = w.message(json.dumps(event))
+        assert done.woken is not None
+        assert (done.woken.completed, done.woken.woken_late) == (1, count)
+
+
+def test_what_only_a_tick_begins_and_a_backlog_are_not_woken_late() -> None:
+    w = world(rules=rules(limited_actions=frozenset({"limited"})))
+    w.insert_due("limited", 130, action="limited")
+    w.put(taskId="s", scheduleExpression="at(2026-12-31T12:02:15)")
+    w.insert_due("just inserted", 130, createdAt="2026-12-31T12:02:58Z")
+    w.next_tick()
+    w.queue.take()
+    w.clock.to(after_noon(180.2))
+    report = passed(w.tick())
+    assert (report.completed, report.woken_late) == (3, 0)
+    # Continued by another invocation, and left to a later tick.
+    w.rigged.put(scheduled_row("rest", bucket_at(4)))
+    w.rigged.put(scheduled_row("old", bucket_at(3)))
+    w.clock.to(after_noon(260))
+    order = {"dynatick": {"tick": str(bucket_at(4)), "shard": 0, "continuation": 1}}
+    continued = w.handle(order).passed
+    assert continued is not None
+    assert (continued.completed, continued.woken_late) == (2, 0)
+
+
+def test_with_precision_tick_no_task_is_woken_late() -> None:
+    w = world()
+    w.rules, w.wake_ups = replace(w.rules, precision=Precision.TICK), None
+    w.insert_due("t", 130)
+    w.clock.to(after_noon(180.2))
+    report = passed(w.tick())
+    assert (report.completed, report.woken_late) == (1, 0)
+
+
+# -- on the tick -----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_due_on_the_tick_begins_with_a_pass_that_starts_on_time() -> None:
+    w = world()
+    w.insert_due("t", 180)
+    w.next_tick()
+    ((event, at),) = w.queue.take()
+    (done,) = w.deliver((event, at), early=0.2)
+    assert done.passed is None, "no pass runs inside the delivery"
+    assert w.clock() >= after_noon(180)
+    (passed,) = w.run_started()
+    assert passed.passed is not None
+    assert passed.passed.tick == bucket_at(3).minute
+    (began,) = w.began_at("t")
+    assert timedelta() <= began - after_noon(180) < SOON
+    w.tick(after_noon(180))  # EventBridge's own
+    assert len(w.began) == 1
+
+
+def test_a_schedule_begins_on_time() -> None:
+    w = world()
+    w.put(taskId="s", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
+    w.ticks(1)
+    assert on_time(w) == [3]
+
+
+def on_time(w: Second) -> list[int]:
+    """The minutes for which passes are to begin on time, in the order in which they were sent."""
+    orders = [parse_event(event, NOON) for event, _ in w.queue.take()]
+    assert all(isinstance(order, TickOnTime) for order in orders)
+    return [order.tick - bucket_at(0).minute for order in orders if isinstance(order, TickOnTime)]
+
+
+def test_each_further_run_of_a_schedule_begins_on_time() -> None:
+    w = world()
+    w.put(taskId="s", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
+    w.put(taskId="t", scheduleExpression="rate(2 minutes)", startDate="2026-12-31T12:03:00Z")
+    sent = []
+    for _ in range(8):
+        w.next_tick()
+        sent.append(on_time(w))
+    assert sent == [[3], [], [4, 5], [5], [6, 7], [7], [8, 9], [9]], "once by each pass that moves a schedule there"
+    assert w.outcome("s#1#2026-12-31T12:07:00Z") == "completed"
+
+
+def test_a_schedule_that_is_written_into_a_planned_bucket_begins_on_time() -> None:
+    w = world()
+    w.rigged.put({"taskId": "s", "scheduleExpression": "rate(1 minute)", "startDate": "2026-12-31T12:02:00Z"})
+    w.inserted("s")
+    assert on_time(w) == [2]
+    before = w.row("s")
+    w.rigged.put({**before, "lastOccurrenceAt": "2026-12-31T12:00:00Z"})
+    w.scheduled([(w.row("s"), before)])
+    assert on_time(w) == [], "the pass that moves a schedule sends its own"
+
+
+def test_a_tick_on_time_that_is_far_too_early_or_too_late_starts_no_pass() -> None:
+    w = world()
+    order = TickOnTime(tick=bucket_at(3).minute, shard=0)
+    w.message(json.dumps(order.to_event()))
+    assert [at for _, at in w.queue.take()] == [after_noon(180)]
+    w.clock.to(after_noon(181) + MAX_LATE)
+    w.message(json.dumps(order.to_event()))
+    assert w.started == []
+    assert w.queue.take() == []
+
+
+# -- retries and further turns ---------------------------------------------------------------------------------------
+
+
+def test_a_retry_begins_when_its_backoff_ends_and_not_before() -> None:
+    w = world()
+    w.actions.behaviour["t"] = fails
+    w.insert_due("t", 130, retryPolicy={"minBackoffSeconds": 4, "maxBackoffSeconds": 4, "maximumRetryAttempts": 2})
+    w.next_tick()
+    (planned,) = w.queue.take()
+    w.deliver(planned)
+    ((event, at),) = w.queue.take()
+    next_attempt = parse_instant(w.row("t")["nextAttemptAt"], "nextAttemptAt")
+    assert at == next_attempt
+    w.deliver(planned)  # doubled: its instant no longer counts
+    assert len(w.began) == 1
+    w.deliver((event, at), early=0.1)
+    w.deliver()
+    assert w.outcome("t") == "failed"
+    _, second, third = w.began_at("t")
+    assert second >= next_attempt
+    assert timedelta(seconds=2) <= third - second < timedelta(seconds=6)
+
+
+def test_a_handler_that_polls_begins_its_turns_on_time() -> None:
+    w = world()
+    answers = iter([Reschedule(after=20), Reschedule(after=20), None])
+
+    def polls(task: Task, context: ActionContext) -> None:
+        if (answer := next(answers)) is not None:
+            raise answer
+
+    w.actions.behaviour["t"] = polls
+    w.insert_due("t", 130)
+    w.next_tick()
+    for _ in range(3):
+        w.deliver()
+    assert w.outcome("t") == "completed"
+    first, second, third = w.began_at("t")
+    for earlier, later in ((first, second), (second, third)):
+        assert timedelta(seconds=20) <= later - earlier < timedelta(seconds=21)
+
+
+def test_a_retry_goes_into_a_bucket_that_is_still_open() -> None:
+    """A wake-up holds no cursor: a tick may have closed the bucket before its write."""
+    w = world(life=timedelta(minutes=14))
+    w.actions.behaviour["t"] = fails
+    w.insert_due("t", 130)
+    w.next_tick()
+
+    def is_retry(change: ConditionalUpdate) -> bool:
+        return is_record(change) and change.set["status"] == "scheduled"
+
+    first = w.rigged.meanwhile(is_retry, lambda: w.first_pass(7))
+    w.deliver()
+    assert first.done
+    assert str(w.row("t")["taskDateTime"]) > "2026-12-31#12:07"
+
+
+def test_a_retry_beyond_what_is_planned_is_left_to_the_planning() -> None:
+    w = world()
+    w.actions.behaviour["t"] = fails
+    w.insert_due("t", 130, retryPolicy={"minBackoffSeconds": 600, "maxBackoffSeconds": 600})
+    w.next_tick()
+    w.deliver()
+    assert w.queue.take() == []
+    next_attempt = parse_instant(w.row("t")["nextAttemptAt"], "nextAttemptAt")
+    while not w.queue.sent:
+        w.next_tick()
+    assert [at for _, at in w.queue.take()] == [next_attempt]
+    assert timedelta(minutes=1) < next_attempt - w.clock() <= timedelta(minutes=2)
+
+
+def test_no_task_with_a_rate_limit_is_woken() -> None:
+    w = world()
+    w.rules = replace(w.rules, limited_actions=frozenset({"log"}))
+    w.insert_due("t", 150)
+    w.inserted("t")
+    w.next_tick()
+    assert w.queue.take() == []
+    w.clock.to(after_noon(150))
+    w.message(json.dumps(wake_up(("t", 150), bucket=3).to_event()))
+    assert w.began == []
+    assert w.row("t")["attempt"] == 0
+    w.clock.to(after_noon(180))
+    w.tick()
+    assert (w.outcome("t"), w.row("t")["attempt"]) == ("completed", 1)
+
+
+# -- by the scheduler ------------------------------------------------------------------------------------------------
+
+
+def test_an_insert_into_a_planned_bucket_is_woken_by_the_scheduler() -> None:
+    w = world()
+    w.insert_due("soon", 90)
+    w.insert_due("later", 600)
+    w.inserted("soon")
+    w.inserted("later")
+    assert [parse_event(event, NOON) for event, _ in w.queue.take()] == [wake_up(("soon", 90), bucket=2)]
+
+
+def test_a_task_without_a_time_begins_at_once() -> None:
+    w = world()
+    w.rigged.put({"taskId": "t"})
+    w.inserted("t")
+    ((event, at),) = w.queue.take()
+    assert at <= w.clock() + timedelta(milliseconds=1), "due times are rounded up to the millisecond"
+    w.message(json.dumps(event))
+    (began,) = w.began_at("t")
+    assert began - at < SOON
+
+
+@pytest.mark.parametrize("how", ["redrive", "run_now", "reschedule", "by hand"])
+def test_another_time_is_woken_by_the_scheduler(how: str) -> None:
+    w = world()
+    client = TaskClient(w.store, clock=w.clock)
+    w.insert_due("t", 600)
+    if how in ("redrive", "run_now"):
+        client.cancel("t")
+    old = w.row("t")
+    match how:
+        case "redrive":
+            client.redrive("t")
+        case "run_now":
+            client.run_now("t")
+        case "reschedule":
+            client.reschedule("t", due_at=w.clock() + timedelta(seconds=30))
+        case _:
+            w.rigged.put({**old, "dueAt": "2026-12-31T12:00:45Z"})
+    w.scheduled([(w.row("t"), old)])
+    ((_, at),) = w.queue.take()
+    assert at == parse_instant(w.row("t")["dueAt"], "dueAt")
+
+
+def test_no_wake_up_makes_another_for_ever() -> None:
+    """The stream shows each retry, move and normalised row; it may show a batch again for an hour."""
+    w = world()
+    waiting = scheduled_row("t", bucket_at(1), dueAt="2026-12-31T12:00:45Z")
+    running = {**waiting, "status": "running", "lease": "x", "leaseUntil": "2026-12-31T12:02:00Z", "attempt": 1}
+    retried = {**waiting, "attempt": 1, "nextAttemptAt": "2026-12-31T12:00:50Z"}
+    unscheduled = {"taskId": "t", "dueAt": "2026-12-31T12:00:45Z"}
+    for old, new in [
+        (running, retried), (running, waiting), (unscheduled, waiting),
+        (waiting, {**waiting, "taskDateTime": str(bucket_at(2)), "movedTo": str(bucket_at(2))}),
+        (waiting, {**waiting, "payload": {"a": "b"}}), (waiting, running), (waiting, None),
+    ]:  # fmt: skip
+        if new is not None:
+            w.rigged.put(new)
+        w.scheduled([(new, old)])
+    assert w.queue.take() == []
+
+
+class Streamed(RiggedStore):
+    """A table whose stream shows each change of a task: the row after it, and before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[tuple[Row, Row | None]] = []
+
+    def _shown(self, task_id: str, old: Row | None) -> None:
+        """The template's filter lets inserts pass, and what waits."""
+        new = self.peek(task_id)
+        if new is not None and not is_own_row(task_id) and (old is None or new.get("status") in (None, "scheduled")):
+            self.records.append((new, old))
+
+    def put(self, row: Row) -> None:
+        old = self.peek(str(row["taskId"]))
+        super().put(row)
+        self._shown(str(row["taskId"]), old)
+
+    def create(self, row: Row) -> bool:
+        created = super().create(row)
+        if created:
+            self._shown(str(row["taskId"]), None)
+        return created
+
+    def write(self, change: ConditionalUpdate) -> Result:
+        old = self.peek(change.task_id)
+        result = super().write(change)
+        if isinstance(result, Written):
+            self._shown(change.task_id, old)
+        return result
+
+
+BACKOFF = {"minBackoffSeconds": 40, "maxBackoffSeconds": 40}
+
+
+def always_fails(w: Second) -> None:
+    w.actions.behaviour["t"] = fails
+    w.insert_due("t", 130, retryPolicy={**BACKOFF, "maximumRetryAttempts": 100})
+
+
+def is_deferred_by_its_target(w: Second) -> None:
+    def defers(task: Task, context: ActionContext) -> None:
+        raise RateLimited(20, defer=True)
+
+    w.actions.behaviour["t"] = defers
+    w.insert_due("t", 130)
+
+
+def is_limited(w: Second) -> None:
+    w.rules = replace(w.rules, limited_actions=frozenset({"log"}))
+    is_deferred_by_its_target(w)
+
+
+def has_a_letter_that_is_refused(w: Second) -> None:
+    w.actions.behaviour["t"] = fails
+    w.dead_letters = MemoryDeadLetters(lambda letter: True)
+    w.insert_due("t", 130, retryPolicy={"maximumRetryAttempts": 0})
+
+
+def is_claimed_by_a_process_that_hangs(w: Second) -> None:
+    w.insert_due("t", 130)
+    w.claim("t", until=NOON + timedelta(minutes=50))
+
+
+def polls_for_an_hour(w: Second) -> None:
+    def polls(task: Task, context: ActionContext) -> None:
+        raise Reschedule(after=30)
+
+    w.actions.behaviour["t"] = polls
+    w.insert_due("t", 130)
+
+
+def is_paused(w: Second) -> None:
+    w.put(taskId="t", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
+    w.next_tick()
+    TaskClient(w.store, clock=w.clock).schedules.pause("t")
+
+
+def an_hour(w: Second, store: Streamed) -> Counter[str]:
+    """An hour of ticks, with each wake-up at its time, and a stream that shows each batch twice and the very first one
+    every minute. Counts wake-ups, and how often an instant of the task's clients was shown."""
+    counted: Counter[str] = Counter()
+    first, waiting = list(store.records), list[Message]()
+
+    def passes(*, repeated: bool = False) -> None:
+        records, store.records = store.records, []
+        for batch in (records, records, first if repeated else []):
+            if batch:
+                w.scheduled(batch)
+            counted["shown"] += sum(old is None for _, old in batch)
+        taken = w.queue.take()
+        counted["sent"] += len(taken)
+        waiting.extend(taken)
+        waiting.sort(key=lambda one: one[1])
+        assert counted["sent"] < 2000, "wake-ups breed"
+
+    for minute in range(1, 61):
+        passes(repeated=True)
+        while waiting and waiting[0][1] < after_noon(60 * minute):
+            event, at = waiting.pop(0)
+            w.clock.to(at)
+            w.message(json.dumps(event))
+            w.run_started()
+            passes()
+        w.clock.to(after_noon(60 * minute))
+        w.tick()
+    return counted
+
+
+@pytest.mark.parametrize(
+    ("task", "maximum"),
+    [
+        (always_fails, lambda shown, began: 1 + shown + began),
+        (polls_for_an_hour, lambda shown, began: 1 + shown + began),
+        (is_deferred_by_its_target, lambda shown, began: 1 + shown),
+        (has_a_letter_that_is_refused, lambda shown, began: 1 + shown),
+        (is_claimed_by_a_process_that_hangs, lambda shown, began: 1 + shown),
+        (is_limited, lambda shown, began: 0),
+        (is_paused, lambda shown, began: 1),
+    ],
+    ids=lambda one: one.__name__.strip("<>"),
+)
+def test_in_an_hour_each_instant_is_sent_once(
+    task: Callable[[Second], None], maximum: Callable[[int, int], int]
+) -> None:
+    """By the plan of its bucket; by the stream, each time that it shows the insert of a task that waits; and that of a
+    retry or a further turn by its record, or else by the plan of its bucket. A deferral sends none."""
+    store = Streamed()
+    w = world(store=store)
+    task(w)
+    counted = an_hour(w, store)
+    assert counted["sent"] <= maximum(counted["shown"], len(w.began))
+    assert len(w.began) > 50 or task not in (always_fails, polls_for_an_hour, is_deferred_by_its_target, is_limited)
+
+
+def test_a_record_that_failed_and_those_after_it_send_no_wake_up_yet() -> None:
+    w = world()
+    for n in range(4):
+        w.insert_due(f"t{n}", 90 + 2 * n)
+    w.rigged.put({"taskId": "bad", "dueAt": "2026-12-31T12:00:45Z"})
+    w.rigged.throttled = lambda change: change.task_id == "bad"
+    rows = [w.row(task_id) for task_id in ("t0", "t1", "bad", "t2", "t3")]
+    assigned = w.scheduled([(row, None) for row in rows])
+    assert [key for key, _ in assigned.failed] == ["2"]
+    assert [at for _, at in w.queue.take()] == [after_noon(90), after_noon(92)]
+    w.rigged.throttled = lambda change: False
+    w.scheduled([(row, None) for row in rows[2:]])
+    assert sorted(at for _, at in w.queue.take()) == [after_noon(45), after_noon(94), after_noon(96)]
+
+
+# -- other grids -----------------------------------------------------------------------------------------------------
+
+
+def test_with_ticks_five_minutes_apart_each_second_is_planned() -> None:
+    w = world(rules=rules(grid=Grid(tick_minutes=5)))
+    seconds = [605, 777.5, 899]
+    for n, due in enumerate(seconds):
+        w.insert_due(f"t{n}", due)
+    w.clock.to(instant_of(bucket_at(5).minute))
+    w.tick()
+    assert [at for _, at in w.queue.take()] == [after_noon(due) for due in seconds]
