@@ -12,6 +12,7 @@ import pytest
 from tests.faults.conftest import NewWorld, Report
 from tests.faults.world import LIFE, SECOND, WakeUp, World
 from tests.sandbox.seam import Fault
+from tests.sandbox.wake_ups import QUEUE_DOWN
 
 from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.instants import parse_instant
@@ -112,8 +113,6 @@ def test_fault_28_wake_ups_come_as_they_should_not(new_world: NewWorld, mode: st
 
 
 def test_fault_28_their_queue_is_down(new_world: NewWorld, report: Report) -> None:
-    from tests.faults.worker import QUEUE_DOWN
-
     world = new_world(**SECOND, **{QUEUE_DOWN: "1"})
     insert(world)
     assert live(world, as_sent)["sent"] == 0

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import partial
 
 import boto3
 from tests.faults.lag import Lag, LaggingIndex
 from tests.faults.polls import Polls
-from tests.sandbox.folder import SharedFolder, append
+from tests.sandbox.folder import SharedFolder
 from tests.sandbox.seam import Seam
+from tests.sandbox.wake_ups import Queue
 from tests.sandbox.watch import Watch
 from tests.sandbox.worker import Answers, serve
 
@@ -21,21 +20,7 @@ from dynatick.engine.cursor import Cursor
 
 LAG = "DYNATICK_FAULTS_LAG"  # least and most seconds that the index lags, if it does
 POLL_SECONDS = "DYNATICK_FAULTS_POLL_SECONDS"  # of the shared clock, that each poll takes
-QUEUE_DOWN = "DYNATICK_FAULTS_WAKE_UP_QUEUE_DOWN"
 NO_LEASE = "DYNATICK_FAULTS_NO_SHARD_LEASE"  # the shard lease is worth nothing (protocol 16)
-
-
-class Queue:
-    """The queue of wake-ups, as a file from which a world delivers them."""
-
-    def __init__(self, here: SharedFolder, *_: object, **__: object) -> None:
-        self._here = here
-
-    def send(self, wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> int:
-        if os.environ.get(QUEUE_DOWN):
-            return len(wake_ups)
-        append(self._here.wake_ups, [[event, at.timestamp()] for event, at in wake_ups])
-        return 0
 
 
 def main(function: str) -> None:

@@ -32,6 +32,7 @@ class Evidence:
     drained: Mapping[int, int]  # by shard: the minute through which no tick polls any more
     letters: Collection[tuple[str, str, int]]  # task, createdAt and run of each dead letter
     life: float  # seconds that an invocation lasts at most
+    skew: float = 0.0  # seconds by which the clock of a process may be ahead of the journal's
     findings: Sequence[str] = ()  # what the doctor found at the end
     elsewhere: Collection[str] = ()  # tasks whose execution their target has seen, and not the journal
     restored: Collection[str] = ()  # tasks whose rows were put back to what they were before they ran
@@ -72,7 +73,10 @@ def judge(evidence: Evidence) -> Verdict:
         for run, attempts in history.runs.get(life, {}).items():
             _count(attempts, verdict)
             changes = _changes(wish, history)
-            wrong = [*_wrong(wish, attempts, restored=life in evidence.restored), *_early(attempts, run, changes)]
+            wrong = [
+                *_wrong(wish, attempts, restored=life in evidence.restored),
+                *_early(attempts, run, changes, evidence.skew),
+            ]
             verdict.problems += [f"{life}, run {run}: {text}" for text in wrong]
     never_inserted = {*history.runs, *evidence.elsewhere} - {*lives}
     verdict.problems += [f"{life}: executed, and no client inserted it" for life in sorted(never_inserted)]
@@ -211,19 +215,19 @@ def _changes(wish: Wish, history: History) -> Sequence[Wish]:
     ]
 
 
-def _early(attempts: Sequence[Attempt], run: int, changes: Sequence[Wish]) -> Iterator[str]:
-    """Not by a millisecond: all processes have one clock. ``changes``: of its time, which end a backoff."""
+def _early(attempts: Sequence[Attempt], run: int, changes: Sequence[Wish], skew: float) -> Iterator[str]:
+    """Not by a millisecond of its process's clock. ``changes``: of its time, which end a backoff."""
     for attempt in attempts:
-        if (early := attempt.began.due_at - attempt.began.at) > 0:
+        if (early := attempt.began.due_at - attempt.began.at) > skew:
             yield f"began {early:.3f} s before it was due"
     for before, after in () if changes else pairwise(attempts):
-        if before.not_before is not None and (early := before.not_before - after.began.at) > 0:
+        if before.not_before is not None and (early := before.not_before - after.began.at) > skew:
             yield f"attempt {after.began.attempt} began {early:.3f} s before its backoff was over"
     last = changes[-1] if changes else None
     if last is None or last.answered is None or last.position is None or (last.answered.run or run) != run:
         return
     for attempt in attempts:
-        if attempt.position > last.position and (early := (last.answered.due_at or 0) - attempt.began.at) > 0:
+        if attempt.position > last.position and (early := (last.answered.due_at or 0) - attempt.began.at) > skew:
             yield f"attempt {attempt.began.attempt} began {early:.3f} s before the time that it was given"
 
 

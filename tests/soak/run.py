@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.sandbox.history import Historian, History
 from tests.sandbox.journal import INSERT, REPLACE, YES, Tail, parse
 from tests.sandbox.verdict import Verdict, judge
-from tests.soak.plan import LIFE, Plan
+from tests.soak.plan import LIFE, SKEW, Plan
 from tests.soak.rig import rigged
 from tests.soak.storm import Storm
 
@@ -63,7 +63,7 @@ def soak(say: Say, plan: Plan, folder: Path) -> Soaked:
         finally:
             storm.end()
         historian.take(map(parse, tail.new()))
-        verdict = judge(rig.evidence(historian.history, life=LIFE))
+        verdict = judge(rig.evidence(historian.history, life=LIFE, skew=SKEW))
         return Soaked(
             plan=plan,
             history=historian.history,

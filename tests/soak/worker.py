@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
 
-from tests.faults.worker import Queue
 from tests.sandbox.folder import SharedFolder
 from tests.sandbox.seam import Seam
+from tests.sandbox.wake_ups import Queue
 from tests.sandbox.watch import Watch
 from tests.sandbox.worker import Answers, serve
 

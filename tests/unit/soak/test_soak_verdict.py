@@ -166,6 +166,11 @@ def test_tried_again_once_its_backoff_was_over_or_at_another_time_that_a_client_
     assert done(failed.ask(RESCHEDULE, run=1, due=7), 2).row().verdict().is_good
 
 
+def test_begun_early_by_no_more_than_clocks_may_differ() -> None:
+    early = Story(skew=2.0).ask().begin(late=-4).end(done=False).recorded(again=7)
+    assert done(early, 2).row().verdict().is_good
+
+
 def test_run_once_more() -> None:
     assert done(done(Story().ask()), run=2).row(run=2).verdict().is_good
 
@@ -297,6 +302,8 @@ RED: dict[str, tuple[Callable[[], Story], str]] = {
     "there again after its replacement": (
         lambda: done(Story().ask().ask(REPLACE, life="a/1")).row(), "there again, after it had been replaced"),
     "executed early": (lambda: Story().ask().begin(late=-2.001).end().recorded().row(), "0.001 s before it was due"),
+    "executed earlier than clocks may differ": (
+        lambda: Story(skew=2.0).ask().begin(late=-4.001).end().recorded().row(), "2.001 s before it was due"),
     "tried again before its backoff was over": (
         lambda: done(Story().ask().begin().end(done=False).recorded(again=5.001), 2).row(),
         "attempt 2 began 0.001 s before its backoff was over"),
