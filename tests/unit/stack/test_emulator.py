@@ -45,9 +45,9 @@ def test_finds_the_emulator_and_its_workers_and_no_others(
     working = run(children, sys.executable, worker)
     elsewhere = run(children, sys.executable, "-X", processes.marker(other), "-c", SLEEP)
 
-    assert processes.wait_until(lambda: processes.running(mine).keys() == {emulated.pid, working.pid}, 5)
+    assert processes.wait_until(lambda: processes.running(mine).keys() == {emulated.pid, working.pid}, 60)
     assert processes.emulator(mine) == emulated.pid
-    assert processes.running(other).keys() == {elsewhere.pid}
+    assert processes.wait_until(lambda: processes.running(other).keys() == {elsewhere.pid}, 60)
 
 
 def test_stops_what_will_not_end_by_itself(tmp_path: Path, children: list[subprocess.Popen[bytes]]) -> None:
