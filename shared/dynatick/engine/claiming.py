@@ -17,11 +17,12 @@ from dynatick.engine.execution import BATCH, Execution, Place, Services
 from dynatick.engine.expired_leases import ExpiredLeases
 from dynatick.engine.lateness import is_woken_late
 from dynatick.engine.poll_window import Window
+from dynatick.engine.ports import WakeUps
 from dynatick.engine.record import RecordResult
 from dynatick.engine.recurring import Made, Recurring
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.shard_lease import ShardLease
-from dynatick.engine.wake_up import send_wake_ups, wake_ups_of
+from dynatick.engine.wake_up import AnyWakeUp, send_wake_ups, wake_ups_of
 from dynatick.errors import DynatickError
 
 MAX_CLAIMS = 2  # at once
@@ -135,10 +136,9 @@ class Claiming:
         lease_until = self.budget.hard_end
         try:
             made = self.recurring.make_occurrences(entries, closed_through=closed_through, lease_until=lease_until)
-            self._wake_next(made, closed_through)
         except Exception as error:
             return partial(self._claim_failed, entries, error, of_schedules=True)
-        return partial(self._occurrences_made, entries, position, made)
+        return partial(self._occurrences_made, entries, position, made, closed_through)
 
     def _wake_next(self, made: Sequence[Made], closed_through: int) -> None:
         """Lets passes begin on time for the next runs of schedules, in buckets that were planned without them (19)."""
@@ -152,9 +152,25 @@ class Claiming:
             and one.next.minute > closed_through
             and services.rules.is_planned(one.next.minute, closed_through)
         } - self.on_time
-        self.on_time |= new
-        wake_ups = wake_ups_of(((bucket, None) for bucket in new), threads=services.rules.threads)
-        send_wake_ups(services.wake_ups, wake_ups)
+        if new:
+            self.on_time |= new
+            self.execution.claiming += len(new)  # the pass does not end before they are sent
+            wake_ups = wake_ups_of(((bucket, None) for bucket in new), threads=services.rules.threads)
+            self.execution.submit(partial(self._send_now, services.wake_ups, list(wake_ups)))
+
+    def _send_now(self, queue: WakeUps, wake_ups: Sequence[AnyWakeUp]) -> Callable[[], None]:
+        """In an I/O thread."""
+        fault: Exception | None = None
+        try:
+            send_wake_ups(queue, wake_ups)
+        except Exception as error:  # the coordinator raises it once everything in flight is recorded
+            fault = error
+        return partial(self._wake_ups_sent, len(wake_ups), fault)
+
+    def _wake_ups_sent(self, number: int, fault: Exception | None) -> None:
+        self.execution.claiming -= number
+        if fault is not None:
+            self.execution.keep_fault(fault)
 
     # -- after the claim -------------------------------------------------------------------------------------------
 
@@ -170,13 +186,14 @@ class Claiming:
                 self.left_behind[bucket, task_id] = None
         self.expired.start_full_recovery()
 
-    def _occurrences_made(self, entries: Entries, position: Resume, made: Sequence[Made]) -> None:
+    def _occurrences_made(self, entries: Entries, position: Resume, made: Sequence[Made], closed_through: int) -> None:
         self.execution.claiming -= len(entries)
         self.window.writing -= 1
         may_begin = self.execution.may_begin()
         for (bucket, schedule_id), of_schedule in zip(entries, made, strict=True):
             self._follow(bucket, schedule_id, of_schedule.verdict, position, may_begin)
             self._start_occurrences(bucket, of_schedule)
+        self._wake_next(made, closed_through)  # when they have begun: the queue takes a moment to answer
 
     def _claim_failed(self, entries: Entries, error: Exception, *, of_schedules: bool = False) -> None:
         self.execution.claiming -= len(entries)

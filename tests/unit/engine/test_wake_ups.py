@@ -4,6 +4,7 @@ again without need (protocol 17 to 19)."""
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -513,6 +514,28 @@ def test_each_further_run_of_a_schedule_begins_on_time() -> None:
         sent.append(on_time(w))
     assert sent == [[3], [], [4, 5], [5], [6, 7], [7], [8, 9], [9]], "once by each pass that moves a schedule there"
     assert w.outcome("s#1#2026-12-31T12:07:00Z") == "completed"
+
+
+def test_the_runs_of_a_schedule_do_not_wait_until_the_queue_has_the_wake_up_of_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    w = world()
+    w.put(taskId="s", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
+    w.ticks(2)
+    begun, had_begun = threading.Event(), []
+
+    def run(task: Task, context: ActionContext) -> object:
+        begun.set()
+        return None
+
+    def send(wake_ups: Sequence[Message]) -> int:
+        had_begun.append(begun.wait(60))
+        return 0
+
+    monkeypatch.setattr(w.actions, "run", run)
+    monkeypatch.setattr(w.queue, "send", send)
+    w.next_tick()
+    assert had_begun == [True]
 
 
 def test_a_schedule_that_is_written_into_a_planned_bucket_begins_on_time() -> None:
