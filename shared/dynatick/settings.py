@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from dynatick.actions.allow_list import ActionSettings
 from dynatick.domain.buckets import Grid
 from dynatick.engine.rules import MAX_TICK_MINUTES, Precision
 from dynatick.errors import ConfigurationError, InvalidInput, shown
+
+_RESERVED = ("AWS_", "DYNATICK_", "LAMBDA_", "POWERTOOLS_")  # variables of Lambda, of the template, and of Powertools
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +28,7 @@ class Settings:
     index_lag: timedelta
     precision: Precision
     handlers_module: str | None
+    handlers_environment: Mapping[str, str] = field(default_factory=dict)  # environment variables for the handlers
     task_threads: int
     max_turns: int
     processor_timeout: timedelta | None  # of one invocation of the processor; None in other functions
@@ -51,6 +56,7 @@ class Settings:
             index_lag=timedelta(seconds=_number(environ, "DYNATICK_INDEX_LAG_SECONDS", 120, 0, 86_400)),
             precision=_precision(environ.get("DYNATICK_PRECISION") or "tick", grid),
             handlers_module=environ.get("DYNATICK_HANDLERS_MODULE") or None,
+            handlers_environment=_variables(environ, "DYNATICK_HANDLERS_ENVIRONMENT"),
             task_threads=_number(environ, "DYNATICK_TASK_THREADS", 16, 1, 256),
             max_turns=_number(environ, "DYNATICK_MAX_TURNS", 10_000, 1, 1_000_000),
             processor_timeout=timedelta(seconds=_number(environ, "DYNATICK_TIMEOUT_SECONDS", 0, 0, 900)) or None,
@@ -96,6 +102,23 @@ def _precision(text: str, grid: Grid) -> Precision:
         expected = f"second needs DYNATICK_TICK_MINUTES of {MAX_TICK_MINUTES} or less, found {grid.tick_minutes}"
         raise ConfigurationError("DYNATICK_PRECISION", expected)
     return precision
+
+
+def _variables(environ: Mapping[str, str], name: str) -> Mapping[str, str]:
+    """Environment variables, from a JSON object. The errors have no values."""
+    text = environ.get(name) or "{}"
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(name, f"expected a JSON object: {error}") from None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ConfigurationError(name, "expected a JSON object whose values are texts")
+    for variable in found:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable) or variable.startswith(_RESERVED):
+            reserved = ", ".join(_RESERVED)
+            expected = f"expected names of letters, digits and _ that don't begin with {reserved}"
+            raise ConfigurationError(name, f"{expected}; found {shown(variable)}")
+    return found
 
 
 def _names(environ: Mapping[str, str], name: str) -> tuple[str, ...]:

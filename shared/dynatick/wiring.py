@@ -75,6 +75,7 @@ def build_processor(settings: Settings) -> Processor:
 
     if settings.function_name is None:
         raise ConfigurationError("AWS_LAMBDA_FUNCTION_NAME", "it is not set; Lambda sets it")
+    os.environ.update(settings.handlers_environment)  # before their module is imported
     process, numbers = uuid.uuid4().hex, count(1)
     return Processor(
         store=DynamoStore(settings.table, batched=settings.batched),

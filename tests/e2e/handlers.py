@@ -14,6 +14,11 @@ def poll(payload: dict[str, float], context: HandlerContext) -> object:
     return {"asked": context.turn + 1} if context.turn == 2 else Reschedule(after=payload["seconds"])
 
 
+@task("tell")
+def tell(payload: dict[str, str]) -> object:
+    return os.environ[payload["variable"]]
+
+
 @task("die")
 def die(payload: dict[str, object]) -> None:
     os._exit(3)

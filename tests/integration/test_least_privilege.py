@@ -97,7 +97,8 @@ BY_LAMBDA: dict[str, set[Right]] = {
 
 def allowed(role: str) -> set[Right]:
     """The rights in a role's policies."""
-    documents = [policy["PolicyDocument"] for policy in RESOURCES[role]["Properties"]["Policies"]]
+    policies = RESOURCES[role]["Properties"]["Policies"]
+    documents = [policy["PolicyDocument"] for policy in policies if "Fn::If" not in policy]  # that is for a VPC
     documents += [
         one["Properties"]["PolicyDocument"]
         for one in RESOURCES.values()

@@ -48,6 +48,7 @@ def test_every_setting_is_read() -> None:
             "DYNATICK_PRECISION": "second",
             "DYNATICK_WAKE_UP_QUEUE_URL": "https://sqs.example/wake-ups",
             "DYNATICK_HANDLERS_MODULE": "mine",
+            "DYNATICK_HANDLERS_ENVIRONMENT": '{"SENDER": "noreply@example.com"}',
             "DYNATICK_MAX_TURNS": "9",
             "DYNATICK_TASK_THREADS": "2",
             "DYNATICK_TIMEOUT_SECONDS": "300",
@@ -76,6 +77,7 @@ def test_every_setting_is_read() -> None:
         index_lag=timedelta(seconds=300),
         precision=Precision.SECOND,
         handlers_module="mine",
+        handlers_environment={"SENDER": "noreply@example.com"},
         task_threads=2,
         max_turns=9,
         processor_timeout=timedelta(seconds=300),
@@ -129,6 +131,11 @@ def test_an_empty_setting_counts_as_missing(name: str) -> None:
         ("DYNATICK_TASK_THREADS", "0", "expected a whole number from 1 to 256, found '0'"),
         ("DYNATICK_PRECISION", "minute", "expected tick or second, found 'minute'"),
         ("DYNATICK_MAX_TURNS", "0", "expected a whole number from 1 to 1000000, found '0'"),
+        ("DYNATICK_HANDLERS_ENVIRONMENT", "{SENDER", "expected a JSON object: "),
+        ("DYNATICK_HANDLERS_ENVIRONMENT", '["a"]', "expected a JSON object whose values are texts"),
+        ("DYNATICK_HANDLERS_ENVIRONMENT", '{"A": 1}', "expected a JSON object whose values are texts"),
+        ("DYNATICK_HANDLERS_ENVIRONMENT", '{"A B": "x"}', "found 'A B'"),
+        ("DYNATICK_HANDLERS_ENVIRONMENT", '{"AWS_REGION": "x"}', "that don't begin with AWS_, DYNATICK_"),
     ],
 )
 def test_an_invalid_setting_is_refused_by_name(name: str, value: str | None, message: str) -> None:
