@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from zlib import crc32
 
+import orjson
+
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import (
@@ -195,8 +197,16 @@ def _holds(item: Item, part: Condition) -> bool:
             return "N" in item.get(name, {}) and Decimal(item[name]["N"]) >= value
 
 
+def _surely_fits(item: Item) -> bool:
+    """Whether even its JSON, which is always longer, is short enough: that is quick to find out."""
+    try:
+        return len(orjson.dumps(item)) <= MAX_ITEM_BYTES
+    except TypeError:  # binaries, and text that UTF-8 can't hold
+        return False
+
+
 def _check(item: Item) -> None:
-    if encoded_bytes(item) > MAX_ITEM_BYTES:
+    if not _surely_fits(item) and encoded_bytes(item) > MAX_ITEM_BYTES:
         raise ItemTooLarge("Item size has exceeded the maximum allowed size")
     if attr.TASK_DATE_TIME in item and len(item[attr.TASK_ID]["S"].encode()) > MAX_TASK_ID_BYTES:
         raise ItemTooLarge("the index sort key exceeds the size limit of 1024 bytes")
