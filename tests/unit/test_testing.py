@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -14,12 +15,15 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from tests.sandbox.stream import matches, patterns
 
 from dynatick import HandlerContext, PermanentError, Reschedule, RetryableError, TaskClient, TaskNotFound, task
 from dynatick.engine.cursor import cursor_id
 from dynatick.errors import ConfigurationError, DynatickError, InvalidInput
+from dynatick.store.codec import encode
 from dynatick.task_function import _Current
 from dynatick.testing import Execution, VirtualInstallation, Waiting
+from dynatick.testing.table import Table
 
 START = datetime(2027, 1, 1, tzinfo=UTC)  # a Friday
 HERE = sys.modules[__name__]
@@ -51,6 +55,13 @@ def chain(payload: dict[str, object]) -> object:
     if left:
         chain.schedule({"left": left - 1}, delay=timedelta(days=1))
     return left
+
+
+@task("wait-and-chain")
+async def wait_and_chain(payload: dict[str, object]) -> object:
+    await asyncio.sleep(0)
+    await chain.schedule_async({"left": 0})
+    return "chained"
 
 
 @task("for-ever")
@@ -292,6 +303,14 @@ def test_a_payload_is_checked_when_it_is_inserted_and_a_handler_never_gets_a_wro
     assert [(one.outcome, one.payload) for one in virtual.executed] == [("failed", {"text": "to nobody"})]
 
 
+def test_an_async_handler_runs_and_schedules(virtual: VirtualInstallation) -> None:
+    wait_and_chain.schedule({"left": 1}, delay=timedelta(hours=1))
+    virtual.advance(hours=2)
+    assert [(one.action, one.outcome, one.result) for one in virtual.executed] == [
+        ("wait-and-chain", "completed", "chained"), ("chain", "completed", 0)
+    ]  # fmt: skip
+
+
 def test_the_same_test_gives_the_same_executions() -> None:
     def run() -> list[str]:
         with second(shard_count=2) as virtual:
@@ -379,6 +398,25 @@ def test_what_can_not_be_meant_is_refused(call: object, message: str, virtual: V
 def test_a_module_that_can_not_be_imported_is_named() -> None:
     with pytest.raises(ConfigurationError, match="the module 'no_such_module' cannot be imported"):
         VirtualInstallation("no_such_module")
+
+
+@pytest.mark.parametrize(
+    "status", ["cursor", "reconcile", "settings", "tick", "scheduled", "recurring", "running", "completed", "failed",
+               "cancelled", "by-hand", None, 7]
+)  # fmt: skip
+def test_the_stream_shows_what_passes_the_templates_filter(status: object) -> None:
+    table = Table(lambda task_id, row: None)
+    record = {"eventName": "INSERT", "dynamodb": {"NewImage": encode({"taskId": "t", "status": status})}}
+    if status is None:
+        del record["dynamodb"]["NewImage"]["status"]  # type: ignore[index]
+    row: dict[str, object] = {"taskId": "t"} if status is None else {"taskId": "t", "status": status}
+    for event, change in (("INSERT", {}), ("MODIFY", {"note": 1})):
+        table.put({**row, **change})
+        shown = any(matches(pattern, {**record, "eventName": event}) for pattern in patterns())
+        assert len(table.take_records()) == shown
+    table.put({**row, "note": 1})  # changes nothing
+    table.delete("t")
+    assert table.take_records() == []
 
 
 # -- the pytest plugin -----------------------------------------------------------------------------------------------

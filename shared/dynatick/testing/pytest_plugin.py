@@ -42,12 +42,13 @@ def dynatick(request: pytest.FixtureRequest) -> Iterator[VirtualInstallation]:
         yield installation
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+@pytest.hookimpl(hookwrapper=True)  # the older form: pytest of any version loads this module
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     """Adds to the report of a failed test what its installation has run, and what waits there."""
-    report = yield
-    fixtures: dict[str, Any] = getattr(item, "funcargs", {})
-    for value in fixtures.values() if report.failed and report.when == "call" else ():
+    outcome = yield
+    report: pytest.TestReport = outcome.get_result()
+    if not report.failed or report.when != "call":
+        return
+    for value in getattr(item, "funcargs", {}).values():
         if type(value).__module__ == "dynatick.testing.virtual_installation":
             report.sections.append(("dynatick", value.report()))
-    return report

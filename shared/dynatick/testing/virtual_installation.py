@@ -211,7 +211,7 @@ class VirtualInstallation:
     def waiting(self) -> list[Waiting]:
         """The tasks that have not ended and the next occurrences of schedules, soonest first."""
         self._handle_stream()
-        return sorted(map(_waiting, self._table.open_rows()), key=lambda one: (one.due_at, one.task_id))
+        return self._waiting()
 
     def task(self, task_id: str) -> TaskView:
         """The task as the client reads it. Raises TaskNotFound."""
@@ -219,8 +219,8 @@ class VirtualInstallation:
         return self.client.get(task_id)
 
     def report(self) -> str:
-        """What has run and what waits, for a person. The pytest plugin shows it if a test fails."""
-        waiting = self.waiting
+        """What has run and what waits, for a person. The pytest plugin shows it if a test fails. Changes nothing."""
+        waiting = self._waiting()
         executed = [_line(one.at, one.action, one.task_id, _outcome(one)) for one in self._journal.executions]
         lines = [f"now {format_instant(self._now)}", f"executed {len(executed)}", *executed[-_MAX_SHOWN:]]
         lines += [f"waiting {len(waiting)}"]
@@ -250,6 +250,9 @@ class VirtualInstallation:
         if not callable(function):
             raise InvalidInput("function", function, "expected a function of the payload")
         self._actions.answers[self._actions.known(action)] = function
+
+    def _waiting(self) -> list[Waiting]:
+        return sorted(map(_waiting, self._table.open_rows()), key=lambda one: (one.due_at, one.task_id))
 
     # -- the machinery ---------------------------------------------------------------------------------------------
 
