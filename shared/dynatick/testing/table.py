@@ -49,9 +49,9 @@ class Table(MemoryStore):
     def _replace(self, task_id: str, item: Item | None) -> None:
         old = self._items.get(task_id)
         super()._replace(task_id, item)
-        before, after = _open_bucket(old), _open_bucket(item)
+        before, after = _where_open(old), _where_open(item)
         if before != after:
-            self._move(task_id, before, after)
+            self._move(task_id, Bucket.canonical(before), Bucket.canonical(after))
         if item is None or item == old:
             return
         if _is_for_stream(old, item):
@@ -71,11 +71,12 @@ class Table(MemoryStore):
             self._open.setdefault(after, set()).add(task_id)
 
 
-def _open_bucket(item: Item | None) -> Bucket | None:
-    """Where the index lists an item that has not ended; None: nowhere."""
+def _where_open(item: Item | None) -> str | None:
+    """The name of the bucket that lists an item which has not ended; None: none does."""
     if item is None or "S" in item.get(attr.OUTCOME, {}):
         return None
-    return Bucket.canonical(item.get(attr.TASK_DATE_TIME, {}).get("S"))
+    name: str | None = item.get(attr.TASK_DATE_TIME, {}).get("S")
+    return name
 
 
 def _is_for_stream(old: Item | None, new: Item) -> bool:

@@ -100,13 +100,13 @@ class VirtualInstallation:
         self._grid = Grid(tick_minutes=tick_minutes, shard_count=shard_count)
         begin = datetime.now(UTC) if start is None else _instant(start, "start")
         self._last_tick = self._tick_through(begin)
-        self._now = instant_of(self._last_tick) if start is None else begin
+        self._now = begin if start is not None else instant_of(self._last_tick)
         self._is_running = False
         self._journal = _Journal(self._clock)
         self._table = Table(self._journal.recorded)
         self._letters = MemoryDeadLetters()
         self._wake_ups = _WakeUps() if _precision(precision, tick_minutes) is Precision.SECOND else None
-        self._invocations: deque[Mapping[str, object]] = deque()
+        self._invocations = _Invocations()
         self._actions = _Actions(handlers, self._journal)
         rules = Rules(
             grid=self._grid,
@@ -120,7 +120,7 @@ class VirtualInstallation:
             store=self._table,
             actions=self._actions,
             dead_letters=self._letters,
-            invoker=self,
+            invoker=self._invocations,
             rules=rules,
             clock=self._clock,
             new_token=lambda: f"token-{next(tokens)}",
@@ -251,17 +251,13 @@ class VirtualInstallation:
             raise InvalidInput("function", function, "expected a function of the payload")
         self._actions.answers[self._actions.known(action)] = function
 
-    def _waiting(self) -> list[Waiting]:
-        return sorted(map(_waiting, self._table.open_rows()), key=lambda one: (one.due_at, one.task_id))
-
     # -- the machinery ---------------------------------------------------------------------------------------------
-
-    def invoke(self, event: Mapping[str, object]) -> None:
-        """The engine's Invoker: starts an invocation when the present one has ended."""
-        self._invocations.append(event)
 
     def _clock(self) -> datetime:
         return self._now
+
+    def _waiting(self) -> list[Waiting]:
+        return sorted(map(_waiting, self._table.open_rows()), key=lambda one: (one.due_at, one.task_id))
 
     def _advance_to(self, end: datetime) -> None:
         if self._is_running:
@@ -281,7 +277,6 @@ class VirtualInstallation:
                     self._now = max(self._now, woken_at)
                     self._deliver()
                 elif instant_of(tick) <= end:
-                    self._now = instant_of(tick)
                     self._tick(tick)
                 else:
                     break
@@ -291,9 +286,7 @@ class VirtualInstallation:
 
     def _tick(self, tick: int) -> None:
         """The rule's event, with all that it starts."""
-        self._last_tick = tick
-        if instant_of(tick) > self._now:
-            self._now = instant_of(tick)
+        self._last_tick, self._now = tick, max(self._now, instant_of(tick))
         self._handle({"source": "aws.events", "time": format_instant(instant_of(tick))})
 
     def _deliver(self) -> None:
@@ -356,6 +349,13 @@ class VirtualInstallation:
                     planned_through=last + ahead if ahead else None,
                 ),
             )
+
+
+class _Invocations(deque[Mapping[str, object]]):
+    """The events of invocations that have been started, and follow the present one."""
+
+    def invoke(self, event: Mapping[str, object]) -> None:
+        self.append(event)
 
 
 class _WakeUps:
