@@ -159,13 +159,13 @@ def test_skipped_ticks_would_have_found_nothing(
     def lived() -> tuple[list[Execution], list[Mapping[str, object]]]:
         with VirtualInstallation(HERE, start=START, precision=precision, tick_minutes=minutes,
                                  shard_count=shards) as virtual:  # fmt: skip
-            for n, hours in enumerate((0, 0.2, 0.21, 0.25, 3, 3.001, 7, 7.25, 20, 23.999)):
+            for n, hours in enumerate((0, 0.2, 0.21, 0.25, 3, 3.001, 7, 7.25, 7.5)):
                 send_mail.schedule(Mail(str(n)), due_at=after(hours=hours), task_id=f"mail-{n}")
             virtual.fail(send_mail, with_=RetryableError("no"), times=4)
             send_mail.every("rate(90 minutes)", Mail("rate"), schedule_id="rate")
             send_mail.every("cron(7 */5 * * ? *)", Mail("cron"), schedule_id="cron")
             poll_job.schedule({"turns": 5}, due_at=after(hours=2), task_id="polled")
-            for hours in (0.5, 0.01, 6, 9, 8.5):
+            for hours in (0.5, 0.01, 6, 2):
                 virtual.advance(hours=hours)
                 send_mail.schedule(Mail("meanwhile"), task_id=f"at-{hours}", delay=timedelta(minutes=50))
             virtual.advance(minutes=minutes * 3)
@@ -180,19 +180,19 @@ def test_skipped_ticks_would_have_found_nothing(
     monkeypatch.setattr(VirtualInstallation, "_skip_idle_ticks", lambda self, end: None)
     every_tick, exact = lived()
     assert as_text(skipping) == as_text(every_tick)
-    assert len(skipping) > 30
+    assert len(skipping) > 20
     assert cursors == exact
 
 
 def test_a_year_of_schedules_takes_seconds(virtual: VirtualInstallation) -> None:
     send_mail.every("cron(0 9 * * ? *)", Mail("team"), timezone="Europe/Berlin", schedule_id="stand-up")
-    for n in range(9):
+    for n in range(3):
         send_mail.every(f"cron({n} {n} ? * MON-FRI *)", Mail("team"), schedule_id=f"weekdays-{n}")
-    began = time.monotonic()
+    began = time.process_time()
     virtual.advance(days=365)
-    assert time.monotonic() - began < 60  # a few seconds, if nothing else runs
+    assert time.process_time() - began < 20  # it takes one or two
     runs = Counter(one.schedule_id for one in virtual.executed)
-    assert runs == {"stand-up": 365, "weekdays-0": 260} | {f"weekdays-{n}": 261 for n in range(1, 9)}
+    assert runs == {"stand-up": 365, "weekdays-0": 260} | {f"weekdays-{n}": 261 for n in (1, 2)}
     berlin = {one.at.astimezone(ZoneInfo("Europe/Berlin")).strftime("%H:%M") for one in virtual.executed_of(send_mail)
               if one.schedule_id == "stand-up"}  # fmt: skip
     assert berlin == {"09:00"}
