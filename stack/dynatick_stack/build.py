@@ -16,12 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
+import dynatick
 from dynatick_stack import template
 from dynatick_stack.errors import BuildError
 from dynatick_stack.files import digest, digest_of_files, exclusive, sources
+from dynatick_stack.folders import CACHE
 from dynatick_stack.venv import PIP, Say, interpreter_tag, run_quietly
 
-CACHE = template.ROOT / ".dynatick" / "cache"
 KEEP_SECONDS = 7 * 24 * 3600
 
 FUNCTION = "AWS::Serverless::Function"
@@ -37,7 +38,7 @@ def build(*, root: Path = template.ROOT, cache: Path = CACHE) -> dict[str, Path]
             if resource["Type"] == FUNCTION:
                 artifacts[name] = _function(name, root / resource["Properties"]["CodeUri"], cache)
             elif resource["Type"] == LAYER:
-                artifacts[name] = _layer(name, root / resource["Properties"]["ContentUri"], cache)
+                artifacts[name] = _layer(name, _package(root / resource["Properties"]["ContentUri"]), cache)
     return artifacts
 
 
@@ -68,8 +69,13 @@ def _function(name: str, folder: Path, cache: Path) -> Path:
     return zipped
 
 
-def _layer(name: str, folder: Path, cache: Path) -> Path:
-    package = folder / "dynatick"
+def _package(folder: Path) -> Path:
+    """The package of the layer: from a wheel, the installed one."""
+    in_checkout = folder / "dynatick"
+    return in_checkout if in_checkout.is_dir() else Path(dynatick.__file__).parent
+
+
+def _layer(name: str, package: Path, cache: Path) -> Path:
     zipped = cache / f"{name}-{digest(digest_of_files(package), interpreter_tag())}.zip"
     if not zipped.exists():
         _discard_old(cache, name)

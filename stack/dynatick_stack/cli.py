@@ -15,10 +15,11 @@ import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Output, show_document, show_many, show_one
-from dynatick_stack import emulator, local, logs
+from dynatick_stack import emulator, folders, local, logs
 from dynatick_stack.deploy import REGION, STACK
-from dynatick_stack.emulator import PORT, STATE
+from dynatick_stack.emulator import PORT
 from dynatick_stack.errors import RefusedError, StackError
+from dynatick_stack.folders import STATE
 from dynatick_stack.processes import INTERRUPTIONS
 
 app = typer.Typer(
@@ -79,6 +80,8 @@ def up(
     with _failures(interrupted="Interrupted; nothing is left running"):
         started = time.monotonic()
         parameters = _parameters(tick_minutes, shard_count, parameter)
+        if not folders.IS_CHECKOUT and "HandlersModule" not in parameters:
+            raise RefusedError("Only a checkout has sample handlers. Run those of your project: dynatick dev")
         stack = local.up(port, parameters, say=_progress, state_dir=context.obj)
         seconds = time.monotonic() - started
     typer.echo(

@@ -16,12 +16,11 @@ from pathlib import Path
 
 from dynatick_stack import processes
 from dynatick_stack.errors import BusyError, NotRunningError, StackError
-from dynatick_stack.template import ROOT
+from dynatick_stack.folders import STATE
 from dynatick_stack.venv import Say, emulator_python
 
 HOST = "127.0.0.1"
 PORT = 4566
-STATE = ROOT / ".dynatick" / "local"
 READY_SECONDS = 120.0  # It takes some; on a busy machine many.
 
 
@@ -103,7 +102,7 @@ def current(*, state_dir: Path = STATE) -> Emulator:
     """The emulator that runs in this folder."""
     recorded = _recorded(state_dir)
     if recorded is None or processes.emulator(state_dir) is None:
-        raise NotRunningError("The local stack isn't running. Start it: make up")
+        raise NotRunningError("The local stack isn't running. Start it: make up, or dynatick dev in your project")
     return recorded
 
 

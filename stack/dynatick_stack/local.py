@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynatick_stack import deploy, emulator, processes, template
-from dynatick_stack.build import CACHE, build, libraries
-from dynatick_stack.emulator import PORT, STATE
+from dynatick_stack.build import build, libraries
+from dynatick_stack.emulator import PORT
 from dynatick_stack.errors import DeployError
 from dynatick_stack.files import exclusive
+from dynatick_stack.folders import CACHE, STATE
 from dynatick_stack.logs import LogLine, LogReader
 from dynatick_stack.venv import Say
 
