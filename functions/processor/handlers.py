@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from dynatick import HandlerContext, PermanentError, RetryableError, handler
+from dynatick import HandlerContext, PermanentError, RetryableError, task
 
 logger = logging.getLogger("dynatick.handlers")  # logs in the same format as Dynatick
 
@@ -19,7 +19,7 @@ class Reminder:
     text: str
 
 
-@handler("send-reminder")
+@task("send-reminder")
 def send_reminder(reminder: Reminder, context: HandlerContext) -> dict[str, object]:
     """An example that would send a mail. A task whose payload is not a Reminder fails before the call."""
     if "@" not in reminder.to:
@@ -38,7 +38,7 @@ class Rehearsal:
     retry_after_seconds: float | None = None
 
 
-@handler("rehearse")
+@task("rehearse")
 def rehearse(rehearsal: Rehearsal, context: HandlerContext) -> dict[str, object]:
     """Fails ``failures`` times, then succeeds, to try out retries and dead letters."""
     if context.attempt <= rehearsal.failures:

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dynatick.actions.handlers import HandlerContext, handler
+    from dynatick.actions.handlers import HandlerContext, around
     from dynatick.client import (
         Exists,
         Health,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         TransitionRefused,
     )
     from dynatick.store.memory import MemoryStore
+    from dynatick.task_function import TaskFunction, task, use_client
 
 __version__ = "0.1.0"
 
@@ -88,12 +89,15 @@ _HOMES = {
     "TaskClient": "dynatick.client",
     "TaskEntry": "dynatick.client",
     "TaskExists": "dynatick.errors",
+    "TaskFunction": "dynatick.task_function",
     "TaskNotFound": "dynatick.errors",
     "TaskRow": "dynatick.client",
     "TaskView": "dynatick.client",
     "TransitionRefused": "dynatick.errors",
     "Unassigned": "dynatick.domain.normalise",
-    "handler": "dynatick.actions.handlers",
+    "around": "dynatick.actions.handlers",
+    "task": "dynatick.task_function",
+    "use_client": "dynatick.task_function",
 }
 
 __all__ = [
@@ -128,12 +132,15 @@ __all__ = [
     "TaskClient",
     "TaskEntry",
     "TaskExists",
+    "TaskFunction",
     "TaskNotFound",
     "TaskRow",
     "TaskView",
     "TransitionRefused",
     "Unassigned",
-    "handler",
+    "around",
+    "task",
+    "use_client",
 ]
 
 

@@ -5,31 +5,31 @@ import os
 import time
 from urllib.request import Request, urlopen
 
-from dynatick import HandlerContext, Reschedule, handler
+from dynatick import HandlerContext, Reschedule, task
 
 
-@handler("poll")
+@task("poll")
 def poll(payload: dict[str, float], context: HandlerContext) -> object:
     # A job elsewhere that is done when it was asked for the third time.
     return {"asked": context.turn + 1} if context.turn == 2 else Reschedule(after=payload["seconds"])
 
 
-@handler("die")
+@task("die")
 def die(payload: dict[str, object]) -> None:
     os._exit(3)
 
 
-@handler("hang")
+@task("hang")
 def hang(payload: dict[str, object]) -> None:
     time.sleep(600)
 
 
-@handler("nap")
+@task("nap")
 def nap(payload: dict[str, float]) -> None:
     time.sleep(float(payload["seconds"]))
 
 
-@handler("late")
+@task("late")
 def late(payload: dict[str, object], context: HandlerContext) -> None:
     # Its first attempt outlasts the function, and says so should it ever come to its end.
     if context.attempt == 1:

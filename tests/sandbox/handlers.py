@@ -13,7 +13,7 @@ from typing import Any
 from tests.sandbox.folder import SharedFolder
 from tests.sandbox.journal import Began, Ended
 
-from dynatick import HandlerContext, PermanentError, RetryableError, handler
+from dynatick import HandlerContext, PermanentError, RetryableError, task
 
 ACTION = "note"
 MANY = 99  # failures, more than any policy of a test allows
@@ -31,7 +31,7 @@ def _folder() -> SharedFolder:
     return SharedFolder.from_env(os.environ)
 
 
-@handler(ACTION)
+@task(ACTION)
 def note(plan: dict[str, Any], context: HandlerContext) -> None:
     """Does what its payload plans; of an empty one it is done at once.
 

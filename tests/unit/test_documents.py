@@ -78,8 +78,8 @@ def test_the_public_surface() -> None:
         "HistoryPage", "InsertCounts", "InsertUnknown", "Inserted", "InvalidInput", "ItemTooLarge", "MemoryStore",
         "NewTask", "NoneInserted", "PermanentError", "Refused", "Reschedule", "RetryPolicy", "RetryPolicyRow",
         "RetryableError", "ScheduleNotFound", "ScheduleOccurrence", "ScheduleView", "Status", "StoreError",
-        "TaskChanged", "TaskClient", "TaskEntry", "TaskExists", "TaskNotFound", "TaskRow", "TaskView",
-        "TransitionRefused", "Unassigned", "handler",
+        "TaskChanged", "TaskClient", "TaskEntry", "TaskExists", "TaskFunction", "TaskNotFound", "TaskRow", "TaskView",
+        "TransitionRefused", "Unassigned", "around", "task", "use_client",
     ]  # fmt: skip
     for name in dynatick.__all__:
         assert getattr(dynatick, name).__name__ == name

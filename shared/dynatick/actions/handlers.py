@@ -1,9 +1,4 @@
-"""Actions that users write: Python functions, declared by name.
-
-    from dynatick import HandlerContext, handler
-
-    @handler("send-reminder")
-    def send_reminder(payload: Reminder, context: HandlerContext) -> object: ...
+"""Actions that users write: Python functions, declared by name (``dynatick.task_function`` has the decorator).
 
 The function's annotation decides the type of the payload. Without one, or with ``dict`` or ``Mapping``, the payload is
 a dict of plain Python values (see ``plain_value.plain``). Any other type that pydantic can validate (a dataclass, a
@@ -16,26 +11,31 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
+from threading import Lock, Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from dynatick.actions.payload import field_problems
+from dynatick.actions.payload import field_problems, invalid_payload
 from dynatick.actions.payload_schema import schema_of
 from dynatick.actions.plain_value import plain
 from dynatick.actions.registry import check_name
-from dynatick.domain.task import Task
+from dynatick.domain.task import Task, check_payload
 from dynatick.domain.timeout import check_timeout
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import ActionError, ConfigurationError, InvalidInput, PermanentError, Reschedule, shown
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from pydantic import TypeAdapter
 
 _DECLARATION = "__dynatick_handler__"
+_AROUND = "__dynatick_around__"
 _RAW = (dict, Mapping, MutableMapping)
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -45,6 +45,7 @@ Function = TypeVar("Function", bound=Callable[..., object])
 class HandlerContext:
     """What a handler gets beside the payload."""
 
+    action: str
     task_id: str
     attempt: int  # counted from 1; goes up at each retry, and starts again at a redrive or a further turn
     run: int  # counted from 1; goes up at each redrive or run-now
@@ -65,19 +66,28 @@ class _Declaration:
     timeout_seconds: int | None
 
 
-def handler(
-    name: str, *, permanent: type[Exception] | tuple[type[Exception], ...] = (), timeout_seconds: int | None = None
-) -> Callable[[Function], Function]:
-    """Declares a function as the handler of the action ``name``.
+Around = Callable[[HandlerContext], AbstractContextManager[object]]
 
-    The function takes (payload) or (payload, context). It stays an ordinary function that tests can call. An
-    ``async def`` runs in an event loop of its own. An exception of a type in ``permanent`` fails the task at once;
-    after any other, the task's retry policy applies. ``timeout_seconds``: the longest that a call takes; a call does
-    not start with less time left. Raises ConfigurationError for a function that can't be a handler.
+
+def around(function: Callable[[HandlerContext], AbstractContextManager[object]]) -> Around:
+    """Declares a context manager that every call of a handler runs in: for tracing, or for what handlers share.
+
+    It takes the context. All that the handlers module has by name are entered, in the order of their definition, and
+    see the exceptions of the handler; one that suppresses an exception does not make the task succeed.
     """
+    if not callable(function):
+        raise ConfigurationError("around", f"{shown(function)} is not a function that takes the context")
+    setattr(function, _AROUND, True)
+    return function
+
+
+def declare(
+    name: str, *, permanent: type[Exception] | tuple[type[Exception], ...], timeout_seconds: int | None
+) -> Callable[[Function], Function]:
+    """Marks a function as the handler of the action ``name``; see ``task``. Raises ConfigurationError."""
     declaration = _Declaration(check_name(name), _exception_types(name, permanent), _seconds(name, timeout_seconds))
 
-    def declare(function: Function) -> Function:
+    def mark(function: Function) -> Function:
         if not inspect.isfunction(function):
             raise _unfit(name, f"is a {type(function).__name__}; expected a function of a module")
         _check_shape(name, function)
@@ -85,15 +95,17 @@ def handler(
         setattr(function, _DECLARATION, declaration)
         return function
 
-    return declare
+    return mark
 
 
 class Handler:
     """A declared function as an action; see ``load_handlers``."""
 
     def __init__(self, name: str, function: Callable[..., object],
-                 permanent: tuple[type[Exception], ...] = (), timeout_seconds: int | None = None) -> None:  # fmt: skip
+                 permanent: tuple[type[Exception], ...] = (), timeout_seconds: int | None = None,
+                 around: Sequence[Around] = ()) -> None:  # fmt: skip
         self.name = name
+        self._around = around
         self._timeout_seconds = timeout_seconds
         self._function = function
         self._permanent = permanent
@@ -122,11 +134,7 @@ class Handler:
         """
         payload = self._payload(task)
         try:
-            if self._wants_context:
-                result = self._function(payload, _context(task, context))
-            else:
-                result = self._function(payload)
-            result = _awaited(result) if inspect.isawaitable(result) else result
+            result = self._call(payload, task, context)
             if isinstance(result, Reschedule):
                 raise result
             return result
@@ -134,6 +142,46 @@ class Handler:
             raise  # its type decides what follows
         except self._permanent as error:
             raise PermanentError(f"{type(error).__name__}: {error}") from error
+
+    def encode(self, payload: object) -> Mapping[str, object]:
+        """A payload as a row holds it, from a value of the function's type.
+
+        Raises InvalidInput, without the values, for one that the handler would refuse.
+        """
+        if self._adapter is None:
+            return check_payload(payload)
+        from pydantic import ValidationError
+
+        try:
+            encoded = self._adapter.dump_python(payload, mode="json", by_alias=True, warnings="none")
+        except ValueError as error:
+            raise InvalidInput("payload", f"a {type(payload).__name__}", f"JSON cannot hold it: {error}") from None
+        if not isinstance(encoded, dict):
+            raise InvalidInput("payload", f"a {type(payload).__name__}", f"expected {_name_of(self._payload_type)}")
+        try:
+            self._adapter.validate_python(encoded)
+        except ValidationError as error:
+            raise invalid_payload(error, encoded) from None
+        return encoded
+
+    def _call(self, payload: object, task: Task, context: ActionContext) -> object:
+        if not self._around and not self._wants_context:
+            return _awaited(self._function(payload))
+        given = _context(self.name, task, context)
+        arguments = (payload, given) if self._wants_context else (payload,)
+        failed: BaseException | None = None
+        result: object = None
+        with ExitStack() as stack:
+            for around in self._around:
+                stack.enter_context(around(given))
+            try:
+                result = _awaited(self._function(*arguments))
+            except BaseException as error:
+                failed = error
+                raise
+        if failed is not None:  # what is around it has suppressed it
+            raise failed
+        return result
 
     def _payload(self, task: Task) -> object:
         try:
@@ -160,8 +208,8 @@ class Handler:
         try:
             return TypeAdapter(self._payload_type)
         except (PydanticUserError, NameError) as error:
-            kind = getattr(self._payload_type, "__name__", str(self._payload_type))
             reason = str(error).split("\n", 1)[0]
+            kind = _name_of(self._payload_type)
             raise _unfit(self.name, f"has a payload that cannot be checked, {kind}: {reason}") from error
 
 
@@ -178,13 +226,14 @@ def load_handlers(module_name: str, max_timeout_seconds: int | None = None) -> S
         problem = f"the module {shown(module_name)} cannot be imported: {cause}"
         raise ConfigurationError("HandlersModule", problem) from error
     found: dict[int, Handler] = {}
+    arounds = [value for value in vars(module).values() if callable(value) and getattr(value, _AROUND, False) is True]
     for function in vars(module).values():
         # The function as the module has it: further decorators may wrap it, and they copy the attribute.
         declaration = getattr(function, _DECLARATION, None) if callable(function) else None
         if isinstance(declaration, _Declaration) and id(function) not in found:
             _seconds(declaration.name, declaration.timeout_seconds, max_timeout_seconds)
             found[id(function)] = Handler(
-                declaration.name, function, declaration.permanent, declaration.timeout_seconds
+                declaration.name, function, declaration.permanent, declaration.timeout_seconds, arounds
             )
     return tuple(found.values())
 
@@ -250,12 +299,17 @@ def _is_raw(kind: object) -> bool:
     return names is str and values in (object, Any)
 
 
-def _context(task: Task, context: ActionContext) -> HandlerContext:
+def _name_of(kind: object) -> str:
+    return getattr(kind, "__name__", str(kind))
+
+
+def _context(action: str, task: Task, context: ActionContext) -> HandlerContext:
     try:
         attributes = plain(task.attributes) if task.attributes else {}
     except ValueError as error:
         raise PermanentError(f"the row's own attributes: {error}") from None
     return HandlerContext(
+        action=action,
         task_id=task.task_id,
         attempt=context.attempt,
         run=context.run,
@@ -268,14 +322,34 @@ def _context(task: Task, context: ActionContext) -> HandlerContext:
     )
 
 
-def _awaited(awaitable: Any) -> object:
-    """The awaitable's result. A handler's thread has no event loop, so each call gets its own."""
+def _awaited(result: Any) -> object:
+    """A result; of an awaitable, what it comes to in the loop of all async handlers."""
+    if not inspect.isawaitable(result):
+        return result
     import asyncio
 
     async def run() -> object:
-        return await awaitable
+        return await result
 
-    return asyncio.run(run())
+    return asyncio.run_coroutine_threadsafe(run(), _event_loop()).result()
+
+
+_making_loop = Lock()
+
+
+def _event_loop() -> AbstractEventLoop:
+    with _making_loop:
+        return _loop()
+
+
+@cache
+def _loop() -> AbstractEventLoop:
+    """The loop of all async handlers of this process, so that what belongs to a loop can be kept between tasks."""
+    import asyncio
+
+    loop = asyncio.new_event_loop()
+    Thread(target=loop.run_forever, name="dynatick-async", daemon=True).start()
+    return loop
 
 
 def _unfit(name: str, problem: str) -> ConfigurationError:

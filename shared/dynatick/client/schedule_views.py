@@ -19,6 +19,8 @@ from dynatick.domain.task import Row
 from dynatick.errors import InvalidInput
 
 _COMPARED = 50  # occurrences that are compared with the ticks
+_DEFINITION = ("expression", "timezone", "start_date", "end_date", "flexible_time_window", "catch_up", "overlap",
+               "action", "payload")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +57,13 @@ class ScheduleView:
     def version(self) -> str:
         """Identifies this state of the row: it changes whenever the row does."""
         return version_of(self.row)
+
+    def is_defined_as(self, row: Row) -> bool:
+        """Whether it has not ended, and its definition is that of a row which was composed and not written."""
+        other = ScheduleView.from_row(row)
+        same = all(getattr(self, name) == getattr(other, name) for name in _DEFINITION)
+        same_policy = self.row.get(attr.RETRY_POLICY) == other.row.get(attr.RETRY_POLICY)
+        return same and same_policy and not is_terminal(self.row)
 
     @classmethod
     def from_row(cls, row: Row, *, warnings: tuple[str, ...] = ()) -> ScheduleView:

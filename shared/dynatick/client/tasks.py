@@ -114,7 +114,7 @@ class TaskClient(BulkTasks):
     def insert_lazily(self, tasks: Iterable[NewTask | TaskRow | Mapping[str, object]]) -> Iterator[InsertResult]:
         """As ``insert_many``, but only as the results are consumed: one result per task, in order. When the caller
         stops, no further batch is sent."""
-        return insert_lazily(self.store, tasks, self._compose_one)
+        return insert_lazily(self.store, tasks, self.compose)
 
     def insert_rows(self, rows: Iterable[Mapping[str, object]]) -> Iterator[InsertResult]:
         """As ``insert_lazily``, of rows as put-item takes them; a ``scheduleExpression`` makes one a schedule."""
@@ -205,7 +205,8 @@ class TaskClient(BulkTasks):
         """
         return self._change(task_id, self._decisions.next_tick(task_update.run_at_once))
 
-    def _compose_one(self, task: object) -> Composed:
+    def compose(self, task: object) -> Composed:
+        """A new task's row, from a NewTask or from a row as put-item takes it. Raises InvalidInput."""
         if isinstance(task, Mapping):
             task = NewTask.from_row(task)
         if not isinstance(task, NewTask):
@@ -215,7 +216,7 @@ class TaskClient(BulkTasks):
     def _compose_row(self, row: object) -> Composed:
         if isinstance(row, Mapping) and RowView(row).has_expression:
             return self.schedules.compose(row)
-        return self._compose_one(row)
+        return self.compose(row)
 
     def _change(self, task_id: str, decide: Callable[[Row], ConditionalUpdate]) -> TaskView:
         return TaskView.from_row(task_update.carry_out(self.store, task_id, decide))

@@ -25,10 +25,10 @@ from dynatick_stack.scratch import run_in_scratch
 HANDLERS = """\
 import time
 
-from dynatick import handler
+from dynatick import task
 
 
-@handler("clock")
+@task("clock")
 def clock(payload: dict[str, object]) -> object:
     return {"began": repr(time.time())}
 """

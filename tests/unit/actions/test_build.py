@@ -40,19 +40,17 @@ def test_without_a_module_there_are_the_built_in_kinds():
 
 
 def test_a_handler_cannot_take_a_built_in_kinds_name(tmp_path, monkeypatch):
-    (tmp_path / "handlers_called_log.py").write_text(
-        "from dynatick import handler\n@handler('log')\ndef log(payload): ...\n"
-    )
+    (tmp_path / "handlers_called_log.py").write_text("from dynatick import task\n@task('log')\ndef log(payload): ...\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigurationError, match="'log' is there twice"):
         build_actions(handlers_module="handlers_called_log", clock=lambda: NOW)
 
 
 HANDLERS = """
-from dynatick import handler
-@handler("slow", timeout_seconds=60)
+from dynatick import task
+@task("slow", timeout_seconds=60)
 def slow(payload): ...
-@handler("quick")
+@task("quick")
 def quick(payload): ...
 """
 

@@ -14,6 +14,7 @@ import pytest
 from moto import mock_aws
 from tests.unit.actions.support import NOW, a_context, a_task, a_webhook
 
+from dynatick import TaskClient, use_client
 from dynatick.actions import build_actions
 from dynatick.actions.connection import Answer
 from dynatick.actions.payload import payload_schemas
@@ -23,6 +24,7 @@ from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults, normalise
 from dynatick.domain.task import Task
 from dynatick.errors import PermanentError, Reschedule, RetryableError
+from dynatick.store.memory import MemoryStore
 
 HOW_TO = Path(__file__).parents[3] / "docs" / "how-to"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -49,12 +51,19 @@ def task_of(row):
 
 def test_handlers(monkeypatch, capsys):
     found = [code for _, code in blocks("handlers.md")]
-    first, put, failing, polling, timed, testing, elsewhere = found
+    first, scheduling, put, shared, failing, polling, timed, testing, elsewhere = found
     assert {language for language, _ in blocks("handlers.md")} == {"python"}
-    module = a_module("handlers_of_docs", monkeypatch, first + failing + polling + timed + testing)
+    module = a_module("handlers_of_docs", monkeypatch, first + shared + failing + polling + timed + testing)
     actions = build_actions(handlers_module="handlers_of_docs", clock=lambda: NOW)
     assert actions.names() == ["log", "make-report", "reserve", "send-reminder", "wait-for-job", "webhook"]
     assert actions.timeout_seconds(a_task({}, action="make-report")) == 60
+
+    store = MemoryStore()
+    with use_client(TaskClient(store, clock=lambda: NOW)):
+        exec(scheduling, module.__dict__)
+    rows = store.scan().rows
+    assert [row["action"] for row in rows] == ["send-reminder"] * 5
+    assert sum("scheduleExpression" in row for row in rows) == 1
 
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     with mock_aws():
@@ -67,7 +76,9 @@ def test_handlers(monkeypatch, capsys):
         exec(put, {})
         task = task_of(table.get_item(Key={"taskId": "reminder-42"})["Item"])
     assert actions.run(task, a_context(task)) == {"sent": 1}
-    assert capsys.readouterr().out == "To ann@example.com: The train leaves at two.\n"
+    said, took = capsys.readouterr().out.splitlines()
+    assert said == "To ann@example.com: The train leaves at two."
+    assert took.startswith("send-reminder took ")
 
     module.test_one_is_reserved()
     run(actions, "reserve", {"item": "pen"})
@@ -89,7 +100,7 @@ def test_handlers(monkeypatch, capsys):
         run(actions, "wait-for-job", {"job": "https://jobs.example/7"})
 
     a_module("reminders", monkeypatch)
-    by = "from dynatick import handler\n@handler('{0}')\ndef send_{0}(payload): ...\n"
+    by = "from dynatick import task\n@task('{0}')\ndef send_{0}(payload): ...\n"
     a_module("reminders.by_mail", monkeypatch, by.format("by_mail"))
     a_module("reminders.by_sms", monkeypatch, by.format("by_sms"))
     a_module("my_handlers", monkeypatch, elsewhere)

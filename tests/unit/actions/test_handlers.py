@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -16,16 +18,17 @@ from pydantic import BaseModel, Field, field_validator
 from tests.unit.actions.support import NOW, a_context, a_task
 from typing_extensions import TypedDict
 
-from dynatick.actions.handlers import Handler, HandlerContext, handler, load_handlers
+from dynatick.actions.handlers import Handler, HandlerContext, around, load_handlers
 from dynatick.errors import ConfigurationError, InvalidInput, PermanentError, Reschedule, RetryableError
+from dynatick.task_function import task
 
 if TYPE_CHECKING:
     from somewhere import Unknown
 
 
 def run(function, payload=None, permanent=(), **values):
-    task = a_task(payload, **values)
-    return Handler("x", function, permanent).run(task, a_context(task))
+    one = a_task(payload, **values)
+    return Handler("x", function, permanent).run(one, a_context(one))
 
 
 # What a handler gets
@@ -114,6 +117,7 @@ def test_the_context():
 
     found = run(show, task_id="t-9", attempt=2, run=3, schedule_id="daily", attributes={"team": "x", "n": Decimal(1)})
     assert found == HandlerContext(
+        action="x",
         task_id="t-9",
         attempt=2,
         run=3,
@@ -169,6 +173,110 @@ def test_a_coroutine_is_awaited():
         return slow(payload, context)
 
     assert run(slow) == run(wrapped) == "t-1"
+
+
+def test_all_coroutines_run_in_one_event_loop_beside_each_other():
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    both = []
+
+    async def meet(payload):
+        both.append(asyncio.get_running_loop())
+        while len(both) < 2:
+            await asyncio.sleep(0.001)
+        return id(both[0]), id(both[1])
+
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(lambda _: run(meet), range(2)))
+    assert found[0] == found[1] == (id(both[0]), id(both[0]))
+
+
+# What every call runs in
+
+WHO = ContextVar("WHO", default="nobody")
+
+
+def called(function, *arounds, **values):
+    one = a_task(**values)
+    return Handler("x", function, around=arounds).run(one, a_context(one))
+
+
+def test_arounds_are_entered_in_order_and_see_the_context_and_the_error():
+    seen = []
+
+    def noting(name):
+        @contextmanager
+        def noted(context):
+            seen.append((name, context.action, context.task_id))
+            try:
+                yield
+            except ValueError as error:
+                seen.append((name, str(error)))
+                raise
+            seen.append((name, "done"))
+
+        return noted
+
+    assert called(lambda payload: 5, noting("outer"), noting("inner")) == 5
+    assert seen == [("outer", "x", "t-1"), ("inner", "x", "t-1"), ("inner", "done"), ("outer", "done")]
+    seen.clear()
+
+    def fails(payload):
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        called(fails, noting("a"))
+    assert seen == [("a", "x", "t-1"), ("a", "no")]
+
+
+def test_an_around_that_suppresses_an_error_makes_no_success_of_it():
+    def fails(payload):
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        called(fails, lambda context: suppress(ValueError))
+
+
+def test_what_an_around_sets_is_seen_by_functions_and_coroutines():
+    @contextmanager
+    def named(context):
+        token = WHO.set(context.task_id)
+        yield
+        WHO.reset(token)
+
+    async def later(payload):
+        return WHO.get()
+
+    assert called(lambda payload: WHO.get(), named) == called(later, named) == "t-1"
+    assert WHO.get() == "nobody"
+
+
+def test_an_around_that_fails_fails_the_attempt():
+    with pytest.raises(KeyError):
+        called(lambda payload: 5, lambda context: {}["x"])
+    with pytest.raises(ConfigurationError, match="is not a function"):
+        around("x")
+
+
+def test_the_arounds_of_a_module_are_around_each_of_its_handlers(a_module):
+    name = a_module(
+        """
+from contextlib import contextmanager
+from dynatick import around, task
+seen = []
+@around
+@contextmanager
+def noted(context):
+    seen.append(context.action)
+    yield
+@task("a")
+def a(payload): return list(seen)
+@task("b")
+async def b(payload): return list(seen)
+"""
+    )
+    assert [one.run(a_task(), a_context()) for one in load_handlers(name)] == [["a"], ["a", "b"]]
 
 
 # How it fails
@@ -300,25 +408,31 @@ async def async_generator(payload):
 )
 def test_a_function_that_cannot_be_a_handler_is_refused(function, message):
     with pytest.raises(ConfigurationError, match=message):
-        handler("x")(function)
+        task("x")(function)
 
 
 def test_a_handler_needs_a_valid_name():
     with pytest.raises(ConfigurationError, match="is not a name"):
 
-        @handler
+        @task
         def forgotten(payload): ...
 
 
 @pytest.mark.parametrize("permanent", ["ValueError", (ValueError, "x"), [ValueError], (BaseException,)])
 def test_permanent_errors_are_exception_types(permanent):
     with pytest.raises(ConfigurationError, match="has permanent errors that are no exception types"):
-        handler("x", permanent=permanent)
+        task("x", permanent=permanent)
 
 
-def test_a_declared_function_stays_a_function():
-    function = typed()
-    assert handler("x")(function) is handler("x", permanent=ValueError)(function) is function
+def test_a_declared_function_can_be_called_and_keeps_what_it_says_of_itself():
+    def double(payload: dict[str, int], by: int = 2) -> int:
+        """By two."""
+        return payload["n"] * by
+
+    declared = task("x")(double)
+    assert (declared({"n": 4}), declared({"n": 4}, by=3)) == (8, 12)
+    assert (declared.__name__, declared.__doc__, declared.action) == ("double", "By two.", "x")
+    assert repr(declared).startswith("<task x: ")
 
 
 # How handlers load
@@ -344,19 +458,19 @@ def a_module(tmp_path, monkeypatch):
 def test_a_modules_handlers_are_found(a_module):
     other = a_module(
         """
-from dynatick import handler
-@handler("other")
+from dynatick import task
+@task("other")
 def other(payload): return "other"
-@handler("hidden")
+@task("hidden")
 def hidden(payload): return "hidden"
 """
     )
     name = a_module(
         f"""
-from dynatick import handler
+from dynatick import task
 from {other} import other
 import {other} as module
-@handler("mine")
+@task("mine")
 def mine(payload): return "mine"
 alias = mine
 def helper(payload): ...
@@ -370,7 +484,7 @@ _mark = 5
 @pytest.mark.parametrize("seconds", [0, -1, 901, 0.5, 60.0, True, "60"])
 def test_a_handler_takes_a_whole_number_of_seconds(seconds):
     with pytest.raises(ConfigurationError) as refused:
-        handler("slow", timeout_seconds=seconds)
+        task("slow", timeout_seconds=seconds)
     assert str(refused.value) == (
         f"handler slow: has a timeout_seconds of {seconds!r}; expected a whole number of seconds from 1 to 900"
     )
@@ -380,15 +494,15 @@ def test_a_handler_keeps_the_time_that_it_declares_through_further_decorators(a_
     name = a_module(
         """
 from functools import wraps
-from dynatick import handler
+from dynatick import task
 def plainly(function):
     @wraps(function)
     def call(payload): return function(payload)
     return call
 @plainly
-@handler("outside", timeout_seconds=60)
+@task("outside", timeout_seconds=60)
 def outside(payload: dict): ...
-@handler("none")
+@task("none")
 def none(payload: dict): ...
 """
     )
@@ -402,15 +516,15 @@ def test_further_decorators_are_applied(a_module):
     name = a_module(
         """
 from functools import wraps
-from dynatick import handler
+from dynatick import task
 def loudly(function):
     @wraps(function)
     def call(payload, context): return function(payload, context).upper()
     return call
 @loudly
-@handler("outside", permanent=(ValueError,))
+@task("outside", permanent=(ValueError,))
 def outside(payload: dict, context): return "x"
-@handler("inside")
+@task("inside")
 @loudly
 def inside(payload: dict, context): return "y"
 """
@@ -426,7 +540,7 @@ def inside(payload: dict, context): return "y"
         ("1/0", "ZeroDivisionError: division by zero"),
         ("def f(:", "SyntaxError: invalid syntax"),
         (
-            "from dynatick.actions.handlers import handler\n@handler('x y')\ndef f(payload): ...",
+            "from dynatick.task_function import task\n@task('x y')\ndef f(payload): ...",
             "ConfigurationError: action: 'x y' is not a name",
         ),
     ],
@@ -446,13 +560,13 @@ def test_a_module_that_cannot_be_imported_is_refused_with_the_cause(a_module, te
         ("def f(payload: Unknown): ...",
          "handler a: has a payload of an unknown type, Unknown: name 'Unknown' is not defined"),
         ("def f(context: HandlerContext): ...", "handler a: takes the payload first and the context second"),
-        ("def f(payload): ...\n@handler('b')\ndef f(payload): ...",
+        ("def f(payload): ...\n@task('b')\ndef f(payload): ...",
          "handler b: is a function f, and so is a; rename one of them"),
     ],
 )  # fmt: skip
 def test_an_invalid_handler_is_refused_at_the_import(a_module, text, message):
     name = a_module(
-        f"from __future__ import annotations\nfrom dynatick import HandlerContext, handler\n@handler('a')\n{text}"
+        f"from __future__ import annotations\nfrom dynatick import HandlerContext, task\n@task('a')\n{text}"
     )
     with pytest.raises(ConfigurationError) as caught:
         load_handlers(name)

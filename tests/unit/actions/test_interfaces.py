@@ -17,13 +17,13 @@ from tests.unit.bulk.test_importer import Bucket, Lambda
 
 from dynatick import InvalidInput, Refused, TaskClient, cli
 from dynatick.actions import build_actions
-from dynatick.actions.handlers import handler
 from dynatick.actions.payload import BUILT_IN
 from dynatick.api import Api
 from dynatick.cli.session import Session
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row
 from dynatick.engine.installation_settings import publish_settings
+from dynatick.task_function import task
 
 ARN = "arn:aws:{}:eu-west-1:123456789012:{}"
 RIGHT: dict[str, dict[str, Any]] = {
@@ -59,7 +59,7 @@ class Reminder:
     copies: int = 1
 
 
-@handler("send-reminder")
+@task("send-reminder")
 def send_reminder(reminder: Reminder) -> None:
     """A handler, whose payload type the processor publishes."""
 

@@ -1,0 +1,296 @@
+"""Tasks as Python functions: declared once, scheduled by calling what the declaration makes of them.
+
+    @task("send-reminder")
+    def send_reminder(mail: Mail) -> None: ...
+
+    send_reminder.schedule(Mail("ada@example.com", "It is time"), delay=timedelta(hours=2))
+
+The processor imports this module at a cold start, so what only a caller needs is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from decimal import Decimal
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from dynatick.actions.handlers import Handler, declare
+from dynatick.domain import attributes as attr
+from dynatick.domain.buckets import Bucket, parse_time
+from dynatick.domain.instants import format_instant
+from dynatick.domain.retry import RetryPolicy
+from dynatick.errors import ConfigurationError, InvalidInput, ScheduleNotFound, TaskExists
+
+if TYPE_CHECKING:
+    from dynatick.client import InsertCounts, NewTask, ScheduleView, TaskClient, TaskView
+    from dynatick.client.new_task import Composed, Time
+
+Payload = TypeVar("Payload")
+More = ParamSpec("More")
+Result = TypeVar("Result")
+
+
+class use_client:
+    """Schedules with this client from now on, for the rest of the process; as a context manager, until its end."""
+
+    def __init__(self, client: TaskClient) -> None:
+        self._earlier = _Current.client
+        _Current.client = client
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        _Current.client = self._earlier
+
+
+class _Current:
+    """The client of all task functions of this process."""
+
+    client: TaskClient | None = None
+    lock = Lock()
+
+
+def _client() -> TaskClient:
+    from dynatick.client import TaskClient
+
+    with _Current.lock:
+        if _Current.client is None:
+            _Current.client = TaskClient.connect()
+        return _Current.client
+
+
+def task(
+    name: str,
+    *,
+    permanent: type[Exception] | tuple[type[Exception], ...] = (),
+    timeout_seconds: int | None = None,
+    retry_policy: RetryPolicy | Mapping[str, object] | None = None,
+) -> Callable[[Callable[Concatenate[Payload, More], Result]], TaskFunction[Payload, More, Result]]:
+    """Declares a function as the handler of the action ``name``, and makes it a ``TaskFunction``.
+
+    The function takes (payload) or (payload, context). An ``async def`` runs in an event loop that all of a process
+    share. An exception of a type in ``permanent`` fails the task at once; after any other, its retry policy applies.
+    ``timeout_seconds``: the longest that a call takes; a call does not start with less time left. ``retry_policy``: of
+    the tasks and schedules that are made by this function's methods. Raises ConfigurationError for a function that
+    can't be a handler.
+    """
+    declared = declare(name, permanent=permanent, timeout_seconds=timeout_seconds)
+    try:
+        policy = (
+            retry_policy
+            if retry_policy is None or isinstance(retry_policy, RetryPolicy)
+            else RetryPolicy.from_row(retry_policy)
+        )
+    except InvalidInput as error:
+        raise ConfigurationError(f"handler {name}", str(error)) from None
+
+    def make(function: Callable[Concatenate[Payload, More], Result]) -> TaskFunction[Payload, More, Result]:
+        return TaskFunction(name, declared(function), policy)
+
+    return make
+
+
+class TaskFunction(Generic[Payload, More, Result]):
+    """A declared function. Calling it calls the function, here and now; its methods schedule tasks that will.
+
+    They use the client of ``use_client``, else that of the environment (``TaskClient.connect``), and raise what that
+    raises. A payload is checked by the function's type before anything is written (InvalidInput).
+    """
+
+    def __init__(
+        self, action: str, function: Callable[Concatenate[Payload, More], Result], retry_policy: RetryPolicy | None
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.action = action
+        self._function = function
+        self._retry_policy = retry_policy
+
+    def __call__(self, payload: Payload, /, *more: More.args, **named: More.kwargs) -> Result:
+        return self._function(payload, *more, **named)
+
+    def __repr__(self) -> str:
+        return f"<task {self.action}: {self._function.__module__}.{self._function.__qualname__}>"
+
+    def schedule(
+        self,
+        payload: Payload,
+        *,
+        due_at: Time | None = None,
+        delay: timedelta | None = None,
+        task_id: str | None = None,
+    ) -> TaskView:
+        """Inserts a task, and returns it as it was written. Without a time, it runs as soon as it can.
+
+        ``due_at``: an aware datetime, RFC 3339 text with its offset, epoch seconds, or a bucket. Without ``task_id``
+        the id is derived from action, payload and ``due_at``, so that the same call again makes no second task; if
+        there is no ``due_at``, each call makes a task of its own. Raises TaskExists if there is a task of
+        this id.
+        """
+        return _client().insert_task(self.new_task(payload, due_at=due_at, delay=delay, task_id=task_id))
+
+    def schedule_many(
+        self, payloads: Iterable[Payload], *, due_at: Time | None = None, delay: timedelta | None = None
+    ) -> InsertCounts:
+        """Inserts a task for each payload, in batches; times and ids as of ``schedule``.
+
+        Returns how many were inserted, with the errors of others: an invalid payload does not affect them. Raises
+        NoneInserted if none is in the table. For times or ids that differ, ``client.insert_many`` takes what
+        ``new_task`` returns.
+        """
+        from dynatick.client.insertion import count, insert_lazily
+
+        client = _client()
+
+        def compose(payload: Any) -> Composed:
+            return client.compose(self.new_task(payload, due_at=due_at, delay=delay))
+
+        return count(insert_lazily(client.store, payloads, compose))
+
+    def every(
+        self,
+        expression: str,
+        payload: Payload,
+        *,
+        schedule_id: str | None = None,
+        timezone: str | None = None,
+        start_date: Time | None = None,
+        end_date: Time | None = None,
+        catch_up: str | None = None,
+        overlap: str | None = None,
+    ) -> ScheduleView:
+        """Inserts a schedule, and returns it; if it is there already, nothing changes.
+
+        ``expression`` and the other arguments: as of ``TaskClient.schedules.insert``. Without ``schedule_id`` the id is
+        derived from action, expression, timezone and payload. Raises TaskExists if something else has this id, such as
+        the schedule before a change of these arguments: ``TaskClient.schedules.update`` changes it.
+        """
+        from dynatick.client.insertion import InsertUnknown, Refused
+
+        client, encoded = _client(), self.encode(payload)
+        if schedule_id is None:
+            schedule_id = self._derived_id(expression=expression, timezone=timezone, payload=encoded)
+        given = {
+            attr.TASK_ID: schedule_id,
+            attr.SCHEDULE_EXPRESSION: expression,
+            attr.SCHEDULE_EXPRESSION_TIMEZONE: timezone,
+            attr.START_DATE: start_date,
+            attr.END_DATE: end_date,
+            attr.CATCH_UP: catch_up,
+            attr.OVERLAP: overlap,
+            attr.ACTION: self.action,
+            attr.PAYLOAD: encoded,
+            attr.RETRY_POLICY: None if self._retry_policy is None else self._retry_policy.to_row(),
+        }
+        row = {name: value for name, value in given.items() if value is not None}
+        (result,) = client.insert_rows([row])
+        if isinstance(result, Refused | InsertUnknown):
+            raise result.error
+        try:
+            found = client.schedules.get(schedule_id)
+        except ScheduleNotFound:
+            raise TaskExists(schedule_id) from None
+        if not found.is_defined_as(client.schedules.compose(row).row):
+            raise TaskExists(schedule_id)
+        return found
+
+    async def schedule_async(
+        self,
+        payload: Payload,
+        *,
+        due_at: Time | None = None,
+        delay: timedelta | None = None,
+        task_id: str | None = None,
+    ) -> TaskView:
+        """``schedule``, in a thread."""
+        return await _in_thread(self.schedule, payload, due_at=due_at, delay=delay, task_id=task_id)
+
+    async def schedule_many_async(
+        self, payloads: Iterable[Payload], *, due_at: Time | None = None, delay: timedelta | None = None
+    ) -> InsertCounts:
+        """``schedule_many``, in a thread, which also goes through ``payloads``."""
+        return await _in_thread(self.schedule_many, payloads, due_at=due_at, delay=delay)
+
+    async def every_async(
+        self,
+        expression: str,
+        payload: Payload,
+        *,
+        schedule_id: str | None = None,
+        timezone: str | None = None,
+        start_date: Time | None = None,
+        end_date: Time | None = None,
+        catch_up: str | None = None,
+        overlap: str | None = None,
+    ) -> ScheduleView:
+        """``every``, in a thread."""
+        return await _in_thread(
+            self.every,
+            expression,
+            payload,
+            schedule_id=schedule_id,
+            timezone=timezone,
+            start_date=start_date,
+            end_date=end_date,
+            catch_up=catch_up,
+            overlap=overlap,
+        )
+
+    def new_task(
+        self,
+        payload: Payload,
+        *,
+        due_at: Time | None = None,
+        delay: timedelta | None = None,
+        task_id: str | None = None,
+    ) -> NewTask:
+        """The task that ``schedule`` would insert, for ``TaskClient.insert_many``."""
+        from dynatick.client import NewTask
+
+        encoded = self.encode(payload)
+        if delay is not None and not isinstance(delay, timedelta):
+            raise InvalidInput("delay", delay, "expected a timedelta, such as timedelta(hours=2)")
+        if task_id is None:
+            if due_at is None:
+                task_id = f"{self.action}-{uuid.uuid4().hex}"
+            else:
+                task_id = self._derived_id(due=_canonical(due_at), payload=encoded)
+        return NewTask(
+            task_id=task_id,
+            due_at=due_at,
+            delay_seconds=None if delay is None else Decimal(delay // timedelta(microseconds=1)) / 1_000_000,
+            action=self.action,
+            payload=encoded,
+            retry_policy=self._retry_policy,
+        )
+
+    def encode(self, payload: Payload) -> Mapping[str, object]:
+        """The payload as a row holds it. Raises InvalidInput, without the values, for one that the function refuses."""
+        return self._handler.encode(payload)
+
+    @cached_property
+    def _handler(self) -> Handler:
+        # When it is first needed: the payload's type may be defined further down in its module.
+        return Handler(self.action, self._function)
+
+    def _derived_id(self, **given: object) -> str:
+        from dynatick.bulk.derived_id import with_id
+
+        return str(with_id({attr.ACTION: self.action, **given}, prefix=f"{self.action}-")[attr.TASK_ID])
+
+
+def _canonical(time: Time) -> str:
+    """The same text for the same time, however it is written."""
+    parsed = parse_time(str(time) if isinstance(time, Bucket) else time, attr.DUE_AT)
+    return str(parsed) if isinstance(parsed, Bucket) else format_instant(parsed)
+
+
+async def _in_thread(function: Callable[..., Result], *arguments: object, **named: object) -> Result:
+    import asyncio
+
+    return await asyncio.to_thread(function, *arguments, **named)

@@ -1,0 +1,360 @@
+"""Tasks as functions: scheduled with the payload that the function's type accepts, and with no other."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, Field
+from tests.builders import NOON
+from tests.unit.actions.support import a_context, a_task
+from tests.unit.engine.support import World
+
+from dynatick import HandlerContext, NewTask, TaskClient, TaskFunction, task, use_client
+from dynatick import task_function as module
+from dynatick.client import NoneInserted, Refused
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.retry import RetryPolicy
+from dynatick.errors import ConfigurationError, InvalidInput, StoreError, TaskExists
+from dynatick.store.memory import MemoryStore
+
+ROOT = Path(__file__).parents[2]
+DUE = datetime(2027, 1, 1, 12, tzinfo=UTC)
+
+
+@dataclass
+class Mail:
+    to: str
+    text: str
+    at: datetime | None = None
+    cents: Decimal = Decimal(0)
+    tags: set[str] = field(default_factory=set)
+
+
+class Order(BaseModel):
+    number: int = Field(alias="orderNumber", ge=1)
+
+
+@task("send-mail", retry_policy={"maximumRetryAttempts": 5})
+def send_mail(mail: Mail) -> str:
+    return f"To {mail.to}: {mail.text}"
+
+
+@task("ship")
+def ship(order: Order, context: HandlerContext) -> None: ...
+
+
+@task("count")
+async def count(payload: dict[str, object]) -> int:
+    return len(payload)
+
+
+@pytest.fixture
+def client() -> Iterator[TaskClient]:
+    world = World()
+    world.tick()  # which writes the settings
+    client = TaskClient(world.store, clock=lambda: NOON, check_actions=False)
+    with use_client(client):
+        yield client
+
+
+def test_it_is_called_like_the_function() -> None:
+    assert send_mail(Mail("ada", "hi")) == "To ada: hi"
+    assert asyncio.run(count({"a": 1})) == 1
+    assert isinstance(send_mail, TaskFunction)
+
+
+# -- a task ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_has_action_payload_time_and_retry_policy(client: TaskClient) -> None:
+    made = send_mail.schedule(Mail("ada", "hi", at=DUE, cents=Decimal("1.50"), tags={"x"}), due_at=DUE, task_id="one")
+    found = client.get("one")
+    assert (found.task_id, found.action, found.due_at) == (made.task_id, "send-mail", DUE)
+    assert found.payload == {"to": "ada", "text": "hi", "at": "2027-01-01T12:00:00Z", "cents": "1.50", "tags": ["x"]}
+    assert found.row["retryPolicy"]["maximumRetryAttempts"] == 5  # type: ignore[index]
+
+
+def test_a_delay_and_no_time() -> None:
+    delayed = send_mail.new_task(Mail("ada", "hi"), delay=timedelta(days=1, milliseconds=1))
+    assert (delayed.delay_seconds, delayed.due_at) == (Decimal("86400.001"), None)
+    soon = send_mail.new_task(Mail("ada", "hi"))
+    assert (soon.delay_seconds, soon.due_at) == (None, None)
+
+
+def test_what_is_stored_comes_back_as_the_payload() -> None:
+    mail = Mail("ada", "hi", at=DUE, cents=Decimal("1.50"), tags={"x", "y"})
+    seen: list[Mail] = []
+
+    @task("note")
+    def note(mail: Mail) -> None:
+        seen.append(mail)
+
+    from dynatick.actions.handlers import Handler
+
+    stored = a_task(dict(note.encode(mail)))
+    Handler("note", note).run(stored, a_context(stored))
+    assert seen == [mail]
+    assert ship.encode(Order(orderNumber=7)) == {"orderNumber": 7}
+
+
+@pytest.mark.parametrize(
+    ("payload", "field", "expected"),
+    [
+        (Mail(5, "hi"), "payload.to", "Input should be a valid string"),
+        (Mail("ada", "hi", at="tomorrow"), "payload.at", "Input should be a valid datetime"),
+        ({"to": "ada"}, "payload.text", "Field required"),
+        ("ada", "payload", "expected Mail"),
+        (None, "payload", "expected Mail"),
+        (Mail("ada", "hi", tags={b"\xff"}), "payload", "JSON cannot hold it"),
+    ],
+)  # fmt: skip
+def test_a_payload_of_another_type_is_refused_before_anything_is_written(
+    client: TaskClient, payload: Any, field: str, expected: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        send_mail.schedule(payload, due_at=DUE, task_id="one")
+    assert (refused.value.field, expected in refused.value.expected) == (field, True)
+    assert client.store.get("one") is None
+
+
+@pytest.mark.parametrize(
+    ("when", "field"),
+    [
+        ({"due_at": datetime(2027, 1, 1)}, "dueAt"),  # noqa: DTZ001
+        ({"due_at": "tomorrow"}, "dueAt"),
+        ({"delay": 60}, "delay"),
+        ({"delay": timedelta(seconds=-1)}, "delaySeconds"),
+        ({"delay": timedelta(1), "due_at": DUE}, "delaySeconds"),
+    ],
+)
+def test_a_time_that_is_none_is_refused(client: TaskClient, when: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        send_mail.schedule(Mail("ada", "hi"), **when)
+    assert refused.value.field == field
+
+
+def test_the_same_call_with_a_due_time_makes_no_second_task(client: TaskClient) -> None:
+    first = send_mail.schedule(Mail("ada", "hi"), due_at=DUE)
+    for same in (DUE, "2027-01-01T13:00:00+01:00", DUE.timestamp()):
+        with pytest.raises(TaskExists, match=first.task_id):
+            send_mail.schedule(Mail("ada", "hi"), due_at=same)
+    others = [
+        send_mail.schedule(Mail("ada", "ho"), due_at=DUE),
+        send_mail.schedule(Mail("ada", "hi"), due_at=DUE + timedelta(seconds=1)),
+        send_mail.schedule(Mail("ada", "hi"), due_at=Bucket.parse("2027-01-01#12:00")),
+        count.schedule({"to": "ada"}, due_at=DUE),
+    ]
+    assert len({first.task_id, *(one.task_id for one in others)}) == 5
+    assert first.task_id.startswith("send-mail-")
+
+
+def test_calls_without_a_due_time_are_tasks_of_their_own(client: TaskClient) -> None:
+    ids = {send_mail.schedule(Mail("ada", "hi"), delay=timedelta(hours=1)).task_id for _ in range(3)}
+    assert len(ids | {send_mail.schedule(Mail("ada", "hi")).task_id}) == 4
+
+
+def test_it_runs() -> None:
+    world = World()
+    done: list[str] = []
+    run = world.actions.run
+    world.actions.run = lambda one, context: (done.append(one.task_id), run(one, context))[1]  # type: ignore[method-assign]
+    world.tick()
+    with use_client(TaskClient(world.store, clock=world.clock, check_actions=False)):
+        send_mail.schedule(Mail("ada", "hi"), due_at=NOON + timedelta(seconds=60), task_id="one")
+        world.ticks(3)
+    assert done == ["one"]
+
+
+# -- many --------------------------------------------------------------------------------------------------------------
+
+
+def test_many(client: TaskClient) -> None:
+    counts = send_mail.schedule_many((Mail(f"m{n}", "hi") for n in range(60)), due_at=DUE)
+    assert (counts.inserted, counts.all_in) == (60, True)
+    again = send_mail.schedule_many([Mail("m0", "hi"), Mail("m60", "hi")], due_at=DUE)
+    assert (again.inserted, again.exists) == (1, 1)
+    assert send_mail.schedule_many([]).total == 0
+
+
+def test_one_that_is_refused_does_not_affect_the_others(client: TaskClient) -> None:
+    counts = send_mail.schedule_many([Mail("a", "hi"), Mail(5, "hi"), Mail("b", "hi")])  # type: ignore[arg-type]
+    assert (counts.inserted, counts.refused) == (2, 1)
+    (problem,) = counts.problems
+    assert isinstance(problem, Refused)
+    assert (problem.position, problem.error.field) == (1, "payload.to")
+    with pytest.raises(NoneInserted, match=r"payload\.to"):
+        send_mail.schedule_many([Mail(5, "hi")])  # type: ignore[arg-type]
+
+
+def test_times_and_ids_that_differ(client: TaskClient) -> None:
+    counts = client.insert_many(
+        send_mail.new_task(Mail(f"m{n}", "hi"), delay=timedelta(minutes=n), task_id=f"m{n}") for n in range(3)
+    )
+    assert counts.inserted == 3
+    assert isinstance(send_mail.new_task(Mail("a", "hi")), NewTask)
+    assert client.get("m2").due_at == NOON + timedelta(minutes=2)
+
+
+# -- schedules ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_schedule(client: TaskClient) -> None:
+    made = send_mail.every(
+        "cron(0 9 ? * MON-FRI *)", Mail("team", "stand-up"), timezone="Europe/Berlin", schedule_id="standup",
+        start_date=DUE, overlap="allow", catch_up="all",
+    )  # fmt: skip
+    found = client.schedules.get("standup")
+    assert (found.expression, found.timezone, found.action) == ("cron(0 9 ? * MON-FRI *)", "Europe/Berlin", "send-mail")
+    assert (found.start_date, found.overlap, found.catch_up) == (DUE, "allow", "all")
+    assert found.payload["text"] == "stand-up"
+    assert made.schedule_id == "standup"
+
+
+def test_the_same_schedule_again_changes_nothing_and_another_is_refused(client: TaskClient) -> None:
+    mail = Mail("team", "stand-up")
+    first = send_mail.every("rate(1 hour)", mail, schedule_id="s")
+    assert send_mail.every("rate(1 hour)", mail, schedule_id="s").version == first.version
+    client.schedules.pause("s")
+    assert send_mail.every("rate(1 hour)", mail, schedule_id="s").state == "DISABLED"
+    for different in (
+        lambda: send_mail.every("rate(2 hours)", mail, schedule_id="s"),
+        lambda: send_mail.every("rate(1 hour)", Mail("team", "retro"), schedule_id="s"),
+        lambda: send_mail.every("rate(1 hour)", mail, schedule_id="s", timezone="Europe/Berlin"),
+        lambda: send_mail.every("rate(1 hour)", mail, schedule_id="s", end_date=DUE),
+        lambda: count.every("rate(1 hour)", {}, schedule_id="s"),
+    ):
+        with pytest.raises(TaskExists):
+            different()
+    send_mail.schedule(mail, task_id="t")
+    with pytest.raises(TaskExists):
+        send_mail.every("rate(1 hour)", mail, schedule_id="t")
+
+
+def test_the_id_of_a_schedule_is_derived(client: TaskClient) -> None:
+    first = send_mail.every("rate(1 hour)", Mail("a", "hi"))
+    assert send_mail.every("rate(1 hour)", Mail("a", "hi")).schedule_id == first.schedule_id
+    assert send_mail.every("rate(1 hour)", Mail("b", "hi")).schedule_id != first.schedule_id
+    with pytest.raises(InvalidInput, match="scheduleExpression"):
+        send_mail.every("hourly", Mail("a", "hi"))
+
+
+# -- in an event loop --------------------------------------------------------------------------------------------------
+
+
+def test_the_same_from_async_code(client: TaskClient) -> None:
+    async def use() -> None:
+        await send_mail.schedule_async(Mail("a", "hi"), task_id="one", delay=timedelta(hours=1))
+        assert (await send_mail.schedule_many_async([Mail("b", "hi")], due_at=DUE)).inserted == 1
+        assert (await send_mail.every_async("rate(1 hour)", Mail("c", "hi"), schedule_id="s")).schedule_id == "s"
+
+    asyncio.run(use())
+    assert client.get("one").due_at == NOON + timedelta(hours=1)
+
+
+# -- the client --------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_client_the_environment_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module._Current, "client", None)
+    monkeypatch.delenv("DYNATICK_TABLE", raising=False)
+    with pytest.raises(ConfigurationError, match="DYNATICK_TABLE"):
+        send_mail.schedule(Mail("a", "hi"))
+    monkeypatch.setenv("DYNATICK_TABLE", "of-the-environment")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(StoreError):
+        send_mail.schedule(Mail("a", "hi"))
+    assert module._Current.client is not None
+
+
+def test_a_client_for_the_rest_of_the_process_and_for_a_while() -> None:
+    outer, inner = (TaskClient(MemoryStore(), clock=lambda: NOON) for _ in range(2))
+    with use_client(outer):
+        with use_client(inner):
+            send_mail.schedule(Mail("a", "hi"), task_id="one")
+        send_mail.schedule(Mail("a", "hi"), task_id="two")
+    assert inner.get("one").task_id == "one"
+    assert outer.get("two").task_id == "two"
+
+
+# -- the declaration ---------------------------------------------------------------------------------------------------
+
+
+def test_a_retry_policy_is_checked_when_it_is_declared() -> None:
+    assert task("x", retry_policy=RetryPolicy())(lambda_like).new_task({}).retry_policy == RetryPolicy()
+    with pytest.raises(ConfigurationError, match="maximumRetryAttempts"):
+        task("x", retry_policy={"maximumRetryAttempts": -1})
+
+
+def lambda_like(payload: dict[str, object]) -> None: ...
+
+
+def test_a_payload_type_may_be_defined_further_down() -> None:
+    assert late.encode(Late(n=1)) == {"n": 1}
+
+
+@task("late")
+def late(payload: Late) -> None: ...
+
+
+@dataclass
+class Late:
+    n: int
+
+
+def test_mypy_finds_a_wrong_payload(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+from dataclasses import dataclass
+from dynatick import HandlerContext, task
+
+@dataclass
+class Mail:
+    to: str
+
+@task("a")
+def a(mail: Mail) -> int:
+    return 1
+
+@task("b")
+async def b(mail: Mail, context: HandlerContext) -> str:
+    return ""
+
+async def use() -> None:
+    a.schedule(Mail("x"))
+    b.every("rate(1 hour)", Mail("x"))
+    n: int = a(Mail("x"))
+    a.schedule("x")  # wrong
+    a.schedule_many([Mail("x"), 7])  # wrong
+    b.every("rate(1 hour)", 7)  # wrong
+    await b.schedule_async("x")  # wrong
+    b("x", None)  # wrong
+    m: str = a(Mail("x"))  # wrong
+    a.schedule(Mail("x"), delay=60)  # wrong
+"""
+    )
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(program)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    ).stdout  # fmt: skip
+    wrong = {n for n, line in enumerate(program.read_text().splitlines(), 1) if line.endswith("# wrong")}
+    assert {int(line.split(":")[1]) for line in found.splitlines() if "error:" in line} == wrong, found
+
+
+def test_declaring_imports_nothing_that_only_a_caller_needs() -> None:
+    code = "import sys; from dynatick import task\n@task('x')\ndef f(payload: dict[str, object]) -> None: ...\n"
+    code += "assert not {'boto3', 'pydantic', 'dynatick.client', 'dynatick.bulk', 'asyncio'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
