@@ -49,7 +49,7 @@ def libraries(say: Say, *, root: Path = template.ROOT, cache: Path = CACHE) -> P
     with exclusive(cache / "lock"):
         if not folder.exists():
             say("Installing the layer's libraries (once; about ten seconds)")
-            _discard_old(cache, "libraries")
+            discard_old(cache, "libraries")
             # Under its name only when it is whole: an interrupted one is not taken for ready.
             with tempfile.TemporaryDirectory(dir=cache) as scratch:
                 target = Path(scratch, "whole")
@@ -63,7 +63,7 @@ def _function(name: str, folder: Path, cache: Path) -> Path:
         raise BuildError(f"{name}: there is no app.py in {folder}")
     zipped = cache / f"{name}-{digest_of_files(folder)}.zip"
     if not zipped.exists():
-        _discard_old(cache, name)
+        discard_old(cache, name)
         with _new_zip(zipped) as archive:
             _add(archive, folder, sources(folder), "")
     return zipped
@@ -78,7 +78,7 @@ def _package(folder: Path) -> Path:
 def _layer(name: str, package: Path, cache: Path) -> Path:
     zipped = cache / f"{name}-{digest(digest_of_files(package), interpreter_tag())}.zip"
     if not zipped.exists():
-        _discard_old(cache, name)
+        discard_old(cache, name)
         with tempfile.TemporaryDirectory(dir=cache) as scratch, _new_zip(zipped) as archive:
             copy = Path(scratch, "dynatick")
             shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
@@ -103,7 +103,7 @@ def _new_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     partial.replace(path)
 
 
-def _discard_old(cache: Path, prefix: str) -> None:
+def discard_old(cache: Path, prefix: str) -> None:
     """Keep the cache small. Not at once: a stack that runs may still use an older one."""
     for path in cache.glob(f"{prefix}-*"):
         if time.time() - path.stat().st_mtime > KEEP_SECONDS:
