@@ -48,7 +48,7 @@ pip_install = -m pip install --quiet --disable-pip-version-check --require-hashe
 
 .PHONY: help demo test test-long check sam up down api e2e faults model soak expressions bench bench-lateness bench-quick lock mutations words site
 .PHONY: conformance
-.PHONY: docs clean lines setup
+.PHONY: docs clean lines setup wheel
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \
@@ -136,12 +136,15 @@ site: $(VENV)/.site ## Build the documentation site into .site/
 docs: $(VENV)/.ready ## Write docs/reference afresh from code and template
 	@$(BIN)/python -m dynatick_stack.reference
 
+wheel: $(VENV)/.ready ## Build the wheel into dist/
+	@$(BIN)/python -m hatchling build --target wheel
+
 lines: ## Count the lines of product, tests and stack
 	@python3 tests/lines.py
 
 clean: ## Remove what was built: environments, caches, local state
 	@if [ -x $(BIN)/python ] && [ -d .dynatick ]; then $(BIN)/python -m dynatick_stack down || true; fi
-	rm -rf $(VENV) $(SAM_VENV) .venv-local .dynatick .aws-sam
+	rm -rf $(VENV) $(SAM_VENV) .venv-local .dynatick .aws-sam dist
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 $(VENV)/.ready: requirements/dev.txt pyproject.toml

@@ -14,7 +14,7 @@ compile() {
         --no-emit-index-url --no-emit-find-links --no-header --upgrade "$@" --output-file "$output"
 }
 
-compile layer pyproject.toml
+compile layer --extra lambda pyproject.toml
 # Tests run on exactly what the layer ships.
 compile dev --constraint requirements/layer.txt --extra cli --group build --group stack \
     --group test --group check --group lock pyproject.toml

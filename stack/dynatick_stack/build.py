@@ -16,12 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
+import dynatick
 from dynatick_stack import template
 from dynatick_stack.errors import BuildError
 from dynatick_stack.files import digest, digest_of_files, exclusive, sources
+from dynatick_stack.folders import CACHE
 from dynatick_stack.venv import PIP, Say, interpreter_tag, run_quietly
 
-CACHE = template.ROOT / ".dynatick" / "cache"
 KEEP_SECONDS = 7 * 24 * 3600
 
 FUNCTION = "AWS::Serverless::Function"
@@ -37,7 +38,7 @@ def build(*, root: Path = template.ROOT, cache: Path = CACHE) -> dict[str, Path]
             if resource["Type"] == FUNCTION:
                 artifacts[name] = _function(name, root / resource["Properties"]["CodeUri"], cache)
             elif resource["Type"] == LAYER:
-                artifacts[name] = _layer(name, root / resource["Properties"]["ContentUri"], cache)
+                artifacts[name] = _layer(name, _package(root / resource["Properties"]["ContentUri"]), cache)
     return artifacts
 
 
@@ -48,7 +49,7 @@ def libraries(say: Say, *, root: Path = template.ROOT, cache: Path = CACHE) -> P
     with exclusive(cache / "lock"):
         if not folder.exists():
             say("Installing the layer's libraries (once; about ten seconds)")
-            _discard_old(cache, "libraries")
+            discard_old(cache, "libraries")
             # Under its name only when it is whole: an interrupted one is not taken for ready.
             with tempfile.TemporaryDirectory(dir=cache) as scratch:
                 target = Path(scratch, "whole")
@@ -62,17 +63,22 @@ def _function(name: str, folder: Path, cache: Path) -> Path:
         raise BuildError(f"{name}: there is no app.py in {folder}")
     zipped = cache / f"{name}-{digest_of_files(folder)}.zip"
     if not zipped.exists():
-        _discard_old(cache, name)
+        discard_old(cache, name)
         with _new_zip(zipped) as archive:
             _add(archive, folder, sources(folder), "")
     return zipped
 
 
-def _layer(name: str, folder: Path, cache: Path) -> Path:
-    package = folder / "dynatick"
+def _package(folder: Path) -> Path:
+    """The package of the layer: from a wheel, the installed one."""
+    in_checkout = folder / "dynatick"
+    return in_checkout if in_checkout.is_dir() else Path(dynatick.__file__).parent
+
+
+def _layer(name: str, package: Path, cache: Path) -> Path:
     zipped = cache / f"{name}-{digest(digest_of_files(package), interpreter_tag())}.zip"
     if not zipped.exists():
-        _discard_old(cache, name)
+        discard_old(cache, name)
         with tempfile.TemporaryDirectory(dir=cache) as scratch, _new_zip(zipped) as archive:
             copy = Path(scratch, "dynatick")
             shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
@@ -97,7 +103,7 @@ def _new_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     partial.replace(path)
 
 
-def _discard_old(cache: Path, prefix: str) -> None:
+def discard_old(cache: Path, prefix: str) -> None:
     """Keep the cache small. Not at once: a stack that runs may still use an older one."""
     for path in cache.glob(f"{prefix}-*"):
         if time.time() - path.stat().st_mtime > KEEP_SECONDS:

@@ -15,10 +15,11 @@ import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Output, show_document, show_many, show_one
-from dynatick_stack import emulator, local, logs
-from dynatick_stack.deploy import REGION, STACK
-from dynatick_stack.emulator import PORT, STATE
+from dynatick_stack import emulator, folders, local, logs
+from dynatick_stack.deploy import REGION
+from dynatick_stack.emulator import PORT
 from dynatick_stack.errors import RefusedError, StackError
+from dynatick_stack.folders import STATE
 from dynatick_stack.processes import INTERRUPTIONS
 
 app = typer.Typer(
@@ -76,9 +77,11 @@ def up(
     parameter: Parameter = None,
 ) -> None:
     """Start the local stack afresh, and say how to use it."""
-    with _failures(interrupted="Interrupted; nothing is left running"):
+    with failures(interrupted="Interrupted; nothing is left running"):
         started = time.monotonic()
         parameters = _parameters(tick_minutes, shard_count, parameter)
+        if not folders.IS_CHECKOUT and "HandlersModule" not in parameters:
+            raise RefusedError("Only a checkout has sample handlers. Run those of your project: dynatick dev")
         stack = local.up(port, parameters, say=_progress, state_dir=context.obj)
         seconds = time.monotonic() - started
     typer.echo(
@@ -100,7 +103,7 @@ def up(
 @app.command()
 def down(context: typer.Context) -> None:
     """Stop the local stack; what it held is gone."""
-    with _failures():
+    with failures():
         stopped = local.down(state_dir=context.obj)
     typer.echo("Stopped" if stopped else "The local stack wasn't running")
 
@@ -108,7 +111,7 @@ def down(context: typer.Context) -> None:
 @app.command()
 def status(context: typer.Context, output: Print = Output.TABLE) -> None:
     """Say whether the local stack runs, and where. Exit code 6 if it doesn't."""
-    with _failures():
+    with failures():
         running = emulator.current(state_dir=context.obj)
         stack = local.attach(state_dir=context.obj)
         parameters = stack.parameters
@@ -123,7 +126,7 @@ def status(context: typer.Context, output: Print = Output.TABLE) -> None:
 @app.command("env")
 def show_env(context: typer.Context, output: Print = Output.TABLE) -> None:
     """Print what makes any AWS tool talk to the local stack: eval "$(dynatick local env)"."""
-    with _failures():
+    with failures():
         stack = local.attach(state_dir=context.obj)
     variables = {
         "AWS_ENDPOINT_URL": stack.endpoint,
@@ -132,7 +135,7 @@ def show_env(context: typer.Context, output: Print = Output.TABLE) -> None:
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "DYNATICK_TABLE": stack.table,
-        "DYNATICK_STACK": STACK,
+        "DYNATICK_STACK": stack.name,
         "DYNATICK_API_URL": stack.outputs["ApiUrl"],
         "DYNATICK_DEAD_LETTER_QUEUE_URL": stack.outputs["DeadLetterQueueUrl"],
     }
@@ -153,7 +156,7 @@ def deploy(
     parameter: Parameter = None,
 ) -> None:
     """Deploy the checkout again, with changed code or parameters. Tasks stay."""
-    with _failures():
+    with failures():
         stack = local.attach(state_dir=context.obj)
         stack.redeploy(say=_progress, **_parameters(tick_minutes, shard_count, parameter))
         parameters = stack.parameters
@@ -168,14 +171,14 @@ def show_logs(
     output: Print = Output.TABLE,
 ) -> None:
     """Show what the functions logged."""
-    with _failures(interrupted="", code=0):
+    with failures(interrupted="", code=0):
         stack = local.attach(state_dir=context.obj)
-        known = logs.functions(stack.endpoint)
+        known = logs.functions(stack.endpoint, stack.name)
         if function is not None and function not in known:
             raise RefusedError(f"There is no function {function}. Known: {', '.join(known)}")
         if follow and output is Output.JSON:
             raise RefusedError("What is followed has no end, so it is no document; take --output jsonl")
-        reader = logs.LogReader(stack.endpoint, function=function)
+        reader = logs.LogReader(stack.endpoint, function=function, stack=stack.name)
         if output is Output.JSON:
             show_many([line.to_row() for line in reader.read()], (), output, name="lines")
             return
@@ -202,7 +205,7 @@ def api(
     from dynatick.client.connect import open_store
     from dynatick_stack.api import serve
 
-    with _failures(interrupted="", code=0):
+    with failures(interrupted="", code=0):
         if table is None:
             stack = local.attach(state_dir=context.obj)
             where = ClientSettings(
@@ -239,7 +242,7 @@ def _progress(text: str) -> None:
 
 
 @contextmanager
-def _failures(interrupted: str = "Interrupted", code: int = INTERRUPTED) -> Iterator[None]:
+def failures(interrupted: str = "Interrupted", code: int = INTERRUPTED) -> Iterator[None]:
     """Turn failures into a message and an exit code; let being ended clean up as Ctrl-C does."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from dynatick_stack import template
+from dynatick_stack.emulator import STACK
 from dynatick_stack.errors import DeployError, RefusedError, StackError
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
 
-STACK = "dynatick"
 REGION = "us-east-1"
 BUCKET = "dynatick-artifacts"
 
@@ -56,6 +56,7 @@ def deploy(
     parameters: Mapping[str, str],
     *,
     root: Path = template.ROOT,
+    stack: str = STACK,
 ) -> dict[str, str]:
     """Create the stack or update it; the outputs. Parameters not named keep their values."""
     from botocore.exceptions import ClientError, WaiterError
@@ -72,9 +73,9 @@ def deploy(
     s3.put_object(Bucket=BUCKET, Key="template.json", Body=json.dumps(body).encode())
 
     cloudformation: CloudFormationClient = client("cloudformation", endpoint)
-    existing = _parameters(cloudformation)
+    existing = _parameters(cloudformation, stack)
     request: dict[str, Any] = {
-        "StackName": STACK,
+        "StackName": stack,
         "TemplateURL": f"{endpoint}/{BUCKET}/template.json",
         "Capabilities": ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
         "Parameters": [
@@ -86,22 +87,22 @@ def deploy(
     try:
         if existing is None:
             cloudformation.create_stack(**request)
-            _wait(cloudformation, "stack_create_complete")
+            _wait(cloudformation, "stack_create_complete", stack)
         else:
             cloudformation.update_stack(**request)
-            _wait(cloudformation, "stack_update_complete")
+            _wait(cloudformation, "stack_update_complete", stack)
     except ClientError as error:
         if "No updates are to be performed" not in str(error):
             raise DeployError(f"The stack was refused: {error}") from error
     except WaiterError as error:
-        raise DeployError(_why(cloudformation, since)) from error
-    _allow_loops(endpoint, body)
-    return outputs(endpoint)
+        raise DeployError(_why(cloudformation, since, stack)) from error
+    _allow_loops(endpoint, body, stack)
+    return outputs(endpoint, stack)
 
 
-def _allow_loops(endpoint: str, body: Mapping[str, Any]) -> None:
+def _allow_loops(endpoint: str, body: Mapping[str, Any], stack: str) -> None:
     """Set RecursiveLoop, which the emulator's CloudFormation ignores: else it ends a chain after 16 invocations."""
-    resources = client("cloudformation", endpoint).describe_stack_resources(StackName=STACK)["StackResources"]
+    resources = client("cloudformation", endpoint).describe_stack_resources(StackName=stack)["StackResources"]
     for one in resources:
         properties = body["Resources"].get(one["LogicalResourceId"], {}).get("Properties", {})
         if "RecursiveLoop" in properties:
@@ -110,11 +111,11 @@ def _allow_loops(endpoint: str, body: Mapping[str, Any]) -> None:
             )
 
 
-def outputs(endpoint: str) -> dict[str, str]:
-    stack = _stack(client("cloudformation", endpoint))
-    if stack is None:
+def outputs(endpoint: str, stack: str = STACK) -> dict[str, str]:
+    deployed = _stack(client("cloudformation", endpoint), stack)
+    if deployed is None:
         raise StackError(f"Nothing is deployed on {endpoint}")
-    found = {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
+    found = {one["OutputKey"]: one["OutputValue"] for one in deployed.get("Outputs", [])}
     if "ApiUrl" in found:
         # The emulator names a host that no resolver knows; it serves the same API under this path.
         api, _, _ = str(urlsplit(found["ApiUrl"]).hostname).partition(".")
@@ -122,8 +123,8 @@ def outputs(endpoint: str) -> dict[str, str]:
     return found
 
 
-def parameters_in_force(endpoint: str) -> dict[str, str]:
-    return _parameters(client("cloudformation", endpoint)) or {}
+def parameters_in_force(endpoint: str, stack: str = STACK) -> dict[str, str]:
+    return _parameters(client("cloudformation", endpoint), stack) or {}
 
 
 def check_parameters(parameters: Mapping[str, str], body: Mapping[str, Any]) -> None:
@@ -147,31 +148,31 @@ def _problem(value: str, spec: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _stack(cloudformation: "CloudFormationClient") -> Any | None:
+def _stack(cloudformation: "CloudFormationClient", stack: str) -> Any | None:
     from botocore.exceptions import ClientError
 
     try:
-        return cloudformation.describe_stacks(StackName=STACK)["Stacks"][0]
+        return cloudformation.describe_stacks(StackName=stack)["Stacks"][0]
     except ClientError as error:
         if "does not exist" in str(error):
             return None
         raise
 
 
-def _parameters(cloudformation: "CloudFormationClient") -> dict[str, str] | None:
-    stack = _stack(cloudformation)
-    if stack is None:
+def _parameters(cloudformation: "CloudFormationClient", stack: str) -> dict[str, str] | None:
+    deployed = _stack(cloudformation, stack)
+    if deployed is None:
         return None
-    return {one["ParameterKey"]: one["ParameterValue"] for one in stack.get("Parameters", [])}
+    return {one["ParameterKey"]: one["ParameterValue"] for one in deployed.get("Parameters", [])}
 
 
-def _wait(cloudformation: "CloudFormationClient", waiter: Any) -> None:
-    cloudformation.get_waiter(waiter).wait(StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 180})
+def _wait(cloudformation: "CloudFormationClient", waiter: Any, stack: str) -> None:
+    cloudformation.get_waiter(waiter).wait(StackName=stack, WaiterConfig={"Delay": 1, "MaxAttempts": 180})
 
 
-def _why(cloudformation: "CloudFormationClient", since: float) -> str:
+def _why(cloudformation: "CloudFormationClient", since: float, stack: str) -> str:
     """The failed events, first one first: the others mostly follow from it."""
-    events = cloudformation.describe_stack_events(StackName=STACK)["StackEvents"]
+    events = cloudformation.describe_stack_events(StackName=stack)["StackEvents"]
     failed = [
         f"  {one['LogicalResourceId']}: {one.get('ResourceStatusReason', 'no reason given')}"
         for one in reversed(events)

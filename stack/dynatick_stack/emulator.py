@@ -11,17 +11,19 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dynatick_stack import processes
-from dynatick_stack.errors import BusyError, NotRunningError, StackError
-from dynatick_stack.template import ROOT
+from dynatick_stack.errors import BusyError, NotRunningError, RefusedError, StackError
+from dynatick_stack.folders import STATE
 from dynatick_stack.venv import Say, emulator_python
 
 HOST = "127.0.0.1"
 PORT = 4566
-STATE = ROOT / ".dynatick" / "local"
+STACK = "dynatick"
+LIBRARIES, HANDLERS_LIBRARIES = "libraries", "handlers-libraries"  # folders that the functions import from
 READY_SECONDS = 120.0  # It takes some; on a busy machine many.
 
 
@@ -29,14 +31,26 @@ READY_SECONDS = 120.0  # It takes some; on a busy machine many.
 class Emulator:
     pid: int
     port: int
+    stack: str = STACK  # what is deployed, or will be
 
     @property
     def endpoint(self) -> str:
         return f"http://{HOST}:{self.port}"
 
 
-def start(port: int, *, state_dir: Path = STATE, say: Say) -> Emulator:
-    """Start afresh on this port; returns when the emulator answers."""
+def start(
+    port: int,
+    *,
+    state_dir: Path = STATE,
+    say: Say,
+    stack: str = STACK,
+    environment: Mapping[str, str] | None = None,
+) -> Emulator:
+    """Start afresh on this port; returns when the emulator answers. ``environment``: more variables of the functions.
+    Raises RefusedError for one that the emulator itself needs."""
+    variables = _environment(port, state_dir)
+    if taken := sorted(variables.keys() & (environment or {}).keys()):
+        raise RefusedError(f"The variable {taken[0]} is the local stack's own; choose another name")
     python = emulator_python(say)
     # Before anything is stopped: what runs shall go on if there's no port for the new one.
     check_port(port, state_dir=state_dir)
@@ -59,14 +73,14 @@ def start(port: int, *, state_dir: Path = STATE, say: Say) -> Emulator:
                 # -E: the functions' PYTHONPATH is not for the emulator, which has other versions.
                 [python, "-E", "-X", processes.marker(state_dir), "-m", "ministack"],
                 cwd=state_dir,
-                env=_environment(port, state_dir),
+                env={**(environment or {}), **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 # Its own group, so that Ctrl-C reaches us first and we end it in order.
                 start_new_session=True,
             )
-        found = Emulator(pid=process.pid, port=port)
+        found = Emulator(pid=process.pid, port=port, stack=stack)
         (state_dir / "state.json").write_text(json.dumps(asdict(found)))
         _wait_until_ready(process, found, log)
     except BaseException:
@@ -79,17 +93,14 @@ def start(port: int, *, state_dir: Path = STATE, say: Say) -> Emulator:
     return found
 
 
-def provide(libraries: Path, *, state_dir: Path = STATE) -> None:
-    """Let functions that start from now on import from this folder, before the emulator's own libraries."""
-    link = _libraries(state_dir)
+def provide(libraries: Path, *, state_dir: Path = STATE, name: str = LIBRARIES) -> None:
+    """Let functions that start from now on import from this folder, before the emulator's own libraries; from those of
+    the handlers after those of the layer."""
+    link = state_dir / name
     fresh = link.with_suffix(".new")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(libraries)
     fresh.replace(link)
-
-
-def _libraries(state_dir: Path) -> Path:
-    return state_dir / "libraries"
 
 
 def stop(*, state_dir: Path = STATE) -> bool:
@@ -103,7 +114,7 @@ def current(*, state_dir: Path = STATE) -> Emulator:
     """The emulator that runs in this folder."""
     recorded = _recorded(state_dir)
     if recorded is None or processes.emulator(state_dir) is None:
-        raise NotRunningError("The local stack isn't running. Start it: make up")
+        raise NotRunningError("The local stack isn't running. Start it: make up, or dynatick dev in your project")
     return recorded
 
 
@@ -146,7 +157,7 @@ def _environment(port: int, state_dir: Path) -> dict[str, str]:
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         "LANG": "C.UTF-8",
-        "PYTHONPATH": str(_libraries(state_dir)),
+        "PYTHONPATH": os.pathsep.join(str(state_dir / name) for name in (LIBRARIES, HANDLERS_LIBRARIES)),
         "GATEWAY_PORT": str(port),
         "BIND_HOST": HOST,
         "MINISTACK_HOST": HOST,

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynatick_stack import deploy, emulator, processes, template
-from dynatick_stack.build import CACHE, build, libraries
-from dynatick_stack.emulator import PORT, STATE
+from dynatick_stack.build import build, libraries
+from dynatick_stack.emulator import PORT, STACK
 from dynatick_stack.errors import DeployError
 from dynatick_stack.files import exclusive
+from dynatick_stack.folders import CACHE, STATE
 from dynatick_stack.logs import LogLine, LogReader
 from dynatick_stack.venv import Say
 
@@ -45,6 +46,7 @@ class LocalStack:
     root: Path = template.ROOT
     cache: Path = CACHE
     outputs: dict[str, str] = field(default_factory=dict)
+    name: str = STACK
 
     @property
     def table(self) -> str:
@@ -53,7 +55,7 @@ class LocalStack:
     @property
     def parameters(self) -> dict[str, str]:
         """The parameters in force."""
-        return deploy.parameters_in_force(self.endpoint)
+        return deploy.parameters_in_force(self.endpoint, self.name)
 
     def client(self, service: str) -> Any:
         """A boto3 client of the emulator."""
@@ -74,7 +76,7 @@ class LocalStack:
         emulator.provide(libraries(say, root=self.root, cache=self.cache), state_dir=self.state_dir)
         artifacts = build(root=self.root, cache=self.cache)
         wanted = {name: str(value) for name, value in parameters.items()}
-        self.outputs = deploy.deploy(self.endpoint, artifacts, wanted, root=self.root)
+        self.outputs = deploy.deploy(self.endpoint, artifacts, wanted, root=self.root, stack=self.name)
         self._first_occurrence()
         return self.outputs
 
@@ -104,7 +106,7 @@ class LocalStack:
 
     def logs(self, *, since: float = 0.0, function: str | None = None) -> list[LogLine]:
         """All that the functions wrote since then, in order of time."""
-        return LogReader(self.endpoint, since=since, function=function).read()
+        return LogReader(self.endpoint, since=since, function=function, stack=self.name).read()
 
     def _first_occurrence(self) -> None:
         # Inserters read the grid in force from a row that the processor keeps: it should say at
@@ -129,8 +131,14 @@ def up(
     state_dir: Path = STATE,
     root: Path = template.ROOT,
     cache: Path = CACHE,
+    name: str = STACK,
+    environment: Mapping[str, str] | None = None,
+    prepare: Callable[[LocalStack], Mapping[str, str]] = lambda stack: {},
 ) -> LocalStack:
-    """Start an emulator afresh and deploy to it. If anything fails, nothing is left running."""
+    """Start an emulator afresh and deploy to it. If anything fails, nothing is left running.
+
+    ``environment``: more variables of the functions. ``prepare``: is called between, and returns more parameters.
+    """
     wanted = {"Architecture": architecture(), **LOCAL, **(parameters or {})}
     deploy.check_parameters(wanted, template.load(root / template.TEMPLATE.name))
     busy = f"Another start is under way in {state_dir}; wait for it or end it"
@@ -141,10 +149,10 @@ def up(
         build(root=root, cache=cache)
         earlier = processes.emulator(state_dir)
         try:
-            running = emulator.start(port, state_dir=state_dir, say=say)
+            running = emulator.start(port, state_dir=state_dir, say=say, stack=name, environment=environment)
             say(f"Deploying {template.TEMPLATE.name} to {running.endpoint}")
-            stack = LocalStack(endpoint=running.endpoint, state_dir=state_dir, root=root, cache=cache)
-            stack.redeploy(say=say, **wanted)
+            stack = LocalStack(endpoint=running.endpoint, state_dir=state_dir, root=root, cache=cache, name=name)
+            stack.redeploy(say=say, **{**wanted, **prepare(stack)})
         except BaseException:
             # Unless it failed so early that the one that ran before still does.
             if earlier is None or processes.emulator(state_dir) != earlier:
@@ -160,8 +168,9 @@ def down(*, state_dir: Path = STATE) -> bool:
 
 def attach(*, state_dir: Path = STATE) -> LocalStack:
     """The one that runs."""
-    endpoint = emulator.current(state_dir=state_dir).endpoint
-    return LocalStack(endpoint=endpoint, state_dir=state_dir, outputs=deploy.outputs(endpoint))
+    running = emulator.current(state_dir=state_dir)
+    outputs = deploy.outputs(running.endpoint, running.stack)
+    return LocalStack(endpoint=running.endpoint, state_dir=state_dir, outputs=outputs, name=running.stack)
 
 
 def architecture() -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from dynatick.domain.instants import format_instant
 from dynatick_stack import deploy
+from dynatick_stack.emulator import STACK
 
 # Lines of Lambda's own, which say nothing about tasks.
 PLATFORM = ("START ", "END ", "REPORT ", "INIT_START ", "EXTENSION ")
@@ -36,9 +37,12 @@ class LogLine:
         return {**said, "function": self.function, "at": format_instant(self.at)}
 
     def __str__(self) -> str:
-        head = f"{self.at:%H:%M:%S} {self.function:<9}"
+        return f"{self.at:%H:%M:%S} {self.function:<9} {self.said()}"
+
+    def said(self) -> str:
+        """The line for people: without the names of most fields, and without those that say nothing."""
         if self.record is None:
-            return f"{head} {self.text}"
+            return self.text
         record = self.record
         level = "" if record.get("level") == "INFO" else f"{record.get('level', '')} "
         action, message = str(record.get("action", "")), str(record.get("message", ""))
@@ -46,7 +50,7 @@ class LogLine:
         said = [action] if same else [one for one in (action, message) if one]
         # Most counts are zero most of the time.
         fields = [f"{key}={_brief(value)}" for key, value in record.items() if value and key not in QUIET]
-        line = f"{head} {level}{' '.join([*said, *fields])}"
+        line = f"{level}{' '.join([*said, *fields])}"
         trace = record.get("exception")
         return f"{line}\n{trace}" if trace else line
 
@@ -54,9 +58,9 @@ class LogLine:
 class LogReader:
     """Reads each line once, from a moment on."""
 
-    def __init__(self, endpoint: str, *, since: float = 0.0, function: str | None = None) -> None:
+    def __init__(self, endpoint: str, *, since: float = 0.0, function: str | None = None, stack: str = STACK) -> None:
         self._logs = deploy.client("logs", endpoint)
-        self._groups = _groups(endpoint)
+        self._groups = _groups(endpoint, stack)
         if function is not None:
             self._groups = {function: self._groups[function]}
         self._since = int(since * 1000)
@@ -96,16 +100,14 @@ class LogReader:
             time.sleep(every)
 
 
-def functions(endpoint: str) -> list[str]:
+def functions(endpoint: str, stack: str = STACK) -> list[str]:
     """Short names of the functions that write logs."""
-    return sorted(_groups(endpoint))
+    return sorted(_groups(endpoint, stack))
 
 
-def _groups(endpoint: str) -> dict[str, str]:
+def _groups(endpoint: str, stack: str) -> dict[str, str]:
     """The log groups of the stack, by short name: SchedulerLogGroup is the scheduler's."""
-    resources = deploy.client("cloudformation", endpoint).describe_stack_resources(StackName=deploy.STACK)[
-        "StackResources"
-    ]
+    resources = deploy.client("cloudformation", endpoint).describe_stack_resources(StackName=stack)["StackResources"]
     return {
         one["LogicalResourceId"].removesuffix("LogGroup").lower(): one["PhysicalResourceId"]
         for one in resources

@@ -11,7 +11,9 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
+from dynatick_stack import folders
+
+ROOT = folders.ROOT
 TEMPLATE = ROOT / "template.yaml"
 TABLE = "TasksTable"
 

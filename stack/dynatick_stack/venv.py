@@ -9,10 +9,9 @@ from pathlib import Path
 
 from dynatick_stack.errors import BuildError
 from dynatick_stack.files import digest, exclusive
-from dynatick_stack.template import ROOT
+from dynatick_stack.folders import CACHE, IS_CHECKOUT, ROOT
 
 LOCK = ROOT / "requirements" / "local.txt"
-VENV = ROOT / ".venv-local"
 
 Say = Callable[[str], None]
 
@@ -22,6 +21,10 @@ PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--requ
 def interpreter_tag() -> str:
     """Names the interpreter and platform that compiled code is for."""
     return f"{sys.implementation.cache_tag}-{sysconfig.get_platform()}"
+
+
+# Projects of several interpreters and releases share the user's cache.
+VENV = ROOT / ".venv-local" if IS_CHECKOUT else CACHE / f"emulator-{digest(LOCK.read_bytes(), interpreter_tag())}"
 
 
 def run_quietly(*command: str | Path) -> None:
@@ -40,7 +43,7 @@ def emulator_python(say: Say, *, venv: Path = VENV, lock: Path = LOCK) -> Path:
     python = venv / "bin" / "python"
     stamp = venv / ".ready"
     wanted = digest(lock.read_bytes(), interpreter_tag())
-    with exclusive(ROOT / ".dynatick" / f"{venv.name}.lock"):
+    with exclusive(CACHE / f"{venv.name}.lock"):
         if stamp.is_file() and stamp.read_text() == wanted and python.exists():
             return python
         say("Setting up the AWS emulator (once; about a quarter of a minute)")

@@ -14,7 +14,8 @@ import subprocess
 from pathlib import Path
 
 from dynatick_stack import emulator, local
-from dynatick_stack.build import CACHE, libraries
+from dynatick_stack.build import libraries
+from dynatick_stack.folders import CACHE
 from dynatick_stack.venv import VENV, emulator_python
 
 ROOT = Path(__file__).parents[2]

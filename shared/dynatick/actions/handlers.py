@@ -10,6 +10,7 @@ first pass of a process: its import is slow, and would delay a cold start.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from pydantic import TypeAdapter
 
+_logger = logging.getLogger("dynatick.actions")
 _DECLARATION = "__dynatick_handler__"
 _AROUND = "__dynatick_around__"
 _RAW = (dict, Mapping, MutableMapping)
@@ -140,8 +142,22 @@ class Handler:
             return result
         except (ActionError, Reschedule):
             raise  # its type decides what follows
-        except self._permanent as error:
-            raise PermanentError(f"{type(error).__name__}: {error}") from error
+        except Exception as error:
+            _logger.debug(
+                "a handler raised an error",
+                exc_info=True,
+                extra={
+                    "action": "handler_raised",
+                    "task_id": task.task_id,
+                    "attempt": context.attempt,
+                    "run": context.run,
+                    "turn": context.turn,
+                    "handler": self.name,
+                },
+            )
+            if isinstance(error, self._permanent):
+                raise PermanentError(f"{type(error).__name__}: {error}") from error
+            raise
 
     def encode(self, payload: object) -> Mapping[str, object]:
         """A payload as a row holds it, from a value of the function's type.

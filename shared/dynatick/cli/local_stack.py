@@ -16,8 +16,7 @@ GROUP = "dynatick.local_endpoint"
 ENDPOINT = "http://127.0.0.1:4566"
 REGION = "us-east-1"
 CREDENTIALS = ("test", "test")
-STACK = "dynatick"
-_HOW = "start it with make up, or dynatick local up"
+_HOW = "start it with make up, or dynatick dev in your project"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,13 +45,14 @@ def find(endpoint_url: str | None = None) -> LocalStack:
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        stacks = aws_client("cloudformation", endpoint).describe_stacks(StackName=STACK)["Stacks"]
+        stacks = aws_client("cloudformation", endpoint).describe_stacks()["Stacks"]
     except (BotoCoreError, ClientError) as error:
         raise CommandFailed(ExitCode.UNREACHABLE, f"there is no local stack at {endpoint}: {_HOW} ({error})") from error
-    outputs = {one["OutputKey"]: one["OutputValue"] for one in stacks[0].get("Outputs", [])}
-    if "TasksTableName" not in outputs:
-        raise CommandFailed(ExitCode.UNREACHABLE, f"the local stack at {endpoint} is not deployed yet")
-    return LocalStack(endpoint=endpoint, outputs=outputs)
+    for stack in stacks:  # a project's has a name of its own
+        outputs = {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
+        if "TasksTableName" in outputs:
+            return LocalStack(endpoint=endpoint, outputs=outputs)
+    raise CommandFailed(ExitCode.UNREACHABLE, f"the local stack at {endpoint} is not deployed yet")
 
 
 def aws_client(service: str, endpoint: str) -> Any:

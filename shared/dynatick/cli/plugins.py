@@ -50,11 +50,12 @@ def _missing(plugin: EntryPoint, reason: str) -> Any:
 
     @app.command(
         name=plugin.name,
-        help=f"Needs a checkout of Dynatick ({plugin.module} cannot be imported).",
+        help=f"Needs more packages ({plugin.module} cannot be imported).",
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     )
     def command() -> None:
-        message = f"{plugin.name} needs a checkout of Dynatick, set up by make: {reason}"
+        how = "pip install 'dynatick[cli]', or in a checkout make setup"
+        message = f"{plugin.name} needs more packages: {how} ({reason})"
         raise CommandFailed(ExitCode.UNEXPECTED, message)
 
     return typer.main.get_command(app)

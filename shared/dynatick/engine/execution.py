@@ -17,6 +17,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from dynatick.domain.conditional_update import Result, Unknown, Written
+from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import release
 from dynatick.domain.task import Task
 from dynatick.engine.budget import Budget
@@ -296,3 +297,25 @@ class Execution:
         for attempted, result in zip(attempts, results, strict=True):
             self.recorded(self._remove(attempted.task), attempted.task, result)
         self.count(*results)
+        if _logger.isEnabledFor(logging.DEBUG):
+            _log_attempts(attempts, results)
+
+
+def _log_attempts(attempts: Sequence[Attempted], results: Sequence[RecordResult]) -> None:
+    for attempted, result in zip(attempts, results, strict=True):
+        task = attempted.task
+        _logger.debug(
+            "attempt recorded",
+            extra={
+                "action": "attempt_recorded",
+                "task_id": task.task_id,
+                "attempt": task.attempt,
+                "max_attempts": task.retry_policy.maximum_attempts,
+                "run": task.run,
+                "turn": task.turn,
+                "handler": task.action,
+                "result": result.value,
+                "started_at": format_instant(attempted.started_at),
+                "due_at": format_instant(task.due_at),
+            },
+        )

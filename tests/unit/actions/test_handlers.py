@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field, field_validator
 from tests.unit.actions.support import NOW, a_context, a_task
 from typing_extensions import TypedDict
 
+from dynatick.actions import handlers as handlers_module
 from dynatick.actions.handlers import Handler, HandlerContext, around, load_handlers
 from dynatick.errors import ConfigurationError, InvalidInput, PermanentError, Reschedule, RetryableError
 from dynatick.task_function import task
@@ -582,3 +583,33 @@ build_actions(handlers_module=None, clock=lambda: datetime.now(UTC))
 assert not {"pydantic", "asyncio", "urllib3", "ssl", "boto3", "aws_lambda_powertools"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# What it logs
+
+
+def deep(payload):
+    raise KeyError("hunter2")
+
+
+@pytest.mark.parametrize("permanent", [(), (KeyError,)])
+def test_the_traceback_of_an_error_is_logged_at_level_debug(permanent, monkeypatch):
+    said = []
+    monkeypatch.setattr(handlers_module._logger, "debug", lambda message, **options: said.append(options))
+    with pytest.raises(PermanentError if permanent else KeyError):
+        run(deep, permanent=permanent, task_id="t-7", attempt=2)
+    (options,) = said
+    assert options["exc_info"] is True
+    extra = options["extra"]
+    assert (extra["action"], extra["task_id"], extra["attempt"], extra["handler"]) == ("handler_raised", "t-7", 2, "x")
+
+
+def test_errors_that_a_handler_raises_on_purpose_are_not_logged(monkeypatch):
+    monkeypatch.setattr(handlers_module._logger, "debug", lambda message, **options: pytest.fail(message))
+    for error in (PermanentError("no"), RetryableError("not now"), Reschedule(after=5)):
+
+        def raises(payload, error=error):
+            raise error
+
+        with pytest.raises(type(error)):
+            run(raises)

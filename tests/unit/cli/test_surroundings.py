@@ -19,7 +19,7 @@ from tests.unit.cli.conftest import Shell
 from dynatick.cli import local_stack, plugins, tick
 from dynatick.cli.exit_code import CommandFailed
 from dynatick.client.connect import ClientSettings
-from dynatick_stack import emulator
+from dynatick_stack import emulator, folders
 
 
 def test_a_plugin_is_a_noun_of_its_own(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,9 +50,10 @@ def test_a_plugin_that_cannot_be_imported(shell: Shell, monkeypatch: pytest.Monk
         ended = shell(*arguments)
         assert (ended.code, ended.out) == (1, "")
         assert ended.err == (
-            "error: local needs a checkout of Dynatick, set up by make: No module named 'nowhere_to_be_found'\n"
+            "error: local needs more packages: pip install 'dynatick[cli]', or in a checkout make setup "
+            "(No module named 'nowhere_to_be_found')\n"
         )
-    assert "local Needs a checkout of Dynatick" in " ".join(shell("--help").out.split())
+    assert "local Needs more packages" in " ".join(shell("--help").out.split())
     assert shell("task", "add", "x").code == 0
 
 
@@ -68,9 +69,8 @@ class CloudFormation:
     def __init__(self, outputs: list[dict[str, str]]) -> None:
         self.outputs = outputs
 
-    def describe_stacks(self, *, StackName: str) -> Mapping[str, Any]:
-        assert StackName == "dynatick"
-        return {"Stacks": [{"Outputs": self.outputs}]}
+    def describe_stacks(self) -> Mapping[str, Any]:
+        return {"Stacks": [{"Outputs": []}, {"Outputs": self.outputs}]}  # another's, and Dynatick's
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_the_local_stack_is_the_one_of_the_state_folder(
     monkeypatch: pytest.MonkeyPatch, asked: list[tuple[str, str]], tmp_path: Path, given: bool
 ) -> None:
     """As with `dynatick local`: a task must not end up in the stack of another folder."""
-    running = {tmp_path.resolve(): 4777, emulator.STATE: 4700}
+    running = {tmp_path.resolve(): 4777, folders.STATE: 4700}
 
     def current(*, state_dir: Path) -> emulator.Emulator:
         return emulator.Emulator(pid=1, port=running[state_dir])
@@ -121,7 +121,8 @@ def test_without_a_checkout_it_is_looked_for_at_its_usual_place(
 def test_a_local_stack_that_does_not_run(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DYNATICK_STATE_DIR", str(tmp_path))
     ended = shell("task", "get", "x", "--local")
-    assert (ended.code, ended.err) == (6, "error: The local stack isn't running. Start it: make up\n")
+    assert ended.code == 6
+    assert ended.err == "error: The local stack isn't running. Start it: make up, or dynatick dev in your project\n"
 
 
 def test_a_local_stack_that_is_not_there(shell: Shell) -> None:

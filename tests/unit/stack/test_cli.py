@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from dynatick_stack import local
+from dynatick_stack import folders, local
 from dynatick_stack.cli import app
 
 
@@ -52,6 +52,13 @@ def test_a_busy_port_has_a_code_of_its_own() -> None:
         result = run("up", "--port", str(taken.getsockname()[1]))
     assert "in use by another program" in result.output
     assert result.exit_code == 5
+
+
+def test_an_installed_release_has_no_handlers_to_start_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "IS_CHECKOUT", False)
+    result = run("up")
+    assert "Run those of your project: dynatick dev" in result.output
+    assert result.exit_code == 3
 
 
 def test_env_names_the_stack_so_that_every_command_works_after_it(monkeypatch: pytest.MonkeyPatch) -> None:

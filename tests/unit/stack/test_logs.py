@@ -73,7 +73,7 @@ class Streams:
 @pytest.mark.parametrize("page", [1, 2, 3, 100])
 def test_each_line_is_read_once_however_many_there_are(page: int, monkeypatch: pytest.MonkeyPatch) -> None:
     streams = Streams(page)
-    monkeypatch.setattr(logs, "_groups", lambda _endpoint: {"processor": "/group"})
+    monkeypatch.setattr(logs, "_groups", lambda _endpoint, _stack: {"processor": "/group"})
     monkeypatch.setattr(logs.deploy, "client", lambda _service, _endpoint: streams)
     reader = logs.LogReader("http://127.0.0.1:9", since=AT / 1000)
     assert reader.read() == []

@@ -1,0 +1,49 @@
+"""A program: imports a module of handlers as the processor does, and prints its actions, or what is wrong, as JSON.
+
+It runs in a process of its own, since what was imported once stays. It imports nothing of ``dynatick_stack``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import traceback
+from pathlib import Path
+
+from dynatick.actions.handlers import load_handlers
+from dynatick.errors import ConfigurationError
+
+
+def examine(module: str, folder: Path) -> dict[str, object]:
+    """``actions``: the names of the handlers. Else ``problem``, and ``place`` if a file of the folder is to blame."""
+    try:
+        return {"actions": [handler.name for handler in load_handlers(module)]}
+    except ConfigurationError as error:
+        cause = error.__cause__ or error
+        if isinstance(cause, ConfigurationError):
+            return {"problem": str(cause), "place": _place(cause, folder)}
+        return {"problem": f"{type(cause).__name__}: {_text(cause)}", "place": _place(cause, folder)}
+
+
+def _text(error: BaseException) -> str:
+    return error.msg if isinstance(error, SyntaxError) else str(error)
+
+
+def _place(error: BaseException, folder: Path) -> str | None:
+    """The innermost line of the project's own code."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return _shown(Path(error.filename), error.lineno, folder)
+    frames = traceback.extract_tb(error.__traceback__)
+    places = (_shown(Path(frame.filename), frame.lineno, folder) for frame in reversed(frames))
+    return next((place for place in places if place), None)
+
+
+def _shown(path: Path, line: int | None, folder: Path) -> str | None:
+    return f"{path.relative_to(folder)}:{line}" if path.is_relative_to(folder) else None
+
+
+if __name__ == "__main__":
+    with contextlib.redirect_stdout(sys.stderr):  # what the module prints is none of the answer
+        found = examine(sys.argv[1], Path(sys.argv[2]))
+    print(json.dumps(found))

@@ -1,0 +1,133 @@
+"""What ``dynatick dev`` prints: a line for each attempt of a task, each tick, and whatever the functions say."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dynatick.client.views import TaskView
+from dynatick.domain.instants import parse_instant
+from dynatick_stack.logs import LogLine
+
+# Lines of a function that ended as it should.
+_ROUTINE = {
+    "attempt_recorded", "batch_ended", "import_ended", "import_skipped", "pass_ended", "reconcile_ended",
+    "reconcile_leased_elsewhere", "recovery_ended", "request_answered", "shard_leased_elsewhere", "task_logged",
+    "wake_up_ended",
+}  # fmt: skip
+_COUNTS = ("completed", "failed", "retried", "rescheduled", "deferred", "missed", "recovered")
+_INDENT = " " * 12
+
+Key = tuple[str, int, int, int]  # task, run, turn, attempt
+
+
+@dataclass(kw_only=True)
+class Display:
+    """``folder``: the project's, whose lines a traceback shows."""
+
+    folder: Path
+    _raised: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
+    _ticks: deque[str] = field(default_factory=partial(deque, maxlen=4))  # that were shown last
+
+    def wanted(self, lines: Sequence[LogLine]) -> list[str]:
+        """The ids of the tasks whose rows ``show`` needs."""
+        return [str(line.record["task_id"]) for line in lines if line.record and _action(line) == "attempt_recorded"]
+
+    def show(self, lines: Sequence[LogLine], tasks: Mapping[str, TaskView]) -> list[str]:
+        """What there is to print of these lines, in order. ``tasks``: by their ids, as they are now."""
+        return [text for line in lines for text in self._one(line, tasks)]
+
+    def _one(self, line: LogLine, tasks: Mapping[str, TaskView]) -> list[str]:
+        record = line.record
+        if record is None:
+            return [_headed(line.at, "output", line.text)]
+        action = _action(line)
+        if action == "handler_raised":
+            self._raised[_key(record)] = record  # its attempt follows
+            return []
+        if action == "attempt_recorded":
+            return self._attempt(line.at, record, tasks.get(str(record["task_id"])))
+        if action == "pass_ended":
+            text = _of_tick(record)
+            if text in self._ticks:
+                return []  # a deployment runs one, too
+            self._ticks.append(text)
+            return [_headed(line.at, "tick", text)]
+        if record.get("level") in ("DEBUG", "INFO") and action in _ROUTINE:
+            return []
+        return [_headed(line.at, line.function, line.said())]
+
+    def _attempt(self, at: datetime, record: Mapping[str, Any], task: TaskView | None) -> list[str]:
+        """One attempt of a task. Its row may be gone, or another attempt further."""
+        key = _key(record)
+        is_latest = task is not None and (task.task_id, task.run, task.turn, task.attempt) == key
+        details = []
+        started = parse_instant(record["started_at"], "started_at")
+        late = (started - parse_instant(record["due_at"], "due_at")).total_seconds()
+        result = str(record["result"])
+        if result == "completed":
+            took = (task.finished_at - started).total_seconds() if is_latest and task and task.finished_at else None
+            details.append(f"{max(0.0, late):.2f} s after due" + ("" if took is None else f", {1000 * took:.0f} ms"))
+        else:
+            details.append(f"attempt {record['attempt']} of {record['max_attempts']}")
+            if task is not None and task.next_attempt_at is not None:
+                details[-1] += f", again at {task.next_attempt_at:%H:%M:%S}"
+        raised = self._raised.pop(key, None)
+        if raised is not None:
+            details.append(f"{raised.get('exception_name', 'error')}: {_message(raised)}")
+        elif task is not None and task.error and result == "failed":
+            details.append(task.error)
+        word = "failed" if result == "retried" else result
+        text = f"{record['handler'] or '':<16} {_task_id(record):<16} {'   '.join(details)}"
+        return [_headed(at, word, text), *(self._frames(raised) if raised else ())]
+
+    def _frames(self, raised: Mapping[str, Any]) -> list[str]:
+        """The project's own lines of a traceback, the innermost last."""
+        frames = (raised.get("stack_trace") or {}).get("frames", ())
+        shown = []
+        for frame in frames:
+            path = self._own(str(frame["file"]))
+            if path is not None:
+                shown += [
+                    f"{_INDENT}{path}:{frame['line']} in {frame['function']}",
+                    f"{_INDENT}  {frame['statement']}",
+                ]
+        return shown
+
+    def _own(self, file: str) -> str | None:
+        """A file of the layer as it is called in the project; None for any other."""
+        parts = Path(file).parts
+        below = (Path(*parts[n + 1 :]) for n, part in enumerate(parts[:-1]) if part == "python")
+        return next((str(path) for path in below if (self.folder / path).is_file()), None)
+
+
+def _task_id(record: Mapping[str, Any]) -> str:
+    text = str(record["task_id"])
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
+def _action(line: LogLine) -> str:
+    return str((line.record or {}).get("action", ""))
+
+
+def _key(record: Mapping[str, Any]) -> Key:
+    return str(record["task_id"]), int(record["run"]), int(record["turn"]), int(record["attempt"])
+
+
+def _headed(at: datetime, word: str, text: str) -> str:
+    return f"{at:%H:%M:%S}  {word:<10} {text}".rstrip()
+
+
+def _of_tick(record: Mapping[str, Any]) -> str:
+    counts = [f"{record[name]} {name}" for name in _COUNTS if record.get(name)]
+    return f"{record['tick']:<16} {', '.join(counts) or 'nothing due'}"
+
+
+def _message(raised: Mapping[str, Any]) -> str:
+    trace = raised.get("stack_trace") or {}
+    return str(trace.get("value", ""))

@@ -1,0 +1,111 @@
+"""A project's handlers: checked, installed with their requirements, and published as a layer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dynatick
+from dynatick_stack.build import discard_old
+from dynatick_stack.deploy import REGION
+from dynatick_stack.dev import sources
+from dynatick_stack.dev.sources import Snapshot
+from dynatick_stack.errors import StackError
+from dynatick_stack.files import digest, exclusive
+from dynatick_stack.folders import CACHE
+from dynatick_stack.local import LocalStack
+from dynatick_stack.project import Project
+from dynatick_stack.venv import Say, interpreter_tag, run_quietly
+
+CHECK_SECONDS = 60.0
+_PROGRAM = Path(__file__).with_name("check_handlers.py")
+
+
+class HandlersError(StackError):
+    """The project's handlers can't be imported, or are none."""
+
+    exit_code = 3
+
+
+def requirements(project: Project, say: Say) -> Path | None:
+    """A folder with what the handlers require, installed for this interpreter; None if they require nothing."""
+    if project.requirements is None:
+        return None
+    folder = CACHE / f"handlers-{digest(project.requirements.read_bytes(), interpreter_tag())}"
+    with exclusive(CACHE / "lock"):
+        if not folder.exists():
+            say(f"Installing {project.requirements.name} (once)")
+            discard_old(CACHE, "handlers")
+            with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
+                target = Path(scratch, "whole")
+                target.mkdir()  # pip makes none for a file that requires nothing
+                pip = ("-m", "pip", "--disable-pip-version-check", "--quiet", "install")
+                run_quietly(sys.executable, *pip, "--target", target, "-r", project.requirements)
+                target.rename(folder)
+    return folder
+
+
+def check(project: Project, libraries: Path, required: Path | None, environment: Mapping[str, str]) -> list[str]:
+    """The names of the actions. Raises HandlersError with the line of the project that is to blame.
+
+    The module gets what it has in Lambda: its own files, the layer's libraries, and what it requires.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        Path(scratch, "dynatick").symlink_to(Path(dynatick.__file__).parent)
+        path = [str(project.folder), scratch, str(libraries), *([str(required)] if required else [])]
+        try:
+            # -S: without the packages of this environment. -P: without the folder of the program.
+            ran = subprocess.run(
+                [sys.executable, "-S", "-P", "-B", str(_PROGRAM), project.module, str(project.folder)],
+                env={**_of_lambda(environment), "PYTHONPATH": os.pathsep.join(path)},
+                capture_output=True,
+                text=True,
+                timeout=CHECK_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise HandlersError(f"{project.module} takes longer than {CHECK_SECONDS:.0f} s to import") from None
+    if ran.returncode != 0:
+        raise HandlersError(f"{project.module} ends the process that imports it: {_last_line(ran.stderr)}")
+    found = json.loads(ran.stdout)
+    if "problem" in found:
+        place = f"{found['place']}  " if found["place"] else ""
+        raise HandlersError(f"{place}{found['problem']}")
+    actions: list[str] = found["actions"]
+    if not actions:
+        raise HandlersError(f"{project.module} has no function that is declared by @task")
+    return actions
+
+
+def publish(stack: LocalStack, project: Project, files: Snapshot) -> str:
+    """The ARN of a new version of the layer with the project's files."""
+    content = {"ZipFile": sources.layer(project.folder, files)}
+    answer: Mapping[str, Any] = stack.client("lambda").publish_layer_version(
+        LayerName=f"{project.name}-handlers", Content=content
+    )
+    return str(answer["LayerVersionArn"])
+
+
+def _of_lambda(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a module finds there while it is imported."""
+    return {
+        **environment,
+        "PATH": os.defpath,
+        "LANG": "C.UTF-8",
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "it says nothing"

@@ -1,0 +1,120 @@
+"""A project that runs on this machine: started, shown, and deployed anew when its files change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dynatick.client import TaskClient
+from dynatick.client.views import TaskView
+from dynatick_stack import emulator, local
+from dynatick_stack.build import libraries
+from dynatick_stack.dev import handlers, sources
+from dynatick_stack.dev.display import Display
+from dynatick_stack.dev.handlers import HandlersError
+from dynatick_stack.dev.sources import Snapshot
+from dynatick_stack.errors import DeployError
+from dynatick_stack.folders import PROJECT_FILE
+from dynatick_stack.local import LocalStack
+from dynatick_stack.logs import LogReader
+from dynatick_stack.project import Project
+from dynatick_stack.venv import Say
+
+DEFAULTS = {"Precision": "second"}  # a task begins at once; a project may choose otherwise
+SHOWN_AT = {"LogLevel": "DEBUG"}  # attempts and tracebacks are logged at this level
+
+
+@dataclass(kw_only=True)
+class Session:
+    project: Project
+    root: Path  # of what is deployed
+    state_dir: Path
+    say: Say
+    seconds_between: float = 0.3
+    _files: Snapshot = field(default_factory=dict)
+    _settings: str = ""
+    _required: Path | None = None
+    _layer: str = ""  # the ARN of the handlers in force
+
+    def start(self, port: int) -> None:
+        """Starts the system with the project's handlers. Raises HandlersError for handlers that can't be imported."""
+        began = time.monotonic()
+        project = self.project
+        self._files, self._settings = sources.snapshot(project.folder), self._read_settings()
+        actions = self._check()
+        self.stack = local.up(
+            port,
+            {**DEFAULTS, **SHOWN_AT, **project.parameters, "HandlersModule": project.module},
+            say=self.say,
+            state_dir=self.state_dir,
+            root=self.root,
+            name=project.name,
+            environment=project.environment,
+            prepare=self._prepare,
+        )
+        self.client: TaskClient = self.stack.task_client()
+        self.reader = LogReader(self.stack.endpoint, since=time.time(), stack=project.name)
+        self.display = Display(folder=project.folder)
+        parameters = self.stack.parameters
+        minutes = parameters["TickMinutes"]
+        tick = "every minute" if minutes == "1" else f"every {minutes} minutes"
+        exactly = ", to the second" if parameters["Precision"] == "second" else ""
+        self.say(
+            f"{project.name} on {self.stack.endpoint} · table {self.stack.table} · tick {tick}{exactly}\n"
+            f"Handlers: {', '.join(sorted(actions))}. Ready in {time.monotonic() - began:.0f} s; times are UTC. "
+            "Ctrl-C ends it: what it holds is not kept"
+        )
+
+    def follow(self) -> None:
+        """Shows what happened since the last call, and deploys what has changed."""
+        lines = self.reader.read()
+        rows = self.client.store.get_many(self.display.wanted(lines))
+        tasks: Mapping[str, TaskView] = {task_id: TaskView.from_row(row) for task_id, row in rows.items()}
+        for text in self.display.show(lines, tasks):
+            self.say(text)
+        files = sources.snapshot(self.project.folder)
+        if changed := sources.changed(self._files, files):
+            self._files = files
+            self._deploy(", ".join(str(path.relative_to(self.project.folder)) for path in changed))
+        settings = self._read_settings()
+        if settings != self._settings:
+            self._settings = settings
+            self._note(f"{PROJECT_FILE} or the requirements changed: they count from the next start")
+
+    def _deploy(self, names: str) -> None:
+        """Deploys the files as they are now. Handlers that don't work leave those in force as they are."""
+        began, earlier = time.monotonic(), self._layer
+        try:
+            self._check()
+            self._layer = handlers.publish(self.stack, self.project, self._files)
+            self.stack.redeploy(say=self.say, HandlersLayerArn=self._layer)
+        except (HandlersError, FileNotFoundError) as error:  # a file may be gone already
+            self._note(f"{names} changed: {error}\n          The version before goes on")
+        except DeployError as error:
+            self._layer = earlier
+            self.stack.redeploy(say=self.say, HandlersLayerArn=earlier)
+            self._note(f"{names} changed: {error}\n          The version before goes on")
+        else:
+            self._note(f"{names} changed: deployed in {time.monotonic() - began:.1f} s")
+
+    def _check(self) -> list[str]:
+        self._required = handlers.requirements(self.project, self.say)
+        found = libraries(self.say, root=self.root)
+        return handlers.check(self.project, found, self._required, self.project.environment)
+
+    def _prepare(self, stack: LocalStack) -> dict[str, str]:
+        """Before the first deployment: the layer of the handlers, and what they import."""
+        if self._required is not None:
+            emulator.provide(self._required, state_dir=self.state_dir, name=emulator.HANDLERS_LIBRARIES)
+        self._layer = handlers.publish(stack, self.project, self._files)
+        return {"HandlersLayerArn": self._layer}
+
+    def _note(self, text: str) -> None:
+        self.say(f"{datetime.now(UTC):%H:%M:%S}  {text}")
+
+    def _read_settings(self) -> str:
+        paths = [self.project.folder / PROJECT_FILE, self.project.requirements]
+        return "\0".join(path.read_text("utf-8", "replace") for path in paths if path is not None and path.exists())

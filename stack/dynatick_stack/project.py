@@ -1,0 +1,149 @@
+"""A project's ``dynatick.toml``: which handlers, and with which parameters of the template they run.
+
+A key that is unknown, or that nothing honours yet, is refused: ignored, it would be missed only when it matters.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from dynatick.errors import shown
+from dynatick_stack import template
+from dynatick_stack.errors import RefusedError
+from dynatick_stack.folders import PROJECT_FILE, project_of
+
+STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z]\w*", re.ASCII)
+_KEYS = {
+    "stack": ("name", "region"),
+    "handlers": ("module", "requirements", "environment", "policies"),
+    "parameters": (),
+    "stages": (),
+}
+_NOTHING_DEPLOYS = "has no effect yet, because projects are not deployed to AWS yet; remove it"
+_OF_NO_EFFECT = {
+    "[stack] region": f"{_NOTHING_DEPLOYS}. The local stack is in us-east-1",
+    "[handlers] policies": f"{_NOTHING_DEPLOYS}. Locally, handlers may do everything",
+    "[stages]": f"{_NOTHING_DEPLOYS}. The local stack takes [parameters]",
+}
+_OF_HANDLERS = {
+    "HandlersModule": "[handlers] module names the module",
+    "HandlersLayerArn": "the layer is made of the project",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """What a dynatick.toml says."""
+
+    folder: Path
+    name: str  # of the stack
+    module: str  # with the handlers
+    requirements: Path | None = None  # of the handlers, as pip reads them
+    environment: Mapping[str, str] = field(default_factory=dict)  # of the handlers
+    parameters: Mapping[str, str] = field(default_factory=dict)  # of the template
+
+
+def find(folder: Path) -> Project:
+    """The project that a folder is in. Raises RefusedError if it is in none, and for a dynatick.toml that is wrong."""
+    found = project_of(folder)
+    if found is None:
+        raise RefusedError(
+            f"There is no {PROJECT_FILE} in {folder}, nor in a folder above it. Write one: dynatick init"
+        )
+    return read(found)
+
+
+def read(folder: Path) -> Project:
+    """The project of this folder. Raises RefusedError, which names the key, the value and what is expected."""
+    try:
+        document = tomllib.loads((folder / PROJECT_FILE).read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RefusedError(f"{PROJECT_FILE}: {error}") from None
+    _check_names("", document, _KEYS)
+    for table, keys in _KEYS.items():
+        if not isinstance(document.setdefault(table, {}), dict):
+            raise RefusedError(f"{PROJECT_FILE}: {table} is a table; write [{table}]")
+        if keys:
+            _check_names(f"[{table}] ", document[table], keys)
+    stack, handlers = document["stack"], document["handlers"]
+    for name, is_given in (
+        ("[stack] region", "region" in stack),
+        ("[handlers] policies", "policies" in handlers),
+        ("[stages]", bool(document["stages"])),
+    ):
+        if is_given:
+            raise RefusedError(f"{PROJECT_FILE}: {name} {_OF_NO_EFFECT[name]}")
+    return Project(
+        folder=folder,
+        name=_text("[stack] name", stack.get("name"), STACK_NAME, "letters, digits and hyphens, at most 64"),
+        module=_text(
+            "[handlers] module", handlers.get("module", "handlers"), _MODULE, "a module's name, such as handlers"
+        ),
+        requirements=_requirements(folder, handlers.get("requirements")),
+        environment=_environment(handlers.get("environment", {})),
+        parameters=_parameters(document["parameters"]),
+    )
+
+
+def _check_names(where: str, given: Iterable[str], known: Iterable[str]) -> None:
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name.lower(), {one.lower(): one for one in known}, 1)
+            right = next((one for one in known if near and one.lower() == near[0]), None)
+            hint = f"did you mean {right}?" if right else f"known: {', '.join(sorted(known))}"
+            raise RefusedError(f"{PROJECT_FILE}: {where}{name} is not known; {hint}")
+
+
+def _text(name: str, value: object, pattern: re.Pattern[str], expected: str) -> str:
+    if value is None:
+        raise RefusedError(f"{PROJECT_FILE}: {name} is missing; expected {expected}")
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise _refused(name, value, expected)
+    return value
+
+
+def _requirements(folder: Path, value: object) -> Path | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not (folder / value).is_file():
+        raise _refused("[handlers] requirements", value, "a file of the project, such as requirements.txt")
+    return folder / value
+
+
+def _environment(value: object) -> dict[str, str]:
+    name = "[handlers] environment"
+    if not isinstance(value, dict):
+        raise _refused(name, value, 'variables with their values, such as { SENDER = "me@example.com" }')
+    for variable, text in value.items():
+        if not _VARIABLE.fullmatch(variable) or variable.startswith(("AWS_", "DYNATICK_", "LAMBDA_")):
+            raise _refused(
+                name, variable, "letters, digits and _, and no name that begins with AWS_, LAMBDA_, DYNATICK_"
+            )
+        if not isinstance(text, str):
+            raise _refused(f"{name} {variable}", text, "text in quotes")
+    return value
+
+
+def _parameters(given: Mapping[str, Any]) -> dict[str, str]:
+    if not given:
+        return {}
+    for name, instead in _OF_HANDLERS.items():
+        if name in given:
+            raise RefusedError(f"{PROJECT_FILE}: [parameters] {name} is not for projects: {instead}")
+    _check_names("[parameters] ", given, template.load()["Parameters"])
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, (str, int)):
+            raise _refused(f"[parameters] {name}", value, "text in quotes, or a whole number")
+    return {name: str(value) for name, value in given.items()}
+
+
+def _refused(name: str, value: object, expected: str) -> RefusedError:
+    return RefusedError(f"{PROJECT_FILE}: {name}: {shown(value)} is not accepted; expected {expected}")

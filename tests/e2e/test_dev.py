@@ -1,0 +1,162 @@
+"""`dynatick dev` as a person runs it: a task runs, a save is deployed, a mistake is not, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.support import eventually
+
+from dynatick_stack import processes
+from dynatick_stack.init import write_project
+
+pytestmark = pytest.mark.long
+
+COMMAND = (sys.executable, "-m", "dynatick.cli")
+STARTS = r"^reminders on http://127\.0\.0\.1:\d+ · table reminders-\S+ · tick every minute, to the second$"
+FAILS = (
+    r"^[\d:]{8}  failed     send-reminder    second           attempt 1 of 4, again at [\d:]{8}   ValueError: no such"
+)
+MISTAKE = (
+    r"^[\d:]{8}  handlers\.py changed: handlers\.py:\d+  SyntaxError: invalid syntax\n +The version before goes on$"
+)
+DELIVER = """
+
+def deliver(mail: Mail) -> None:
+    if mail.to == "nobody":
+        raise ValueError("no such mailbox")
+"""
+
+
+class Dev:
+    """A running `dynatick dev`, and what it has printed."""
+
+    def __init__(self, folder: Path) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_"))}
+        self.environment = kept | {"PYTHONUNBUFFERED": "1"}
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [*COMMAND, "dev"],
+            cwd=folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.output = ""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.output += line
+
+    def shows(self, pattern: str, *, within: float = 60) -> re.Match[str]:
+        """Waits until it has printed this."""
+        found: list[re.Match[str]] = []
+
+        def is_there() -> bool:
+            found[:] = re.finditer(pattern, self.output, re.MULTILINE)
+            return bool(found) or self.process.poll() is not None
+
+        eventually(is_there, within=within, what=lambda: f"{pattern}\n{self.output}")
+        assert found, self.output
+        return found[0]
+
+    def add(self, task_id: str, to: str) -> None:
+        payload = f'{{"to": "{to}", "text": "Hello"}}'
+        arguments = ["task", "add", task_id, "--local", "--action", "send-reminder", "--payload", payload]
+        done = subprocess.run(
+            [*COMMAND, *arguments], cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        self.process.wait(60)
+        self._reader.join(60)
+        return self.process.returncode
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = (tmp_path / "reminders").resolve()
+    write_project(made)
+    return made
+
+
+@pytest.fixture
+def dev(folder: Path) -> Iterator[Dev]:
+    running = Dev(folder)
+    yield running
+    if running.process.poll() is None:
+        running.end()
+    assert processes.running(folder / ".dynatick" / "local") == {}
+
+
+def test_tasks_run_saves_are_deployed_and_mistakes_are_not(
+    dev: Dev, folder: Path, record_property: Callable[[str, object], None]
+) -> None:
+    dev.shows(STARTS, within=180)
+    dev.shows(r"^Handlers: send-reminder\. Ready in .* is not kept$")
+    dev.add("first", "ada@example.com")
+    dev.shows(r"^[\d:]{8}  completed  send-reminder    first            \d+\.\d\d s after due, \d+ ms$")
+    dev.shows(r"^[\d:]{8}  output     To ada@example\.com: Hello$")
+
+    file = folder / "handlers.py"
+    good = file.read_text()
+    failing = good.replace("    print(", "    deliver(mail)\n    print(") + DELIVER
+    saved = time.monotonic()
+    file.write_text(failing)
+    deployed = dev.shows(r"^[\d:]{8}  handlers\.py changed: deployed in (\d+\.\d) s$")
+    record_property("figure", f"deployed {time.monotonic() - saved:.1f} s after the save, {deployed[1]} s by itself")
+    dev.add("second", "nobody")
+    dev.shows(FAILS)
+    number = failing.splitlines().index('        raise ValueError("no such mailbox")') + 1
+    dev.shows(rf'^ +handlers\.py:{number} in deliver\n +raise ValueError\("no such mailbox"\)$')
+
+    file.write_text(good + "\ndef broken(:\n")
+    dev.shows(MISTAKE)
+    file.write_text("import nowhere\n" + good)
+    dev.shows(r"^[\d:]{8}  handlers\.py changed: handlers\.py:1  ModuleNotFoundError: No module named 'nowhere'\n")
+    dev.add("third", "bob@example.com")
+    dev.shows(r"^[\d:]{8}  completed  send-reminder    third ")
+
+    again = subprocess.run(
+        [*COMMAND, "dev"], cwd=folder, env=dev.environment, capture_output=True, text=True, check=False
+    )
+    assert (again.returncode, "runs in" in again.stderr) == (5, True)
+    dev.shows(r"^[\d:]{8}  tick       \d{4}-\d\d-\d\d#\d\d:\d\d ", within=90)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_at_once_and_leaves_nothing_running(dev: Dev, folder: Path, number: signal.Signals) -> None:
+    dev.shows(r"^Handlers: ", within=180)
+    assert dev.end(number) == 0
+    assert "Stopped; nothing is left running" in dev.output
+    assert processes.running(folder / ".dynatick" / "local") == {}
+    assert not (folder / ".dynatick" / "local").exists()
+    assert sorted(path.name for path in folder.iterdir()) == [
+        ".dynatick",
+        "dynatick.toml",
+        "handlers.py",
+        "test_handlers.py",
+    ]
+
+
+def test_handlers_that_can_not_be_imported_are_refused_before_anything_starts(folder: Path) -> None:
+    (folder / "handlers.py").write_text("import nowhere\n")
+    dev = Dev(folder)
+    assert dev.process.wait(180) == 3
+    dev._reader.join(60)
+    assert dev.output.endswith("error: handlers.py:1  ModuleNotFoundError: No module named 'nowhere'\n")
+    assert processes.running(folder / ".dynatick" / "local") == {}

@@ -1,0 +1,193 @@
+"""dynatick dev: which files it watches and ships, what it refuses, and what it prints."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pydantic
+import pytest
+
+from dynatick.client.views import TaskView
+from dynatick_stack import emulator
+from dynatick_stack.dev import handlers, sources
+from dynatick_stack.dev.display import Display
+from dynatick_stack.dev.handlers import HandlersError
+from dynatick_stack.errors import RefusedError
+from dynatick_stack.logs import LogLine
+from dynatick_stack.project import Project
+
+LIBRARIES = Path(pydantic.__file__).parents[1]
+HANDLERS = """
+from dynatick import task
+from app import texts
+
+print("imported")
+
+@task("greet")
+def greet(payload: dict[str, object]) -> object:
+    return texts.GREETING
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    for name in ("app", ".hidden", "venv", "node_modules", "__pycache__"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "texts.py").write_text('GREETING = "Hello"\n')
+    (tmp_path / "venv" / "pyvenv.cfg").touch()
+    (tmp_path / "handlers.py").write_text(HANDLERS)
+    (tmp_path / "notes.txt").touch()
+    return Project(folder=tmp_path, name="a", module="handlers")
+
+
+# --- Files ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_layer_holds_the_projects_python_files(project: Project) -> None:
+    content = sources.layer(project.folder, sources.snapshot(project.folder))
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert archive.namelist() == ["python/app/texts.py", "python/handlers.py"]
+    assert sources.layer(project.folder, sources.snapshot(project.folder)) == content
+
+
+def test_what_is_saved_made_or_removed_is_a_change(project: Project) -> None:
+    before = sources.snapshot(project.folder)
+    assert sources.changed(before, sources.snapshot(project.folder)) == []
+    saved, made, removed = (project.folder / name for name in ("handlers.py", "new.py", "app/texts.py"))
+    os.utime(saved, (1, 1))
+    made.touch()
+    removed.unlink()
+    (project.folder / "notes.txt").write_text("no Python")
+    assert sources.changed(before, sources.snapshot(project.folder)) == sorted([saved, made, removed])
+
+
+# --- The check --------------------------------------------------------------------------------------------------------
+
+
+def test_handlers_that_can_be_imported_are_named(project: Project) -> None:
+    assert handlers.check(project, LIBRARIES, None, {}) == ["greet"]
+    assert not list(project.folder.glob("__pycache__/*.pyc"))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("def x(:\n", "handlers.py:10  SyntaxError: invalid syntax"),
+        ("import nowhere\n", "handlers.py:10  ModuleNotFoundError: No module named 'nowhere'"),
+        ("texts.NOTHING\n", "handlers.py:10  AttributeError: module 'app.texts' has no attribute 'NOTHING'"),
+        ("import os; os._exit(3)\n", "handlers ends the process that imports it: imported"),
+        ("import sys; sys.exit('over')\n", "handlers ends the process that imports it: over"),
+        ("@task('two')\ndef two(): ...\n", "handler two: should take (payload) or (payload, context)"),
+        ("del greet\n", "handlers has no function that is declared by @task"),
+    ],
+)
+def test_handlers_that_can_not_are_refused_with_their_line(project: Project, more: str, said: str) -> None:
+    with (project.folder / "handlers.py").open("a") as file:
+        file.write(more)
+    with pytest.raises(HandlersError) as refused:
+        handlers.check(project, LIBRARIES, None, {})
+    assert said in str(refused.value)
+
+
+def test_the_environment_and_the_requirements_are_there_at_the_import(project: Project, tmp_path: Path) -> None:
+    required = tmp_path / ".required"
+    required.mkdir()
+    (required / "lately_installed.py").write_text("NAME = 'x'\n")
+    with (project.folder / "handlers.py").open("a") as file:
+        file.write("import os, lately_installed\nassert os.environ['SENDER'] and os.environ['AWS_REGION']\n")
+    assert handlers.check(project, LIBRARIES, required, {"SENDER": "me@example.com"}) == ["greet"]
+    with pytest.raises(HandlersError, match="KeyError: 'SENDER'"):
+        handlers.check(project, LIBRARIES, required, {})
+
+
+def test_the_emulators_own_variables_are_not_for_handlers(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="The variable PYTHONPATH is the local stack's own"):
+        emulator.start(1, state_dir=tmp_path, say=print, environment={"PYTHONPATH": "/mine"})
+
+
+# --- Lines ------------------------------------------------------------------------------------------------------------
+
+AT = datetime(2026, 11, 23, 2, 0, 45, tzinfo=UTC)
+ATTEMPT = {
+    "level": "DEBUG", "action": "attempt_recorded", "task_id": "mail-2", "run": 1, "turn": 0, "attempt": 1,
+    "max_attempts": 6, "handler": "send-reminder",
+    "started_at": "2026-11-23T02:00:45.040Z", "due_at": "2026-11-23T02:00:45Z",
+}  # fmt: skip
+
+
+def line(record: dict[str, object] | str) -> LogLine:
+    text = record if isinstance(record, str) else json.dumps(record)
+    return LogLine(at=AT, function="processor", text=text, record=None if isinstance(record, str) else record)
+
+
+def row(**values: object) -> TaskView:
+    return TaskView.from_row({"taskId": "mail-2", "run": 1, "attempt": 1, **values})  # type: ignore[dict-item]
+
+
+def test_a_completed_task_is_a_line(tmp_path: Path) -> None:
+    task = row(status="completed", finishedAt="2026-11-23T02:00:45.052Z")
+    shown = Display(folder=tmp_path).show([line({**ATTEMPT, "result": "completed"})], {"mail-2": task})
+    assert shown == ["02:00:45  completed  send-reminder    mail-2           0.04 s after due, 12 ms"]
+
+
+def test_a_failed_attempt_has_the_projects_own_lines_of_the_traceback(project: Project) -> None:
+    def frame(file: str, number: int, function: str, statement: str) -> dict[str, object]:
+        return {"file": file, "line": number, "function": function, "statement": statement}
+
+    raised = {
+        **ATTEMPT,
+        "action": "handler_raised",
+        "exception_name": "ValueError",
+        "stack_trace": {
+            "value": "no such mailbox",
+            "frames": [
+                frame("/x/python/dynatick/actions/handlers.py", 131, "run", "result = self._call(payload)"),
+                frame("/x/python/handlers.py", 14, "send_reminder", "deliver(mail.to)"),
+                frame("/x/libraries/pydantic/main.py", 1, "validate", "raise"),
+            ],
+        },
+    }
+    display = Display(folder=project.folder)
+    lines = [line(raised), line({**ATTEMPT, "result": "retried"})]
+    task = row(status="scheduled", nextAttemptAt="2026-11-23T02:00:50Z")
+    assert display.wanted(lines) == ["mail-2"]
+    assert display.show(lines, {"mail-2": task}) == [
+        "02:00:45  failed     send-reminder    mail-2           attempt 1 of 6, again at 02:00:50   "
+        "ValueError: no such mailbox",
+        "            handlers.py:14 in send_reminder",
+        "              deliver(mail.to)",
+    ]
+
+
+def test_a_task_that_is_gone_already_is_shown_as_far_as_it_is_known(tmp_path: Path) -> None:
+    shown = Display(folder=tmp_path).show([line({**ATTEMPT, "result": "completed"})], {})
+    assert shown == ["02:00:45  completed  send-reminder    mail-2           0.04 s after due"]
+
+
+def test_a_tick_is_a_line_once(tmp_path: Path) -> None:
+    display = Display(folder=tmp_path)
+    idle = line({"level": "INFO", "action": "pass_ended", "tick": "2026-11-23#02:00", "completed": 0})
+    busy = line({"level": "INFO", "action": "pass_ended", "tick": "2026-11-23#02:01", "completed": 3, "failed": 1})
+    assert display.show([idle, idle, busy], {}) == [
+        "02:00:45  tick       2026-11-23#02:00 nothing due",
+        "02:00:45  tick       2026-11-23#02:01 3 completed, 1 failed",
+    ]
+
+
+def test_what_functions_say_is_shown_unless_it_is_routine(tmp_path: Path) -> None:
+    lines = [
+        line("To Ada: It is time"),
+        line({"level": "INFO", "action": "wake_up_ended", "message": "wake-up ended"}),
+        line({"level": "INFO", "action": "reminder_due", "message": "reminder due", "task_id": "a"}),
+        line({"level": "WARNING", "action": "reconcile_ended", "message": "reconcile ended", "found": 2}),
+    ]
+    assert Display(folder=tmp_path).show(lines, {}) == [
+        "02:00:45  output     To Ada: It is time",
+        "02:00:45  processor  reminder_due task_id=a",
+        "02:00:45  processor  WARNING reconcile_ended found=2",
+    ]

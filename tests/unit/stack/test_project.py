@@ -1,0 +1,92 @@
+"""dynatick.toml: what it may say, and what is refused with the right name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dynatick_stack import project
+from dynatick_stack.errors import RefusedError
+from dynatick_stack.project import Project
+
+WHOLE = """
+[stack]
+name = "reminders"
+
+[handlers]
+module = "app.handlers"
+requirements = "requirements.txt"
+environment = { SENDER = "noreply@example.com" }
+
+[parameters]
+TickMinutes = 5
+Precision = "tick"
+"""
+
+
+def read(folder: Path, text: str) -> Project:
+    (folder / "dynatick.toml").write_text(text, encoding="utf-8")
+    return project.read(folder)
+
+
+def test_everything_that_it_may_say(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").touch()
+    assert read(tmp_path, WHOLE) == Project(
+        folder=tmp_path,
+        name="reminders",
+        module="app.handlers",
+        requirements=tmp_path / "requirements.txt",
+        environment={"SENDER": "noreply@example.com"},
+        parameters={"TickMinutes": "5", "Precision": "tick"},
+    )
+
+
+def test_a_name_is_enough(tmp_path: Path) -> None:
+    assert read(tmp_path, '[stack]\nname = "a"') == Project(folder=tmp_path, name="a", module="handlers")
+
+
+def test_it_is_found_from_a_folder_below(tmp_path: Path) -> None:
+    wanted = read(tmp_path, '[stack]\nname = "a"')
+    below = tmp_path / "app"
+    below.mkdir()
+    assert project.find(below) == wanted
+
+
+def test_without_one_there_is_no_project(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match=r"There is no dynatick.toml in .*: dynatick init"):
+        project.find(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[stak]", "stak is not known; did you mean stack?"),
+        ("[else]", "else is not known; known: handlers, parameters, stack, stages"),
+        ('[stack]\nNmae = "a"', "[stack] Nmae is not known; did you mean name?"),
+        ('[handlers]\nmodul = "a"', "[handlers] modul is not known; did you mean module?"),
+        ("[parameters]\nTickMinute = 1", "[parameters] TickMinute is not known; did you mean TickMinutes?"),
+        ("stack = 1", "stack is a table; write [stack]"),
+        ("[stack]", "[stack] name is missing; expected letters, digits and hyphens, at most 64"),
+        ('[stack]\nname = "a b"', "[stack] name: 'a b' is not accepted"),
+        ("[stack]\nname = 1", "[stack] name: 1 is not accepted"),
+        ('[handlers]\nmodule = "a.py:b"', "[handlers] module: 'a.py:b' is not accepted; expected a module's name"),
+        ('[handlers]\nrequirements = "no.txt"', "[handlers] requirements: 'no.txt' is not accepted; expected a file"),
+        ("[handlers]\nenvironment = 1", "[handlers] environment: 1 is not accepted"),
+        ("[handlers]\nenvironment = { A = 1 }", "[handlers] environment A: 1 is not accepted; expected text in quotes"),
+        ('[handlers]\nenvironment = { AWS_REGION = "x" }', "[handlers] environment: 'AWS_REGION' is not accepted"),
+        ("[parameters]\nTickMinutes = 1.5", "[parameters] TickMinutes: 1.5 is not accepted"),
+        ("[parameters]\nTickMinutes = true", "[parameters] TickMinutes: True is not accepted"),
+        ('[parameters]\nHandlersModule = "a"', "[parameters] HandlersModule is not for projects: [handlers] module"),
+        ('[stack]\nregion = "eu-central-1"', "[stack] region has no effect yet, because projects are not deployed"),
+        ('[handlers]\npolicies = ["A"]', "[handlers] policies has no effect yet"),
+        ("[stages.prod.parameters]\nShardCount = 4", "[stages] has no effect yet"),
+        ("[stack", "dynatick.toml: Expected"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:
+    if "[stack]" not in text and "stack = 1" not in text and text != "[stack":
+        text += '\n[stack]\nname = "a"'
+    with pytest.raises(RefusedError) as refused:
+        read(tmp_path, text)
+    assert said in str(refused.value)
