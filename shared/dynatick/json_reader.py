@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -38,6 +38,24 @@ def parse(text: str) -> object:
         raise TooDeep from None
     _check_depth(value)
     return value
+
+
+def documents(text: str) -> Iterator[tuple[int, object]]:
+    """Each JSON value of a text in which they follow one another, with the line that it begins on, from 1.
+
+    Raises ValueError as ``parse`` does.
+    """
+    decoder = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=_unique)
+    position = 0
+    while rest := text[position:].lstrip():
+        position = len(text) - len(rest)
+        try:
+            value, end = decoder.raw_decode(text, position)
+        except RecursionError:
+            raise TooDeep from None
+        _check_depth(value)
+        yield text.count("\n", 0, position) + 1, value
+        position = end
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

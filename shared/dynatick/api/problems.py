@@ -11,6 +11,7 @@ from typing import Any, Final
 from aws_lambda_powertools.event_handler import Response
 
 from dynatick.errors import (
+    ConfigurationError,
     DynatickError,
     InvalidInput,
     ItemTooLarge,
@@ -44,6 +45,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = {
     "idempotency-key-reused": (422, "The Idempotency-Key was used for something else"),
     "internal": (500, "An unexpected error of the service"),
     "unavailable": (503, "The table does not answer now"),
+    "other-version": (503, "The table's rows are of another version than the API"),
     "unhealthy": (503, "Tasks may not run when they are due"),
 }
 """Every code, with its status and its meaning. ``detail`` is about the request."""
@@ -127,6 +129,8 @@ def problem_of(error: Exception, parameters: frozenset[str]) -> Problem | None:
             return Problem(code="changed", detail=str(error))
         case ItemTooLarge():
             return Problem(code="item-too-large", detail="the task would be larger than the table takes")
+        case ConfigurationError():
+            return Problem(code="other-version", detail=str(error))
         case StoreError():  # its text may name hosts and tables, so only the log has it
             detail = "the table did not answer; whether a write took effect is not known. Repeat the request"
             return Problem(code="unavailable", detail=detail, headers={"Retry-After": "1"})

@@ -15,7 +15,7 @@ from dynatick.api.models.problem import ProblemDetails
 from dynatick.api.problems import CODES, CONTENT_TYPE
 
 JSON: Final = "application/json"
-ALWAYS = ("not-found", "method-not-allowed", "internal", "unavailable")
+ALWAYS = ("not-found", "method-not-allowed", "internal", "unavailable", "other-version")
 WITH_BODY = ("malformed-body", "body-too-large", "unsupported-media-type", "invalid-input")
 _VARIABLE = re.compile(r"<(\w+)>")
 

@@ -14,10 +14,10 @@ from dynatick.cli.bulk_change import change_each
 from dynatick.cli.exporting import chosen_format, export_schedules
 from dynatick.cli.output import Column, Output, say, show_many, show_one, show_table
 from dynatick.cli.schedule_display import CHANGED, COLUMNS, HISTORY, PREVIEW, say_notes, show_schedule
+from dynatick.cli.schedule_import import import_file
 from dynatick.cli.schedule_options import DefinitionOptions, argument_names
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_display import show_task
-from dynatick.cli.task_files import import_command
 from dynatick.cli.task_selection import Ids
 from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
@@ -98,9 +98,7 @@ def list_schedules(
         say("There are none")
 
 
-app.command("import", help="Insert the schedules of a file. Each line needs a scheduleExpression.")(
-    import_command(schedules_only=True)
-)
+app.command("import")(import_file)
 
 
 @app.command("export")

@@ -13,7 +13,7 @@ from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Output, say, show_one
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_display import list_page, show_each, show_page, show_view
-from dynatick.cli.task_files import export_file, import_command
+from dynatick.cli.task_files import export_file, import_file
 from dynatick.cli.task_options import (
     At,
     Delay,
@@ -263,5 +263,5 @@ def redrive(
     )
 
 
-app.command("import")(import_command(schedules_only=False))
+app.command("import")(import_file)
 app.command("export")(export_file)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,48 +21,55 @@ if TYPE_CHECKING:
 from dynatick.cli.task_options import Status
 
 
-def import_command(*, schedules_only: bool) -> Callable[..., None]:
-    """The command that imports a file. ``schedules_only``: other lines are refused."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileOptions:
+    """How a file in our own format is read, and where its errors go."""
 
-    @on_table
-    def import_file(
-        session: Session,
-        file: Annotated[
-            str, typer.Argument(metavar="FILE", help=".ndjson, .jsonl, .json or .csv; - for stdin.", show_default=False)
-        ],
-        form: Annotated[
-            FileFormat | None, typer.Option("--format", help="Default: by the file's name; of stdin, ndjson.")
-        ] = None,
-        errors: Annotated[
-            str | None, typer.Option(metavar="FILE", help="Where to write the refused lines, as NDJSON.")
-        ] = None,
-        id_prefix: Annotated[
-            str, typer.Option(metavar="TEXT", help="The prefix of ids that are derived, for lines without a taskId.")
-        ] = PREFIX,
-        drop_state: Annotated[
-            bool, typer.Option("--drop-state", help="Ignore the state that an export with --state contains.")
-        ] = False,
-        restart: Annotated[
-            bool, typer.Option("--restart", help="Begin at the first line, instead of continuing an interrupted run.")
-        ] = False,
-    ) -> None:
-        """Insert the tasks of a file, under the table's names (taskId, dueAt …). Existing tasks stay as they are.
+    form: Annotated[
+        FileFormat | None, typer.Option("--format", help="Default: by the file's name; of stdin, ndjson.")
+    ] = None
+    errors: Annotated[str | None, typer.Option(metavar="FILE", help="Where to write the refused lines, as NDJSON.")] = (
+        None
+    )
+    id_prefix: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help=f"The prefix of derived ids, for lines without a taskId. Default: {PREFIX}."),
+    ] = None
+    drop_state: Annotated[
+        bool, typer.Option("--drop-state", help="Ignore the state that an export with --state contains.")
+    ] = False
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin at the first line, instead of continuing an interrupted run.")
+    ] = False
 
-        A line with a scheduleExpression becomes a schedule. An interrupted import continues when it is run again; the
-        file FILE.progress says where.
-        """
-        options = ImportOptions(
+    def of(self, file: str, *, schedules_only: bool) -> ImportOptions:
+        """The options of an import of ``file``."""
+        return ImportOptions(
             file=file,
-            form=form,
-            errors=errors,
-            id_prefix=id_prefix,
-            drop_state=drop_state,
-            restart=restart,
+            form=self.form,
+            errors=self.errors,
+            id_prefix=PREFIX if self.id_prefix is None else self.id_prefix,
+            drop_state=self.drop_state,
+            restart=self.restart,
             schedules_only=schedules_only,
         )
-        import_tasks(session, options)
 
-    return import_file
+
+@on_table
+def import_file(
+    session: Session,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help=".ndjson, .jsonl, .json or .csv; - for stdin.", show_default=False)
+    ],
+    *,
+    options: FileOptions,
+) -> None:
+    """Insert the tasks of a file, under the table's names (taskId, dueAt …). Existing tasks stay as they are.
+
+    A line with a scheduleExpression becomes a schedule. An interrupted import continues when it is run again; the
+    file FILE.progress says where.
+    """
+    import_tasks(session, options.of(file, schedules_only=False))
 
 
 @on_table

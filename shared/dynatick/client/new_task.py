@@ -79,7 +79,7 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
     if attr.TIMEOUT_SECONDS in row:
         with wrong:
             settings_cache.check_timeout(row[attr.TIMEOUT_SECONDS])
-    settings = settings_cache.current() if has_time or task.action is None else None
+    settings = settings_cache.current()
     action = row.get(attr.ACTION) or (settings.default_action if settings and task.action is None else None)
     if isinstance(action, str) and (task.payload is None or attr.PAYLOAD in row):
         with wrong:

@@ -210,6 +210,7 @@ class Schedules:
 
     def delete(self, schedule_id: str) -> None:
         """Ends the schedule and removes its row. Occurrences that exist stay."""
+        self._settings_cache.current()
         row: Row | None = self._row(schedule_id)
         for _ in range(_TRIES):
             # A row that replaces it at this very moment belongs to another caller, and may be a task.

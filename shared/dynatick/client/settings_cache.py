@@ -30,7 +30,11 @@ class SettingsCache:
         self._reread_at: datetime | None = None
 
     def current(self) -> InstallationSettings | None:
-        """The current settings; None before the first tick, which writes them."""
+        """The current settings; None before the first tick, which writes them.
+
+        Every operation that writes calls this first. Raises ConfigurationError if the table's rows are of another
+        version than this client's.
+        """
         kept_for = self._ttl if self._known is not None else min(self._ttl, _MISSING_TTL)
         if self._read_at is None or not timedelta() <= self._clock() - self._read_at < kept_for:
             return self.refresh()

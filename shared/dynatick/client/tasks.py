@@ -137,6 +137,7 @@ class TaskClient(BulkTasks):
         ``version``: that of a ``TaskView``; only if the task has not changed since.
         Raises TaskNotFound, TransitionRefused, TaskChanged: nothing was deleted then.
         """
+        self._settings_cache.current()
         task_update.delete(self.store, task_id, version)
 
     def reschedule(
@@ -186,6 +187,7 @@ class TaskClient(BulkTasks):
                 if wrong and (row := self.store.get(known)) and isinstance(action := row.get(attr.ACTION), str):
                     check(action, kept)  # so that every error is reported
         wrong.raise_all()
+        self._settings_cache.current()
 
         def decide(row: Row) -> ConditionalUpdate:
             change = merge_updates(*(decision(row) for decision in decisions))

@@ -139,11 +139,12 @@ RETENTION_DAYS: Final = "retentionDays"  # whole number
 MAX_TIMEOUT_SECONDS: Final = "maxTimeoutSeconds"  # whole number
 PAYLOAD_SCHEMAS: Final = "payloadSchemas"  # map: JSON as text, by action
 PAYLOAD_SCHEMA_FORM: Final = "payloadSchemaForm"  # whole number
+SCHEMA_VERSION: Final = "schemaVersion"  # whole number; of the rows of the whole table
 UPDATED_AT: Final = "updatedAt"  # instant
 
 PUBLISHED: Final = (
     TICK_MINUTES, SHARD_COUNT, SHARDS_EVER, ACTIONS, DEFAULT_ACTION, RETENTION_DAYS, MAX_TIMEOUT_SECONDS,
-    PAYLOAD_SCHEMAS, PAYLOAD_SCHEMA_FORM,
+    PAYLOAD_SCHEMAS, PAYLOAD_SCHEMA_FORM, SCHEMA_VERSION,
 )  # fmt: skip
 """What the settings say."""
 

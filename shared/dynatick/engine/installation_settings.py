@@ -16,10 +16,14 @@ from dynatick.domain.instants import format_instant
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
 from dynatick.engine.ports import Store
-from dynatick.errors import StoreError
+from dynatick.errors import ConfigurationError, StoreError
 
 SETTINGS_ID = f"{SYSTEM_PREFIX}settings"
 _TRIES = 10
+SCHEMA_VERSION = 1
+"""The version of all rows of the table. It goes up only when rows change so that a client of another version would
+write or understand them wrongly; a further attribute is no such change. A settings row without one is of version 1."""
+
 SCHEMA_FORM = 1
 """The format of the payload schemas. A reader that finds another number doesn't use them."""
 
@@ -35,6 +39,7 @@ class InstallationSettings:
     retention_days: int | None = None  # how long an ended task stays; None: not known yet
     max_timeout_seconds: int | None = None  # the longest one of a task; None: not known yet
     payload_schemas: Mapping[str, str] = field(default_factory=dict)  # JSON Schema as text, by action: handlers' types
+    schema_version: int = SCHEMA_VERSION  # of the rows of the table
 
     def to_row(self) -> dict[str, object]:
         """Under the table's names."""
@@ -43,6 +48,7 @@ class InstallationSettings:
             attr.SHARD_COUNT: self.grid.shard_count,
             attr.SHARDS_EVER: self.shards_ever,
             attr.ACTIONS: list(self.actions),
+            attr.SCHEMA_VERSION: self.schema_version,
         }
         if self.default_action is not None:
             values[attr.DEFAULT_ACTION] = self.default_action
@@ -56,9 +62,19 @@ class InstallationSettings:
 
 
 def read_settings(store: Store) -> InstallationSettings | None:
-    """The published settings; None before the first tick."""
+    """The published settings; None before the first tick.
+
+    Raises ConfigurationError if the rows are of another version, and InvalidInput if the row is malformed.
+    """
     row = store.get(SETTINGS_ID)
-    return None if row is None else _from_row(row)
+    if row is None:
+        return None
+    version = _version_of(row)
+    if version < SCHEMA_VERSION:
+        raise _other_version(
+            version, "deploy this Dynatick, or use the older one that the installation was deployed from"
+        )
+    return _from_row(row)
 
 
 def publish_settings(
@@ -73,7 +89,9 @@ def publish_settings(
 ) -> InstallationSettings:
     """Publishes the deployed settings, and returns what is published then. Writes only if something differs.
 
-    None for ``actions``, ``defaults``, ``max_timeout_seconds`` or ``payload_schemas``: what is published stays.
+    None for ``actions``, ``defaults``, ``max_timeout_seconds`` or ``payload_schemas``: what is published stays. Raises
+    the version of the rows to that of this code; raises ConfigurationError, and writes nothing, if they have a higher
+    one: another process was deployed from newer code.
     """
     for _ in range(_TRIES):
         row = store.get(SETTINGS_ID)
@@ -86,6 +104,7 @@ def publish_settings(
             retention_days=defaults.retention_days if defaults else known.retention_days if known else None,
             max_timeout_seconds=max_timeout_seconds or (known.max_timeout_seconds if known else None),
             payload_schemas=payload_schemas if payload_schemas is not None else known.payload_schemas if known else {},
+            schema_version=SCHEMA_VERSION,
         )
         if wanted == known:
             return wanted
@@ -110,7 +129,23 @@ def _row(wanted: InstallationSettings, now: datetime) -> dict[str, object]:
     return {attr.STATUS: "settings", attr.OUTCOME: "none", **wanted.to_row(), attr.UPDATED_AT: format_instant(now)}
 
 
+def _version_of(row: Row) -> int:
+    version = row.get(attr.SCHEMA_VERSION)
+    return 1 if version is None else check_count(version, attr.SCHEMA_VERSION)
+
+
+def _other_version(version: int, remedy: str) -> ConfigurationError:
+    problem = (
+        f"the installation has rows of version {version}, and this Dynatick is for version {SCHEMA_VERSION}; {remedy}"
+    )
+    return ConfigurationError(attr.SCHEMA_VERSION, problem)
+
+
 def _from_row(row: Row) -> InstallationSettings:
+    """Of a row of this version or a lower one. Raises ConfigurationError for a higher one."""
+    version = _version_of(row)
+    if version > SCHEMA_VERSION:
+        raise _other_version(version, "use the newer Dynatick that the installation was deployed from")
     actions, default_action, days = (row.get(name) for name in (attr.ACTIONS, attr.DEFAULT_ACTION, attr.RETENTION_DAYS))
     longest = row.get(attr.MAX_TIMEOUT_SECONDS)
     schemas = row.get(attr.PAYLOAD_SCHEMAS) if row.get(attr.PAYLOAD_SCHEMA_FORM) == SCHEMA_FORM else None
@@ -126,4 +161,5 @@ def _from_row(row: Row) -> InstallationSettings:
         retention_days=None if days is None else check_count(days, attr.RETENTION_DAYS),
         max_timeout_seconds=None if longest is None else check_count(longest, attr.MAX_TIMEOUT_SECONDS),
         payload_schemas={str(name): str(text) for name, text in known_schemas},
+        schema_version=version,
     )

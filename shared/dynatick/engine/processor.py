@@ -32,7 +32,7 @@ from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import SKEW_MARGIN, Rules
 from dynatick.engine.wake_up import AnyWakeUp, TickOnTime, WakeUp, parse_wake_up, send_wake_ups
 from dynatick.engine.waking import MAX_EARLY, MAX_LATE, wake
-from dynatick.errors import DynatickError, InvalidInput, StoreError
+from dynatick.errors import ConfigurationError, DynatickError, InvalidInput, StoreError
 from dynatick.json_reader import parse
 
 _SETTINGS_FRESH_FOR = timedelta(minutes=1)
@@ -309,7 +309,7 @@ class Processor:
             schemas = self.actions.payload_schemas()
             if schemas != settings.payload_schemas:
                 publish_settings(self.store, self.rules.grid, now=self.clock(), payload_schemas=schemas)
-        except StoreError as error:
+        except (ConfigurationError, StoreError) as error:
             done.schemas_not_published = str(error)
 
     def _start(self, order: Order, done: Invoked) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from dynatick.client import TaskClient
 from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults
 from dynatick.engine.cursor import cursor_id
-from dynatick.engine.installation_settings import publish_settings
+from dynatick.engine.installation_settings import SETTINGS_ID, publish_settings
 from dynatick.engine.rules import Rules
 from dynatick.errors import StoreError
 from dynatick.store.memory import MemoryStore
@@ -75,7 +76,7 @@ def test_settings_are_those_in_force(caller: Caller) -> None:
     assert caller.ask("GET", "/v1/settings") == {
         "tickMinutes": 5, "shardCount": 2, "shardsEver": 2, "actions": ["log", "mail", "raw", "webhook"],
         "handlers": {"mail": schema, "raw": None}, "defaultAction": "mail", "retentionDays": 7,
-        "maxTimeoutSeconds": 112,
+        "maxTimeoutSeconds": 112, "schemaVersion": 1,
     }  # fmt: skip
 
 
@@ -83,6 +84,18 @@ def test_before_the_first_tick_there_are_no_settings() -> None:
     problem = Caller().refused("no-settings", "GET", "/v1/settings")
     assert problem["status"] == 404
     assert "no tick has come yet" in problem["detail"]
+
+
+def test_a_table_of_another_version_is_refused_with_both_versions(caller: Caller) -> None:
+    publish_settings(caller.store, Grid(), now=caller.clock(), actions=["log"])
+    row = dict(caller.store.get(SETTINGS_ID) or {})
+    caller.store.delete(SETTINGS_ID)
+    caller.store.create({**row, "schemaVersion": Decimal(2)})
+    caller.clock.forward(minutes=2)  # until the settings are read again
+    problem = caller.refused("other-version", "POST", "/v1/tasks", {"taskId": "a"})
+    assert problem["status"] == 503
+    assert "rows of version 2, and this Dynatick is for version 1" in problem["detail"]
+    assert caller.store.get("a") is None
 
 
 # -- health --------------------------------------------------------------------------------------------------------

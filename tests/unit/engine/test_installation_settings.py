@@ -14,8 +14,9 @@ from tests.unit.engine.support import Once, RiggedStore, of
 from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.normalise import Defaults
+from dynatick.engine import installation_settings
 from dynatick.engine.installation_settings import SETTINGS_ID, InstallationSettings, publish_settings, read_settings
-from dynatick.errors import StoreError
+from dynatick.errors import ConfigurationError, StoreError
 from dynatick.store.memory import MemoryStore
 
 
@@ -97,6 +98,33 @@ def test_a_row_of_an_older_version_is_understood() -> None:
     store = RiggedStore()
     store.put({"taskId": SETTINGS_ID, "tickMinutes": Decimal(5), "shardCount": Decimal(2), "shardsEver": Decimal(4)})
     assert read_settings(store) == InstallationSettings(grid=Grid(tick_minutes=5, shard_count=2), shards_ever=4)
+
+
+def test_a_row_without_a_version_is_of_version_1_and_is_not_written_for_that() -> None:
+    store = RiggedStore()
+    publish_settings(store, Grid(), now=NOON, actions=["log"], defaults=Defaults())
+    row = dict(of(store.peek(SETTINGS_ID)))
+    assert row.pop("schemaVersion") == 1
+    store.put(row)
+    store.forget()
+    publish_settings(store, Grid(), now=NOON, actions=["log"], defaults=Defaults())
+    assert store.writes == []
+    publish_settings(store, Grid(tick_minutes=5), now=NOON)
+    assert of(store.peek(SETTINGS_ID))["schemaVersion"] == 1
+
+
+def test_newer_functions_raise_the_version_and_older_ones_then_write_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RiggedStore()
+    publish_settings(store, Grid(), now=NOON, actions=["log"])
+    monkeypatch.setattr(installation_settings, "SCHEMA_VERSION", 2)
+    found = publish_settings(store, Grid(), now=NOON, actions=["log"])
+    assert of(store.peek(SETTINGS_ID))["schemaVersion"] == 2
+    assert read_settings(store) == found
+    monkeypatch.undo()
+    store.forget()
+    with pytest.raises(ConfigurationError, match="rows of version 2, and this Dynatick is for version 1"):
+        publish_settings(store, Grid(tick_minutes=5), now=NOON, actions=["mail"])
+    assert store.writes == []
 
 
 @pytest.mark.parametrize("malformed", [{"tickMinutes": "5"}, {"tickMinutes": Decimal(7)}, {"shardsEver": None}])

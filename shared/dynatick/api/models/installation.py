@@ -78,6 +78,7 @@ class Settings(OpenForm):
     handlers: dict[str, dict[str, Any] | None] = Field(
         description="The handlers, each with the JSON Schema of its payload, if it is known."
     )
+    schemaVersion: int = Field(description="The version of the table's rows.")
     defaultAction: str | None = Field(None, description="The action of a task that names none.")
     retentionDays: int | None = Field(None, description="Days after which an ended task expires.")
     maxTimeoutSeconds: int | None = Field(None, description="The highest timeoutSeconds that is accepted.")

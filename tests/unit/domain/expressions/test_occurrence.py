@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.unit.domain.expressions import generator
-from tests.unit.domain.expressions.oracle import runs as by_brute_force
 
+from dynatick.bulk.brute_force import runs as by_brute_force
 from dynatick.domain.expressions import (
     Expression,
     check_fires,

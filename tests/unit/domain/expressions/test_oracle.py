@@ -13,8 +13,9 @@ from random import Random
 import pytest
 from croniter import CroniterBadDateError, croniter
 from cronsim import CronSim
-from tests.unit.domain.expressions import generator, oracle
+from tests.unit.domain.expressions import generator
 
+from dynatick.bulk import brute_force as oracle
 from dynatick.domain.expressions import next_after, parse_expression, upcoming
 from dynatick.domain.expressions.clock_change import clock_changes
 from dynatick.domain.expressions.time_zone import zone_of

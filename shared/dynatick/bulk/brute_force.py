@@ -1,9 +1,10 @@
-"""An independent, slow evaluation of expressions: it tries every minute of the clock.
+"""An independent, slow evaluation of cron expressions: it tries every minute of the clock.
 
-The evaluator lists the values of each field and goes from wall times to instants. Here nothing is listed: a day is
-asked whether it belongs, a minute likewise, straight from the expression's text; and each minute of UTC is asked
-what the clock shows then, so a time that the clock skips never comes up, and the second showing (``fold``) is left
-out. Nothing of ``dynatick`` is used.
+The evaluator of ``dynatick.domain.expressions`` lists the values of each field and goes from wall times to instants.
+Here nothing is listed: a day is asked whether it belongs, a minute likewise, straight from the expression's text; and
+each minute of UTC is asked what the clock shows then, so a time that the clock skips never comes up. Nothing else of
+``dynatick`` is used. Tests compare the evaluator with it, and an import its schedules with the lines that they come
+from.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", 
 WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _MONTHS = {name: i for i, name in enumerate(MONTHS, 1)}
 _WEEKDAYS = {name: i for i, name in enumerate(WEEKDAYS, 1)}
+_CRONTAB_WEEKDAYS = {name: i for i, name in enumerate(WEEKDAYS)}
 _END = date(2199, 12, 31)
 
 
 def runs(text: str, after: datetime, zone: tzinfo) -> Iterator[datetime]:
-    """The instants after ``after``, by testing each day and each minute of a matching day."""
+    """The instants of a ``cron(…)`` after ``after``, by testing each day and each minute of a matching day."""
     minutes, hours, day_of_month, month, day_of_week, year = text.removeprefix("cron(").removesuffix(")").split()
     years = {number for number in range(1970, 2200) if belongs(year, number, 1970, 2199)}
     months = {number for number in range(1, 13) if belongs(month, number, 1, 12, _MONTHS)}
-    day = max(after.astimezone(zone).date() - 2 * _DAY, date(1970, 1, 1))
     shown_hours = [belongs(hours, hour, 0, 23) for hour in range(24)]
     shown_minutes = [belongs(minutes, minute, 0, 59) for minute in range(60)]
-    while True:
+    for day in _days(after, zone):
         if (
             day.year in years
             and day.month in months
@@ -38,9 +39,54 @@ def runs(text: str, after: datetime, zone: tzinfo) -> Iterator[datetime]:
             for instant, hour, minute in clock(day, zone):
                 if shown_hours[hour] and shown_minutes[minute] and instant > after:
                     yield instant
-        if day == _END:
-            return
+
+
+def crontab_runs(fields: str, after: datetime, zone: tzinfo) -> Iterator[datetime]:
+    """The instants after ``after`` of a crontab's five fields, in capitals, as cronie and Debian's cron run them.
+
+    A line with ``*`` for its minute or hour runs whenever the clock shows its time, in autumn twice. Another runs once,
+    the first time; in spring, what the clock skips runs at the first minute after.
+    """
+    minutes, hours, day_of_month, month, day_of_week = fields.split()
+    both = day_of_month.startswith("*") or day_of_week.startswith("*")
+    repeats = minutes.startswith("*") or hours.startswith("*")
+    shown_hours = [belongs(hours, hour, 0, 23) for hour in range(24)]
+    shown_minutes = [belongs(minutes, minute, 0, 59) for minute in range(60)]
+    wanted = {
+        (hour, minute) for hour in range(24) for minute in range(60) if shown_hours[hour] and shown_minutes[minute]
+    }
+    for day in _days(after, zone):
+        weekday = day.isoweekday() % 7
+        found = [
+            belongs(day_of_month, day.day, 1, 31),
+            any(
+                belongs(day_of_week, number, 0, 7, _CRONTAB_WEEKDAYS)
+                for number in ({0, 7} if weekday == 0 else {weekday})
+            ),
+        ]
+        if belongs(month, day.month, 1, 12, _MONTHS) and (all(found) if both else any(found)):
+            shown = all_of_clock(day, zone) if repeats else clock(day, zone)
+            times = {instant for instant, hour, minute in shown if (hour, minute) in wanted}
+            if not repeats:
+                times |= _after_gaps(wanted, shown)
+            yield from sorted(instant for instant in times if instant > after)
+
+
+def _after_gaps(wanted: set[tuple[int, int]], shown: tuple[tuple[datetime, int, int], ...]) -> set[datetime]:
+    """The first minute after each wanted time that the clock of the day does not show."""
+    if len(shown) == 24 * 60:
+        return set()
+    skipped = wanted - {(hour, minute) for _, hour, minute in shown}
+    later = [[instant for instant, hour, minute in shown if (hour, minute) > time] for time in skipped]
+    return {instants[0] for instants in later if instants}
+
+
+def _days(after: datetime, zone: tzinfo) -> Iterator[date]:
+    day = max(after.astimezone(zone).date() - 2 * _DAY, date(1970, 1, 1))
+    while day < _END:
+        yield day
         day += _DAY
+    yield _END
 
 
 def belongs(spec: str, value: int, first: int, last: int, names: dict[str, int] | None = None) -> bool:
@@ -65,6 +111,7 @@ def _part(part: str, value: int, first: int, last: int, names: dict[str, int]) -
 
 
 def day_belongs(spec: str, day: date) -> bool:
+    """Whether a day-of-month contains a day."""
     if spec == "L":
         return (day + _DAY).day == 1
     month = _month(day.year, day.month)
@@ -78,6 +125,7 @@ def day_belongs(spec: str, day: date) -> bool:
 
 
 def weekday_belongs(spec: str, day: date) -> bool:
+    """Whether a day-of-week contains a day."""
     weekday = (day.weekday() + 1) % 7 + 1
     if spec == "L":
         return weekday == 7
@@ -99,13 +147,21 @@ def _month(year: int, month: int) -> list[date]:
 @lru_cache(maxsize=4096)
 def clock(day: date, zone: tzinfo) -> tuple[tuple[datetime, int, int], ...]:
     """Each instant at which the zone's clock shows a minute of that day for the first time, with its wall time."""
+    return tuple(_shown(day, zone, again=False))
+
+
+def all_of_clock(day: date, zone: tzinfo) -> tuple[tuple[datetime, int, int], ...]:
+    """As ``clock``, also with the minutes that the clock shows a second time."""
+    return tuple(_shown(day, zone, again=True))
+
+
+def _shown(day: date, zone: tzinfo, *, again: bool) -> Iterator[tuple[datetime, int, int]]:
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    offsets = [(midnight + hours * 60 * _MINUTE).astimezone(zone).utcoffset() for hours in (-24, 0, 24, 48)]
+    local = [(midnight + hours * 60 * _MINUTE).astimezone(zone).utcoffset() for hours in (-24, 0, 24, 48)]
+    offsets = [offset for offset in local if offset is not None]
     begin, end = midnight - max(offsets), midnight + _DAY - min(offsets)
-    found = []
     while begin < end:
         shown = begin.astimezone(zone)
-        if shown.fold == 0 and shown.date() == day:
-            found.append((begin, shown.hour, shown.minute))
+        if (again or shown.fold == 0) and shown.date() == day:
+            yield begin, shown.hour, shown.minute
         begin += _MINUTE
-    return tuple(found)

@@ -1,0 +1,31 @@
+"""Schedules of another scheduler, each converted to a row of ours or refused with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from dynatick.errors import InvalidInput
+
+
+class Origin(StrEnum):
+    """Which scheduler the file is from."""
+
+    EVENTBRIDGE_SCHEDULER = "eventbridge-scheduler"
+    CRONTAB = "crontab"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conversion:
+    """Has either ``row`` or ``error``. ``notes`` say what is other than before, or left out."""
+
+    line: int  # of the file, from 1; that on which it begins
+    name: str  # of the schedule, for messages
+    text: str  # the line, or the expression
+    row: Mapping[str, object] | None = None
+    error: InvalidInput | None = None
+    notes: tuple[str, ...] = ()
+    original: Callable[[datetime], Iterator[datetime]] | None = None
+    """The instants after one, by an evaluation that is not ours. Neither sorted out by dates nor by state."""

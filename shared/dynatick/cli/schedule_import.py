@@ -1,0 +1,205 @@
+"""``dynatick schedule import``: of our own format, or converted from that of another scheduler."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dynatick.bulk.conversion import Conversion, Origin
+from dynatick.bulk.derived_id import PREFIX
+from dynatick.cli.exit_code import CommandFailed, ExitCode
+from dynatick.cli.importing import import_tasks
+from dynatick.cli.output import Column, one_line, say, show_many, show_one
+from dynatick.cli.session import Session, on_table
+from dynatick.cli.task_files import FileOptions
+from dynatick.domain import attributes as attr
+from dynatick.domain.instants import format_instant
+from dynatick.errors import InvalidInput
+
+_NEXT = 3  # occurrences that a dry run shows
+_COLUMNS = (
+    Column("LINE", "line", right=True, spare=1),
+    Column("SCHEDULE", attr.TASK_ID, folds=True),
+    Column("EXPRESSION", attr.SCHEDULE_EXPRESSION, folds=True),
+    Column("ZONE", attr.SCHEDULE_EXPRESSION_TIMEZONE, spare=1),
+    Column("ACTION", attr.ACTION, spare=1),
+    Column("NEXT OCCURRENCES", "nextOccurrences", folds=True),
+    Column("COMPARED", "comparison", folds=True),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConversionOptions:
+    """What converts a file of another scheduler."""
+
+    from_: Annotated[
+        Origin | None, typer.Option("--from", help="Convert the file of another scheduler, instead of ours.")
+    ] = None
+    action: Annotated[
+        str | None, typer.Option(help="Of a crontab: the action, whose payload has the command. Required for it.")
+    ] = None
+    tz: Annotated[
+        str | None, typer.Option("--tz", metavar="ZONE", help="Of a crontab: its time zone before a CRON_TZ.")
+    ] = None
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --from: show and compare them, and insert none. Needs no table.")
+    ] = False
+
+
+@on_table
+def import_file(
+    session: Session,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help=".ndjson, .jsonl, .json or .csv; - for stdin.", show_default=False)
+    ],
+    *,
+    conversion: ConversionOptions,
+    options: FileOptions,
+) -> None:
+    """Insert the schedules of a file. Each line needs a scheduleExpression. Existing schedules stay as they are.
+
+    With --from, the file is what `aws scheduler get-schedule` or `crontab -l` prints. Each schedule is converted, or
+    refused with the reason; what is other than before is said.
+    """
+    if conversion.from_ is None:
+        if conversion.dry_run or conversion.action is not None or conversion.tz is not None:
+            raise CommandFailed(ExitCode.USAGE, "--dry-run, --action and --tz need --from")
+        import_tasks(session, options.of(file, schedules_only=True))
+        return
+    if options.form is not None or options.errors is not None or options.drop_state or options.restart:
+        raise CommandFailed(ExitCode.USAGE, "--format, --errors, --drop-state and --restart have no effect with --from")
+    found = _converted(session, file, conversion.from_, conversion, options.id_prefix)
+    if not found:
+        say("The file has no schedules")
+    if conversion.dry_run:
+        _show(session, found)
+    else:
+        _insert(session, found)
+
+
+def _converted(
+    session: Session, file: str, origin: Origin, options: ConversionOptions, id_prefix: str | None
+) -> list[Conversion]:
+    """Raises CommandFailed and InvalidInput."""
+    text, now = _text(file), session.clock()
+    if origin is Origin.CRONTAB:
+        from dynatick.bulk.crontab import read_crontab
+
+        if not options.action:
+            raise CommandFailed(ExitCode.USAGE, "--from crontab needs --action NAME, a handler that runs the command")
+        zone, prefix = options.tz or "UTC", PREFIX if id_prefix is None else id_prefix
+        return list(read_crontab(text, action=options.action, zone=zone, now=now, id_prefix=prefix))
+    from dynatick.bulk.eventbridge_scheduler import read_eventbridge_scheduler
+
+    if options.action is not None or options.tz is not None:
+        raise CommandFailed(ExitCode.USAGE, "--action and --tz are for --from crontab; each schedule has its own")
+    return list(read_eventbridge_scheduler(text, now=now, id_prefix=id_prefix or ""))
+
+
+def _text(file: str) -> str:
+    """Raises CommandFailed, and InvalidInput for a file that is not UTF-8."""
+    try:
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise CommandFailed(ExitCode.NOT_FOUND, f"cannot read {file}: {error.strerror}") from error
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput("file", content[:200], f"expected UTF-8: {error.reason}") from None
+
+
+def _insert(session: Session, found: Sequence[Conversion]) -> None:
+    """Inserts them and prints the counts. Raises CommandFailed unless all are in the table."""
+    from dynatick.bulk.importing import Import
+    from dynatick.bulk.record import Record
+
+    client = session.client()
+    _say_notes(found)
+    schedules = _schedules(found)
+    records = (
+        Record(line=number, end=number, next_line=number + 1, text=one.text, row=one.row, error=one.error)
+        for number, one in enumerate(schedules)
+    )
+    run = Import(
+        insert_rows=client.insert_rows,
+        report=lambda error: _say_of(schedules[error.line], error.message),
+        schedules_only=True,
+    )
+    for _ in run.run(records):
+        pass
+    show_one(run.tally.to_row(), session.output)
+    if run.tally.unknown:
+        message = f"{run.tally.unknown} of {len(schedules)} got no answer; run it again"
+        raise CommandFailed(ExitCode.UNREACHABLE, message)
+    _judge(run.tally.refused, "refused; the others were inserted")
+
+
+def _show(session: Session, found: Sequence[Conversion]) -> None:
+    """Inserts them into a table in memory, and shows what they are and when they run. Raises CommandFailed."""
+    from dynatick.client import Exists, Refused, TaskClient
+    from dynatick.store.memory import MemoryStore
+
+    now = session.clock().replace(microsecond=0)
+    _say_notes(found)
+    client = TaskClient(MemoryStore(), clock=lambda: now)
+    rows: list[dict[str, object]] = []
+    refused = 0
+    for one in _schedules(found):
+        error: object = one.error
+        for result in () if one.row is None else client.insert_rows([one.row]):
+            if isinstance(result, Refused):
+                error = result.error
+            elif isinstance(result, Exists):
+                error = "the file has the same schedule, or another of its id, before: it is inserted once"
+        if isinstance(error, InvalidInput):
+            refused += 1
+        if error is None:
+            rows.append(_row(one, now))
+        else:
+            _say_of(one, str(error))
+    show_many(rows, _COLUMNS, session.output, name="schedules")
+    _judge(refused, "would be refused; the others would be inserted")
+
+
+def _row(one: Conversion, now: datetime) -> dict[str, object]:
+    """A schedule as it would be, its next occurrences, and how they compare with the original's."""
+    from dynatick.bulk.comparison import compare, occurrences
+    from dynatick.domain.schedule import Schedule
+
+    assert one.row is not None
+    following = islice(occurrences(Schedule.from_row(one.row), now), _NEXT)
+    return {
+        "line": one.line,
+        **one.row,
+        "nextOccurrences": [format_instant(instant) for instant in following],
+        "comparison": str(compare(one, now)),
+        "notes": list(one.notes),
+    }
+
+
+def _schedules(found: Sequence[Conversion]) -> list[Conversion]:
+    """Without those that are notes only."""
+    return [one for one in found if one.row is not None or one.error is not None]
+
+
+def _say_notes(found: Sequence[Conversion]) -> None:
+    for one in found:
+        for note in one.notes:
+            _say_of(one, f"note: {note}")
+
+
+def _say_of(one: Conversion, message: str) -> None:
+    say(f"{one_line(one.name)}: {one_line(message)}")
+
+
+def _judge(refused: int, what: str) -> None:
+    """Raises CommandFailed if any was refused."""
+    if refused:
+        raise CommandFailed(ExitCode.INVALID, f"{refused} {'schedule' if refused == 1 else 'schedules'} {what}")

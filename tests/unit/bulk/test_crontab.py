@@ -1,0 +1,252 @@
+"""Lines of a crontab become schedules that run when cron would, and never at another time."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+import pytest
+from cronsim import CronSim, CronSimError
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from dynatick.bulk import brute_force
+from dynatick.bulk.comparison import compare, occurrences
+from dynatick.bulk.conversion import Conversion
+from dynatick.bulk.crontab import read_crontab
+from dynatick.domain.expressions.time_zone import zone_of
+from dynatick.domain.schedule import Schedule
+from dynatick.errors import InvalidInput
+
+NOW = datetime(2026, 11, 23, 6, 4, 30, tzinfo=UTC)
+
+FILE = """\
+# m h  dom mon dow   command
+SHELL=/bin/bash
+MAILTO = "ops@example.com"
+
+*/5 * * * *  /usr/bin/poll --all
+CRON_TZ=Europe/Berlin
+30 2 * * mon-fri  /usr/bin/report
+@daily\t/usr/bin/rotate
+0 22 1 */3 *  mail -s "100\\%" ada@example.com%Dear Ada,%%the quarter is over
+"""
+
+
+def converted(text: str, zone: str = "UTC") -> list[Conversion]:
+    return list(read_crontab(text, action="run-command", zone=zone, now=NOW))
+
+
+def schedule(line: str, zone: str = "UTC") -> tuple[str, str]:
+    """The expression and the time zone of a line's schedule."""
+    (one,) = converted(f"{line} do", zone)
+    assert one.row is not None, one.error
+    return str(one.row["scheduleExpression"]), str(one.row["scheduleExpressionTimezone"])
+
+
+def refusal(line: str) -> InvalidInput:
+    (one,) = converted(line)
+    assert one.row is None and one.error is not None
+    return one.error
+
+
+def test_a_file_of_a_user() -> None:
+    shell, mail, poll, report, rotate, quarter = converted(FILE)
+    for one, name in ((shell, "SHELL"), (mail, "MAILTO")):
+        assert one.row is None and one.error is None
+        assert one.notes == (f"{name} is left out: set what the command needs in the handler's environment",)
+    assert poll.row is not None and report.row is not None and rotate.row is not None and quarter.row is not None
+    assert {name: value for name, value in poll.row.items() if name != "taskId"} == {
+        "scheduleExpression": "cron(0/5 * * * ? *)", "scheduleExpressionTimezone": "UTC", "action": "run-command",
+        "payload": {"command": "/usr/bin/poll --all"}, "catchUp": "none", "overlap": "allow",
+        "retryPolicy": {"maximumRetryAttempts": 0},
+    }  # fmt: skip
+    assert [(one.line, one.name) for one in (poll, quarter)] == [(5, "line 5"), (9, "line 9")]
+    assert [note.split(",")[0] for note in poll.notes] == ["read on the clock of UTC"]
+    assert report.row["scheduleExpression"] == "cron(30 2 ? * MON-FRI *)"
+    assert rotate.row["payload"] == {"command": "/usr/bin/rotate"}
+    assert {one.row["scheduleExpressionTimezone"] for one in (report, rotate, quarter) if one.row} == {"Europe/Berlin"}
+    assert report.notes == ()
+    assert quarter.row["scheduleExpression"] == "cron(0 22 1 1/3 ? *)"
+    assert quarter.row["payload"] == {
+        "command": 'mail -s "100%" ada@example.com', "stdin": "Dear Ada,\n\nthe quarter is over\n"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "expression"),
+    [
+        ("0 9 * * 0", "cron(0 9 ? * SUN *)"),
+        ("0 9 * * 7", "cron(0 9 ? * SUN *)"),
+        ("0 9 * * 5-7", "cron(0 9 ? * SUN,FRI,SAT *)"),
+        ("0 9 * * 1-5", "cron(0 9 ? * MON-FRI *)"),
+        ("0 9 * * */2", "cron(0 9 ? * SUN,TUE,THU,SAT *)"),
+        ("0 9 * jan,JUL Sun", "cron(0 9 ? 1,7 SUN *)"),
+        ("5,10,15 8-18/5 * * *", "cron(5-15/5 8-18/5 * * ? *)"),
+        ("10-59/25 0 1 2 *", "cron(10,35 0 1 2 ? *)"),
+        ("*/90 * * * *", "cron(0 * * * ? *)"),
+        ("007 09 * * *", "cron(7 9 * * ? *)"),
+        ("0 0 */1 * 1", "cron(0 0 ? * MON *)"),  # every day of the month: Mondays
+        ("0 0 1-31 * 1", "cron(0 0 * * ? *)"),  # either is enough: every day
+        ("0 0 13 * 0-6", "cron(0 0 * * ? *)"),
+        ("0 0 13 * *", "cron(0 0 13 * ? *)"),
+        ("@yearly", "cron(0 0 1 1 ? *)"),
+        ("@WEEKLY", "cron(0 0 ? * SUN *)"),
+        ("@hourly", "cron(0 * * * ? *)"),
+    ],
+)
+def test_a_line_and_its_expression(line: str, expression: str) -> None:
+    assert schedule(line)[0] == expression
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "expected"),
+    [
+        ("0 9 1,15 * 5 x", "line", "days that either names"),
+        ("0 9 */2 * 1 x", "line", "days that both name"),
+        ("0 22-2 * * * x", "hour", "a range that ends after it begins"),
+        ("0 9 * * fri-sun x", "day of week", "a range that ends after it begins"),
+        ("60 * * * * x", "minute", "numbers from 0 to 59"),
+        ("* * 0 * * x", "day of month", "numbers from 1 to 31"),
+        ("* * * * 8 x", "day of week", "numbers from 0 to 7"),
+        ("5/10 * * * * x", "minute", "a range or '*' before the step"),
+        ("*/0 * * * * x", "minute", "a step from 1 on"),
+        ("0~30 * * * * x", "minute", "numbers from 0 to 59"),
+        ("-5 * * * * x", "minute", "numbers from 0 to 59"),
+        ("H * * * * x", "minute", "numbers from 0 to 59"),
+        ("² * * * * x", "minute", "numbers from 0 to 59"),
+        ("0 0 30 2 * x", "scheduleExpression", "it never runs"),
+        ("* * * * *", "line", "five fields and a command"),
+        ("@daily", "line", "a command"),
+        ("@reboot x", "line", "no machine here that starts"),
+        ("@fortnightly x", "line", "@yearly"),
+        ("17 * * * * root run-parts /etc/cron.hourly", "line", "leave that field out"),
+        ("CRON_TZ=Europe/Brelin", "CRON_TZ", "Europe/Berlin"),
+    ],
+)
+def test_what_is_refused_has_its_reason(line: str, field: str, expected: str) -> None:
+    error = refusal(line)
+    assert error.field == field and expected in error.expected, error
+
+
+def test_either_day_names_both_schedules_that_would_run_twice() -> None:
+    assert "cron(0 9 1,15 * ? *) and cron(0 9 ? * FRI *) would run it twice" in str(refusal("0 9 1,15 * 5 x"))
+
+
+def test_after_a_time_zone_that_is_not_known_no_line_is_accepted() -> None:
+    zone, line, other = converted("CRON_TZ=Nowhere/Land\n0 9 * * * x\nCRON_TZ=Asia/Tokyo\n0 9 * * * x")[:3]
+    assert zone.error is not None and line.error is not None and "CRON_TZ before it" in str(line.error)
+    assert other.row is not None and other.row["scheduleExpressionTimezone"] == "Asia/Tokyo"
+
+
+def test_ids_follow_from_what_a_line_says() -> None:
+    one, again = converted("0 9 * * * x"), converted("# moved\n\n00  9 * * *   x")
+    assert one[0].row == again[0].row
+    others = ["1 9 * * * x", "0 9 * * * y", "CRON_TZ=Asia/Tokyo\n0 9 * * * x"]
+    ids = {converted(text)[0].row["taskId"] for text in ("0 9 * * * x", *others)}  # type: ignore[index]
+    assert len(ids) == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "zone", "expected"),
+    [
+        ("*/15 * * * *", "Europe/Berlin", "UTC"),  # so that it runs in the hour that comes twice
+        ("7 * * * *", "America/New_York", "UTC"),
+        ("7 0-23 * * *", "Europe/Berlin", "Europe/Berlin"),  # without '*', cron leaves the repeated hour out
+        ("*/15 * * * *", "Asia/Kolkata", "Asia/Kolkata"),  # half an hour from UTC
+        ("*/15 9 * * *", "Europe/Berlin", "Europe/Berlin"),
+        ("*/15 * * * 1", "Europe/Berlin", "Europe/Berlin"),
+    ],
+)
+def test_a_line_of_every_hour_is_kept_on_the_clock_of_utc(line: str, zone: str, expected: str) -> None:
+    assert schedule(line, zone)[1] == expected
+
+
+def test_a_comparison_says_where_they_differ_first() -> None:
+    (one,) = converted("30 2 * * * x", "Europe/Berlin")
+    assert one.notes == (
+        "where the clock changes, cron may run it at a time that it skips or shows twice; it runs once or not",
+    )
+    assert str(compare(one, NOW)) == (
+        "after 124 of 1,000 they differ: at 2027-03-28T01:00:00Z the original runs, this does not"
+    )
+    (same,) = converted("30 2 * * * x", "Asia/Tokyo")
+    assert str(compare(same, NOW)) == "1,000 of 1,000 agree"
+    (yearly,) = converted("@yearly x")
+    assert str(compare(yearly, NOW)) == "10 of 10 agree", "of ten years"
+
+
+# -- any line ------------------------------------------------------------------------------------------------------
+
+
+def fields(first: int, last: int, names: tuple[str, ...] = (), begin: int = 0) -> st.SearchStrategy[str]:
+    """One field of a crontab: lists of values, ranges and steps."""
+
+    def written(value: int, *, by_name: bool) -> str:
+        return names[value - begin] if by_name and 0 <= value - begin < len(names) else str(value)
+
+    value = st.integers(first, last)
+    single = st.builds(lambda one, by_name: written(one, by_name=by_name), value, st.booleans())
+    spans = st.tuples(value, value, st.booleans()).map(
+        lambda drawn: "-".join(written(one, by_name=drawn[2]) for one in sorted(drawn[:2]))
+    )
+    stepped = st.builds("{}/{}".format, st.one_of(st.just("*"), spans), st.integers(1, last))
+    listed = st.lists(st.one_of(single, spans, stepped), min_size=1, max_size=4).map(",".join)
+    return st.one_of(st.just("*"), st.just("*"), listed)
+
+
+LINES = st.tuples(
+    fields(0, 59),
+    fields(0, 23),
+    fields(1, 31),
+    fields(1, 12, tuple(name.lower() for name in brute_force.MONTHS), 1),
+    fields(0, 7, brute_force.WEEKDAYS),
+).map(" ".join)
+MOMENTS = st.integers(0, 5 * 365 * 86_400).map(lambda seconds: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(0, seconds))
+CHANGES = st.sampled_from(
+    [datetime(2027, 3, 28, 1, tzinfo=UTC), datetime(2027, 10, 31, 1, tzinfo=UTC), datetime(2027, 12, 31, tzinfo=UTC)]
+).flatmap(lambda instant: st.integers(0, 200_000).map(lambda seconds: instant - timedelta(seconds=seconds)))
+
+
+def both(line: str, zone: str, after: datetime, number: int) -> tuple[list[datetime], list[datetime]]:
+    """The next instants of cron, by brute force, and of the schedule."""
+    (one,) = read_crontab(f"{line} x", action="run-command", zone=zone, now=after)
+    if one.row is None:
+        assert one.error is not None and any(
+            word in str(one.error)
+            for word in ("either names", "both name", "never runs", "at most", "a range that ends")
+        ), one.error
+        assume(False)
+    assert one.row is not None and one.original is not None
+    return list(islice(one.original(after), number)), list(
+        islice(occurrences(Schedule.from_row(one.row), after), number)
+    )
+
+
+@given(LINES, MOMENTS, st.sampled_from(["UTC", "Asia/Kolkata"]))
+@settings(max_examples=300, deadline=None)
+def test_a_schedule_runs_when_the_line_would(line: str, after: datetime, zone: str) -> None:
+    theirs, ours = both(line, zone, after, 10)
+    assert theirs == ours
+
+
+@given(LINES, CHANGES)
+@settings(max_examples=300, deadline=None)
+def test_where_the_clock_changes_a_schedule_runs_at_no_time_that_cron_would_not(line: str, after: datetime) -> None:
+    theirs, ours = both(line, "Europe/Berlin", after, 60)
+    assume(theirs)
+    assert {one for one in ours if one <= theirs[-1]} <= set(theirs)
+    assert len(theirs) == 60 or len(ours) < 60
+
+
+@given(LINES, st.one_of(MOMENTS, CHANGES), st.sampled_from(["UTC", "Europe/Berlin"]))
+@settings(max_examples=300, deadline=None)
+def test_brute_force_runs_a_line_when_cronsim_does(line: str, after: datetime, zone: str) -> None:
+    assume(not re.search(r"\b(\w+)-\1/", line))  # which cronsim takes for a range to the end of the field
+    with suppress(CronSimError):  # a day that never comes
+        theirs = CronSim(line.upper(), after.astimezone(zone_of(zone)))
+        expected = [one.astimezone(UTC) for one in islice(theirs, 20)]
+        found = brute_force.crontab_runs(line.upper(), after, zone_of(zone))
+        assert list(islice(found, len(expected))) == expected

@@ -1,0 +1,259 @@
+"""Schedules of EventBridge Scheduler, as its commands print them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from dynatick.bulk.comparison import compare
+from dynatick.bulk.conversion import Conversion
+from dynatick.bulk.eventbridge_scheduler import read_eventbridge_scheduler
+from dynatick.errors import InvalidInput
+
+NOW = datetime(2026, 11, 23, 6, 4, 30, tzinfo=UTC)
+FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:report:live"
+
+PRINTED = {
+    "Arn": "arn:aws:scheduler:eu-west-1:123456789012:schedule/sales/nightly-report",
+    "CreationDate": "2025-02-03T14:03:21.511000+01:00",
+    "Description": "The report of the day",
+    "FlexibleTimeWindow": {"Mode": "OFF"},
+    "GroupName": "sales",
+    "LastModificationDate": "2025-02-03T14:03:21.511000+01:00",
+    "Name": "nightly-report",
+    "ScheduleExpression": "cron(30 3 ? * MON-FRI *)",
+    "ScheduleExpressionTimezone": "Europe/Berlin",
+    "StartDate": "2025-03-01T00:00:00+01:00",
+    "State": "ENABLED",
+    "ActionAfterCompletion": "NONE",
+    "Target": {
+        "Arn": FUNCTION,
+        "DeadLetterConfig": {"Arn": "arn:aws:sqs:eu-west-1:123456789012:failed"},
+        "Input": '{"kind": "sales", "net": 1.50}',
+        "RetryPolicy": {"MaximumEventAgeInSeconds": 3600, "MaximumRetryAttempts": 4},
+        "RoleArn": "arn:aws:iam::123456789012:role/scheduler",
+    },
+}
+
+
+def converted(*documents: object) -> list[Conversion]:
+    return list(read_eventbridge_scheduler("\n".join(json.dumps(one, indent=4) for one in documents), now=NOW))
+
+
+def one_of(target: Mapping[str, object] | None = None, **changes: object) -> Conversion:
+    """The conversion of the schedule above, with changes; None leaves a part out."""
+    whole: dict[str, Any] = PRINTED | changes | {"Target": PRINTED["Target"] | (target or {})}  # type: ignore[operator]
+    whole["Target"] = {name: value for name, value in whole["Target"].items() if value is not None}
+    (found,) = converted({name: value for name, value in whole.items() if value is not None})
+    return found
+
+
+def row_of(target: Mapping[str, object] | None = None, **changes: object) -> Mapping[str, Any]:
+    found = one_of(target, **changes)
+    assert found.row is not None, found.error
+    return found.row
+
+
+def refusal(target: Mapping[str, object] | None = None, **changes: object) -> InvalidInput:
+    found = one_of(target, **changes)
+    assert found.row is None and found.error is not None
+    return found.error
+
+
+def test_all_that_get_schedule_prints() -> None:
+    found = one_of()
+    assert found.name == "sales/nightly-report"
+    assert found.row == {
+        "taskId": "sales/nightly-report",
+        "scheduleExpression": "cron(30 3 ? * MON-FRI *)",
+        "scheduleExpressionTimezone": "Europe/Berlin",
+        "startDate": "2025-02-28T23:00:00Z",
+        "overlap": "allow",
+        "action": "lambda",
+        "payload": {"functionArn": FUNCTION, "input": {"kind": "sales", "net": pytest.approx(1.5)}},
+        "retryPolicy": {"maximumRetryAttempts": 4, "maximumEventAgeInSeconds": 3600},
+    }
+    assert found.notes == (
+        "RoleArn is left out: the processor calls the target, which the parameter AllowedFunctionArns must name",
+        "DeadLetterConfig is left out: what fails for good is in the installation's dead-letter queue",
+        "Description is left out",
+    )
+    assert str(compare(found, NOW)) == "1,000 of 1,000 agree"
+
+
+def test_one_document_or_many() -> None:
+    second = {**PRINTED, "Name": "b", "GroupName": "default"}
+    names = ["sales/nightly-report", "b"]
+    assert [one.name for one in converted(PRINTED, second)] == names, "one after the other"
+    assert [one.name for one in converted([PRINTED, second])] == names
+    assert [one.name for one in converted({"Schedules": [PRINTED, second]})] == names
+    lines = f"{json.dumps(PRINTED)}\n\n{json.dumps(second)}\n"
+    assert [(one.name, one.line) for one in read_eventbridge_scheduler(lines, now=NOW)] == [(names[0], 1), ("b", 3)]
+    assert list(read_eventbridge_scheduler("", now=NOW)) == converted({"Schedules": []}) == []
+    (prefixed,) = read_eventbridge_scheduler(json.dumps(second), now=NOW, id_prefix="eb-")
+    assert prefixed.row is not None and prefixed.row["taskId"] == "eb-b"
+
+
+def test_what_list_schedules_prints_is_not_enough() -> None:
+    listed = {name: PRINTED[name] for name in ("Arn", "GroupName", "Name", "State")} | {"Target": {"Arn": FUNCTION}}
+    (found,) = converted({"Schedules": [listed]})
+    assert found.name == "sales/nightly-report" and found.error is not None
+    assert found.error.expected == (
+        "list-schedules prints neither it nor the input; import what "
+        "aws scheduler get-schedule --name nightly-report --group-name sales prints"
+    )
+
+
+@pytest.mark.parametrize("text", ["{", "aws: error", '{"Name": "a", "Name": "b"}', "[" * 200 + "]" * 200])
+def test_a_file_that_is_not_json_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="expected the JSON that aws scheduler get-schedule prints"):
+        list(read_eventbridge_scheduler(text, now=NOW))
+
+
+@pytest.mark.parametrize(
+    ("target", "action", "payload"),
+    [
+        (
+            {
+                "Arn": "arn:aws:sqs:eu-west-1:123456789012:a.fifo",
+                "SqsParameters": {"MessageGroupId": "g"},
+                "Input": "hi",
+            },
+            "sqs",
+            {"queueArn": "arn:aws:sqs:eu-west-1:123456789012:a.fifo", "message": "hi", "messageGroupId": "g"},
+        ),
+        (
+            {"Arn": "arn:aws:sns:eu-west-1:123456789012:topic", "Input": '{"a": 1}'},
+            "sns",
+            {"topicArn": "arn:aws:sns:eu-west-1:123456789012:topic", "message": '{"a": 1}'},
+        ),
+        (
+            {"Arn": "arn:aws-cn:states:cn-north-1:123456789012:stateMachine:m"},
+            "stepfunctions",
+            {
+                "stateMachineArn": "arn:aws-cn:states:cn-north-1:123456789012:stateMachine:m",
+                "input": {"kind": "sales", "net": pytest.approx(1.5)},
+            },
+        ),
+        (
+            {
+                "Arn": "arn:aws:events:eu-west-1:123456789012:event-bus/default",
+                "EventBridgeParameters": {"Source": "shop", "DetailType": "Trial Ended"},
+                "Input": "{}",
+            },
+            "eventbridge",
+            {
+                "eventBusArn": "arn:aws:events:eu-west-1:123456789012:event-bus/default",
+                "source": "shop",
+                "detailType": "Trial Ended",
+                "detail": {},
+            },
+        ),
+    ],
+    ids=["sqs", "sns", "stepfunctions", "eventbridge"],
+)
+def test_a_target_is_an_action_with_a_payload(
+    target: Mapping[str, object], action: str, payload: Mapping[str, object]
+) -> None:
+    row = row_of(target)
+    assert (row["action"], row["payload"]) == (action, payload)
+
+
+@pytest.mark.parametrize(
+    ("target", "field", "expected"),
+    [
+        ({"Arn": "arn:aws:scheduler:::aws-sdk:ec2:stopInstances"}, "Target.Arn", "no action calls an API by its name"),
+        ({"Arn": "arn:aws:ecs:eu-west-1:123456789012:cluster/c"}, "Target.Arn", "write a handler that does"),
+        ({"Arn": "arn:aws:states:eu-west-1:123456789012:activity:a"}, "Target.Arn", "write a handler that does"),
+        ({"Arn": "report"}, "Target.Arn", "the ARN of a target"),
+        ({"Arn": None}, "Target.Arn", "the ARN of a target"),
+        ({"Input": '{"at": "<aws.scheduler.scheduled-time>"}'}, "Target.Input", "nothing takes its place here"),
+        ({"Input": "[1]"}, "Target.Input", "a JSON object"),
+        ({"Input": "{"}, "Target.Input", "expected JSON"),
+        ({"Arn": "arn:aws:sqs:eu-west-1:123456789012:q", "Input": None}, "Target.Input", "expected an input"),
+        ({"RetryPolicy": 3}, "RetryPolicy", "expected an object"),
+    ],
+)
+def test_a_target_that_no_action_has_is_refused(target: Mapping[str, object], field: str, expected: str) -> None:
+    error = refusal(target)
+    assert error.field == field and expected in error.expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"ScheduleExpression": "rate(30 seconds)"}, "ScheduleExpression"),
+        ({"ScheduleExpressionTimezone": "Mars/Base"}, "ScheduleExpressionTimezone"),
+        ({"StartDate": "soon"}, "StartDate"),
+        ({"State": "PAUSED"}, "State"),
+        ({"FlexibleTimeWindow": {"Mode": "FLEXIBLE"}}, "FlexibleTimeWindow.MaximumWindowInMinutes"),
+        ({"FlexibleTimeWindow": {"Mode": "WIDE"}}, "FlexibleTimeWindow.Mode"),
+        ({"Name": None}, "Name"),
+        ({"GroupName": 7}, "GroupName"),
+    ],
+)
+def test_what_is_not_understood_is_refused(changes: dict[str, object], field: str) -> None:
+    assert refusal(**changes).field == field
+
+
+def test_without_an_input_the_target_gets_an_empty_one() -> None:
+    found = one_of({"Input": None})
+    assert found.row is not None and found.row["payload"] == {"functionArn": FUNCTION, "input": {}}
+    assert "it has no Input: the target gets no 'Scheduled Event' any more, but an empty one" in found.notes
+
+
+def test_without_a_retry_policy_it_has_the_defaults_of_eventbridge_scheduler() -> None:
+    policy = {"maximumRetryAttempts": 185, "maximumEventAgeInSeconds": 86_400}
+    assert row_of({"RetryPolicy": None})["retryPolicy"] == policy
+
+
+def test_state_window_and_end() -> None:
+    window = {"Mode": "FLEXIBLE", "MaximumWindowInMinutes": 15}
+    found = one_of(
+        State="DISABLED", FlexibleTimeWindow=window, EndDate=1830297600.0, Tags=[], KmsKeyArn="arn:aws:kms:x"
+    )
+    assert found.row is not None
+    assert found.row["scheduleState"] == "DISABLED" and found.row["flexibleTimeWindow"] == 15
+    assert found.row["endDate"] == "2028-01-01T00:00:00Z"
+    assert {
+        "within its FlexibleTimeWindow it starts later by always the same time",
+        "ActionAfterCompletion NONE: it is removed RetentionDays after its last run",
+        "Tags is left out",
+        "KmsKeyArn is left out: the table's key encrypts the payload",
+    } <= set(found.notes)
+    assert str(compare(found, NOW)) == "289 of 289 agree"
+    deleted = one_of(ActionAfterCompletion="DELETE")
+    assert "ActionAfterCompletion DELETE: after its last run it stays as COMPLETED for RetentionDays" in deleted.notes
+
+
+def test_a_rate_counts_from_its_start_or_its_creation() -> None:
+    expression = "rate(7 minutes)"
+    assert row_of(ScheduleExpression=expression)["startDate"] == "2025-02-28T23:00:00Z"
+    created = one_of(ScheduleExpression=expression, StartDate=None)
+    assert created.row is not None and created.row["startDate"] == "2025-02-03T13:03:21Z"
+    assert created.notes[0].endswith("its rate counts from its CreationDate; compare that with its last runs")
+    assert str(compare(created, NOW)) == "1,000 of 1,000 agree"
+    neither = one_of(ScheduleExpression=expression, StartDate=None, CreationDate=None)
+    assert neither.row is not None and "startDate" not in neither.row
+    assert neither.notes[0].startswith("it has no StartDate: its rate counts from the import")
+    assert str(compare(neither, NOW)) == "1,000 of 1,000 agree"
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("at(2027-03-01T09:00:00)", "1 of 1 agree"),
+        ("rate(1 hour)", "1,000 of 1,000 agree"),
+        ("rate(12 hours)", "1,000 of 1,000 agree"),
+        ("rate(400 days)", "9 of 9 agree"),
+        ("cron(0/10 * * * ? *)", "1,000 of 1,000 agree"),
+        ("cron(30 2 LW * ? *)", "121 of 121 agree"),
+        ("cron(15 10 ? 1/2 FRI#5 2026-2030)", "9 of 9 agree"),
+    ],
+)
+def test_the_next_thousand_runs_are_compared_or_ten_years(expression: str, said: str) -> None:
+    assert str(compare(one_of(ScheduleExpression=expression), NOW)) == said

@@ -1,0 +1,164 @@
+"""docs/how-to/coming-from.md: its commands say what it shows, and its programs work."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.builders import InProcess
+from tests.unit.cli.conftest import Shell
+
+from dynatick import PermanentError
+
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "coming-from.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HANDLER, CELERY = (text for language, text in BLOCK.findall(PAGE) if language == "python")
+
+SCHEDULES = {
+    "nightly": {
+        "GroupName": "sales",
+        "ScheduleExpression": "cron(30 3 ? * MON-FRI *)",
+        "ScheduleExpressionTimezone": "Europe/Berlin",
+        "Target": {"Arn": "arn:aws:lambda:eu-west-1:123456789012:function:report", "Input": '{"kind": "sales"}'},
+    },
+    "stop": {
+        "GroupName": "default",
+        "ScheduleExpression": "at(2027-06-01T20:00:00)",
+        "Target": {"Arn": "arn:aws:scheduler:::aws-sdk:ec2:stopInstances", "Input": '{"InstanceIds": ["i-1"]}'},
+    },
+}
+CRONTAB = """\
+CRON_TZ=Europe/Berlin
+*/10 * * * * poll --all
+30 2 * * 0 report
+0 9 1 * 5 bill
+"""
+# Stand in for the commands of AWS and of cron.
+PROGRAMS = {
+    "aws": f"""\
+import json, sys
+schedules = {SCHEDULES!r}
+if sys.argv[2] == "list-schedules":
+    for name, one in schedules.items():
+        print(one["GroupName"], name, sep="\\t")
+else:
+    name = sys.argv[sys.argv.index("--name") + 1]
+    assert sys.argv[sys.argv.index("--group-name") + 1] == schedules[name]["GroupName"]
+    print(json.dumps({{"Name": name, "State": "ENABLED", **schedules[name]}}, indent=4))
+""",
+    "crontab": f"print({CRONTAB!r}, end='')",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with the files that the page's shell commands write."""
+    for name, text in PROGRAMS.items():
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        program = tmp_path / "bin" / name
+        program.write_text(f"#!{sys.executable}\n{text}", encoding="utf-8")
+        program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    script = "\n".join(["set -euo pipefail", *(text for language, text in BLOCK.findall(PAGE) if language == "sh")])
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(["bash", "-c", script], env={**os.environ, "PATH": path}, check=True, timeout=60)
+    return tmp_path
+
+
+def shown() -> list[tuple[str, list[str]]]:
+    """Each command with the lines that follow it."""
+    found: list[tuple[str, list[str]]] = []
+    for language, block in BLOCK.findall(PAGE):
+        for line in block.splitlines() if language == "console" else ():
+            if line.startswith("$ "):
+                found.append((line.removeprefix("$ "), []))
+            else:
+                found[-1][1].append(line)
+    return found
+
+
+def test_the_commands_say_what_the_page_shows(shell: Shell, world: InProcess, folder: Path) -> None:
+    commands = shown()
+    assert [command.split()[0] for command, _ in commands] == ["dynatick", "cat", "dynatick"]
+    for command, said in commands:
+        program, *arguments = shlex.split(command)
+        if program == "cat":
+            printed = (folder / arguments[0]).read_text(encoding="utf-8")
+        else:
+            ended = shell(*arguments)
+            printed = ended.out + ended.err
+        assert [line.rstrip() for line in printed.splitlines()] == said, command
+
+
+def a_module(name: str, monkeypatch: pytest.MonkeyPatch, **values: object) -> ModuleType:
+    module = ModuleType(name)
+    vars(module).update(values)
+    monkeypatch.setitem(sys.modules, name, module)
+    return module
+
+
+def test_the_handler_runs_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = a_module("handlers_of_coming_from", monkeypatch)
+    exec(HANDLER, vars(module))
+    assert module.run_command({"command": "tr a-z A-Z", "stdin": "hello\n"}) == {"output": "HELLO\n"}
+    with pytest.raises(PermanentError, match="exit code 3: no such"):
+        module.run_command({"command": "echo no such >&2; exit 3"})
+
+
+class Crontab:
+    """Celery's crontab, as far as the script reads it: sets of numbers, where Sunday is 0."""
+
+    def __init__(self, **fields: set[int]) -> None:
+        sizes = {"minute": range(60), "hour": range(24), "day_of_month": range(1, 32), "month_of_year": range(1, 13)}
+        for name, values in {**sizes, "day_of_week": range(7)}.items():
+            setattr(self, name, fields.get(name, set(values)))
+
+
+def beat(monkeypatch: pytest.MonkeyPatch, schedule: dict[str, dict[str, Any]]) -> None:
+    """Runs the page's script on a ``beat_schedule``."""
+    a_module("celery", monkeypatch)
+    a_module("celery.schedules", monkeypatch, crontab=Crontab)
+    a_module("shop", monkeypatch)
+    conf = SimpleNamespace(timezone="Europe/Berlin", beat_schedule=schedule)
+    a_module("shop.app", monkeypatch, app=SimpleNamespace(conf=conf))
+    exec(CELERY, {"__name__": "beat"})
+
+
+def test_the_script_for_celery_beat_writes_what_an_import_takes(
+    shell: Shell, world: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["log", "reports.send", "shop.tidy"]
+    monkeypatch.setattr(world.actions, "names", lambda: names)
+    world.next_tick()
+    workdays = Crontab(minute={30}, hour={7}, day_of_week={1, 2, 3, 4, 5})
+    send = {"task": "reports.send", "schedule": workdays, "args": ("ada@example.com", 7), "kwargs": {"kind": "sales"}}
+    first = {"task": "reports.send", "schedule": Crontab(minute={0}, hour={0}, day_of_month={1, 15})}
+    tidy, minute = ({"task": "shop.tidy", "schedule": every} for every in (timedelta(hours=2), 60.0))
+    beat(monkeypatch, {"send": send, "first": first, "tidy": tidy, "minute": minute})
+    file = tmp_path / "beat.ndjson"
+    file.write_text(capsys.readouterr().out, encoding="utf-8")
+    assert [json.loads(line)["scheduleExpression"] for line in file.read_text(encoding="utf-8").splitlines()] == [
+        "cron(30 7 ? * MON,TUE,WED,THU,FRI *)", "cron(0 0 1,15 * ? *)", "rate(120 minutes)", "rate(1 minute)"
+    ]  # fmt: skip
+    ended = shell("schedule", "import", str(file), "-o", "json")
+    assert ended.json == {"inserted": 4, "exists": 0, "refused": 0, "unknown": 0}, ended.err
+    row = shell("schedule", "get", "send", "-o", "json").json
+    assert row["payload"] == {"args": ["ada@example.com", 7], "kwargs": {"kind": "sales"}}
+    assert (row["scheduleExpressionTimezone"], row["nextOccurrenceAt"]) == ("Europe/Berlin", "2027-01-01T06:30:00Z")
+
+
+@pytest.mark.parametrize("schedule", [90.0, timedelta(seconds=10), Crontab(day_of_month={1}, day_of_week={1})])
+def test_the_script_for_celery_beat_refuses_what_has_no_expression(
+    schedule: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit, match=r"whole minutes|both days"):
+        beat(monkeypatch, {"x": {"task": "x", "schedule": schedule}})

@@ -1,0 +1,139 @@
+"""``dynatick schedule import --from …``: converted, inserted or shown, and compared."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from tests.builders import InProcess
+from tests.unit.cli.conftest import Shell
+
+from dynatick import TaskClient
+from dynatick.cli.session import Session
+
+CRONTAB = """\
+PATH=/usr/bin
+*/20 * * * * poll
+0 9 1 * 5 twice
+0 9 * * 1-5 report
+0 9 * * 1-5 report
+"""
+SCHEDULE = {
+    "Name": "nightly",
+    "ScheduleExpression": "cron(0 3 * * ? *)",
+    "ScheduleExpressionTimezone": "Europe/Berlin",
+    "State": "DISABLED",
+    "Target": {"Arn": "arn:aws:lambda:eu-west-1:123456789012:function:report", "Input": "{}"},
+}
+
+
+def written(tmp_path: Path, text: str) -> str:
+    file = tmp_path / "file"
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+def test_a_crontab_becomes_schedules(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    file = written(tmp_path, CRONTAB)
+    command = ["schedule", "import", "--from", "crontab", "--action", "log", "--tz", "Asia/Tokyo", file]
+    ended = shell(*command, "-o", "json")
+    assert (ended.code, ended.json) == (3, {"inserted": 2, "exists": 1, "refused": 1, "unknown": 0})
+    said = ended.err.splitlines()
+    assert said[0] == "line 1: note: PATH is left out: set what the command needs in the handler's environment"
+    assert said[1].startswith("line 3: line: '0 9 1 * 5' is not accepted; expected '*' for day of month or day of week")
+    assert said[2:] == ["error: 1 schedule refused; the others were inserted"]
+    listed = {row["payload"]["command"]: row for row in shell("schedule", "list", "-o", "json").json["schedules"]}
+    assert set(listed) == {"poll", "report"}
+    assert listed["report"]["nextOccurrenceAt"] == "2027-01-01T00:00:00Z"
+    assert listed["poll"]["taskId"].startswith("import-") and listed["poll"]["retryPolicy"] == {
+        "maximumRetryAttempts": 0
+    }
+    again = shell(*command, "-o", "json")
+    assert again.json == {"inserted": 0, "exists": 3, "refused": 1, "unknown": 0}
+    other = shell(*command, "--id-prefix", "machine-7-", "-o", "json")
+    assert other.json["inserted"] == 2
+
+
+def test_what_eventbridge_scheduler_prints_becomes_schedules(
+    shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stdin = io.TextIOWrapper(io.BytesIO(json.dumps(SCHEDULE).encode()))
+    monkeypatch.setattr("sys.stdin", stdin)
+    monkeypatch.setattr(world.actions, "names", lambda: ["lambda", "log"])
+    world.next_tick()
+    ended = shell("schedule", "import", "--from", "eventbridge-scheduler", "-", "-o", "json")
+    assert (ended.code, ended.json["inserted"]) == (0, 1), ended.err
+    row = shell("schedule", "get", "nightly", "-o", "json").json
+    assert (row["scheduleState"], row["action"], row["overlap"]) == ("DISABLED", "lambda", "allow")
+
+
+def test_a_dry_run_shows_compares_and_inserts_nothing(
+    shell: Shell, world: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_client(session: Session) -> TaskClient:
+        raise AssertionError("a dry run needs no table")
+
+    monkeypatch.setattr(Session, "client", no_client)
+    file = written(tmp_path, CRONTAB)
+    command = ["schedule", "import", file, "--dry-run", "--from", "crontab", "--action", "run-command"]
+    ended = shell(*command, "-o", "json")
+    poll, report = ended.json["schedules"]
+    assert poll["scheduleExpression"] == "cron(0/20 * * * ? *)" and poll["payload"] == {"command": "poll"}
+    assert poll["nextOccurrences"] == ["2026-12-31T12:20:00Z", "2026-12-31T12:40:00Z", "2026-12-31T13:00:00Z"]
+    assert [one["comparison"] for one in (poll, report)] == ["1,000 of 1,000 agree"] * 2
+    assert poll["notes"] == report["notes"]
+    assert ended.code == 3
+    lines = ended.err.splitlines()
+    assert lines[-2:] == [
+        "line 5: the file has the same schedule, or another of its id, before: it is inserted once",
+        "error: 1 schedule would be refused; the others would be inserted",
+    ]
+    table = shell(*command).lines
+    assert table[0].split() == ["LINE", "SCHEDULE", "EXPRESSION", "ZONE", "ACTION", "NEXT", "OCCURRENCES", "COMPARED"]
+    assert table[1].endswith("1,000 of 1,000 agree") and len(table) == 3
+
+
+def test_a_dry_run_checks_what_an_insert_would(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    over = {**SCHEDULE, "Name": "over", "ScheduleExpression": "at(2020-01-01T00:00:00)"}
+    wide = {**SCHEDULE, "Name": "wide", "FlexibleTimeWindow": {"Mode": "FLEXIBLE", "MaximumWindowInMinutes": 2000}}
+    long = {**SCHEDULE, "Name": "long", "Target": {**SCHEDULE["Target"], "RetryPolicy": {"MaximumRetryAttempts": 186}}}  # type: ignore[dict-item]
+    file = written(tmp_path, json.dumps([over, wide, long]))
+    ended = shell("schedule", "import", "--from", "eventbridge-scheduler", "--dry-run", file, "-o", "json")
+    assert (ended.code, ended.json) == (3, {"schedules": []})
+    said = [line for line in ended.err.splitlines() if "note:" not in line]
+    assert [line.split(":")[0] for line in said] == ["over", "wide", "long", "error"]
+    assert "it never runs after" in said[0] and "1440" in said[1] and "185" in said[2]
+    assert said[3] == "error: 3 schedules would be refused; the others would be inserted"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--dry-run"], "--dry-run, --action and --tz need --from"),
+        (["--action", "log"], "--dry-run, --action and --tz need --from"),
+        (["--from", "crontab"], "--from crontab needs --action NAME, a handler that runs the command"),
+        (["--from", "eventbridge-scheduler", "--tz", "UTC"], "--action and --tz are for --from crontab"),
+        (["--from", "crontab", "--action", "log", "--restart"], "have no effect with --from"),
+        (["--from", "crontab", "--action", "log", "--errors", "x"], "have no effect with --from"),
+    ],
+)
+def test_options_that_do_not_fit_together(
+    shell: Shell, world: InProcess, tmp_path: Path, options: list[str], said: str
+) -> None:
+    ended = shell("schedule", "import", written(tmp_path, ""), *options)
+    assert ended.code == 2 and said in ended.err
+
+
+def test_files_that_cannot_be_read(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    command = ["schedule", "import", "--from", "crontab", "--action", "log"]
+    missing = shell(*command, str(tmp_path / "none"))
+    assert missing.code == 4 and missing.err.endswith("No such file or directory\n")
+    (tmp_path / "latin").write_bytes(b"0 9 * * * echo \xe4\n")
+    latin = shell(*command, str(tmp_path / "latin"))
+    assert latin.code == 3 and "expected UTF-8" in latin.err
+    empty = shell(*command, written(tmp_path, "# nothing\n"))
+    assert empty.code == 0 and empty.err == "The file has no schedules\n"
+    zone = shell(*command, "--tz", "Europe/Brelin", written(tmp_path, ""))
+    assert zone.code == 3 and "Europe/Berlin" in zone.err
