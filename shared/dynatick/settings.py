@@ -13,7 +13,7 @@ from dynatick.domain.buckets import Grid
 from dynatick.engine.rules import MAX_TICK_MINUTES, Precision
 from dynatick.errors import ConfigurationError, InvalidInput, shown
 
-_RESERVED = ("AWS_", "DYNATICK_", "LAMBDA_", "POWERTOOLS_")  # variables of Lambda, of the template, and of Powertools
+RESERVED = ("AWS_", "DYNATICK_", "LAMBDA_", "POWERTOOLS_")  # variables of Lambda, of the template, and of Powertools
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,8 +114,8 @@ def _variables(environ: Mapping[str, str], name: str) -> Mapping[str, str]:
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise ConfigurationError(name, "expected a JSON object whose values are texts")
     for variable in found:
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable) or variable.startswith(_RESERVED):
-            reserved = ", ".join(_RESERVED)
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable) or variable.startswith(RESERVED):
+            reserved = ", ".join(RESERVED)
             expected = f"expected names of letters, digits and _ that don't begin with {reserved}"
             raise ConfigurationError(name, f"{expected}; found {shown(variable)}")
     return found

@@ -38,7 +38,7 @@ def build(*, root: Path = template.ROOT, cache: Path = CACHE) -> dict[str, Path]
             if resource["Type"] == FUNCTION:
                 artifacts[name] = _function(name, root / resource["Properties"]["CodeUri"], cache)
             elif resource["Type"] == LAYER:
-                artifacts[name] = _layer(name, _package(root / resource["Properties"]["ContentUri"]), cache)
+                artifacts[name] = _layer(name, package_of(root / resource["Properties"]["ContentUri"]), cache)
     return artifacts
 
 
@@ -69,7 +69,7 @@ def _function(name: str, folder: Path, cache: Path) -> Path:
     return zipped
 
 
-def _package(folder: Path) -> Path:
+def package_of(folder: Path) -> Path:
     """The package of the layer: from a wheel, the installed one."""
     in_checkout = folder / "dynatick"
     return in_checkout if in_checkout.is_dir() else Path(dynatick.__file__).parent

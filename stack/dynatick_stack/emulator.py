@@ -11,12 +11,11 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dynatick_stack import processes
-from dynatick_stack.errors import BusyError, NotRunningError, RefusedError, StackError
+from dynatick_stack.errors import BusyError, NotRunningError, StackError
 from dynatick_stack.folders import STATE
 from dynatick_stack.venv import Say, emulator_python
 
@@ -38,19 +37,8 @@ class Emulator:
         return f"http://{HOST}:{self.port}"
 
 
-def start(
-    port: int,
-    *,
-    state_dir: Path = STATE,
-    say: Say,
-    stack: str = STACK,
-    environment: Mapping[str, str] | None = None,
-) -> Emulator:
-    """Start afresh on this port; returns when the emulator answers. ``environment``: more variables of the functions.
-    Raises RefusedError for one that the emulator itself needs."""
-    variables = _environment(port, state_dir)
-    if taken := sorted(variables.keys() & (environment or {}).keys()):
-        raise RefusedError(f"The variable {taken[0]} is the local stack's own; choose another name")
+def start(port: int, *, state_dir: Path = STATE, say: Say, stack: str = STACK) -> Emulator:
+    """Start afresh on this port; returns when the emulator answers."""
     python = emulator_python(say)
     # Before anything is stopped: what runs shall go on if there's no port for the new one.
     check_port(port, state_dir=state_dir)
@@ -73,7 +61,7 @@ def start(
                 # -E: the functions' PYTHONPATH is not for the emulator, which has other versions.
                 [python, "-E", "-X", processes.marker(state_dir), "-m", "ministack"],
                 cwd=state_dir,
-                env={**(environment or {}), **variables},
+                env=_environment(port, state_dir),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

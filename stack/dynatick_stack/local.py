@@ -132,12 +132,11 @@ def up(
     root: Path = template.ROOT,
     cache: Path = CACHE,
     name: str = STACK,
-    environment: Mapping[str, str] | None = None,
     prepare: Callable[[LocalStack], Mapping[str, str]] = lambda stack: {},
 ) -> LocalStack:
     """Start an emulator afresh and deploy to it. If anything fails, nothing is left running.
 
-    ``environment``: more variables of the functions. ``prepare``: is called between, and returns more parameters.
+    ``prepare``: is called between, and returns more parameters.
     """
     wanted = {"Architecture": architecture(), **LOCAL, **(parameters or {})}
     deploy.check_parameters(wanted, template.load(root / template.TEMPLATE.name))
@@ -149,7 +148,7 @@ def up(
         build(root=root, cache=cache)
         earlier = processes.emulator(state_dir)
         try:
-            running = emulator.start(port, state_dir=state_dir, say=say, stack=name, environment=environment)
+            running = emulator.start(port, state_dir=state_dir, say=say, stack=name)
             say(f"Deploying {template.TEMPLATE.name} to {running.endpoint}")
             stack = LocalStack(endpoint=running.endpoint, state_dir=state_dir, root=root, cache=cache, name=name)
             stack.redeploy(say=say, **{**wanted, **prepare(stack)})

@@ -5,6 +5,7 @@ A key that is unknown, or that nothing honours yet, is refused: ignored, it woul
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dynatick.errors import shown
+from dynatick.settings import RESERVED
 from dynatick_stack import template
 from dynatick_stack.errors import RefusedError
 from dynatick_stack.folders import PROJECT_FILE, project_of
@@ -21,21 +23,21 @@ from dynatick_stack.folders import PROJECT_FILE, project_of
 STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z]\w*", re.ASCII)
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
+_STAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")
+_POLICY = re.compile(r"arn:[^, ]+:iam::[^, ]+:policy/[^, ]+|[A-Za-z0-9+=.@_/-]+")
 _KEYS = {
-    "stack": ("name", "region"),
+    "stack": ("name", "region", "bucket"),
     "handlers": ("module", "requirements", "environment", "policies"),
     "parameters": (),
     "stages": (),
 }
-_NOTHING_DEPLOYS = "has no effect yet, because projects are not deployed to AWS yet; remove it"
-_OF_NO_EFFECT = {
-    "[stack] region": f"{_NOTHING_DEPLOYS}. The local stack is in us-east-1",
-    "[handlers] policies": f"{_NOTHING_DEPLOYS}. Locally, handlers may do everything",
-    "[stages]": f"{_NOTHING_DEPLOYS}. The local stack takes [parameters]",
-}
 _OF_HANDLERS = {
     "HandlersModule": "[handlers] module names the module",
     "HandlersLayerArn": "the layer is made of the project",
+    "HandlersEnvironment": "[handlers] environment has the variables",
+    "HandlersPolicyArns": "[handlers] policies names the policies",
 }
 
 
@@ -49,6 +51,37 @@ class Project:
     requirements: Path | None = None  # of the handlers, as pip reads them
     environment: Mapping[str, str] = field(default_factory=dict)  # of the handlers
     parameters: Mapping[str, str] = field(default_factory=dict)  # of the template
+    # What follows has a meaning on AWS only.
+    region: str | None = None
+    bucket: str | None = None  # for what is uploaded
+    policies: tuple[str, ...] = ()  # of the handlers: names of AWS's own, or ARNs
+    stages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # the parameters of each
+
+    def parameters_of(self, stage: str | None) -> dict[str, str]:
+        """The template's parameters: those of the stage before those of all. Raises RefusedError for no such stage."""
+        if stage is None:
+            return dict(self.parameters)
+        if stage not in self.stages:
+            known = ", ".join(sorted(self.stages)) or "none"
+            raise RefusedError(f"{PROJECT_FILE} has no [stages.{stage}]; known: {known}")
+        return {**self.parameters, **self.stages[stage]}
+
+    def template_parameters(self, stage: str | None) -> dict[str, str]:
+        """All parameters of the template that the project decides, but the ARN of the handlers' layer. Raises
+        RefusedError. A policy's name stands for AWS's own policy."""
+        environment = json.dumps(dict(self.environment)) if self.environment else ""
+        return {
+            **self.parameters_of(stage),
+            "HandlersModule": self.module,
+            "HandlersEnvironment": environment,
+            "HandlersPolicyArns": ",".join(
+                policy if policy.startswith("arn:") else f"arn:aws:iam::aws:policy/{policy}" for policy in self.policies
+            ),
+        }
+
+    def stack_of(self, stage: str | None) -> str:
+        """The name of the stack."""
+        return self.name if stage is None else f"{self.name}-{stage}"
 
 
 def find(folder: Path) -> Project:
@@ -74,13 +107,6 @@ def read(folder: Path) -> Project:
         if keys:
             _check_names(f"[{table}] ", document[table], keys)
     stack, handlers = document["stack"], document["handlers"]
-    for name, is_given in (
-        ("[stack] region", "region" in stack),
-        ("[handlers] policies", "policies" in handlers),
-        ("[stages]", bool(document["stages"])),
-    ):
-        if is_given:
-            raise RefusedError(f"{PROJECT_FILE}: {name} {_OF_NO_EFFECT[name]}")
     return Project(
         folder=folder,
         name=_text("[stack] name", stack.get("name"), STACK_NAME, "letters, digits and hyphens, at most 64"),
@@ -89,7 +115,11 @@ def read(folder: Path) -> Project:
         ),
         requirements=_requirements(folder, handlers.get("requirements")),
         environment=_environment(handlers.get("environment", {})),
-        parameters=_parameters(document["parameters"]),
+        parameters=_parameters("[parameters]", document["parameters"]),
+        region=_optional("[stack] region", stack.get("region"), _REGION, "an AWS region, such as eu-central-1"),
+        bucket=_optional("[stack] bucket", stack.get("bucket"), _BUCKET, "the name of a bucket"),
+        policies=_policies(handlers.get("policies", [])),
+        stages=_stages(document["stages"]),
     )
 
 
@@ -110,6 +140,31 @@ def _text(name: str, value: object, pattern: re.Pattern[str], expected: str) -> 
     return value
 
 
+def _optional(name: str, value: object, pattern: re.Pattern[str], expected: str) -> str | None:
+    return None if value is None else _text(name, value, pattern, expected)
+
+
+def _policies(value: object) -> tuple[str, ...]:
+    name, expected = "[handlers] policies", 'names or ARNs of managed policies, such as ["AmazonSESFullAccess"]'
+    if not isinstance(value, list):
+        raise _refused(name, value, expected)
+    return tuple(_text(name, one, _POLICY, expected) for one in value)
+
+
+def _stages(given: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    found = {}
+    for name, stage in given.items():
+        _text("[stages]", name, _STAGE, "names of letters, digits and hyphens, at most 32")
+        if not isinstance(stage, dict):
+            raise RefusedError(f"{PROJECT_FILE}: stages.{name} is a table; write [stages.{name}.parameters]")
+        _check_names(f"[stages.{name}] ", stage, ("parameters",))
+        parameters = stage.get("parameters", {})
+        if not isinstance(parameters, dict):
+            raise RefusedError(f"{PROJECT_FILE}: [stages.{name}] parameters is a table")
+        found[name] = _parameters(f"[stages.{name}.parameters]", parameters)
+    return found
+
+
 def _requirements(folder: Path, value: object) -> Path | None:
     if value is None:
         return None
@@ -123,25 +178,23 @@ def _environment(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise _refused(name, value, 'variables with their values, such as { SENDER = "me@example.com" }')
     for variable, text in value.items():
-        if not _VARIABLE.fullmatch(variable) or variable.startswith(("AWS_", "DYNATICK_", "LAMBDA_")):
-            raise _refused(
-                name, variable, "letters, digits and _, and no name that begins with AWS_, LAMBDA_, DYNATICK_"
-            )
+        if not _VARIABLE.fullmatch(variable) or variable.startswith(RESERVED):
+            raise _refused(name, variable, f"letters, digits and _, and no name that begins with {', '.join(RESERVED)}")
         if not isinstance(text, str):
             raise _refused(f"{name} {variable}", text, "text in quotes")
     return value
 
 
-def _parameters(given: Mapping[str, Any]) -> dict[str, str]:
+def _parameters(where: str, given: Mapping[str, Any]) -> dict[str, str]:
     if not given:
         return {}
     for name, instead in _OF_HANDLERS.items():
         if name in given:
-            raise RefusedError(f"{PROJECT_FILE}: [parameters] {name} is not for projects: {instead}")
-    _check_names("[parameters] ", given, template.load()["Parameters"])
+            raise RefusedError(f"{PROJECT_FILE}: {where} {name} is not for projects: {instead}")
+    _check_names(f"{where} ", given, template.load()["Parameters"])
     for name, value in given.items():
         if isinstance(value, bool) or not isinstance(value, (str, int)):
-            raise _refused(f"[parameters] {name}", value, "text in quotes, or a whole number")
+            raise _refused(f"{where} {name}", value, "text in quotes, or a whole number")
     return {name: str(value) for name, value in given.items()}
 
 

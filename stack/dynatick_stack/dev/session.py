@@ -47,12 +47,11 @@ class Session:
         actions = self._check()
         self.stack = local.up(
             port,
-            {**DEFAULTS, **SHOWN_AT, **project.parameters, "HandlersModule": project.module},
+            {**DEFAULTS, **SHOWN_AT, **project.template_parameters(None)},
             say=self.say,
             state_dir=self.state_dir,
             root=self.root,
             name=project.name,
-            environment=project.environment,
             prepare=self._prepare,
         )
         self.client: TaskClient = self.stack.task_client()

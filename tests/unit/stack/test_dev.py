@@ -13,11 +13,9 @@ import pydantic
 import pytest
 
 from dynatick.client.views import TaskView
-from dynatick_stack import emulator
 from dynatick_stack.dev import handlers, sources
 from dynatick_stack.dev.display import Display
 from dynatick_stack.dev.handlers import HandlersError
-from dynatick_stack.errors import RefusedError
 from dynatick_stack.logs import LogLine
 from dynatick_stack.project import Project
 
@@ -103,11 +101,6 @@ def test_the_environment_and_the_requirements_are_there_at_the_import(project: P
     assert handlers.check(project, LIBRARIES, required, {"SENDER": "me@example.com"}) == ["greet"]
     with pytest.raises(HandlersError, match="KeyError: 'SENDER'"):
         handlers.check(project, LIBRARIES, required, {})
-
-
-def test_the_emulators_own_variables_are_not_for_handlers(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="The variable PYTHONPATH is the local stack's own"):
-        emulator.start(1, state_dir=tmp_path, say=print, environment={"PYTHONPATH": "/mine"})
 
 
 # --- Lines ------------------------------------------------------------------------------------------------------------

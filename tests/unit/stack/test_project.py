@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -78,9 +79,18 @@ def test_without_one_there_is_no_project(tmp_path: Path) -> None:
         ("[parameters]\nTickMinutes = 1.5", "[parameters] TickMinutes: 1.5 is not accepted"),
         ("[parameters]\nTickMinutes = true", "[parameters] TickMinutes: True is not accepted"),
         ('[parameters]\nHandlersModule = "a"', "[parameters] HandlersModule is not for projects: [handlers] module"),
-        ('[stack]\nregion = "eu-central-1"', "[stack] region has no effect yet, because projects are not deployed"),
-        ('[handlers]\npolicies = ["A"]', "[handlers] policies has no effect yet"),
-        ("[stages.prod.parameters]\nShardCount = 4", "[stages] has no effect yet"),
+        ('[parameters]\nHandlersEnvironment = "{}"', "not for projects: [handlers] environment has the variables"),
+        ('[stack]\nname = "a"\nregion = "Frankfurt"', "[stack] region: 'Frankfurt' is not accepted; expected an AWS"),
+        ('[stack]\nname = "a"\nbucket = "A B"', "[stack] bucket: 'A B' is not accepted; expected the name of a bucket"),
+        ('[handlers]\npolicies = "A"', "[handlers] policies: 'A' is not accepted; expected names or ARNs"),
+        ('[handlers]\npolicies = ["a, b"]', "[handlers] policies: 'a, b' is not accepted"),
+        ("[stages]\nprod = 4", "stages.prod is a table; write [stages.prod.parameters]"),
+        ("[stages.prod]\nShardCount = 4", "[stages.prod] ShardCount is not known; known: parameters"),
+        (
+            "[stages.prod.parameters]\nShards = 4",
+            "[stages.prod.parameters] Shards is not known; did you mean ShardCount?",
+        ),
+        ('[stages."a b".parameters]', "[stages]: 'a b' is not accepted"),
         ("[stack", "dynatick.toml: Expected"),
     ],
 )
@@ -90,3 +100,35 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(RefusedError) as refused:
         read(tmp_path, text)
     assert said in str(refused.value)
+
+
+def test_what_is_deployed_to_aws(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        """
+        [stack]
+        name = "reminders"
+        region = "eu-central-1"
+        bucket = "uploads"
+        [handlers]
+        policies = ["AmazonSESFullAccess", "arn:aws:iam::123456789012:policy/mine"]
+        environment = { SENDER = "me" }
+        [parameters]
+        Precision = "second"
+        ShardCount = 1
+        [stages.prod.parameters]
+        ShardCount = 4
+        [stages.try]
+        """,
+    )
+    assert (found.region, found.bucket) == ("eu-central-1", "uploads")
+    assert found.parameters_of(None) == found.parameters_of("try") == {"Precision": "second", "ShardCount": "1"}
+    assert found.parameters_of("prod") == {"Precision": "second", "ShardCount": "4"}
+    assert (found.stack_of(None), found.stack_of("prod")) == ("reminders", "reminders-prod")
+    given = found.template_parameters("prod")
+    assert given["HandlersPolicyArns"] == (
+        "arn:aws:iam::aws:policy/AmazonSESFullAccess,arn:aws:iam::123456789012:policy/mine"
+    )
+    assert json.loads(given["HandlersEnvironment"]) == {"SENDER": "me"}
+    with pytest.raises(RefusedError, match=r"has no \[stages.test\]; known: prod, try"):
+        found.parameters_of("test")

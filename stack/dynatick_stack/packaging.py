@@ -1,0 +1,223 @@
+"""Builds what goes to AWS: zips of the functions, of the layer with its libraries, and of the project's handlers.
+
+The libraries are wheels for Lambda's platform, so neither its processor nor its Python need be here. The same content
+gives the same zip, and its name tells the content: what has not changed is not uploaded again.
+"""
+
+from __future__ import annotations
+
+import compileall
+import json
+import re
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from py_compile import PycInvalidationMode
+
+from dynatick_stack import template
+from dynatick_stack.build import FUNCTION, LAYER, package_of
+from dynatick_stack.deploy import PLACES
+from dynatick_stack.dev.sources import python_files
+from dynatick_stack.errors import BuildError
+from dynatick_stack.files import digest, digest_of_files, exclusive, sources
+from dynatick_stack.folders import CACHE
+from dynatick_stack.project import Project
+from dynatick_stack.venv import Say, run_quietly
+
+MAX_UNPACKED_BYTES = 250 * 1024 * 1024
+"""Of a function with its layers (Lambda quotas)."""
+
+LOCK = template.ROOT / "requirements" / "layer.txt"
+MACHINES = {"arm64": "aarch64", "x86_64": "x86_64"}
+_GLIBC = (34, 28, 17)  # that of Lambda's Linux, and older ones whose wheels run there
+_PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;\\]+)", re.MULTILINE)
+_OURSELVES = re.compile(r"^\s*dynatick\b", re.IGNORECASE)
+_FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # a zip has no earlier one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packages:
+    """The zips. ``of_template``: by the logical ids of what the template names by a path."""
+
+    of_template: Mapping[str, Path]
+    handlers: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Platform:
+    """What the functions run on."""
+
+    architecture: str  # arm64 or x86_64
+    python: str  # such as 3.13
+
+    @classmethod
+    def of(cls, architecture: str) -> Platform:
+        runtime = str(template.load()["Globals"]["Function"]["Runtime"])
+        return cls(architecture=architecture, python=runtime.removeprefix("python"))
+
+    @property
+    def options(self) -> list[str]:
+        """Of pip: wheels for this platform, and nothing that would have to be built."""
+        machine = MACHINES[self.architecture]
+        names = [*(f"manylinux_2_{minor}_{machine}" for minor in _GLIBC), f"manylinux2014_{machine}"]
+        platforms = [part for name in names for part in ("--platform", name)]
+        return ["--only-binary=:all:", "--implementation", "cp", "--python-version", self.python, *platforms]
+
+    @property
+    def is_of_this_interpreter(self) -> bool:
+        """Whether byte code that is compiled here is good there."""
+        return self.python == "{}.{}".format(*sys.version_info)
+
+
+def build_packages(project: Project, platform: Platform, *, say: Say, cache: Path = CACHE) -> Packages:
+    """All that a project deploys. Raises BuildError."""
+    of_template: dict[str, Path] = {}
+    with exclusive(cache / "lock"):
+        libraries = _layer_libraries(platform, say, cache)
+        for name, resource in template.load()["Resources"].items():
+            if resource["Type"] == FUNCTION:
+                folder = template.ROOT / resource["Properties"]["CodeUri"]
+                of_template[name] = _zip(cache, name, digest_of_files(folder), partial(_function, folder))
+            elif resource["Type"] == LAYER:
+                package = package_of(template.ROOT / resource["Properties"]["ContentUri"])
+                of_template[name] = _zip(
+                    cache,
+                    name,
+                    digest(libraries.name, digest_of_files(package)),
+                    partial(_layer, libraries, package, platform),
+                )
+        handlers = _handlers(project, platform, libraries, say, cache)
+    unpacked = sum(map(_size, (handlers, *of_template.values())))
+    if unpacked > MAX_UNPACKED_BYTES:
+        megabytes = unpacked // 2**20
+        raise BuildError(f"Code and libraries take {megabytes} MB unpacked; Lambda allows a function 250")
+    return Packages(of_template=of_template, handlers=handlers)
+
+
+def _function(folder: Path, to: Path) -> None:
+    for path in sources(folder):
+        if path.name != "handlers.py":  # ours is a sample, and would hide a project's module of this name
+            _copy(path, to / path.relative_to(folder))
+
+
+def _layer(libraries: Path, package: Path, platform: Platform, to: Path) -> None:
+    shutil.copytree(libraries, to / "python")
+    for path in sources(package):
+        _copy(path, to / "python" / "dynatick" / path.relative_to(package))
+    if platform.is_of_this_interpreter:
+        # Lambda mounts a layer read-only: without byte code, each cold start compiles anew.
+        compileall.compile_dir(to, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+
+
+def _handlers(project: Project, platform: Platform, libraries: Path, say: Say, cache: Path) -> Path:
+    files = {path.relative_to(project.folder).as_posix(): path for path in python_files(project.folder)}
+    content = [part for name, path in sorted(files.items()) for part in (name, path.read_bytes())]
+    needed: Path | None = None
+    if project.requirements is not None:
+        needed = _their_libraries(project.requirements, platform, libraries, say, cache)
+        content.append(needed.name)
+
+    def build(to: Path) -> None:
+        (to / "python").mkdir()
+        if needed is not None:
+            shutil.copytree(needed, to / "python", dirs_exist_ok=True)
+        for name, path in files.items():
+            _copy(path, to / "python" / name)
+
+    return _zip(cache, "Handlers", digest(*content), build)
+
+
+def _layer_libraries(platform: Platform, say: Say, cache: Path) -> Path:
+    def install(to: Path) -> None:
+        say(f"Fetching the layer's libraries for Python {platform.python} on {platform.architecture} (once)")
+        _pip(to, platform, "--require-hashes", "--no-deps", "-r", LOCK)
+
+    return _folder(cache, "lambda-layer", digest(LOCK.read_bytes(), *platform.options), install)
+
+
+def _their_libraries(requirements: Path, platform: Platform, libraries: Path, say: Say, cache: Path) -> Path:
+    """What the handlers need beside the layer. Both end up in one folder there, so versions must agree."""
+    lines = requirements.read_text(encoding="utf-8").splitlines()
+    wanted = "\n".join(line for line in lines if not _OURSELVES.match(line))
+    pins = "\n".join(f"{name}=={version}" for name, version in _PINNED.findall(LOCK.read_text(encoding="utf-8")))
+
+    def install(to: Path) -> None:
+        say(f"Fetching the handlers' libraries for Python {platform.python} on {platform.architecture}")
+        with tempfile.TemporaryDirectory(dir=cache) as scratch:
+            given, constraints = Path(scratch, requirements.name), Path(scratch, "of-the-layer.txt")
+            given.write_text(wanted, encoding="utf-8")
+            constraints.write_text(pins, encoding="utf-8")
+            has_hashes = "--hash=" in wanted
+            _pip(to, platform, *(("--no-deps",) if has_hashes else ("-c", constraints)), "-r", given)
+        for path in sources(to):
+            if (libraries / path.relative_to(to)).is_file():
+                path.unlink()
+
+    return _folder(cache, "lambda-handlers", digest(wanted, pins, *platform.options), install)
+
+
+def _pip(to: Path, platform: Platform, *what: str | Path) -> None:
+    quietly = ("--quiet", "--disable-pip-version-check", "--no-compile")
+    run_quietly(sys.executable, "-m", "pip", "install", *quietly, *platform.options, "--target", to, *what)
+    shutil.rmtree(to / "bin", ignore_errors=True)
+
+
+def _copy(path: Path, to: Path) -> None:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, to)
+
+
+def _folder(cache: Path, name: str, content: str, build: Callable[[Path], None]) -> Path:
+    """A folder with what ``build`` puts there. It has its name only when it is whole."""
+    folder = cache / f"{name}-{content}"
+    if not folder.exists():
+        with tempfile.TemporaryDirectory(dir=cache) as scratch:
+            whole = Path(scratch, "whole")
+            whole.mkdir()
+            build(whole)
+            whole.rename(folder)
+    return folder
+
+
+def _zip(cache: Path, name: str, content: str, build: Callable[[Path], None]) -> Path:
+    """A zip of what ``build`` puts into a folder, without its times and rights."""
+    path = cache / f"aws-{name}-{content}.zip"
+    if not path.exists():
+        partial = path.with_suffix(".partial")
+        with tempfile.TemporaryDirectory(dir=cache) as scratch, zipfile.ZipFile(partial, "w") as archive:
+            folder = Path(scratch, "whole")
+            folder.mkdir()
+            build(folder)
+            for file in sorted(file for file in folder.rglob("*") if file.is_file()):
+                entry = zipfile.ZipInfo(file.relative_to(folder).as_posix(), _FIRST_TIME)
+                entry.external_attr = 0o644 << 16
+                archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
+        partial.replace(path)
+    return path
+
+
+def _size(path: Path) -> int:
+    with zipfile.ZipFile(path) as archive:
+        return sum(entry.file_size for entry in archive.infolist())
+
+
+def write_folder(project: Project, to: Path, *, stage: str | None, say: Say) -> None:
+    """Writes what a pipeline of one's own needs: template.json, the zips that it names beside it, handlers.zip for a
+    layer, and parameters.json, which lacks that layer's ARN. Raises BuildError."""
+    parameters = project.template_parameters(stage)
+    architecture = parameters.get("Architecture", template.defaults()["Architecture"])
+    packages = build_packages(project, Platform.of(architecture), say=say)
+    body = template.load()
+    to.mkdir(parents=True, exist_ok=True)
+    for name, path in packages.of_template.items():
+        shutil.copyfile(path, to / f"{name}.zip")
+        body["Resources"][name]["Properties"][PLACES[body["Resources"][name]["Type"]][0]] = f"{name}.zip"
+    shutil.copyfile(packages.handlers, to / "handlers.zip")
+    pairs = [{"ParameterKey": name, "ParameterValue": value} for name, value in sorted(parameters.items())]
+    (to / "template.json").write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+    (to / "parameters.json").write_text(json.dumps(pairs, indent=1) + "\n", encoding="utf-8")

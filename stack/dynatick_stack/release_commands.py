@@ -1,0 +1,157 @@
+"""The commands that deploy a project to AWS: deploy, diff, destroy, template."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dynatick.cli.exit_code import CommandFailed, ExitCode
+from dynatick_stack import template
+from dynatick_stack.cli import failures
+from dynatick_stack.project import Project, find
+
+if TYPE_CHECKING:
+    from dynatick_stack.packaging import Packages
+    from dynatick_stack.release import ChangeSet, Release
+
+deploy_app, diff_app, destroy_app, template_app = (
+    typer.Typer(add_completion=False, rich_markup_mode=None) for _ in range(4)
+)
+
+Stage = Annotated[str | None, typer.Option(help="A stage of dynatick.toml: a stack of its own, NAME-STAGE.")]
+Region = Annotated[str | None, typer.Option(help="The AWS region.", show_default="that of dynatick.toml")]
+Profile = Annotated[str | None, typer.Option(help="The AWS profile.")]
+Bucket = Annotated[
+    str | None, typer.Option(help="A bucket for what is uploaded.", show_default="dynatick-ACCOUNT-REGION")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+
+
+@deploy_app.command()
+def deploy(
+    stage: Stage = None, region: Region = None, profile: Profile = None, bucket: Bucket = None, yes: Yes = False
+) -> None:
+    """Deploy this project to AWS: show what would change, ask, and do it."""
+    with failures(interrupted="Interrupted; CloudFormation goes on with what it has begun"):
+        project = find(Path.cwd())
+        release = _release(project, stage, region, profile)
+        change_set = _prepared(project, release, stage, bucket, yes)
+        if change_set.arn is None:
+            typer.echo(f"{release.stack} is up to date")
+            return
+        _show(change_set)
+        if not _confirmed(f"Deploy {release.stack}?", yes):
+            release.discard(change_set)
+            raise CommandFailed(ExitCode.CONFLICT, "Nothing was deployed")
+        outputs = release.carry_out(change_set, say=_say)
+        typer.echo(f"Deployed {release.stack}: table {outputs['TasksTableName']}")
+
+
+@diff_app.command()
+def diff(
+    stage: Stage = None,
+    region: Region = None,
+    profile: Profile = None,
+    bucket: Bucket = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit code 7 if there are changes.")] = False,
+) -> None:
+    """Show what `dynatick deploy` would change. Uploads what it would upload, and changes nothing."""
+    with failures():
+        project = find(Path.cwd())
+        release = _release(project, stage, region, profile)
+        change_set = _prepared(project, release, stage, bucket, False)
+        release.discard(change_set)
+        if change_set.arn is None:
+            typer.echo(f"{release.stack} is up to date")
+            return
+        _show(change_set)
+    if exit_code:
+        raise typer.Exit(ExitCode.FOUND)
+
+
+@destroy_app.command()
+def destroy(stage: Stage = None, region: Region = None, profile: Profile = None, yes: Yes = False) -> None:
+    """Delete what was deployed. The table, the dead letters and imported files stay."""
+    with failures(interrupted="Interrupted; CloudFormation goes on with what it has begun"):
+        project = find(Path.cwd())
+        release = _release(project, stage, region, profile)
+        for kind, name in release.retained():
+            typer.echo(f"  stays     {kind:<24} {name}")
+        if not _confirmed(f"Delete {release.stack}? Its tasks will not run any more", yes):
+            raise CommandFailed(ExitCode.CONFLICT, "Nothing was deleted")
+        release.destroy(say=_say)
+        typer.echo(f"Deleted {release.stack}")
+
+
+@template_app.command("template")
+def show_template(
+    to: Annotated[Path | None, typer.Option(help="Write it into this folder, with the code as zips beside it.")] = None,
+    stage: Stage = None,
+) -> None:
+    """Print the template that is deployed, or write all that a pipeline of your own needs."""
+    with failures():
+        if to is None:
+            typer.echo(template.TEMPLATE.read_text(encoding="utf-8"), nl=False)
+            return
+        from dynatick_stack.packaging import write_folder
+
+        write_folder(find(Path.cwd()), to, stage=stage, say=_say)
+
+
+def _release(project: Project, stage: str | None, region: str | None, profile: str | None) -> Release:
+    # Here, since help needs no SDK.
+    import boto3
+
+    from dynatick_stack.release import Release
+
+    session = boto3.Session(profile_name=profile, region_name=region or project.region)
+    if session.region_name is None:
+        raise CommandFailed(ExitCode.USAGE, "There is no region: set it in dynatick.toml ([stack] region), or --region")
+    return Release(session, project.stack_of(stage))
+
+
+def _prepared(project: Project, release: Release, stage: str | None, bucket: str | None, yes: bool) -> ChangeSet:
+    packages = _packages(project, stage)
+    name = bucket or project.bucket or release.usual_bucket()
+    if not release.has_bucket(name):
+        if not _confirmed(f"There is no bucket {name} for what is uploaded. Create it?", yes):
+            raise CommandFailed(ExitCode.CONFLICT, "Nothing was deployed")
+        release.create_bucket(name)
+    return release.prepare(project, packages, name, stage=stage, say=_say)
+
+
+def _packages(project: Project, stage: str | None) -> Packages:
+    from dynatick_stack.build import libraries
+    from dynatick_stack.dev import handlers
+    from dynatick_stack.packaging import Platform, build_packages
+
+    # What can't be imported would stop every tick there.
+    handlers.check(project, libraries(_say), handlers.requirements(project, _say), project.environment)
+    architecture = project.parameters_of(stage).get("Architecture") or template.defaults()["Architecture"]
+    return build_packages(project, Platform.of(architecture), say=_say)
+
+
+def _show(change_set: ChangeSet) -> None:
+    for name, (before, after) in sorted(change_set.parameters.items()):
+        earlier = "" if before is None else f"{before or 'empty'} → "
+        typer.echo(f"  parameter {name}: {earlier}{after or 'empty'}")
+    for name, value in sorted(change_set.kept.items()):
+        typer.echo(f"  kept      {name}: {value}, which dynatick.toml does not name")
+    for one in change_set.changes:
+        note = "  anew: the old one is deleted" if one.replacement else ""
+        typer.echo(f"  {one.action.lower():<9} {one.resource:<32} {one.kind}{note}")
+
+
+def _confirmed(question: str, yes: bool) -> bool:
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise CommandFailed(ExitCode.USAGE, f"{question} There is nobody to ask; --yes answers yes")
+    return typer.confirm(question)
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

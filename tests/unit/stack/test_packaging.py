@@ -1,0 +1,159 @@
+"""The zips that go to AWS: what they hold, and that the same content gives the same zip."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from dynatick_stack import packaging, project
+from dynatick_stack.errors import BuildError
+from dynatick_stack.packaging import Packages, Platform, build_packages, write_folder
+from dynatick_stack.project import Project
+
+HERE = "{}.{}".format(*sys.version_info)
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """pip installs a file of the name of each requirement, and ``shared_library.py``. The calls."""
+    calls: list[list[str]] = []
+
+    def pip(to: Path, platform: Platform, *what: str | Path) -> None:
+        calls.append([*platform.options, *map(str, what)])
+        asked = Path(what[-1]).read_text()
+        if to.parent.name and "powertools" in asked:  # the layer's own lock
+            (to / "shared_library.py").write_text("")
+            return
+        (to / "shared_library.py").write_text("")
+        (to / "asked.txt").write_text(asked)
+        constraints = [Path(what[n + 1]).read_text() for n, word in enumerate(what) if word == "-c"]
+        (to / "constraints.txt").write_text("".join(constraints))
+
+    monkeypatch.setattr(packaging, "_pip", pip)
+    return calls
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    folder = tmp_path / "mine"
+    (folder / "texts").mkdir(parents=True)
+    (folder / "handlers.py").write_text("import texts\n")
+    (folder / "texts" / "__init__.py").write_text("HELLO = 1\n")
+    (folder / "dynatick.toml").write_text('[stack]\nname = "mine"\n')
+    return folder
+
+
+def build(folder: Path, cache: Path, platform: Platform | None = None) -> Packages:
+    return build_packages(project.read(folder), platform or Platform.of("arm64"), say=lambda text: None, cache=cache)
+
+
+def names(path: Path) -> set[str]:
+    with zipfile.ZipFile(path) as archive:
+        return set(archive.namelist())
+
+
+def text_of(path: Path, name: str) -> str:
+    with zipfile.ZipFile(path) as archive:
+        return archive.read(name).decode()
+
+
+def test_functions_layer_and_handlers(mine: Path, tmp_path: Path, installed: list[list[str]]) -> None:
+    packages = build(mine, tmp_path / "cache")
+    functions = {name: names(path) for name, path in packages.of_template.items() if name.endswith("Function")}
+    assert functions["ProcessorFunction"] == {"app.py"}, "our sample handlers would hide the project's"
+    assert functions["SchedulerFunction"] == {"app.py", "assignment.py"}
+    layer = names(packages.of_template["DynatickLayer"])
+    assert {"python/dynatick/__init__.py", "python/dynatick/py.typed", "python/shared_library.py"} <= layer
+    assert names(packages.handlers) == {"python/handlers.py", "python/texts/__init__.py"}
+
+
+def test_libraries_are_wheels_for_lambda(mine: Path, tmp_path: Path, installed: list[list[str]]) -> None:
+    build(mine, tmp_path / "cache", Platform(architecture="x86_64", python="3.13"))
+    (call,) = installed
+    assert {"--only-binary=:all:", "--require-hashes", "manylinux2014_x86_64"} <= set(call)
+    assert call[call.index("--python-version") + 1] == "3.13"
+    assert Platform.of("arm64").python == "3.13"
+
+
+@pytest.mark.parametrize(("python", "has_byte_code"), [(HERE, True), ("2.7", False)])
+def test_byte_code_is_of_the_same_python_or_not_there(
+    mine: Path, tmp_path: Path, installed: list[list[str]], python: str, has_byte_code: bool
+) -> None:
+    packages = build(mine, tmp_path / "cache", Platform(architecture="arm64", python=python))
+    assert any(name.endswith(".pyc") for name in names(packages.of_template["DynatickLayer"])) is has_byte_code
+
+
+def test_a_library_of_the_layer_is_not_in_the_handlers(mine: Path, tmp_path: Path, installed: list[list[str]]) -> None:
+    (mine / "dynatick.toml").write_text('[stack]\nname = "mine"\n[handlers]\nrequirements = "needed.txt"\n')
+    (mine / "needed.txt").write_text("jinja2\ndynatick[cli]==0.1.0\nDynatick\n")
+    handlers = build(mine, tmp_path / "cache").handlers
+    assert "python/shared_library.py" not in names(handlers), "it is in the layer"
+    assert text_of(handlers, "python/asked.txt") == "jinja2"
+    pins = text_of(handlers, "python/constraints.txt")
+    assert "boto3==" in pins
+    assert "--hash" not in pins
+
+
+def test_a_lock_with_hashes_is_installed_as_it_is(mine: Path, tmp_path: Path, installed: list[list[str]]) -> None:
+    (mine / "dynatick.toml").write_text('[stack]\nname = "mine"\n[handlers]\nrequirements = "lock.txt"\n')
+    (mine / "lock.txt").write_text("jinja2==3.1 \\\n    --hash=sha256:00\n")
+    build(mine, tmp_path / "cache")
+    assert "--no-deps" in installed[-1]
+    assert "-c" not in installed[-1]
+
+
+def test_the_same_content_is_the_same_zip(mine: Path, tmp_path: Path, installed: list[list[str]]) -> None:
+    first = build(mine, tmp_path / "cache")
+    again = build(mine, tmp_path / "cache")
+    elsewhere = build(mine, tmp_path / "another")
+    assert again == first
+    for one, other in zip(_all(first), _all(elsewhere), strict=True):
+        assert one.name == other.name
+        assert one.read_bytes() == other.read_bytes()
+    (mine / "handlers.py").write_text("changed = True\n")
+    changed = build(mine, tmp_path / "cache")
+    assert changed.of_template == first.of_template
+    assert changed.handlers != first.handlers
+    assert len(installed) == 2, "libraries are fetched once for each cache"
+
+
+def test_too_large_for_a_function(
+    mine: Path, tmp_path: Path, installed: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packaging, "MAX_UNPACKED_BYTES", 1000)
+    with pytest.raises(BuildError, match="Lambda allows a function 250"):
+        build(mine, tmp_path / "cache")
+
+
+def test_a_folder_for_a_pipeline(mine: Path, tmp_path: Path, installed: list[list[str]]) -> None:
+    (mine / "dynatick.toml").write_text(
+        '[stack]\nname = "mine"\n[handlers]\nenvironment = { SENDER = "me" }\npolicies = ["AmazonSESFullAccess"]\n'
+        "[parameters]\nShardCount = 2\n[stages.prod.parameters]\nShardCount = 4\n"
+    )
+    write_folder(project.read(mine), tmp_path / "out", stage="prod", say=lambda text: None)
+    body = json.loads((tmp_path / "out" / "template.json").read_text())
+    assert body["Resources"]["ProcessorFunction"]["Properties"]["CodeUri"] == "ProcessorFunction.zip"
+    assert body["Resources"]["DynatickLayer"]["Properties"]["ContentUri"] == "DynatickLayer.zip"
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"ProcessorFunction.zip", "DynatickLayer.zip", "handlers.zip"} <= written
+    pairs = json.loads((tmp_path / "out" / "parameters.json").read_text())
+    assert {one["ParameterKey"]: one["ParameterValue"] for one in pairs} == {
+        "ShardCount": "4",
+        "HandlersModule": "handlers",
+        "HandlersEnvironment": '{"SENDER": "me"}',
+        "HandlersPolicyArns": "arn:aws:iam::aws:policy/AmazonSESFullAccess",
+    }
+
+
+def _all(packages: Packages) -> list[Path]:
+    return [*packages.of_template.values(), packages.handlers]
+
+
+def test_a_project_has_stages(mine: Path) -> None:
+    plain = Project(folder=mine, name="mine", module="handlers")
+    assert plain.stack_of(None) == "mine"
+    assert plain.stack_of("prod") == "mine-prod"
