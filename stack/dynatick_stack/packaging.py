@@ -206,12 +206,12 @@ def _size(path: Path) -> int:
         return sum(entry.file_size for entry in archive.infolist())
 
 
-def write_folder(project: Project, to: Path, *, stage: str | None, say: Say) -> None:
+def write_folder(project: Project, to: Path, *, stage: str | None, say: Say, cache: Path = CACHE) -> None:
     """Writes what a pipeline of one's own needs: template.json, the zips that it names beside it, handlers.zip for a
     layer, and parameters.json, which lacks that layer's ARN. Raises BuildError."""
     parameters = project.template_parameters(stage)
     architecture = parameters.get("Architecture", template.defaults()["Architecture"])
-    packages = build_packages(project, Platform.of(architecture), say=say)
+    packages = build_packages(project, Platform.of(architecture), say=say, cache=cache)
     body = template.load()
     to.mkdir(parents=True, exist_ok=True)
     for name, path in packages.of_template.items():

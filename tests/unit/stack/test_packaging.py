@@ -134,7 +134,8 @@ def test_a_folder_for_a_pipeline(mine: Path, tmp_path: Path, installed: list[lis
         '[stack]\nname = "mine"\n[handlers]\nenvironment = { SENDER = "me" }\npolicies = ["AmazonSESFullAccess"]\n'
         "[parameters]\nShardCount = 2\n[stages.prod.parameters]\nShardCount = 4\n"
     )
-    write_folder(project.read(mine), tmp_path / "out", stage="prod", say=lambda text: None)
+    out, cache = tmp_path / "out", tmp_path / "cache"
+    write_folder(project.read(mine), out, stage="prod", say=lambda text: None, cache=cache)
     body = json.loads((tmp_path / "out" / "template.json").read_text())
     assert body["Resources"]["ProcessorFunction"]["Properties"]["CodeUri"] == "ProcessorFunction.zip"
     assert body["Resources"]["DynatickLayer"]["Properties"]["ContentUri"] == "DynatickLayer.zip"
