@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pytest
 from botocore.client import BaseClient
 from tests.integration.deployed import TABLE, Deployed, LambdaContext, deploy
 
-from dynatick import TaskClient
+from dynatick import TaskClient, cli
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.recurrence import ready
@@ -46,6 +47,7 @@ TARGETS: dict[str, dict[str, Any]] = {
 }
 
 IMPORTS = "imports-of-least-privilege"
+STACK, PROCESSOR = "tasks", "ProcessorFunction"
 
 Right = tuple[str, str]  # an action, and what it is done to
 
@@ -144,6 +146,9 @@ def needed(service: str, operation: str, parameters: Mapping[str, Any]) -> Itera
         case "s3", "GetObject" | "PutObject":
             assert parameters["Bucket"] == IMPORTS
             yield f"s3:{operation}", parameters["Key"].partition("/")[0] + "/"
+        case "cloudformation", "DescribeStackResource":
+            assert parameters["StackName"] == STACK and parameters["LogicalResourceId"] in ("TasksTable", PROCESSOR)
+            yield "cloudformation:DescribeStackResource", "stack"
         case "lambda", "Invoke" if parameters["FunctionName"] == "importer":
             yield "lambda:InvokeFunction", "importer"
         case "lambda", "Invoke":
@@ -168,23 +173,30 @@ class Calls:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rights: defaultdict[str, set[Right]] = defaultdict(set)
+        self.writing_own_rows: set[str] = set()
         self._role: str | None = None
         call = BaseClient._make_api_call
 
         def noted(client: Any, operation: str, parameters: Mapping[str, Any]) -> Any:
-            if self._role is not None:
-                self.rights[self._role].update(needed(client.meta.service_model.service_name, operation, parameters))
+            self._note(client.meta.service_model.service_name, operation, parameters)
             return call(client, operation, parameters)
 
         monkeypatch.setattr(BaseClient, "_make_api_call", noted)
         short = Wire.call
 
         def noted_too(wire: Wire, operation: str, request: Mapping[str, Any]) -> Any:
-            if self._role is not None:
-                self.rights[self._role].update(needed("dynamodb", operation, request))
+            self._note("dynamodb", operation, request)
             return short(wire, operation, request)
 
         monkeypatch.setattr(Wire, "call", noted_too)
+
+    def _note(self, service: str, operation: str, parameters: Mapping[str, Any]) -> None:
+        if self._role is None:
+            return
+        rights = set(needed(service, operation, parameters))
+        self.rights[self._role] |= rights
+        if PREFIX in json.dumps(parameters, default=str) and {action for action, _ in rights} & WRITES:
+            self.writing_own_rows.add(self._role)
 
     @contextmanager
     def of(self, role: str) -> Iterator[None]:
@@ -414,48 +426,92 @@ def test_each_role_allows_what_its_function_does_and_nothing_else(
 
 
 ACCESS = (template.ROOT / "docs" / "how-to" / "access.md").read_text(encoding="utf-8")
-ARN = "arn:aws:dynamodb:eu-west-1:123456789012:table/tasks"
+POLICIES: dict[str, list[dict[str, Any]]] = {
+    section: json.loads(policy)["Statement"]
+    for section, policy in re.findall(r"^## (\w+)$.*?^```json$(.*?)^```$", ACCESS, re.MULTILINE | re.DOTALL)
+}
+ACCOUNT_OF_DOCS = "eu-west-1:123456789012"
+DOCUMENTED = {
+    f"arn:aws:dynamodb:{ACCOUNT_OF_DOCS}:table/tasks": "table",
+    f"arn:aws:dynamodb:{ACCOUNT_OF_DOCS}:table/tasks/index/taskDateTime-index": "table/index/taskDateTime-index",
+    f"arn:aws:dynamodb:{ACCOUNT_OF_DOCS}:table/tasks/index/schedules-index": "table/index/schedules-index",
+    f"arn:aws:lambda:{ACCOUNT_OF_DOCS}:function:{STACK}-{PROCESSOR}-*": "processor",
+    f"arn:aws:cloudformation:{ACCOUNT_OF_DOCS}:stack/{STACK}/*": "stack",
+}
+WRITES = {f"dynamodb:{name}" for name in ("DeleteItem", "PartiQLInsert", "PartiQLUpdate", "PutItem", "UpdateItem")}
 
 
 def documented(section: str) -> set[Right]:
-    """The rights in a section's policy. It denies only Dynatick's own rows."""
-    (policy,) = re.findall(rf"^## {section}$.*?^```json$(.*?)^```$", ACCESS, re.MULTILINE | re.DOTALL)
-    rights: set[Right] = set()
-    for statement in json.loads(policy)["Statement"]:
-        if statement["Effect"] == "Deny":
-            assert statement["Condition"] == {"ForAnyValue:StringLike": {"dynamodb:LeadingKeys": [f"{PREFIX}*"]}}
-            writes = {action for action, _ in rights if action != "dynamodb:GetItem"}
-            assert set(statement["Action"]) == writes
+    """The rights that a section's policy allows."""
+    return {
+        (action, DOCUMENTED[resource])
+        for statement in POLICIES[section]
+        if statement["Effect"] == "Allow"
+        for action in as_list(statement["Action"])
+        for resource in as_list(statement["Resource"])
+    }
+
+
+def allows(section: str, action: str, resource: str, key: str = "a-task") -> bool:
+    """Whether IAM would allow a call on the row ``key``: a statement allows it, and none denies it."""
+    is_allowed = False
+    for statement in POLICIES[section]:
+        resources = {DOCUMENTED[name] for name in as_list(statement["Resource"])}
+        if action not in as_list(statement["Action"]) or resource not in resources:
             continue
-        rights |= {
-            (action, resource.replace(ARN, "table"))
-            for action in as_list(statement["Action"])
-            for resource in as_list(statement["Resource"])
-        }
-    return rights
+        if statement["Effect"] == "Allow":
+            is_allowed = True
+            continue
+        (patterns,) = statement["Condition"].values()
+        if any(fnmatchcase(key, pattern) for pattern in patterns["dynamodb:LeadingKeys"]):
+            return False
+    return is_allowed
 
 
-def inserts_everything(client: TaskClient, due: datetime) -> None:
+def shell(*arguments: str, code: int = 0) -> None:
+    assert cli.run(arguments) == code, arguments
+
+
+def inserts_everything(client: TaskClient, due: datetime, folder: Path) -> None:
     client.insert("one", due_at=due, action="log")
     client.insert("untimed", action="log")
     assert client.insert_many([{"taskId": f"many-{n}", "dueAt": due, "action": "log"} for n in range(30)]).all_in
     client.schedules.insert("nightly", "cron(0 * * * ? *)", action="log")
+    shell("task", "add", "by-hand", "--at", due.isoformat(), "--action", "log")
+    shell("schedule", "add", "hourly", "rate(1 hour)", "--action", "log")
+    tasks = folder / "tasks.ndjson"
+    tasks.write_text("".join(f'{{"taskId": "file-{n}", "dueAt": "{due.isoformat()}"}}\n' for n in range(30)), "utf-8")
+    shell("task", "import", str(tasks))
+    (folder / "crontab").write_text("0 9 * * 1-5 report\n", "utf-8")
+    shell("schedule", "import", "--from", "crontab", "--action", "log", str(folder / "crontab"))
 
 
-def reads_everything(client: TaskClient, due: datetime) -> None:
+def reads_everything(client: TaskClient, due: datetime, folder: Path) -> None:
     bucket = str(Bucket(minute_of(due)))
     assert client.get("one").task_id == "one"
-    assert len(client.history(bucket).entries) == 31
+    assert len(client.history(bucket).entries) == 62
     assert len(list(client.bucket_counts(bucket))) == 1
-    assert len(list(client.export(bucket))) == 31
+    assert len(list(client.export(bucket))) == 62
     assert len(client.history(bucket, prefix="many-", attempts=True).entries) == 30
     client.ticks()
     client.health()
     assert client.settings() is not None
-    assert [one.schedule_id for one in client.schedules.list().schedules] == ["nightly"]
+    assert {"hourly", "nightly"} < {one.schedule_id for one in client.schedules.list().schedules}
     client.schedules.get("nightly")
     client.schedules.preview("nightly")
     client.schedules.history("nightly")
+    shell("task", "get", "one")
+    shell("task", "list", "--bucket", bucket, "--attempts")
+    shell("task", "export", str(folder / "out.ndjson"), "--bucket", bucket)
+    shell("bucket", "show", bucket)
+    shell("bucket", "list", "--from", "-1h", "--to", "+1h")
+    shell("tick", "list")
+    shell("settings")
+    shell("schedule", "list")
+    shell("schedule", "get", "nightly")
+    shell("schedule", "preview", "nightly")
+    shell("schedule", "history", "nightly")
+    shell("schedule", "export", str(folder / "schedules.ndjson"))
 
 
 def changes_everything(client: TaskClient, due: datetime) -> None:
@@ -465,10 +521,11 @@ def changes_everything(client: TaskClient, due: datetime) -> None:
     client.cancel("one")
     client.redrive("one")
     client.run_now("one")
-    assert len(list(client.reschedule_many(bucket, shift=timedelta(hours=-1)))) == 30
+    many = {"prefix": "many-"}
+    assert len(list(client.reschedule_many(bucket, shift=timedelta(hours=-1), **many))) == 30
     bucket = str(Bucket(minute_of(due - timedelta(hours=1))))
-    assert len(list(client.cancel_many(bucket))) == 30
-    assert len(list(client.redrive_many(bucket, status="cancelled"))) == 30
+    assert len(list(client.cancel_many(bucket, **many))) == 30
+    assert len(list(client.redrive_many(bucket, status="cancelled", **many))) == 30
     client.delete("untimed")
     client.schedules.update("nightly", payload={"n": 1})
     client.schedules.pause("nightly")
@@ -479,14 +536,54 @@ def changes_everything(client: TaskClient, due: datetime) -> None:
     client.schedules.delete("nightly")
 
 
-def test_each_documented_policy_allows_what_it_states_and_nothing_else(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def operates(client: TaskClient, due: datetime, folder: Path) -> None:
+    changes_everything(client, due)
+    shell("task", "cancel", "by-hand")
+    shell("task", "delete", "by-hand")
+    shell("schedule", "delete", "hourly")
+    client.doctor()
+    assert client.doctor(repair=True).repaired >= 1  # the row that no stream record has shown
+    shell("tick", "run", "--function", "processor", code=4)  # the emulator has none
+    shell("tick", "list", "--stack", STACK, code=4)  # nor this stack
+    shell("tick", "run", "--stack", STACK, code=4)
+
+
+@pytest.fixture
+def calls_of_documented(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Mapping[str, set[Right]]:
+    """The rights that each kind of use needs, by making its calls."""
+    monkeypatch.setenv("DYNATICK_TABLE", TABLE)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
     calls = Calls(monkeypatch)
     due = (datetime.now(UTC) + timedelta(days=1)).replace(minute=7, second=0, microsecond=0)
-    for who, does in (("Insert", inserts_everything), ("Read", reads_everything), ("Change", changes_everything)):
-        with calls.of(who):
-            does(TaskClient.connect(TABLE), due)
-    assert calls.rights["Insert"] == documented("Insert")
-    assert calls.rights["Read"] == documented("Read")
-    assert calls.rights["Change"] - documented("Read") == documented("Change")
+    uses = {"Insert": inserts_everything, "Read": reads_everything, "Operate": operates}
+    for section, does in uses.items():
+        if section == "Operate":
+            deployed.table.put_item(Item={"taskId": "never-shown", "createdAt": "2026-01-01T00:00:00Z"})
+        with calls.of(section):
+            does(TaskClient.connect(TABLE), due, tmp_path)
+    assert not calls.writing_own_rows, "which the policies deny"
+    return calls.rights
+
+
+def test_each_documented_policy_allows_what_its_use_needs_and_nothing_else(
+    calls_of_documented: Mapping[str, set[Right]],
+) -> None:
+    assert set(POLICIES) == set(calls_of_documented) == {"Insert", "Read", "Operate"}
+    rights = dict(calls_of_documented)
+    rights["Operate"] = rights["Operate"] | rights["Insert"] | rights["Read"]
+    for section, needed_rights in rights.items():
+        assert needed_rights == documented(section), section
+        for right in set.union(*rights.values()):
+            assert allows(section, *right) == (right in needed_rights), (section, right)
+
+
+def test_no_documented_policy_lets_a_caller_write_dynaticks_own_rows() -> None:
+    for section in POLICIES:
+        writes = {action for action, _ in documented(section)} & WRITES
+        assert bool(writes) == (section != "Read")
+        for action in WRITES:
+            assert not allows(section, action, "table", SETTINGS_ID)
+            assert allows(section, action, "table") == (action in writes)
+        assert allows(section, "dynamodb:GetItem", "table", SETTINGS_ID), "every client reads the settings"

@@ -19,7 +19,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conversion:
-    """Has either ``row`` or ``error``. ``notes`` say what is other than before, or left out."""
+    """Has ``row`` or ``error``, or only ``notes``, which say what is other than before, or left out."""
 
     line: int  # of the file, from 1; that on which it begins
     name: str  # of the schedule, for messages

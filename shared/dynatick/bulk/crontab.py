@@ -55,15 +55,18 @@ _MONTH = _Kind("month", 1, 12, {name: number for number, name in enumerate(brute
 _WEEKDAY = _Kind("day of week", 0, 7, {name: number for number, name in enumerate(_WEEKDAYS)})
 
 
-def read_crontab(text: str, *, action: str, zone: str, now: datetime, id_prefix: str = PREFIX) -> Iterator[Conversion]:
+def read_crontab(
+    text: str, *, action: str, zone: str | None = None, now: datetime, id_prefix: str = PREFIX
+) -> Iterator[Conversion]:
     """The schedules of a crontab as ``crontab -l`` prints it.
 
-    ``zone``: the time zone of lines before which there is no ``CRON_TZ``. The payload of each is ``{"command": …}``,
-    with ``stdin`` if the line has text after a ``%``. Ids follow from time, zone, command and action.
+    ``zone``: the time zone of lines before which there is no ``CRON_TZ``; None: UTC, with a note. The payload of each
+    is ``{"command": …}``, with ``stdin`` if the line has text after a ``%``. Ids follow from time, zone, command and
+    action. Raises InvalidInput for an unknown ``zone``.
     """
-    current: str | InvalidInput = check_zone(zone)
-    is_named = False  # by the file
-    for number, raw in enumerate(text.splitlines(), 1):
+    current: str | InvalidInput = check_zone(zone or "UTC")
+    is_named = zone is not None
+    for number, raw in enumerate(text.split("\n"), 1):
         line = raw.strip()
         if not line or line.startswith("#"):
             continue
@@ -77,38 +80,36 @@ def read_crontab(text: str, *, action: str, zone: str, now: datetime, id_prefix:
                     current = error
                     yield Conversion(line=number, name=f"line {number}", text=line, error=error)
             else:
-                yield _ignored(number, assignment["name"])
+                note = f"{assignment['name']} is left out: set what the command needs in the handler's environment"
+                yield _note(number, note)
             continue
+        if not is_named:
+            is_named = True
+            note = f"from here on read on the clock of UTC, as no {_ZONE} is before it; --tz names that of the machine"
+            yield _note(number, note)
         try:
             if isinstance(current, InvalidInput):
                 raise InvalidInput(
                     "line", line, f"the {_ZONE} before it is not accepted, so its time zone is not known"
                 )
-            yield _schedule(number, line, current, is_named, action, now, id_prefix)
+            yield _schedule(number, line, current, action, now, id_prefix)
         except InvalidInput as error:
             yield Conversion(line=number, name=f"line {number}", text=line, error=error)
 
 
-def _ignored(number: int, name: str) -> Conversion:
-    note = f"{name} is left out: set what the command needs in the handler's environment"
-    return Conversion(line=number, name=f"line {number}", text=name, notes=(note,))
+def _note(number: int, note: str) -> Conversion:
+    return Conversion(line=number, name=f"line {number}", text="", notes=(note,))
 
 
-def _schedule(
-    number: int, line: str, zone: str, is_named: bool, action: str, now: datetime, id_prefix: str
-) -> Conversion:
+def _schedule(number: int, line: str, zone: str, action: str, now: datetime, id_prefix: str) -> Conversion:
     fields, command = _split(line)
     expression, is_hourly = _expression(fields)
     notes = []
-    if not is_named and zone == "UTC":
-        notes.append(f"read on the clock of UTC, as the crontab names no {_ZONE}; --tz names that of its machine")
     ours = "UTC" if is_hourly and _has_whole_hours(zone, now) else zone
     parsed = parse_expression(expression)
     assert isinstance(parsed, Cron)
     if clock_warnings(parsed, now, zone=ours):
-        notes.append(
-            "where the clock changes, cron may run it at a time that it skips or shows twice; it runs once or not"
-        )
+        notes.append("where the clock changes, cron may run it once more, or right after a gap; this schedule does not")
     command, stdin = _without_percent(command)
     row = {
         attr.SCHEDULE_EXPRESSION: parsed.text,

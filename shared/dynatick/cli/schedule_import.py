@@ -94,8 +94,8 @@ def _converted(
 
         if not options.action:
             raise CommandFailed(ExitCode.USAGE, "--from crontab needs --action NAME, a handler that runs the command")
-        zone, prefix = options.tz or "UTC", PREFIX if id_prefix is None else id_prefix
-        return list(read_crontab(text, action=options.action, zone=zone, now=now, id_prefix=prefix))
+        prefix = PREFIX if id_prefix is None else id_prefix
+        return list(read_crontab(text, action=options.action, zone=options.tz, now=now, id_prefix=prefix))
     from dynatick.bulk.eventbridge_scheduler import read_eventbridge_scheduler
 
     if options.action is not None or options.tz is not None:

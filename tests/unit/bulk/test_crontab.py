@@ -35,7 +35,7 @@ CRON_TZ=Europe/Berlin
 """
 
 
-def converted(text: str, zone: str = "UTC") -> list[Conversion]:
+def converted(text: str, zone: str | None = "UTC") -> list[Conversion]:
     return list(read_crontab(text, action="run-command", zone=zone, now=NOW))
 
 
@@ -53,7 +53,7 @@ def refusal(line: str) -> InvalidInput:
 
 
 def test_a_file_of_a_user() -> None:
-    shell, mail, poll, report, rotate, quarter = converted(FILE)
+    shell, mail, zone, poll, report, rotate, quarter = converted(FILE, None)
     for one, name in ((shell, "SHELL"), (mail, "MAILTO")):
         assert one.row is None and one.error is None
         assert one.notes == (f"{name} is left out: set what the command needs in the handler's environment",)
@@ -64,7 +64,10 @@ def test_a_file_of_a_user() -> None:
         "retryPolicy": {"maximumRetryAttempts": 0},
     }  # fmt: skip
     assert [(one.line, one.name) for one in (poll, quarter)] == [(5, "line 5"), (9, "line 9")]
-    assert [note.split(",")[0] for note in poll.notes] == ["read on the clock of UTC"]
+    assert (zone.name, zone.row, poll.notes) == ("line 5", None, ())
+    assert zone.notes == (
+        "from here on read on the clock of UTC, as no CRON_TZ is before it; --tz names that of the machine",
+    )
     assert report.row["scheduleExpression"] == "cron(30 2 ? * MON-FRI *)"
     assert rotate.row["payload"] == {"command": "/usr/bin/rotate"}
     assert {one.row["scheduleExpressionTimezone"] for one in (report, rotate, quarter) if one.row} == {"Europe/Berlin"}
@@ -141,6 +144,11 @@ def test_after_a_time_zone_that_is_not_known_no_line_is_accepted() -> None:
     assert other.row is not None and other.row["scheduleExpressionTimezone"] == "Asia/Tokyo"
 
 
+def test_only_a_line_end_ends_a_line() -> None:
+    (one,) = converted("0 9 * * * echo a\x0bb\u2028c\r\n")
+    assert one.row is not None and one.row["payload"] == {"command": "echo a\x0bb\u2028c"}
+
+
 def test_ids_follow_from_what_a_line_says() -> None:
     one, again = converted("0 9 * * * x"), converted("# moved\n\n00  9 * * *   x")
     assert one[0].row == again[0].row
@@ -167,7 +175,7 @@ def test_a_line_of_every_hour_is_kept_on_the_clock_of_utc(line: str, zone: str, 
 def test_a_comparison_says_where_they_differ_first() -> None:
     (one,) = converted("30 2 * * * x", "Europe/Berlin")
     assert one.notes == (
-        "where the clock changes, cron may run it at a time that it skips or shows twice; it runs once or not",
+        "where the clock changes, cron may run it once more, or right after a gap; this schedule does not",
     )
     assert str(compare(one, NOW)) == (
         "after 124 of 1,000 they differ: at 2027-03-28T01:00:00Z the original runs, this does not"
