@@ -18,7 +18,7 @@ from datetime import datetime
 from functools import cache, cached_property
 from importlib import import_module
 from threading import Lock, Thread
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from dynatick.actions.payload import field_problems, invalid_payload
@@ -134,7 +134,7 @@ class Handler:
         Raises Reschedule if the function raises or returns one; PermanentError for a payload that does not fit and for
         a declared permanent error; other exceptions pass.
         """
-        payload = self._payload(task)
+        payload = self.payload_of(task)
         try:
             result = self._call(payload, task, context)
             if isinstance(result, Reschedule):
@@ -199,7 +199,8 @@ class Handler:
             raise failed
         return result
 
-    def _payload(self, task: Task) -> object:
+    def payload_of(self, task: Task) -> object:
+        """The task's payload as the function gets it. Raises PermanentError for one that does not fit."""
         try:
             raw = plain(task.payload)
         except ValueError as error:
@@ -229,17 +230,17 @@ class Handler:
             raise _unfit(self.name, f"has a payload that cannot be checked, {kind}: {reason}") from error
 
 
-def load_handlers(module_name: str, max_timeout_seconds: int | None = None) -> Sequence[Handler]:
-    """The handlers in a module's namespace, declared there or imported.
+def load_handlers(module: str | ModuleType, max_timeout_seconds: int | None = None) -> Sequence[Handler]:
+    """The handlers in a module's namespace, declared there or imported. ``module``: one that is imported, or its name.
 
     Raises ConfigurationError if the module can't be imported, with the cause, and for a handler whose timeout is longer
     than ``max_timeout_seconds`` (None: not known), which could never run.
     """
     try:
-        module = import_module(module_name)
+        module = import_module(module) if isinstance(module, str) else module
     except Exception as error:  # the user's own code: it may raise anything
         cause = f"{type(error).__name__}: {error}"
-        problem = f"the module {shown(module_name)} cannot be imported: {cause}"
+        problem = f"the module {shown(module)} cannot be imported: {cause}"
         raise ConfigurationError("HandlersModule", problem) from error
     found: dict[int, Handler] = {}
     arounds = [value for value in vars(module).values() if callable(value) and getattr(value, _AROUND, False) is True]

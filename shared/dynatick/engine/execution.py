@@ -8,6 +8,7 @@ grow with the bucket.
 from __future__ import annotations
 
 import logging
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -54,6 +55,7 @@ class Services:
     new_token: Callable[[], str]
     placer: Placer
     wake_ups: WakeUps | None = None  # with Precision.SECOND
+    jitter: Callable[[], float] = random.random  # of retries, in [0, 1)
     executions: list[Execution] = field(default_factory=list)  # of this process; each adds itself
 
 
@@ -96,6 +98,7 @@ class Execution:
             services.settings,
             services.clock,
             closed_through=closed_through,
+            jitter=services.jitter,
             wake_ups=services.wake_ups,
         )
         self.too_late: list[Claimed] = []  # in flight, but there is no time to begin them
@@ -106,6 +109,7 @@ class Execution:
             max_wait_seconds=MAX_IO_WAIT_SECONDS,
             name="dynatick-io",
             report=self.events.put,
+            in_one_thread=services.rules.in_one_thread,
         )
         self.task_pool = TaskPool(
             services.actions,
@@ -116,6 +120,7 @@ class Execution:
             ended=lambda attempted: self.events.put(partial(self._ended, attempted)),
             unbegun=lambda claimed: self.events.put(partial(self.too_late.append, claimed)),
             max_timeout_seconds=services.rules.max_timeout_seconds,
+            in_one_thread=services.rules.in_one_thread,
         )
         self.max_in_flight = max(4 * BATCH, 4 * services.rules.threads)
         self.in_flight: dict[str, Place] = {}  # by the token of the claim

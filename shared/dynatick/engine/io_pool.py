@@ -12,8 +12,34 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 Job = Callable[[], Callable[[], None]]
+
+
+class Executor(Protocol):
+    """Where work is done."""
+
+    def submit(self, work: Callable[..., object], /, *arguments: object) -> object:
+        """Begins the work, or queues it."""
+
+    def shutdown(self, *, wait: bool, cancel_futures: bool) -> None:
+        """Drops what is queued."""
+
+
+class CallingThread:
+    """Does work where it is submitted, before ``submit`` returns."""
+
+    def submit(self, work: Callable[..., object], /, *arguments: object) -> None:
+        work(*arguments)
+
+    def shutdown(self, *, wait: bool, cancel_futures: bool) -> None:
+        pass
+
+
+def executor(max_threads: int, name: str, *, in_one_thread: bool) -> Executor:
+    """An executor with so many threads, which start when they are needed; or the calling thread."""
+    return CallingThread() if in_one_thread else ThreadPoolExecutor(max_threads, thread_name_prefix=name)
 
 
 class IoPool:
@@ -29,8 +55,9 @@ class IoPool:
         max_wait_seconds: float,
         name: str,
         report: Callable[[Callable[[], None]], None],
+        in_one_thread: bool = False,
     ) -> None:
-        self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix=name)
+        self._pool = executor(max_threads, name, in_one_thread=in_one_thread)
         self._lock = threading.Lock()
         self._report = report
         self._running = 0

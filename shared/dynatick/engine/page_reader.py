@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
 from dynatick.domain.buckets import Bucket
 from dynatick.engine.execution import Execution
+from dynatick.engine.io_pool import executor
 from dynatick.engine.ports import Page
 from dynatick.engine.report import Resume
 
@@ -37,7 +37,8 @@ class PageReader:
 
     def __init__(self, execution: Execution, shard: int) -> None:
         self._execution, self._shard = execution, shard
-        self._pool = ThreadPoolExecutor(LOOKAHEAD, thread_name_prefix="dynatick-poll")
+        in_one_thread = execution.services.rules.in_one_thread
+        self._pool = executor(LOOKAHEAD, "dynatick-poll", in_one_thread=in_one_thread)
 
     def pages(
         self, minutes: Iterable[int], resume: Resume | None, began: Callable[[int, datetime], None]

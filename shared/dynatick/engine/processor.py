@@ -10,6 +10,7 @@ queue delivers it (``{"dynatick": {"wakeUp": …}}`` in the body of one message)
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -152,6 +153,7 @@ class Processor:
     new_token: Callable[[], str]
     pause: Callable[[float], None] = time.sleep
     wake_ups: WakeUps | None = None  # with Precision.SECOND
+    jitter: Callable[[], float] = random.random  # of retries, in [0, 1)
     executions: list[Execution] = field(default_factory=list, init=False, compare=False)  # of the latest invocation
     _known: list[tuple[datetime, InstallationSettings]] = field(default_factory=list, init=False, compare=False)
 
@@ -263,6 +265,7 @@ class Processor:
             new_token=self.new_token,
             placer=Placer(self.store, self.rules, settings, self.clock, self._send_rejection),
             wake_ups=self.wake_ups,
+            jitter=self.jitter,
             executions=self.executions,
         )
 

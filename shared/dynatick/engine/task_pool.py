@@ -58,9 +58,11 @@ class TaskPool:
         ended: Callable[[Attempted], None],
         unbegun: Callable[[Claimed], None],
         max_timeout_seconds: int | None = None,
+        in_one_thread: bool = False,
     ) -> None:
         """``stop_waiting``: an attempt that ends later may not be recorded. ``unbegun`` is called with a task that has
-        too little time until then. ``max_timeout_seconds``: a task with a longer timeout fails; None: no limit."""
+        too little time until then. ``max_timeout_seconds``: a task with a longer timeout fails; None: no limit.
+        ``in_one_thread``: ``submit`` runs the task before it returns."""
         self._actions = actions
         self._threads = threads
         self._deadline = deadline
@@ -69,6 +71,7 @@ class TaskPool:
         self._ended = ended
         self._unbegun = unbegun
         self._max_timeout_seconds = max_timeout_seconds
+        self._in_one_thread = in_one_thread
         self._reserved: dict[int, _Reserved] = {}  # by their own ids
         self._queue: SimpleQueue[Claimed | None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -95,6 +98,11 @@ class TaskPool:
 
     def submit(self, claimed: Claimed) -> None:
         """Queues a task."""
+        if self._in_one_thread:
+            attempted = self.run(claimed)
+            if attempted is not None:
+                self._ended(attempted)
+            return
         with self._lock:
             if claimed.size:
                 self._waiting_large.append(claimed)

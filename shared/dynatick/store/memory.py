@@ -1,6 +1,6 @@
 """The table in memory, for tests. It passes the same contract tests as the store on DynamoDB.
 
-Rows are kept encoded, so that a value that no table can hold is refused here too. The index has no lag.
+Rows are kept encoded, so that a value that no table can hold is refused here too. The bucket index has no lag.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from zlib import crc32
+
+import orjson
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
@@ -28,7 +30,7 @@ from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import MAX_TASK_ID_BYTES, Row
 from dynatick.engine.ports import Listing, Page, ScanPage, StoreFailure
 from dynatick.errors import ItemTooLarge
-from dynatick.store.codec import MAX_ITEM_BYTES, Item, decode, encode, encode_value, entry_of, item_bytes
+from dynatick.store.codec import MAX_ITEM_BYTES, Item, decode, encode, encode_value, encoded_bytes, entry_of
 
 PAGE = 1000
 
@@ -38,6 +40,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._items: dict[str, Item] = {}
+        self._buckets: dict[str, set[str]] = {}  # the index: the ids of the items in each bucket
         self._lock = threading.RLock()
 
     def get(self, task_id: str) -> Row | None:
@@ -59,15 +62,18 @@ class MemoryStore:
     def put(self, row: Row) -> None:
         """As DynamoDB's ``PutItem``: accepts any item, and replaces one with the same id."""
         item = encode(row)
-        _check(row)
+        _check(item)
         with self._lock:
-            self._items[RowView(row).task_id] = item
+            self._replace(RowView(row).task_id, item)
 
     def create(self, row: Row) -> bool:
         item = encode(row)
-        _check(row)
+        _check(item)
         with self._lock:
-            return self._items.setdefault(RowView(row).task_id, item) is item
+            if RowView(row).task_id in self._items:
+                return False
+            self._replace(RowView(row).task_id, item)
+            return True
 
     def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
         answers: list[bool | StoreFailure] = []
@@ -93,13 +99,12 @@ class MemoryStore:
                     changed[name] = encode_value(value, name)
             for name in change.remove:
                 changed.pop(name, None)
-            row = decode(changed)
             try:
-                _check(row)
+                _check(changed)
             except ItemTooLarge as error:
                 return Unknown(str(error), too_large=True)
-            self._items[change.task_id] = changed
-            return Written(row if change.returning else None)
+            self._replace(change.task_id, changed)
+            return Written(decode(changed) if change.returning else None)
 
     def write_many(self, changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         return [self.write(change) for change in changes]
@@ -114,12 +119,11 @@ class MemoryStore:
         limit: int | None = None,
         prefix: str | None = None,
     ) -> Page:
-        name = {"S": str(bucket)}
         with self._lock:
             ids = sorted(
                 i
-                for i, item in self._items.items()
-                if item.get(attr.TASK_DATE_TIME) == name and (after is None or i > after) and i.startswith(prefix or "")
+                for i in self._buckets.get(str(bucket), ())
+                if (after is None or i > after) and i.startswith(prefix or "")
             )
             page = ids[: min(limit or PAGE, PAGE)]
             entries = [entry_of(self._items[i]) for i in page]
@@ -159,8 +163,28 @@ class MemoryStore:
         with self._lock:
             if not all(_holds(self._items.get(task_id, {}), part) for part in conditions):
                 return False
-            self._items.pop(task_id, None)
+            self._replace(task_id, None)
             return True
+
+    def _replace(self, task_id: str, item: Item | None) -> None:
+        """The one place where an item and its entry in the index change; None: it is deleted. Called with the lock."""
+        old = self._items.pop(task_id, None) if item is None else self._items.get(task_id)
+        if item is not None:
+            self._items[task_id] = item
+        before, after = _bucket_name(old), _bucket_name(item)
+        if before == after:
+            return
+        if before is not None:
+            self._buckets[before].discard(task_id)
+            if not self._buckets[before]:
+                del self._buckets[before]
+        if after is not None:
+            self._buckets.setdefault(after, set()).add(task_id)
+
+
+def _bucket_name(item: Item | None) -> str | None:
+    """The bucket in which the index lists an item; None: it doesn't, as in DynamoDB if the value isn't text."""
+    return None if item is None else item.get(attr.TASK_DATE_TIME, {}).get("S")
 
 
 def _holds(item: Item, part: Condition) -> bool:
@@ -173,8 +197,16 @@ def _holds(item: Item, part: Condition) -> bool:
             return "N" in item.get(name, {}) and Decimal(item[name]["N"]) >= value
 
 
-def _check(row: Row) -> None:
-    if item_bytes(row) > MAX_ITEM_BYTES:
+def _surely_fits(item: Item) -> bool:
+    """Whether even its JSON, which is always longer, is short enough: that is quick to find out."""
+    try:
+        return len(orjson.dumps(item)) <= MAX_ITEM_BYTES
+    except TypeError:  # binaries, and text that UTF-8 can't hold
+        return False
+
+
+def _check(item: Item) -> None:
+    if not _surely_fits(item) and encoded_bytes(item) > MAX_ITEM_BYTES:
         raise ItemTooLarge("Item size has exceeded the maximum allowed size")
-    if attr.TASK_DATE_TIME in row and len(RowView(row).task_id.encode()) > MAX_TASK_ID_BYTES:
+    if attr.TASK_DATE_TIME in item and len(item[attr.TASK_ID]["S"].encode()) > MAX_TASK_ID_BYTES:
         raise ItemTooLarge("the index sort key exceeds the size limit of 1024 bytes")

@@ -1,0 +1,22 @@
+"""For the tests of handlers: an installation in memory, on a clock that tests move. pytest has it as a fixture.
+
+The names below are imported when they are first used: pytest imports this package at the start of every run.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dynatick.testing.virtual_installation import Execution, VirtualInstallation, Waiting
+
+_HOME = "dynatick.testing.virtual_installation"
+
+__all__ = ["Execution", "VirtualInstallation", "Waiting"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'dynatick.testing' has no attribute {name!r}")
+    return getattr(import_module(_HOME), name)

@@ -1,0 +1,555 @@
+"""An installation in memory on a virtual clock: the real client, scheduler, ticks, retries and schedules.
+
+Everything runs in the caller's thread, one thing after another and in the same order each time. A test moves the clock;
+the ticks of the time between run, each at its time. Ticks that would find nothing are skipped.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from types import ModuleType
+from typing import Any
+
+from dynatick.actions.dead_letter import message_of
+from dynatick.actions.handlers import Handler, load_handlers
+from dynatick.actions.payload import BUILT_IN, check_payload
+from dynatick.actions.plain_value import plain
+from dynatick.actions.registry import Registry
+from dynatick.actions.testing import MemoryDeadLetters
+from dynatick.client import TaskClient, TaskView
+from dynatick.domain import attributes as attr
+from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.instants import format_instant, parse_instant
+from dynatick.domain.numbers import is_whole
+from dynatick.domain.task import Row, Status, Task
+from dynatick.engine.budget import max_timeout_seconds
+from dynatick.engine.cursor import read_cursor, save
+from dynatick.engine.ports import ActionContext
+from dynatick.engine.processor import Processor
+from dynatick.engine.rules import MAX_TICK_MINUTES, TICKS_PLANNED, Precision, Rules
+from dynatick.engine.scheduler import Scheduler
+from dynatick.engine.wake_up import WakeUp, parse_wake_up
+from dynatick.errors import DynatickError, InvalidInput, PermanentError, RateLimited, Reschedule
+from dynatick.store.codec import decode
+from dynatick.task_function import TaskFunction, use_client
+from dynatick.testing.table import Table
+
+_INVOCATION = timedelta(minutes=15)
+_MAX_AT_ONCE = 10_000  # deliveries of wake-ups at one instant
+_MAX_SHOWN = 20  # lines of each list in a report
+_OUTCOMES = {str(Status.COMPLETED): "completed", str(Status.FAILED): "failed"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Execution:
+    """One attempt to run a task."""
+
+    action: str
+    task_id: str
+    payload: Any  # of the type that the handler declares
+    at: datetime
+    outcome: str  # completed, failed, retried (it failed, and will be tried again) or rescheduled (a further turn)
+    result: object = None  # what the handler returned
+    error: BaseException | None = None  # what it raised
+    due_at: datetime
+    attempt: int = 1
+    run: int = 1
+    turn: int = 0
+    schedule_id: str | None = None  # of an occurrence: its schedule
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Waiting:
+    """A task that has not ended, or the next occurrence of a schedule."""
+
+    action: str
+    task_id: str  # of a schedule: its id
+    payload: Mapping[str, object]  # as JSON
+    due_at: datetime  # when it will be attempted, at the first tick then with precision tick
+    attempt: int = 1  # the one that is to come
+    schedule_id: str | None = None
+
+
+class VirtualInstallation:
+    """Dynatick in memory. As a context manager, task functions schedule here until its end.
+
+    ``handlers``: the module with the task functions, or its name; None: only the built-in actions. ``start``: an aware
+    datetime; None: the present one, rounded down to a tick. The other arguments are the template's parameters.
+    Built-in actions that would call something (webhook, sns …) call nothing: they check their payload, are recorded and
+    complete; ``answer`` gives them another end.
+
+    Nothing expires, however much time passes. Raises ConfigurationError for a module that can't be used, and
+    InvalidInput.
+    """
+
+    def __init__(
+        self,
+        handlers: str | ModuleType | None = "handlers",
+        *,
+        start: datetime | None = None,
+        tick_minutes: int = 1,
+        precision: str = "tick",
+        shard_count: int = 1,
+    ) -> None:
+        self._grid = Grid(tick_minutes=tick_minutes, shard_count=shard_count)
+        begin = datetime.now(UTC) if start is None else _instant(start, "start")
+        self._last_tick = self._tick_through(begin)
+        self._now = begin if start is not None else instant_of(self._last_tick)
+        self._is_running = False
+        self._journal = _Journal(self._clock)
+        self._table = Table(self._journal.recorded)
+        self._letters = MemoryDeadLetters()
+        self._wake_ups = _WakeUps() if _precision(precision, tick_minutes) is Precision.SECOND else None
+        self._invocations = _Invocations()
+        self._actions = _Actions(handlers, self._journal)
+        rules = Rules(
+            grid=self._grid,
+            precision=_precision(precision, tick_minutes),
+            index_lag=timedelta(),
+            in_one_thread=True,
+            max_timeout_seconds=max_timeout_seconds(_INVOCATION),
+        )
+        tokens = count(1)
+        self._processor = Processor(
+            store=self._table,
+            actions=self._actions,
+            dead_letters=self._letters,
+            invoker=self._invocations,
+            rules=rules,
+            clock=self._clock,
+            new_token=lambda: f"token-{next(tokens)}",
+            pause=lambda seconds: None,
+            wake_ups=self._wake_ups,
+            jitter=lambda: 0.0,
+        )
+        self._scheduler = Scheduler(
+            store=self._table,
+            dead_letters=self._letters,
+            rules=rules,
+            clock=self._clock,
+            decode=decode,
+            wake_ups=self._wake_ups,
+        )
+        self.client = TaskClient(self._table, clock=self._clock)
+        """The client of this installation, for what task functions have no method for."""
+        self._used: use_client | None = None
+        self._tick(self._last_tick)
+
+    def __enter__(self) -> VirtualInstallation:
+        self._used = use_client(self.client)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._used is not None:
+            self._used.__exit__()
+            self._used = None
+
+    def __repr__(self) -> str:
+        return f"<VirtualInstallation at {format_instant(self._now)}: {len(self.executed)} executed>"
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> datetime:
+        """The time of the virtual clock, in UTC."""
+        return self._now
+
+    def advance(self, by: timedelta | None = None, /, **delta: float) -> None:
+        """Moves the clock on, by a timedelta or by its arguments (``days=1, hours=2``), and runs what is due by then.
+
+        With precision tick, a task runs at the first tick at or after its due time. Raises InvalidInput for a negative
+        time.
+        """
+        expected = "expected a timedelta, or its arguments such as hours=2"
+        if (by is None) != bool(delta):
+            raise InvalidInput("advance", by, expected)
+        try:
+            to = self._now + (timedelta(**delta) if by is None else by)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidInput("advance", delta if by is None else by, f"{expected} ({error})") from None
+        self.advance_to(to)
+
+    def advance_to(self, instant: datetime) -> None:
+        """Moves the clock on to an aware datetime, and runs what is due by then. Raises InvalidInput."""
+        to = _instant(instant, "instant")
+        if to < self._now:
+            expected = f"expected {format_instant(self._now)} or later: the clock can't go back"
+            raise InvalidInput("instant", format_instant(to), expected)
+        self._advance_to(to)
+
+    def run_due(self) -> None:
+        """Runs what is due now. The clock moves on to the next tick, if that takes one, and no further."""
+        self._advance_to(self._now)
+        if any(waiting.due_at <= self._now for waiting in self.waiting):
+            self._advance_to(instant_of(self._last_tick + self._grid.tick_minutes))
+
+    # -- what happened ---------------------------------------------------------------------------------------------
+
+    @property
+    def executed(self) -> list[Execution]:
+        """All attempts so far, in the order in which they ended."""
+        return list(self._journal.executions)
+
+    def executed_of(self, action: str | TaskFunction[Any, Any, Any]) -> list[Execution]:
+        """The attempts of one action. Raises InvalidInput for an unknown one."""
+        name = self._actions.known(action)
+        return [execution for execution in self._journal.executions if execution.action == name]
+
+    @property
+    def dead_letters(self) -> list[Mapping[str, Any]]:
+        """The messages in the dead-letter queue: one for each task that failed for good, as a consumer reads them."""
+        self._handle_stream()
+        return [json.loads(message_of(letter)) for letter in self._letters.letters]
+
+    @property
+    def waiting(self) -> list[Waiting]:
+        """The tasks that have not ended and the next occurrences of schedules, soonest first."""
+        self._handle_stream()
+        return self._waiting()
+
+    def task(self, task_id: str) -> TaskView:
+        """The task as the client reads it. Raises TaskNotFound."""
+        self._handle_stream()
+        return self.client.get(task_id)
+
+    def report(self) -> str:
+        """What has run and what waits, for a person. The pytest plugin shows it if a test fails. Changes nothing."""
+        waiting = self._waiting()
+        executed = [_line(one.at, one.action, one.task_id, _outcome(one)) for one in self._journal.executions]
+        lines = [f"now {format_instant(self._now)}", f"executed {len(executed)}", *executed[-_MAX_SHOWN:]]
+        lines += [f"waiting {len(waiting)}"]
+        lines += [_line(one.due_at, one.action, one.task_id, f"attempt {one.attempt}") for one in waiting[:_MAX_SHOWN]]
+        lines += [f"dead letters {len(self._letters.letters)}"]
+        return "\n".join(lines)
+
+    # -- what is to happen -----------------------------------------------------------------------------------------
+
+    def fail(
+        self,
+        action: str | TaskFunction[Any, Any, Any],
+        *,
+        with_: Exception,
+        times: int = 1,
+    ) -> None:
+        """The next attempts of an action raise this instead of running the handler. Raises InvalidInput."""
+        if not isinstance(with_, Exception):
+            raise InvalidInput("with_", with_, 'expected an exception, such as RetryableError("no answer")')
+        if not is_whole(times) or times < 1:
+            raise InvalidInput("times", times, "expected a whole number from 1 on")
+        self._actions.failures.setdefault(self._actions.known(action), deque()).extend([with_] * times)
+
+    def answer(self, action: str | TaskFunction[Any, Any, Any], function: Callable[[Any], object]) -> None:
+        """From now on, an action calls this function with the payload instead of doing its work: what it returns is the
+        result, and what it raises counts as in a handler. Raises InvalidInput."""
+        if not callable(function):
+            raise InvalidInput("function", function, "expected a function of the payload")
+        self._actions.answers[self._actions.known(action)] = function
+
+    # -- the machinery ---------------------------------------------------------------------------------------------
+
+    def _clock(self) -> datetime:
+        return self._now
+
+    def _waiting(self) -> list[Waiting]:
+        return sorted(map(_waiting, self._table.open_rows()), key=lambda one: (one.due_at, one.task_id))
+
+    def _advance_to(self, end: datetime) -> None:
+        if self._is_running:
+            raise DynatickError("a handler can't move the clock: it is called while the clock moves")
+        self._is_running = True
+        try:
+            self._handle_stream()
+            at_once = 0
+            while True:
+                self._skip_idle_ticks(end)
+                tick = self._last_tick + self._grid.tick_minutes
+                woken_at = None if self._wake_ups is None else self._wake_ups.first_at
+                if woken_at is not None and woken_at < instant_of(tick) and woken_at <= end:
+                    at_once = at_once + 1 if woken_at <= self._now else 0
+                    if at_once > _MAX_AT_ONCE:
+                        raise DynatickError(f"at {format_instant(self._now)} there is always more that is due at once")
+                    self._now = max(self._now, woken_at)
+                    self._deliver()
+                elif instant_of(tick) <= end:
+                    self._tick(tick)
+                else:
+                    break
+            self._now = end
+        finally:
+            self._is_running = False
+
+    def _tick(self, tick: int) -> None:
+        """The rule's event, with all that it starts."""
+        self._last_tick, self._now = tick, max(self._now, instant_of(tick))
+        self._handle({"source": "aws.events", "time": format_instant(instant_of(tick))})
+
+    def _deliver(self) -> None:
+        """The queue of wake-ups delivers the first."""
+        assert self._wake_ups is not None
+        body = json.dumps(self._wake_ups.take_first())
+        self._handle({"Records": [{"eventSource": "aws:sqs", "messageId": "1", "body": body}]})
+
+    def _handle(self, event: Mapping[str, object]) -> None:
+        self._invocations.append(event)
+        while self._invocations:
+            self._processor.handle(self._invocations.popleft(), hard_end=self._now + _INVOCATION)
+            self._journal.raise_interrupt()
+            self._handle_stream()
+
+    def _handle_stream(self) -> None:
+        while records := self._table.take_records():
+            assigned = self._scheduler.handle({"Records": records})
+            if assigned.failed:
+                raise DynatickError(f"the stream failed: {assigned.failed[0][1]}")
+
+    def _tick_through(self, instant: datetime) -> int:
+        """The last tick at or before an instant."""
+        return minute_of(instant) // self._grid.tick_minutes * self._grid.tick_minutes
+
+    def _skip_idle_ticks(self, end: datetime) -> None:
+        """Goes on to the last tick before anything can happen, up to ``end``.
+
+        A tick is idle if nothing is open in a bucket through its own, nor in those whose wake-ups it plans. Its pass
+        would poll empty buckets and move the cursor; what many of them leave there is written at once.
+        """
+        step = self._grid.tick_minutes
+        ahead = TICKS_PLANNED * step if self._wake_ups is not None else 0
+        if self._wake_ups is not None and self._wake_ups.first_at is not None:
+            return
+        last = self._tick_through(end)
+        first_open = self._table.first_open_bucket()
+        if first_open is not None:
+            last = min(last, self._grid.tick_after(first_open.minute - ahead - 1) - step)
+        skipped = (last - self._last_tick) // step
+        if skipped < 1:
+            return
+        first = self._last_tick + step
+        self._last_tick, self._now = last, max(self._now, instant_of(last))
+        for shard in range(self._grid.shard_count):
+            cursor = read_cursor(self._table, shard, self._now)
+            save(
+                self._table,
+                cursor,
+                replace(
+                    cursor,
+                    closed_through=last,
+                    drained_through=last - step,
+                    polled_through=last,
+                    checkpoint=last,
+                    checkpoint_at=instant_of(last),
+                    idle_since=cursor.idle_since or str(Bucket(first)),
+                    idle_ticks=cursor.idle_ticks + skipped,
+                    last_tick=str(Bucket(last)),
+                    planned_through=last + ahead if ahead else None,
+                ),
+            )
+
+
+class _Invocations(deque[Mapping[str, object]]):
+    """The events of invocations that have been started, and follow the present one."""
+
+    def invoke(self, event: Mapping[str, object]) -> None:
+        self.append(event)
+
+
+class _WakeUps:
+    """The queue of wake-ups. It delivers each at its instant, one for each instant in it: nothing waits in a process,
+    whose clock would stand still. Wake-ups of ticks are dropped: here the rule is on time."""
+
+    def __init__(self) -> None:
+        self._messages: list[tuple[datetime, int, Mapping[str, object]]] = []  # a heap
+        self._order = count()
+
+    @property
+    def first_at(self) -> datetime | None:
+        return self._messages[0][0] if self._messages else None
+
+    def take_first(self) -> Mapping[str, object]:
+        return heapq.heappop(self._messages)[2]
+
+    def send(self, wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> int:
+        for event, _ in wake_ups:
+            inner = event["dynatick"]
+            order = parse_wake_up(inner["wakeUp"]) if isinstance(inner, Mapping) else None
+            if isinstance(order, WakeUp):
+                for at in sorted({due.at for due in order.due}):
+                    one = replace(order, due=tuple(due for due in order.due if due.at == at))
+                    heapq.heappush(self._messages, (at, next(self._order), one.to_event()))
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One that has ended, and is not yet recorded in the table."""
+
+    task: Task
+    payload: Any
+    at: datetime
+    result: object
+    error: BaseException | None
+
+
+class _Journal:
+    """The attempts, in the order in which they were recorded."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self.executions: list[Execution] = []
+        self._clock = clock
+        self._unrecorded: dict[str, _Attempt] = {}
+        self._interrupt: KeyboardInterrupt | None = None
+
+    def ended(self, task: Task, payload: object, result: object, error: BaseException | None) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            self._interrupt = error
+        self._unrecorded[task.task_id] = _Attempt(task, payload, self._clock(), result, error)
+
+    def recorded(self, task_id: str, row: Row) -> None:
+        """The table has the row of a task that was running until now."""
+        attempt = self._unrecorded.pop(task_id, None)
+        if attempt is None or isinstance(attempt.error, RateLimited):
+            return
+        task, error = attempt.task, attempt.error
+        outcome = _OUTCOMES.get(str(row.get(attr.STATUS)))
+        if isinstance(error, Reschedule):
+            error = PermanentError(str(row.get(attr.ERROR))) if outcome == "failed" else None
+            outcome = outcome or "rescheduled"
+        self.executions.append(
+            Execution(
+                action=task.action,
+                task_id=task_id,
+                payload=attempt.payload,
+                at=attempt.at,
+                outcome=outcome or "retried",
+                result=attempt.result,
+                error=error,
+                due_at=task.due_at,
+                attempt=task.attempt,
+                run=task.run,
+                turn=task.turn,
+                schedule_id=task.schedule_id,
+            )
+        )
+
+    def raise_interrupt(self) -> None:
+        """Ctrl-C in a handler is meant for the test, not for the task."""
+        interrupt, self._interrupt = self._interrupt, None
+        if interrupt is not None:
+            raise interrupt
+
+
+class _Actions:
+    """The engine's Actions: handlers, and built-in actions that do nothing; each attempt is noted."""
+
+    def __init__(self, handlers: str | ModuleType | None, journal: _Journal) -> None:
+        self.failures: dict[str, deque[Exception]] = {}
+        self.answers: dict[str, Callable[[Any], object]] = {}
+        self._journal = journal
+        self._handlers: dict[str, Handler] = {}
+        self._registry = Registry()
+        for name in BUILT_IN:
+            self._registry.add(name, _Recorded(self))
+        for found in load_handlers(handlers, max_timeout_seconds(_INVOCATION)) if handlers is not None else ():
+            self._registry.add(found.name, _Recorded(self), found.reserved_seconds, found.payload_schema)
+            self._handlers[found.name] = found
+        self.names = self._registry.names
+        self.payload_schemas = self._registry.payload_schemas
+        self.timeout_seconds = self._registry.timeout_seconds
+
+    def known(self, action: object) -> str:
+        """The name of an action. Raises InvalidInput for one that is not here."""
+        name = getattr(action, "action", action)
+        if name not in self.names():
+            raise InvalidInput("action", name, f"expected a task function, or one of {', '.join(self.names())}")
+        return str(name)
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        payload: object = plain(task.payload)
+        result: object = None
+        raised: BaseException | None = None
+        try:
+            payload = self._payload_of(task)
+            result = self._registry.run(task, context)
+            return result
+        except BaseException as error:
+            raised = error
+            raise
+        finally:
+            self._journal.ended(task, payload, result, raised)
+
+    def do(self, task: Task, context: ActionContext) -> object:
+        """The work of a known action, or what the test wants in its place."""
+        if failures := self.failures.get(task.action):
+            raise failures.popleft()
+        if task.action in self.answers:
+            return self.answers[task.action](self._payload_of(task))
+        handler = self._handlers.get(task.action)
+        return None if handler is None else handler.run(task, context)
+
+    def _payload_of(self, task: Task) -> object:
+        handler = self._handlers.get(task.action)
+        if handler is not None:
+            return handler.payload_of(task)
+        try:
+            check_payload(task.action, task.payload)
+        except InvalidInput as error:
+            raise PermanentError(str(error)) from None
+        return plain(task.payload)
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """An action of the registry, which bounds its result and turns strange exceptions into errors."""
+
+    actions: _Actions
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        return self.actions.do(task, context)
+
+
+def _precision(value: object, tick_minutes: int) -> Precision:
+    try:
+        precision = Precision(str(value))
+    except ValueError:
+        raise InvalidInput("precision", value, "expected tick or second") from None
+    if precision is Precision.SECOND and tick_minutes > MAX_TICK_MINUTES:
+        expected = f"expected at most {MAX_TICK_MINUTES} with precision second"
+        raise InvalidInput("tick_minutes", tick_minutes, expected)
+    return precision
+
+
+def _instant(value: object, name: str) -> datetime:
+    """An aware datetime, in UTC. Raises InvalidInput."""
+    if not isinstance(value, datetime):
+        raise InvalidInput(name, value, "expected an aware datetime, such as datetime(2027, 1, 1, tzinfo=UTC)")
+    return parse_instant(value, name)
+
+
+def _waiting(row: Row) -> Waiting:
+    view = TaskView.from_row(row)
+    bucket = Bucket.canonical(view.bucket)
+    due_at = view.next_attempt_at or view.due_at or (bucket.instant if bucket is not None else view.created_at)
+    assert due_at is not None  # only what has a bucket waits
+    return Waiting(
+        action=view.action or "",
+        task_id=view.task_id,
+        payload=view.payload,
+        due_at=due_at,
+        attempt=view.attempt + 1,
+        schedule_id=None if (of := row.get(attr.SCHEDULE_ID)) is None else str(of),
+    )
+
+
+def _outcome(execution: Execution) -> str:
+    error = "" if execution.error is None else f": {type(execution.error).__name__}: {execution.error}"
+    attempt = "" if execution.attempt == 1 else f", attempt {execution.attempt}"
+    return f"{execution.outcome}{attempt}{error}"
+
+
+def _line(at: datetime, action: str, task_id: str, text: str) -> str:
+    return f"  {format_instant(at)}  {action}  {task_id}  {text}"

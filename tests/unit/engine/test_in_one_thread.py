@@ -1,0 +1,67 @@
+"""Rules.in_one_thread: the same passes, in the caller's thread, one thing after another."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from tests.unit.engine.support import World, bucket_at, fails, ids, passed, rules
+
+from dynatick.domain.task import Task
+from dynatick.engine.io_pool import IoPool
+from dynatick.engine.ports import ActionContext
+
+
+def world() -> World:
+    made = World(rules=rules(in_one_thread=True))
+    made.tick()
+    return made
+
+
+def test_a_pass_starts_no_thread_and_runs_tasks_in_order_of_their_ids() -> None:
+    w, seen = world(), list[tuple[str, int]]()
+
+    def noted(task: Task, context: ActionContext) -> None:
+        seen.append((task.task_id, threading.get_ident()))
+
+    names = ids(130)
+    w.actions.behaviour = dict.fromkeys(names, noted)
+    w.insert(*reversed(names))
+    before = threading.active_count()
+    report = passed(w.next_tick())
+    assert (report.completed, threading.active_count()) == (130, before)
+    assert seen == [(name, threading.get_ident()) for name in names]
+
+
+def test_a_task_that_fails_is_retried_and_others_run() -> None:
+    w = world()
+    w.insert("a", "b")
+    w.actions.behaviour["a"] = fails
+    report = passed(w.next_tick())
+    assert (report.completed, report.retried) == (1, 1)
+    assert w.row("a")["status"] == "scheduled"
+
+
+def test_what_a_poll_raises_ends_the_pass() -> None:
+    w = world()
+    w.insert("a")
+
+    def broken(bucket: object) -> None:
+        if bucket == bucket_at(1):
+            raise ValueError("broken")
+
+    w.rigged.before_poll = broken
+    with pytest.raises(ValueError, match="broken"):
+        w.next_tick()
+
+
+def test_the_io_pool_reports_a_job_before_submit_returns() -> None:
+    done: list[int] = []
+    pool = IoPool(min_threads=1, max_threads=1, max_wait_seconds=0, name="t", report=lambda event: event(),
+                  in_one_thread=True)  # fmt: skip
+    for n in range(3):
+        pool.submit(lambda n=n: lambda: done.append(n))  # type: ignore[misc]
+        assert done == list(range(n + 1))
+        pool.grow()
+    pool.close()
+    assert pool.running == 0

@@ -1,0 +1,505 @@
+"""dynatick.testing: the real engine in memory, on a clock that tests move; and its pytest plugin."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from tests.sandbox.stream import matches, patterns
+
+from dynatick import HandlerContext, PermanentError, Reschedule, RetryableError, TaskClient, TaskNotFound, task
+from dynatick.engine.cursor import cursor_id
+from dynatick.errors import ConfigurationError, DynatickError, InvalidInput
+from dynatick.store.codec import encode
+from dynatick.task_function import _Current
+from dynatick.testing import Execution, VirtualInstallation, Waiting
+from dynatick.testing.table import Table
+
+START = datetime(2027, 1, 1, tzinfo=UTC)  # a Friday
+HERE = sys.modules[__name__]
+
+
+@dataclass
+class Mail:
+    to: str
+    text: str = "It is time"
+
+
+@task("send-mail", timeout_seconds=60, retry_policy={"maximumRetryAttempts": 2, "minBackoffSeconds": 60})
+def send_mail(mail: Mail) -> object:
+    if mail.to == "nobody":
+        raise PermanentError("no such mailbox")
+    return {"sent": mail.to}
+
+
+@task("poll-job")
+def poll_job(payload: dict[str, object], context: HandlerContext) -> object:
+    if context.turn < int(str(payload["turns"])):
+        return Reschedule(after=30)
+    return context.turn
+
+
+@task("chain")
+def chain(payload: dict[str, object]) -> object:
+    left = int(str(payload["left"]))
+    if left:
+        chain.schedule({"left": left - 1}, delay=timedelta(days=1))
+    return left
+
+
+@task("wait-and-chain")
+async def wait_and_chain(payload: dict[str, object]) -> object:
+    await asyncio.sleep(0)
+    await chain.schedule_async({"left": 0})
+    return "chained"
+
+
+@task("for-ever")
+def for_ever(payload: dict[str, object]) -> None:
+    for_ever.schedule(payload)
+
+
+@task("interrupted")
+def interrupted(payload: dict[str, object]) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def virtual() -> VirtualInstallation:
+    with VirtualInstallation(HERE, start=START) as installation:
+        yield installation  # type: ignore[misc]
+
+
+def second(**more: object) -> VirtualInstallation:
+    return VirtualInstallation(HERE, start=START, precision="second", **more)  # type: ignore[arg-type]
+
+
+def after(**delta: float) -> datetime:
+    return START + timedelta(**delta)
+
+
+# -- time ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_runs_when_its_time_has_come(virtual: VirtualInstallation) -> None:
+    view = send_mail.schedule(Mail("ada"), delay=timedelta(hours=2))
+    virtual.advance(hours=1)
+    assert virtual.executed == []
+    assert virtual.waiting == [
+        Waiting(action="send-mail", task_id=view.task_id, payload={"to": "ada", "text": "It is time"},
+                due_at=after(hours=2))
+    ]  # fmt: skip
+    virtual.advance(timedelta(hours=1))
+    assert virtual.executed == [
+        Execution(action="send-mail", task_id=view.task_id, payload=Mail("ada"), at=after(hours=2),
+                  outcome="completed", result={"sent": "ada"}, due_at=after(hours=2))
+    ]  # fmt: skip
+    assert (virtual.waiting, virtual.now) == ([], after(hours=2))
+    assert virtual.task(view.task_id).status == "completed"
+
+
+def test_with_precision_tick_it_runs_at_the_next_tick_with_precision_second_at_its_instant() -> None:
+    for precision, at in (("tick", after(minutes=2)), ("second", after(seconds=90.25))):
+        with VirtualInstallation(HERE, start=START, precision=precision) as virtual:
+            send_mail.schedule(Mail("ada"), due_at=after(seconds=90.25))
+            virtual.advance(seconds=90)
+            assert virtual.executed == []
+            virtual.advance(hours=1)
+            assert [one.at for one in virtual.executed] == [at]
+
+
+def test_wake_ups_of_the_same_second_each_come_at_their_instant() -> None:
+    instants = [after(seconds=seconds) for seconds in (200.1, 200.2, 200.2, 201, 240, 240.001)]
+    with second() as virtual:
+        for n, at in enumerate(reversed(instants)):
+            send_mail.schedule(Mail(str(n)), due_at=at)
+        virtual.advance(minutes=5)
+    assert [one.at for one in virtual.executed] == instants
+
+
+def test_what_is_due_now_runs_without_moving_the_clock_further_than_to_the_tick(virtual: VirtualInstallation) -> None:
+    virtual.run_due()
+    assert virtual.now == START
+    send_mail.schedule(Mail("now"))
+    send_mail.schedule(Mail("later"), delay=timedelta(hours=1))
+    virtual.run_due()
+    assert ([one.payload.to for one in virtual.executed], virtual.now) == (["now"], after(minutes=1))
+    with second() as other:
+        send_mail.schedule(Mail("now"))
+        other.run_due()
+        assert ([one.payload.to for one in other.executed], other.now) == (["now"], START)
+
+
+def test_the_clock_starts_at_the_present_on_a_tick_and_goes_to_an_instant() -> None:
+    virtual = VirtualInstallation(HERE, tick_minutes=5)
+    assert timedelta() <= datetime.now(UTC) - virtual.now < timedelta(minutes=6)
+    assert (virtual.now.minute % 5, virtual.now.second, virtual.now.microsecond) == (0, 0, 0)
+    virtual.advance_to(datetime(2060, 1, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")))
+    assert virtual.now == datetime(2060, 1, 1, tzinfo=UTC)
+    between = VirtualInstallation(HERE, start=after(seconds=30))
+    assert between.now == after(seconds=30)
+
+
+@pytest.mark.parametrize(
+    ("precision", "minutes", "shards"), [("tick", 1, 1), ("tick", 15, 3), ("second", 1, 3), ("second", 5, 1)]
+)
+def test_skipped_ticks_would_have_found_nothing(
+    precision: str, minutes: int, shards: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lived() -> tuple[list[Execution], list[Mapping[str, object]]]:
+        with VirtualInstallation(HERE, start=START, precision=precision, tick_minutes=minutes,
+                                 shard_count=shards) as virtual:  # fmt: skip
+            for n, hours in enumerate((0, 0.2, 0.21, 0.25, 3, 3.001, 7, 7.25, 7.5)):
+                send_mail.schedule(Mail(str(n)), due_at=after(hours=hours), task_id=f"mail-{n}")
+            virtual.fail(send_mail, with_=RetryableError("no"), times=4)
+            send_mail.every("rate(90 minutes)", Mail("rate"), schedule_id="rate")
+            send_mail.every("cron(7 */5 * * ? *)", Mail("cron"), schedule_id="cron")
+            poll_job.schedule({"turns": 5}, due_at=after(hours=2), task_id="polled")
+            for hours in (0.5, 0.01, 6, 2):
+                virtual.advance(hours=hours)
+                send_mail.schedule(Mail("meanwhile"), task_id=f"at-{hours}", delay=timedelta(minutes=50))
+            virtual.advance(minutes=minutes * 3)
+            rows = [virtual.client.store.get(cursor_id(shard)) for shard in range(shards)]
+            assert all(row is not None for row in rows)
+            return virtual.executed, [{n: v for n, v in row.items() if n != "version"} for row in rows if row]
+
+    def as_text(executed: list[Execution]) -> list[str]:
+        return [repr(one) for one in executed]
+
+    skipping, cursors = lived()
+    monkeypatch.setattr(VirtualInstallation, "_skip_idle_ticks", lambda self, end: None)
+    every_tick, exact = lived()
+    assert as_text(skipping) == as_text(every_tick)
+    assert len(skipping) > 20
+    assert cursors == exact
+
+
+def test_a_year_of_schedules_takes_seconds(virtual: VirtualInstallation) -> None:
+    send_mail.every("cron(0 9 * * ? *)", Mail("team"), timezone="Europe/Berlin", schedule_id="stand-up")
+    for n in range(3):
+        send_mail.every(f"cron({n} {n} ? * MON-FRI *)", Mail("team"), schedule_id=f"weekdays-{n}")
+    began = time.process_time()
+    virtual.advance(days=365)
+    assert time.process_time() - began < 20  # it takes one or two
+    runs = Counter(one.schedule_id for one in virtual.executed)
+    assert runs == {"stand-up": 365, "weekdays-0": 260} | {f"weekdays-{n}": 261 for n in (1, 2)}
+    berlin = {one.at.astimezone(ZoneInfo("Europe/Berlin")).strftime("%H:%M") for one in virtual.executed_of(send_mail)
+              if one.schedule_id == "stand-up"}  # fmt: skip
+    assert berlin == {"09:00"}
+    assert [one.due_at for one in virtual.waiting][:2] == [after(days=365, hours=8), after(days=367)]
+
+
+# -- what happens to tasks -------------------------------------------------------------------------------------------
+
+
+def test_injected_failures_are_retried_with_backoff_until_attempts_are_used_up(virtual: VirtualInstallation) -> None:
+    virtual.fail("send-mail", with_=RetryableError("no answer"), times=4)
+    send_mail.schedule(Mail("first"), due_at=after(minutes=1), task_id="first")
+    send_mail.schedule(Mail("second"), due_at=after(minutes=30), task_id="second")
+    virtual.advance(hours=1)
+    assert [(one.task_id, one.attempt, one.at, one.outcome) for one in virtual.executed_of(send_mail)] == [
+        ("first", 1, after(minutes=1), "retried"), ("first", 2, after(minutes=2), "retried"),
+        ("first", 3, after(minutes=4), "failed"), ("second", 1, after(minutes=30), "retried"),
+        ("second", 2, after(minutes=31), "completed"),
+    ]  # fmt: skip
+    assert isinstance(virtual.executed[0].error, RetryableError)
+    (letter,) = virtual.dead_letters
+    assert (letter["taskId"], letter["error"], letter["attempt"]) == ("first", "no answer", 3)
+
+
+def test_a_permanent_error_fails_at_once_and_a_redrive_runs_again(virtual: VirtualInstallation) -> None:
+    send_mail.schedule(Mail("nobody"), task_id="lost")
+    virtual.run_due()
+    assert [one.outcome for one in virtual.executed] == ["failed"]
+    assert str(virtual.executed[0].error) == "no such mailbox"
+    virtual.answer(send_mail, lambda mail: f"found {mail.to}")
+    virtual.client.redrive("lost")
+    virtual.run_due()
+    assert [(one.outcome, one.run, one.result) for one in virtual.executed[1:]] == [("completed", 2, "found nobody")]
+
+
+def test_turns_are_executions_of_their_own(virtual: VirtualInstallation) -> None:
+    poll_job.schedule({"turns": 2})
+    virtual.advance(minutes=10)
+    assert [(one.turn, one.outcome, one.error, one.result) for one in virtual.executed] == [
+        (0, "rescheduled", None, None), (1, "rescheduled", None, None), (2, "completed", None, 2),
+    ]  # fmt: skip
+
+
+def test_a_handler_schedules_further_tasks(virtual: VirtualInstallation) -> None:
+    chain.schedule({"left": 3})
+    virtual.advance(days=10)
+    assert [(one.result, one.at) for one in virtual.executed] == [
+        (3 - n, after(days=n, minutes=1)) for n in range(4)
+    ]  # fmt: skip
+
+
+def test_a_handler_that_always_schedules_more_for_now_ends_a_test() -> None:
+    with second() as virtual, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dynatick.testing.virtual_installation._MAX_AT_ONCE", 20)
+        for_ever.schedule({})
+        with pytest.raises(DynatickError, match="there is always more that is due at once"):
+            virtual.run_due()
+
+
+def test_a_cancelled_task_and_a_paused_schedule_do_not_run(virtual: VirtualInstallation) -> None:
+    send_mail.schedule(Mail("ada"), delay=timedelta(hours=1), task_id="one")
+    send_mail.every("rate(1 hour)", Mail("ada"), schedule_id="hourly")
+    virtual.client.cancel("one")
+    virtual.client.schedules.pause("hourly")
+    virtual.advance(days=1)
+    assert virtual.executed == []
+
+
+def test_raw_rows_are_placed_and_malformed_ones_become_dead_letters(virtual: VirtualInstallation) -> None:
+    store = virtual.client.store
+    store.create({"taskId": "raw", "dueAt": "2027-01-01T01:00:00+01:00", "action": "send-mail", "payload": {"to": "b"}})
+    store.create({"taskId": "malformed", "dueAt": "tomorrow", "action": "send-mail"})
+    store.create({"taskId": "unknown", "action": "no-such-action"})
+    assert [letter["taskId"] for letter in virtual.dead_letters] == ["malformed"]
+    virtual.advance(hours=1)
+    assert [(one.task_id, one.outcome) for one in virtual.executed] == [("raw", "completed"), ("unknown", "failed")]
+    assert "there is no action 'no-such-action'" in str(virtual.executed[1].error)
+    assert [letter["taskId"] for letter in virtual.dead_letters] == ["malformed", "unknown"]
+    with pytest.raises(TaskNotFound):
+        virtual.task("nobody's")
+
+
+def test_built_in_actions_reach_nothing_and_are_recorded(virtual: VirtualInstallation) -> None:
+    url = {"url": "https://example.com/hook"}
+    virtual.client.insert("hook", action="webhook", payload=url)
+    virtual.client.store.create({"taskId": "wrong", "action": "webhook", "payload": {"url": 7}})
+    virtual.run_due()
+    assert [(one.task_id, one.outcome, one.payload) for one in virtual.executed] == [
+        ("hook", "completed", url), ("wrong", "failed", {"url": 7})
+    ]  # fmt: skip
+
+    def answered(payload: Mapping[str, object]) -> object:
+        raise RetryableError(f"{payload['url']} answered 503")
+
+    virtual.answer("webhook", answered)
+    virtual.client.insert("again", action="webhook", payload=url)
+    virtual.run_due()
+    assert virtual.executed[-1].outcome == "retried"
+    assert str(virtual.executed[-1].error) == "https://example.com/hook answered 503"
+
+
+def test_a_payload_is_checked_when_it_is_inserted_and_a_handler_never_gets_a_wrong_one(
+    virtual: VirtualInstallation,
+) -> None:
+    with pytest.raises(InvalidInput, match="to"):
+        virtual.client.insert("typed", action="send-mail", payload={"text": "to nobody"})
+    virtual.client.store.create({"taskId": "typed", "action": "send-mail", "payload": {"text": "to nobody"}})
+    virtual.run_due()
+    assert [(one.outcome, one.payload) for one in virtual.executed] == [("failed", {"text": "to nobody"})]
+
+
+def test_an_async_handler_runs_and_schedules(virtual: VirtualInstallation) -> None:
+    wait_and_chain.schedule({"left": 1}, delay=timedelta(hours=1))
+    virtual.advance(hours=2)
+    assert [(one.action, one.outcome, one.result) for one in virtual.executed] == [
+        ("wait-and-chain", "completed", "chained"), ("chain", "completed", 0)
+    ]  # fmt: skip
+
+
+def test_the_same_test_gives_the_same_executions() -> None:
+    def run() -> list[str]:
+        with second(shard_count=2) as virtual:
+            for n in range(200):
+                send_mail.schedule(Mail(str(n)), due_at=after(seconds=100 + n % 7), task_id=f"t{n}")
+            virtual.fail(send_mail, with_=RetryableError("no"), times=50)
+            virtual.advance(hours=1)
+            return [f"{one.task_id} {one.attempt} {one.at}" for one in virtual.executed]
+
+    first = run()
+    assert len(first) == 250
+    assert run() == first
+
+
+def test_ctrl_c_in_a_handler_reaches_the_test(virtual: VirtualInstallation) -> None:
+    interrupted.schedule({})
+    with pytest.raises(KeyboardInterrupt):
+        virtual.run_due()
+
+
+def test_a_handler_can_not_move_the_clock(virtual: VirtualInstallation) -> None:
+    virtual.answer(chain, lambda payload: virtual.advance(hours=1))
+    chain.schedule({"left": 0})
+    virtual.run_due()
+    assert "a handler can't move the clock" in str(virtual.executed[0].error)
+
+
+def test_task_functions_schedule_there_only_until_its_end() -> None:
+    before = _Current.client
+    with VirtualInstallation(HERE, start=START) as virtual:
+        assert _Current.client is virtual.client
+        with VirtualInstallation(HERE, start=START) as inner:
+            send_mail.schedule(Mail("ada"))
+            assert len(inner.waiting) == 1
+        assert virtual.waiting == []
+    assert _Current.client is before
+    assert isinstance(virtual.client, TaskClient)
+
+
+def test_a_report_shows_what_ran_and_what_waits(virtual: VirtualInstallation) -> None:
+    virtual.fail(send_mail, with_=RetryableError("busy"))
+    send_mail.schedule(Mail("ada"), task_id="mail-1")
+    virtual.run_due()
+    assert virtual.report() == (
+        "now 2027-01-01T00:01:00Z\n"
+        "executed 1\n"
+        "  2027-01-01T00:01:00Z  send-mail  mail-1  retried: RetryableError: busy\n"
+        "waiting 1\n"
+        "  2027-01-01T00:02:00Z  send-mail  mail-1  attempt 2\n"
+        "dead letters 0"
+    )
+    assert repr(virtual) == "<VirtualInstallation at 2027-01-01T00:01:00Z: 1 executed>"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda v: v.advance(), "advance: None is not accepted; expected a timedelta, or its arguments"),
+        (lambda v: v.advance(timedelta(1), hours=1), "expected a timedelta, or its arguments such as hours=2"),
+        (lambda v: v.advance(fortnights=1), "fortnights"),
+        (lambda v: v.advance(3600), "expected a timedelta, or its arguments such as hours=2"),
+        (lambda v: v.advance(hours=float("nan")), "expected a timedelta, or its arguments such as hours=2"),
+        (lambda v: v.advance(days=10**7), "expected a timedelta, or its arguments such as hours=2"),
+        (lambda v: v.advance(hours=-1), "expected 2027-01-01T00:00:00Z or later: the clock can't go back"),
+        (lambda v: v.advance_to(START - timedelta(1)), "the clock can't go back"),
+        (lambda v: v.advance_to(datetime(2028, 1, 1)), "instant: .* is not accepted"),  # noqa: DTZ001
+        (lambda v: v.advance_to("2028-01-01T00:00:00Z"), "expected an aware datetime"),
+        (lambda v: v.fail("send-post", with_=RetryableError("no")), "action: 'send-post' is not accepted; .*send-mail"),
+        (lambda v: v.fail(send_mail, with_="no"), "with_: 'no' is not accepted; expected an exception"),
+        (lambda v: v.fail(send_mail, with_=RetryableError("no"), times=0), "times: 0 is not accepted"),
+        (lambda v: v.answer("no-such", print), "action: 'no-such' is not accepted"),
+        (lambda v: v.answer("webhook", 7), "function: 7 is not accepted"),
+        (lambda v: v.executed_of("send-post"), "action: 'send-post' is not accepted"),
+        (lambda v: VirtualInstallation(HERE, precision="hour"), "precision: 'hour' is not accepted; expected tick or"),
+        (lambda v: VirtualInstallation(HERE, precision="second", tick_minutes=15), "tick_minutes: 15 is not accepted"),
+        (lambda v: VirtualInstallation(HERE, start=datetime(2027, 1, 1)), "start: .* is not accepted"),  # noqa: DTZ001
+    ],
+)  # fmt: skip
+def test_what_can_not_be_meant_is_refused(call: object, message: str, virtual: VirtualInstallation) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        call(virtual)  # type: ignore[operator]
+    assert (virtual.now, virtual.executed) == (START, [])
+
+
+def test_a_module_that_can_not_be_imported_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="the module 'no_such_module' cannot be imported"):
+        VirtualInstallation("no_such_module")
+
+
+@pytest.mark.parametrize(
+    "status", ["cursor", "reconcile", "settings", "tick", "scheduled", "recurring", "running", "completed", "failed",
+               "cancelled", "by-hand", None, 7]
+)  # fmt: skip
+def test_the_stream_shows_what_passes_the_templates_filter(status: object) -> None:
+    table = Table(lambda task_id, row: None)
+    record = {"eventName": "INSERT", "dynamodb": {"NewImage": encode({"taskId": "t", "status": status})}}
+    if status is None:
+        del record["dynamodb"]["NewImage"]["status"]  # type: ignore[index]
+    row: dict[str, object] = {"taskId": "t"} if status is None else {"taskId": "t", "status": status}
+    for event, change in (("INSERT", {}), ("MODIFY", {"note": 1})):
+        table.put({**row, **change})
+        shown = any(matches(pattern, {**record, "eventName": event}) for pattern in patterns())
+        assert len(table.take_records()) == shown
+    table.put({**row, "note": 1})  # changes nothing
+    table.delete("t")
+    assert table.take_records() == []
+
+
+# -- the pytest plugin -----------------------------------------------------------------------------------------------
+
+HANDLERS = """
+from dataclasses import dataclass
+from dynatick import task
+
+@dataclass
+class Mail:
+    to: str
+    text: str
+
+@task("send-reminder")
+def send_reminder(mail: Mail) -> None:
+    print(f"To {mail.to}: {mail.text}")
+"""
+
+TEST = """
+from datetime import timedelta
+from handlers import Mail, send_reminder
+
+def test_the_reminder_comes_after_two_hours(dynatick):
+    send_reminder.schedule(Mail("ada@example.com", "It is time"), delay=timedelta(hours=2))
+    dynatick.advance(hours=1)
+    assert dynatick.executed == []
+    dynatick.advance(hours=1)
+    assert [(e.action, e.payload.to) for e in dynatick.executed] == [("send-reminder", "ada@example.com")]
+
+def test_each_test_begins_with_nothing(dynatick):
+    assert (dynatick.executed, dynatick.waiting) == ([], [])
+"""
+
+
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "testing.md"
+
+
+def project(folder: Path, **files: str) -> subprocess.CompletedProcess[str]:
+    """Runs pytest in a project of a user."""
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def test_the_fixture_runs_the_handlers_of_a_users_project(tmp_path: Path) -> None:
+    ran = project(tmp_path, handlers__py=HANDLERS, test_handlers__py=TEST)
+    assert ran.returncode == 0, ran.stdout
+    assert "2 passed" in ran.stdout
+
+
+def test_a_failed_test_shows_what_ran_and_what_waits(tmp_path: Path) -> None:
+    failing = TEST.split("    dynatick.advance(hours=1)\n")[0] + "    assert len(dynatick.executed) == 1\n"
+    ran = project(tmp_path, handlers__py=HANDLERS, test_handlers__py=failing)
+    assert "- dynatick -" in ran.stdout, ran.stdout
+    assert "waiting 1\n" in ran.stdout
+    assert "  send-reminder  send-reminder-" in ran.stdout
+
+
+def test_the_module_of_the_handlers_is_an_ini_option(tmp_path: Path) -> None:
+    test = TEST.replace("from handlers", "from mails")
+    without = project(tmp_path, mails__py=HANDLERS, test_handlers__py=test)
+    assert "the module 'handlers' cannot be imported" in without.stdout
+    assert "set the ini option dynatick_handlers to the name of yours" in without.stdout
+    ran = project(tmp_path, pytest__ini="[pytest]\ndynatick_handlers = mails\n")
+    assert "2 passed" in ran.stdout, ran.stdout
+
+
+def test_the_plugin_imports_nothing_before_a_test_asks_for_the_fixture() -> None:
+    code = "import sys, dynatick.testing.pytest_plugin; print(sorted(m for m in sys.modules if m.startswith('dynatick')"
+    code += " or m in ('boto3', 'botocore', 'pydantic')))"
+    ran = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    assert ran.stdout.strip() == "['dynatick', 'dynatick.testing', 'dynatick.testing.pytest_plugin']"
+
+
+def test_the_how_to_is_a_project_whose_tests_pass(tmp_path: Path) -> None:
+    files: dict[str, str] = {}
+    for name, code in re.findall(r"^```python\n# (\S+)\n(.*?)^```$", HOW_TO.read_text(), re.MULTILINE | re.DOTALL):
+        files[name.replace(".", "__")] = files.get(name.replace(".", "__"), "") + code
+    assert set(files) == {"handlers__py", "test_handlers__py", "test_to_the_second__py"}
+    ran = project(tmp_path, **files)
+    tests = sum(code.count("def test_") for code in files.values())
+    assert f"{tests} passed" in ran.stdout, ran.stdout
