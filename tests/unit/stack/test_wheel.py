@@ -64,7 +64,7 @@ def test_it_holds_nothing_else(archive: zipfile.ZipFile) -> None:
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"dynatick", "dynatick_stack"}
     for tool in TOOLS_OF_THE_CHECKOUT:
         assert not [name for name in names if name.startswith(f"dynatick_stack/{tool}")]
-    assert not [name for name in names if "test_" in name or "__pycache__" in name or "/." in name]
+    assert not [name for name in names if "/test_" in name or "__pycache__" in name or "/." in name]
     home = str(Path.home()).encode()
     for name in names:
         content = archive.read(name)
