@@ -128,6 +128,8 @@ def test_tasks_run_saves_are_deployed_and_mistakes_are_not(
     dev.shows(MISTAKE)
     file.write_text("import nowhere\n" + good)
     dev.shows(r"^[\d:]{8}  handlers\.py changed: handlers\.py:1  ModuleNotFoundError: No module named 'nowhere'\n")
+    file.write_text(good.replace('"send-reminder"', '"webhook"'))  # which the processor finds out
+    dev.shows(r"^[\d:]{8}  handlers\.py changed: .*'webhook' is there twice.*\n +The version before goes on$")
     dev.add("third", "bob@example.com")
     dev.shows(r"^[\d:]{8}  completed  send-reminder    third ")
 
