@@ -92,6 +92,7 @@ def run(program: Path, *arguments: str, folder: Path) -> subprocess.CompletedPro
 def test_the_client_needs_neither_the_command_line_nor_what_the_functions_import(bare: Path, tmp_path: Path) -> None:
     # It comes as far as a request, which nothing answers.
     use = (
+        "import dynatick.testing\n"
         "from dynatick import StoreError, TaskClient, task\n"
         "client = TaskClient.connect('tasks', region='eu-central-1', endpoint_url='http://127.0.0.1:9')\n"
         "try: client.insert('a', action='log')\n"
