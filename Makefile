@@ -48,7 +48,7 @@ pip_install = -m pip install --quiet --disable-pip-version-check --require-hashe
 
 .PHONY: help demo test test-long check sam up down api e2e faults model soak expressions bench bench-lateness bench-quick lock mutations words site
 .PHONY: conformance
-.PHONY: docs clean lines setup wheel
+.PHONY: docs clean lines setup wheel newcomer
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \
@@ -138,6 +138,9 @@ docs: $(VENV)/.ready ## Write docs/reference afresh from code and template
 
 wheel: $(VENV)/.ready ## Build the wheel into dist/
 	@$(BIN)/python -m hatchling build --target wheel
+
+newcomer: $(VENV)/.ready ## Work through docs/tutorial.md in an empty folder, and say how long that takes
+	@$(BIN)/python -m tests.newcomer
 
 lines: ## Count the lines of product, tests and stack
 	@python3 tests/lines.py

@@ -55,6 +55,7 @@ def libraries(say: Say, *, root: Path = template.ROOT, cache: Path = CACHE) -> P
                 target = Path(scratch, "whole")
                 run_quietly(sys.executable, *PIP, "--no-deps", "--target", target, "-r", lock)
                 target.rename(folder)
+        folder.touch()  # other projects, of other releases, discard what has not been used for days
     return folder
 
 

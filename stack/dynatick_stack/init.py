@@ -40,12 +40,17 @@ module = "handlers"
 """
 
 TEST = """\
+from datetime import timedelta
+
 from handlers import Mail, send_reminder
 
 
-def test_a_reminder_says_what_it_is_for(capsys):
-    send_reminder(Mail("ada@example.com", "It is time"))
-    assert capsys.readouterr().out == "To ada@example.com: It is time\\n"
+def test_the_reminder_comes_after_two_hours(dynatick):
+    send_reminder.schedule(Mail("ada@example.com", "It is time"), delay=timedelta(hours=2))
+    dynatick.advance(hours=1)
+    assert dynatick.executed == []
+    dynatick.advance(hours=1)
+    assert [(one.action, one.payload.to) for one in dynatick.executed] == [("send-reminder", "ada@example.com")]
 """
 
 NEXT = """\

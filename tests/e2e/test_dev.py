@@ -128,6 +128,8 @@ def test_tasks_run_saves_are_deployed_and_mistakes_are_not(
     dev.shows(MISTAKE)
     file.write_text("import nowhere\n" + good)
     dev.shows(r"^[\d:]{8}  handlers\.py changed: handlers\.py:1  ModuleNotFoundError: No module named 'nowhere'\n")
+    file.write_text(good.replace('"send-reminder"', '"webhook"'))  # which the processor finds out
+    dev.shows(r"^[\d:]{8}  handlers\.py changed: .*'webhook' is there twice.*\n +The version before goes on$")
     dev.add("third", "bob@example.com")
     dev.shows(r"^[\d:]{8}  completed  send-reminder    third ")
 
@@ -139,8 +141,9 @@ def test_tasks_run_saves_are_deployed_and_mistakes_are_not(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_ends_at_once_and_leaves_nothing_running(dev: Dev, folder: Path, number: signal.Signals) -> None:
-    dev.shows(r"^Handlers: ", within=180)
+@pytest.mark.parametrize("until", ["Deploying ", "Handlers: "])
+def test_it_ends_at_once_and_leaves_nothing_running(dev: Dev, folder: Path, number: signal.Signals, until: str) -> None:
+    dev.shows(f"^{until}", within=180)
     assert dev.end(number) == 0
     assert "Stopped; nothing is left running" in dev.output
     assert processes.running(folder / ".dynatick" / "local") == {}
@@ -151,6 +154,16 @@ def test_it_ends_at_once_and_leaves_nothing_running(dev: Dev, folder: Path, numb
         "handlers.py",
         "test_handlers.py",
     ]
+
+
+def test_a_start_after_one_that_was_killed_is_fresh(dev: Dev, folder: Path) -> None:
+    dev.shows(r"^Handlers: ", within=180)
+    dev.end(signal.SIGKILL)
+    assert processes.running(folder / ".dynatick" / "local")
+    again = Dev(folder)
+    again.shows(r"^Stopped the local stack that ran on port \d+: each start is fresh, what it held is gone$")
+    again.shows(r"^Handlers: ", within=180)
+    assert again.end() == 0
 
 
 def test_handlers_that_can_not_be_imported_are_refused_before_anything_starts(folder: Path) -> None:

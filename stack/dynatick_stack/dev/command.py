@@ -45,7 +45,7 @@ def run(project: Project, port: int | None, *, say: Say) -> None:
     busy = f"dynatick dev runs in {project.folder} already"
     with exclusive(own / "dev.lock", busy=busy):
         try:
-            _run(project, _port(port), state_dir, say)
+            _run(project, _port(port, state_dir), state_dir, say)
         finally:
             local.down(state_dir=state_dir)
 
@@ -61,11 +61,12 @@ def _run(project: Project, port: int, state_dir: Path, say: Say) -> None:
         time.sleep(session.seconds_between)
 
 
-def _port(port: int | None) -> int:
+def _port(port: int | None, state_dir: Path) -> int:
+    """Without a wish, the usual one, unless another program has it."""
     if port is not None:
         return port
     try:
-        emulator.refuse_busy_port(PORT)
+        emulator.check_port(PORT, state_dir=state_dir)
     except BusyError:
         return emulator.free_port()
     return PORT

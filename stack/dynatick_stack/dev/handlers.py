@@ -48,6 +48,7 @@ def requirements(project: Project, say: Say) -> Path | None:
                 pip = ("-m", "pip", "--disable-pip-version-check", "--quiet", "install")
                 run_quietly(sys.executable, *pip, "--target", target, "-r", project.requirements)
                 target.rename(folder)
+        folder.touch()
     return folder
 
 

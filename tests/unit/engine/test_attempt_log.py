@@ -13,7 +13,7 @@ from tests.unit.engine.support import bucket_at, fails, world
 
 @pytest.fixture
 def logged() -> Iterator[list[logging.LogRecord]]:
-    """What the engine logs, however its logger is configured."""
+    """What the engine logs, wherever it goes otherwise."""
     records: list[logging.LogRecord] = []
 
     class Kept(logging.Handler):

@@ -98,6 +98,17 @@ def test_libraries_are_installed_once_per_lock(checkout: Path, cache: Path) -> N
     assert build.libraries(said.append, root=checkout, cache=cache) != first
 
 
+def test_libraries_that_are_used_are_kept_however_old_they_are(checkout: Path, cache: Path) -> None:
+    lock = checkout / "requirements" / "layer.txt"
+    used = build.libraries(say, root=checkout, cache=cache)
+    at = time.time() - 2 * build.KEEP_SECONDS
+    os.utime(used, (at, at))
+    build.libraries(say, root=checkout, cache=cache)
+    lock.write_text("# of another release\n")
+    build.libraries(say, root=checkout, cache=cache)
+    assert used.exists()
+
+
 def test_an_installation_that_fails_says_why_and_is_tried_again(checkout: Path, cache: Path) -> None:
     lock = checkout / "requirements" / "layer.txt"
     lock.write_text("./no-such-folder\n")

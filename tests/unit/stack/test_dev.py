@@ -6,6 +6,7 @@ import io
 import json
 import os
 import zipfile
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -101,6 +102,30 @@ def test_the_environment_and_the_requirements_are_there_at_the_import(project: P
     assert handlers.check(project, LIBRARIES, required, {"SENDER": "me@example.com"}) == ["greet"]
     with pytest.raises(HandlersError, match="KeyError: 'SENDER'"):
         handlers.check(project, LIBRARIES, required, {})
+
+
+def test_requirements_are_installed_once_for_each_content(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers, "CACHE", tmp_path / ".cache")
+    wheel = tmp_path / "lately_installed-1-py3-none-any.whl"
+    about = "lately_installed-1.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("lately_installed.py", "NAME = 'x'\n")
+        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: lately-installed\nVersion: 1\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{about}/RECORD", "")
+    file = tmp_path / "requirements.txt"
+    file.write_text(f"{wheel}\n")
+    requires = replace(project, requirements=file)
+    said: list[str] = []
+    folder = handlers.requirements(requires, said.append)
+    assert folder is not None and (folder / "lately_installed.py").is_file()
+    assert handlers.requirements(requires, said.append) == folder
+    assert said == ["Installing requirements.txt (once)"]
+    file.write_text("# nothing any more\n")
+    assert handlers.requirements(requires, said.append) != folder
+    assert handlers.requirements(project, said.append) is None
 
 
 # --- Lines ------------------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def test_it_holds_nothing_else(archive: zipfile.ZipFile) -> None:
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"dynatick", "dynatick_stack"}
     for tool in TOOLS_OF_THE_CHECKOUT:
         assert not [name for name in names if name.startswith(f"dynatick_stack/{tool}")]
-    assert not [name for name in names if "test_" in name or "__pycache__" in name or "/." in name]
+    assert not [name for name in names if "/test_" in name or "__pycache__" in name or "/." in name]
     home = str(Path.home()).encode()
     for name in names:
         content = archive.read(name)
@@ -92,6 +92,7 @@ def run(program: Path, *arguments: str, folder: Path) -> subprocess.CompletedPro
 def test_the_client_needs_neither_the_command_line_nor_what_the_functions_import(bare: Path, tmp_path: Path) -> None:
     # It comes as far as a request, which nothing answers.
     use = (
+        "import dynatick.testing\n"
         "from dynatick import StoreError, TaskClient, task\n"
         "client = TaskClient.connect('tasks', region='eu-central-1', endpoint_url='http://127.0.0.1:9')\n"
         "try: client.insert('a', action='log')\n"
