@@ -23,6 +23,7 @@ OF_TASKS = {
     "insert_many": "task import",
     "insert_lazily": "task import",
     "insert_rows": "task import",
+    "compose": "task import",
     "get": "task get",
     "cancel": "task cancel",
     "delete": "task delete",
