@@ -7,7 +7,6 @@ from the same lock, are installed once into a folder that the workers import fro
 
 import compileall
 import shutil
-import sys
 import tempfile
 import time
 import zipfile
@@ -21,7 +20,7 @@ from dynatick_stack import template
 from dynatick_stack.errors import BuildError
 from dynatick_stack.files import digest, digest_of_files, exclusive, sources
 from dynatick_stack.folders import CACHE
-from dynatick_stack.venv import PIP, Say, interpreter_tag, run_quietly
+from dynatick_stack.venv import PIP, Say, interpreter_tag, python_with_pip, run_quietly
 
 KEEP_SECONDS = 7 * 24 * 3600
 
@@ -53,7 +52,7 @@ def libraries(say: Say, *, root: Path = template.ROOT, cache: Path = CACHE) -> P
             # Under its name only when it is whole: an interrupted one is not taken for ready.
             with tempfile.TemporaryDirectory(dir=cache) as scratch:
                 target = Path(scratch, "whole")
-                run_quietly(sys.executable, *PIP, "--no-deps", "--target", target, "-r", lock)
+                run_quietly(python_with_pip(say), *PIP, "--no-deps", "--target", target, "-r", lock)
                 target.rename(folder)
         folder.touch()  # other projects, of other releases, discard what has not been used for days
     return folder

@@ -242,8 +242,10 @@ def _progress(text: str) -> None:
 
 
 @contextmanager
-def failures(interrupted: str = "Interrupted", code: int = INTERRUPTED) -> Iterator[None]:
-    """Turn failures into a message and an exit code; let being ended clean up as Ctrl-C does."""
+def failures(
+    interrupted: str = "Interrupted", code: int = INTERRUPTED, *, of: str = "the emulator doesn't do as asked"
+) -> Iterator[None]:
+    """Turn failures into a message and an exit code; let being ended clean up as Ctrl-C does. ``of``: the SDK's."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
         # Only once: what follows is cleaning up, and people press Ctrl-C again.
@@ -262,7 +264,7 @@ def failures(interrupted: str = "Interrupted", code: int = INTERRUPTED) -> Itera
 
         if not isinstance(error, (BotoCoreError, ClientError)):
             raise
-        typer.echo(f"error: the emulator doesn't do as asked: {error}", err=True)
+        typer.echo(f"error: {of}: {error}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         if interrupted:

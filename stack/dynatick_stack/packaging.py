@@ -27,7 +27,7 @@ from dynatick_stack.errors import BuildError
 from dynatick_stack.files import digest, digest_of_files, exclusive, sources
 from dynatick_stack.folders import CACHE
 from dynatick_stack.project import Project
-from dynatick_stack.venv import Say, run_quietly
+from dynatick_stack.venv import Say, python_with_pip, run_quietly
 
 MAX_UNPACKED_BYTES = 250 * 1024 * 1024
 """Of a function with its layers (Lambda quotas)."""
@@ -135,7 +135,7 @@ def _handlers(project: Project, platform: Platform, libraries: Path, say: Say, c
 def _layer_libraries(platform: Platform, say: Say, cache: Path) -> Path:
     def install(to: Path) -> None:
         say(f"Fetching the layer's libraries for Python {platform.python} on {platform.architecture} (once)")
-        _pip(to, platform, "--require-hashes", "--no-deps", "-r", LOCK)
+        _pip(to, platform, say, "--require-hashes", "--no-deps", "-r", LOCK)
 
     return _folder(cache, "lambda-layer", digest(LOCK.read_bytes(), *platform.options), install)
 
@@ -153,7 +153,7 @@ def _their_libraries(requirements: Path, platform: Platform, libraries: Path, sa
             given.write_text(wanted, encoding="utf-8")
             constraints.write_text(pins, encoding="utf-8")
             has_hashes = "--hash=" in wanted
-            _pip(to, platform, *(("--no-deps",) if has_hashes else ("-c", constraints)), "-r", given)
+            _pip(to, platform, say, *(("--no-deps",) if has_hashes else ("-c", constraints)), "-r", given)
         for path in sources(to):
             if (libraries / path.relative_to(to)).is_file():
                 path.unlink()
@@ -161,9 +161,9 @@ def _their_libraries(requirements: Path, platform: Platform, libraries: Path, sa
     return _folder(cache, "lambda-handlers", digest(wanted, pins, *platform.options), install)
 
 
-def _pip(to: Path, platform: Platform, *what: str | Path) -> None:
+def _pip(to: Path, platform: Platform, say: Say, *what: str | Path) -> None:
     quietly = ("--quiet", "--disable-pip-version-check", "--no-compile")
-    run_quietly(sys.executable, "-m", "pip", "install", *quietly, *platform.options, "--target", to, *what)
+    run_quietly(python_with_pip(say), "-m", "pip", "install", *quietly, *platform.options, "--target", to, *what)
     shutil.rmtree(to / "bin", ignore_errors=True)
 
 

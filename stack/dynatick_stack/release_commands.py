@@ -29,13 +29,16 @@ Bucket = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 
+_GOES_ON = "Interrupted; CloudFormation goes on with what it has begun"
+_REFUSED = "AWS doesn't do as asked"
+
 
 @deploy_app.command()
 def deploy(
     stage: Stage = None, region: Region = None, profile: Profile = None, bucket: Bucket = None, yes: Yes = False
 ) -> None:
     """Deploy this project to AWS: show what would change, ask, and do it."""
-    with failures(interrupted="Interrupted; CloudFormation goes on with what it has begun"):
+    with failures(_GOES_ON, of=_REFUSED):
         project = find(Path.cwd())
         release = _release(project, stage, region, profile)
         change_set = _prepared(project, release, stage, bucket, yes)
@@ -59,7 +62,7 @@ def diff(
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit code 7 if there are changes.")] = False,
 ) -> None:
     """Show what `dynatick deploy` would change. Uploads what it would upload, and changes nothing."""
-    with failures():
+    with failures(of=_REFUSED):
         project = find(Path.cwd())
         release = _release(project, stage, region, profile)
         change_set = _prepared(project, release, stage, bucket, False)
@@ -75,7 +78,7 @@ def diff(
 @destroy_app.command()
 def destroy(stage: Stage = None, region: Region = None, profile: Profile = None, yes: Yes = False) -> None:
     """Delete what was deployed. The table, the dead letters and imported files stay."""
-    with failures(interrupted="Interrupted; CloudFormation goes on with what it has begun"):
+    with failures(_GOES_ON, of=_REFUSED):
         project = find(Path.cwd())
         release = _release(project, stage, region, profile)
         for kind, name in release.retained():

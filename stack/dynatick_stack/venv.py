@@ -1,5 +1,6 @@
 """The emulator's own virtual environment: it pins versions of libraries that the layer doesn't."""
 
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,11 @@ def run_quietly(*command: str | Path) -> None:
     if done.returncode != 0:
         shown = " ".join(str(part) for part in command[1:])
         raise BuildError(f"This failed: python {shown}\n{(done.stderr or done.stdout).strip()}")
+
+
+def python_with_pip(say: Say) -> Path:
+    """An interpreter of this version that has pip: this one, else the emulator's, as uv makes environments without."""
+    return Path(sys.executable) if importlib.util.find_spec("pip") else emulator_python(say)
 
 
 def emulator_python(say: Say, *, venv: Path = VENV, lock: Path = LOCK) -> Path:

@@ -67,6 +67,7 @@ def test_deploy_diff_and_destroy(mine: Path, aws: Emulator) -> None:
         return {one["StackName"]: one["StackStatus"] for one in stacks.describe_stacks()["Stacks"]}
 
     assert "There is no bucket" in here.run("deploy", code=2)
+    assert "error: AWS doesn't do as asked: " in here.run("deploy", "--profile", "no-such", code=1)
     assert "There is no stack mine" in here.run("destroy", code=6)
     said = here.run("deploy", "--yes")
     assert "add       ProcessorFunction" in said

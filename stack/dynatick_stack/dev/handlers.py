@@ -21,7 +21,7 @@ from dynatick_stack.files import digest, exclusive
 from dynatick_stack.folders import CACHE
 from dynatick_stack.local import LocalStack
 from dynatick_stack.project import Project
-from dynatick_stack.venv import Say, interpreter_tag, run_quietly
+from dynatick_stack.venv import Say, interpreter_tag, python_with_pip, run_quietly
 
 CHECK_SECONDS = 60.0
 _PROGRAM = Path(__file__).with_name("check_handlers.py")
@@ -46,7 +46,7 @@ def requirements(project: Project, say: Say) -> Path | None:
                 target = Path(scratch, "whole")
                 target.mkdir()  # pip makes none for a file that requires nothing
                 pip = ("-m", "pip", "--disable-pip-version-check", "--quiet", "install")
-                run_quietly(sys.executable, *pip, "--target", target, "-r", project.requirements)
+                run_quietly(python_with_pip(say), *pip, "--target", target, "-r", project.requirements)
                 target.rename(folder)
         folder.touch()
     return folder

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
 
-from dynatick_stack import folders, template
+from dynatick_stack import folders, template, venv
 from dynatick_stack.folders import CACHE
 from dynatick_stack.venv import VENV
 
@@ -38,3 +40,10 @@ def test_a_checkout_keeps_everything_in_itself(tmp_path: Path) -> None:
     assert folders.state_of(tmp_path) == folders.ROOT / ".dynatick" / "local"
     assert folders.ROOT / ".dynatick" / "cache" == CACHE
     assert folders.ROOT / ".venv-local" == VENV
+
+
+def test_an_environment_without_pip_uses_that_of_the_emulator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert venv.python_with_pip(print) == Path(sys.executable)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(venv, "emulator_python", lambda say: tmp_path / "python")
+    assert venv.python_with_pip(print) == tmp_path / "python"

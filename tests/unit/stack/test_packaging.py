@@ -22,7 +22,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """pip installs a file of the name of each requirement, and ``shared_library.py``. The calls."""
     calls: list[list[str]] = []
 
-    def pip(to: Path, platform: Platform, *what: str | Path) -> None:
+    def pip(to: Path, platform: Platform, say: object, *what: str | Path) -> None:
         calls.append([*platform.options, *map(str, what)])
         asked = Path(what[-1]).read_text()
         if to.parent.name and "powertools" in asked:  # the layer's own lock
