@@ -177,9 +177,12 @@ class Ledger:
     def begun(self) -> list[Began]:
         return [line for line in read(self._path) if isinstance(line, Began)]
 
+    def ended(self) -> list[Ended]:
+        return [line for line in read(self._path) if isinstance(line, Ended)]
+
     def done(self) -> list[Ended]:
         """Those whose effect happened."""
-        return [line for line in read(self._path) if isinstance(line, Ended) and line.done]
+        return [line for line in self.ended() if line.done]
 
     def died(self) -> list[Died]:
         return [line for line in read(self._path) if isinstance(line, Died)]
