@@ -111,7 +111,10 @@ def _layer(libraries: Path, package: Path, platform: Platform, to: Path) -> None
         _copy(path, to / "python" / "dynatick" / path.relative_to(package))
     if platform.is_of_this_interpreter:
         # Lambda mounts a layer read-only: without byte code, each cold start compiles anew.
-        compileall.compile_dir(to, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+        # It names its source where Lambda has it, wherever it was compiled.
+        compileall.compile_dir(
+            to, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH, stripdir=str(to), prependdir="/opt"
+        )
 
 
 def _handlers(project: Project, platform: Platform, libraries: Path, say: Say, cache: Path) -> Path:

@@ -107,15 +107,16 @@ def test_a_lock_with_hashes_is_installed_as_it_is(mine: Path, tmp_path: Path, in
 
 
 def test_the_same_content_is_the_same_zip(mine: Path, tmp_path: Path, installed: list[list[str]]) -> None:
-    first = build(mine, tmp_path / "cache")
-    again = build(mine, tmp_path / "cache")
-    elsewhere = build(mine, tmp_path / "another")
+    here = Platform(architecture="arm64", python=HERE)  # so that there is byte code
+    first = build(mine, tmp_path / "cache", here)
+    again = build(mine, tmp_path / "cache", here)
+    elsewhere = build(mine, tmp_path / "another", here)
     assert again == first
     for one, other in zip(_all(first), _all(elsewhere), strict=True):
         assert one.name == other.name
         assert one.read_bytes() == other.read_bytes()
     (mine / "handlers.py").write_text("changed = True\n")
-    changed = build(mine, tmp_path / "cache")
+    changed = build(mine, tmp_path / "cache", here)
     assert changed.of_template == first.of_template
     assert changed.handlers != first.handlers
     assert len(installed) == 2, "libraries are fetched once for each cache"
