@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ class Release:
 
     # -- the bucket of what is uploaded --------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def account(self) -> str:
         """The number of the account."""
         return str(self._sts.get_caller_identity()["Account"])

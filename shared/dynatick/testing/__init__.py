@@ -9,14 +9,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dynatick.testing.virtual_installation import Execution, VirtualInstallation, Waiting
+    from dynatick.testing.executions import Execution, Waiting
+    from dynatick.testing.virtual_installation import VirtualInstallation
 
-_HOME = "dynatick.testing.virtual_installation"
+_HOMES = {
+    "Execution": "dynatick.testing.executions",
+    "VirtualInstallation": "dynatick.testing.virtual_installation",
+    "Waiting": "dynatick.testing.executions",
+}
 
 __all__ = ["Execution", "VirtualInstallation", "Waiting"]
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module 'dynatick.testing' has no attribute {name!r}")
-    return getattr(import_module(_HOME), name)
+    return getattr(import_module(_HOMES[name]), name)

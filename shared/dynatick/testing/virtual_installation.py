@@ -6,74 +6,38 @@ the ticks of the time between run, each at its time. Ticks that would find nothi
 
 from __future__ import annotations
 
-import heapq
 import json
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from types import ModuleType
 from typing import Any
 
 from dynatick.actions.dead_letter import message_of
-from dynatick.actions.handlers import Handler, load_handlers
-from dynatick.actions.payload import BUILT_IN, check_payload
-from dynatick.actions.plain_value import plain
-from dynatick.actions.registry import Registry
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.client import TaskClient, TaskView
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.numbers import is_whole
-from dynatick.domain.task import Row, Status, Task
+from dynatick.domain.task import Row
 from dynatick.engine.budget import max_timeout_seconds
 from dynatick.engine.cursor import read_cursor, save
-from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Processor
 from dynatick.engine.rules import MAX_TICK_MINUTES, TICKS_PLANNED, Precision, Rules
 from dynatick.engine.scheduler import Scheduler
-from dynatick.engine.wake_up import WakeUp, parse_wake_up
-from dynatick.errors import DynatickError, InvalidInput, PermanentError, RateLimited, Reschedule
+from dynatick.errors import DynatickError, InvalidInput
 from dynatick.store.codec import decode
 from dynatick.task_function import TaskFunction, use_client
+from dynatick.testing.actions import INVOCATION, Actions
+from dynatick.testing.executions import Execution, Journal, Waiting
+from dynatick.testing.queues import Invocations, WakeUps
 from dynatick.testing.table import Table
 
-_INVOCATION = timedelta(minutes=15)
 _MAX_AT_ONCE = 10_000  # deliveries of wake-ups at one instant
 _MAX_SHOWN = 20  # lines of each list in a report
-_OUTCOMES = {str(Status.COMPLETED): "completed", str(Status.FAILED): "failed"}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Execution:
-    """One attempt to run a task."""
-
-    action: str
-    task_id: str
-    payload: Any  # of the type that the handler declares
-    at: datetime
-    outcome: str  # completed, failed, retried (it failed, and will be tried again) or rescheduled (a further turn)
-    result: object = None  # what the handler returned
-    error: BaseException | None = None  # what it raised
-    due_at: datetime
-    attempt: int = 1
-    run: int = 1
-    turn: int = 0
-    schedule_id: str | None = None  # of an occurrence: its schedule
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Waiting:
-    """A task that has not ended, or the next occurrence of a schedule."""
-
-    action: str
-    task_id: str  # of a schedule: its id
-    payload: Mapping[str, object]  # as JSON
-    due_at: datetime  # when it will be attempted, at the first tick then with precision tick
-    attempt: int = 1  # the one that is to come
-    schedule_id: str | None = None
 
 
 class VirtualInstallation:
@@ -102,18 +66,18 @@ class VirtualInstallation:
         self._last_tick = self._tick_through(begin)
         self._now = begin if start is not None else instant_of(self._last_tick)
         self._is_running = False
-        self._journal = _Journal(self._clock)
+        self._journal = Journal(self._clock)
         self._table = Table(self._journal.recorded)
         self._letters = MemoryDeadLetters()
-        self._wake_ups = _WakeUps() if _precision(precision, tick_minutes) is Precision.SECOND else None
-        self._invocations = _Invocations()
-        self._actions = _Actions(handlers, self._journal)
+        self._wake_ups = WakeUps() if _precision(precision, tick_minutes) is Precision.SECOND else None
+        self._invocations = Invocations()
+        self._actions = Actions(handlers, self._journal)
         rules = Rules(
             grid=self._grid,
             precision=_precision(precision, tick_minutes),
             index_lag=timedelta(),
             in_one_thread=True,
-            max_timeout_seconds=max_timeout_seconds(_INVOCATION),
+            max_timeout_seconds=max_timeout_seconds(INVOCATION),
         )
         tokens = count(1)
         self._processor = Processor(
@@ -298,7 +262,7 @@ class VirtualInstallation:
     def _handle(self, event: Mapping[str, object]) -> None:
         self._invocations.append(event)
         while self._invocations:
-            self._processor.handle(self._invocations.popleft(), hard_end=self._now + _INVOCATION)
+            self._processor.handle(self._invocations.popleft(), hard_end=self._now + INVOCATION)
             self._journal.raise_interrupt()
             self._handle_stream()
 
@@ -349,167 +313,6 @@ class VirtualInstallation:
                     planned_through=last + ahead if ahead else None,
                 ),
             )
-
-
-class _Invocations(deque[Mapping[str, object]]):
-    """The events of invocations that have been started, and follow the present one."""
-
-    def invoke(self, event: Mapping[str, object]) -> None:
-        self.append(event)
-
-
-class _WakeUps:
-    """The queue of wake-ups. It delivers each at its instant, one for each instant in it: nothing waits in a process,
-    whose clock would stand still. Wake-ups of ticks are dropped: here the rule is on time."""
-
-    def __init__(self) -> None:
-        self._messages: list[tuple[datetime, int, Mapping[str, object]]] = []  # a heap
-        self._order = count()
-
-    @property
-    def first_at(self) -> datetime | None:
-        return self._messages[0][0] if self._messages else None
-
-    def take_first(self) -> Mapping[str, object]:
-        return heapq.heappop(self._messages)[2]
-
-    def send(self, wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> int:
-        for event, _ in wake_ups:
-            inner = event["dynatick"]
-            order = parse_wake_up(inner["wakeUp"]) if isinstance(inner, Mapping) else None
-            if isinstance(order, WakeUp):
-                for at in sorted({due.at for due in order.due}):
-                    one = replace(order, due=tuple(due for due in order.due if due.at == at))
-                    heapq.heappush(self._messages, (at, next(self._order), one.to_event()))
-        return 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """One that has ended, and is not yet recorded in the table."""
-
-    task: Task
-    payload: Any
-    at: datetime
-    result: object
-    error: BaseException | None
-
-
-class _Journal:
-    """The attempts, in the order in which they were recorded."""
-
-    def __init__(self, clock: Callable[[], datetime]) -> None:
-        self.executions: list[Execution] = []
-        self._clock = clock
-        self._unrecorded: dict[str, _Attempt] = {}
-        self._interrupt: KeyboardInterrupt | None = None
-
-    def ended(self, task: Task, payload: object, result: object, error: BaseException | None) -> None:
-        if isinstance(error, KeyboardInterrupt):
-            self._interrupt = error
-        self._unrecorded[task.task_id] = _Attempt(task, payload, self._clock(), result, error)
-
-    def recorded(self, task_id: str, row: Row) -> None:
-        """The table has the row of a task that was running until now."""
-        attempt = self._unrecorded.pop(task_id, None)
-        if attempt is None or isinstance(attempt.error, RateLimited):
-            return
-        task, error = attempt.task, attempt.error
-        outcome = _OUTCOMES.get(str(row.get(attr.STATUS)))
-        if isinstance(error, Reschedule):
-            error = PermanentError(str(row.get(attr.ERROR))) if outcome == "failed" else None
-            outcome = outcome or "rescheduled"
-        self.executions.append(
-            Execution(
-                action=task.action,
-                task_id=task_id,
-                payload=attempt.payload,
-                at=attempt.at,
-                outcome=outcome or "retried",
-                result=attempt.result,
-                error=error,
-                due_at=task.due_at,
-                attempt=task.attempt,
-                run=task.run,
-                turn=task.turn,
-                schedule_id=task.schedule_id,
-            )
-        )
-
-    def raise_interrupt(self) -> None:
-        """Ctrl-C in a handler is meant for the test, not for the task."""
-        interrupt, self._interrupt = self._interrupt, None
-        if interrupt is not None:
-            raise interrupt
-
-
-class _Actions:
-    """The engine's Actions: handlers, and built-in actions that do nothing; each attempt is noted."""
-
-    def __init__(self, handlers: str | ModuleType | None, journal: _Journal) -> None:
-        self.failures: dict[str, deque[Exception]] = {}
-        self.answers: dict[str, Callable[[Any], object]] = {}
-        self._journal = journal
-        self._handlers: dict[str, Handler] = {}
-        self._registry = Registry()
-        for name in BUILT_IN:
-            self._registry.add(name, _Recorded(self))
-        for found in load_handlers(handlers, max_timeout_seconds(_INVOCATION)) if handlers is not None else ():
-            self._registry.add(found.name, _Recorded(self), found.reserved_seconds, found.payload_schema)
-            self._handlers[found.name] = found
-        self.names = self._registry.names
-        self.payload_schemas = self._registry.payload_schemas
-        self.timeout_seconds = self._registry.timeout_seconds
-
-    def known(self, action: object) -> str:
-        """The name of an action. Raises InvalidInput for one that is not here."""
-        name = getattr(action, "action", action)
-        if name not in self.names():
-            raise InvalidInput("action", name, f"expected a task function, or one of {', '.join(self.names())}")
-        return str(name)
-
-    def run(self, task: Task, context: ActionContext) -> object:
-        payload: object = plain(task.payload)
-        result: object = None
-        raised: BaseException | None = None
-        try:
-            payload = self._payload_of(task)
-            result = self._registry.run(task, context)
-            return result
-        except BaseException as error:
-            raised = error
-            raise
-        finally:
-            self._journal.ended(task, payload, result, raised)
-
-    def do(self, task: Task, context: ActionContext) -> object:
-        """The work of a known action, or what the test wants in its place."""
-        if failures := self.failures.get(task.action):
-            raise failures.popleft()
-        if task.action in self.answers:
-            return self.answers[task.action](self._payload_of(task))
-        handler = self._handlers.get(task.action)
-        return None if handler is None else handler.run(task, context)
-
-    def _payload_of(self, task: Task) -> object:
-        handler = self._handlers.get(task.action)
-        if handler is not None:
-            return handler.payload_of(task)
-        try:
-            check_payload(task.action, task.payload)
-        except InvalidInput as error:
-            raise PermanentError(str(error)) from None
-        return plain(task.payload)
-
-
-@dataclass(frozen=True, slots=True)
-class _Recorded:
-    """An action of the registry, which bounds its result and turns strange exceptions into errors."""
-
-    actions: _Actions
-
-    def run(self, task: Task, context: ActionContext) -> object:
-        return self.actions.do(task, context)
 
 
 def _precision(value: object, tick_minutes: int) -> Precision:
