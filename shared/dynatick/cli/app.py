@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dynatick.cli import bucket, doctor, expr, schedule, settings, task, tick
+from dynatick.cli import bucket, doctor, expr, schedule, settings, task, tick, ui
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
 from dynatick.cli.output import one_line, say
 from dynatick.cli.plugins import Nouns
@@ -34,6 +34,7 @@ app.add_typer(tick.app)
 app.add_typer(expr.app)
 app.command("settings")(settings.settings)
 app.command("doctor")(doctor.doctor)
+app.command("ui")(ui.ui)
 
 
 def _version(wanted: bool) -> None:
