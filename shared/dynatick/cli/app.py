@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dynatick.cli import bucket, doctor, expr, schedule, settings, task, tick, ui
+from dynatick.cli import bucket, doctor, expr, pause, schedule, settings, task, tick, ui
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
 from dynatick.cli.output import one_line, say
 from dynatick.cli.plugins import Nouns
@@ -33,6 +33,8 @@ app.add_typer(schedule.app)
 app.add_typer(tick.app)
 app.add_typer(expr.app)
 app.command("settings")(settings.settings)
+app.command("pause")(pause.pause)
+app.command("resume")(pause.resume)
 app.command("doctor")(doctor.doctor)
 app.command("ui")(ui.ui)
 

@@ -13,13 +13,14 @@ from dynatick.client.insertion import Exists, InsertCounts, Inserted, InsertResu
 from dynatick.client.installation import Health
 from dynatick.client.new_task import NewTask, Time
 from dynatick.client.row_types import BucketCountsRow, RetryPolicyRow, ScheduleOccurrenceRow, TaskEntryRow, TaskRow
-from dynatick.client.schedule_occurrences import ScheduleOccurrence
+from dynatick.client.schedule_occurrences import ExpectedOccurrence, ScheduleOccurrence
 from dynatick.client.schedule_views import SchedulePage, ScheduleView
 from dynatick.client.schedules import Schedules
 from dynatick.client.tasks import TaskClient
-from dynatick.client.ticks import IdleTicks, MissedTicks, TickEntry, TickView
+from dynatick.client.ticks import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
 from dynatick.engine.diagnosis import Finding, Kind
+from dynatick.engine.installation_settings import Pause
 
 __all__ = [
     "BucketCounts",
@@ -29,6 +30,7 @@ __all__ = [
     "ClientSettings",
     "Diagnosis",
     "Exists",
+    "ExpectedOccurrence",
     "Finding",
     "Health",
     "HistoryPage",
@@ -42,6 +44,8 @@ __all__ = [
     "MissedTicks",
     "NewTask",
     "NoneInserted",
+    "Pause",
+    "PausedTicks",
     "Refused",
     "RetryPolicyRow",
     "ScheduleOccurrence",
