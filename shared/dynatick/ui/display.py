@@ -90,7 +90,12 @@ def cut(text: str, characters: int) -> str:
     return text if len(text) <= characters else f"{text[: characters - 1]}…"
 
 
+def text(value: object) -> str:
+    """A value of a row as text."""
+    return value if isinstance(value, str) else as_json(value)
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "instant": instant, "machine": machine, "clock": clock, "relative": relative, "duration": duration,
-    "number": number, "many": many, "as_json": as_json, "cut": cut,
+    "number": number, "many": many, "as_json": as_json, "cut": cut, "text": text,
 }  # fmt: skip
