@@ -24,8 +24,8 @@ WORDS = {
     RECURRING: "recurring", MISSED: "missed", "failed": "failed",
 }  # fmt: skip
 
-_FLOOR = 0.14  # the height of a single task
-_CEILING = 10_000  # tasks of a full bar
+_FLOOR = 0.2  # the height of a single task
+_CEILING = 1000  # tasks a minute of a full bar
 _SEEN = 0.1  # the height that a part has at least
 
 
@@ -81,19 +81,20 @@ class Part:
     height: float
 
 
-def height_of(tasks: int) -> float:
+def height_of(tasks: int, minutes: int = 1) -> float:
     """The height of a bar, from 0 to 1. It grows with the logarithm, so that one task is seen beside thousands and
     bars of different charts compare."""
     if tasks < 1:
         return 0.0
-    return min(1.0, _FLOOR + (1 - _FLOOR) * math.log(tasks) / math.log(_CEILING))
+    return min(1.0, _FLOOR + (1 - _FLOOR) * math.log(tasks) / math.log(_CEILING * minutes))
 
 
-def parts(counts: Mapping[str, int], height: float) -> Sequence[Part]:
+def parts(bar: Bar, height: float) -> Sequence[Part]:
     """The parts of a bar, from the bottom up. Each can be seen, however small its share."""
+    counts = bar.counts
     present = [kind for kind in KINDS if counts.get(kind)]
     total = sum(counts[kind] for kind in present)
-    full = height_of(total)
+    full = height_of(total, bar.minutes)
     shares = [max(_SEEN, full * counts[kind] / total) for kind in present]
     scale = height * max(full, min(1.0, _SEEN * len(present))) / sum(shares) if shares else 0.0
     drawn: list[Part] = []

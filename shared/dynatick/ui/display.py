@@ -61,7 +61,7 @@ def duration(milliseconds: float | None) -> str:
         return f"{milliseconds:.0f} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
-    if seconds < 120:
+    if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"
