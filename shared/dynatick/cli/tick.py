@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dynatick.cli.argument_values import duration_of
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_many
 from dynatick.cli.session import Session, on_table
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.durations import duration_of
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dynatick.client.insertion import Exists, InsertCounts, Inserted, InsertResu
 from dynatick.client.installation import Health
 from dynatick.client.new_task import NewTask, Time
 from dynatick.client.row_types import BucketCountsRow, RetryPolicyRow, ScheduleOccurrenceRow, TaskEntryRow, TaskRow
-from dynatick.client.schedule_occurrences import ScheduleOccurrence
+from dynatick.client.schedule_occurrences import ExpectedOccurrence, ScheduleOccurrence
 from dynatick.client.schedule_views import SchedulePage, ScheduleView
 from dynatick.client.schedules import Schedules
 from dynatick.client.tasks import TaskClient
@@ -30,6 +30,7 @@ __all__ = [
     "ClientSettings",
     "Diagnosis",
     "Exists",
+    "ExpectedOccurrence",
     "Finding",
     "Health",
     "HistoryPage",

@@ -116,6 +116,17 @@ class TaskLists:
         """
         return histories.bucket_counts(self.store, self._scope(bucket, start, end))
 
+    def iter_listed(
+        self, bucket: str | Bucket | None = None, *, start: Time | None = None, end: Time | None = None
+    ) -> Iterator[TaskEntry]:
+        """The tasks of a bucket or range (arguments as for ``history``) as the index lists them, in order of time,
+        shard and id; pages are read as they are consumed.
+
+        Reads no rows, so it costs a fraction of ``iter_history``; but the status of a task that has not ended is
+        ``open``, and a task that changes at this moment may be missing, or appear twice.
+        """
+        return histories.listed_entries(self.store, self._scope(bucket, start, end))
+
     def ticks(
         self,
         last: timedelta = timedelta(minutes=60),
