@@ -19,7 +19,7 @@ from dynatick.errors import (
     TaskNotFound,
     TransitionRefused,
 )
-from dynatick.ui import loopback, now
+from dynatick.ui import failures, loopback, now, schedules, task, tasks, ticks, timeline
 from dynatick.ui.site import Site, site_of
 
 _HEADERS = {
@@ -39,7 +39,17 @@ _HEADERS = {
 def application(site: Site) -> Starlette:
     """The pages of a site. Safe for many requests at a time."""
     app = Starlette(
-        routes=[*now.ROUTES, Route("/static/{version}/{name}", _asset), Route("/favicon.ico", _icon)],
+        routes=[
+            *now.ROUTES,
+            *timeline.ROUTES,
+            *failures.ROUTES,
+            *tasks.ROUTES,
+            *task.ROUTES,
+            *schedules.ROUTES,
+            *ticks.ROUTES,
+            Route("/static/{version}/{name}", _asset),
+            Route("/favicon.ico", _icon),
+        ],
         middleware=[Middleware(_Loopback), Middleware(GZipMiddleware, minimum_size=1000)],
         exception_handlers={DynatickError: _problem, HTTPException: _http_problem},  # type: ignore[dict-item]
     )

@@ -61,7 +61,7 @@ def duration(milliseconds: float | None) -> str:
         return f"{milliseconds:.0f} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
-    if seconds < 120:
+    if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"
@@ -90,7 +90,12 @@ def cut(text: str, characters: int) -> str:
     return text if len(text) <= characters else f"{text[: characters - 1]}…"
 
 
+def text(value: object) -> str:
+    """A value of a row as text."""
+    return value if isinstance(value, str) else as_json(value)
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "instant": instant, "machine": machine, "clock": clock, "relative": relative, "duration": duration,
-    "number": number, "many": many, "as_json": as_json, "cut": cut,
+    "number": number, "many": many, "as_json": as_json, "cut": cut, "text": text,
 }  # fmt: skip

@@ -33,6 +33,10 @@ def failures(**filters: object) -> str:
     return with_query("/failures", filters)
 
 
+def job(job_id: str) -> str:
+    return f"/jobs/{segment(job_id)}"
+
+
 def timeline(span: str, start: datetime | None = None) -> str:
     return with_query("/timeline", {"span": span, "from": start and minute(start)})
 
@@ -50,7 +54,7 @@ def with_query(path: str, values: Mapping[str, object]) -> str:
 
 def segment(text: str) -> str:
     """A text as one segment of a path. Browsers would resolve ``..``."""
-    return quote(f"{_MARK}{text}" if text in _DOTS or text.startswith(_MARK) else text, safe="")
+    return quote(f"{_MARK}{text}" if text in _DOTS or text.startswith(_MARK) else text, safe=":@")
 
 
 def of_segment(segment: str) -> str:

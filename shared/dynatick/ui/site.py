@@ -20,7 +20,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from dynatick.client import TaskClient
 from dynatick.ui import display, links
-from dynatick.ui.state import State, state_of
+from dynatick.ui.chart import KINDS, WORDS, parts
+from dynatick.ui.jobs import Jobs
+from dynatick.ui.readings import DAY, HOUR, Readings
+from dynatick.ui.state import state_of
 
 _MAX_NOTICES = 200
 _ASSETS = {
@@ -82,10 +85,13 @@ class Site:
     clock: Callable[[], datetime]
     name: str  # of the table or the stack
     read_only: bool = False
+    kept_seconds: float = 5  # for which an answer of the table is used again, by the parts of a page
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _notices: OrderedDict[str, Notice] = field(default_factory=OrderedDict)
 
     def __post_init__(self) -> None:
+        self.readings = Readings(self.client, self.kept_seconds)
+        self.jobs = Jobs(done=self.readings.clear)
         self.assets = {name: Asset.read(name) for name in _ASSETS}
         self._templates = Environment(
             loader=PackageLoader("dynatick.ui"),
@@ -98,6 +104,12 @@ class Site:
         self._templates.globals |= {
             "asset": lambda name: self.assets[name].url,
             "htmx_config": json.dumps(_HTMX),
+            "max_shown": display.MAX_SHOWN,
+            "kinds": KINDS,
+            "one_day": DAY,
+            "one_hour": HOUR,
+            "words": WORDS,
+            "parts": parts,
             "link": links,
             "sections": _SECTIONS,
             "version": metadata.version("dynatick"),
@@ -117,17 +129,14 @@ class Site:
         section: str,
         *,
         now: datetime,
-        state: State | None = None,
-        status: int = 200,
         **values: Any,
     ) -> Response:
         """A whole page. ``section``: the one of the navigation that it belongs to."""
         return self.fragment(
             template,
             now,
-            status=status,
             section=section,
-            state=state or state_of(self.client, now),
+            state=state_of(self.client, now),
             notice=self._notices.get(request.query_params.get("notice", "")),
             **values,
         )
@@ -142,6 +151,7 @@ class Site:
 
     def answer(self, location: str, notice: Notice) -> Response:
         """The answer to a change: leads to a page that shows the notice."""
+        self.readings.clear()
         key = secrets.token_urlsafe(6)
         self._notices[key] = notice
         while len(self._notices) > _MAX_NOTICES:

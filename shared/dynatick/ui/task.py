@@ -1,0 +1,141 @@
+"""A task: its life, its attempts, its payload, and what can be done to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from dynatick.client import TaskView
+from dynatick.domain import attributes as attr
+from dynatick.domain.instants import parse_instant
+from dynatick.domain.row import RECURRING
+from dynatick.domain.task import Status
+from dynatick.errors import InvalidInput, TaskChanged, TaskNotFound, TransitionRefused
+from dynatick.ui import links, query
+from dynatick.ui.changes import Form, change
+from dynatick.ui.display import clock
+from dynatick.ui.site import Notice, Site, site_of
+
+_WAITING = (Status.SCHEDULED, "unscheduled")
+_EVER = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something in the life of a task."""
+
+    at: datetime | None
+    text: str
+    kind: str = ""
+
+
+def possible(status: str) -> tuple[str, ...]:
+    """What can be done to a task in a state, what is done most often first."""
+    if status in _WAITING:
+        return ("run-now", "reschedule", "cancel")
+    if status in (Status.FAILED, Status.CANCELLED):
+        return ("redrive",)
+    return ("run-now",) if status == Status.COMPLETED else ()
+
+
+def _page(request: Request) -> Response:
+    site = site_of(request)
+    task_id = links.of_segment(request.path_params["task"])
+    now = site.clock()
+    task = site.client.get(task_id)
+    if task.status == RECURRING:
+        return RedirectResponse(links.schedule(task_id), 303)
+    return site.page(
+        request, "task.html", "tasks", now=now, task=task, attempts=_attempts(task), possible=possible(task.status),
+        events=_events(task), explanation=f"It is {task.status}.",
+    )  # fmt: skip
+
+
+def _row(request: Request) -> Response:
+    """The whole row, however large."""
+    task = site_of(request).client.get(links.of_segment(request.path_params["task"]))
+    text = json.dumps(task.to_row(), indent=2, ensure_ascii=False, default=str)
+    return Response(text, media_type="application/json")
+
+
+def _change(request: Request, form: Form) -> Response:
+    site = site_of(request)
+    task_id = links.of_segment(request.path_params["task"])
+    do = request.path_params["change"]
+    now = site.clock()
+    try:
+        notice = _do(site, task_id, do, form, now)
+    except (TransitionRefused, TaskChanged, InvalidInput) as error:
+        notice = Notice(f"Nothing was changed: {error}", is_problem=True)
+    return site.answer(links.task(task_id), notice)
+
+
+def _do(site: Site, task_id: str, do: str, form: Form, now: datetime) -> Notice:
+    client = site.client
+    match do:
+        case "cancel":
+            client.cancel(task_id)
+            return Notice(f"Cancelled at {clock(now, now)}.")
+        case "redrive":
+            task = client.redrive(task_id)
+            return Notice(f"Redriven: run {task.run} begins at {clock(task.due_at, now)}.")
+        case "run-now":
+            task = client.run_now(task_id)
+            return Notice(f"It runs at the next tick, {clock(task.due_at, now)}.")
+        case "reschedule":
+            due_at = query.required_instant(form, "due_at")
+            task = client.reschedule(task_id, due_at=due_at)
+            return Notice(f"Rescheduled: it is due at {clock(task.due_at, now)}.")
+        case _:
+            raise TaskNotFound(task_id)
+
+
+def _events(task: TaskView) -> list[Event]:
+    """What happened to the task and what will, in order of time."""
+    found = [
+        Event(task.created_at, "inserted"),
+        Event(task.due_at, "due"),
+        Event(task.started_at, f"attempt {task.attempt} began"),
+        Event(task.next_attempt_at, f"attempt {task.attempt + 1}"),
+        Event(task.finished_at, str(task.status)),
+    ]
+    return sorted((one for one in found if one.at is not None), key=lambda one: one.at or _EVER)
+
+
+def _attempts(task: TaskView) -> list[Mapping[str, Any]]:
+    """The attempts that the row keeps, the latest first."""
+    kept = task.row.get(attr.ATTEMPTS)
+    found = [one for one in kept if isinstance(one, Mapping)] if isinstance(kept, list) else []
+    return [_attempt(one) for one in reversed(found)]
+
+
+def _attempt(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    started, finished = _instant(entry.get(attr.STARTED_AT)), _instant(entry.get(attr.FINISHED_AT))
+    return {
+        "run": entry.get(attr.RUN),
+        "attempt": entry.get(attr.ATTEMPT),
+        "started": started,
+        "took_ms": None if started is None or finished is None else (finished - started).total_seconds() * 1000,
+        "error": entry.get(attr.ERROR),
+    }
+
+
+def _instant(value: object) -> datetime | None:
+    try:
+        return None if value is None else parse_instant(value, "instant")
+    except InvalidInput:
+        return None
+
+
+ROUTES = [
+    Route("/tasks/{task}", _page),
+    Route("/tasks/{task}/row", _row),
+    Route("/tasks/{task}/{change}", change(_change), methods=["POST"]),
+]
