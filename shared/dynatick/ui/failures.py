@@ -18,6 +18,7 @@ from dynatick.ui.changes import Form, change
 from dynatick.ui.errors_alike import shape
 from dynatick.ui.readings import HOUR, Failures, hour_of
 from dynatick.ui.site import Site, query_of, site_of
+from dynatick.ui.task import trace_of
 
 _LONGEST = timedelta(days=31)
 _AT_A_TIME = 8
@@ -47,7 +48,7 @@ def _sample(request: Request) -> Response:
     """The latest task of a group: its payload and its trace."""
     site = site_of(request)
     task = site.client.get(links.of_segment(request.path_params["task"]))
-    return site.fragment("failure_sample.html", site.clock(), task=task)
+    return site.fragment("failure_sample.html", site.clock(), task=task, trace=trace_of(task))
 
 
 def _dry_run(request: Request) -> Response:

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote, urlencode
 
 from dynatick.domain.instants import format_instant
 
-_DOTS = (".", "..")
+_OTHERS = (".", "..", "change")  # which are no ids in a path
 _MARK = "~"
 
 
@@ -53,8 +53,8 @@ def with_query(path: str, values: Mapping[str, object]) -> str:
 
 
 def segment(text: str) -> str:
-    """A text as one segment of a path. Browsers would resolve ``..``."""
-    return quote(f"{_MARK}{text}" if text in _DOTS or text.startswith(_MARK) else text, safe=":@")
+    """A text as one segment of a path. Browsers would resolve ``..``, and ``change`` is a page of ours."""
+    return quote(f"{_MARK}{text}" if text in _OTHERS or text.startswith(_MARK) else text, safe=":@")
 
 
 def of_segment(segment: str) -> str:

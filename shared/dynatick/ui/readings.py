@@ -21,6 +21,7 @@ DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 _OPEN = "open"
 _NO_ACTION = ""
+_PAST_SECONDS = 600  # for which the ticks of past hours are kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,6 +81,7 @@ class Readings:
     def __init__(self, client: TaskClient, seconds: float) -> None:
         self._client = client
         self._recent = Recent(seconds)
+        self._past = Recent(_PAST_SECONDS if seconds else 0)
 
     def clear(self) -> None:
         self._recent.clear()
@@ -93,8 +95,11 @@ class Readings:
         return self._recent.get(("ticks", start, end), lambda: TickLog.of(self._client.ticks(start=start, end=end)))
 
     def last_day(self, now: datetime) -> TickLog:
-        """The ticks of the past 24 hours, and of the hour in which they begin."""
-        return self.ticks(hour_of(now) - DAY)
+        """The ticks of the past 24 hours, and of the hour in which they begin. Those of hours that are over are read
+        again after a while only: a page that stays open asks for them each minute."""
+        recent, first = hour_of(now) - HOUR, hour_of(now) - DAY
+        past = self._past.get((first, recent), lambda: self._client.ticks(start=first, end=recent))
+        return TickLog.of([*past, *self.ticks(recent).entries])
 
     def forecast(self, until: datetime) -> Sequence[ExpectedOccurrence] | None:
         """The occurrences of schedules from now on; None if there are too many to show."""

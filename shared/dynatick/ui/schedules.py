@@ -91,7 +91,7 @@ def _do(site: Site, schedule_id: str, do: str, form: Form, now: datetime) -> Not
             return Notice(f"Resumed: its next occurrence is at {clock(schedule.next_occurrence_at, now)}.")
         case "run-now":
             task = schedules.run_now(schedule_id)
-            return Notice(f"An extra occurrence runs at {clock(task.due_at, now)}.", link=links.task(task.task_id))
+            return Notice("An extra occurrence runs at the next tick.", link=links.task(task.task_id))
         case _:
             raise HTTPException(404)
 

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from dynatick.client import TaskView
 from dynatick.domain import attributes as attr
+from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.row import RECURRING
 from dynatick.domain.task import Status
@@ -25,6 +26,20 @@ from dynatick.ui.site import Notice, Site, site_of
 
 _WAITING = (Status.SCHEDULED, "unscheduled")
 _EVER = datetime.max.replace(tzinfo=UTC)
+
+
+def trace_of(task: TaskView) -> str | None:
+    """Where its handler raised, at its latest failed attempt."""
+    kept = task.row.get(attr.ATTEMPTS)
+    last = kept[-1] if isinstance(kept, list) and kept else None
+    trace = last.get(attr.TRACE) if isinstance(last, Mapping) else None
+    return trace if isinstance(trace, str) else None
+
+
+def schedule_id_of(task: TaskView) -> str | None:
+    """The schedule whose occurrence it is."""
+    schedule_id = task.row.get(attr.SCHEDULE_ID)
+    return schedule_id if isinstance(schedule_id, str) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +69,8 @@ def _page(request: Request) -> Response:
         return RedirectResponse(links.schedule(task_id), 303)
     return site.page(
         request, "task.html", "tasks", now=now, task=task, attempts=_attempts(task), possible=possible(task.status),
-        events=_events(task), explanation=f"It is {task.status}.",
+        events=_events(task), explanation=f"It is {task.status}.", schedule_id=schedule_id_of(task),
+        trace=trace_of(task),
     )  # fmt: skip
 
 
@@ -85,16 +101,21 @@ def _do(site: Site, task_id: str, do: str, form: Form, now: datetime) -> Notice:
             return Notice(f"Cancelled at {clock(now, now)}.")
         case "redrive":
             task = client.redrive(task_id)
-            return Notice(f"Redriven: run {task.run} begins at {clock(task.due_at, now)}.")
+            return Notice(f"Redriven: run {task.run} begins at {_tick_of(task, now)}.")
         case "run-now":
             task = client.run_now(task_id)
-            return Notice(f"It runs at the next tick, {clock(task.due_at, now)}.")
+            return Notice(f"It runs at the next tick, {_tick_of(task, now)}.")
         case "reschedule":
             due_at = query.required_instant(form, "due_at")
             task = client.reschedule(task_id, due_at=due_at)
             return Notice(f"Rescheduled: it is due at {clock(task.due_at, now)}.")
         case _:
             raise TaskNotFound(task_id)
+
+
+def _tick_of(task: TaskView, now: datetime) -> str:
+    bucket = Bucket.canonical(task.bucket)
+    return "the next one" if bucket is None else clock(bucket.instant, now)
 
 
 def _events(task: TaskView) -> list[Event]:

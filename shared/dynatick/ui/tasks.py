@@ -53,7 +53,8 @@ class Selection:
             if start is None and end is None:
                 wanted = "last" in asked or "next" in asked
                 last, ahead = (asked.get(name, "0s" if wanted else "1h") for name in ("last", "next"))
-                start, end = now - _distance(last, "last"), now + _distance(ahead, "next")
+                start = now - _distance(last, "last")
+                end = now + max(timedelta(minutes=1), _distance(ahead, "next"))
             start = now - timedelta(hours=1) if start is None else start
             end = max(start, now) + timedelta(hours=1) if end is None else end
         names = {"action": "action", "schedule": "schedule_id", "prefix": "prefix"}
