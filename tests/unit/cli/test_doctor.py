@@ -116,12 +116,12 @@ def test_retired_shards_and_missing_ticks_are_told_and_are_no_fault(shell: Shell
     put(world, **scheduled_row("x", later(world)._replace(shard=1)))
     world.reconfigure(shard_count=1)
     world.next_tick()
-    world.clock.forward(minutes=6)
+    world.clock.forward(minutes=4)
     ended = shell("doctor")
     assert (ended.code, ended.out) == (0, "")
     assert ended.err == (
         "Shard 1 gets no new tasks, and still holds 1 that have not ended; ticks serve it\n"
-        "8 ticks of the last hour are missing; tasks that were due run later\n"
+        "4 ticks of the last hour are missing; tasks that were due run later\n"
         "Read 1 tasks and schedules that have not ended: nothing wrong\n"
     )
 
