@@ -64,7 +64,8 @@ def _day(request: Request) -> Response:
     """What ended in the past 24 hours."""
     site = site_of(request)
     now = site.clock()
-    return site.fragment("day_figures.html", now, outcomes=site.readings.outcomes(hour_of(now) - DAY + HOUR, now))
+    end = hour_of(now) + HOUR
+    return site.fragment("day_figures.html", now, outcomes=site.readings.outcomes(end - DAY, end))
 
 
 def _bars(site: Site, now: datetime) -> list[Bar]:
