@@ -6,12 +6,13 @@ import logging
 import os
 import sys
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from dynatick import observability, wiring
 
 logger, metrics = observability.create()
-processor = wiring.build_processor(wiring.load_settings())
+processor = wiring.build_processor(wiring.load_settings(), partial(observability.log_overdue, logger=logger))
 
 
 @logger.inject_lambda_context(clear_state=True)
