@@ -156,14 +156,22 @@ def _between_ticks(schedule: Schedule, grid: Grid, now: datetime) -> datetime | 
 
 
 def _of_deadlines(schedule: Schedule, grid: Grid) -> list[str]:
-    """A deadline that an occurrence between two ticks misses before it begins."""
+    """Occurrences that are overdue although nothing goes wrong."""
     tick, seconds = timedelta(minutes=grid.tick_minutes), schedule.expected_within_seconds
-    if seconds is None or timedelta(seconds=seconds) >= tick:
-        return []
-    return [
-        f"its expectedWithinSeconds, {seconds}, is shorter than the tick interval, {_words(tick)}: "
-        "an occurrence between ticks may be overdue before it begins"
-    ]
+    found: list[str] = []
+    if seconds is None:
+        return found
+    if timedelta(seconds=seconds) < tick:
+        found.append(
+            f"its expectedWithinSeconds, {seconds}, is shorter than the tick interval, {_words(tick)}: "
+            "an occurrence between ticks may be overdue before it begins"
+        )
+    if shortest_gap(schedule.expression) < tick and schedule.overlap is not Overlap.ALLOW:
+        found.append(
+            "of several occurrences at one tick, those that overlap leaves out are overdue: "
+            "set overlap allow, or no expectedWithinSeconds"
+        )
+    return found
 
 
 def _of_policies(schedule: Schedule) -> list[str]:

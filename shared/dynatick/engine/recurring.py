@@ -97,7 +97,6 @@ class Recurring:
                 cases[n] = _Case(bucket, row, schedule, _NOTHING)
         self._plan(list(cases.values()), closed_through)
         self._make(list(cases.values()), closed_through, lease_until)
-        self._settle([case for case in cases.values() if not case.failed])
         results = self._move_on(list(cases.values()), closed_through)
         for (n, case), result in zip(cases.items(), results, strict=True):
             made[n] = _made(case, result)
@@ -237,8 +236,8 @@ class Recurring:
         elif not is_terminal(present) and (bucket := view.bucket) is not None and bucket.shard == case.bucket.shard:
             case.elsewhere.append(bucket.minute)
 
-    def _settle(self, cases: Sequence[_Case]) -> None:
-        """Finds out what is overdue, and reports it."""
+    def _report_overdue(self, cases: Sequence[_Case]) -> None:
+        """Reports what is overdue, and notes what is awaited from now on."""
         now, overdue = self.clock(), list[Overdue]()
         for case in cases:
             case.awaited, found = settle(case.schedule, case.plan, case.tasks, made=case.made, now=now)
@@ -249,6 +248,7 @@ class Recurring:
     def _move_on(self, cases: Sequence[_Case], closed_through: int) -> Sequence[Result | None]:
         """Moves the schedules to their next runs. One result for each case; None: it stays in its bucket."""
         going = [case for case in cases if not case.failed]
+        self._report_overdue(going)
         now, days, grid = self.clock(), self.placer.rules.retention_days, self.placer.settings.grid
         changes = [
             advance(

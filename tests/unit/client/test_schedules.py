@@ -864,3 +864,14 @@ def test_a_deadline_shorter_than_a_tick_is_warned_of(world: World) -> None:
         "an occurrence between ticks may be overdue before it begins",
     )
     assert world.schedules.update("s", expected_within_seconds=300).warnings == ()
+
+
+def test_occurrences_that_overlap_leaves_out_at_each_tick_are_warned_of(world: World) -> None:
+    world.reconfigure(tick_minutes=5)
+    world.tick()
+    made = world.schedules.insert("s", "rate(1 minute)", action="log", expected_within_seconds=600)
+    assert made.warnings[1:] == (
+        "of several occurrences at one tick, those that overlap leaves out are overdue: "
+        "set overlap allow, or no expectedWithinSeconds",
+    )
+    assert len(world.schedules.update("s", overlap="allow").warnings) == 1
