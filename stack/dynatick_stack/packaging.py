@@ -20,8 +20,7 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 
 from dynatick_stack import template
-from dynatick_stack.build import FUNCTION, LAYER, package_of
-from dynatick_stack.deploy import PLACES
+from dynatick_stack.build import package_of
 from dynatick_stack.dev.sources import python_files
 from dynatick_stack.errors import BuildError
 from dynatick_stack.files import digest, digest_of_files, exclusive, sources
@@ -80,10 +79,10 @@ def build_packages(project: Project, platform: Platform, *, say: Say, cache: Pat
     with exclusive(cache / "lock"):
         libraries = _layer_libraries(platform, say, cache)
         for name, resource in template.load()["Resources"].items():
-            if resource["Type"] == FUNCTION:
+            if resource["Type"] == template.FUNCTION:
                 folder = template.ROOT / resource["Properties"]["CodeUri"]
                 of_template[name] = _zip(cache, name, digest_of_files(folder), partial(_function, folder))
-            elif resource["Type"] == LAYER:
+            elif resource["Type"] == template.LAYER:
                 package = package_of(template.ROOT / resource["Properties"]["ContentUri"])
                 of_template[name] = _zip(
                     cache,
@@ -219,7 +218,7 @@ def write_folder(project: Project, to: Path, *, stage: str | None, say: Say, cac
     to.mkdir(parents=True, exist_ok=True)
     for name, path in packages.of_template.items():
         shutil.copyfile(path, to / f"{name}.zip")
-        body["Resources"][name]["Properties"][PLACES[body["Resources"][name]["Type"]][0]] = f"{name}.zip"
+        template.set_code(body, name, f"{name}.zip")
     shutil.copyfile(packages.handlers, to / "handlers.zip")
     pairs = [{"ParameterKey": name, "ParameterValue": value} for name, value in sorted(parameters.items())]
     (to / "template.json").write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")

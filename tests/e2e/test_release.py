@@ -12,12 +12,14 @@ import boto3
 import pytest
 from tests.e2e.support import eventually
 
-from dynatick_stack import emulator, local, project
+from dynatick_stack import change_set, emulator, local, project
+from dynatick_stack.artifact_bucket import ArtifactBucket
+from dynatick_stack.change_set import ChangeSet
 from dynatick_stack.deploy import client
 from dynatick_stack.emulator import Emulator
 from dynatick_stack.init import write_project
 from dynatick_stack.packaging import Platform, build_packages
-from dynatick_stack.release import ChangeSet, Release
+from dynatick_stack.release import Release
 
 pytestmark = pytest.mark.long
 
@@ -127,20 +129,21 @@ def test_what_was_deployed_runs_tasks(mine: Path, aws: Emulator) -> None:
     platform = Platform(architecture=local.architecture(), python=HERE)
     os.environ["AWS_ENDPOINT_URL"] = aws.endpoint
     try:
-        release = Release(session, "runs", poll_seconds=0.2)
+        release, bucket = Release(session, "runs", poll_seconds=0.2), ArtifactBucket(session)
     finally:
         del os.environ["AWS_ENDPOINT_URL"]
-    bucket = release.usual_bucket()
-    if not release.has_bucket(bucket):
-        release.create_bucket(bucket)
+    if not bucket.exists():
+        bucket.create()
 
     def prepared() -> ChangeSet:
         found = project.read(mine)
         packages = build_packages(found, platform, say=lambda text: None)
         return release.prepare(found, packages, bucket, stage=None, say=lambda text: None)
 
-    outputs = release.carry_out(prepared(), say=lambda text: None)
-    tasks = local.LocalStack(endpoint=aws.endpoint, name="runs", outputs=dict(outputs)).task_client()
+    arn = prepared().arn
+    assert arn is not None
+    change_set.carry_out(release.stack, arn, say=lambda text: None)
+    tasks = local.LocalStack(endpoint=aws.endpoint, name="runs", outputs=release.stack.outputs()).task_client()
     tasks.insert("one", action="send-reminder", payload={"to": "ada@example.com", "text": "It is time"})
     eventually(lambda: tasks.get("one").status == "completed", within=150, what=lambda: tasks.get("one"))
     release.destroy(say=lambda text: None)
