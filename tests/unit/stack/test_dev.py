@@ -6,8 +6,9 @@ import io
 import json
 import os
 import zipfile
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pydantic
@@ -17,6 +18,7 @@ from dynatick.client.views import TaskView
 from dynatick_stack.dev import handlers, sources
 from dynatick_stack.dev.display import Display
 from dynatick_stack.dev.handlers import HandlersError
+from dynatick_stack.dev.insertions import Inserted, Insertion
 from dynatick_stack.logs import LogLine
 from dynatick_stack.project import Project
 
@@ -151,6 +153,43 @@ def test_a_completed_task_is_a_line(tmp_path: Path) -> None:
     task = row(status="completed", finishedAt="2026-11-23T02:00:45.052Z")
     shown = Display(folder=tmp_path).show([line({**ATTEMPT, "result": "completed"})], {"mail-2": task})
     assert shown == ["02:00:45  completed  send-reminder    mail-2           0.04 s after due, 12 ms"]
+
+
+def inserted(row: Mapping[str, object], *, at: datetime = AT) -> str:
+    (text,) = Display(folder=Path()).show([], {}, Inserted(tasks=[Insertion.of(row, at)], since=AT))
+    return text
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"action": "send", "dueAt": "2026-11-23T02:00:45.9Z"}, "send             mail-1           due now"),
+        ({"dueAt": "2026-11-23T02:00:40Z", "status": "scheduled"}, "log              mail-1           due now"),
+        ({"action": "send"}, "send             mail-1           due now"),
+        ({"action": "send", "delaySeconds": 90}, "send             mail-1           due at 02:02:15"),
+        ({"taskDateTime": "2026-12-31#12:00"}, "log              mail-1           due at 2026-12-31 12:00:00"),
+        ({"scheduleExpression": "rate(1 hour)"}, "log              mail-1           rate(1 hour)"),
+        ({"dueAt": "tomorrow"}, "log              mail-1           dueAt: 'tomorrow' is not"),
+        ({"taskId": "a\nb"}, r"log              a\nb             due now"),
+    ],
+)
+def test_an_inserted_task_is_a_line_with_its_time(row: Mapping[str, object], said: str) -> None:
+    assert inserted({"taskId": "mail-1", **row}).startswith(f"02:00:45  inserted   {said}")
+
+
+def test_what_was_inserted_stands_before_what_became_of_it_and_many_are_counted(tmp_path: Path) -> None:
+    ran = replace(line({**ATTEMPT, "result": "completed"}), at=AT + timedelta(milliseconds=40))
+    later = replace(line("To Ada"), at=AT + timedelta(seconds=2))
+    tasks = [Insertion.of({"taskId": f"t{n}"}, AT + timedelta(seconds=n // 21)) for n in range(22)]
+    shown = Display(folder=tmp_path).show([ran, later], {}, Inserted(tasks=tasks, others=1000, since=AT))
+    assert [text[:31] for text in (shown[0], *shown[19:])] == [
+        "02:00:45  inserted   log       ",
+        "02:00:45  inserted   log       ",
+        "02:00:45  inserted   1,002 more",
+        "02:00:45  completed  send-remin",
+        "02:00:47  output     To Ada",
+    ]
+    assert Display(folder=tmp_path).show([], {}, Inserted(others=1, since=AT)) == ["02:00:45  inserted   1 task"]
 
 
 def test_a_failed_attempt_has_the_projects_own_lines_of_the_traceback(project: Project) -> None:
