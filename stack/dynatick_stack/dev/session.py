@@ -44,7 +44,7 @@ class Session:
         """Starts the system with the project's handlers. Raises HandlersError for handlers that can't be imported."""
         began = time.monotonic()
         project = self.project
-        self._files, self._settings = sources.snapshot(project.folder), self._read_settings()
+        self._files, self._settings = sources.snapshot(project), self._read_settings()
         actions = self._check()
         self.stack = local.up(
             port,
@@ -77,7 +77,7 @@ class Session:
         # After the logs: of what has run already, the insertion is not missing.
         for text in self.display.show(lines, tasks, self.insertions.read()):
             self.say(text)
-        files = sources.snapshot(self.project.folder)
+        files = sources.snapshot(self.project)
         if changed := sources.changed(self._files, files):
             self._files = files
             self._deploy(", ".join(str(path.relative_to(self.project.folder)) for path in changed))

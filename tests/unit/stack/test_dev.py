@@ -21,6 +21,7 @@ from dynatick_stack.dev.handlers import HandlersError
 from dynatick_stack.dev.insertions import Inserted, Insertion
 from dynatick_stack.logs import LogLine
 from dynatick_stack.project import Project
+from dynatick_stack.project_files import project_files
 
 LIBRARIES = Path(pydantic.__file__).parents[1]
 HANDLERS = """
@@ -37,34 +38,49 @@ def greet(payload: dict[str, object]) -> object:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    for name in ("app", ".hidden", "venv", "node_modules", "__pycache__"):
+    for name in ("app", ".hidden", "venv", "node_modules", "__pycache__", "tests", "app/data"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "texts.py").write_text('GREETING = "Hello"\n')
     (tmp_path / "venv" / "pyvenv.cfg").touch()
     (tmp_path / "handlers.py").write_text(HANDLERS)
-    (tmp_path / "notes.txt").touch()
-    return Project(folder=tmp_path, name="a", module="handlers")
+    for name in ("requirements.txt", "app/data/mail.html", ".env", "dynatick.toml", "test_it.py", "app/texts.pyi"):
+        (tmp_path / name).touch()
+    return Project(folder=tmp_path, name="a", module="handlers", requirements=tmp_path / "requirements.txt")
 
 
 # --- Files ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_layer_holds_the_projects_python_files(project: Project) -> None:
-    content = sources.layer(project.folder, sources.snapshot(project.folder))
+def test_the_layer_holds_the_projects_files(project: Project) -> None:
+    content = sources.layer(project.folder, sources.snapshot(project))
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        assert archive.namelist() == ["python/app/texts.py", "python/handlers.py"]
-    assert sources.layer(project.folder, sources.snapshot(project.folder)) == content
+        assert archive.namelist() == [
+            "python/app/data/mail.html",
+            "python/app/data/texts.py",
+            "python/app/texts.py",
+            "python/handlers.py",
+        ]
+    assert sources.layer(project.folder, sources.snapshot(project)) == content
+
+
+@pytest.mark.parametrize("pattern", ["data", "app/data", "app/d*", "da[t]a"])
+def test_a_project_excludes_further_files_by_name_or_path(project: Project, pattern: str) -> None:
+    files = project_files(replace(project, exclude=(pattern, "*.html", "data.html")))
+    assert [path.name for path in files] == ["handlers.py", "texts.py"]
+    assert list(project_files(replace(project, exclude=("dat", "texts")))) == list(project_files(project))
 
 
 def test_what_is_saved_made_or_removed_is_a_change(project: Project) -> None:
-    before = sources.snapshot(project.folder)
-    assert sources.changed(before, sources.snapshot(project.folder)) == []
-    saved, made, removed = (project.folder / name for name in ("handlers.py", "new.py", "app/texts.py"))
+    before = sources.snapshot(project)
+    assert sources.changed(before, sources.snapshot(project)) == []
+    names = ("handlers.py", "new.py", "app/texts.py", "app/data/mail.html")
+    saved, made, removed, data = (project.folder / name for name in names)
     os.utime(saved, (1, 1))
     made.touch()
     removed.unlink()
-    (project.folder / "notes.txt").write_text("no Python")
-    assert sources.changed(before, sources.snapshot(project.folder)) == sorted([saved, made, removed])
+    data.write_text("Hello")
+    (project.folder / "dev.log").write_text("no part")
+    assert sources.changed(before, sources.snapshot(project)) == sorted([saved, made, removed, data])
 
 
 # --- The check --------------------------------------------------------------------------------------------------------
@@ -84,6 +100,7 @@ def test_handlers_that_can_be_imported_are_named(project: Project) -> None:
         ("import os; os._exit(3)\n", "handlers ends the process that imports it: imported"),
         ("import sys; sys.exit('over')\n", "handlers ends the process that imports it: over"),
         ("@task('two')\ndef two(): ...\n", "handler two: should take (payload) or (payload, context)"),
+        ("import tests.texts\n", "handlers.py:10  ModuleNotFoundError: No module named 'tests'"),
         ("del greet\n", "handlers has no function that is declared by @task"),
     ],
 )
@@ -127,7 +144,7 @@ def test_requirements_are_installed_once_for_each_content(
     assert said == ["Installing requirements.txt (once)"]
     file.write_text("# nothing any more\n")
     assert handlers.requirements(requires, said.append) != folder
-    assert handlers.requirements(project, said.append) is None
+    assert handlers.requirements(replace(project, requirements=None), said.append) is None
 
 
 # --- Lines ------------------------------------------------------------------------------------------------------------
