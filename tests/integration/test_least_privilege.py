@@ -348,6 +348,8 @@ def everything_the_api_does(deployed: Deployed) -> None:
     ask("GET", "/v1/buckets", query="&".join(f"{name}={value}" for name, value in span.items()))
     ask("GET", f"/v1/buckets/{in_bucket}", of="/v1/buckets/<bucket>")
     ask("GET", "/v1/ticks")
+    ask("GET", "/v1/status")
+    ask("GET", "/v1/tasks/asked/explanation", of="/v1/tasks/<taskId>/explanation")
     ask("POST", "/v1/pause", {"reason": "a test"})
     ask("POST", "/v1/resume")
     ask("GET", "/v1/settings")
@@ -497,6 +499,8 @@ def reads_everything(client: TaskClient, due: datetime, folder: Path) -> None:
     assert len(client.history(bucket, prefix="many-", attempts=True).entries) == 30
     client.ticks()
     client.health()
+    client.status()
+    client.explain("one")
     assert client.settings() is not None
     assert {"hourly", "nightly"} < {one.schedule_id for one in client.schedules.list().schedules}
     client.schedules.get("nightly")

@@ -9,6 +9,7 @@ from dynatick.actions.payload import check_payload, payload_schemas
 from dynatick.client.bulk_change import Changed, ChangeUnknown, ManyResult, Skipped, WouldChange
 from dynatick.client.connect import ClientSettings
 from dynatick.client.doctor import Diagnosis
+from dynatick.client.explanation import Explanation, TaskEvent
 from dynatick.client.insertion import Exists, InsertCounts, Inserted, InsertResult, InsertUnknown, NoneInserted, Refused
 from dynatick.client.installation import Health
 from dynatick.client.new_task import NewTask, Time
@@ -16,6 +17,7 @@ from dynatick.client.row_types import BucketCountsRow, RetryPolicyRow, ScheduleO
 from dynatick.client.schedule_occurrences import ExpectedOccurrence, ScheduleOccurrence
 from dynatick.client.schedule_views import SchedulePage, ScheduleView
 from dynatick.client.schedules import Schedules
+from dynatick.client.status import FailureGroup, InstallationStatus
 from dynatick.client.tasks import TaskClient
 from dynatick.client.ticks import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
@@ -31,6 +33,8 @@ __all__ = [
     "Diagnosis",
     "Exists",
     "ExpectedOccurrence",
+    "Explanation",
+    "FailureGroup",
     "Finding",
     "Health",
     "HistoryPage",
@@ -39,6 +43,7 @@ __all__ = [
     "InsertResult",
     "InsertUnknown",
     "Inserted",
+    "InstallationStatus",
     "Kind",
     "ManyResult",
     "MissedTicks",
@@ -57,6 +62,7 @@ __all__ = [
     "TaskClient",
     "TaskEntry",
     "TaskEntryRow",
+    "TaskEvent",
     "TaskRow",
     "TaskView",
     "TickEntry",

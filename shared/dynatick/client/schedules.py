@@ -72,6 +72,7 @@ UPDATABLE = {
     "timeout_seconds": attr.TIMEOUT_SECONDS,
     "catch_up": attr.CATCH_UP,
     "overlap": attr.OVERLAP,
+    "expected_within_seconds": attr.EXPECTED_WITHIN_SECONDS,
 }
 
 
@@ -101,6 +102,7 @@ class Schedules:
         timeout_seconds: int | Decimal | None = None,
         catch_up: str | None = None,
         overlap: str | None = None,
+        expected_within_seconds: int | Decimal | None = None,
         enabled: bool = True,
         reason: str | None = None,
         attributes: Mapping[str, object] | None = None,
@@ -109,8 +111,10 @@ class Schedules:
 
         ``expression``: ``rate(…)``, ``cron(…)`` or ``at(…)``; ``timezone``: an IANA name, UTC by default.
         ``flexible_time_window``: minutes over which starts are spread. ``catch_up``: latest (default), all, none.
-        ``overlap``: skip (default), allow, bufferOne. ``enabled`` False: it is paused from the start, and the
-        ``reason`` is stored as ``stateReason``. Raises TaskExists if a task or schedule has this id.
+        ``overlap``: skip (default), allow, bufferOne. ``expected_within_seconds``: when an occurrence must have
+        completed, from the time at which it may start; else it is reported as overdue. ``enabled`` False: it is paused
+        from the start, and the ``reason`` is stored as ``stateReason``. Raises TaskExists if a task or schedule has
+        this id.
         """
         if isinstance(attributes, Mapping):
             for name in attributes:
@@ -132,6 +136,7 @@ class Schedules:
             attr.FLEXIBLE_TIME_WINDOW: flexible_time_window,
             attr.CATCH_UP: None if catch_up is None else str(catch_up),
             attr.OVERLAP: None if overlap is None else str(overlap),
+            attr.EXPECTED_WITHIN_SECONDS: expected_within_seconds,
             attr.SCHEDULE_STATE: None if enabled else str(ScheduleState.DISABLED),
             attr.STATE_REASON: None if reason is None else text_of(reason, attr.STATE_REASON),
         }
@@ -299,7 +304,8 @@ class Schedules:
         limit: int = 100,
     ) -> Sequence[ScheduleOccurrence]:
         """The occurrences from ``start`` to ``end`` (default: now), oldest first; without ``start``, the latest
-        ``limit``. Those that were not made are listed with the reason.
+        ``limit``. Those that were not made are listed with the reason. ``in_time`` follows from the schedule's present
+        ``expectedWithinSeconds``.
         """
         check_limit(limit)
         row, now = self._row(schedule_id), self._clock()
@@ -307,7 +313,7 @@ class Schedules:
         first, last = None if start is None else begin, min(last, now)
         if first is not None and last < first:
             raise InvalidInput("end", str(end or now), f"expected a time not before start, {start}, which must be past")
-        return latest_occurrences(self._store, row, first, last, limit)
+        return latest_occurrences(self._store, row, first, last, limit, now)
 
     def _edit(
         self,

@@ -41,6 +41,12 @@ def clock(value: datetime | None, now: datetime) -> str:
     return f"{value:%Y-%m-%d %H:%M}{seconds}"
 
 
+def precise(value: datetime, now: datetime) -> str:
+    """``12:00:00.040`` of today, with its day otherwise."""
+    time = f"{value:%H:%M:%S}.{value.microsecond // 1000:03d}"
+    return time if value.date() == now.date() else f"{value:%d %b} {time}"
+
+
 def relative(value: datetime | None, now: datetime) -> str:
     """``12 s ago``, ``in 3 days``."""
     if value is None:
@@ -97,5 +103,5 @@ def text(value: object) -> str:
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "instant": instant, "machine": machine, "clock": clock, "relative": relative, "duration": duration,
-    "number": number, "many": many, "as_json": as_json, "cut": cut, "text": text,
+    "number": number, "many": many, "as_json": as_json, "cut": cut, "precise": precise, "text": text,
 }  # fmt: skip

@@ -13,17 +13,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dynatick.client import TickView
 from dynatick.domain.buckets import Bucket
+from dynatick.domain.task import Status
 from dynatick.ui import links
 from dynatick.ui.changes import Form, change
-from dynatick.ui.chart import WAITING, summary
-from dynatick.ui.readings import HOUR
+from dynatick.ui.chart import WAITING, Bar
+from dynatick.ui.readings import DAY, HOUR, hour_of
 from dynatick.ui.site import Notice, Site, site_of
 from dynatick.ui.state import state_of
 from dynatick.ui.timeline import strip
 
 _NEXT = 8
+_MAX_ROWS_READ = 500  # of tasks that are due, to see which run
 _AHEAD = timedelta(hours=6)  # in which the next tasks are looked for
 
 
@@ -41,29 +42,58 @@ class Coming:
 def _page(request: Request) -> Response:
     site = site_of(request)
     now = site.clock()
-    return site.page(request, "now.html", "now", now=now, strip=strip(now), **_present(site, now))
+    return site.page(
+        request, "now.html", "now", now=now, strip=strip(now), bars=_bars(site, now), **_figures(site, now)
+    )
+
+
+def _figures_part(request: Request) -> Response:
+    site = site_of(request)
+    now = site.clock()
+    return site.fragment("figures.html", now, **_figures(site, now))
 
 
 def _minutes(request: Request) -> Response:
-    """The figures and the minutes around now, anew."""
+    """The minutes around now."""
     site = site_of(request)
     now = site.clock()
-    return site.fragment("minutes.html", now, **_present(site, now))
+    return site.fragment("minutes.html", now, bars=_bars(site, now))
 
 
-def _present(site: Site, now: datetime) -> dict[str, Any]:
+def _day(request: Request) -> Response:
+    """What ended in the past 24 hours."""
+    site = site_of(request)
+    now = site.clock()
+    end = hour_of(now) + HOUR
+    return site.fragment("day_figures.html", now, outcomes=site.readings.outcomes(end - DAY, end))
+
+
+def _bars(site: Site, now: datetime) -> list[Bar]:
     minute = now.replace(second=0, microsecond=0)
-    bars = site.readings.bars(minute - HOUR, minute + HOUR, 1, now)
-    passes = [entry for entry in site.readings.last_day(now).entries if isinstance(entry, TickView)]
-    recent = [one for one in passes if one.claimed and Bucket.parse(one.tick).instant > now - HOUR]
+    return site.readings.bars(minute - HOUR, minute + HOUR, 1, now)
+
+
+def _figures(site: Site, now: datetime) -> dict[str, Any]:
+    minute = now.replace(second=0, microsecond=0)
+    bars = _bars(site, now)
+    due = [bar for bar in bars if bar.counts.get(WAITING)]
+    lateness = site.readings.lateness(minute - HOUR, minute + HOUR)
     return {
-        "bars": bars,
-        "due_now": summary(bars).get(WAITING, 0),
-        "failed": sum(one.failed for one in passes),
-        "completed": sum(one.completed for one in passes),
-        "lateness_p99": max((one.lateness_p99_ms for one in recent), default=None),
-        "lateness_max": max((one.lateness_max_ms for one in recent), default=None),
+        "due_now": sum(bar.counts[WAITING] for bar in due),
+        "in_flight": _in_flight(site, due),
+        "lateness_p99": lateness.percentile(99) if lateness.count else None,
+        "lateness_max": lateness.max,
     }
+
+
+def _in_flight(site: Site, due: Sequence[Bar]) -> int | None:
+    """How many of the tasks that are due run; None: there are too many to read each."""
+    if not due:
+        return 0
+    if sum(bar.counts[WAITING] for bar in due) > _MAX_ROWS_READ:
+        return None
+    page = site.client.history(start=due[0].start, end=due[-1].end, status=Status.RUNNING, limit=_MAX_ROWS_READ)
+    return len(page.entries)
 
 
 def _next(request: Request) -> Response:
@@ -124,7 +154,9 @@ def _user() -> str | None:
 
 ROUTES = [
     Route("/", _page),
+    Route("/now/figures", _figures_part),
     Route("/now/minutes", _minutes),
+    Route("/now/day", _day),
     Route("/now/next", _next),
     Route("/live", _live),
     Route("/pause", change(_pause), methods=["POST"]),

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from dynatick.client import IdleTicks, MissedTicks, PausedTicks, TaskClient, TaskEntry, TickEntry, TickView
 from dynatick.client.schedule_occurrences import ExpectedOccurrence
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
+from dynatick.domain.distribution import Distribution
 from dynatick.domain.task import Status
 from dynatick.errors import InvalidInput
 from dynatick.ui.chart import MISSED, RECURRING, SCHEDULED, WAITING, Bar
@@ -46,6 +47,7 @@ class Hour:
 
     minutes: Mapping[int, Counter[str]]  # counts by outcome, or "open"
     failures: Sequence[Failures]
+    late: Sequence[tuple[int, int]]  # minute, and by how many milliseconds a task of it began late
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,19 @@ class Readings:
             _add(groups, self.hour(at).failures)
         return sorted(groups.values(), key=lambda one: one.last, reverse=True)
 
+    def lateness(self, start: datetime, end: datetime) -> Distribution:
+        """How late, in milliseconds, tasks of these minutes began."""
+        found, minutes = Distribution(), range(minute_of(start), minute_of(end))
+        for at in hours(start, end):
+            for minute, milliseconds in self.hour(at).late:
+                if minute in minutes:
+                    found.add(milliseconds)
+        return found
+
+    def outcomes(self, start: datetime, end: datetime) -> Counter[str]:
+        """How many tasks of whole hours ended, by outcome."""
+        return _sum(count for at in hours(start, end) for count in self.hour(at).minutes.values())
+
     def bars(self, start: datetime, end: datetime, minutes: int, now: datetime) -> list[Bar]:
         """A bar for each ``minutes`` from ``start`` to before ``end``."""
         first, last, present = minute_of(start), minute_of(end), minute_of(now)
@@ -175,14 +190,18 @@ def hour_of(instant: datetime) -> datetime:
 def _hour(entries: Iterable[TaskEntry]) -> Hour:
     minutes: dict[int, Counter[str]] = {}
     groups: dict[tuple[str, str], Failures] = {}
-    name, counts = "", Counter[str]()
+    late: list[tuple[int, int]] = []
+    name, minute, counts = "", 0, Counter[str]()
     for entry in entries:
         if entry.bucket != name:
             name = entry.bucket
-            counts = minutes.setdefault(Bucket.parse(name).minute, Counter())
+            minute = Bucket.parse(name).minute
+            counts = minutes.setdefault(minute, Counter())
         counts[entry.status] += 1
+        if entry.late_milliseconds is not None:
+            late.append((minute, entry.late_milliseconds))
         if entry.status == Status.FAILED:
-            at = entry.finished_at or instant_of(Bucket.parse(name).minute)
+            at = entry.finished_at or instant_of(minute)
             group = Failures(
                 action=entry.action or _NO_ACTION,
                 error=shape(entry.error or ""),
@@ -192,7 +211,7 @@ def _hour(entries: Iterable[TaskEntry]) -> Hour:
                 sample=entry.task_id,
             )
             _add(groups, [group])
-    return Hour(minutes, list(groups.values()))
+    return Hour(minutes, list(groups.values()), late)
 
 
 def _add(groups: dict[tuple[str, str], Failures], found: Iterable[Failures]) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from starlette.requests import Request
@@ -25,7 +24,6 @@ from dynatick.ui.display import clock
 from dynatick.ui.site import Notice, Site, site_of
 
 _WAITING = (Status.SCHEDULED, "unscheduled")
-_EVER = datetime.max.replace(tzinfo=UTC)
 
 
 def trace_of(task: TaskView) -> str | None:
@@ -42,15 +40,6 @@ def schedule_id_of(task: TaskView) -> str | None:
     return schedule_id if isinstance(schedule_id, str) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Something in the life of a task."""
-
-    at: datetime | None
-    text: str
-    kind: str = ""
-
-
 def possible(status: str) -> tuple[str, ...]:
     """What can be done to a task in a state, what is done most often first."""
     if status in _WAITING:
@@ -64,13 +53,18 @@ def _page(request: Request) -> Response:
     site = site_of(request)
     task_id = links.of_segment(request.path_params["task"])
     now = site.clock()
-    task = site.client.get(task_id)
+    try:
+        task = site.client.get(task_id)
+    except TaskNotFound:
+        sentence = site.client.explain(task_id).sentence
+        return site.problem(request, 404, f"{sentence[0].upper()}{sentence[1:]}.")
     if task.status == RECURRING:
         return RedirectResponse(links.schedule(task_id), 303)
+    explanation = site.client.explain(task_id)
     return site.page(
         request, "task.html", "tasks", now=now, task=task, attempts=_attempts(task), possible=possible(task.status),
-        events=_events(task), explanation=f"It is {task.status}.", schedule_id=schedule_id_of(task),
-        trace=trace_of(task),
+        events=explanation.events, explanation=f"It {explanation.sentence.removeprefix(task_id).strip()}.",
+        schedule_id=schedule_id_of(task), trace=trace_of(task),
     )  # fmt: skip
 
 
@@ -116,18 +110,6 @@ def _do(site: Site, task_id: str, do: str, form: Form, now: datetime) -> Notice:
 def _tick_of(task: TaskView, now: datetime) -> str:
     bucket = Bucket.canonical(task.bucket)
     return "the next one" if bucket is None else clock(bucket.instant, now)
-
-
-def _events(task: TaskView) -> list[Event]:
-    """What happened to the task and what will, in order of time."""
-    found = [
-        Event(task.created_at, "inserted"),
-        Event(task.due_at, "due"),
-        Event(task.started_at, f"attempt {task.attempt} began"),
-        Event(task.next_attempt_at, f"attempt {task.attempt + 1}"),
-        Event(task.finished_at, str(task.status)),
-    ]
-    return sorted((one for one in found if one.at is not None), key=lambda one: one.at or _EVER)
 
 
 def _attempts(task: TaskView) -> list[Mapping[str, Any]]:

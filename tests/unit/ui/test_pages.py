@@ -11,7 +11,8 @@ from tests.unit.ui.support import Browser, elements, tags, text_of
 from dynatick.testing.virtual_installation import VirtualInstallation
 
 PAGES = [
-    "/", "/live", "/now/minutes", "/now/next", "/timeline", "/timeline?span=hour", "/timeline?span=week",
+    "/", "/live", "/now/minutes", "/now/figures", "/now/day", "/now/next", "/timeline", "/timeline?span=hour",
+    "/timeline?span=week",
     "/timeline?from=2026-12-30T00:00Z&to=2026-12-31T00:00Z", "/timeline/hour?from=2026-12-31T12:00Z",
     "/timeline/strip?from=2026-12-31T12:00Z&to=2026-12-31T18:00Z", "/timeline/day?from=2026-12-31T00:00Z",
     "/buckets/2026-12-31T12:10Z", "/buckets/2026-12-31%2312:10", "/failures", "/failures?last=7d", "/failures/first",
@@ -56,8 +57,11 @@ def test_before_the_first_tick_pages_say_so(browser: Browser, installation: Virt
 def test_now_has_its_figures(busy: VirtualInstallation, browser: Browser) -> None:
     page = browser.get("/")
     assert elements(page, "state")[0].attributes["data-state"] == "running"
-    assert text_of(page, "failed-24h") == "Failed 4 in 24 hours"
-    assert text_of(page, "due-now").startswith("Due now 0")
+    day = browser.get("/now/day")
+    assert text_of(day, "failed-24h") == "Failed 4 in 24 hours"
+    assert text_of(day, "completed-24h") == "Completed 10 in 24 hours, 1 cancelled"
+    assert text_of(page, "due-now") == "Due now 0 nothing waits"
+    assert text_of(page, "lateness") == "Lateness 0 ms p99 of the last hour, at most 0 ms"
     assert "last tick" in text_of(page, "last-tick")
     bars = {one.attributes["data-bucket"]: one.text for one in elements(page, "bar")}
     assert bars["2026-12-31T12:10Z"] == "12:10: 4 completed"
@@ -162,6 +166,8 @@ def test_search_leads_to_a_task_a_schedule_or_a_prefix(busy: VirtualInstallation
 def test_a_task_shows_its_life(busy: VirtualInstallation, browser: Browser) -> None:
     page = browser.get("/tasks/bad-1")
     assert text_of(page, "status") == "failed"
+    assert text_of(page, "explanation").startswith("It failed")
+    assert text_of(browser.get("/tasks/to-come"), "explanation").startswith("It is due at")
     assert "no such mailbox: user-1@example.com" in text_of(page, "error")
     assert "user-1@example.com" in text_of(page, "payload")
     assert elements(page, "event")
@@ -171,7 +177,9 @@ def test_a_task_shows_its_life(busy: VirtualInstallation, browser: Browser) -> N
     for change in ("run-now", "reschedule", "cancel"):
         assert elements(waiting, change)
     assert browser.get("/tasks/often").headers["location"] == "/schedules/often"
-    assert browser.get("/tasks/none").status_code == 404
+    missing = browser.get("/tasks/none")
+    assert missing.status_code == 404
+    assert "it was never inserted, was deleted, or has expired" in text_of(missing, "problem")
 
 
 def test_a_schedule_shows_its_occurrences(busy: VirtualInstallation, browser: Browser) -> None:
