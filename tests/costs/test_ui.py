@@ -93,7 +93,7 @@ def pages() -> Iterator[Pages]:
         yield Pages(installation, Meter(engine))
 
 
-def most_units(buckets: int) -> float:
+def max_units(buckets: int) -> float:
     """Read units of the index for some buckets, each of one page."""
     per_bucket = TASKS / MINUTES * ENTRY_BYTES
     return buckets * max(0.5, -(-per_bucket // 4096) * 0.5)
@@ -103,7 +103,7 @@ def test_now(pages: Pages) -> None:
     view = pages.view("/")
     # The strip reads 48 hours; the minutes and the failures are among them. The next tasks are read once more.
     assert view.calls("Query") <= 49 * 60 + 10 + 5
-    assert view.counts.total.read_units <= most_units(view.calls("Query")) + 1500
+    assert view.counts.total.read_units <= max_units(view.calls("Query")) + 1500
     check(view)
 
 
@@ -137,7 +137,7 @@ def test_an_hour(pages: Pages) -> None:
 def test_a_day(pages: Pages) -> None:
     view = pages.view("/timeline")
     assert view.calls("Query") <= 48 * 60 + 2
-    assert view.counts.total.read_units <= most_units(48 * 60) + 1500
+    assert view.counts.total.read_units <= max_units(48 * 60) + 1500
     check(view)
 
 

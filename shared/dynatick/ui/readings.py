@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from threading import BoundedSemaphore
 
 from dynatick.client import IdleTicks, MissedTicks, PausedTicks, TaskClient, TaskEntry, TickEntry, TickView
 from dynatick.client.schedule_occurrences import ExpectedOccurrence
@@ -22,6 +23,7 @@ DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 _OPEN = "open"
 _NO_ACTION = ""
+_AT_A_TIME = 2  # hours that are read, each by several queries; so those that were asked for first come first
 _PAST_SECONDS = 600  # for which the ticks of past hours are kept
 
 
@@ -83,6 +85,7 @@ class Readings:
     def __init__(self, client: TaskClient, seconds: float) -> None:
         self._client = client
         self._recent = Recent(seconds)
+        self._turns = BoundedSemaphore(_AT_A_TIME)
         self._past = Recent(_PAST_SECONDS if seconds else 0)
 
     def clear(self) -> None:
@@ -90,7 +93,7 @@ class Readings:
 
     def hour(self, start: datetime) -> Hour:
         """The tasks of the 60 buckets from ``start`` on: a query for each and shard."""
-        return self._recent.get(("hour", start), lambda: _hour(self._client.iter_listed(start=start, end=start + HOUR)))
+        return self._recent.get(("hour", start), lambda: self._hour(start))
 
     def ticks(self, start: datetime, end: datetime | None = None) -> TickLog:
         """The ticks from ``start`` on."""
@@ -166,6 +169,10 @@ class Readings:
         soon = hour_of(now) + DAY + HOUR
         until = soon if end <= soon else end.replace(hour=0, minute=0, second=0, microsecond=0) + DAY
         return self.forecast(until) or ()
+
+    def _hour(self, start: datetime) -> Hour:
+        with self._turns:
+            return _hour(self._client.iter_listed(start=start, end=start + HOUR))
 
     def _forecast(self, until: datetime) -> Sequence[ExpectedOccurrence] | None:
         try:
