@@ -7,6 +7,7 @@ of theirs is noted by a hook in botocore. The emulator itself allows everything.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -48,6 +49,7 @@ TARGETS: dict[str, dict[str, Any]] = {
 
 IMPORTS = "imports-of-least-privilege"
 STACK, PROCESSOR = "tasks", "ProcessorFunction"
+FOUND = ("TasksTable", PROCESSOR, "DeadLetterQueue")  # by the stack's name
 
 Right = tuple[str, str]  # an action, and what it is done to
 
@@ -137,6 +139,9 @@ def needed(service: str, operation: str, parameters: Mapping[str, Any]) -> Itera
         case "sqs", "SendMessageBatch" | "SendMessage":
             queues = {"dead-letters": "dead letters", "wake-ups": "wake-ups", "target": "queues"}
             yield "sqs:SendMessage", queues[parameters["QueueUrl"].rpartition("/")[2]]
+        case "sqs", "ReceiveMessage" | "DeleteMessageBatch" | "ChangeMessageVisibilityBatch" | "GetQueueAttributes":
+            assert parameters["QueueUrl"].endswith("/dead-letters")
+            yield f"sqs:{operation.removesuffix('Batch')}", "dead letters"
         case "sns", "PublishBatch":
             assert parameters["TopicArn"] == TARGETS["sns"]["topicArn"]
             yield "sns:Publish", "topics"
@@ -147,7 +152,7 @@ def needed(service: str, operation: str, parameters: Mapping[str, Any]) -> Itera
             assert parameters["Bucket"] == IMPORTS
             yield f"s3:{operation}", parameters["Key"].partition("/")[0] + "/"
         case "cloudformation", "DescribeStackResource":
-            assert parameters["StackName"] == STACK and parameters["LogicalResourceId"] in ("TasksTable", PROCESSOR)
+            assert parameters["StackName"] == STACK and parameters["LogicalResourceId"] in FOUND
             yield "cloudformation:DescribeStackResource", "stack"
         case "lambda", "Invoke" if parameters["FunctionName"] == "importer":
             yield "lambda:InvokeFunction", "importer"
@@ -349,6 +354,9 @@ def everything_the_api_does(deployed: Deployed) -> None:
     ask("GET", "/v1/buckets", query="&".join(f"{name}={value}" for name, value in span.items()))
     ask("GET", f"/v1/buckets/{in_bucket}", of="/v1/buckets/<bucket>")
     ask("GET", "/v1/ticks")
+    ask("GET", "/v1/dead-letters")
+    ask("POST", "/v1/dead-letters/redrive", {})
+    ask("POST", "/v1/dead-letters/purge", {})
     ask("GET", "/v1/settings")
     ask("GET", "/v1/health", also=503)  # if its ticks are long ago by now
     ask("POST", "/schedule-task", {"action": "log", "payload": {}, "run_at": span["start"]})
@@ -436,6 +444,7 @@ DOCUMENTED = {
     f"arn:aws:dynamodb:{ACCOUNT_OF_DOCS}:table/tasks/index/taskDateTime-index": "table/index/taskDateTime-index",
     f"arn:aws:dynamodb:{ACCOUNT_OF_DOCS}:table/tasks/index/schedules-index": "table/index/schedules-index",
     f"arn:aws:lambda:{ACCOUNT_OF_DOCS}:function:{STACK}-{PROCESSOR}-*": "processor",
+    f"arn:aws:sqs:{ACCOUNT_OF_DOCS}:{STACK}-DeadLetterQueue-*": "dead letters",
     f"arn:aws:cloudformation:{ACCOUNT_OF_DOCS}:stack/{STACK}/*": "stack",
 }
 WRITES = {f"dynamodb:{name}" for name in ("DeleteItem", "PartiQLInsert", "PartiQLUpdate", "PutItem", "UpdateItem")}
@@ -541,6 +550,9 @@ def operates(client: TaskClient, due: datetime, folder: Path) -> None:
     shell("task", "cancel", "by-hand")
     shell("task", "delete", "by-hand")
     shell("schedule", "delete", "hourly")
+    for command in ("list", "redrive", "purge"):
+        shell("deadletter", command, "--queue-url", os.environ["DYNATICK_DEAD_LETTER_QUEUE_URL"])
+    shell("deadletter", "list", "--stack", STACK, "--table", TABLE, code=4)
     client.doctor()
     assert client.doctor(repair=True).repaired >= 1  # the row that no stream record has shown
     shell("tick", "run", "--function", "processor", code=4)  # the emulator has none
@@ -561,6 +573,7 @@ def calls_of_documented(
     for section, does in uses.items():
         if section == "Operate":
             deployed.table.put_item(Item={"taskId": "never-shown", "createdAt": "2026-01-01T00:00:00Z"})
+            deployed.queue.send_message(MessageBody="to be purged")
         with calls.of(section):
             does(TaskClient.connect(TABLE), due, tmp_path)
     assert not calls.writing_own_rows, "which the policies deny"

@@ -12,7 +12,9 @@ from tests.builders import InProcess
 
 from dynatick import MemoryStore, RetryableError, TaskClient, cli
 from dynatick.actions.dead_letter import message_of
+from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.cli.session import Session
+from dynatick.client import LetterState
 from dynatick.domain.task import Task
 from dynatick.engine.diagnosis import Kind
 from dynatick_stack import template
@@ -34,8 +36,11 @@ def test_each_alarm_has_its_section_in_the_templates_order() -> None:
     assert re.findall(r"^### (\w+)$", TEXT, re.MULTILINE) == alarms
 
 
-def test_each_kind_has_its_row() -> None:
-    assert re.findall(r"^\| `([a-z-]+)` \|", TEXT, re.MULTILINE) == [str(kind) for kind in Kind]
+def test_each_kind_and_each_state_of_a_letter_has_its_row() -> None:
+    doctor, dead_letters = TEXT.split("## Dead letters")
+    assert re.findall(r"^\| `([a-z-]+)` \|", doctor, re.MULTILINE) == [str(kind) for kind in Kind]
+    states = re.findall(r"^\| `([a-z-]+)` \|", dead_letters, re.MULTILINE)
+    assert sorted(states) == sorted(map(str, LetterState))
 
 
 def test_the_log_words_are_the_codes() -> None:
@@ -62,7 +67,8 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InProcess:
     monkeypatch.chdir(tmp_path)
     for name in ("waiting", "schedules"):  # that a command before has exported
         (tmp_path / f"{name}.ndjson").touch()
-    world = InProcess()
+    queue = MemoryDeadLetterQueue()
+    world = InProcess(dead_letters=queue)
     world.tick()
     client = TaskClient(world.store, clock=world.clock, check_actions=False)
     world.actions.behaviour["mail-7"] = fail
@@ -78,6 +84,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InProcess:
     world.ticks(8)
     assert world.outcome("mail-7") == "failed"
     monkeypatch.setattr(Session, "client", lambda session: client)
+    monkeypatch.setattr(Session, "dead_letter_queue", lambda session, queue_url: queue)
     return world
 
 

@@ -351,6 +351,7 @@ def test_no_role_has_a_wildcard_action(role: str) -> None:
                 "dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PartiQLInsert",
                 "dynamodb:PartiQLUpdate", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem",
                 "logs:CreateLogStream", "logs:PutLogEvents",
+                "sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage",
             },
         ),
         (

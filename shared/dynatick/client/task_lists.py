@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
+from dynatick.actions.dead_letter_queue import DeadLetterQueue
 from dynatick.client import history as histories
 from dynatick.client import ticks as tick_lists
 from dynatick.client.bucket_scope import Scope, scope
@@ -34,8 +35,10 @@ class TaskLists:
         clock: Clock = lambda: datetime.now(UTC),
         check_actions: bool = True,
         settings_ttl_seconds: float = 60,
+        dead_letter_queue: DeadLetterQueue | None = None,
     ) -> None:
         self.store = store
+        self.dead_letter_queue = dead_letter_queue
         self._clock = clock
         self._check_actions = check_actions
         self._settings_cache = SettingsCache(store, clock, timedelta(seconds=settings_ttl_seconds))
