@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dynatick.cli import bucket, dead_letter, doctor, expr, schedule, settings, task, tick
+from dynatick.cli import bucket, dead_letter, doctor, expr, pause, schedule, settings, task, tick
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
 from dynatick.cli.output import one_line, say
 from dynatick.cli.plugins import Nouns
@@ -34,6 +34,8 @@ app.add_typer(tick.app)
 app.add_typer(dead_letter.app)
 app.add_typer(expr.app)
 app.command("settings")(settings.settings)
+app.command("pause")(pause.pause)
+app.command("resume")(pause.resume)
 app.command("doctor")(doctor.doctor)
 
 

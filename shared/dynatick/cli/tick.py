@@ -47,7 +47,7 @@ def list_ticks(
     from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None,
     to: Annotated[str | None, typer.Option(metavar="TIME", help="End of the range. Default: now.")] = None,
 ) -> None:
-    """List ticks: a line for each with work, and one for consecutive idle or missed ones."""
+    """List ticks: a line for each with work, and one for consecutive idle, missed or paused ones."""
     if last is not None and (from_ or to):
         raise InvalidInput("last", last, "expected either --last or a range, not both")
     if from_ or to:

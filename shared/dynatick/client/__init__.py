@@ -19,9 +19,10 @@ from dynatick.client.schedule_occurrences import ScheduleOccurrence
 from dynatick.client.schedule_views import SchedulePage, ScheduleView
 from dynatick.client.schedules import Schedules
 from dynatick.client.tasks import TaskClient
-from dynatick.client.ticks import IdleTicks, MissedTicks, TickEntry, TickView
+from dynatick.client.ticks import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
 from dynatick.engine.diagnosis import Finding, Kind
+from dynatick.engine.installation_settings import Pause
 
 __all__ = [
     "BucketCounts",
@@ -51,6 +52,8 @@ __all__ = [
     "MissedTicks",
     "NewTask",
     "NoneInserted",
+    "Pause",
+    "PausedTicks",
     "Refused",
     "RetryPolicyRow",
     "ScheduleOccurrence",

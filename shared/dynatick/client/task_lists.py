@@ -17,12 +17,16 @@ from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.task_decisions import TaskDecisions
 from dynatick.client.ticks import TickEntry
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.task import Row, Status
 from dynatick.engine.diagnosis import Finding
-from dynatick.engine.installation_settings import InstallationSettings
+from dynatick.engine.installation_settings import InstallationSettings, Pause, pause, resume
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled
+from dynatick.errors import InvalidInput
+
+_MAX_TEXT = 500  # characters of a pause's reason
 
 
 class TaskLists:
@@ -171,6 +175,24 @@ class TaskLists:
         """The current tick interval, shards and actions, read now; None before the first tick."""
         return self._settings_cache.refresh()
 
+    def pause(self, *, reason: str | None = None, by: str | None = None) -> Pause:
+        """Pauses everything: from the next tick on nothing is run, until ``resume``; then ticks run what is due.
+
+        Tasks that run go on to their end. A pass at work stops within ten seconds. Returns the pause in force: an
+        earlier one, if there is one. ``by``: who pauses. Raises ConfigurationError before the first tick.
+        """
+        return pause(self.store, now=self._clock(), by=_text(by, attr.BY), reason=_text(reason, attr.REASON))
+
+    def resume(self) -> Pause | None:
+        """Ends the pause, and returns it; None: there was none. The next tick runs what is due."""
+        return resume(self.store, now=self._clock())
+
     def _scope(self, bucket: str | Bucket | None, start: Time | None, end: Time | None) -> Scope:
         settings = self._settings_cache.refresh()
         return scope(bucket, start, end, settings.shards_ever if settings else 1)
+
+
+def _text(value: str | None, field: str) -> str | None:
+    if value is not None and len(value) > _MAX_TEXT:
+        raise InvalidInput(field, value, f"expected at most {_MAX_TEXT} characters")
+    return value or None

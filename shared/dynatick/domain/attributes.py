@@ -141,10 +141,14 @@ PAYLOAD_SCHEMAS: Final = "payloadSchemas"  # map: JSON as text, by action
 PAYLOAD_SCHEMA_FORM: Final = "payloadSchemaForm"  # whole number
 SCHEMA_VERSION: Final = "schemaVersion"  # whole number; of the rows of the whole table
 UPDATED_AT: Final = "updatedAt"  # instant
+PROCESSOR_PROBLEM: Final = "processorProblem"  # text: why the processor can't start
+PAUSED: Final = "paused"  # map: since, by, reason; absent while ticks run tasks
+PAUSES: Final = "pauses"  # list of maps: the last ones that have ended, with until
+BY: Final = "by"  # text: who
 
 PUBLISHED: Final = (
     TICK_MINUTES, SHARD_COUNT, SHARDS_EVER, ACTIONS, DEFAULT_ACTION, RETENTION_DAYS, MAX_TIMEOUT_SECONDS,
-    PAYLOAD_SCHEMAS, PAYLOAD_SCHEMA_FORM, SCHEMA_VERSION,
+    PAYLOAD_SCHEMAS, PAYLOAD_SCHEMA_FORM, SCHEMA_VERSION, PROCESSOR_PROBLEM,
 )  # fmt: skip
 """What the settings say."""
 

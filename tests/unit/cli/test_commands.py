@@ -304,3 +304,16 @@ def test_a_reader_that_has_seen_enough() -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 141
+
+
+def test_pause_and_resume(shell: Shell, world: InProcess) -> None:
+    first = shell("pause", "--reason", "a bad deployment", "--by", "ada")
+    assert re.fullmatch(r"Paused: since 2026-12-31T12:0\S+ by ada: a bad deployment\n", first.err)
+    again = shell("pause", "-o", "json")
+    assert again.err.startswith("It was paused already: since 2026-12-31T12:0")
+    assert again.json["paused"]["reason"] == "a bad deployment"
+    shell("task", "add", "x", "--delay", "60")
+    world.ticks(3)
+    assert shell("task", "get", "x", "-o", "json").json["status"] in ("scheduled", "unscheduled")
+    assert "by ada: a bad deployment. The next tick runs what is due" in shell("resume").err
+    assert shell("resume").err == "It was not paused\n"

@@ -44,6 +44,8 @@ OF_TASKS = {
     "doctor": "doctor",
     "health": "doctor",
     "settings": "settings",
+    "pause": "pause",
+    "resume": "resume",
 }
 OF_SCHEDULES = {
     "insert": "schedule add",

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from dynatick.api.models.forms import OpenForm
+from dynatick.api.models.forms import ClosedForm, OpenForm
 
 
 class BucketCounts(OpenForm):
@@ -35,9 +35,10 @@ class BucketList(OpenForm):
 
 
 class Tick(OpenForm):
-    """A tick with its counts (`pass`), or consecutive ticks that found nothing (`idle`) or did not come (`missed`)."""
+    """A tick with its counts (`pass`), or consecutive ticks: they found nothing (`idle`), did not come (`missed`), or
+    ran nothing because all was paused (`paused`)."""
 
-    kind: Literal["pass", "idle", "missed"]
+    kind: Literal["pass", "idle", "missed", "paused"]
     shard: int
     tick: str | None = None
     since: str | None = None
@@ -68,6 +69,29 @@ class TickList(OpenForm):
     nextStart: str | None = Field(None, description="Where the range continues, if it was too much for one answer.")
 
 
+class PauseRequest(ClosedForm):
+    """Who pauses, and why."""
+
+    reason: str | None = None
+    by: str | None = None
+
+
+class Pause(OpenForm):
+    """A pause: nothing is run."""
+
+    since: str | None = None
+    until: str | None = Field(None, description="None: it is in force.")
+    by: str | None = None
+    reason: str | None = None
+
+
+class Resumed(OpenForm):
+    """The end of a pause."""
+
+    paused: Pause | None = None
+    ended: Pause | None = Field(None, description="The pause that has ended. None: there was none.")
+
+
 class Settings(OpenForm):
     """The current settings."""
 
@@ -81,6 +105,8 @@ class Settings(OpenForm):
     schemaVersion: int = Field(description="The version of the table's rows.")
     defaultAction: str | None = Field(None, description="The action of a task that names none.")
     retentionDays: int | None = Field(None, description="Days after which an ended task expires.")
+    paused: Pause | None = Field(None, description="Nothing is run since then.")
+    processorProblem: str | None = Field(None, description="Why the processor can't start.")
     maxTimeoutSeconds: int | None = Field(None, description="The highest timeoutSeconds that is accepted.")
 
 
@@ -99,4 +125,5 @@ class Health(OpenForm):
     lastTick: str | None = Field(None, description="The latest tick of the shard whose tick is the oldest.")
     lastTickAgeSeconds: float | None = None
     missingTicks: int = Field(description="Ticks that should have come since, without those of the last two minutes.")
+    paused: Pause | None = Field(None, description="Nothing is run since then, because someone wanted it.")
     findings: list[HealthFinding]
