@@ -26,6 +26,7 @@ from dynatick import TaskClient, cli
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.recurrence import ready
+from dynatick.engine.bucket_record import bucket_record_id
 from dynatick.engine.installation_settings import SETTINGS_ID
 from dynatick.errors import StoreError
 from dynatick.store.wire import Wire
@@ -605,5 +606,7 @@ def test_no_documented_policy_lets_a_caller_write_dynaticks_own_rows() -> None:
             for own in ("_dynatick#cursor#0", "_dynatick#reconcile", "_dynatick#tick#2026-12-31#12:00#0#0"):
                 assert not allows(section, action, "table", own)
             assert allows(section, action, "table", SETTINGS_ID) == (section == "Operate"), "for pause and resume"
+            record = bucket_record_id(Bucket(0))
+            assert allows(section, action, "table", record) == (section == "Operate"), "for what is redriven"
             assert allows(section, action, "table") == (action in writes)
         assert allows(section, "dynamodb:GetItem", "table", SETTINGS_ID), "every client reads the settings"

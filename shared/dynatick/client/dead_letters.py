@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from dynatick.actions.dead_letter_queue import DeadLetterQueue, Message
 from dynatick.client import task_update
+from dynatick.client.departures import Departures
 from dynatick.client.history import check_optional_limit
 from dynatick.client.letter_views import DeadLetterView, LetterState, letter_of, state_of
 from dynatick.client.task_decisions import TaskDecisions
@@ -93,8 +94,16 @@ class DeadLetters:
     messages that it has received are hidden from other readers; after two minutes they are visible again in any case.
     """
 
-    def __init__(self, store: Store, queue: DeadLetterQueue, decisions: TaskDecisions, clock: Clock) -> None:
-        self._store, self._queue, self._decisions, self._clock = store, queue, decisions, clock
+    def __init__(
+        self,
+        store: Store,
+        queue: DeadLetterQueue,
+        decisions: TaskDecisions,
+        departures: Callable[[], Departures],
+        clock: Clock,
+    ) -> None:
+        self._store, self._queue, self._clock = store, queue, clock
+        self._decisions, self._departures = decisions, departures
 
     def list(self, *, limit: int = 100, stop: Callable[[], bool] = lambda: False) -> DeadLetterPage:
         """Letters with the state of their tasks. ``limit``: the maximum number, up to 10,000. ``stop``: asked between
@@ -208,7 +217,8 @@ class DeadLetters:
 
     def _redrive_batch(self, letters: dict[str, _Letter], *, dry_run: bool) -> dict[str, HandledLetter]:
         """The result by task. A task that another request changes first is decided again."""
-        redriven = self._decisions.next_tick(task_update.redriven)
+        departures = self._departures()
+        redriven = departures.noting(self._decisions.next_tick(task_update.redriven))
 
         def decide(view: DeadLetterView, row: Row) -> ConditionalUpdate:
             if (state := state_of(view, row)) is not LetterState.FAILED:
@@ -230,7 +240,12 @@ class DeadLetters:
             write = partial(carry_out, self._store, tried.change.task_id, partial(decide, view), tried=tried)
             written = _result(view, write)
             done = HandledLetter(letter=view, result=LetterResult.REDRIVEN)
-            results[tried.change.task_id] = written if isinstance(written, HandledLetter) else done
+            if isinstance(written, HandledLetter):
+                results[tried.change.task_id] = written
+            else:
+                departures.count(tried.change.task_id)
+                results[tried.change.task_id] = done
+        departures.write()
         return results
 
 

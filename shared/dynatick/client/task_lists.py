@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 from dynatick.actions.dead_letter_queue import DeadLetterQueue
 from dynatick.client import history as histories
 from dynatick.client import ticks as tick_lists
 from dynatick.client.bucket_scope import Scope, scope
+from dynatick.client.departures import Departures
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.exporting import export
 from dynatick.client.installation import Health, health_of
@@ -47,6 +48,9 @@ class TaskLists:
         self._check_actions = check_actions
         self._settings_cache = SettingsCache(store, clock, timedelta(seconds=settings_ttl_seconds))
         self._decisions = TaskDecisions(self._settings_cache, clock)
+
+    def _departures(self) -> Departures:
+        return Departures(self.store, self._settings_cache, self._clock)
 
     def history(
         self,
@@ -115,9 +119,20 @@ class TaskLists:
         """How many tasks of each status each bucket holds, and how late those that have ended began, in order of time,
         without empty buckets.
 
-        Reads every entry of these buckets. The arguments are those of ``history``.
+        Reads every entry of these buckets. The arguments are those of ``history``. Of one bucket, also how many tasks
+        ran there and have gone elsewhere since, if any did: one more read for each shard.
         """
-        return histories.bucket_counts(self.store, self._scope(bucket, start, end))
+        scope_ = self._scope(bucket, start, end)
+        counts = histories.bucket_counts(self.store, scope_)
+        if bucket is None:
+            return counts
+        return histories.with_departures(self.store, scope_, counts)
+
+    def bucket_departures(self, bucket: str | Bucket) -> Mapping[str, int]:
+        """How many tasks ran or waited in a bucket and have gone elsewhere since, by how: ``retried``, ``rescheduled``,
+        ``deferred``, ``redrivenFailed``, ``redrivenCompleted``, ``redrivenCancelled``, ``moved``; without zeros. One
+        read for each shard. Not counted are deleted tasks, and what other programs write past the client."""
+        return histories.departures_from(self.store, self._scope(bucket, None, None))
 
     def ticks(
         self,

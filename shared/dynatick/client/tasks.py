@@ -48,7 +48,7 @@ class TaskClient(BulkTasks):
         if self.dead_letter_queue is None:
             missing = "it is not set, and no dead-letter queue was named"
             raise ConfigurationError("DYNATICK_DEAD_LETTER_QUEUE_URL", missing)
-        return DeadLetters(self.store, self.dead_letter_queue, self._decisions, self._clock)
+        return DeadLetters(self.store, self.dead_letter_queue, self._decisions, self._departures, self._clock)
 
     @classmethod
     def connect(
@@ -237,4 +237,8 @@ class TaskClient(BulkTasks):
         return self.compose(row)
 
     def _change(self, task_id: str, decide: Callable[[Row], ConditionalUpdate]) -> TaskView:
-        return TaskView.from_row(task_update.carry_out(self.store, task_id, decide))
+        departures = self._departures()
+        row = task_update.carry_out(self.store, task_id, departures.noting(decide))
+        departures.count(task_id)
+        departures.write()
+        return TaskView.from_row(row)

@@ -106,3 +106,10 @@ def test_a_queue_that_does_not_answer(caller: Caller, monkeypatch: pytest.Monkey
 def test_an_api_without_a_queue(caller: Caller) -> None:
     caller.client.dead_letter_queue = None
     assert caller.refused("no-dead-letter-queue", "GET", PATH)["status"] == 404
+
+
+def test_a_bucket_says_what_has_gone_elsewhere_since(caller: Caller, world: InProcess) -> None:
+    caller.ask("POST", f"{PATH}/redrive", {})
+    bucket = caller.ask("GET", "/v1/buckets/2026-12-31%2312:02")
+    assert (bucket["left"], bucket["ran"], bucket["failed"], bucket["total"]) == ({"redrivenFailed": 1}, 1, 1, 0)
+    assert "left" not in caller.ask("GET", "/v1/buckets/2026-12-31%2312:09")

@@ -39,6 +39,7 @@ OF_TASKS = {
     "iter_history": "task list",
     "export": "task export",
     "bucket_counts": "bucket list",
+    "bucket_departures": "bucket show",
     "ticks": "tick list",
     "tick_range": "tick list",
     "doctor": "doctor",

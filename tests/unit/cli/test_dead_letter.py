@@ -141,3 +141,15 @@ def test_a_table_that_does_not_answer(shell: Shell, failed: InProcess, monkeypat
     monkeypatch.setattr(dead_letter, "MAX_FAILURES", 1)
     assert shell("deadletter", "redrive").code == 6
     assert len(queue_of(failed).visible) == 1
+
+
+def test_a_bucket_says_what_has_gone_elsewhere_since(shell: Shell, failed: InProcess) -> None:
+    shell("deadletter", "redrive")
+    ended = shell("bucket", "show", "2026-12-31#12:02")
+    assert ended.err.splitlines()[:2] == [
+        "2026-12-31#12:02: nothing is there now",
+        "1 ran there, 1 of them failed. Gone elsewhere since: 1 redriven after they had failed",
+    ]
+    as_json = shell("bucket", "show", "2026-12-31#12:02", "-o", "json").json
+    assert (as_json["left"], as_json["ran"], as_json["failed"]) == ({"redrivenFailed": 1}, 1, 1)
+    assert "left" not in shell("bucket", "show", "2026-12-31#12:05", "-o", "json").json
