@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from dynatick import observability, wiring
@@ -14,7 +15,7 @@ from dynatick.errors import ConfigurationError
 logger, metrics = observability.create()
 settings = wiring.load_settings()
 try:
-    processor = wiring.build_processor(settings)
+    processor = wiring.build_processor(settings, partial(observability.log_overdue, logger=logger))
 except ConfigurationError as error:
     observability.log_cannot_start(error, wiring.publish_problem(settings, error), logger, metrics)
     raise

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Logger, Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 
 from dynatick.domain.buckets import Bucket, instant_of
@@ -16,6 +18,7 @@ from dynatick.domain.instants import format_instant
 if TYPE_CHECKING:  # each function needs only some of these, and must not import the others
     from dynatick.api import Answer
     from dynatick.bulk.importer import ImportResult
+    from dynatick.domain.overdue import Overdue
     from dynatick.engine.assign import Assigned
     from dynatick.engine.processor import Invoked
     from dynatick.engine.reconcile import Reconciled
@@ -25,7 +28,7 @@ if TYPE_CHECKING:  # each function needs only some of these, and must not import
 
 _PASS_COUNTS = (
     "due", "claimed", "completed", "failed", "retried", "rescheduled", "released", "expired", "recovered", "deferred",
-    "superseded", "unrecorded", "unfinished", "overran", "moved", "rejected", "occurrences", "missed",
+    "superseded", "unrecorded", "unfinished", "overran", "moved", "rejected", "occurrences",
 )  # fmt: skip
 
 
@@ -92,6 +95,26 @@ def log_cannot_start(error: ConfigurationError, unpublished: str | None, logger:
     )
     _count(metrics, "CannotStart", 1)
     metrics.flush_metrics()
+
+
+def log_overdue(overdue: Sequence[Overdue], logger: Logger) -> None:
+    """Logs a line for each, and writes the metric at once: the rows of the schedules are about to forget them."""
+    for one in overdue:
+        logger.warning(
+            "an occurrence was missed, or did not complete in time",
+            extra={
+                "action": "occurrence_overdue",
+                "schedule_id": one.schedule_id,
+                "occurrence_at": format_instant(one.first),
+                "last_occurrence_at": format_instant(one.last),
+                "occurrences": one.occurrences,
+                "reason": one.reason,
+            },
+        )
+    number = sum(one.occurrences for one in overdue)
+    with single_metric(name="OccurrencesOverdue", unit=MetricUnit.Count, value=number):
+        pass
+    sys.stdout.flush()  # the metric is printed, and this process may die
 
 
 def log_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
@@ -214,6 +237,7 @@ def _log_wake_up(report: PassReport, logger: Logger, metrics: Metrics) -> None:
 def _fields(report: PassReport) -> dict[str, object]:
     counts: dict[str, object] = {name: getattr(report, name) for name in _PASS_COUNTS}
     return counts | {
+        "missed": report.missed,
         "shard": report.shard,
         "continuation": report.continuation,
         "woken_late": report.woken_late,

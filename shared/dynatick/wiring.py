@@ -23,7 +23,7 @@ from dynatick.actions.wake_up_queue import QueueWakeUps
 from dynatick.domain.normalise import Assign, Defaults, next_tick
 from dynatick.engine.budget import max_timeout_seconds
 from dynatick.engine.installation_settings import publish_settings
-from dynatick.engine.ports import DeadLetters, WakeUps
+from dynatick.engine.ports import DeadLetters, ReportOverdue, WakeUps
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.scheduler import Scheduler
 from dynatick.errors import ConfigurationError, DynatickError, StoreError
@@ -70,7 +70,7 @@ class LambdaInvoker:
             raise StoreError(f"cannot invoke {self._function_name}: {error}") from error
 
 
-def build_processor(settings: Settings) -> Processor:
+def build_processor(settings: Settings, report_overdue: ReportOverdue = lambda overdue: None) -> Processor:
     """The processor function, ready for events."""
     from dynatick.actions import build_actions
     from dynatick.engine.processor import Processor
@@ -95,6 +95,7 @@ def build_processor(settings: Settings) -> Processor:
         clock=utc_now,
         new_token=lambda: f"{process}.{next(numbers)}",
         wake_ups=_wake_ups(settings),
+        report_overdue=report_overdue,
     )
 
 

@@ -357,6 +357,8 @@ def everything_the_api_does(deployed: Deployed) -> None:
     ask("GET", "/v1/dead-letters")
     ask("POST", "/v1/dead-letters/redrive", {})
     ask("POST", "/v1/dead-letters/purge", {})
+    ask("GET", "/v1/status")
+    ask("GET", "/v1/tasks/asked/explanation", of="/v1/tasks/<taskId>/explanation")
     ask("POST", "/v1/pause", {"reason": "a test"})
     ask("POST", "/v1/resume")
     ask("GET", "/v1/settings")
@@ -507,6 +509,8 @@ def reads_everything(client: TaskClient, due: datetime, folder: Path) -> None:
     assert len(client.history(bucket, prefix="many-", attempts=True).entries) == 30
     client.ticks()
     client.health()
+    client.status()
+    client.explain("one")
     assert client.settings() is not None
     assert {"hourly", "nightly"} < {one.schedule_id for one in client.schedules.list().schedules}
     client.schedules.get("nightly")

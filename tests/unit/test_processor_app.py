@@ -49,7 +49,7 @@ def app(w: World, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The entry point over a table in memory."""
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Dynatick")
     monkeypatch.setattr(wiring, "load_settings", lambda: None)
-    monkeypatch.setattr(wiring, "build_processor", lambda settings, processor=w.processor: processor)
+    monkeypatch.setattr(wiring, "build_processor", lambda *_, processor=w.processor: processor)
     monkeypatch.setattr(wiring, "utc_now", w.clock)
     module = load()
 

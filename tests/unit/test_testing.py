@@ -22,7 +22,7 @@ from dynatick.engine.cursor import cursor_id
 from dynatick.errors import ConfigurationError, DynatickError, InvalidInput
 from dynatick.store.codec import encode
 from dynatick.task_function import _Current
-from dynatick.testing import Execution, VirtualInstallation, Waiting
+from dynatick.testing import Execution, Overdue, VirtualInstallation, Waiting
 from dynatick.testing.table import Table
 
 START = datetime(2027, 1, 1, tzinfo=UTC)  # a Friday
@@ -261,6 +261,34 @@ def test_a_cancelled_task_and_a_paused_schedule_do_not_run(virtual: VirtualInsta
     assert virtual.executed == []
 
 
+def test_an_overdue_occurrence_is_reported(virtual: VirtualInstallation) -> None:
+    send_mail.every("cron(0 3 * * ? *)", Mail("ada"), schedule_id="nightly", expected_within_seconds=1800)
+    virtual.advance(days=1)
+    assert virtual.overdue == []
+    virtual.fail(send_mail, with_=PermanentError("the mail server is gone"))
+    virtual.advance_to(datetime(2027, 1, 2, 3, 29, tzinfo=UTC))
+    assert virtual.overdue == []
+    assert [(one.task_id, one.due_at) for one in virtual.waiting] == [
+        ("nightly", datetime(2027, 1, 3, 3, tzinfo=UTC))  # its next run, although it is looked at before
+    ]
+    virtual.advance(minutes=1)
+    at = datetime(2027, 1, 2, 3, tzinfo=UTC)
+    assert virtual.overdue == [
+        Overdue(schedule_id="nightly", first=at, last=at, occurrences=1, reason="failed: the mail server is gone")
+    ]
+    virtual.advance(days=3)
+    assert len(virtual.overdue) == 1
+
+
+def test_a_schedule_that_only_awaits_its_last_occurrence_does_not_wait(virtual: VirtualInstallation) -> None:
+    virtual.client.schedules.insert("once", "at(2027-01-01T01:00:00)", action="log", expected_within_seconds=600)
+    virtual.advance(hours=1)
+    assert virtual.waiting == []
+    virtual.advance(minutes=10)
+    assert virtual.client.schedules.get("once").state == "COMPLETED"
+    assert virtual.overdue == []
+
+
 def test_raw_rows_are_placed_and_malformed_ones_become_dead_letters(virtual: VirtualInstallation) -> None:
     store = virtual.client.store
     store.create({"taskId": "raw", "dueAt": "2027-01-01T01:00:00+01:00", "action": "send-mail", "payload": {"to": "b"}})
@@ -485,6 +513,15 @@ def test_the_module_of_the_handlers_is_an_ini_option(tmp_path: Path) -> None:
     assert "the module 'handlers' cannot be imported" in without.stdout
     assert "set the ini option dynatick_handlers to the name of yours" in without.stdout
     ran = project(tmp_path, pytest__ini="[pytest]\ndynatick_handlers = mails\n")
+    assert "2 passed" in ran.stdout, ran.stdout
+
+
+def test_the_settings_of_the_how_to_find_the_handlers_of_a_package(tmp_path: Path) -> None:
+    (settings,) = re.findall(r"^```toml\n(.*?)^```$", HOW_TO.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "my_project").mkdir()
+    (tmp_path / "my_project" / "handlers.py").write_text(HANDLERS)
+    test = TEST.replace("from handlers", "from my_project.handlers")
+    ran = project(tmp_path, pyproject__toml=settings, test_handlers__py=test)
     assert "2 passed" in ran.stdout, ran.stdout
 
 

@@ -47,6 +47,17 @@ class Installation:
                 problems=("unhealthy",),
             ),
             Operation(
+                name="getStatus",
+                method="GET",
+                path="/v1/status",
+                call=self.status,
+                summary="Get the state of the installation",
+                description="For a person: whether ticks run, what waits, and what has failed in the last 24 hours. "
+                "Reads the index minute by minute; a monitor asks for `/v1/health`.",
+                tag="Installation",
+                answers={200: ("The state", models.Status)},
+            ),
+            Operation(
                 name="pause",
                 method="POST",
                 path="/v1/pause",
@@ -70,6 +81,9 @@ class Installation:
                 problems=("no-settings",),
             ),
         ]
+
+    def status(self) -> Response[str]:
+        return answer(self._client.status().to_row())
 
     def pause(self, body: Annotated[models.PauseRequest, Body()]) -> Response[str]:
         self._known()

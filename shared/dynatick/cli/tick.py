@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dynatick.cli.argument_values import duration_of
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_many
+from dynatick.cli.pause import text_of
 from dynatick.cli.session import Session, on_table
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.durations import duration_of
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -74,7 +75,10 @@ def run_tick(
     _invoke(_lambda(session), name, {"dynatick": {"tick": str(Bucket(minute))}})
     # The minute may have had a tick before.
     after = client.ticks(start=Bucket(minute), end=Bucket(minute + 1))
-    _show(session, [entry for entry in after if entry not in before], nothing="It found nothing to do")
+    settings = client.settings()
+    paused = None if settings is None or settings.pause is None else text_of(settings.pause)
+    nothing = "It found nothing to do" if paused is None else f"It ran nothing: paused {paused}"
+    _show(session, [entry for entry in after if entry not in before], nothing=nothing)
 
 
 def _show(session: Session, entries: list[TickEntry], *, nothing: str = "There are none") -> None:

@@ -10,14 +10,16 @@ from dynatick.client.bulk_change import Changed, ChangeUnknown, ManyResult, Skip
 from dynatick.client.connect import ClientSettings
 from dynatick.client.dead_letters import DeadLetterPage, DeadLetters, HandledLetter, HandledLetters, LetterResult
 from dynatick.client.doctor import Diagnosis
+from dynatick.client.explanation import Explanation, TaskEvent
 from dynatick.client.insertion import Exists, InsertCounts, Inserted, InsertResult, InsertUnknown, NoneInserted, Refused
 from dynatick.client.installation import Health
 from dynatick.client.letter_views import DeadLetterView, LetterState
 from dynatick.client.new_task import NewTask, Time
 from dynatick.client.row_types import BucketCountsRow, RetryPolicyRow, ScheduleOccurrenceRow, TaskEntryRow, TaskRow
-from dynatick.client.schedule_occurrences import ScheduleOccurrence
+from dynatick.client.schedule_occurrences import ExpectedOccurrence, ScheduleOccurrence
 from dynatick.client.schedule_views import SchedulePage, ScheduleView
 from dynatick.client.schedules import Schedules
+from dynatick.client.status import FailureGroup, InstallationStatus
 from dynatick.client.tasks import TaskClient
 from dynatick.client.ticks import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
@@ -35,6 +37,9 @@ __all__ = [
     "DeadLetters",
     "Diagnosis",
     "Exists",
+    "ExpectedOccurrence",
+    "Explanation",
+    "FailureGroup",
     "Finding",
     "HandledLetter",
     "HandledLetters",
@@ -45,6 +50,7 @@ __all__ = [
     "InsertResult",
     "InsertUnknown",
     "Inserted",
+    "InstallationStatus",
     "Kind",
     "LetterResult",
     "LetterState",
@@ -65,6 +71,7 @@ __all__ = [
     "TaskClient",
     "TaskEntry",
     "TaskEntryRow",
+    "TaskEvent",
     "TaskRow",
     "TaskView",
     "TickEntry",

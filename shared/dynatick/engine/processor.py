@@ -24,7 +24,7 @@ from dynatick.engine.drain import drain
 from dynatick.engine.execution import Execution, Services
 from dynatick.engine.installation_settings import InstallationSettings, publish_settings
 from dynatick.engine.placement import Placer, send_rejection
-from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, Store, WakeUps
+from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, ReportOverdue, Store, WakeUps
 from dynatick.engine.reconcile import Reconciled, reconcile_round
 from dynatick.engine.reconcile_round import acquire
 from dynatick.engine.recovery import RecoveryOrder, recover
@@ -155,6 +155,7 @@ class Processor:
     new_token: Callable[[], str]
     pause: Callable[[float], None] = time.sleep
     wake_ups: WakeUps | None = None  # with Precision.SECOND
+    report_overdue: ReportOverdue = lambda overdue: None
     jitter: Callable[[], float] = random.random  # of retries, in [0, 1)
     executions: list[Execution] = field(default_factory=list, init=False, compare=False)  # of the latest invocation
     _known: list[tuple[datetime, InstallationSettings]] = field(default_factory=list, init=False, compare=False)
@@ -275,6 +276,7 @@ class Processor:
             new_token=self.new_token,
             placer=Placer(self.store, self.rules, settings, self.clock, self._send_rejection),
             wake_ups=self.wake_ups,
+            report_overdue=self.report_overdue,
             jitter=self.jitter,
             executions=self.executions,
         )

@@ -210,3 +210,17 @@ def test_pausing_and_resuming() -> None:
     assert caller.ask("POST", "/v1/resume") == {"paused": None, "ended": None}
     assert "paused" not in caller.ask("GET", "/v1/settings")
     assert caller.send("POST", "/v1/pause", {"reason": 7}).status == 422
+
+
+def test_the_state_and_an_explanation() -> None:
+    world, caller = installed()
+    world.tick()
+    caller.ask("POST", "/v1/tasks", {"taskId": "t", "delaySeconds": 5})
+    world.next_tick()
+    state = caller.ask("GET", "/v1/status")
+    assert (state["state"], state["completed"], state["health"]["healthy"]) == ("running", 1, True)
+    explained = caller.ask("GET", "/v1/tasks/t/explanation")
+    assert explained["sentence"].startswith("t ran at 2026-12-31T12:01:00")
+    assert [event["what"] for event in explained["events"]][:2] == ["inserted", "due"]
+    missing = caller.send("GET", "/v1/tasks/nobody/explanation")
+    assert (missing.status, read(missing)["code"]) == (404, "task-not-found")

@@ -100,24 +100,6 @@ class Resumed(OpenForm):
     ended: Pause | None = Field(None, description="The pause that has ended. None: there was none.")
 
 
-class Settings(OpenForm):
-    """The current settings."""
-
-    tickMinutes: int = Field(description="Minutes from one tick to the next.")
-    shardCount: int = Field(description="The number of shards that new tasks of a bucket are spread over.")
-    shardsEver: int = Field(description="The highest number of shards there has been: every tick serves all of them.")
-    actions: list[str] = Field(description="The allowed built-in actions, and the handlers.")
-    handlers: dict[str, dict[str, Any] | None] = Field(
-        description="The handlers, each with the JSON Schema of its payload, if it is known."
-    )
-    schemaVersion: int = Field(description="The version of the table's rows.")
-    defaultAction: str | None = Field(None, description="The action of a task that names none.")
-    retentionDays: int | None = Field(None, description="Days after which an ended task expires.")
-    paused: Pause | None = Field(None, description="Nothing is run since then.")
-    processorProblem: str | None = Field(None, description="Why the processor can't start.")
-    maxTimeoutSeconds: int | None = Field(None, description="The highest timeoutSeconds that is accepted.")
-
-
 class HealthFinding(OpenForm):
     """Something that keeps tasks from running when they are due."""
 
@@ -135,3 +117,53 @@ class Health(OpenForm):
     missingTicks: int = Field(description="Ticks that should have come since, without those of the last two minutes.")
     paused: Pause | None = Field(None, description="Nothing is run since then, because someone wanted it.")
     findings: list[HealthFinding]
+
+
+class FailureGroup(OpenForm):
+    """Failed tasks of one action with the same error."""
+
+    action: str | None = None
+    error: str | None = None
+    count: int
+    first: str | None = Field(None, description="When the first of them failed.")
+    last: str | None = Field(None, description="When the latest failed.")
+    taskId: str = Field(description="The latest of them.")
+
+
+class Status(OpenForm):
+    """The state of the installation. `since` and `until` say what was read: 24 hours each way, or less with many
+    shards or tasks."""
+
+    state: Literal["running", "paused", "failing", "stopped"]
+    health: Health
+    processorProblem: str | None = Field(None, description="Why the processor can't start.")
+    nextTick: str
+    since: str
+    until: str
+    dueNow: int = Field(description="Tasks that are due and have not ended.")
+    oldestDue: str | None = Field(None, description="The bucket of the oldest of them.")
+    running: int | None = Field(None, description="Those of them that run. None: they are too many to look at each.")
+    waiting: int = Field(description="Tasks that are due later, without runs of schedules.")
+    completed: int
+    failed: int
+    cancelled: int
+    latenessMs: dict[str, int] = Field(description="p50, p99 and max of the tasks that have ended.")
+    failures: list[FailureGroup]
+
+
+class Settings(OpenForm):
+    """The current settings."""
+
+    tickMinutes: int = Field(description="Minutes from one tick to the next.")
+    shardCount: int = Field(description="The number of shards that new tasks of a bucket are spread over.")
+    shardsEver: int = Field(description="The highest number of shards there has been: every tick serves all of them.")
+    actions: list[str] = Field(description="The allowed built-in actions, and the handlers.")
+    handlers: dict[str, dict[str, Any] | None] = Field(
+        description="The handlers, each with the JSON Schema of its payload, if it is known."
+    )
+    schemaVersion: int = Field(description="The version of the table's rows.")
+    defaultAction: str | None = Field(None, description="The action of a task that names none.")
+    retentionDays: int | None = Field(None, description="Days after which an ended task expires.")
+    paused: Pause | None = Field(None, description="Nothing is run since then.")
+    processorProblem: str | None = Field(None, description="Why the processor can't start.")
+    maxTimeoutSeconds: int | None = Field(None, description="The highest timeoutSeconds that is accepted.")
