@@ -14,7 +14,7 @@ from dynatick import MemoryStore, RetryableError, TaskClient, cli
 from dynatick.actions.dead_letter import message_of
 from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.cli.session import Session
-from dynatick.client import LetterState
+from dynatick.client import LetterState, explanation
 from dynatick.domain.task import Task
 from dynatick.engine.diagnosis import Kind
 from dynatick_stack import template
@@ -55,6 +55,16 @@ def test_the_parameters_are_the_templates() -> None:
              "RetentionDays"}  # fmt: skip
     assert named <= set(template.load()["Parameters"])
     assert all(f"`{name}" in TEXT for name in named)
+
+
+def test_the_runbook_quotes_what_explain_says() -> None:
+    said = Path(explanation.__file__).read_text(encoding="utf-8")
+    runbook = TEXT.split("## A task did not run")[1].split("### 2.")[0]
+    quoted = [
+        text for row in re.findall(r"^\| (`.*?) \|", runbook, re.MULTILINE) for text in re.findall(r"`(.*?)`", row)
+    ]
+    assert len(quoted) > 15
+    assert [text for text in quoted if text not in said] == []
 
 
 @pytest.fixture

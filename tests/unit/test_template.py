@@ -634,7 +634,7 @@ def failure_queues(value: object) -> set[str]:
 
 
 def test_every_queue_of_failures_alarms_on_what_is_sent_to_it() -> None:
-    """Whoever sends it: the processor, the scheduler, a rule, or Lambda itself. An old message keeps no alarm on."""
+    """By any sender: the processor, the scheduler, a rule, or Lambda itself. An old message keeps no alarm on."""
     places = [one.get(key) for one in every_mapping(RESOURCES) for key in ("OnFailure", "DeadLetterConfig")]
     queues = failure_queues(places)
     by_functions = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["DYNATICK_DEAD_LETTER_QUEUE_URL"]["Ref"]
@@ -733,13 +733,13 @@ def metrics_of(widget: dict[str, Any]) -> list[tuple[str, str, dict[str, str]]]:
 
 
 def test_the_dashboard_has_each_alarm_that_notifies() -> None:
-    whole, least = (dashboard(conditional=conditional)["widgets"][0] for conditional in (True, False))
+    whole, smallest = (dashboard(conditional=conditional)["widgets"][0] for conditional in (True, False))
     notifying = {name for name in of_type("AWS::CloudWatch::Alarm") if "AlarmActions" in properties(name)}
     assert (whole["type"], set(whole["properties"]["alarms"])) == (
         "alarm", {f"${{{name}.Arn}}" for name in notifying | {"NoTickAlarm"}},
     )  # fmt: skip
     unconditional = {name for name in notifying | {"NoTickAlarm"} if "Condition" not in RESOURCES[name]}
-    assert set(least["properties"]["alarms"]) == {f"${{{name}.Arn}}" for name in unconditional}
+    assert set(smallest["properties"]["alarms"]) == {f"${{{name}.Arn}}" for name in unconditional}
 
 
 def test_the_dashboard_shows_metrics_that_there_are() -> None:

@@ -1,8 +1,8 @@
 """The bucket record: how many tasks ran in a bucket and have gone elsewhere since.
 
-The index lists a task in one bucket only. So whoever moves tasks out of a past bucket counts them here, after the
-move was written: once for each bucket, not for each task. If its process dies between the two, the record is too low;
-it is never too high.
+The index lists a task in one bucket only. So each process that moves tasks out of a past bucket counts them here, after
+the move was written: once for each bucket, not for each task. If it dies between the two, the record is too low; it is
+never too high.
 """
 
 from __future__ import annotations
