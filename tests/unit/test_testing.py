@@ -430,8 +430,8 @@ def test_a_module_that_can_not_be_imported_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "status", ["cursor", "reconcile", "settings", "tick", "scheduled", "recurring", "running", "completed", "failed",
-               "cancelled", "by-hand", None, 7]
+    "status", ["bucket", "cursor", "reconcile", "settings", "tick", "scheduled", "recurring", "running", "completed",
+               "failed", "cancelled", "by-hand", None, 7]
 )  # fmt: skip
 def test_the_stream_shows_what_passes_the_templates_filter(status: object) -> None:
     table = Table(lambda task_id, row: None)

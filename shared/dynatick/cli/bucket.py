@@ -13,6 +13,7 @@ from dynatick.cli.task_display import list_page, show_page
 from dynatick.cli.task_options import Limit, PageToken, Status, WaitTimeout
 from dynatick.cli.task_selection import Last, Span, span_of
 from dynatick.domain.durations import duration_of
+from dynatick.domain.left_words import LEFT_WORDS
 from dynatick.domain.task import Status as TaskStatus
 
 app = typer.Typer(name="bucket", help="List the tasks of buckets, and count them.", no_args_is_help=True)
@@ -34,12 +35,19 @@ def show(
     limit: Limit = 100,
     page_token: PageToken = None,
 ) -> None:
-    """Show a bucket: its tasks, how many there are of each status, and how late those that have ended began."""
+    """Show a bucket: its tasks, how many there are of each status, and how late those that have ended began.
+
+    It also says how many ran and failed there and have gone elsewhere since, by a retry, a further turn or a redrive.
+    """
     client = session.client()
     counts = next(iter(client.bucket_counts(bucket)), None)
     page = list_page(client, Span(bucket, None, None), status=status, limit=limit, page_token=page_token)
     if session.output is Output.TABLE and counts is not None:
-        say(f"{bucket}: " + ", ".join(f"{number} {name}" for name, number in sorted(counts.counts.items())))
+        there = ", ".join(f"{number} {name}" for name, number in sorted(counts.counts.items()))
+        say(f"{bucket}: {there or 'nothing is there now'}")
+        if counts.left:
+            gone = ", ".join(f"{number} {LEFT_WORDS[name]}" for name, number in counts.left.items())
+            say(f"{counts.ran} ran there, {counts.failed} of them failed. Gone elsewhere since: {gone}")
         if counts.lateness_max_ms is not None:
             p50, p99, longest = counts.lateness_p50_ms, counts.lateness_p99_ms, counts.lateness_max_ms
             say(f"Lateness: p50 {p50} ms, p99 {p99} ms, max {longest} ms")

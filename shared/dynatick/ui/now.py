@@ -65,7 +65,7 @@ def _day(request: Request) -> Response:
     site = site_of(request)
     now = site.clock()
     end = hour_of(now) + HOUR
-    return site.fragment("day_figures.html", now, outcomes=site.readings.outcomes(end - DAY, end))
+    return site.fragment("day_figures.html", now, outcomes=site.readings.outcomes(end - HOUR - DAY, end))
 
 
 def _bars(site: Site, now: datetime) -> list[Bar]:

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from dynatick.client import TaskClient
+from dynatick.domain.left_words import LEFT_WORDS
 from dynatick.ui import display, links
 from dynatick.ui.chart import KINDS, WORDS, parts
 from dynatick.ui.jobs import Jobs
@@ -106,6 +107,7 @@ class Site:
             "htmx_config": json.dumps(_HTMX),
             "max_shown": display.MAX_SHOWN,
             "kinds": KINDS,
+            "left_words": LEFT_WORDS,
             "one_day": DAY,
             "one_hour": HOUR,
             "words": WORDS,

@@ -132,6 +132,12 @@ def test_a_bucket_lists_its_tasks_by_either_name(busy: VirtualInstallation, brow
     assert browser.get("/buckets/yesterday").status_code == 400
 
 
+def test_a_bucket_says_what_ran_there_and_left(busy: VirtualInstallation, browser: Browser) -> None:
+    busy.client.redrive("other")
+    page = browser.get("/buckets/2026-12-31T12:30Z")
+    assert text_of(page, "left") == "Went elsewhere since: 1 redriven after they had failed. In all 1 task ran here, and 1 failed."
+
+
 def test_tasks_are_filtered_and_paged(busy: VirtualInstallation, browser: Browser) -> None:
     failed = browser.get("/tasks?last=24h&status=failed")
     assert [one.attributes["data-id"] for one in elements(failed, "task-row")] == ["bad-0", "bad-1", "bad-2", "other"]
