@@ -199,3 +199,12 @@ def key_of(row: Row, run: int = 1) -> str:
 
 def defaults() -> Defaults:
     return Defaults()
+
+
+def no_such_time(*fields: int) -> str:
+    """What this Python says of a time that does not exist; each release words it in its own way."""
+    try:
+        datetime(*fields, tzinfo=UTC)  # type: ignore[misc, arg-type]
+    except ValueError as error:
+        return str(error)
+    raise AssertionError(f"{fields} is a time")

@@ -24,9 +24,6 @@ from dynatick_stack.venv import PIP, Say, interpreter_tag, python_with_pip, run_
 
 KEEP_SECONDS = 7 * 24 * 3600
 
-FUNCTION = "AWS::Serverless::Function"
-LAYER = "AWS::Serverless::LayerVersion"
-
 
 def build(*, root: Path = template.ROOT, cache: Path = CACHE) -> dict[str, Path]:
     """Zips of all that the template names by a path, by logical id. Quick when nothing changed."""
@@ -34,9 +31,9 @@ def build(*, root: Path = template.ROOT, cache: Path = CACHE) -> dict[str, Path]
     # One at a time: two sessions may share the cache.
     with exclusive(cache / "lock"):
         for name, resource in template.load(root / template.TEMPLATE.name)["Resources"].items():
-            if resource["Type"] == FUNCTION:
+            if resource["Type"] == template.FUNCTION:
                 artifacts[name] = _function(name, root / resource["Properties"]["CodeUri"], cache)
-            elif resource["Type"] == LAYER:
+            elif resource["Type"] == template.LAYER:
                 artifacts[name] = _layer(name, package_of(root / resource["Properties"]["ContentUri"]), cache)
     return artifacts
 

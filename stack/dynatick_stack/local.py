@@ -55,7 +55,7 @@ class LocalStack:
     @property
     def parameters(self) -> dict[str, str]:
         """The parameters in force."""
-        return deploy.parameters_in_force(self.endpoint, self.name)
+        return deploy.stack_at(self.endpoint, self.name).parameters()
 
     def client(self, service: str) -> Any:
         """A boto3 client of the emulator."""
@@ -76,7 +76,7 @@ class LocalStack:
         emulator.provide(libraries(say, root=self.root, cache=self.cache), state_dir=self.state_dir)
         artifacts = build(root=self.root, cache=self.cache)
         wanted = {name: str(value) for name, value in parameters.items()}
-        self.outputs = deploy.deploy(self.endpoint, artifacts, wanted, root=self.root, stack=self.name)
+        self.outputs = deploy.deploy(self.endpoint, artifacts, wanted, root=self.root, name=self.name)
         self._first_occurrence()
         return self.outputs
 
@@ -139,7 +139,7 @@ def up(
     ``prepare``: is called between, and returns more parameters.
     """
     wanted = {"Architecture": architecture(), **LOCAL, **(parameters or {})}
-    deploy.check_parameters(wanted, template.load(root / template.TEMPLATE.name))
+    template.check_parameters(wanted, template.load(root / template.TEMPLATE.name))
     busy = f"Another start is under way in {state_dir}; wait for it or end it"
     with exclusive(state_dir.with_name(state_dir.name + ".lock"), busy=busy):
         # All that may fail comes first: what runs then goes on.

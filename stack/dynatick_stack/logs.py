@@ -107,10 +107,9 @@ def functions(endpoint: str, stack: str = STACK) -> list[str]:
 
 def _groups(endpoint: str, stack: str) -> dict[str, str]:
     """The log groups of the stack, by short name: SchedulerLogGroup is the scheduler's."""
-    resources = deploy.client("cloudformation", endpoint).describe_stack_resources(StackName=stack)["StackResources"]
     return {
         one["LogicalResourceId"].removesuffix("LogGroup").lower(): one["PhysicalResourceId"]
-        for one in resources
+        for one in deploy.stack_at(endpoint, stack).resources()
         if one["ResourceType"] == "AWS::Logs::LogGroup"
     }
 

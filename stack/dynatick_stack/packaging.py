@@ -20,13 +20,12 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 
 from dynatick_stack import template
-from dynatick_stack.build import FUNCTION, LAYER, package_of
-from dynatick_stack.deploy import PLACES
-from dynatick_stack.dev.sources import python_files
+from dynatick_stack.build import package_of
 from dynatick_stack.errors import BuildError
 from dynatick_stack.files import digest, digest_of_files, exclusive, sources
 from dynatick_stack.folders import CACHE
 from dynatick_stack.project import Project
+from dynatick_stack.project_files import project_files
 from dynatick_stack.venv import Say, python_with_pip, run_quietly
 
 MAX_UNPACKED_BYTES = 250 * 1024 * 1024
@@ -37,6 +36,7 @@ MACHINES = {"arm64": "aarch64", "x86_64": "x86_64"}
 _GLIBC = (34, 28, 17)  # that of Lambda's Linux, and older ones whose wheels run there
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;\\]+)", re.MULTILINE)
 _OURSELVES = re.compile(r"^\s*dynatick\b", re.IGNORECASE)
+_MAX_NAMED = 10
 _FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # a zip has no earlier one
 
 
@@ -80,10 +80,10 @@ def build_packages(project: Project, platform: Platform, *, say: Say, cache: Pat
     with exclusive(cache / "lock"):
         libraries = _layer_libraries(platform, say, cache)
         for name, resource in template.load()["Resources"].items():
-            if resource["Type"] == FUNCTION:
+            if resource["Type"] == template.FUNCTION:
                 folder = template.ROOT / resource["Properties"]["CodeUri"]
                 of_template[name] = _zip(cache, name, digest_of_files(folder), partial(_function, folder))
-            elif resource["Type"] == LAYER:
+            elif resource["Type"] == template.LAYER:
                 package = package_of(template.ROOT / resource["Properties"]["ContentUri"])
                 of_template[name] = _zip(
                     cache,
@@ -92,11 +92,31 @@ def build_packages(project: Project, platform: Platform, *, say: Say, cache: Pat
                     partial(_layer, libraries, package, platform),
                 )
         handlers = _handlers(project, platform, libraries, say, cache)
-    unpacked = sum(map(_size, (handlers, *of_template.values())))
-    if unpacked > MAX_UNPACKED_BYTES:
-        megabytes = unpacked // 2**20
-        raise BuildError(f"Code and libraries take {megabytes} MB unpacked; Lambda allows a function 250")
+    sizes = {path.name: _size(path) for path in (handlers, *of_template.values())}
+    _check_size(sizes, "Code and libraries")
+    own, total = _megabytes(sizes[handlers.name]), _megabytes(sum(sizes.values()))
+    say(f"Unpacked they take {own} MB with what they require, {total} with Dynatick's code; Lambda allows 250")
     return Packages(of_template=of_template, handlers=handlers)
+
+
+def _check_size(sizes: Mapping[str, int], what: str) -> None:
+    """By the names of files. Raises BuildError, which names the largest."""
+    total = sum(sizes.values())
+    if total > MAX_UNPACKED_BYTES:
+        largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:3]
+        named = ", ".join(f"{name} ({_megabytes(sizes[name])} MB)" for name in largest)
+        raise BuildError(
+            f"{what} take {_megabytes(total)} MB unpacked; Lambda allows a function 250 with its layers. "
+            f"The largest: {named}"
+        )
+
+
+def _megabytes(number: int) -> str:
+    return f"{number / 2**20:.1f}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _function(folder: Path, to: Path) -> None:
@@ -118,7 +138,13 @@ def _layer(libraries: Path, package: Path, platform: Platform, to: Path) -> None
 
 
 def _handlers(project: Project, platform: Platform, libraries: Path, say: Say, cache: Path) -> Path:
-    files = {path.relative_to(project.folder).as_posix(): path for path in python_files(project.folder)}
+    files = {path.relative_to(project.folder).as_posix(): path for path in project_files(project)}
+    _check_size({name: path.stat().st_size for name, path in files.items()}, "The handlers' files")
+    others = sorted(name for name in files if not name.endswith(".py"))
+    named = ", ".join([*others[:_MAX_NAMED], *(["…"] if len(others) > _MAX_NAMED else [])])
+    say(
+        f"Handlers: {_counted(len(files), 'file')}" + (f", {len(others)} of them not Python: {named}" if others else "")
+    )
     content = [part for name, path in sorted(files.items()) for part in (name, path.read_bytes())]
     needed: Path | None = None
     if project.requirements is not None:
@@ -219,7 +245,7 @@ def write_folder(project: Project, to: Path, *, stage: str | None, say: Say, cac
     to.mkdir(parents=True, exist_ok=True)
     for name, path in packages.of_template.items():
         shutil.copyfile(path, to / f"{name}.zip")
-        body["Resources"][name]["Properties"][PLACES[body["Resources"][name]["Type"]][0]] = f"{name}.zip"
+        template.set_code(body, name, f"{name}.zip")
     shutil.copyfile(packages.handlers, to / "handlers.zip")
     pairs = [{"ParameterKey": name, "ParameterValue": value} for name, value in sorted(parameters.items())]
     (to / "template.json").write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")

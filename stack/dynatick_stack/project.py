@@ -27,9 +27,10 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 _STAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")
 _POLICY = re.compile(r"arn:[^, ]+:iam::[^, ]+:policy/[^, ]+|[A-Za-z0-9+=.@_/-]+")
+_PATTERN = re.compile(r"[^/].*[^/]|[^/]")
 _KEYS = {
     "stack": ("name", "region", "bucket"),
-    "handlers": ("module", "requirements", "environment", "policies"),
+    "handlers": ("module", "requirements", "exclude", "environment", "policies"),
     "parameters": (),
     "stages": (),
 }
@@ -49,6 +50,7 @@ class Project:
     name: str  # of the stack
     module: str  # with the handlers
     requirements: Path | None = None  # of the handlers, as pip reads them
+    exclude: tuple[str, ...] = ()  # patterns of files that the handlers don't need
     environment: Mapping[str, str] = field(default_factory=dict)  # of the handlers
     parameters: Mapping[str, str] = field(default_factory=dict)  # of the template
     # What follows has a meaning on AWS only.
@@ -114,11 +116,19 @@ def read(folder: Path) -> Project:
             "[handlers] module", handlers.get("module", "handlers"), _MODULE, "a module's name, such as handlers"
         ),
         requirements=_requirements(folder, handlers.get("requirements")),
+        exclude=_texts(
+            "[handlers] exclude", handlers.get("exclude", []), _PATTERN, 'names or patterns, such as ["docs", "*.csv"]'
+        ),
         environment=_environment(handlers.get("environment", {})),
         parameters=_parameters("[parameters]", document["parameters"]),
         region=_optional("[stack] region", stack.get("region"), _REGION, "an AWS region, such as eu-central-1"),
         bucket=_optional("[stack] bucket", stack.get("bucket"), _BUCKET, "the name of a bucket"),
-        policies=_policies(handlers.get("policies", [])),
+        policies=_texts(
+            "[handlers] policies",
+            handlers.get("policies", []),
+            _POLICY,
+            'names or ARNs of managed policies, such as ["AmazonSESFullAccess"]',
+        ),
         stages=_stages(document["stages"]),
     )
 
@@ -144,11 +154,10 @@ def _optional(name: str, value: object, pattern: re.Pattern[str], expected: str)
     return None if value is None else _text(name, value, pattern, expected)
 
 
-def _policies(value: object) -> tuple[str, ...]:
-    name, expected = "[handlers] policies", 'names or ARNs of managed policies, such as ["AmazonSESFullAccess"]'
+def _texts(name: str, value: object, pattern: re.Pattern[str], expected: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise _refused(name, value, expected)
-    return tuple(_text(name, one, _POLICY, expected) for one in value)
+    return tuple(_text(name, one, pattern, expected) for one in value)
 
 
 def _stages(given: Mapping[str, Any]) -> dict[str, dict[str, str]]:

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick_stack import template
+from dynatick_stack import change_set, template
 from dynatick_stack.cli import failures
 from dynatick_stack.project import Project, find
 
 if TYPE_CHECKING:
+    import boto3
+
+    from dynatick_stack.change_set import ChangeSet
     from dynatick_stack.packaging import Packages
-    from dynatick_stack.release import ChangeSet, Release
+    from dynatick_stack.release import Release
 
 deploy_app, diff_app, destroy_app, template_app = (
     typer.Typer(add_completion=False, rich_markup_mode=None) for _ in range(4)
@@ -40,17 +43,18 @@ def deploy(
     """Deploy this project to AWS: show what would change, ask, and do it."""
     with failures(_GOES_ON, of=_REFUSED):
         project = find(Path.cwd())
-        release = _release(project, stage, region, profile)
-        change_set = _prepared(project, release, stage, bucket, yes)
-        if change_set.arn is None:
-            typer.echo(f"{release.stack} is up to date")
+        session = _session(project, region, profile)
+        release = _release(session, project, stage)
+        found = _prepared(session, project, release, stage, bucket, yes)
+        if found.arn is None:
+            typer.echo(f"{release.stack.name} is up to date")
             return
-        _show(change_set)
-        if not _confirmed(f"Deploy {release.stack}?", yes):
-            release.discard(change_set)
+        _show(found)
+        if not _confirmed(f"Deploy {release.stack.name}?", yes):
+            change_set.discard(release.stack, found.arn)
             raise CommandFailed(ExitCode.CONFLICT, "Nothing was deployed")
-        outputs = release.carry_out(change_set, say=_say)
-        typer.echo(f"Deployed {release.stack}: table {outputs['TasksTableName']}")
+        change_set.carry_out(release.stack, found.arn, say=_say)
+        typer.echo(f"Deployed {release.stack.name}: table {release.stack.outputs()['TasksTableName']}")
 
 
 @diff_app.command()
@@ -64,13 +68,14 @@ def diff(
     """Show what `dynatick deploy` would change. Uploads what it would upload, and changes nothing."""
     with failures(of=_REFUSED):
         project = find(Path.cwd())
-        release = _release(project, stage, region, profile)
-        change_set = _prepared(project, release, stage, bucket, False)
-        release.discard(change_set)
-        if change_set.arn is None:
-            typer.echo(f"{release.stack} is up to date")
+        session = _session(project, region, profile)
+        release = _release(session, project, stage)
+        found = _prepared(session, project, release, stage, bucket, False)
+        if found.arn is None:
+            typer.echo(f"{release.stack.name} is up to date")
             return
-        _show(change_set)
+        change_set.discard(release.stack, found.arn)
+        _show(found)
     if exit_code:
         raise typer.Exit(ExitCode.FOUND)
 
@@ -80,13 +85,13 @@ def destroy(stage: Stage = None, region: Region = None, profile: Profile = None,
     """Delete what was deployed. The table, the dead letters and imported files stay."""
     with failures(_GOES_ON, of=_REFUSED):
         project = find(Path.cwd())
-        release = _release(project, stage, region, profile)
+        release = _release(_session(project, region, profile), project, stage)
         for kind, name in release.retained():
             typer.echo(f"  stays     {kind:<24} {name}")
-        if not _confirmed(f"Delete {release.stack}? Its tasks will not run any more", yes):
+        if not _confirmed(f"Delete {release.stack.name}? Its tasks will not run any more", yes):
             raise CommandFailed(ExitCode.CONFLICT, "Nothing was deleted")
         release.destroy(say=_say)
-        typer.echo(f"Deleted {release.stack}")
+        typer.echo(f"Deleted {release.stack.name}")
 
 
 @template_app.command("template")
@@ -104,26 +109,34 @@ def show_template(
         write_folder(find(Path.cwd()), to, stage=stage, say=_say)
 
 
-def _release(project: Project, stage: str | None, region: str | None, profile: str | None) -> Release:
+def _session(project: Project, region: str | None, profile: str | None) -> boto3.Session:
     # Here, since help needs no SDK.
     import boto3
-
-    from dynatick_stack.release import Release
 
     session = boto3.Session(profile_name=profile, region_name=region or project.region)
     if session.region_name is None:
         raise CommandFailed(ExitCode.USAGE, "There is no region: set it in dynatick.toml ([stack] region), or --region")
+    return session
+
+
+def _release(session: boto3.Session, project: Project, stage: str | None) -> Release:
+    from dynatick_stack.release import Release
+
     return Release(session, project.stack_of(stage))
 
 
-def _prepared(project: Project, release: Release, stage: str | None, bucket: str | None, yes: bool) -> ChangeSet:
+def _prepared(
+    session: boto3.Session, project: Project, release: Release, stage: str | None, bucket: str | None, yes: bool
+) -> ChangeSet:
+    from dynatick_stack.artifact_bucket import ArtifactBucket
+
     packages = _packages(project, stage)
-    name = bucket or project.bucket or release.usual_bucket()
-    if not release.has_bucket(name):
-        if not _confirmed(f"There is no bucket {name} for what is uploaded. Create it?", yes):
+    artifacts = ArtifactBucket(session, bucket or project.bucket)
+    if not artifacts.exists():
+        if not _confirmed(f"There is no bucket {artifacts.name} for what is uploaded. Create it?", yes):
             raise CommandFailed(ExitCode.CONFLICT, "Nothing was deployed")
-        release.create_bucket(name)
-    return release.prepare(project, packages, name, stage=stage, say=_say)
+        artifacts.create()
+    return release.prepare(project, packages, artifacts, stage=stage, say=_say)
 
 
 def _packages(project: Project, stage: str | None) -> Packages:
@@ -137,13 +150,13 @@ def _packages(project: Project, stage: str | None) -> Packages:
     return build_packages(project, Platform.of(architecture), say=_say)
 
 
-def _show(change_set: ChangeSet) -> None:
-    for name, (before, after) in sorted(change_set.parameters.items()):
+def _show(found: ChangeSet) -> None:
+    for name, (before, after) in sorted(found.parameters.items()):
         earlier = "" if before is None else f"{before or 'empty'} → "
         typer.echo(f"  parameter {name}: {earlier}{after or 'empty'}")
-    for name, value in sorted(change_set.kept.items()):
+    for name, value in sorted(found.kept.items()):
         typer.echo(f"  kept      {name}: {value}, which dynatick.toml does not name")
-    for one in change_set.changes:
+    for one in found.changes:
         note = "  anew: the old one is deleted" if one.replacement else ""
         typer.echo(f"  {one.action.lower():<9} {one.resource:<32} {one.kind}{note}")
 

@@ -5,6 +5,8 @@ written down twice.
 """
 
 import copy
+import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,14 @@ from typing import Any
 import yaml
 
 from dynatick_stack import folders
+from dynatick_stack.errors import RefusedError
 
 ROOT = folders.ROOT
 TEMPLATE = ROOT / "template.yaml"
 TABLE = "TasksTable"
+FUNCTION = "AWS::Serverless::Function"
+LAYER = "AWS::Serverless::LayerVersion"
+_CODE = {FUNCTION: "CodeUri", LAYER: "ContentUri"}
 
 
 class _Loader(yaml.SafeLoader):
@@ -85,3 +91,30 @@ def table_definition(**parameters: str) -> dict[str, Any]:
         "StreamSpecification": {"StreamEnabled": True, **properties["StreamSpecification"]},
         "DeletionProtectionEnabled": resolve(properties["DeletionProtectionEnabled"]) == "true",
     }
+
+
+def set_code(body: Mapping[str, Any], name: str, place: str | Mapping[str, str]) -> None:
+    """Replace the path of a resource's code: by another one, or by the ``Bucket`` and ``Key`` of its zip."""
+    resource = body["Resources"][name]
+    resource["Properties"][_CODE[resource["Type"]]] = place
+
+
+def check_parameters(parameters: Mapping[str, str], body: Mapping[str, Any]) -> None:
+    """Refuse what the template would, before anything is started. The emulator doesn't check all of it."""
+    known = body["Parameters"]
+    for name, value in parameters.items():
+        if name not in known:
+            raise RefusedError(f"There is no parameter {name}. Known: {', '.join(sorted(known))}")
+        if problem := _problem(value, known[name]):
+            raise RefusedError(f"{name} can't be {value}. {problem}")
+
+
+def _problem(value: str, spec: Mapping[str, Any]) -> str | None:
+    allowed = [str(one) for one in spec.get("AllowedValues", [])]
+    if allowed and value not in allowed:
+        return f"Allowed: {', '.join(allowed)}"
+    if "MinValue" in spec and not (value.isdecimal() and spec["MinValue"] <= int(value) <= spec["MaxValue"]):
+        return f"Allowed: {spec['MinValue']} to {spec['MaxValue']}"
+    if "AllowedPattern" in spec and not re.fullmatch(spec["AllowedPattern"], value):
+        return str(spec["Description"])
+    return None

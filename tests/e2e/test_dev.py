@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from tests.e2e.support import eventually
 
-from dynatick_stack import processes
+from dynatick.client import TaskClient
+from dynatick_stack import local, processes
 from dynatick_stack.init import write_project
 
 pytestmark = pytest.mark.long
@@ -80,6 +81,9 @@ class Dev:
         )
         assert done.returncode == 0, done.stderr
 
+    def client(self) -> TaskClient:
+        return local.attach(state_dir=self.folder / ".dynatick" / "local").task_client()
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
         self.process.wait(60)
@@ -109,8 +113,15 @@ def test_tasks_run_saves_are_deployed_and_mistakes_are_not(
     dev.shows(STARTS, within=180)
     dev.shows(r"^Handlers: send-reminder\. Ready in .* is not kept$")
     dev.add("first", "ada@example.com")
-    dev.shows(r"^[\d:]{8}  completed  send-reminder    first            \d+\.\d\d s after due, \d+ ms$")
+    ran = dev.shows(r"^[\d:]{8}  completed  send-reminder    first            \d+\.\d\d s after due, \d+ ms$")
+    assert dev.shows(r"^[\d:]{8}  inserted   send-reminder    first            due now$").end() < ran.start()
     dev.shows(r"^[\d:]{8}  output     To ada@example\.com: Hello$")
+
+    client = dev.client()
+    client.store.create({"taskId": "raw", "delaySeconds": 3000})
+    dev.shows(r"^[\d:]{8}  inserted   log              raw              due at [-\d: ]{8,}$")
+    client.insert_many({"taskId": f"in-a-batch-{n}", "delaySeconds": 3000} for n in range(7))
+    dev.shows(r"^[\d:]{8}  inserted   7 tasks$")
 
     file = folder / "handlers.py"
     good = file.read_text()

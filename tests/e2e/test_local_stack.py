@@ -133,7 +133,7 @@ def test_an_interrupted_start(own_state: Path, number: signal.Signals, until: st
     if until == "deployment":
         endpoint = f"http://127.0.0.1:{port}"
         assert processes.wait_until(lambda: emulator._answers(port), 60, every=0.005)
-        assert processes.wait_until(lambda: bool(deploy.parameters_in_force(endpoint)), 60, every=0.005)
+        assert processes.wait_until(lambda: bool(deploy.stack_at(endpoint).parameters()), 60, every=0.005)
     child.send_signal(number)
     # People are impatient.
     child.send_signal(number)

@@ -8,22 +8,19 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pytest
+from tests.e2e.released import Released
 from tests.e2e.support import eventually
 
-from dynatick_stack import emulator, local, project
+from dynatick_stack import emulator
 from dynatick_stack.deploy import client
 from dynatick_stack.emulator import Emulator
 from dynatick_stack.init import write_project
-from dynatick_stack.packaging import Platform, build_packages
-from dynatick_stack.release import ChangeSet, Release
 
 pytestmark = pytest.mark.long
 
 OWN = '[stack]\nname = "mine"\nregion = "us-east-1"\n[handlers]\nmodule = "handlers"\n'
 STAGE = "[stages.prod.parameters]\nShardCount = 2\n"
-HERE = "{}.{}".format(*sys.version_info)
 
 
 @pytest.fixture(scope="module")
@@ -122,25 +119,9 @@ def write_again(folder: Path) -> None:
 
 def test_what_was_deployed_runs_tasks(mine: Path, aws: Emulator) -> None:
     (mine / "dynatick.toml").write_text(OWN.replace("mine", "runs"))
-    session = boto3.Session("test", "test", region_name="us-east-1")
-    # The emulator runs functions by this interpreter, on this machine.
-    platform = Platform(architecture=local.architecture(), python=HERE)
-    os.environ["AWS_ENDPOINT_URL"] = aws.endpoint
-    try:
-        release = Release(session, "runs", poll_seconds=0.2)
-    finally:
-        del os.environ["AWS_ENDPOINT_URL"]
-    bucket = release.usual_bucket()
-    if not release.has_bucket(bucket):
-        release.create_bucket(bucket)
-
-    def prepared() -> ChangeSet:
-        found = project.read(mine)
-        packages = build_packages(found, platform, say=lambda text: None)
-        return release.prepare(found, packages, bucket, stage=None, say=lambda text: None)
-
-    outputs = release.carry_out(prepared(), say=lambda text: None)
-    tasks = local.LocalStack(endpoint=aws.endpoint, name="runs", outputs=dict(outputs)).task_client()
+    runs = Released(mine, aws, "runs")
+    runs.deploy()
+    tasks = runs.client()
     tasks.insert("one", action="send-reminder", payload={"to": "ada@example.com", "text": "It is time"})
     eventually(lambda: tasks.get("one").status == "completed", within=150, what=lambda: tasks.get("one"))
-    release.destroy(say=lambda text: None)
+    runs.release.destroy(say=lambda text: None)

@@ -516,6 +516,15 @@ def test_the_module_of_the_handlers_is_an_ini_option(tmp_path: Path) -> None:
     assert "2 passed" in ran.stdout, ran.stdout
 
 
+def test_the_settings_of_the_how_to_find_the_handlers_of_a_package(tmp_path: Path) -> None:
+    (settings,) = re.findall(r"^```toml\n(.*?)^```$", HOW_TO.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "my_project").mkdir()
+    (tmp_path / "my_project" / "handlers.py").write_text(HANDLERS)
+    test = TEST.replace("from handlers", "from my_project.handlers")
+    ran = project(tmp_path, pyproject__toml=settings, test_handlers__py=test)
+    assert "2 passed" in ran.stdout, ran.stdout
+
+
 def test_the_plugin_imports_nothing_before_a_test_asks_for_the_fixture() -> None:
     code = "import sys, dynatick.testing.pytest_plugin; print(sorted(m for m in sys.modules if m.startswith('dynatick')"
     code += " or m in ('boto3', 'botocore', 'pydantic')))"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, cast
 
 from dynatick.client.extra_occurrences import RUN_NOW
@@ -63,12 +63,29 @@ class ScheduleOccurrence:
         return cast("ScheduleOccurrenceRow", row)
 
 
+@dataclass(frozen=True, slots=True)
+class ExpectedOccurrence:
+    """An occurrence of a schedule that is to come."""
+
+    schedule_id: str
+    occurrence_at: datetime  # nominal
+    bucket: str  # in which it starts
+    action: str | None
+
+
 def expected_occurrences(schedule: Schedule, now: datetime, count: int) -> list[Occurrence]:
     """The next occurrences, beginning with one that is due."""
     after = now
     if schedule.state is ScheduleState.ENABLED and schedule.next_occurrence_at is not None:
         after = schedule.next_occurrence_at - _INSTANT
     return list(islice(_occurrences(schedule, after), count))
+
+
+def nominals_before(schedule: Schedule, now: datetime, end: datetime, limit: int) -> Iterator[datetime]:
+    """The first ``limit`` of the next occurrences, beginning with one that is due, before ``end``."""
+    after = now if schedule.next_occurrence_at is None else schedule.next_occurrence_at - _INSTANT
+    found = (one.instant for one in islice(_occurrences(schedule, after), limit))
+    return takewhile(lambda instant: instant < end, found)
 
 
 def occurrences_between(schedule: Schedule, first: datetime, last: datetime, limit: int) -> list[Occurrence]:

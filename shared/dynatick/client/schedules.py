@@ -22,19 +22,21 @@ from dynatick.client.new_schedule import ScheduleChecks, check_recurrence, store
 from dynatick.client.new_task import Composed, NewTask, Time, text_of
 from dynatick.client.schedule_list import check_state, schedule_page, schedule_rows
 from dynatick.client.schedule_occurrences import (
+    ExpectedOccurrence,
     ScheduleOccurrence,
     expected_occurrences,
     latest_occurrences,
+    nominals_before,
     occurrences_between,
 )
 from dynatick.client.schedule_views import SchedulePage, ScheduleView, warnings_of
 from dynatick.client.settings_cache import SettingsCache
-from dynatick.client.views import TaskView
+from dynatick.client.views import TaskView, text_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read, merge_updates
 from dynatick.domain.expressions import Occurrence, Rate
-from dynatick.domain.recurrence import edited
+from dynatick.domain.recurrence import bucket_of_occurrence, edited
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import (
@@ -55,6 +57,7 @@ from dynatick.errors import (
 from dynatick.store.codec import check_size
 
 MAX_BACKFILL = 1000
+MAX_FORECAST = 100_000
 _TRIES = 20
 _NOT_ENDED = (str(ScheduleState.ENABLED), str(ScheduleState.DISABLED))
 UPDATABLE = {
@@ -247,6 +250,28 @@ class Schedules:
         if is_terminal(row):
             return []
         return expected_occurrences(self._with_start(row), self._clock(), count)
+
+    def forecast(self, *, until: Time, limit: int = MAX_FORECAST) -> Sequence[ExpectedOccurrence]:
+        """The occurrences of all schedules from now to before ``until``, in order of time. Paused schedules have none.
+
+        Reads the rows of all schedules, and raises InvalidInput for more than ``limit`` occurrences.
+        """
+        end, _ = instants(until, until)
+        grid = self._settings_cache.grid()
+        found: list[ExpectedOccurrence] = []
+        for row in schedule_rows(self._store, (str(ScheduleState.ENABLED),)):
+            try:
+                schedule = self._with_start(row)
+            except InvalidInput:  # a tick reports it
+                continue
+            for nominal in nominals_before(schedule, self._clock(), end, limit + 1 - len(found)):
+                bucket = bucket_of_occurrence(schedule, nominal, grid)
+                found.append(
+                    ExpectedOccurrence(RowView(row).task_id, nominal, str(bucket), text_or_none(row.get(attr.ACTION)))
+                )
+            if len(found) > limit:
+                raise InvalidInput("until", str(until), f"expected a time with at most {limit} occurrences until then")
+        return sorted(found, key=lambda one: (one.bucket, one.schedule_id))
 
     def backfill(self, schedule_id: str, *, start: Time, end: Time, dry_run: bool = False) -> Iterator[InsertResult]:
         """Makes the occurrences from ``start`` to ``end`` (both included, and not after now) that do not exist: at the

@@ -20,7 +20,8 @@ SCHEDULE_ID: Final = "scheduleId"  # of an occurrence; a schedule's own is its i
 STATUS: Final = "status"  # a task's Status, "recurring", or the kind of one of Dynatick's own rows
 OUTCOME: Final = "outcome"  # the status of an ended task; own rows have "none", so that scans for open tasks skip them
 ATTEMPT: Final = "attempt"  # whole number, from 0
-ATTEMPTS: Final = "attempts"  # list of maps: run, attempt, startedAt, finishedAt, error
+ATTEMPTS: Final = "attempts"  # list of maps: run, attempt, startedAt, finishedAt, error, and trace in the last one
+TRACE: Final = "trace"  # text, a line for each frame
 RUN: Final = "run"  # whole number, from 1
 TURN: Final = "turn"  # whole number, from 1; of a task that its handler has rescheduled, like the next
 FIRST_STARTED_AT: Final = "firstStartedAt"  # instant, of the run
@@ -144,10 +145,14 @@ PAYLOAD_SCHEMAS: Final = "payloadSchemas"  # map: JSON as text, by action
 PAYLOAD_SCHEMA_FORM: Final = "payloadSchemaForm"  # whole number
 SCHEMA_VERSION: Final = "schemaVersion"  # whole number; of the rows of the whole table
 UPDATED_AT: Final = "updatedAt"  # instant
+PROCESSOR_PROBLEM: Final = "processorProblem"  # text: why the processor can't start
+PAUSED: Final = "paused"  # map: since, by, reason; absent while ticks run tasks
+PAUSES: Final = "pauses"  # list of maps: the last ones that have ended, with until
+BY: Final = "by"  # text: who
 
 PUBLISHED: Final = (
     TICK_MINUTES, SHARD_COUNT, SHARDS_EVER, ACTIONS, DEFAULT_ACTION, RETENTION_DAYS, MAX_TIMEOUT_SECONDS,
-    PAYLOAD_SCHEMAS, PAYLOAD_SCHEMA_FORM, SCHEMA_VERSION,
+    PAYLOAD_SCHEMAS, PAYLOAD_SCHEMA_FORM, SCHEMA_VERSION, PROCESSOR_PROBLEM,
 )  # fmt: skip
 """What the settings say."""
 

@@ -160,8 +160,8 @@ class Execution:
             self.too_late.append(claimed)
 
     def may_begin(self) -> bool:
-        """Whether there is time left for a task to begin."""
-        return self.services.clock() < self.budget.stop_claiming
+        """Whether there is time left for a task to begin, and nobody has paused everything."""
+        return not self.report.paused and self.services.clock() < self.budget.stop_claiming
 
     def submit(self, work: Job) -> None:
         """Queues a job for an I/O thread. It must not raise; the coordinator calls what it returns."""

@@ -1,17 +1,20 @@
-"""What ``dynatick dev`` prints: a line for each attempt of a task, each tick, and whatever the functions say."""
+"""What ``dynatick dev`` prints: a line for each task that is inserted, each attempt, each tick, and whatever the
+functions say."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from dynatick.client.views import TaskView
 from dynatick.domain.instants import parse_instant
+from dynatick_stack.dev.insertions import NOTHING_INSERTED, Inserted, Insertion
 from dynatick_stack.logs import LogLine
 
 # Lines of a function that ended as it should.
@@ -22,6 +25,7 @@ _ROUTINE = {
 }  # fmt: skip
 _COUNTS = ("completed", "failed", "retried", "rescheduled", "deferred", "missed", "recovered")
 _INDENT = " " * 12
+_MAX_INSERTIONS = 20  # of one moment that are named; an import would hide everything else
 
 Key = tuple[str, int, int, int]  # task, run, turn, attempt
 
@@ -38,9 +42,19 @@ class Display:
         """The ids of the tasks whose rows ``show`` needs."""
         return [str(line.record["task_id"]) for line in lines if line.record and _action(line) == "attempt_recorded"]
 
-    def show(self, lines: Sequence[LogLine], tasks: Mapping[str, TaskView]) -> list[str]:
-        """What there is to print of these lines, in order. ``tasks``: by their ids, as they are now."""
-        return [text for line in lines for text in self._one(line, tasks)]
+    def show(
+        self, lines: Sequence[LogLine], tasks: Mapping[str, TaskView], inserted: Inserted = NOTHING_INSERTED
+    ) -> list[str]:
+        """What there is to print of these, in order of time; of the same second, what was inserted comes first.
+
+        ``tasks``: by their ids, as they are now.
+        """
+        shown = [(one.at, _of_insertion(one)) for one in inserted.tasks[:_MAX_INSERTIONS]]
+        if unnamed := inserted.others + len(inserted.tasks) - len(shown):
+            text = f"{unnamed:,} {'more ' if shown else ''}task{'' if unnamed == 1 else 's'}"
+            shown.append((inserted.since, _headed(inserted.since, "inserted", text)))
+        shown += [(line.at, text) for line in lines for text in self._one(line, tasks)]
+        return [text for _, text in sorted(shown, key=itemgetter(0))]
 
     def _one(self, line: LogLine, tasks: Mapping[str, TaskView]) -> list[str]:
         record = line.record
@@ -83,7 +97,7 @@ class Display:
         elif task is not None and task.error and result == "failed":
             details.append(task.error)
         word = "failed" if result == "retried" else result
-        text = f"{record['handler'] or '':<16} {_task_id(record):<16} {'   '.join(details)}"
+        text = f"{record['handler'] or '':<16} {_printable(str(record['task_id'])):<16} {'   '.join(details)}"
         return [_headed(at, word, text), *(self._frames(raised) if raised else ())]
 
     def _frames(self, raised: Mapping[str, Any]) -> list[str]:
@@ -106,8 +120,19 @@ class Display:
         return next((str(path) for path in below if (self.folder / path).is_file()), None)
 
 
-def _task_id(record: Mapping[str, Any]) -> str:
-    text = str(record["task_id"])
+def _of_insertion(one: Insertion) -> str:
+    if one.problem is not None:
+        when = one.problem
+    elif one.due_at is None:
+        when = str(one.expression)
+    elif one.due_at < one.at + timedelta(seconds=1):
+        when = "due now"
+    else:
+        when = f"due at {one.due_at:%H:%M:%S}" if one.due_at.date() == one.at.date() else f"due at {one.due_at:%F %T}"
+    return _headed(one.at, "inserted", f"{_printable(one.action):<16} {_printable(one.task_id):<16} {_printable(when)}")
+
+
+def _printable(text: str) -> str:
     return text if text.isprintable() else ascii(text)[1:-1]
 
 

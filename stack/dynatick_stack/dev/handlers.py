@@ -21,6 +21,7 @@ from dynatick_stack.files import digest, exclusive
 from dynatick_stack.folders import CACHE
 from dynatick_stack.local import LocalStack
 from dynatick_stack.project import Project
+from dynatick_stack.project_files import project_files
 from dynatick_stack.venv import Say, interpreter_tag, python_with_pip, run_quietly
 
 CHECK_SECONDS = 60.0
@@ -58,13 +59,19 @@ def check(project: Project, libraries: Path, required: Path | None, environment:
     The module gets what it has in Lambda: its own files, the layer's libraries, and what it requires.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        Path(scratch, "dynatick").symlink_to(Path(dynatick.__file__).parent)
-        path = [str(project.folder), scratch, str(libraries), *([str(required)] if required else [])]
+        own, package = Path(scratch, "own"), Path(scratch, "package")
+        for file in project_files(project):
+            link = own / file.relative_to(project.folder)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(file)
+        package.mkdir()
+        (package / "dynatick").symlink_to(Path(dynatick.__file__).parent)
+        path = [own, package, libraries, *([required] if required else [])]
         try:
             # -S: without the packages of this environment. -P: without the folder of the program.
             ran = subprocess.run(
-                [sys.executable, "-S", "-P", "-B", str(_PROGRAM), project.module, str(project.folder)],
-                env={**_of_lambda(environment), "PYTHONPATH": os.pathsep.join(path)},
+                [sys.executable, "-S", "-P", "-B", str(_PROGRAM), project.module, str(own)],
+                env={**_of_lambda(environment), "PYTHONPATH": os.pathsep.join(map(str, path))},
                 capture_output=True,
                 text=True,
                 timeout=CHECK_SECONDS,

@@ -15,6 +15,7 @@ from dynatick_stack.build import libraries
 from dynatick_stack.dev import handlers, sources
 from dynatick_stack.dev.display import Display
 from dynatick_stack.dev.handlers import HandlersError
+from dynatick_stack.dev.insertions import InsertionReader
 from dynatick_stack.dev.sources import Snapshot
 from dynatick_stack.errors import DeployError
 from dynatick_stack.folders import PROJECT_FILE
@@ -43,7 +44,7 @@ class Session:
         """Starts the system with the project's handlers. Raises HandlersError for handlers that can't be imported."""
         began = time.monotonic()
         project = self.project
-        self._files, self._settings = sources.snapshot(project.folder), self._read_settings()
+        self._files, self._settings = sources.snapshot(project), self._read_settings()
         actions = self._check()
         self.stack = local.up(
             port,
@@ -56,6 +57,7 @@ class Session:
         )
         self.client: TaskClient = self.stack.task_client()
         self.reader = LogReader(self.stack.endpoint, since=time.time(), stack=project.name)
+        self.insertions = InsertionReader(self.stack)
         self.display = Display(folder=project.folder)
         parameters = self.stack.parameters
         minutes = parameters["TickMinutes"]
@@ -72,9 +74,10 @@ class Session:
         lines = self.reader.read()
         rows = self.client.store.get_many(self.display.wanted(lines))
         tasks: Mapping[str, TaskView] = {task_id: TaskView.from_row(row) for task_id, row in rows.items()}
-        for text in self.display.show(lines, tasks):
+        # After the logs: of what has run already, the insertion is not missing.
+        for text in self.display.show(lines, tasks, self.insertions.read()):
             self.say(text)
-        files = sources.snapshot(self.project.folder)
+        files = sources.snapshot(self.project)
         if changed := sources.changed(self._files, files):
             self._files = files
             self._deploy(", ".join(str(path.relative_to(self.project.folder)) for path in changed))

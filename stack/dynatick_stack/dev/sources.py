@@ -1,34 +1,23 @@
-"""A project's Python files: which there are, which have changed, and the layer that holds them."""
+"""A project's files: as they are now, which have changed, and the layer that holds them."""
 
 from __future__ import annotations
 
 import io
-import os
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+
+from dynatick_stack.project import Project
+from dynatick_stack.project_files import project_files
 
 Snapshot = Mapping[Path, tuple[int, int]]
 """Files with the times of their last change, in nanoseconds, and their sizes."""
 
-_NEVER = ("__pycache__", "node_modules")
 
-
-def python_files(folder: Path) -> Iterator[Path]:
-    """The Python files of a project: none of hidden folders, of virtual environments, of caches."""
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(
-            name
-            for name in folders
-            if not name.startswith(".") and name not in _NEVER and not Path(parent, name, "pyvenv.cfg").exists()
-        )
-        yield from (Path(parent, name) for name in sorted(files) if name.endswith(".py"))
-
-
-def snapshot(folder: Path) -> Snapshot:
-    """The Python files as they are now. One that disappears meanwhile is left out."""
+def snapshot(project: Project) -> Snapshot:
+    """The files of the handlers. One that disappears meanwhile is left out."""
     found = {}
-    for path in python_files(folder):
+    for path in project_files(project):
         try:
             state = path.stat()
         except FileNotFoundError:

@@ -28,8 +28,8 @@ status | text | Dynatick | `scheduled`, `running`, `completed`, `failed` or `can
     yet
 outcome | text | Dynatick | The status of a task that has ended, and only of such: what the index is filtered by
 attempt | number | Dynatick | Which attempt of this run it is; counted at the claim, 0 until the first
-attempts | list of maps | Dynatick | Earlier attempts: `run`, `attempt`, `startedAt`, `finishedAt`, `error`. The
-    latest of them, where there are many
+attempts | list of maps | Dynatick | Earlier attempts: `run`, `attempt`, `startedAt`, `finishedAt`, `error`, and in the
+    last one `trace`, where it was raised. The latest of them, where there are many
 run | number | Dynatick | 1, and one more with each redrive, and each run-now of an ended task. The idempotency
     key is made of `taskId`, `createdAt`, `run` and `turn`
 turn | number | Dynatick | How often the handler has rescheduled the task in this run: attempts start again, and the

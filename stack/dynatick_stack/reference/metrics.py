@@ -42,6 +42,8 @@ WokenLate | Count | Tasks that were due more than five seconds before the pass o
     wake-up came late, or not at all
 WakeUpsStale | Count | Wake-ups that came ten minutes late or more, and were dropped: ticks have run their tasks
 WakeUpsMalformed | Count | Messages in the queue of wake-ups that are none, and were dropped
+CannotStart | Count | Cold starts of a processor that failed, for instance because the handlers module can't be imported
+PausedTicks | Count | Ticks that ran nothing because the installation is paused
 NotStarted | Count | Invocations for other shards, or to continue, that could not be started
 Reconciled | Count | Tasks that the reconcile found and that no tick would have run
 ReconcileFailed | Count | Those of them that it could not repair

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
+from tests.builders import no_such_time
 from tests.unit.domain.strategies import grids, instants, intervals, minutes, task_ids, zones
 from tests.unit.domain.support import refusal
 
@@ -121,11 +122,11 @@ def test_the_order_of_names_is_the_order_of_time(one: int, other: int) -> None:
 
 
 NO_NAMES: dict[str, list[object]] = {
-    "there is no such time (hour must be in 0..23)": ["2026-12-31#24:00"],
-    "there is no such time (minute must be in 0..59)": ["2026-12-31#12:60"],
-    "there is no such time (day is out of range for month)": ["2027-02-31#12:00", "2027-02-29#12:00"],
-    "there is no such time (month must be in 1..12)": ["2026-13-01#12:00"],
-    "there is no such time (year 0 is out of range)": ["0000-01-01#00:00"],
+    f"there is no such time ({no_such_time(2026, 12, 31, 24)})": ["2026-12-31#24:00"],
+    f"there is no such time ({no_such_time(2026, 12, 31, 12, 60)})": ["2026-12-31#12:60"],
+    f"there is no such time ({no_such_time(2027, 2, 31)})": ["2027-02-31#12:00"],
+    f"there is no such time ({no_such_time(2026, 13, 1)})": ["2026-13-01#12:00"],
+    f"there is no such time ({no_such_time(0, 1, 1)})": ["0000-01-01#00:00"],
     "expected a time between 1970 and 9998": ["1969-12-31#23:59", "9999-01-01#00:01", "9999-12-31#23:59"],
     "expected a bucket such as 2026-12-31#12:00 or 2026-12-31#12:00#3": [
         "2026-12-31#12:00#0", "2026-12-31#12:00#03", "2026-12-31#12:00#-1", "2026-12-31#12:00#",
@@ -136,7 +137,10 @@ NO_NAMES: dict[str, list[object]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("reason", "value"), [(reason, value) for reason in NO_NAMES for value in NO_NAMES[reason]])
+@pytest.mark.parametrize(("reason", "value"), [
+    *((reason, value) for reason in NO_NAMES for value in NO_NAMES[reason]),
+    (f"there is no such time ({no_such_time(2027, 2, 29)})", "2027-02-29#12:00"),
+])  # fmt: skip
 def test_a_value_that_is_not_a_buckets_name_is_refused(reason: str, value: object) -> None:
     field, expected = refusal(Bucket.parse, value)
     assert field == "taskDateTime"
@@ -199,7 +203,7 @@ def test_a_time_is_a_bucket_or_an_instant(value: object, found: object) -> None:
          "dueAt: '2026-12-31T12:07:00' is not accepted; its offset from UTC is missing; expected a bucket such as"),
      ("2026-12-31#1207", "dueAt: '2026-12-31#1207' is not accepted; expected a bucket such as 2026-12-31#12:00 or"),
      ("2027-02-31#12:00",
-         "dueAt: '2027-02-31#12:00' is not accepted; there is no such time (day is out of range for month); "
+         f"dueAt: '2027-02-31#12:00' is not accepted; there is no such time ({no_such_time(2027, 2, 31)}); "
          "expected a bucket such as"),
      (None, "dueAt: None is not accepted; expected a bucket such as"),
      (True, "dueAt: True is not accepted; expected a bucket such as")],

@@ -9,7 +9,7 @@ import pytest
 from boto3.dynamodb.types import Binary
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import scheduled_row
+from tests.builders import no_such_time, scheduled_row
 from tests.unit.domain.strategies import grids, near_instants, task_ids
 
 from dynatick.domain.buckets import Bucket, Grid
@@ -103,7 +103,7 @@ REFUSED = [
     ("not a time", {"taskDateTime": "tomorrow"},
         "taskDateTime: 'tomorrow' is not accepted; expected a bucket such as"),
     ("31 February", {"taskDateTime": "2027-02-31#12:00"},
-        "taskDateTime: '2027-02-31#12:00' is not accepted; there is no such time (day is out of range for month)"),
+        f"taskDateTime: '2027-02-31#12:00' is not accepted; there is no such time ({no_such_time(2027, 2, 31)})"),
     ("no offset", {"dueAt": "2027-01-01T12:00:00"},
         "dueAt: '2027-01-01T12:00:00' is not accepted; its offset from UTC is missing"),
     ("wrong types", {"action": Decimal(7), "payload": "not a map"}, "action: 7 is not accepted; expected the name"),

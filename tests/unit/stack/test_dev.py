@@ -6,8 +6,9 @@ import io
 import json
 import os
 import zipfile
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pydantic
@@ -17,8 +18,10 @@ from dynatick.client.views import TaskView
 from dynatick_stack.dev import handlers, sources
 from dynatick_stack.dev.display import Display
 from dynatick_stack.dev.handlers import HandlersError
+from dynatick_stack.dev.insertions import Inserted, Insertion
 from dynatick_stack.logs import LogLine
 from dynatick_stack.project import Project
+from dynatick_stack.project_files import project_files
 
 LIBRARIES = Path(pydantic.__file__).parents[1]
 HANDLERS = """
@@ -35,34 +38,49 @@ def greet(payload: dict[str, object]) -> object:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    for name in ("app", ".hidden", "venv", "node_modules", "__pycache__"):
+    for name in ("app", ".hidden", "venv", "node_modules", "__pycache__", "tests", "app/data"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "texts.py").write_text('GREETING = "Hello"\n')
     (tmp_path / "venv" / "pyvenv.cfg").touch()
     (tmp_path / "handlers.py").write_text(HANDLERS)
-    (tmp_path / "notes.txt").touch()
-    return Project(folder=tmp_path, name="a", module="handlers")
+    for name in ("requirements.txt", "app/data/mail.html", ".env", "dynatick.toml", "test_it.py", "app/texts.pyi"):
+        (tmp_path / name).touch()
+    return Project(folder=tmp_path, name="a", module="handlers", requirements=tmp_path / "requirements.txt")
 
 
 # --- Files ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_layer_holds_the_projects_python_files(project: Project) -> None:
-    content = sources.layer(project.folder, sources.snapshot(project.folder))
+def test_the_layer_holds_the_projects_files(project: Project) -> None:
+    content = sources.layer(project.folder, sources.snapshot(project))
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        assert archive.namelist() == ["python/app/texts.py", "python/handlers.py"]
-    assert sources.layer(project.folder, sources.snapshot(project.folder)) == content
+        assert archive.namelist() == [
+            "python/app/data/mail.html",
+            "python/app/data/texts.py",
+            "python/app/texts.py",
+            "python/handlers.py",
+        ]
+    assert sources.layer(project.folder, sources.snapshot(project)) == content
+
+
+@pytest.mark.parametrize("pattern", ["data", "app/data", "app/d*", "da[t]a"])
+def test_a_project_excludes_further_files_by_name_or_path(project: Project, pattern: str) -> None:
+    files = project_files(replace(project, exclude=(pattern, "*.html", "data.html")))
+    assert [path.name for path in files] == ["handlers.py", "texts.py"]
+    assert list(project_files(replace(project, exclude=("dat", "texts")))) == list(project_files(project))
 
 
 def test_what_is_saved_made_or_removed_is_a_change(project: Project) -> None:
-    before = sources.snapshot(project.folder)
-    assert sources.changed(before, sources.snapshot(project.folder)) == []
-    saved, made, removed = (project.folder / name for name in ("handlers.py", "new.py", "app/texts.py"))
+    before = sources.snapshot(project)
+    assert sources.changed(before, sources.snapshot(project)) == []
+    names = ("handlers.py", "new.py", "app/texts.py", "app/data/mail.html")
+    saved, made, removed, data = (project.folder / name for name in names)
     os.utime(saved, (1, 1))
     made.touch()
     removed.unlink()
-    (project.folder / "notes.txt").write_text("no Python")
-    assert sources.changed(before, sources.snapshot(project.folder)) == sorted([saved, made, removed])
+    data.write_text("Hello")
+    (project.folder / "dev.log").write_text("no part")
+    assert sources.changed(before, sources.snapshot(project)) == sorted([saved, made, removed, data])
 
 
 # --- The check --------------------------------------------------------------------------------------------------------
@@ -82,6 +100,7 @@ def test_handlers_that_can_be_imported_are_named(project: Project) -> None:
         ("import os; os._exit(3)\n", "handlers ends the process that imports it: imported"),
         ("import sys; sys.exit('over')\n", "handlers ends the process that imports it: over"),
         ("@task('two')\ndef two(): ...\n", "handler two: should take (payload) or (payload, context)"),
+        ("import tests.texts\n", "handlers.py:10  ModuleNotFoundError: No module named 'tests'"),
         ("del greet\n", "handlers has no function that is declared by @task"),
     ],
 )
@@ -125,7 +144,7 @@ def test_requirements_are_installed_once_for_each_content(
     assert said == ["Installing requirements.txt (once)"]
     file.write_text("# nothing any more\n")
     assert handlers.requirements(requires, said.append) != folder
-    assert handlers.requirements(project, said.append) is None
+    assert handlers.requirements(replace(project, requirements=None), said.append) is None
 
 
 # --- Lines ------------------------------------------------------------------------------------------------------------
@@ -151,6 +170,43 @@ def test_a_completed_task_is_a_line(tmp_path: Path) -> None:
     task = row(status="completed", finishedAt="2026-11-23T02:00:45.052Z")
     shown = Display(folder=tmp_path).show([line({**ATTEMPT, "result": "completed"})], {"mail-2": task})
     assert shown == ["02:00:45  completed  send-reminder    mail-2           0.04 s after due, 12 ms"]
+
+
+def inserted(row: Mapping[str, object], *, at: datetime = AT) -> str:
+    (text,) = Display(folder=Path()).show([], {}, Inserted(tasks=[Insertion.of(row, at)], since=AT))
+    return text
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"action": "send", "dueAt": "2026-11-23T02:00:45.9Z"}, "send             mail-1           due now"),
+        ({"dueAt": "2026-11-23T02:00:40Z", "status": "scheduled"}, "log              mail-1           due now"),
+        ({"action": "send"}, "send             mail-1           due now"),
+        ({"action": "send", "delaySeconds": 90}, "send             mail-1           due at 02:02:15"),
+        ({"taskDateTime": "2026-12-31#12:00"}, "log              mail-1           due at 2026-12-31 12:00:00"),
+        ({"scheduleExpression": "rate(1 hour)"}, "log              mail-1           rate(1 hour)"),
+        ({"dueAt": "tomorrow"}, "log              mail-1           dueAt: 'tomorrow' is not"),
+        ({"taskId": "a\nb"}, r"log              a\nb             due now"),
+    ],
+)
+def test_an_inserted_task_is_a_line_with_its_time(row: Mapping[str, object], said: str) -> None:
+    assert inserted({"taskId": "mail-1", **row}).startswith(f"02:00:45  inserted   {said}")
+
+
+def test_what_was_inserted_stands_before_what_became_of_it_and_many_are_counted(tmp_path: Path) -> None:
+    ran = replace(line({**ATTEMPT, "result": "completed"}), at=AT + timedelta(milliseconds=40))
+    later = replace(line("To Ada"), at=AT + timedelta(seconds=2))
+    tasks = [Insertion.of({"taskId": f"t{n}"}, AT + timedelta(seconds=n // 21)) for n in range(22)]
+    shown = Display(folder=tmp_path).show([ran, later], {}, Inserted(tasks=tasks, others=1000, since=AT))
+    assert [text[:31] for text in (shown[0], *shown[19:])] == [
+        "02:00:45  inserted   log       ",
+        "02:00:45  inserted   log       ",
+        "02:00:45  inserted   1,002 more",
+        "02:00:45  completed  send-remin",
+        "02:00:47  output     To Ada",
+    ]
+    assert Display(folder=tmp_path).show([], {}, Inserted(others=1, since=AT)) == ["02:00:45  inserted   1 task"]
 
 
 def test_a_failed_attempt_has_the_projects_own_lines_of_the_traceback(project: Project) -> None:

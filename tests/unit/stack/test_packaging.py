@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import zipfile
 from pathlib import Path
@@ -122,11 +123,32 @@ def test_the_same_content_is_the_same_zip(mine: Path, tmp_path: Path, installed:
     assert len(installed) == 2, "libraries are fetched once for each cache"
 
 
+def test_data_files_go_with_the_handlers_and_are_named(mine: Path, tmp_path: Path, installed: list[list[str]]) -> None:
+    (mine / "texts" / "mail.html").write_text("<p>Hello")
+    (mine / "test_handlers.py").touch()
+    said: list[str] = []
+    handlers = build_packages(project.read(mine), Platform.of("arm64"), say=said.append, cache=tmp_path / "c").handlers
+    assert names(handlers) == {"python/handlers.py", "python/texts/__init__.py", "python/texts/mail.html"}
+    assert said[1] == "Handlers: 3 files, 1 of them not Python: texts/mail.html"
+    said_last = r"Unpacked they take 0\.0 MB with what they require, \d\.\d with Dynatick's code; Lambda allows 250"
+    assert re.fullmatch(said_last, said[-1])
+    for n in range(12):
+        (mine / f"{n:02}.txt").touch()
+    build_packages(project.read(mine), Platform.of("arm64"), say=said.append, cache=tmp_path / "c")
+    assert said[-2].endswith("13 of them not Python: " + ", ".join(f"{n:02}.txt" for n in range(10)) + ", …")
+
+
 def test_too_large_for_a_function(
     mine: Path, tmp_path: Path, installed: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packaging, "MAX_UNPACKED_BYTES", 1000)
-    with pytest.raises(BuildError, match="Lambda allows a function 250"):
+    monkeypatch.setattr(packaging, "MAX_UNPACKED_BYTES", 100_000)
+    with pytest.raises(BuildError, match=r"Code and libraries take \d\.\d MB unpacked; Lambda allows a function 250"):
+        build(mine, tmp_path / "cache")
+    (mine / "texts" / "large.bin").write_bytes(bytes(200_000))
+    (mine / "texts" / "larger.bin").write_bytes(bytes(300_000))
+    with pytest.raises(
+        BuildError, match=r"files take 0\.5 MB .* The largest: texts/larger.bin \(0\.3 MB\), texts/large"
+    ):
         build(mine, tmp_path / "cache")
 
 

@@ -82,6 +82,8 @@ def test_without_one_there_is_no_project(tmp_path: Path) -> None:
         ('[parameters]\nHandlersEnvironment = "{}"', "not for projects: [handlers] environment has the variables"),
         ('[stack]\nname = "a"\nregion = "Frankfurt"', "[stack] region: 'Frankfurt' is not accepted; expected an AWS"),
         ('[stack]\nname = "a"\nbucket = "A B"', "[stack] bucket: 'A B' is not accepted; expected the name of a bucket"),
+        ('[handlers]\nexclude = "docs"', "[handlers] exclude: 'docs' is not accepted; expected names or patterns"),
+        ('[handlers]\nexclude = ["docs/"]', "[handlers] exclude: 'docs/' is not accepted"),
         ('[handlers]\npolicies = "A"', "[handlers] policies: 'A' is not accepted; expected names or ARNs"),
         ('[handlers]\npolicies = ["a, b"]', "[handlers] policies: 'a, b' is not accepted"),
         ("[stages]\nprod = 4", "stages.prod is a table; write [stages.prod.parameters]"),

@@ -1,0 +1,87 @@
+"""The bucket for what a deployment uploads."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dynatick_stack.errors import RefusedError
+from dynatick_stack.venv import Say
+
+if TYPE_CHECKING:
+    import boto3
+
+_PREFIX = "dynatick"  # of the keys
+_CLOSED = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
+
+
+class ArtifactBucket:
+    """Methods raise BotoCoreError and ClientError as the SDK does."""
+
+    def __init__(self, session: boto3.Session, name: str | None = None) -> None:
+        """Without a name: dynatick-ACCOUNT-REGION."""
+        self._given = name
+        self._s3: Any = session.client("s3")
+        self._sts: Any = session.client("sts")
+        self._region = str(session.region_name)
+
+    @cached_property
+    def name(self) -> str:
+        return self._given or f"dynatick-{self._account}-{self._region}"
+
+    @cached_property
+    def _account(self) -> str:
+        return str(self._sts.get_caller_identity()["Account"])
+
+    def exists(self) -> bool:
+        """Raises RefusedError for one that is another account's."""
+        from botocore.exceptions import ClientError
+
+        try:
+            self._s3.head_bucket(Bucket=self.name, ExpectedBucketOwner=self._account)
+        except ClientError as error:
+            if _http_status(error) == 404:
+                return False
+            if _http_status(error) == 403:
+                raise RefusedError(
+                    f"The bucket {self.name} is another account's, or these credentials can't use it"
+                ) from None
+            raise
+        return True
+
+    def create(self) -> None:
+        """A private one; S3 encrypts it by itself."""
+        where = {} if self._region == "us-east-1" else {
+            "CreateBucketConfiguration": {"LocationConstraint": self._region}
+        }  # fmt: skip
+        self._s3.create_bucket(Bucket=self.name, **where)
+        self._s3.put_public_access_block(
+            Bucket=self.name,
+            PublicAccessBlockConfiguration=dict.fromkeys(_CLOSED, True),
+            ExpectedBucketOwner=self._account,
+        )
+
+    def upload(self, path: Path, say: Say) -> dict[str, str]:
+        """``Bucket`` and ``Key`` of a zip. It is named by its content, so one that is there needs no upload."""
+        from botocore.exceptions import ClientError
+
+        key = f"{_PREFIX}/{path.name}"
+        try:
+            self._s3.head_object(Bucket=self.name, Key=key, ExpectedBucketOwner=self._account)
+        except ClientError as error:
+            if _http_status(error) not in (403, 404):
+                raise
+            say(f"Uploading {path.name} ({max(1, path.stat().st_size // 1024):,} KB)")
+            self._s3.upload_file(str(path), self.name, key, ExtraArgs={"ExpectedBucketOwner": self._account})
+        return {"Bucket": self.name, "Key": key}
+
+    def put(self, name: str, content: bytes) -> str:
+        """Its URL."""
+        key = f"{_PREFIX}/{name}"
+        self._s3.put_object(Bucket=self.name, Key=key, Body=content, ExpectedBucketOwner=self._account)
+        return f"{self._s3.meta.endpoint_url}/{self.name}/{key}"
+
+
+def _http_status(error: Any) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))

@@ -1,0 +1,36 @@
+"""Which files of a project its handlers have at hand: all of its folder, but those that are no part of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from dynatick_stack.folders import PROJECT_FILE
+from dynatick_stack.project import Project
+
+NEVER = (
+    ".*",
+    "__pycache__", "node_modules", "build", "dist", "*.egg-info",
+    "test", "tests", "test_*.py", "*_test.py", "conftest.py",
+    "*.pyc", "*.pyi", "*.whl", "*.log", PROJECT_FILE,
+)  # fmt: skip
+"""Names of files and folders. Virtual environments and the file of the requirements are left out besides."""
+
+
+def project_files(project: Project) -> Iterator[Path]:
+    """In a stable order. A name or a path that a pattern of ``exclude`` fits is left out, with all that is in it."""
+
+    def is_part(path: Path) -> bool:
+        whole = path.relative_to(project.folder).as_posix()
+        return not (
+            any(fnmatchcase(path.name, pattern) for pattern in (*NEVER, *project.exclude))
+            or any(fnmatchcase(whole, pattern) for pattern in project.exclude)
+            or path == project.requirements
+            or (path / "pyvenv.cfg").exists()
+        )
+
+    for parent, folders, files in os.walk(project.folder):
+        folders[:] = sorted(name for name in folders if is_part(Path(parent, name)))
+        yield from (path for name in sorted(files) if is_part(path := Path(parent, name)) and path.is_file())

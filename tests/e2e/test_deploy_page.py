@@ -1,0 +1,81 @@
+"""docs/how-to/deploy.md: its commands, answered with yes on a terminal, deploy its project to the emulator."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import boto3
+import pytest
+from tests.e2e.documents import blocks
+
+from dynatick_stack import emulator, project
+from dynatick_stack.init import write_project
+
+pytestmark = pytest.mark.long
+
+PAGE = "docs/how-to/deploy.md"
+REGION = "eu-central-1"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The page's project, with what the page takes for granted."""
+    made = tmp_path / "reminders"
+    write_project(made)
+    settings, excluded = (text for language, text in blocks(PAGE) if language == "toml")
+    (made / "requirements.txt").write_text("tabulate==0.9.0\n")
+    (made / "dynatick.toml").write_text(settings + "\n")
+    given = project.read(made)
+    assert given.stack_of("prod") == "reminders-prod"
+    pattern = '[stack]\nname = "other"\n' + excluded
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "dynatick.toml").write_text(pattern)
+    assert list(project.read(other).exclude) == tomllib.loads(excluded)["handlers"]["exclude"]
+    return made
+
+
+def test_the_pages_commands_deploy_upgrade_and_delete_its_project(folder: Path, tmp_path: Path) -> None:
+    commands = "".join(text for language, text in blocks(PAGE) if language == "sh")
+    assert commands.count("dynatick deploy --stage prod\n") == 2
+    state = tmp_path / "aws" / "local"
+    aws = emulator.start(emulator.free_port(), state_dir=state, say=lambda text: None)
+    try:
+        said = answered_with_yes(commands, folder, aws.endpoint)
+        stacks = boto3.client("cloudformation", endpoint_url=aws.endpoint, region_name=REGION).describe_stacks()
+    finally:
+        emulator.stop(state_dir=state)
+    assert re.search(r"\? \[y/N\]: .*\n?Deployed reminders-prod: table reminders-prod-TasksTable", said), said
+    assert "There is no bucket dynatick-000000000000-eu-central-1 for what is uploaded. Create it?" in said
+    assert "Handlers: 1 file\n" in said
+    assert said.count("reminders-prod is up to date") == 4
+    assert "stays     AWS::DynamoDB::Table" in said
+    assert said.endswith("Deleted reminders-prod\n")
+    assert stacks["Stacks"] == []
+    written = {path.name for path in (folder / "build").iterdir()}
+    assert {"template.json", "parameters.json", "handlers.zip", "ProcessorFunction.zip"} <= written
+
+
+def answered_with_yes(commands: str, folder: Path, endpoint: str) -> str:
+    """Runs commands as a person who says yes to every question; what they printed."""
+    person, terminal = pty.openpty()
+    os.write(person, b"y\n" * 10)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_"))}
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_ENDPOINT_URL": endpoint}
+    path = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    try:
+        ran = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", commands], cwd=folder, env=kept | keys | path,
+            stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1200, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(person)
+        os.close(terminal)
+    assert ran.returncode == 0, ran.stdout
+    return ran.stdout
