@@ -13,6 +13,7 @@ from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.instants import EPOCH
 from dynatick.domain.normalise import Defaults
+from dynatick.domain.overdue import Overdue
 from dynatick.domain.task import Row, Task
 from dynatick.engine.assign import Arrival, Assigned, assign
 from dynatick.engine.installation_settings import publish_settings
@@ -90,6 +91,7 @@ class InProcess:
     started: list[Mapping[str, object]] = field(default_factory=list)  # invocations that were asked for
     tokens: itertools.count[int] = field(default_factory=itertools.count)
     wake_ups: WakeUps | None = None
+    overdue: list[Overdue] = field(default_factory=list)  # as reported
 
     def reconfigure(self, **changes: object) -> None:
         """A redeployment with another grid."""
@@ -110,6 +112,7 @@ class InProcess:
             new_token=lambda: f"token-{next(self.tokens)}",
             pause=lambda seconds: None,
             wake_ups=self.wake_ups,
+            report_overdue=self.overdue.extend,
         )
 
     def invoke(self, event: Mapping[str, object]) -> None:

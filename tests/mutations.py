@@ -45,6 +45,7 @@ TASK_POOL = "tests/unit/engine/test_task_pool.py"
 SCHEDULES = "tests/unit/engine/test_recurring.py"
 WAKE_UPS = "tests/unit/engine/test_wake_ups.py"
 RECURRING = "tests/unit/engine/test_recurring.py tests/unit/domain/test_recurrence.py"
+OVERDUE = "tests/unit/engine/test_overdue.py"
 OF_SCHEDULES = 0
 ENGINE, DOMAIN, TABLE = "shared/dynatick/engine", "shared/dynatick/domain", "shared/dynatick/store/dynamodb.py"
 
@@ -306,10 +307,21 @@ MUTATIONS = (
              "return self.state is ScheduleState.DISABLED and (self.defined_at is None or nominal > self.defined_at)",
              "return self.defined_at is None", RECURRING),
     Mutation(OF_SCHEDULES, "the first late tick drops what was due before a pause", f"{DOMAIN}/occurrences.py",
-             "elif schedule.state is ScheduleState.DISABLED and (following is None or "
-             "schedule.is_paused_at(following)):", "elif schedule.state is ScheduleState.DISABLED:", RECURRING),
+             "is_paused = schedule.state is ScheduleState.DISABLED and (following is None or "
+             "schedule.is_paused_at(following))", "is_paused = schedule.state is ScheduleState.DISABLED", RECURRING),
     Mutation(OF_SCHEDULES, "an edit keeps only the first due occurrence", f"{DOMAIN}/recurrence.py",
              "if due_before := _due_before(schedule, now):", "if due_before := schedule.due_before:", RECURRING),
+    Mutation(OF_SCHEDULES, "what is overdue is forgotten unreported", f"{ENGINE}/recurring.py",
+             "        if overdue:\n            self.report_overdue(overdue)\n", "", OVERDUE),
+    Mutation(OF_SCHEDULES, "a schedule waits for its next run, whatever is awaited", f"{DOMAIN}/occurrences.py",
+             "awaited, grid))] if awaited else []", "awaited, grid))] if awaited and plan.more else []", OVERDUE),
+    Mutation(OF_SCHEDULES, "a pause forgets what is awaited", f"{DOMAIN}/recurrence.py",
+             "if not pending and (not schedule.awaited or schedule.bucket is None):", "if not pending:", OVERDUE),
+    Mutation(OF_SCHEDULES, "an edit puts a schedule behind a deadline", f"{DOMAIN}/recurrence.py",
+             "            if schedule.awaited:\n                values[attr.TASK_DATE_TIME]",
+             "            if schedule.awaited and paused:\n                values[attr.TASK_DATE_TIME]", OVERDUE),
+    Mutation(OF_SCHEDULES, "an occurrence that a dead tick made counts as late", f"{ENGINE}/recurring.py",
+             "        case.add_task(run, present)\n", "        case.made.append(run)\n", OVERDUE),
 )  # fmt: skip
 
 
@@ -320,7 +332,7 @@ def main() -> int:
             copied = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             copied(ROOT / name, copy / name)
-        failing = failures(copy, f"{RULES} {TEMPLATE} {RECURRING}")
+        failing = failures(copy, f"{RULES} {TEMPLATE} {RECURRING} {OVERDUE}")
         if failing:
             print(f"without any mutation these fail already: {', '.join(failing)}", file=sys.stderr)
             return 1

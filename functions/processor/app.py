@@ -6,12 +6,19 @@ import logging
 import os
 import sys
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from dynatick import observability, wiring
+from dynatick.errors import ConfigurationError
 
 logger, metrics = observability.create()
-processor = wiring.build_processor(wiring.load_settings())
+settings = wiring.load_settings()
+try:
+    processor = wiring.build_processor(settings, partial(observability.log_overdue, logger=logger))
+except ConfigurationError as error:
+    observability.log_cannot_start(error, wiring.publish_problem(settings, error), logger, metrics)
+    raise
 
 
 @logger.inject_lambda_context(clear_state=True)

@@ -8,6 +8,7 @@
     │   └── ScheduleNotFound  no schedule has this id
     ├── TransitionRefused     the task's status does not allow the operation, perhaps since a moment ago
     ├── TaskChanged           the task has changed since the caller read it
+    ├── WaitTimedOut          what was waited for has not ended in time
     ├── StoreError            the table could not be reached, or refused a request
     │   └── ItemTooLarge      the row is, or would become, larger than the table allows
     └── ActionError           an action failed
@@ -118,6 +119,10 @@ class ScheduleNotFound(TaskNotFound):
     def __init__(self, schedule_id: str) -> None:
         super().__init__(schedule_id)
         self.args = (f"taskId: there is no schedule {shown(schedule_id)}",)
+
+
+class WaitTimedOut(DynatickError):
+    """What was waited for has not ended in time. Nothing was changed."""
 
 
 class TransitionRefused(DynatickError):

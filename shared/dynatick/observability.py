@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Logger, Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 
 from dynatick.domain.buckets import Bucket, instant_of
@@ -16,15 +18,17 @@ from dynatick.domain.instants import format_instant
 if TYPE_CHECKING:  # each function needs only some of these, and must not import the others
     from dynatick.api import Answer
     from dynatick.bulk.importer import ImportResult
+    from dynatick.domain.overdue import Overdue
     from dynatick.engine.assign import Assigned
     from dynatick.engine.processor import Invoked
     from dynatick.engine.reconcile import Reconciled
     from dynatick.engine.reconcile_round import Round
     from dynatick.engine.report import PassReport
+    from dynatick.errors import ConfigurationError
 
 _PASS_COUNTS = (
     "due", "claimed", "completed", "failed", "retried", "rescheduled", "released", "expired", "recovered", "deferred",
-    "superseded", "unrecorded", "unfinished", "overran", "moved", "rejected", "occurrences", "missed",
+    "superseded", "unrecorded", "unfinished", "overran", "moved", "rejected", "occurrences",
 )  # fmt: skip
 
 
@@ -62,6 +66,8 @@ def log_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: date
             "the handlers' payload types could not be published; the next pass tries again",
             extra={"action": "payload_schemas_not_published", "problem": invoked.schemas_not_published},
         )
+    if invoked.paused:
+        _log_paused(invoked.paused_tick, logger, metrics, now)
     if invoked.passed is not None:
         _log_pass(invoked.passed, logger, metrics, now)
     if invoked.recovered is not None:
@@ -77,6 +83,38 @@ def log_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: date
         _count(metrics, "WakeUpsMalformed", 1)
     if invoked.reconciled is not None:
         _log_reconciled(invoked.reconciled, logger, metrics, now)
+
+
+def log_cannot_start(error: ConfigurationError, unpublished: str | None, logger: Logger, metrics: Metrics) -> None:
+    """Logs one line, and writes a metric, of a processor that can't start. ``unpublished``: why the table doesn't say
+    so."""
+    logger.error(
+        "the processor can't start, so no tick runs anything",
+        extra={"action": "cannot_start", "problem": str(error), "unpublished": unpublished},
+        exc_info=error,
+    )
+    _count(metrics, "CannotStart", 1)
+    metrics.flush_metrics()
+
+
+def log_overdue(overdue: Sequence[Overdue], logger: Logger) -> None:
+    """Logs a line for each, and writes the metric at once: the rows of the schedules are about to forget them."""
+    for one in overdue:
+        logger.warning(
+            "an occurrence was missed, or did not complete in time",
+            extra={
+                "action": "occurrence_overdue",
+                "schedule_id": one.schedule_id,
+                "occurrence_at": format_instant(one.first),
+                "last_occurrence_at": format_instant(one.last),
+                "occurrences": one.occurrences,
+                "reason": one.reason,
+            },
+        )
+    number = sum(one.occurrences for one in overdue)
+    with single_metric(name="OccurrencesOverdue", unit=MetricUnit.Count, value=number):
+        pass
+    sys.stdout.flush()  # the metric is printed, and this process may die
 
 
 def log_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
@@ -148,11 +186,26 @@ def log_request(answer: Answer, logger: Logger, metrics: Metrics) -> None:
     _count(metrics, "RequestsFailed", int(answer.status >= 500 and answer.code != "unhealthy"))
 
 
+def _log_paused(tick: int | None, logger: Logger, metrics: Metrics, now: datetime) -> None:
+    """``tick`` None: no tick, but a recovery or a wake-up."""
+    logger.warning(
+        "everything is paused: nothing was run; `dynatick resume` ends that",
+        extra={"action": "paused", "tick": None if tick is None else str(Bucket(tick))},
+    )
+    if tick is not None:
+        _add_tick_age(tick, now, metrics)
+        _count(metrics, "PausedTicks", 1)
+
+
+def _add_tick_age(tick: int, started_at: datetime, metrics: Metrics) -> None:
+    age = max(0.0, (started_at - instant_of(tick)).total_seconds())
+    metrics.add_metric(name="TickAge", unit=MetricUnit.Seconds, value=age)
+
+
 def _log_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetime) -> None:
     fields = _fields(report) | {"tick": str(Bucket(report.tick)), "buckets": report.buckets}
     fields |= {"planned": report.planned, "unsent": report.unsent, "planning_failed": report.planning_failed}
-    age = max(0.0, (report.started_at - instant_of(report.tick)).total_seconds())
-    metrics.add_metric(name="TickAge", unit=MetricUnit.Seconds, value=age)
+    _add_tick_age(report.tick, report.started_at, metrics)
     if report.leased_elsewhere:
         logger.info(
             "another process has leased the shard and serves this tick",
@@ -184,6 +237,7 @@ def _log_wake_up(report: PassReport, logger: Logger, metrics: Metrics) -> None:
 def _fields(report: PassReport) -> dict[str, object]:
     counts: dict[str, object] = {name: getattr(report, name) for name in _PASS_COUNTS}
     return counts | {
+        "missed": report.missed,
         "shard": report.shard,
         "continuation": report.continuation,
         "woken_late": report.woken_late,

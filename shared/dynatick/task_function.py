@@ -163,6 +163,7 @@ class TaskFunction(Generic[Payload, More, Result]):
         end_date: Time | None = None,
         catch_up: str | None = None,
         overlap: str | None = None,
+        expected_within_seconds: int | None = None,
     ) -> ScheduleView:
         """Inserts a schedule, and returns it; if it is there already, nothing changes.
 
@@ -183,6 +184,7 @@ class TaskFunction(Generic[Payload, More, Result]):
             attr.END_DATE: end_date,
             attr.CATCH_UP: catch_up,
             attr.OVERLAP: overlap,
+            attr.EXPECTED_WITHIN_SECONDS: expected_within_seconds,
             attr.ACTION: self.action,
             attr.PAYLOAD: encoded,
             attr.RETRY_POLICY: None if self._retry_policy is None else self._retry_policy.to_row(),
@@ -227,6 +229,7 @@ class TaskFunction(Generic[Payload, More, Result]):
         end_date: Time | None = None,
         catch_up: str | None = None,
         overlap: str | None = None,
+        expected_within_seconds: int | None = None,
     ) -> ScheduleView:
         """``every``, in a thread."""
         return await _in_thread(
@@ -239,6 +242,7 @@ class TaskFunction(Generic[Payload, More, Result]):
             end_date=end_date,
             catch_up=catch_up,
             overlap=overlap,
+            expected_within_seconds=expected_within_seconds,
         )
 
     def new_task(

@@ -22,10 +22,11 @@ from dynatick.actions.dead_letter import NoDeadLetters, QueueDeadLetters
 from dynatick.actions.wake_up_queue import QueueWakeUps
 from dynatick.domain.normalise import Assign, Defaults, next_tick
 from dynatick.engine.budget import max_timeout_seconds
-from dynatick.engine.ports import DeadLetters, WakeUps
+from dynatick.engine.installation_settings import publish_settings
+from dynatick.engine.ports import DeadLetters, ReportOverdue, WakeUps
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.scheduler import Scheduler
-from dynatick.errors import ConfigurationError, StoreError
+from dynatick.errors import ConfigurationError, DynatickError, StoreError
 from dynatick.settings import Settings
 from dynatick.store.codec import decode
 from dynatick.store.dynamodb import DynamoStore
@@ -68,7 +69,7 @@ class LambdaInvoker:
             raise StoreError(f"cannot invoke {self._function_name}: {error}") from error
 
 
-def build_processor(settings: Settings) -> Processor:
+def build_processor(settings: Settings, report_overdue: ReportOverdue = lambda overdue: None) -> Processor:
     """The processor function, ready for events."""
     from dynatick.actions import build_actions
     from dynatick.engine.processor import Processor
@@ -93,7 +94,21 @@ def build_processor(settings: Settings) -> Processor:
         clock=utc_now,
         new_token=lambda: f"{process}.{next(numbers)}",
         wake_ups=_wake_ups(settings),
+        report_overdue=report_overdue,
     )
+
+
+def publish_problem(settings: Settings, error: ConfigurationError) -> str | None:
+    """Writes into the settings row why the processor can't start; the next one that can removes it.
+
+    Returns why that failed; None: it is written.
+    """
+    try:
+        store = DynamoStore(settings.table, batched=settings.batched)
+        publish_settings(store, settings.grid, now=utc_now(), processor_problem=str(error))
+    except DynatickError as failure:
+        return str(failure)
+    return None
 
 
 def build_api(settings: Settings) -> Api:

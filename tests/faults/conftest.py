@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-# One test of each fault, and two of schedules: `make test` runs these, with their first parameters, in a process of
+# One test of each fault, and three of schedules: `make test` runs these, with their first parameters, in a process of
 # their own. The others are long.
 IN_EVERY_RUN = {
     "test_fault_01_inserted_while_its_bucket_is_polled",
@@ -69,6 +69,7 @@ IN_EVERY_RUN = {
     "test_fault_32_rows_as_large_as_they_may_be",
     "test_the_process_dies_at_each_step",
     "test_the_stream_loses_a_schedule",
+    "test_an_overdue_occurrence_is_reported_whatever_happens_then",
 }
 
 

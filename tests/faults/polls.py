@@ -18,7 +18,7 @@ from tests.sandbox.clock import SharedClock
 from tests.sandbox.seam import Send
 
 FILE = "polls"  # in a world's folder: a byte for each
-PATIENCE = 10  # real seconds that a poll waits for what is in flight
+MAX_WAIT = 10  # real seconds that a poll waits for what is in flight
 
 
 class Polls:
@@ -47,7 +47,7 @@ class Polls:
     def _note(self) -> None:
         os.write(self._file, b".")
         if self._seconds:
-            if not self._changed.wait_for(lambda: not self._in_flight, PATIENCE):
+            if not self._changed.wait_for(lambda: not self._in_flight, MAX_WAIT):
                 self._in_flight.clear()  # another process has claimed them
             fcntl.flock(self._file, fcntl.LOCK_EX)  # other processes move it, too
             self._clock.forward(seconds=self._seconds)

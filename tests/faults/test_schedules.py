@@ -6,6 +6,7 @@ between execution and record, as any task.
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Collection
@@ -496,3 +497,115 @@ def test_redeployed_while_a_tick_is_at_work(world: World) -> None:
         world.next_tick()
     finish(world)
     check(world, "s1", "s2", first=first, last=world.clock())
+
+
+DEADLINE: dict[str, Any] = {
+    "scheduleExpression": "cron(1 12 * * ? *)",
+    "expectedWithinSeconds": 90,
+    "payload": {"failures": 9},
+    "retryPolicy": {"minBackoffSeconds": 3600, "maxBackoffSeconds": 3600},
+}
+
+
+def reports(world: World) -> list[tuple[str, str]]:
+    """Of overdue occurrences: schedule and reason, as they were logged. Each is counted by the metric, too."""
+    lines = [json.loads(line) for line in world.log.read_text().splitlines() if line.startswith("{")]
+    found = [(line["schedule_id"], line["reason"]) for line in lines if line.get("action") == "occurrence_overdue"]
+    assert sum(sum(line.get("OccurrencesOverdue", [])) for line in lines) == len(found)
+    return found
+
+
+WAITS = "waits for attempt 2, at "
+
+
+@pytest.mark.parametrize(
+    ("fault", "times"),
+    [
+        (Fault(at="advance", do="kill before"), 2),  # reported, and the row has not forgotten it
+        (Fault(at="advance", do="kill after"), 1),
+        (Fault(at="advance", do="lose answer"), 1),
+        (Fault(at="advance", do="fail before"), 1),  # the store tries again
+        (Fault(at="advance", do="throttle parts", amount=1.0, times=30), 2),
+        (Fault(at="any", do="kill before"), 1),  # before it has read anything
+    ],
+    ids=lambda value: f"{value.do} {value.at}" if isinstance(value, Fault) else "",
+)
+def test_an_overdue_occurrence_is_reported_whatever_happens_then(world: World, fault: Fault, times: int) -> None:
+    """It waits for a retry an hour later, and its schedule has its next run tomorrow."""
+    put(world, "s", **DEADLINE)
+    world.next_tick()
+    (run,) = occurrences(world, "s")
+    assert world.row("s")["taskDateTime"] == "2026-12-31#12:03"
+    world.next_tick()
+    assert reports(world) == []
+    assert world.next_tick(faults=[fault]).what == ("killed" if "kill" in fault.do else "returned")
+    world.clock.forward(seconds=AFTER_LEASE)
+    world.next_tick()
+    found = reports(world)
+    assert len(found) == times
+    assert {(schedule_id, reason[: len(WAITS)]) for schedule_id, reason in found} == {("s", WAITS)}
+    assert "awaited" not in world.row("s")
+    assert world.row("s")["taskDateTime"] == "2027-01-01#12:01"
+    world.next_tick(3)
+    assert len(reports(world)) == times
+    assert world.row(f"s#1#{run}")["status"] == "scheduled"
+
+
+def test_an_occurrence_whose_process_died_is_overdue_before_it_is_reclaimed(world: World) -> None:
+    put(world, "s", **DEADLINE | {"payload": {}, "expectedWithinSeconds": 60})
+    killed = world.next_tick(faults=[Fault(at="record", do="kill before")])
+    assert killed.what == "killed"
+    world.next_tick()
+    world.next_tick()
+    assert reports(world) in ([("s", "still running, attempt 1")], [("s", "attempt 1 did not end: its process died")])
+    finish(world)
+    assert len(reports(world)) == 1
+
+
+@pytest.mark.parametrize("lease", [True, False], ids=["shard lease", "no shard lease"])
+def test_overlapping_ticks_report_what_is_overdue(new_world: NewWorld, lease: bool) -> None:
+    """One does, and without the shard lease each that has read the row before another's write."""
+    world = new_world(**({} if lease else {NO_LEASE: "1"}))
+    put(world, *(f"s{n}" for n in range(5)), **DEADLINE)
+    world.next_tick()
+    world.next_tick()
+    sandboxes = [world.sandbox() for _ in range(3)]
+    for sandbox in sandboxes:
+        sandbox.wait_until_ready()
+    world.clock.to(instant_of(minute_of(world.clock()) + 1))
+    for sandbox in sandboxes:
+        sandbox.begin(world.event(), life=LIFE)
+    assert [world.end(sandbox).what for sandbox in sandboxes] == ["returned"] * 3
+    world.next_tick()
+    times = Counter(schedule_id for schedule_id, _ in reports(world))
+    assert set(times) == {f"s{n}" for n in range(5)}
+    assert max(times.values()) <= (1 if lease else 3)
+    assert all(world.row(f"s{n}")["taskDateTime"] == "2027-01-01#12:01" for n in range(5))
+
+
+def test_a_frozen_process_does_not_undo_what_its_successor_made_of_a_deadline(world: World) -> None:
+    put(world, "s", **DEADLINE)
+    world.next_tick()
+    world.next_tick()
+    world.to_next_minute()
+    frozen = world.sandbox()
+    frozen.begin(world.event(), life=LIFE, faults=[Fault(at="advance", do="freeze before")])
+    assert frozen.wait().what == "frozen"
+    world.clock.forward(seconds=AFTER_LEASE)
+    for _ in range(3):
+        world.next_tick()
+    after = world.row("s")
+    assert "awaited" not in after
+    frozen.thaw()
+    world.end(frozen)
+    assert world.row("s") == after
+    assert len(reports(world)) == 2
+
+
+def test_the_stream_and_the_index_are_behind_at_the_deadline(new_world: NewWorld) -> None:
+    world = new_world(**{LAG: "60 110"})
+    with seen_late(world):
+        put(world, "s1", "s2", **DEADLINE)
+        for _ in range(12):
+            world.next_tick()
+    assert sorted(schedule_id for schedule_id, _ in reports(world)) == ["s1", "s2"]

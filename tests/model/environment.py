@@ -39,7 +39,7 @@ class Environment:
         self._app: dict[str, Any] = {"__name__": "app"}
         with (
             patch.object(wiring, "load_settings", lambda: None),
-            patch.object(wiring, "build_processor", lambda settings: processor),
+            patch.object(wiring, "build_processor", lambda *_: processor),
             patch.object(observability, "create", lambda: (_NoPowertools(), _NoPowertools())),
         ):
             exec(APP, self._app)

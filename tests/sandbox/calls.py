@@ -115,6 +115,8 @@ def _kind_of(write: Write) -> str:
         return "occurrence"
     if names & {"nextOccurrenceAt", "lastOccurrenceAt", "bufferedOccurrenceAt"} and "definition" not in names:
         return "advance"  # a schedule, to its next run
+    if "taskDateTime" in names and names <= {"taskDateTime", "awaited"}:
+        return "advance"  # from or to a deadline
     if {"lease", "leaseUntil", "attempt"} <= names:
         return "reclaim" if "attempts" in names else "claim"
     if names == {"attempt", "leaseUntil"}:

@@ -189,3 +189,32 @@ def test_the_reconcile_logs_its_progress_and_whether_it_is_overdue() -> None:
     }  # fmt: skip
     (metric,) = [line for line in lines if "Reconciled" in line]
     assert (metric["Reconciled"], metric["ReconcileFailed"]) == ([2.0], [1.0])
+
+
+OVERDUE = """
+from datetime import UTC, datetime
+from dynatick import observability
+from dynatick.domain.overdue import Overdue
+
+logger, metrics = observability.create()
+FIRST, LAST = datetime(2026, 12, 31, 12, 0, tzinfo=UTC), datetime(2026, 12, 31, 12, 2, tzinfo=UTC)
+observability.log_overdue([
+    Overdue(schedule_id="nightly", first=FIRST, last=FIRST, occurrences=1, reason="still running, attempt 1"),
+    Overdue(schedule_id="hourly", first=FIRST, last=LAST, occurrences=3, reason="missed: no tick ran"),
+], logger)
+import os
+os._exit(0)
+"""
+
+
+def test_what_is_overdue_is_logged_and_counted_even_if_the_process_dies_then() -> None:
+    """The rows of its schedules forget it next."""
+    first, second, metric = output(OVERDUE)
+    assert {name: first[name] for name in ("level", "action", "schedule_id", "occurrence_at", "reason")} == {
+        "level": "WARNING", "action": "occurrence_overdue", "schedule_id": "nightly",
+        "occurrence_at": "2026-12-31T12:00:00Z", "reason": "still running, attempt 1",
+    }  # fmt: skip
+    assert (second["last_occurrence_at"], second["occurrences"]) == ("2026-12-31T12:02:00Z", 3)
+    assert metric["OccurrencesOverdue"] == [4.0]
+    (directive,) = metric["_aws"]["CloudWatchMetrics"]
+    assert (directive["Namespace"], directive["Dimensions"]) == ("Dynatick", [["service"]])  # as the alarm asks for

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -12,10 +13,12 @@ from types import ModuleType
 import pytest
 from tests.unit.engine.support import World, bucket_at, cannot, is_cursor, world
 
-from dynatick import observability, wiring
+from dynatick import TaskClient, observability, wiring
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.task import Row, Task
 from dynatick.engine.ports import ActionContext
+from dynatick.errors import ConfigurationError
+from dynatick.settings import Settings
 
 APP = Path(__file__).parents[2] / "functions" / "processor" / "app.py"
 
@@ -46,13 +49,9 @@ def app(w: World, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The entry point over a table in memory."""
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Dynatick")
     monkeypatch.setattr(wiring, "load_settings", lambda: None)
-    monkeypatch.setattr(wiring, "build_processor", lambda settings, processor=w.processor: processor)
+    monkeypatch.setattr(wiring, "build_processor", lambda *_, processor=w.processor: processor)
     monkeypatch.setattr(wiring, "utc_now", w.clock)
-    spec = importlib.util.spec_from_file_location("processor_app", APP)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load()
 
     def exit_process(code: int) -> None:
         raise Ended(code)
@@ -155,3 +154,66 @@ def test_a_pass_that_ended_in_time_keeps_its_process(w: World, app: ModuleType) 
     w.clock.forward(minutes=1, seconds=1)
     app.handler({"time": "2026-12-31T12:01:00Z"}, Context(60))
     assert w.outcome("t59") == "completed"
+
+
+# -- a processor that can't start ------------------------------------------------------------------------------------
+
+
+def load() -> ModuleType:
+    """As Lambda does at a cold start."""
+    spec = importlib.util.spec_from_file_location("processor_app", APP)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_module_that_cannot_be_imported_is_said_everywhere(
+    w: World,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (tmp_path / "broken_handlers.py").write_text("import no_such_package\n", "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, value in {
+        "POWERTOOLS_METRICS_NAMESPACE": "Dynatick", "DYNATICK_TABLE": "tasks", "AWS_REGION": "eu-west-1",
+        "AWS_LAMBDA_FUNCTION_NAME": "processor", "DYNATICK_HANDLERS_MODULE": "broken_handlers",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(wiring, "DynamoStore", lambda table, batched: w.store)
+    monkeypatch.setattr(wiring, "utc_now", w.clock)
+    w.insert("waits", at=bucket_at(1))
+    with pytest.raises(ConfigurationError, match="no_such_package"):
+        load()
+    (logged,) = [vars(record) for record in caplog.records if vars(record).get("action") == "cannot_start"]
+    assert "ModuleNotFoundError: No module named 'no_such_package'" in logged["problem"]
+    assert (logged["unpublished"], logged["exc_info"] is not None) == (None, True)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["CannotStart"] for line in lines if "CannotStart" in line] == [[1.0]]
+    client = TaskClient(w.store, clock=w.clock)
+    settings = client.settings()
+    assert settings is not None
+    assert "no_such_package" in str(settings.processor_problem)
+    (finding,) = client.health().findings
+    assert (str(finding.kind), client.doctor().is_healthy) == ("processor-fails", False)
+    assert "no_such_package" in finding.why
+    w.next_tick()  # one that was deployed since
+    assert client.health().is_healthy
+    settings = client.settings()
+    assert settings is not None
+    assert settings.processor_problem is None
+    assert w.outcome("waits") == "completed"
+
+
+def test_it_still_raises_when_the_table_does_not_answer(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings.from_env({"DYNATICK_TABLE": "tasks"})
+
+    def no_answer(task_id: str) -> None:
+        raise cannot("read")
+
+    w.rigged.before_read = no_answer
+    monkeypatch.setattr(wiring, "DynamoStore", lambda table, batched: w.store)
+    assert "cannot read" in str(wiring.publish_problem(settings, ConfigurationError("HandlersModule", "no")))

@@ -202,11 +202,12 @@ def test_times_and_ids_that_differ(client: TaskClient) -> None:
 def test_a_schedule(client: TaskClient) -> None:
     made = send_mail.every(
         "cron(0 9 ? * MON-FRI *)", Mail("team", "stand-up"), timezone="Europe/Berlin", schedule_id="standup",
-        start_date=DUE, overlap="allow", catch_up="all",
+        start_date=DUE, overlap="allow", catch_up="all", expected_within_seconds=900,
     )  # fmt: skip
     found = client.schedules.get("standup")
     assert (found.expression, found.timezone, found.action) == ("cron(0 9 ? * MON-FRI *)", "Europe/Berlin", "send-mail")
     assert (found.start_date, found.overlap, found.catch_up) == (DUE, "allow", "all")
+    assert found.expected_within_seconds == 900
     assert found.payload["text"] == "stand-up"
     assert made.schedule_id == "standup"
 
@@ -222,6 +223,7 @@ def test_the_same_schedule_again_changes_nothing_and_another_is_refused(client: 
         lambda: send_mail.every("rate(1 hour)", Mail("team", "retro"), schedule_id="s"),
         lambda: send_mail.every("rate(1 hour)", mail, schedule_id="s", timezone="Europe/Berlin"),
         lambda: send_mail.every("rate(1 hour)", mail, schedule_id="s", end_date=DUE),
+        lambda: send_mail.every("rate(1 hour)", mail, schedule_id="s", expected_within_seconds=900),
         lambda: count.every("rate(1 hour)", {}, schedule_id="s"),
     ):
         with pytest.raises(TaskExists):

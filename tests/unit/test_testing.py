@@ -22,7 +22,7 @@ from dynatick.engine.cursor import cursor_id
 from dynatick.errors import ConfigurationError, DynatickError, InvalidInput
 from dynatick.store.codec import encode
 from dynatick.task_function import _Current
-from dynatick.testing import Execution, VirtualInstallation, Waiting
+from dynatick.testing import Execution, Overdue, VirtualInstallation, Waiting
 from dynatick.testing.table import Table
 
 START = datetime(2027, 1, 1, tzinfo=UTC)  # a Friday
@@ -259,6 +259,34 @@ def test_a_cancelled_task_and_a_paused_schedule_do_not_run(virtual: VirtualInsta
     virtual.client.schedules.pause("hourly")
     virtual.advance(days=1)
     assert virtual.executed == []
+
+
+def test_an_overdue_occurrence_is_reported(virtual: VirtualInstallation) -> None:
+    send_mail.every("cron(0 3 * * ? *)", Mail("ada"), schedule_id="nightly", expected_within_seconds=1800)
+    virtual.advance(days=1)
+    assert virtual.overdue == []
+    virtual.fail(send_mail, with_=PermanentError("the mail server is gone"))
+    virtual.advance_to(datetime(2027, 1, 2, 3, 29, tzinfo=UTC))
+    assert virtual.overdue == []
+    assert [(one.task_id, one.due_at) for one in virtual.waiting] == [
+        ("nightly", datetime(2027, 1, 3, 3, tzinfo=UTC))  # its next run, although it is looked at before
+    ]
+    virtual.advance(minutes=1)
+    at = datetime(2027, 1, 2, 3, tzinfo=UTC)
+    assert virtual.overdue == [
+        Overdue(schedule_id="nightly", first=at, last=at, occurrences=1, reason="failed: the mail server is gone")
+    ]
+    virtual.advance(days=3)
+    assert len(virtual.overdue) == 1
+
+
+def test_a_schedule_that_only_awaits_its_last_occurrence_does_not_wait(virtual: VirtualInstallation) -> None:
+    virtual.client.schedules.insert("once", "at(2027-01-01T01:00:00)", action="log", expected_within_seconds=600)
+    virtual.advance(hours=1)
+    assert virtual.waiting == []
+    virtual.advance(minutes=10)
+    assert virtual.client.schedules.get("once").state == "COMPLETED"
+    assert virtual.overdue == []
 
 
 def test_raw_rows_are_placed_and_malformed_ones_become_dead_letters(virtual: VirtualInstallation) -> None:

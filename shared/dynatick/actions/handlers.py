@@ -143,7 +143,7 @@ class Handler:
         except (ActionError, Reschedule):
             raise  # its type decides what follows
         except Exception as error:
-            _logger.debug(
+            _logger.error(
                 "a handler raised an error",
                 exc_info=True,
                 extra={
@@ -152,6 +152,7 @@ class Handler:
                     "attempt": context.attempt,
                     "run": context.run,
                     "turn": context.turn,
+                    "idempotency_key": context.idempotency_key,
                     "handler": self.name,
                 },
             )

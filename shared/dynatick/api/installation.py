@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body
 
 from dynatick.api.models import installation as models
 from dynatick.api.problems import Problem
 from dynatick.api.routes import Operation, answer
 from dynatick.client import TaskClient
 from dynatick.client.installation import settings_row
+from dynatick.domain import attributes as attr
 
 
 class Installation:
@@ -39,10 +43,60 @@ class Installation:
                 description="For monitors: 200 if the table answers, ticks come and buckets are drained; 503 if not, "
                 "with the findings. Two requests to the table. `dynatick doctor` reads every task, too.",
                 tag="Installation",
-                answers={200: ("Ticks come", models.Health)},
+                answers={200: ("Ticks come, or all is paused", models.Health)},
                 problems=("unhealthy",),
             ),
+            Operation(
+                name="getStatus",
+                method="GET",
+                path="/v1/status",
+                call=self.status,
+                summary="Get the state of the installation",
+                description="For a person: whether ticks run, what waits, and what has failed in the last 24 hours. "
+                "Reads the index minute by minute; a monitor asks for `/v1/health`.",
+                tag="Installation",
+                answers={200: ("The state", models.Status)},
+            ),
+            Operation(
+                name="pause",
+                method="POST",
+                path="/v1/pause",
+                call=self.pause,
+                summary="Pause everything",
+                description="From the next tick on nothing is run, until `POST /v1/resume`. Tasks that run go on to "
+                "their end. The answer is the pause in force: an earlier one, if there is one.",
+                tag="Installation",
+                answers={200: ("The pause in force", models.Pause)},
+                problems=("no-settings",),
+            ),
+            Operation(
+                name="resume",
+                method="POST",
+                path="/v1/resume",
+                call=self.resume,
+                summary="End the pause",
+                description="The next tick runs what is due.",
+                tag="Installation",
+                answers={200: ("The pause that has ended, if there was one", models.Resumed)},
+                problems=("no-settings",),
+            ),
         ]
+
+    def status(self) -> Response[str]:
+        return answer(self._client.status().to_row())
+
+    def pause(self, body: Annotated[models.PauseRequest, Body()]) -> Response[str]:
+        self._known()
+        return answer(self._client.pause(reason=body.reason, by=body.by).to_row())
+
+    def resume(self) -> Response[str]:
+        self._known()
+        ended = self._client.resume()
+        return answer({attr.PAUSED: None, "ended": None if ended is None else ended.to_row()})
+
+    def _known(self) -> None:
+        if self._client.settings() is None:
+            raise Problem(code="no-settings", detail="no tick has come yet; the first one writes the settings")
 
     def settings(self) -> Response[str]:
         settings = self._client.settings()

@@ -111,6 +111,18 @@ class Tasks:
                 parameters=_OF_ONE,
             ),
             Operation(
+                name="explainTask",
+                method="GET",
+                path="/v1/tasks/<taskId>/explanation",
+                call=self.explain,
+                summary="Explain where a task is",
+                description="Why it runs, waits or has ended, in a sentence, and what has happened to it.",
+                tag="Task",
+                answers={200: ("The explanation", models.Explanation)},
+                problems=("task-not-found", "invalid-input"),
+                parameters=_OF_ONE,
+            ),
+            Operation(
                 name="updateTask",
                 method="PATCH",
                 path="/v1/tasks/<taskId>",
@@ -179,6 +191,12 @@ class Tasks:
 
     def get(self, task_id: TaskId) -> Response[str]:
         return shown(self._client.get(from_path(task_id)))
+
+    def explain(self, task_id: TaskId) -> Response[str]:
+        found = self._client.explain(from_path(task_id))
+        if found.status is None:
+            raise Problem(code="task-not-found", detail=found.sentence)
+        return answer(found.to_row())
 
     def patch(self, task_id: TaskId, body: Annotated[models.TaskPatch, Body()], match: Match = None) -> Response[str]:
         changes = values_of(body)

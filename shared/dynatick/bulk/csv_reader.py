@@ -23,7 +23,12 @@ REST = "*"
 _JSON = ":json"
 _NUMBER = re.compile(r"[+-]?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
 _TIMES = (attr.TASK_DATE_TIME, attr.DUE_AT)
-_NUMBERS = {attr.DELAY_SECONDS: "seconds", attr.TIMEOUT_SECONDS: "seconds", attr.FLEXIBLE_TIME_WINDOW: "minutes"}
+_NUMBERS = {
+    attr.DELAY_SECONDS: "seconds",
+    attr.TIMEOUT_SECONDS: "seconds",
+    attr.EXPECTED_WITHIN_SECONDS: "seconds",
+    attr.FLEXIBLE_TIME_WINDOW: "minutes",
+}
 _OBJECTS = (attr.PAYLOAD, attr.RETRY_POLICY, REST)
 _SHOWN = 400  # characters of a row whose end is unknown
 _NOTHING_MORE = "; nothing after it can be read"

@@ -14,7 +14,8 @@ STATE = tuple(sorted(attr.OWN_ATTRIBUTES - set(DEFINITION)))
 """Set by Dynatick. No interface accepts these."""
 
 _RECURRENCE = tuple(name for name in attr.DEFINITION if name != attr.CRON_EXPRESSION)
-SCHEDULE_DEFINITION = (attr.TASK_ID, *_RECURRENCE, attr.CATCH_UP, attr.OVERLAP, attr.STATE_REASON, *_WHAT)
+_POLICIES = (attr.CATCH_UP, attr.OVERLAP, attr.EXPECTED_WITHIN_SECONDS)
+SCHEDULE_DEFINITION = (attr.TASK_ID, *_RECURRENCE, *_POLICIES, attr.STATE_REASON, *_WHAT)
 
 
 def definition(row: Mapping[str, object]) -> dict[str, object]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dynatick.cli import bucket, doctor, expr, schedule, settings, task, tick
+from dynatick.cli import bucket, doctor, expr, pause, schedule, settings, status, task, tick
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
 from dynatick.cli.output import one_line, say
 from dynatick.cli.plugins import Nouns
@@ -33,6 +33,9 @@ app.add_typer(schedule.app)
 app.add_typer(tick.app)
 app.add_typer(expr.app)
 app.command("settings")(settings.settings)
+app.command("status")(status.status)
+app.command("pause")(pause.pause)
+app.command("resume")(pause.resume)
 app.command("doctor")(doctor.doctor)
 
 
@@ -51,7 +54,8 @@ def root(
     """Tasks to run later, on AWS: insert them, change them, list them.
 
     Data goes to stdout, messages to stderr. Exit codes: 0 done, 1 unexpected, 2 usage, 3 invalid input,
-    4 not found, 5 conflict, 6 table unreachable, 7 the doctor has findings, 130 interrupted, 141 output closed.
+    4 not found, 5 conflict, 6 table unreachable, 7 the doctor has findings, 8 what was waited for has failed,
+    9 it has not ended in time, 130 interrupted, 141 output closed.
     """
 
 

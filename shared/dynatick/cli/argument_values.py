@@ -9,14 +9,12 @@ from decimal import Decimal
 from pathlib import Path
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
+from dynatick.domain.durations import EXAMPLES, duration_or_none
 from dynatick.domain.instants import EXPECTED_RANGE, format_instant
 from dynatick.errors import InvalidInput
 from dynatick.json_reader import loads
 
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?", re.ASCII)
-_UNITS = ("days", "hours", "minutes", "seconds")
-_DURATION = re.compile("(?=.)" + "".join(rf"(?:(?P<{unit}>\d{{1,6}}){unit[0]})?" for unit in _UNITS), re.ASCII)
-_DURATIONS = "90s, 60m, 2h, 1h30m or 1d"
 _MAX_FILE_BYTES = 4 * 1024 * 1024  # no item comes near it
 
 
@@ -33,7 +31,7 @@ def time_of(text: str | None, field: str, now: datetime) -> str | Decimal | None
         if sign:
             raise InvalidInput(field, text, f"add a unit: {sign}{length}s, {sign}{length}m or {sign}{length}h")
         return Decimal(length)
-    distance = _distance(length)
+    distance = duration_or_none(length)
     if distance is None:
         return text
     if not sign:
@@ -44,18 +42,10 @@ def time_of(text: str | None, field: str, now: datetime) -> str | Decimal | None
         raise InvalidInput(field, text, EXPECTED_RANGE) from None
 
 
-def duration_of(text: str, field: str) -> timedelta:
-    """A duration such as 90s, 60m, 2h, 1h30m, 1d: the larger units first. Raises InvalidInput."""
-    distance = _distance(text.strip())
-    if distance is None:
-        raise InvalidInput(field, text, f"expected numbers with their units, such as {_DURATIONS}")
-    return distance
-
-
 def shift_of(text: str, field: str) -> timedelta:
     """A shift of a time: +1h later, -30m earlier. Raises InvalidInput."""
     typed = text.strip()
-    distance = _distance(typed[1:]) if typed[:1] in ("+", "-") else None
+    distance = duration_or_none(typed[1:]) if typed[:1] in ("+", "-") else None
     if not distance:
         raise InvalidInput(field, text, "expected a duration with its sign, such as +1h for later or -30m for earlier")
     return distance if typed[0] == "+" else -distance
@@ -66,11 +56,11 @@ def seconds_of(text: str | None, field: str) -> int | Decimal | None:
     if text is None:
         return None
     typed = text.strip()
-    distance = _distance(typed)
+    distance = duration_or_none(typed)
     if distance is not None:
         return distance // timedelta(seconds=1)
     if not _NUMBER.fullmatch(typed):
-        raise InvalidInput(field, text, f"expected a number of seconds, or a duration such as {_DURATIONS}")
+        raise InvalidInput(field, text, f"expected a number of seconds, or a duration such as {EXAMPLES}")
     return Decimal(typed) if "." in typed else int(typed)
 
 
@@ -79,20 +69,12 @@ def minutes_of(text: str | None, field: str) -> int | None:
     if text is None:
         return None
     typed = text.strip()
-    distance = _distance(typed)
+    distance = duration_or_none(typed)
     if distance is not None and not distance % timedelta(minutes=1):
         return distance // timedelta(minutes=1)
     if not re.fullmatch(r"-?\d{1,9}", typed, re.ASCII):
         raise InvalidInput(field, text, "expected a whole number of minutes, or a duration such as 15m or 1h30m")
     return int(typed)
-
-
-def _distance(text: str) -> timedelta | None:
-    """The duration of a text such as 1h30m; None if it is not one."""
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        return None
-    return timedelta(**{unit: int(number) for unit, number in match.groupdict().items() if number is not None})
 
 
 def map_of(text: str | None, field: str) -> dict[str, object] | None:

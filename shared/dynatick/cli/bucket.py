@@ -6,11 +6,14 @@ from typing import Annotated
 
 import typer
 
-from dynatick.cli.output import Column, Output, say, show_many
+from dynatick.cli.exit_code import CommandFailed, ExitCode
+from dynatick.cli.output import Column, Output, say, show_document, show_many
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_display import list_page, show_page
-from dynatick.cli.task_options import Limit, PageToken, Status
+from dynatick.cli.task_options import Limit, PageToken, Status, WaitTimeout
 from dynatick.cli.task_selection import Last, Span, span_of
+from dynatick.domain.durations import duration_of
+from dynatick.domain.task import Status as TaskStatus
 
 app = typer.Typer(name="bucket", help="List the tasks of buckets, and count them.", no_args_is_help=True)
 
@@ -41,6 +44,25 @@ def show(
             p50, p99, longest = counts.lateness_p50_ms, counts.lateness_p99_ms, counts.lateness_max_ms
             say(f"Lateness: p50 {p50} ms, p99 {p99} ms, max {longest} ms")
     show_page(session, page, {"counts": {}, **({} if counts is None else counts.to_row()), "bucket": bucket})
+
+
+@app.command()
+@on_table
+def wait(
+    session: Session,
+    bucket: Annotated[str, typer.Argument(metavar="BUCKET", help="Such as 2026-12-31#12:00.", show_default=False)],
+    timeout: WaitTimeout = None,
+) -> None:
+    """Wait until every task of a bucket has ended, or has gone to another. Exit code 8 if one has failed, 9 if time is
+    up."""
+    limit = None if timeout is None else duration_of(timeout, "timeout")
+    found = session.client().wait_for_bucket(bucket, timeout=limit)
+    if session.output is Output.TABLE:
+        say(f"{bucket}: {', '.join(f'{number} {name}' for name, number in sorted(found.counts.items())) or 'empty'}")
+    else:
+        show_document(found.to_row(), session.output)
+    if failed := found.counts.get(TaskStatus.FAILED, 0):
+        raise CommandFailed(ExitCode.NOT_COMPLETED, f"{failed} failed")
 
 
 @app.command("list")

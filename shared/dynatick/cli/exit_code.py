@@ -15,6 +15,7 @@ from dynatick.errors import (
     TaskExists,
     TaskNotFound,
     TransitionRefused,
+    WaitTimedOut,
 )
 
 
@@ -29,6 +30,8 @@ class ExitCode(IntEnum):
     CONFLICT = 5  # the task exists already, or its state does not allow the request
     UNREACHABLE = 6  # the table, or the local stack, does not answer, or refuses the request
     FOUND = 7  # the doctor has findings that are not repaired
+    NOT_COMPLETED = 8  # what was waited for has failed or was cancelled
+    TIMED_OUT = 9  # what was waited for has not ended in time
     INTERRUPTED = 130  # by Ctrl-C; changes that were made stay
     CLOSED = 141  # the reader of the output closed it, as `| head` does
 
@@ -52,6 +55,8 @@ def code_of(error: DynatickError) -> ExitCode:
             return ExitCode.NOT_FOUND
         case TaskExists() | TransitionRefused() | TaskChanged():
             return ExitCode.CONFLICT
+        case WaitTimedOut():
+            return ExitCode.TIMED_OUT
         case StoreError():
             return ExitCode.UNREACHABLE
         case _:

@@ -25,6 +25,7 @@ _STYLES = {
     "missed": "red",
     "cancelled": "dim",
     "idle": "dim",
+    "paused": "dim",
 }
 
 

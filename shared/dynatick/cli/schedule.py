@@ -13,7 +13,7 @@ from dynatick.cli.argument_values import map_of
 from dynatick.cli.bulk_change import change_each
 from dynatick.cli.exporting import chosen_format, export_schedules
 from dynatick.cli.output import Column, Output, say, show_many, show_one, show_table
-from dynatick.cli.schedule_display import CHANGED, COLUMNS, HISTORY, PREVIEW, say_notes, show_schedule
+from dynatick.cli.schedule_display import CHANGED, COLUMNS, HISTORY, PREVIEW, columns_of, say_notes, show_schedule
 from dynatick.cli.schedule_import import import_file
 from dynatick.cli.schedule_options import DefinitionOptions, argument_names
 from dynatick.cli.session import Session, on_table
@@ -31,6 +31,7 @@ app = typer.Typer(
 )
 
 ScheduleId = Annotated[str, typer.Argument(metavar="ID", help="The schedule's id.", show_default=False)]
+_LATEST = 5  # occurrences that `get` shows
 Limit = Annotated[int, typer.Option(help="The maximum number to list, up to 1,000.")]
 
 
@@ -66,8 +67,13 @@ def add(
 @app.command()
 @on_table
 def get(session: Session, schedule_id: ScheduleId) -> None:
-    """Show a schedule."""
-    show_schedule(session, session.client().schedules.get(schedule_id))
+    """Show a schedule, and whether its latest occurrences completed in time, if it expects that."""
+    schedules = session.client().schedules
+    view = schedules.get(schedule_id)
+    show_schedule(session, view)
+    if view.expected_within_seconds is not None and session.output is Output.TABLE:
+        rows = [one.to_row() for one in schedules.history(schedule_id, limit=_LATEST)]
+        show_table(rows, columns_of(HISTORY, rows))
 
 
 @app.command("list")
@@ -91,7 +97,7 @@ def list_schedules(
             for view in page.schedules
         ]
         rows = [{**row, **why} for row, why in zip(rows, whys, strict=True)]
-    show_many(rows, COLUMNS, session.output, name="schedules", more=more)
+    show_many(rows, columns_of(COLUMNS, rows), session.output, name="schedules", more=more)
     if token is not None and session.output is not Output.JSON:
         say(f"There are more: --page-token {token}")
     elif not rows and session.output is Output.TABLE:
@@ -272,7 +278,7 @@ def history(
     rows = [one.to_row() for one in found]
     if session.output is Output.TABLE:
         rows = [{**row, "reason": "run now"} if "runNow" in row else row for row in rows]
-    show_many(rows, HISTORY, session.output, name="occurrences")
+    show_many(rows, columns_of(HISTORY, rows), session.output, name="occurrences")
     if not rows and session.output is Output.TABLE:
         say("There are none")
 

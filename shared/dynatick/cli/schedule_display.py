@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dynatick.cli.output import Column, Output, say, show_one
@@ -13,12 +14,14 @@ if TYPE_CHECKING:
 
 _SHOWN = (
     attr.TASK_ID, attr.SCHEDULE_EXPRESSION, attr.CRON_EXPRESSION, attr.SCHEDULE_EXPRESSION_TIMEZONE, attr.START_DATE,
-    attr.END_DATE, attr.FLEXIBLE_TIME_WINDOW, attr.CATCH_UP, attr.OVERLAP, attr.ACTION, attr.PAYLOAD,
-    attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SCHEDULE_STATE, attr.STATE_REASON, attr.ERROR,
+    attr.END_DATE, attr.FLEXIBLE_TIME_WINDOW, attr.CATCH_UP, attr.OVERLAP, attr.EXPECTED_WITHIN_SECONDS, attr.ACTION,
+    attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SCHEDULE_STATE, attr.STATE_REASON, attr.ERROR,
     attr.NEXT_OCCURRENCE_AT, attr.TASK_DATE_TIME, attr.BUFFERED_OCCURRENCE_AT, attr.LAST_OCCURRENCE_AT,
     attr.LAST_TASK_ID, attr.MISSED_OCCURRENCES, attr.CREATED_AT,
 )  # fmt: skip
 """The attributes that the table shows, in this order, before the user's own. JSON has all of them."""
+
+_IN_TIME = "inTime"
 
 COLUMNS = (
     Column("SCHEDULE", attr.TASK_ID, folds=True),
@@ -28,6 +31,7 @@ COLUMNS = (
     Column("ACTION", attr.ACTION, folds=True, spare=1),
     Column("NEXT OCCURRENCE", attr.NEXT_OCCURRENCE_AT),
     Column("LAST OCCURRENCE", attr.LAST_OCCURRENCE_AT, spare=1),
+    Column("EXPECTED WITHIN", attr.EXPECTED_WITHIN_SECONDS, right=True, spare=2),
     Column("MISSED", attr.MISSED_OCCURRENCES, right=True, spare=1),
     Column("WHY", "why", folds=True),
 )
@@ -44,10 +48,17 @@ HISTORY = (
     Column("STATUS", attr.STATUS),
     Column("BUCKET", attr.TASK_DATE_TIME, spare=1),
     Column("FINISHED", attr.FINISHED_AT, to_seconds=True, spare=1),
+    Column("IN TIME", _IN_TIME),
     Column("REASON", "reason"),
     Column("ERROR", attr.ERROR, folds=True),
     Column("TASK", attr.TASK_ID, folds=True),
 )
+
+
+def columns_of(columns: Sequence[Column], rows: Sequence[Mapping[str, object]]) -> list[Column]:
+    """The columns of a list, without those about deadlines where no schedule has one."""
+    optional = (attr.EXPECTED_WITHIN_SECONDS, _IN_TIME)
+    return [one for one in columns if one.attribute not in optional or any(one.attribute in row for row in rows)]
 
 
 def show_schedule(session: Session, view: ScheduleView, *, notes: bool = True) -> None:

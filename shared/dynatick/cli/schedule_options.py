@@ -25,6 +25,10 @@ CatchUp = Annotated[str | None, typer.Option(help="Which late occurrences to mak
 Overlap = Annotated[
     str | None, typer.Option(help="While the occurrence before has not ended: skip (default), allow or bufferOne.")
 ]
+ExpectedWithin = Annotated[
+    str | None,
+    typer.Option(metavar="DURATION", help="So long after its time it must have completed; else it is overdue."),
+]
 ActionName = Annotated[str | None, typer.Option("--action", help="What to run. Default: the installation's.")]
 Policy = Annotated[str | None, typer.Option(metavar="JSON|@FILE", help='Such as {"maximumRetryAttempts": 5}.')]
 
@@ -43,6 +47,7 @@ class DefinitionOptions:
     timeout_seconds: Timeout = None
     catch_up: CatchUp = None
     overlap: Overlap = None
+    expected_within_seconds: ExpectedWithin = None
 
     def arguments(self, session: Session) -> dict[str, Any]:
         """As the client takes them; None for an option that is not given. Raises InvalidInput."""
@@ -57,6 +62,7 @@ class DefinitionOptions:
             "timeout_seconds": seconds_of(self.timeout_seconds, attr.TIMEOUT_SECONDS),
             "catch_up": self.catch_up,
             "overlap": self.overlap,
+            "expected_within_seconds": seconds_of(self.expected_within_seconds, attr.EXPECTED_WITHIN_SECONDS),
         }
 
 

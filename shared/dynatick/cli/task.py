@@ -10,9 +10,9 @@ import typer
 from dynatick.cli.argument_values import map_of, seconds_of, shift_of
 from dynatick.cli.bulk_change import BulkCommand, are_named, change_each, change_many
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.output import Output, say, show_one
+from dynatick.cli.output import Output, one_line, say, show_document, show_one
 from dynatick.cli.session import Session, on_table
-from dynatick.cli.task_display import list_page, show_each, show_page, show_view
+from dynatick.cli.task_display import list_page, show_each, show_explanation, show_page, show_view
 from dynatick.cli.task_files import export_file, import_file
 from dynatick.cli.task_options import (
     At,
@@ -25,10 +25,13 @@ from dynatick.cli.task_options import (
     TaskId,
     Timeout,
     Waiting,
+    WaitTimeout,
     Yes,
 )
-from dynatick.cli.task_selection import Filters, Ids, IdsOrNone, Range
+from dynatick.cli.task_selection import Filters, Ids, IdsOrNone, Range, ids_of
 from dynatick.domain import attributes as attr
+from dynatick.domain.durations import duration_of
+from dynatick.domain.task import Status as TaskStatus
 
 if TYPE_CHECKING:
     from dynatick.client import TaskView
@@ -83,6 +86,38 @@ def get(
         return client.store.get(task_id) or view.row if raw else view
 
     show_each(session, task_ids, read)
+
+
+@app.command()
+@on_table
+def wait(session: Session, task_ids: Ids, timeout: WaitTimeout = None) -> None:
+    """Wait until tasks have ended. Exit code 8 if one has not completed, 9 if time is up."""
+    limit = None if timeout is None else duration_of(timeout, "timeout")
+    client, end = session.client(), None if limit is None else session.clock() + limit
+    not_completed: list[str] = []
+    for task_id in ids_of(task_ids):
+        view = client.wait(task_id, timeout=None if end is None else end - session.clock())
+        if session.output is Output.TABLE:
+            say(f"{view.status} {one_line(view.task_id)}" + ("" if view.error is None else f": {one_line(view.error)}"))
+        else:
+            show_document(view.to_row(), session.output)
+        if view.status != TaskStatus.COMPLETED:
+            not_completed.append(task_id)
+    if not_completed:
+        raise CommandFailed(ExitCode.NOT_COMPLETED, f"{len(not_completed)} did not complete")
+
+
+@app.command("explain")
+@on_table
+def explain_task(session: Session, task_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
+    """Say why a task is where it is, what has happened to it, and what will."""
+    found = session.client().explain(task_id)
+    if session.output is Output.TABLE and found.status is not None:
+        show_explanation(found)
+    elif session.output is not Output.TABLE:
+        show_document(found.to_row(), session.output)
+    if found.status is None:
+        raise CommandFailed(ExitCode.NOT_FOUND, found.sentence)
 
 
 @app.command("list")

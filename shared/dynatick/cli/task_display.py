@@ -19,7 +19,7 @@ from dynatick.domain.instants import format_instant
 from dynatick.errors import DynatickError, InvalidInput
 
 if TYPE_CHECKING:
-    from dynatick.client import HistoryPage, TaskClient, TaskEntry, TaskView
+    from dynatick.client import Explanation, HistoryPage, TaskClient, TaskEntry, TaskView
     from dynatick.domain.task import Row
 
 _UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)))
@@ -89,6 +89,11 @@ def _block(view: TaskView, now: datetime) -> Mapping[str, object]:
         "expires": _when(view.expires_at, now),
     }
     return {name: value for name, value in lines.items() if value is not None}
+
+
+def ago(instant: datetime, now: datetime) -> str:
+    """An instant to the second, with its distance from now."""
+    return _when(instant, now) or format_instant(instant)
 
 
 def _when(instant: datetime | None, now: datetime) -> str | None:
@@ -185,3 +190,14 @@ def show_view(session: Session, task: TaskView | Row) -> None:
         show_raw(task, session.output)
     else:
         show_task(task, session.output, session.clock())
+
+
+def show_explanation(found: Explanation) -> None:
+    """Prints the sentence, then a line for each event; below one with a trace, its lines, the innermost first."""
+    print(one_line(found.sentence))
+    for event in found.events:
+        at = "" if event.at is None else event.at.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        error = "" if event.error is None else f"   {one_line(event.error)}"
+        print(f"  {at:<23}  {one_line(event.what)}{error}")
+        for line in reversed((event.trace or "").splitlines()):
+            print(f"{'':29}{one_line(line)}")

@@ -21,6 +21,9 @@ Timeout = Annotated[
         metavar="DURATION", help="The longest that an attempt may take; it does not start with less time left."
     ),
 ]
+WaitTimeout = Annotated[
+    str | None, typer.Option("--timeout", metavar="DURATION", help="Such as 90s or 10m. Default: as long as it takes.")
+]
 Waiting = Annotated[str | None, typer.Option(help="Only scheduled, or only unscheduled ones. Default: both.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="List the selected tasks, and change none.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Without a terminal, it never asks.")]

@@ -11,9 +11,10 @@ from typing import Annotated, TypedDict
 
 import typer
 
-from dynatick.cli.argument_values import duration_of, time_of
+from dynatick.cli.argument_values import time_of
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.domain.buckets import instant_of, minute_of
+from dynatick.domain.durations import duration_of
 from dynatick.domain.instants import EXPECTED_RANGE, format_instant
 from dynatick.errors import InvalidInput
 

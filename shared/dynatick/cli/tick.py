@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dynatick.cli.argument_values import duration_of
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_many
+from dynatick.cli.pause import text_of
 from dynatick.cli.session import Session, on_table
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.durations import duration_of
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def list_ticks(
     from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None,
     to: Annotated[str | None, typer.Option(metavar="TIME", help="End of the range. Default: now.")] = None,
 ) -> None:
-    """List ticks: a line for each with work, and one for consecutive idle or missed ones."""
+    """List ticks: a line for each with work, and one for consecutive idle, missed or paused ones."""
     if last is not None and (from_ or to):
         raise InvalidInput("last", last, "expected either --last or a range, not both")
     if from_ or to:
@@ -74,7 +75,10 @@ def run_tick(
     _invoke(_lambda(session), name, {"dynatick": {"tick": str(Bucket(minute))}})
     # The minute may have had a tick before.
     after = client.ticks(start=Bucket(minute), end=Bucket(minute + 1))
-    _show(session, [entry for entry in after if entry not in before], nothing="It found nothing to do")
+    settings = client.settings()
+    paused = None if settings is None or settings.pause is None else text_of(settings.pause)
+    nothing = "It found nothing to do" if paused is None else f"It ran nothing: paused {paused}"
+    _show(session, [entry for entry in after if entry not in before], nothing=nothing)
 
 
 def _show(session: Session, entries: list[TickEntry], *, nothing: str = "There are none") -> None:

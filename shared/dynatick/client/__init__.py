@@ -9,17 +9,20 @@ from dynatick.actions.payload import check_payload, payload_schemas
 from dynatick.client.bulk_change import Changed, ChangeUnknown, ManyResult, Skipped, WouldChange
 from dynatick.client.connect import ClientSettings
 from dynatick.client.doctor import Diagnosis
+from dynatick.client.explanation import Explanation, TaskEvent
 from dynatick.client.insertion import Exists, InsertCounts, Inserted, InsertResult, InsertUnknown, NoneInserted, Refused
 from dynatick.client.installation import Health
 from dynatick.client.new_task import NewTask, Time
 from dynatick.client.row_types import BucketCountsRow, RetryPolicyRow, ScheduleOccurrenceRow, TaskEntryRow, TaskRow
-from dynatick.client.schedule_occurrences import ScheduleOccurrence
+from dynatick.client.schedule_occurrences import ExpectedOccurrence, ScheduleOccurrence
 from dynatick.client.schedule_views import SchedulePage, ScheduleView
 from dynatick.client.schedules import Schedules
+from dynatick.client.status import FailureGroup, InstallationStatus
 from dynatick.client.tasks import TaskClient
-from dynatick.client.ticks import IdleTicks, MissedTicks, TickEntry, TickView
+from dynatick.client.ticks import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
 from dynatick.engine.diagnosis import Finding, Kind
+from dynatick.engine.installation_settings import Pause
 
 __all__ = [
     "BucketCounts",
@@ -29,6 +32,9 @@ __all__ = [
     "ClientSettings",
     "Diagnosis",
     "Exists",
+    "ExpectedOccurrence",
+    "Explanation",
+    "FailureGroup",
     "Finding",
     "Health",
     "HistoryPage",
@@ -37,11 +43,14 @@ __all__ = [
     "InsertResult",
     "InsertUnknown",
     "Inserted",
+    "InstallationStatus",
     "Kind",
     "ManyResult",
     "MissedTicks",
     "NewTask",
     "NoneInserted",
+    "Pause",
+    "PausedTicks",
     "Refused",
     "RetryPolicyRow",
     "ScheduleOccurrence",
@@ -53,6 +62,7 @@ __all__ = [
     "TaskClient",
     "TaskEntry",
     "TaskEntryRow",
+    "TaskEvent",
     "TaskRow",
     "TaskView",
     "TickEntry",

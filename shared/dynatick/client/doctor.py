@@ -16,7 +16,7 @@ from dynatick.domain.buckets import Grid, minute_of
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row
 from dynatick.engine.diagnosis import Finding
-from dynatick.engine.installation_settings import InstallationSettings
+from dynatick.engine.installation_settings import InstallationSettings, Pause
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled, reconcile
@@ -41,6 +41,7 @@ class Diagnosis:
     retired: Mapping[int, int] = field(default_factory=dict)  # tasks in shards that get no new ones; ticks serve them
     missed_ticks: int = 0  # in the last hour, over all shards; tasks that were due run later
     woken_late: int = 0  # tasks that ticks of the last hour began although a wake-up should have begun them
+    pause: Pause | None = None  # then no finding says that ticks do nothing
 
     @property
     def is_healthy(self) -> bool:
@@ -58,6 +59,7 @@ class Diagnosis:
             "retiredShards": {str(shard): number for shard, number in sorted(self.retired.items())},
             "missedTicks": self.missed_ticks,
             attr.WOKEN_LATE: self.woken_late,
+            attr.PAUSED: None if self.pause is None else self.pause.to_row(),
         }
 
 
@@ -112,6 +114,7 @@ def examine(
         retired=dict(reconciled.retired),
         missed_ticks=missed,
         woken_late=woken_late,
+        pause=known.pause,
     )
 
 

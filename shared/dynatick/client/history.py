@@ -141,6 +141,28 @@ def bucket_counts(store: Store, scope: Scope) -> Iterator[BucketCounts]:
         yield counter.of(str(Bucket(minute, name)))
 
 
+OPEN = "open"
+"""The status of a listed task that has not ended: the index does not have its status."""
+
+
+def listed_entries(store: Store, scope: Scope) -> Iterator[TaskEntry]:
+    """The tasks as the index lists them, without a read of any row; those that have not ended are ``open``."""
+    for page in BucketReader(store=store, open_only=False, with_rows=False).pages(scope.positions()):
+        for entry in page.entries:
+            if not is_listed_as_schedule(entry.task_id, entry.schedule_id):
+                yield TaskEntry(
+                    task_id=entry.task_id,
+                    bucket=entry.bucket,
+                    status=OPEN if entry.outcome is None else status_of(entry.outcome),
+                    action=entry.action,
+                    due_at=instant_or_none(entry.due_at),
+                    finished_at=instant_or_none(entry.finished_at),
+                    error=entry.error,
+                    schedule_id=entry.schedule_id,
+                    late_milliseconds=entry.late_milliseconds if entry.outcome is not None else None,
+                )
+
+
 def check_status_filter(status: str | None) -> str | None:
     """Raises InvalidInput for an unknown status."""
     if status is not None and str(status) not in _STATUSES:

@@ -12,8 +12,8 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.engine.cursor import Cursor, cursor_id
-from dynatick.engine.diagnosis import Finding, judge_cursors
-from dynatick.engine.installation_settings import InstallationSettings
+from dynatick.engine.diagnosis import Finding, judge_installation
+from dynatick.engine.installation_settings import InstallationSettings, Pause
 from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput
 
@@ -28,10 +28,11 @@ class Health:
     age_seconds: float | None
     missing_ticks: int  # since then, without those of the last two minutes
     findings: tuple[Finding, ...]
+    pause: Pause | None = None  # then nothing runs, and no finding says that ticks don't
 
     @property
     def is_healthy(self) -> bool:
-        """Whether ticks come and drain their buckets."""
+        """Whether ticks come and drain their buckets, or someone wanted them not to."""
         return not self.findings
 
     def to_row(self) -> Mapping[str, object]:
@@ -40,6 +41,7 @@ class Health:
             attr.LAST_TICK: None if self.last_tick is None else format_instant(self.last_tick),
             "lastTickAgeSeconds": None if self.age_seconds is None else round(self.age_seconds, 1),
             "missingTicks": self.missing_ticks,
+            attr.PAUSED: None if self.pause is None else self.pause.to_row(),
             "findings": [
                 {"kind": str(finding.kind), "why": finding.why, "remedy": finding.remedy} for finding in self.findings
             ],
@@ -65,8 +67,9 @@ def health_of(store: Store, settings: InstallationSettings | None, now: datetime
     return Health(
         last_tick=None if last is None else instant_of(last),
         age_seconds=None if last is None else max(0.0, (now - instant_of(last)).total_seconds()),
-        missing_ticks=missing,
-        findings=tuple(judge_cursors(cursors, known.grid, now)),
+        missing_ticks=0 if known.pause else missing,
+        findings=tuple(judge_installation(cursors, known, now)),
+        pause=known.pause,
     )
 
 
@@ -75,6 +78,8 @@ def settings_row(settings: InstallationSettings) -> Mapping[str, object]:
     any map, or unknown)."""
     row = {name: value for name, value in settings.to_row().items() if not name.startswith("payloadSchema")}
     schemas = {name: _read(text) for name, text in settings.payload_schemas.items()}
+    if settings.pause is not None:
+        row[attr.PAUSED] = settings.pause.to_row()
     return {**row, "handlers": {name: schemas.get(name) for name in settings.actions if name not in BUILT_IN}}
 
 

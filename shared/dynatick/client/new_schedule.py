@@ -23,7 +23,7 @@ from dynatick.errors import InvalidInput, InvalidInputs
 from dynatick.store.codec import check_size
 
 INPUT_ATTRIBUTES = frozenset(
-    {*attr.DEFINITION, attr.CATCH_UP, attr.OVERLAP, attr.STATE_REASON}
+    {*attr.DEFINITION, attr.CATCH_UP, attr.OVERLAP, attr.EXPECTED_WITHIN_SECONDS, attr.STATE_REASON}
 )  # that a caller may set
 
 

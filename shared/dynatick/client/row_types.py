@@ -67,3 +67,4 @@ class ScheduleOccurrenceRow(TypedDict):
     error: NotRequired[str]
     reason: NotRequired[str]
     runNow: NotRequired[bool]
+    inTime: NotRequired[bool]

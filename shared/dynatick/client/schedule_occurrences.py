@@ -6,9 +6,9 @@ An occurrence's id follows from its schedule and its nominal instant, so the his
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, cast
 
 from dynatick.client.extra_occurrences import RUN_NOW
@@ -19,7 +19,7 @@ from dynatick.domain.expressions import Occurrence, upcoming
 from dynatick.domain.instants import format_instant
 from dynatick.domain.row import is_terminal
 from dynatick.domain.schedule import FormerDefinition, MissedFor, Schedule, ScheduleState
-from dynatick.domain.task import Row
+from dynatick.domain.task import Row, Status
 from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput
 
@@ -43,6 +43,7 @@ class ScheduleOccurrence:
     error: str | None = None
     reason: str | None = None  # why it was not made: outage, overlap, paused, id-taken, too-large
     run_now: bool = False  # an extra one, made by run-now
+    in_time: bool | None = None  # whether it completed within ``expectedWithinSeconds``; None: not known, or not asked
 
     def to_row(self) -> ScheduleOccurrenceRow:
         """Under the table's names, without those that are None."""
@@ -56,9 +57,20 @@ class ScheduleOccurrence:
                 attr.ERROR: self.error,
                 "reason": self.reason,
                 "runNow": True if self.run_now else None,
+                "inTime": self.in_time,
             }
         )
         return cast("ScheduleOccurrenceRow", row)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedOccurrence:
+    """An occurrence of a schedule that is to come."""
+
+    schedule_id: str
+    occurrence_at: datetime  # nominal
+    bucket: str  # in which it starts
+    action: str | None
 
 
 def expected_occurrences(schedule: Schedule, now: datetime, count: int) -> list[Occurrence]:
@@ -67,6 +79,13 @@ def expected_occurrences(schedule: Schedule, now: datetime, count: int) -> list[
     if schedule.state is ScheduleState.ENABLED and schedule.next_occurrence_at is not None:
         after = schedule.next_occurrence_at - _INSTANT
     return list(islice(_occurrences(schedule, after), count))
+
+
+def nominals_before(schedule: Schedule, now: datetime, end: datetime, limit: int) -> Iterator[datetime]:
+    """The first ``limit`` of the next occurrences, beginning with one that is due, before ``end``."""
+    after = now if schedule.next_occurrence_at is None else schedule.next_occurrence_at - _INSTANT
+    found = (one.instant for one in islice(_occurrences(schedule, after), limit))
+    return takewhile(lambda instant: instant < end, found)
 
 
 def occurrences_between(schedule: Schedule, first: datetime, last: datetime, limit: int) -> list[Occurrence]:
@@ -80,7 +99,7 @@ def occurrences_between(schedule: Schedule, first: datetime, last: datetime, lim
 
 
 def latest_occurrences(
-    store: Store, row: Row, first: datetime | None, last: datetime, limit: int
+    store: Store, row: Row, first: datetime | None, last: datetime, limit: int, now: datetime
 ) -> list[ScheduleOccurrence]:
     """The occurrences from ``first`` to ``last``; without ``first``, the latest ``limit``."""
     if row.get(attr.REVISION) is None:  # no tick has accepted it, so it has had no occurrence
@@ -103,7 +122,11 @@ def latest_occurrences(
     rows = store.get_many(ids, only=_SHOWN) if ids else {}
     paused_at = schedule.defined_at if row.get(attr.SCHEDULE_STATE) == str(ScheduleState.DISABLED) else None
     found = [
-        _made(task_id, instant, row=rows[task_id]) if task_id in rows else _not_made(instant, schedule, paused_at)
+        _judged(
+            _made(task_id, instant, row=rows[task_id]) if task_id in rows else _not_made(instant, schedule, paused_at),
+            schedule,
+            now,
+        )
         for task_id, instant in expected.items()
     ]
     found += [_made(task_id, instant, row=rows[task_id]) for task_id, instant in extra.items() if task_id in rows]
@@ -210,6 +233,21 @@ def _made(task_id: str, instant: datetime, *, row: Row, run_now: bool = False) -
         error=text_or_none(row.get(attr.ERROR)),
         run_now=run_now,
     )
+
+
+def _judged(one: ScheduleOccurrence, schedule: Schedule, now: datetime) -> ScheduleOccurrence:
+    """With whether it completed in time."""
+    expected_by = schedule.expected_by(one.occurrence_at)
+    if expected_by is None:
+        return one
+    in_time: bool | None
+    if one.status == Status.COMPLETED:
+        in_time = None if one.finished_at is None else one.finished_at <= expected_by
+    elif one.status in (Status.CANCELLED, "gone") or one.reason == MissedFor.PAUSED:
+        in_time = None
+    else:
+        in_time = False if one.status == "missed" or now >= expected_by else None
+    return replace(one, in_time=in_time)
 
 
 def _not_made(instant: datetime, schedule: Schedule, paused_at: datetime | None) -> ScheduleOccurrence:

@@ -13,6 +13,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid, instant_of
 from dynatick.domain.expressions import Rate, clock_warnings, shortest_gap, upcoming
 from dynatick.domain.instants import format_instant
+from dynatick.domain.numbers import is_whole
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import CatchUp, Overlap, Schedule, handed_on
 from dynatick.domain.task import Row
@@ -20,7 +21,7 @@ from dynatick.errors import InvalidInput
 
 _COMPARED = 50  # occurrences that are compared with the ticks
 _DEFINITION = ("expression", "timezone", "start_date", "end_date", "flexible_time_window", "catch_up", "overlap",
-               "action", "payload")  # fmt: skip
+               "expected_within_seconds", "action", "payload")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +38,7 @@ class ScheduleView:
     flexible_time_window: int
     catch_up: str
     overlap: str
+    expected_within_seconds: int | None
     action: str | None
     payload: Mapping[str, object]
     next_occurrence_at: datetime | None
@@ -81,6 +83,7 @@ class ScheduleView:
             flexible_time_window=number_or(row.get(attr.FLEXIBLE_TIME_WINDOW), 0),
             catch_up=text_or_none(row.get(attr.CATCH_UP)) or str(CatchUp.LATEST),
             overlap=text_or_none(row.get(attr.OVERLAP)) or str(Overlap.SKIP),
+            expected_within_seconds=_seconds_or_none(row.get(attr.EXPECTED_WITHIN_SECONDS)),
             action=text_or_none(row.get(attr.ACTION)),
             payload=payload if isinstance(payload, dict) else {},
             next_occurrence_at=instant_or_none(row.get(attr.NEXT_OCCURRENCE_AT)),
@@ -114,7 +117,8 @@ def warnings_of(row: Row, grid: Grid, now: datetime) -> tuple[str, ...]:
         return ()
     try:
         schedule = Schedule.from_row(row)
-        return (*_of_ticks(schedule, grid, now), *_of_policies(schedule), *_of_clocks(schedule, now))
+        ticks, policies = _of_ticks(schedule, grid, now), _of_policies(schedule)
+        return (*ticks, *_of_deadlines(schedule, grid), *policies, *_of_clocks(schedule, now))
     except InvalidInput:
         return ()
 
@@ -151,6 +155,25 @@ def _between_ticks(schedule: Schedule, grid: Grid, now: datetime) -> datetime | 
     return next((one for one in nominals if instant_of(grid.tick_at_or_after(one)) != one), None)
 
 
+def _of_deadlines(schedule: Schedule, grid: Grid) -> list[str]:
+    """Occurrences that are overdue although nothing goes wrong."""
+    tick, seconds = timedelta(minutes=grid.tick_minutes), schedule.expected_within_seconds
+    found: list[str] = []
+    if seconds is None:
+        return found
+    if timedelta(seconds=seconds) < tick:
+        found.append(
+            f"its expectedWithinSeconds, {seconds}, is shorter than the tick interval, {_words(tick)}: "
+            "an occurrence between ticks may be overdue before it begins"
+        )
+    if shortest_gap(schedule.expression) < tick and schedule.overlap is not Overlap.ALLOW:
+        found.append(
+            "of several occurrences at one tick, those that overlap leaves out are overdue: "
+            "set overlap allow, or no expectedWithinSeconds"
+        )
+    return found
+
+
 def _of_policies(schedule: Schedule) -> list[str]:
     if schedule.catch_up is CatchUp.ALL and schedule.overlap is Overlap.SKIP:
         return ["catchUp all with overlap skip: of several late occurrences only the first is made; set overlap allow"]
@@ -161,6 +184,10 @@ def _of_clocks(schedule: Schedule, now: datetime) -> list[str]:
     """The clock changes that affect its occurrences within a year."""
     found = clock_warnings(schedule.expression, now, zone=schedule.zone, start=schedule.start, end=schedule.end)
     return [f"{one} ({schedule.zone})" for one in found]
+
+
+def _seconds_or_none(value: object) -> int | None:
+    return int(value) if is_whole(value) else None
 
 
 def _words(delta: timedelta) -> str:

@@ -22,19 +22,21 @@ from dynatick.client.new_schedule import ScheduleChecks, check_recurrence, store
 from dynatick.client.new_task import Composed, NewTask, Time, text_of
 from dynatick.client.schedule_list import check_state, schedule_page, schedule_rows
 from dynatick.client.schedule_occurrences import (
+    ExpectedOccurrence,
     ScheduleOccurrence,
     expected_occurrences,
     latest_occurrences,
+    nominals_before,
     occurrences_between,
 )
 from dynatick.client.schedule_views import SchedulePage, ScheduleView, warnings_of
 from dynatick.client.settings_cache import SettingsCache
-from dynatick.client.views import TaskView
+from dynatick.client.views import TaskView, text_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read, merge_updates
 from dynatick.domain.expressions import Occurrence, Rate
-from dynatick.domain.recurrence import edited
+from dynatick.domain.recurrence import bucket_of_occurrence, edited
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import (
@@ -55,6 +57,7 @@ from dynatick.errors import (
 from dynatick.store.codec import check_size
 
 MAX_BACKFILL = 1000
+MAX_FORECAST = 100_000
 _TRIES = 20
 _NOT_ENDED = (str(ScheduleState.ENABLED), str(ScheduleState.DISABLED))
 UPDATABLE = {
@@ -69,6 +72,7 @@ UPDATABLE = {
     "timeout_seconds": attr.TIMEOUT_SECONDS,
     "catch_up": attr.CATCH_UP,
     "overlap": attr.OVERLAP,
+    "expected_within_seconds": attr.EXPECTED_WITHIN_SECONDS,
 }
 
 
@@ -98,6 +102,7 @@ class Schedules:
         timeout_seconds: int | Decimal | None = None,
         catch_up: str | None = None,
         overlap: str | None = None,
+        expected_within_seconds: int | Decimal | None = None,
         enabled: bool = True,
         reason: str | None = None,
         attributes: Mapping[str, object] | None = None,
@@ -106,8 +111,10 @@ class Schedules:
 
         ``expression``: ``rate(…)``, ``cron(…)`` or ``at(…)``; ``timezone``: an IANA name, UTC by default.
         ``flexible_time_window``: minutes over which starts are spread. ``catch_up``: latest (default), all, none.
-        ``overlap``: skip (default), allow, bufferOne. ``enabled`` False: it is paused from the start, and the
-        ``reason`` is stored as ``stateReason``. Raises TaskExists if a task or schedule has this id.
+        ``overlap``: skip (default), allow, bufferOne. ``expected_within_seconds``: when an occurrence must have
+        completed, from the time at which it may start; else it is reported as overdue. ``enabled`` False: it is paused
+        from the start, and the ``reason`` is stored as ``stateReason``. Raises TaskExists if a task or schedule has
+        this id.
         """
         if isinstance(attributes, Mapping):
             for name in attributes:
@@ -129,6 +136,7 @@ class Schedules:
             attr.FLEXIBLE_TIME_WINDOW: flexible_time_window,
             attr.CATCH_UP: None if catch_up is None else str(catch_up),
             attr.OVERLAP: None if overlap is None else str(overlap),
+            attr.EXPECTED_WITHIN_SECONDS: expected_within_seconds,
             attr.SCHEDULE_STATE: None if enabled else str(ScheduleState.DISABLED),
             attr.STATE_REASON: None if reason is None else text_of(reason, attr.STATE_REASON),
         }
@@ -243,6 +251,28 @@ class Schedules:
             return []
         return expected_occurrences(self._with_start(row), self._clock(), count)
 
+    def forecast(self, *, until: Time, limit: int = MAX_FORECAST) -> Sequence[ExpectedOccurrence]:
+        """The occurrences of all schedules from now to before ``until``, in order of time. Paused schedules have none.
+
+        Reads the rows of all schedules, and raises InvalidInput for more than ``limit`` occurrences.
+        """
+        end, _ = instants(until, until)
+        grid = self._settings_cache.grid()
+        found: list[ExpectedOccurrence] = []
+        for row in schedule_rows(self._store, (str(ScheduleState.ENABLED),)):
+            try:
+                schedule = self._with_start(row)
+            except InvalidInput:  # a tick reports it
+                continue
+            for nominal in nominals_before(schedule, self._clock(), end, limit + 1 - len(found)):
+                bucket = bucket_of_occurrence(schedule, nominal, grid)
+                found.append(
+                    ExpectedOccurrence(RowView(row).task_id, nominal, str(bucket), text_or_none(row.get(attr.ACTION)))
+                )
+            if len(found) > limit:
+                raise InvalidInput("until", str(until), f"expected a time with at most {limit} occurrences until then")
+        return sorted(found, key=lambda one: (one.bucket, one.schedule_id))
+
     def backfill(self, schedule_id: str, *, start: Time, end: Time, dry_run: bool = False) -> Iterator[InsertResult]:
         """Makes the occurrences from ``start`` to ``end`` (both included, and not after now) that do not exist: at the
         next tick, with one result each, in order. Those that exist stay as they are.
@@ -274,7 +304,8 @@ class Schedules:
         limit: int = 100,
     ) -> Sequence[ScheduleOccurrence]:
         """The occurrences from ``start`` to ``end`` (default: now), oldest first; without ``start``, the latest
-        ``limit``. Those that were not made are listed with the reason.
+        ``limit``. Those that were not made are listed with the reason. ``in_time`` follows from the schedule's present
+        ``expectedWithinSeconds``.
         """
         check_limit(limit)
         row, now = self._row(schedule_id), self._clock()
@@ -282,7 +313,7 @@ class Schedules:
         first, last = None if start is None else begin, min(last, now)
         if first is not None and last < first:
             raise InvalidInput("end", str(end or now), f"expected a time not before start, {start}, which must be past")
-        return latest_occurrences(self._store, row, first, last, limit)
+        return latest_occurrences(self._store, row, first, last, limit, now)
 
     def _edit(
         self,

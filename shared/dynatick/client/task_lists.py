@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from dynatick.client import history as histories
+from dynatick.client import task_update
 from dynatick.client import ticks as tick_lists
 from dynatick.client.bucket_scope import Scope, scope
 from dynatick.client.doctor import Diagnosis, examine
+from dynatick.client.explanation import Explanation, explain, explain_missing
 from dynatick.client.exporting import export
 from dynatick.client.installation import Health, health_of
 from dynatick.client.new_task import Time
 from dynatick.client.settings_cache import SettingsCache
+from dynatick.client.status import InstallationStatus, status_of_installation
 from dynatick.client.task_decisions import TaskDecisions
 from dynatick.client.ticks import TickEntry
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, instant_of
+from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row, Status
+from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.diagnosis import Finding
-from dynatick.engine.installation_settings import InstallationSettings
+from dynatick.engine.installation_settings import InstallationSettings, Pause, pause, resume
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled
+from dynatick.errors import InvalidInput
+
+_MAX_TEXT = 500  # characters of a pause's reason
 
 
 class TaskLists:
@@ -112,6 +122,17 @@ class TaskLists:
         """
         return histories.bucket_counts(self.store, self._scope(bucket, start, end))
 
+    def iter_listed(
+        self, bucket: str | Bucket | None = None, *, start: Time | None = None, end: Time | None = None
+    ) -> Iterator[TaskEntry]:
+        """The tasks of a bucket or range (arguments as for ``history``) as the index lists them, in order of time,
+        shard and id; pages are read as they are consumed.
+
+        Reads no rows, so it costs a fraction of ``iter_history``; but the status of a task that has not ended is
+        ``open``, and a task that changes at this moment may be missing, or appear twice.
+        """
+        return histories.listed_entries(self.store, self._scope(bucket, start, end))
+
     def ticks(
         self,
         last: timedelta = timedelta(minutes=60),
@@ -164,10 +185,47 @@ class TaskLists:
         every task, too."""
         return health_of(self.store, self._settings_cache.refresh(), self._clock())
 
+    def status(self) -> InstallationStatus:
+        """The state of the installation for the person on call: ticks, what waits, what has failed in 24 hours.
+
+        Reads the index minute by minute, about one read unit for each two, and one for each twenty tasks.
+        """
+        settings, now = self._settings_cache.refresh(), self._clock()
+        return status_of_installation(self.store, settings, health_of(self.store, settings, now), now)
+
+    def explain(self, task_id: str) -> Explanation:
+        """Why a task is where it is, what happened to it, and what will. Its ``status`` is None if there is none."""
+        settings, row = self._settings_cache.refresh(), self.store.get(task_update.known_id(task_id))
+        if row is None:
+            return explain_missing(task_id, settings)
+        bucket, cursors = RowView(row).bucket, dict[int, Cursor]()
+        if bucket is not None and not is_terminal(row) and (kept := self.store.get(cursor_id(bucket.shard))):
+            with suppress(InvalidInput):  # the doctor says so
+                cursors[bucket.shard] = Cursor.from_row(bucket.shard, kept)
+        return explain(row, settings, cursors, self._clock())
+
     def settings(self) -> InstallationSettings | None:
         """The current tick interval, shards and actions, read now; None before the first tick."""
         return self._settings_cache.refresh()
 
+    def pause(self, *, reason: str | None = None, by: str | None = None) -> Pause:
+        """Pauses everything: from the next tick on nothing is run, until ``resume``; then ticks run what is due.
+
+        Tasks that run go on to their end. A pass at work stops within ten seconds. Returns the pause in force: an
+        earlier one, if there is one. ``by``: who pauses. Raises ConfigurationError before the first tick.
+        """
+        return pause(self.store, now=self._clock(), by=_text(by, attr.BY), reason=_text(reason, attr.REASON))
+
+    def resume(self) -> Pause | None:
+        """Ends the pause, and returns it; None: there was none. The next tick runs what is due."""
+        return resume(self.store, now=self._clock())
+
     def _scope(self, bucket: str | Bucket | None, start: Time | None, end: Time | None) -> Scope:
         settings = self._settings_cache.refresh()
         return scope(bucket, start, end, settings.shards_ever if settings else 1)
+
+
+def _text(value: str | None, field: str) -> str | None:
+    if value is not None and len(value) > _MAX_TEXT:
+        raise InvalidInput(field, value, f"expected at most {_MAX_TEXT} characters")
+    return value or None

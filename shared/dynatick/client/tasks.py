@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 
@@ -14,13 +16,15 @@ from dynatick.client.insertion import InsertCounts, InsertResult, count, insert_
 from dynatick.client.new_task import Composed, NewTask, Time, compose, payload_of
 from dynatick.client.row_types import TaskRow
 from dynatick.client.schedules import Schedules
-from dynatick.client.views import TaskView
+from dynatick.client.views import BucketCounts, TaskView
+from dynatick.client.waiting import wait_until
 from dynatick.domain import attributes as attr
+from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, merge_updates
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView
-from dynatick.domain.task import Row
-from dynatick.errors import InvalidInput, InvalidInputs, TaskExists, TaskNotFound
+from dynatick.domain.task import TERMINAL, Row
+from dynatick.errors import InvalidInput, InvalidInputs, TaskExists, TaskNotFound, shown
 from dynatick.store.codec import check_size
 
 
@@ -126,6 +130,46 @@ class TaskClient(BulkTasks):
         if row is None:
             raise TaskNotFound(task_id)
         return TaskView.from_row(row)
+
+    def wait(
+        self,
+        task_id: str,
+        *,
+        timeout: timedelta | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> TaskView:
+        """Waits until a task has ended, and returns it: it may have failed. ``timeout``: None waits for ever.
+
+        Reads the row again and again, every five seconds at last. ``pause`` gets the seconds between two reads.
+        Raises TaskNotFound, also if it is deleted meanwhile, and WaitTimedOut.
+        """
+        return wait_until(
+            lambda: self.get(task_id),
+            lambda task: task.status in TERMINAL,
+            of=f"task {shown(task_id)}",
+            timeout=timeout,
+            clock=self._clock,
+            pause=pause,
+        )
+
+    def wait_for_bucket(
+        self,
+        bucket: str | Bucket,
+        *,
+        timeout: timedelta | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> BucketCounts:
+        """Waits until every task of a bucket has ended there or gone to another, and returns the counts. With an empty
+        bucket it doesn't wait. Raises WaitTimedOut."""
+        none = BucketCounts(bucket=str(bucket), counts={})
+        return wait_until(
+            lambda: next(self.bucket_counts(bucket), none),
+            lambda counts: all(status in TERMINAL for status in counts.counts),
+            of=f"bucket {bucket}",
+            timeout=timeout,
+            clock=self._clock,
+            pause=pause,
+        )
 
     def cancel(self, task_id: str) -> TaskView:
         """Cancels a waiting task. Raises TaskNotFound, TransitionRefused."""

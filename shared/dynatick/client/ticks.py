@@ -105,7 +105,20 @@ class MissedTicks:
         return {"kind": "missed", "shard": self.shard, "since": self.since, "until": self.until, "ticks": self.ticks}
 
 
-TickEntry = TickView | IdleTicks | MissedTicks
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PausedTicks:
+    """Consecutive ticks that ran nothing, because the installation was paused."""
+
+    shard: int
+    since: str
+    until: str
+    ticks: int
+
+    def to_row(self) -> Mapping[str, object]:
+        return {"kind": "paused", "shard": self.shard, "since": self.since, "until": self.until, "ticks": self.ticks}
+
+
+TickEntry = TickView | IdleTicks | MissedTicks | PausedTicks
 
 _COUNTS = (
     "buckets", "due", "claimed", "completed", "failed", "retried", "rescheduled", "released", "expired", "recovered",
@@ -149,8 +162,8 @@ def ticks(store: Store, settings: InstallationSettings | None, minutes: range, *
         for first, last, run in idle:
             if first < minutes.stop and last >= minutes.start:
                 entries.append((max(first, minutes.start), shard, -1, run))
-        for first, missed in _missed(shard, minutes, served, idle, cursor, settings, now):
-            entries.append((first, shard, -1, missed))
+        for first, entry in _without_record(shard, minutes, served, idle, cursor, settings, now):
+            entries.append((first, shard, -1, entry))
     return [entry for *_, entry in sorted(entries, key=lambda found: found[:3])]
 
 
@@ -208,7 +221,7 @@ def _idle(
     return entries
 
 
-def _missed(
+def _without_record(
     shard: int,
     minutes: range,
     passes: Mapping[int, int],
@@ -216,8 +229,8 @@ def _missed(
     cursor: Cursor | None,
     settings: InstallationSettings,
     now: datetime,
-) -> list[tuple[int, MissedTicks]]:
-    """The missed ticks: those of the present grid without a record, after the first with one."""
+) -> list[tuple[int, MissedTicks | PausedTicks]]:
+    """The missed and the paused ticks: those of the present grid without a record, after the first with one."""
     served = [*passes.items(), *((first, last) for first, last, _ in idle)]
     if not served or cursor is None:
         return []
@@ -225,25 +238,30 @@ def _missed(
     if cursor.is_leased(now):  # a pass is running: it serves every tick since the last one
         end = min(end, (_minute(cursor.last_tick) or end) + 1)
     end = min(minutes.stop, max(end, *(last for _, last in served)))
-    missing: list[tuple[int, MissedTicks]] = []
+    found: list[tuple[int, MissedTicks | PausedTicks]] = []
     run: list[int] = []
+    was_paused = False
+    pauses = (*settings.pauses, *((settings.pause,) if settings.pause else ()))
     start = max(minutes.start, min(first for first, _ in served))
     grid = settings.grid
     minute = grid.tick_after(start - 1)
     while minute < end:
-        if any(first <= minute <= last for first, last in served):
-            _close(run, shard, missing)
-        else:
+        is_served = any(first <= minute <= last for first, last in served)
+        is_paused = any(pause.covers(instant_of(minute)) for pause in pauses)
+        if is_served or is_paused != was_paused:
+            _close(run, shard, was_paused, found)
+        if not is_served:
             run.append(minute)
+        was_paused = is_paused
         minute = grid.tick_after(minute)
-    _close(run, shard, missing)
-    return missing
+    _close(run, shard, was_paused, found)
+    return found
 
 
-def _close(run: list[int], shard: int, missing: list[tuple[int, MissedTicks]]) -> None:
+def _close(run: list[int], shard: int, was_paused: bool, found: list[tuple[int, MissedTicks | PausedTicks]]) -> None:
     if run:
-        since, until = str(Bucket(run[0])), str(Bucket(run[-1]))
-        missing.append((run[0], MissedTicks(shard=shard, since=since, until=until, ticks=len(run))))
+        kind, since, until = PausedTicks if was_paused else MissedTicks, str(Bucket(run[0])), str(Bucket(run[-1]))
+        found.append((run[0], kind(shard=shard, since=since, until=until, ticks=len(run))))
         run.clear()
 
 

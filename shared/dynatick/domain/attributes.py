@@ -20,7 +20,8 @@ SCHEDULE_ID: Final = "scheduleId"  # of an occurrence; a schedule's own is its i
 STATUS: Final = "status"  # a task's Status, "recurring", or the kind of one of Dynatick's own rows
 OUTCOME: Final = "outcome"  # the status of an ended task; own rows have "none", so that scans for open tasks skip them
 ATTEMPT: Final = "attempt"  # whole number, from 0
-ATTEMPTS: Final = "attempts"  # list of maps: run, attempt, startedAt, finishedAt, error
+ATTEMPTS: Final = "attempts"  # list of maps: run, attempt, startedAt, finishedAt, error, and trace in the last one
+TRACE: Final = "trace"  # text, a line for each frame
 RUN: Final = "run"  # whole number, from 1
 TURN: Final = "turn"  # whole number, from 1; of a task that its handler has rescheduled, like the next
 FIRST_STARTED_AT: Final = "firstStartedAt"  # instant, of the run
@@ -69,6 +70,7 @@ FLEXIBLE_TIME_WINDOW: Final = "flexibleTimeWindow"  # minutes
 SCHEDULE_STATE: Final = "scheduleState"  # a ScheduleState
 CATCH_UP: Final = "catchUp"
 OVERLAP: Final = "overlap"
+EXPECTED_WITHIN_SECONDS: Final = "expectedWithinSeconds"  # whole number
 STATE_REASON: Final = "stateReason"
 REVISION: Final = "revision"  # whole number, from 1
 ACCEPTED_DEFINITION: Final = "definition"  # map: the DEFINITION attributes, as last accepted
@@ -77,6 +79,7 @@ NEXT_OCCURRENCE_AT: Final = "nextOccurrenceAt"  # instant, like the next two
 BUFFERED_OCCURRENCE_AT: Final = "bufferedOccurrenceAt"
 LAST_OCCURRENCE_AT: Final = "lastOccurrenceAt"
 LAST_TASK_ID: Final = "lastTaskId"
+AWAITED: Final = "awaited"  # list of maps: dueAt, expectedBy; of occurrences that must complete
 MISSED: Final = "missed"  # list of maps: from, until, occurrences, reason; in a tick record, a number
 MISSED_OCCURRENCES: Final = "missedOccurrences"  # whole number
 DUE_BEFORE: Final = "dueBefore"  # list of maps: the TIMING attributes, since, until
@@ -98,14 +101,15 @@ POSITION: Final = (TASK_DATE_TIME, NEXT_OCCURRENCE_AT, BUFFERED_OCCURRENCE_AT, L
 
 SCHEDULE_ATTRIBUTES = frozenset(
     {
-        *DEFINITION, CATCH_UP, OVERLAP, STATE_REASON, REVISION, ACCEPTED_DEFINITION, DEFINED_AT, NEXT_OCCURRENCE_AT,
-        BUFFERED_OCCURRENCE_AT, DUE_BEFORE, LAST_OCCURRENCE_AT, LAST_TASK_ID, MISSED, MISSED_OCCURRENCES, EARLIER,
-        RAN_NOW, BACKFILLED,
+        *DEFINITION, CATCH_UP, OVERLAP, EXPECTED_WITHIN_SECONDS, STATE_REASON, REVISION, ACCEPTED_DEFINITION,
+        DEFINED_AT, NEXT_OCCURRENCE_AT, BUFFERED_OCCURRENCE_AT, DUE_BEFORE, LAST_OCCURRENCE_AT, LAST_TASK_ID, AWAITED,
+        MISSED, MISSED_OCCURRENCES, EARLIER, RAN_NOW, BACKFILLED,
     }
 )  # fmt: skip
 """The attributes of schedules that tasks do not have. On a task they are the user's own."""
 
-# Of the entries of missed, dueBefore, earlier and backfilled, and of a tick record's idleBefore.
+# Of the entries of awaited, missed, dueBefore, earlier and backfilled, and of a tick record's idleBefore.
+EXPECTED_BY: Final = "expectedBy"  # instant
 FROM: Final = "from"  # instant
 SINCE: Final = "since"  # instant; of idle ticks, a bucket
 UNTIL: Final = "until"  # the same
@@ -141,10 +145,14 @@ PAYLOAD_SCHEMAS: Final = "payloadSchemas"  # map: JSON as text, by action
 PAYLOAD_SCHEMA_FORM: Final = "payloadSchemaForm"  # whole number
 SCHEMA_VERSION: Final = "schemaVersion"  # whole number; of the rows of the whole table
 UPDATED_AT: Final = "updatedAt"  # instant
+PROCESSOR_PROBLEM: Final = "processorProblem"  # text: why the processor can't start
+PAUSED: Final = "paused"  # map: since, by, reason; absent while ticks run tasks
+PAUSES: Final = "pauses"  # list of maps: the last ones that have ended, with until
+BY: Final = "by"  # text: who
 
 PUBLISHED: Final = (
     TICK_MINUTES, SHARD_COUNT, SHARDS_EVER, ACTIONS, DEFAULT_ACTION, RETENTION_DAYS, MAX_TIMEOUT_SECONDS,
-    PAYLOAD_SCHEMAS, PAYLOAD_SCHEMA_FORM, SCHEMA_VERSION,
+    PAYLOAD_SCHEMAS, PAYLOAD_SCHEMA_FORM, SCHEMA_VERSION, PROCESSOR_PROBLEM,
 )  # fmt: skip
 """What the settings say."""
 

@@ -172,25 +172,28 @@ def complete(task: Task, *, now: datetime, retention_days: int, result: object =
     )
 
 
-def fail(task: Task, *, now: datetime, retention_days: int, error: str) -> ConditionalUpdate:
-    """running → failed, on the claim's token (12)."""
+def fail(task: Task, *, now: datetime, retention_days: int, error: str, trace: str | None = None) -> ConditionalUpdate:
+    """running → failed, on the claim's token (12). ``trace``: where it was raised, in a few lines."""
     values = terminal(Status.FAILED, now, retention_days, error)
     if task.attempt:
-        values[attr.ATTEMPTS] = _bounded(task.attempts, _ended(task, now, error))
+        values[attr.ATTEMPTS] = _bounded(task.attempts, _ended(task, now, error, trace))
     return ConditionalUpdate(
         task_id=task.task_id, set=values, remove=_next_attempt(task), conditions=_by_holder(task, "fail")
     )
 
 
-def retry(task: Task, *, now: datetime, at: datetime, bucket: Bucket, error: str) -> ConditionalUpdate:
-    """running → scheduled in a later bucket, on the claim's token (12). ``at``: not to be attempted before."""
+def retry(
+    task: Task, *, now: datetime, at: datetime, bucket: Bucket, error: str, trace: str | None = None
+) -> ConditionalUpdate:
+    """running → scheduled in a later bucket, on the claim's token (12). ``at``: not to be attempted before. ``trace``:
+    as for ``fail``."""
     return ConditionalUpdate(
         task_id=task.task_id,
         set={
             attr.STATUS: str(Status.SCHEDULED),
             attr.TASK_DATE_TIME: str(bucket),
             attr.NEXT_ATTEMPT_AT: _due(at),
-            attr.ATTEMPTS: _bounded(task.attempts, _ended(task, now, error)),
+            attr.ATTEMPTS: _bounded(task.attempts, _ended(task, now, error, trace)),
         },
         conditions=_by_holder(task, "retry"),
     )
@@ -427,7 +430,7 @@ def _attempt_entry(row: Row, now: datetime) -> dict[str, object]:
     return {name: value for name, value in entry.items() if value is not None}
 
 
-def _ended(task: Task, now: datetime, error: str) -> dict[str, object]:
+def _ended(task: Task, now: datetime, error: str, trace: str | None) -> dict[str, object]:
     entry: dict[str, object] = {
         attr.RUN: task.run,
         attr.ATTEMPT: task.attempt,
@@ -436,12 +439,15 @@ def _ended(task: Task, now: datetime, error: str) -> dict[str, object]:
     }
     if task.started_at is not None:
         entry[attr.STARTED_AT] = format_instant(task.started_at)
+    if trace is not None:
+        entry[attr.TRACE] = trace
     return entry
 
 
 def _bounded(earlier: object, entry: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """The latest attempts, and the first one of this run, which bounds its retries."""
-    kept = [e for e in earlier if isinstance(e, Mapping)] if isinstance(earlier, (list, tuple)) else []
+    """The latest attempts, and the first one of this run, which bounds its retries. Only the latest keeps its trace."""
+    known = [e for e in earlier if isinstance(e, Mapping)] if isinstance(earlier, (list, tuple)) else []
+    kept = [{name: value for name, value in e.items() if name != attr.TRACE} for e in known]
     entries: list[Mapping[str, object]] = [*kept, entry]
     latest = entries[-MAX_ATTEMPTS_KEPT:]
     first = next(e for e in entries if e.get(attr.RUN) == entry.get(attr.RUN))

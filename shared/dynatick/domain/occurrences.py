@@ -6,16 +6,18 @@ tick that is interrupted between the two writes, or that comes second, finds tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from dynatick.domain import attributes as attr
+from dynatick.domain.awaited_occurrence import AwaitedOccurrence
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import terminal
 from dynatick.domain.normalise import has_value
 from dynatick.domain.occurrence_plan import Plan
-from dynatick.domain.recurrence import MAX_MISSED_ENTRIES, bucket_of_occurrence
+from dynatick.domain.recurrence import MAX_MISSED_ENTRIES, bucket_of_deadlines, bucket_of_occurrence
 from dynatick.domain.schedule import Schedule, ScheduleState, handed_on, is_handed_on
 from dynatick.domain.task import LargeRow, Row, Status
 
@@ -23,9 +25,17 @@ _HANDED_ON = (attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS)  # to occur
 
 
 def advance(
-    row: Row, schedule: Schedule, plan: Plan, *, closed_through: int, grid: Grid, now: datetime, retention_days: int
+    row: Row,
+    schedule: Schedule,
+    plan: Plan,
+    awaited: Sequence[AwaitedOccurrence] = (),
+    *,
+    closed_through: int,
+    grid: Grid,
+    now: datetime,
+    retention_days: int,
 ) -> ConditionalUpdate:
-    """The update that moves a schedule on, once the occurrences of ``plan`` are written."""
+    """The update that moves a schedule on, once the occurrences of ``plan`` are written. ``awaited``: after that."""
     values: dict[str, object] = {}
     remove: list[str] = []
     if plan.make:
@@ -52,19 +62,24 @@ def advance(
         values[attr.DUE_BEFORE] = [former.to_row() for former in due_before]
     else:
         remove.append(attr.DUE_BEFORE)
-    following = plan.next_occurrence_at
+    if awaited:
+        values[attr.AWAITED] = [one.to_row() for one in awaited]
+    else:
+        remove.append(attr.AWAITED)
     if not plan.more:
-        if plan.buffered is not None:
-            values[attr.TASK_DATE_TIME] = str(_bucket_of_next_poll(schedule, plan, closed_through, grid))
-        elif schedule.state is ScheduleState.DISABLED and (following is None or schedule.is_paused_at(following)):
-            remove += [attr.TASK_DATE_TIME, attr.NEXT_OCCURRENCE_AT]
+        following = plan.next_occurrence_at
+        is_paused = schedule.state is ScheduleState.DISABLED and (following is None or schedule.is_paused_at(following))
+        bucket = _bucket_of_next_poll(schedule, plan, awaited, closed_through, grid)
+        if is_paused and plan.buffered is None:
+            remove.append(attr.NEXT_OCCURRENCE_AT)
             values.pop(attr.NEXT_OCCURRENCE_AT, None)
-        elif plan.next_occurrence_at is None:
-            remove.append(attr.TASK_DATE_TIME)
-            values |= terminal(Status.COMPLETED, now, retention_days)
-            values[attr.SCHEDULE_STATE] = str(ScheduleState.COMPLETED)
+        if bucket is not None:
+            values[attr.TASK_DATE_TIME] = str(bucket)
         else:
-            values[attr.TASK_DATE_TIME] = str(bucket_of_occurrence(schedule, plan.next_occurrence_at, grid))
+            remove.append(attr.TASK_DATE_TIME)
+            if not is_paused:
+                values |= terminal(Status.COMPLETED, now, retention_days)
+                values[attr.SCHEDULE_STATE] = str(ScheduleState.COMPLETED)
     return ConditionalUpdate(
         task_id=schedule.schedule_id,
         set={name: value for name, value in values.items() if not has_value(row, name, value)},
@@ -74,12 +89,22 @@ def advance(
     )
 
 
-def _bucket_of_next_poll(schedule: Schedule, plan: Plan, closed_through: int, grid: Grid) -> Bucket:
-    """While an occurrence is buffered: the next tick's bucket, in case the one before has ended by then."""
+def _bucket_of_next_poll(
+    schedule: Schedule, plan: Plan, awaited: Sequence[AwaitedOccurrence], closed_through: int, grid: Grid
+) -> Bucket | None:
+    """The bucket of the tick that has to look at the schedule next; None: none has.
+
+    That is the next run's; before that, the one at which an awaited occurrence must have completed; and while one is
+    buffered, the next, in case the one before has ended by then.
+    """
     soon = Bucket(grid.tick_after(closed_through), grid.shard_of(schedule.schedule_id))
-    if plan.next_occurrence_at is None or schedule.state is ScheduleState.DISABLED:
+    if plan.buffered is not None:
         return soon
-    return min(soon, bucket_of_occurrence(schedule, plan.next_occurrence_at, grid))
+    buckets = [max(soon, bucket_of_deadlines(schedule, awaited, grid))] if awaited else []
+    following = plan.next_occurrence_at
+    if following is not None and not schedule.is_paused_at(following):
+        buckets.append(bucket_of_occurrence(schedule, following, grid))
+    return min(buckets, default=None)
 
 
 def occurrence_row(

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from dynatick.domain import attributes as attr
+from dynatick.domain.awaited_occurrence import AwaitedOccurrence
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.expressions import Rate, check_fires
@@ -121,6 +122,7 @@ def _begun(
         attr.RUN,
         attr.CRON_EXPRESSION,
         attr.NEXT_OCCURRENCE_AT,
+        attr.AWAITED,
     )
     return values, tuple(name for name in stray if name not in values)
 
@@ -145,11 +147,13 @@ def _repaired(row: Row, schedule: Schedule, now: datetime, grid: Grid) -> tuple[
             values |= _position(schedule, now, grid, _first_occurrence(schedule, now))
             if paused:
                 remove = (*remove, attr.TASK_DATE_TIME, attr.NEXT_OCCURRENCE_AT)
+            if schedule.awaited:
+                values[attr.TASK_DATE_TIME] = str(_bucket_with_awaited(schedule, values, now, grid))
     elif paused:
-        if not pending:
+        if not pending and (not schedule.awaited or schedule.bucket is None):
             remove = (*remove, attr.TASK_DATE_TIME, attr.NEXT_OCCURRENCE_AT)
-    elif schedule.next_occurrence_at is None and schedule.buffered_occurrence_at is not None:
-        first = schedule.next_after(max(now, schedule.buffered_occurrence_at))
+    elif schedule.next_occurrence_at is None and (schedule.buffered_occurrence_at is not None or schedule.awaited):
+        first = schedule.next_after(max(now, schedule.buffered_occurrence_at or now))
         values |= {} if first is None else {attr.NEXT_OCCURRENCE_AT: format_instant(first)}
         if schedule.bucket is None:
             values[attr.TASK_DATE_TIME] = str(grid.bucket_of(schedule.schedule_id, now))
@@ -255,6 +259,19 @@ def _position(schedule: Schedule, now: datetime, grid: Grid, first: datetime) ->
 
 def bucket_of_occurrence(schedule: Schedule, nominal: datetime, grid: Grid) -> Bucket:
     return grid.bucket_of(schedule.schedule_id, schedule.starts_at(nominal))
+
+
+def bucket_of_deadlines(schedule: Schedule, awaited: Sequence[AwaitedOccurrence], grid: Grid) -> Bucket:
+    """The bucket of the tick at which the first of the awaited occurrences must have completed."""
+    return grid.bucket_of(schedule.schedule_id, min(one.expected_by for one in awaited))
+
+
+def _bucket_with_awaited(schedule: Schedule, values: Mapping[str, object], now: datetime, grid: Grid) -> Bucket:
+    """The bucket of a schedule that is placed anew while occurrences are awaited: at the first deadline, unless its
+    next run comes before."""
+    deadline = max(bucket_of_deadlines(schedule, schedule.awaited, grid), grid.bucket_of(schedule.schedule_id, now))
+    following = values.get(attr.TASK_DATE_TIME)
+    return deadline if following is None else min(deadline, Bucket.parse(following))
 
 
 def _is_misplaced(row: Row, schedule: Schedule, grid: Grid) -> bool:

@@ -139,6 +139,14 @@ class RowView:
         return self._instant(attr.STARTED_AT)
 
     @property
+    def finished_at(self) -> datetime | None:
+        return self._instant(attr.FINISHED_AT)
+
+    @property
+    def next_attempt_at(self) -> datetime | None:
+        return self._instant(attr.NEXT_ATTEMPT_AT)
+
+    @property
     def deferrals(self) -> int:
         """How often it was deferred; 0 if that can't be read."""
         number = self.row.get(attr.DEFERRALS)

@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from dynatick.domain import attributes as attr
+from dynatick.domain.awaited_occurrence import AwaitedOccurrence
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.expressions import Expression, check_zone, next_after, parse_expression
 from dynatick.domain.instants import format_instant, parse_instant
@@ -25,6 +26,8 @@ from dynatick.domain.task import MAX_TASK_ID_BYTES, Row, check_task_id
 from dynatick.errors import InvalidInput
 
 MAX_WINDOW_MINUTES = 1440
+MAX_EXPECTED_WITHIN_SECONDS = 86_400
+"""A day: no task that has ended expires sooner, so its row is still there to be judged."""
 _SUFFIX_BYTES = 40  # what an occurrence's id adds to its schedule's
 MAX_SCHEDULE_ID_BYTES = MAX_TASK_ID_BYTES - _SUFFIX_BYTES
 MAX_REVISION = 10**9
@@ -151,6 +154,7 @@ class Schedule:
     state: ScheduleState = ScheduleState.ENABLED
     catch_up: CatchUp = CatchUp.LATEST
     overlap: Overlap = Overlap.SKIP
+    expected_within_seconds: int | None = None  # an occurrence must have completed so long after it may start
     revision: int = 1  # goes up when another schedule replaces this one under its id
     created_at: datetime | None = None
     bucket: Bucket | None = None  # that lists it in the index; None: no bucket does
@@ -161,6 +165,7 @@ class Schedule:
     buffered_occurrence_at: datetime | None = None  # waits until the one before has ended
     last_occurrence_at: datetime | None = None
     last_task_id: str | None = None  # the latest occurrence
+    awaited: Sequence[AwaitedOccurrence] = field(default=())  # not known to have completed
     missed: Sequence[Missed] = field(default=())  # the latest
     missed_occurrences: int = 0
 
@@ -174,6 +179,12 @@ class Schedule:
     def starts_at(self, nominal: datetime) -> datetime:
         """When an occurrence may start."""
         return nominal + self.offset
+
+    def expected_by(self, nominal: datetime) -> datetime | None:
+        """When an occurrence must have completed; None: nobody waits for it."""
+        if self.expected_within_seconds is None:
+            return None
+        return self.starts_at(nominal) + timedelta(seconds=self.expected_within_seconds)
 
     def next_after(self, after: datetime) -> datetime | None:
         """The first nominal instant after ``after``; None if there is none."""
@@ -220,6 +231,7 @@ class Schedule:
             state=_state(row.get(attr.SCHEDULE_STATE)),
             catch_up=_one_of(CatchUp, row.get(attr.CATCH_UP), attr.CATCH_UP, CatchUp.LATEST),
             overlap=_one_of(Overlap, row.get(attr.OVERLAP), attr.OVERLAP, Overlap.SKIP),
+            expected_within_seconds=_expected_within(row.get(attr.EXPECTED_WITHIN_SECONDS)),
             revision=_count(row.get(attr.REVISION), 1),
             created_at=_noted(row, attr.CREATED_AT),
             bucket=RowView(row).bucket,
@@ -230,6 +242,7 @@ class Schedule:
             buffered_occurrence_at=_noted(row, attr.BUFFERED_OCCURRENCE_AT),
             last_occurrence_at=_noted(row, attr.LAST_OCCURRENCE_AT),
             last_task_id=_task_id(row.get(attr.LAST_TASK_ID)),
+            awaited=_awaited(row.get(attr.AWAITED)),
             missed=_missed(row.get(attr.MISSED)),
             missed_occurrences=_count(row.get(attr.MISSED_OCCURRENCES), 0),
         )  # fmt: skip
@@ -325,6 +338,15 @@ def _window(value: object) -> int:
     return int(value)
 
 
+def _expected_within(value: object) -> int | None:
+    if value is None:
+        return None
+    if not is_whole(value) or not 1 <= value <= MAX_EXPECTED_WITHIN_SECONDS:
+        expected = f"expected a whole number of seconds from 1 to {MAX_EXPECTED_WITHIN_SECONDS}"
+        raise InvalidInput(attr.EXPECTED_WITHIN_SECONDS, value, expected)
+    return int(value)
+
+
 def _state(value: object) -> ScheduleState:
     if value is None:
         return ScheduleState.ENABLED
@@ -362,6 +384,12 @@ def _former(value: object) -> Sequence[FormerDefinition]:
     if not isinstance(value, (list, tuple)):
         return ()
     return tuple(entry for entry in map(FormerDefinition.from_row, value) if entry is not None)
+
+
+def _awaited(value: object) -> Sequence[AwaitedOccurrence]:
+    if not isinstance(value, (list, tuple)):
+        return ()
+    return tuple(entry for entry in map(AwaitedOccurrence.from_row, value) if entry is not None)
 
 
 def _missed(value: object) -> Sequence[Missed]:

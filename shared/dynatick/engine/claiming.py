@@ -46,7 +46,14 @@ class Claiming:
         self.window, self.report, self.budget, self.shard, self.expired = window, report, budget, shard, expired
         self.clock = services.clock
         self.claimer = Claimer(services.store, services.placer, services.clock, services.new_token)
-        self.recurring = Recurring(services.store, services.placer, self.claimer, services.clock, services.new_token)
+        self.recurring = Recurring(
+            services.store,
+            services.placer,
+            self.claimer,
+            services.clock,
+            services.new_token,
+            services.report_overdue,
+        )
         self.execution = Execution(
             services,
             report,

@@ -17,14 +17,14 @@ from dynatick.domain.schedule import is_at_rest
 from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.claims import LONGEST_LEASE, lease_is_over
 from dynatick.engine.cursor import Cursor, cursor_id
-from dynatick.engine.installation_settings import InstallationSettings
+from dynatick.engine.installation_settings import SETTINGS_ID, InstallationSettings
 from dynatick.engine.readiness import make_ready
 from dynatick.engine.rules import Rules
 from dynatick.errors import InvalidInput
 
 _STALE_AFTER = timedelta(hours=1)  # after its lease; a tick reclaims a task long before
 _TICKS_MISSED = 3
-_CLOSED_LATE = timedelta(minutes=5)  # in addition to the missed ticks
+_CLOSED_LATE = timedelta(minutes=2)  # in addition to the missed ticks
 _CLOSED_EARLY = timedelta(minutes=5)  # the clock of the machine that runs the doctor may be wrong by that much
 _DRAINED_LATE = timedelta(hours=1)  # more than the longest lease and the longest index lag
 
@@ -42,6 +42,7 @@ class Kind(StrEnum):
     MAY_EXPIRE = "may-expire"  # it has not ended and carries an expiry
     STALE_LEASE = "stale-lease"  # running, and not reclaimed since its lease expired
     ENDLESS_LEASE = "endless-lease"  # running for longer than any process can
+    PROCESSOR_FAILS = "processor-fails"  # the processor can't start, so no tick runs anything
     NO_TICK = "no-tick"  # no tick has come yet
     CURSOR_BEHIND = "cursor-behind"  # ticks don't come, or don't close their buckets
     CURSOR_STUCK = "cursor-stuck"  # ticks come, but a bucket is not drained
@@ -60,6 +61,7 @@ REMEDIES: Mapping[Kind, str] = {
     Kind.MAY_EXPIRE: "its expiry is removed",
     Kind.STALE_LEASE: "the next tick reclaims it",
     Kind.ENDLESS_LEASE: "its lease was written by hand: it is ended, and the next tick reclaims the task",
+    Kind.PROCESSOR_FAILS: "repair it and deploy again; the next tick runs what is due",
     Kind.NO_TICK: "see that the rule is enabled and the processor runs",
     Kind.CURSOR_BEHIND: "see that the rule is enabled and the processor runs; the next tick catches up",
     Kind.CURSOR_STUCK: "find what holds it back: a task that keeps running, or a processor that keeps failing",
@@ -67,6 +69,8 @@ REMEDIES: Mapping[Kind, str] = {
     Kind.CURSOR_UNREADABLE: "it was changed by hand: delete it, then repair by the doctor; the next tick makes it anew",
 }
 """What repairs each kind. A cursor needs a person."""
+
+_WHILE_PAUSED = (Kind.NO_TICK, Kind.CURSOR_BEHIND, Kind.CURSOR_STUCK)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,6 +119,19 @@ def what_is_wrong(
     return _found(
         Kind.ENDLESS_LEASE, row, f"its lease ends at {row.get(attr.LEASE_UNTIL)}, longer than any process runs"
     )
+
+
+def judge_installation(
+    cursors: Mapping[int, Cursor | InvalidInput | None], settings: InstallationSettings, now: datetime
+) -> Iterator[Finding]:
+    """What is wrong with the processor, and with the cursors of the shards in use. While all is paused, no finding
+    says that ticks do nothing."""
+    if settings.processor_problem is not None:
+        why = f"the processor can't start: {settings.processor_problem}"
+        yield Finding(kind=Kind.PROCESSOR_FAILS, task_id=SETTINGS_ID, why=why)
+    for finding in judge_cursors(cursors, settings.grid, now):
+        if settings.pause is None or finding.kind not in _WHILE_PAUSED:
+            yield finding
 
 
 def judge_cursors(cursors: Mapping[int, Cursor | InvalidInput | None], grid: Grid, now: datetime) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from dynatick.engine.claims import Entries
 from dynatick.engine.cursor import Cursor, acquire_shard
 from dynatick.engine.execution import Services
 from dynatick.engine.expired_leases import ExpiredLeases
+from dynatick.engine.installation_settings import read_pause
 from dynatick.engine.poll_window import Window
 from dynatick.engine.polling import Polling
 from dynatick.engine.recovery import RecoveryOrder
@@ -170,6 +171,8 @@ class _Pass:
         if self.shard.must_renew:
             self.expired.start_recoveries()
         try:
+            if self.shard.must_renew:
+                self.report.paused = read_pause(self.services.store) is not None
             self.shard.renew()
         except DynatickError as error:  # what is in flight is still recorded
             self.execution.keep_fault(error)
@@ -177,7 +180,8 @@ class _Pass:
     def _continue(self) -> None:
         """Starts a continuation, if this pass was cut short and a new invocation can get further."""
         report = self.report
-        gets_further = report.made_progress and not self.shard.is_lost and self.execution.fault is None
+        is_stopped = self.shard.is_lost or self.execution.fault is not None or report.paused
+        gets_further = report.made_progress and not is_stopped
         if report.resume and gets_further and self.send_continuation is not None and not report.continued:
             left = list(self.claiming.left_behind)
             if len(left) > MAX_LEFT_BEHIND:

@@ -26,7 +26,7 @@ from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.io_pool import IoPool, Job
 from dynatick.engine.lateness import lateness_of, milliseconds
 from dynatick.engine.placement import Placer
-from dynatick.engine.ports import Actions, Clock, DeadLetters, Store, WakeUps
+from dynatick.engine.ports import Actions, Clock, DeadLetters, ReportOverdue, Store, WakeUps
 from dynatick.engine.record import MOVED, Attempted, Deferred, Overrun, Recorder, RecordResult
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import Precision, Rules
@@ -55,6 +55,7 @@ class Services:
     new_token: Callable[[], str]
     placer: Placer
     wake_ups: WakeUps | None = None  # with Precision.SECOND
+    report_overdue: ReportOverdue = lambda overdue: None
     jitter: Callable[[], float] = random.random  # of retries, in [0, 1)
     executions: list[Execution] = field(default_factory=list)  # of this process; each adds itself
 
@@ -159,8 +160,8 @@ class Execution:
             self.too_late.append(claimed)
 
     def may_begin(self) -> bool:
-        """Whether there is time left for a task to begin."""
-        return self.services.clock() < self.budget.stop_claiming
+        """Whether there is time left for a task to begin, and nobody has paused everything."""
+        return not self.report.paused and self.services.clock() < self.budget.stop_claiming
 
     def submit(self, work: Job) -> None:
         """Queues a job for an I/O thread. It must not raise; the coordinator calls what it returns."""

@@ -1,22 +1,23 @@
 """The settings row: the functions publish their settings there, and clients read them.
 
-``shardsEver`` only grows: every tick drains every shard that was ever in use (protocol 14).
+``shardsEver`` only grows: every tick drains every shard that was ever in use (protocol 14). ``paused`` is written by
+clients alone: while it is there, no tick runs anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid
-from dynatick.domain.conditional_update import ConditionalUpdate, Written, as_read
-from dynatick.domain.instants import format_instant
+from dynatick.domain.conditional_update import Absent, ConditionalUpdate, Is, Unknown, Written, as_read
+from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
 from dynatick.engine.ports import Store
-from dynatick.errors import ConfigurationError, StoreError
+from dynatick.errors import ConfigurationError, InvalidInput, StoreError
 
 SETTINGS_ID = f"{SYSTEM_PREFIX}settings"
 _TRIES = 10
@@ -26,6 +27,29 @@ write or understand them wrongly; a further attribute is no such change. A setti
 
 SCHEMA_FORM = 1
 """The format of the payload schemas. A reader that finds another number doesn't use them."""
+
+
+MAX_PROBLEM_CHARACTERS = 1000
+MAX_PAUSES_KEPT = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pause:
+    """Since when no tick runs anything, by whom, and why."""
+
+    since: datetime | None  # None: it was written by hand, without an instant
+    by: str | None = None
+    reason: str | None = None
+    until: datetime | None = None  # None: it is in force
+
+    def covers(self, instant: datetime) -> bool:
+        """Whether it was in force then."""
+        return (self.since is None or self.since <= instant) and (self.until is None or instant <= self.until)
+
+    def to_row(self) -> dict[str, object]:
+        since, until = (None if at is None else format_instant(at) for at in (self.since, self.until))
+        values = {attr.SINCE: since, attr.UNTIL: until, attr.BY: self.by, attr.REASON: self.reason}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +64,9 @@ class InstallationSettings:
     max_timeout_seconds: int | None = None  # the longest one of a task; None: not known yet
     payload_schemas: Mapping[str, str] = field(default_factory=dict)  # JSON Schema as text, by action: handlers' types
     schema_version: int = SCHEMA_VERSION  # of the rows of the table
+    processor_problem: str | None = None  # why the processor can't start
+    pause: Pause | None = None  # not published: clients write it, and the next
+    pauses: tuple[Pause, ...] = ()  # the last ones that have ended
 
     def to_row(self) -> dict[str, object]:
         """Under the table's names."""
@@ -58,6 +85,8 @@ class InstallationSettings:
             values[attr.MAX_TIMEOUT_SECONDS] = self.max_timeout_seconds
         if self.payload_schemas:
             values |= {attr.PAYLOAD_SCHEMAS: dict(self.payload_schemas), attr.PAYLOAD_SCHEMA_FORM: SCHEMA_FORM}
+        if self.processor_problem is not None:
+            values[attr.PROCESSOR_PROBLEM] = self.processor_problem
         return values
 
 
@@ -86,12 +115,14 @@ def publish_settings(
     defaults: Defaults | None = None,
     max_timeout_seconds: int | None = None,
     payload_schemas: Mapping[str, str] | None = None,
+    processor_problem: str | None = None,
 ) -> InstallationSettings:
     """Publishes the deployed settings, and returns what is published then. Writes only if something differs.
 
-    None for ``actions``, ``defaults``, ``max_timeout_seconds`` or ``payload_schemas``: what is published stays. Raises
-    the version of the rows to that of this code; raises ConfigurationError, and writes nothing, if they have a higher
-    one: another process was deployed from newer code.
+    None for ``actions``, ``defaults``, ``max_timeout_seconds``, ``payload_schemas`` or ``processor_problem``: what is
+    published stays; an empty ``processor_problem``: there is none any more. Raises the version of the rows to that of
+    this code; raises ConfigurationError, and writes nothing, if they have a higher one: another process was deployed
+    from newer code.
     """
     for _ in range(_TRIES):
         row = store.get(SETTINGS_ID)
@@ -105,6 +136,11 @@ def publish_settings(
             max_timeout_seconds=max_timeout_seconds or (known.max_timeout_seconds if known else None),
             payload_schemas=payload_schemas if payload_schemas is not None else known.payload_schemas if known else {},
             schema_version=SCHEMA_VERSION,
+            processor_problem=(known.processor_problem if known else None)
+            if processor_problem is None
+            else processor_problem[:MAX_PROBLEM_CHARACTERS] or None,
+            pause=known.pause if known else None,
+            pauses=known.pauses if known else (),
         )
         if wanted == known:
             return wanted
@@ -122,6 +158,89 @@ def publish_settings(
             if isinstance(store.write(change), Written):
                 return wanted
     raise StoreError(f"cannot publish the settings: {SETTINGS_ID} was changed by others {_TRIES} times")
+
+
+def read_pause(store: Store) -> Pause | None:
+    """The pause in force, read consistently. Raises StoreError."""
+    row = store.get(SETTINGS_ID)
+    return None if row is None else _pause_of(row)
+
+
+def pause(store: Store, *, now: datetime, by: str | None, reason: str | None) -> Pause:
+    """Pauses the installation, and returns the pause in force: an earlier one, if it is paused already.
+
+    Raises ConfigurationError before the first tick, and StoreError.
+    """
+    for _ in range(_TRIES):
+        row = _published_row(store)
+        if (earlier := _pause_of(row)) is not None:
+            return earlier
+        wanted = Pause(since=up_to_millisecond(now), by=by, reason=reason)
+        change = ConditionalUpdate(
+            task_id=SETTINGS_ID,
+            set={attr.PAUSED: wanted.to_row()},
+            conditions=(Is(attr.STATUS, "settings"), Absent(attr.PAUSED)),
+        )
+        if _is_written(store, change):
+            return wanted
+    raise StoreError(f"cannot pause: {SETTINGS_ID} was changed by others {_TRIES} times")
+
+
+def resume(store: Store, *, now: datetime) -> Pause | None:
+    """Ends the pause, and returns it; None: there was none. Raises ConfigurationError before the first tick, and
+    StoreError."""
+    for _ in range(_TRIES):
+        row = _published_row(store)
+        if (paused := _pause_of(row)) is None:
+            return None
+        ended = replace(paused, until=up_to_millisecond(now))
+        change = ConditionalUpdate(
+            task_id=SETTINGS_ID,
+            set={attr.PAUSES: [one.to_row() for one in (*_pauses_of(row), ended)][-MAX_PAUSES_KEPT:]},
+            remove=(attr.PAUSED,),
+            conditions=as_read(row, attr.PAUSED, attr.PAUSES),
+        )
+        if _is_written(store, change):
+            return ended
+    raise StoreError(f"cannot resume: {SETTINGS_ID} was changed by others {_TRIES} times")
+
+
+def _published_row(store: Store) -> Row:
+    row = store.get(SETTINGS_ID)
+    if row is None:
+        raise ConfigurationError("settings", "no tick has come yet; the first one writes the settings")
+    _from_row(row)  # refuses rows of another version
+    return row
+
+
+def _is_written(store: Store, change: ConditionalUpdate) -> bool:
+    result = store.write(change)
+    if isinstance(result, Unknown):
+        raise StoreError(f"it is not known whether {SETTINGS_ID} was changed: {result.error}")
+    return isinstance(result, Written)
+
+
+def _pause_of(row: Row) -> Pause | None:
+    """Whatever stands there pauses: nothing may run that someone wanted to stop."""
+    paused = row.get(attr.PAUSED)
+    return None if paused is None else _understood(paused if isinstance(paused, Mapping) else {})
+
+
+def _pauses_of(row: Row) -> tuple[Pause, ...]:
+    pauses = row.get(attr.PAUSES)
+    known = [_understood(one) for one in pauses if isinstance(one, Mapping)] if isinstance(pauses, list) else []
+    return tuple(one for one in known if one.until is not None)
+
+
+def _understood(values: Mapping[str, object]) -> Pause:
+    def instant(name: str) -> datetime | None:
+        try:
+            return parse_instant(values.get(name), name)
+        except InvalidInput:
+            return None
+
+    by, reason = (None if (value := values.get(name)) is None else str(value) for name in (attr.BY, attr.REASON))
+    return Pause(since=instant(attr.SINCE), until=instant(attr.UNTIL), by=by, reason=reason)
 
 
 def _row(wanted: InstallationSettings, now: datetime) -> dict[str, object]:
@@ -148,6 +267,7 @@ def _from_row(row: Row) -> InstallationSettings:
         raise _other_version(version, "use the newer Dynatick that the installation was deployed from")
     actions, default_action, days = (row.get(name) for name in (attr.ACTIONS, attr.DEFAULT_ACTION, attr.RETENTION_DAYS))
     longest = row.get(attr.MAX_TIMEOUT_SECONDS)
+    problem = row.get(attr.PROCESSOR_PROBLEM)
     schemas = row.get(attr.PAYLOAD_SCHEMAS) if row.get(attr.PAYLOAD_SCHEMA_FORM) == SCHEMA_FORM else None
     known_schemas = schemas.items() if isinstance(schemas, Mapping) else ()
     return InstallationSettings(
@@ -162,4 +282,7 @@ def _from_row(row: Row) -> InstallationSettings:
         max_timeout_seconds=None if longest is None else check_count(longest, attr.MAX_TIMEOUT_SECONDS),
         payload_schemas={str(name): str(text) for name, text in known_schemas},
         schema_version=version,
+        processor_problem=None if problem is None else str(problem),
+        pause=_pause_of(row),
+        pauses=_pauses_of(row),
     )

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result
+from dynatick.domain.overdue import Overdue
 from dynatick.domain.task import Row, Task
 
 Clock = Callable[[], datetime]
@@ -164,6 +165,10 @@ class WakeUps(Protocol):
     def send(self, wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> int:
         """Sends events, each to be received shortly before its instant, or at once. Returns how many were not sent.
         Doesn't raise: a wake-up is a hint."""
+
+
+ReportOverdue = Callable[[Sequence[Overdue]], None]
+"""Logs occurrences that were missed or did not complete in time, and counts them, before it returns."""
 
 
 ENVELOPE = "dynatick"

@@ -24,7 +24,7 @@ from dynatick.engine.drain import drain
 from dynatick.engine.execution import Execution, Services
 from dynatick.engine.installation_settings import InstallationSettings, publish_settings
 from dynatick.engine.placement import Placer, send_rejection
-from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, Store, WakeUps
+from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, ReportOverdue, Store, WakeUps
 from dynatick.engine.reconcile import Reconciled, reconcile_round
 from dynatick.engine.reconcile_round import acquire
 from dynatick.engine.recovery import RecoveryOrder, recover
@@ -135,6 +135,8 @@ class Invoked:
     stale_wake_up: bool = False  # it came so late that ticks have polled its bucket: it was dropped
     malformed_wake_up: str | None = None  # why a message of the queue is no wake-up; it was dropped
     reconciled: Reconciled | None = None
+    paused_tick: int | None = None  # a tick that ran nothing, because the installation is paused
+    paused: bool = False  # so is this invocation
     shards: int = 1
     not_started: list[str] = field(default_factory=list)  # why other invocations could not be started
     schemas_not_published: str | None = None  # why the payload schemas are not in the settings row
@@ -153,6 +155,7 @@ class Processor:
     new_token: Callable[[], str]
     pause: Callable[[float], None] = time.sleep
     wake_ups: WakeUps | None = None  # with Precision.SECOND
+    report_overdue: ReportOverdue = lambda overdue: None
     jitter: Callable[[], float] = random.random  # of retries, in [0, 1)
     executions: list[Execution] = field(default_factory=list, init=False, compare=False)  # of the latest invocation
     _known: list[tuple[datetime, InstallationSettings]] = field(default_factory=list, init=False, compare=False)
@@ -187,6 +190,8 @@ class Processor:
 
     def _pass(self, order: PassOrder, hard_end: datetime) -> Invoked:
         settings = self._publish_settings()
+        if settings.pause is not None:  # as if the tick were missing: once they come again, ticks do what is due
+            return Invoked(shards=settings.shards_ever, paused=True, paused_tick=order.tick)
         done = Invoked(shards=settings.shards_ever)
         shard = order.shard
         if shard is None:  # a tick: every shard that was ever in use gets a pass (14)
@@ -217,6 +222,9 @@ class Processor:
         return done
 
     def _recover(self, order: RecoveryOrder, hard_end: datetime) -> Invoked:
+        settings = self._publish_settings()
+        if settings.pause is not None:
+            return Invoked(paused=True)
         done = Invoked()
 
         def send_continuation(rest: RecoveryOrder) -> None:
@@ -224,14 +232,17 @@ class Processor:
                 self._start(rest, done)
 
         done.recovered = recover(
-            self._services(self._publish_settings()), order, hard_end=hard_end, send_continuation=send_continuation
+            self._services(settings), order, hard_end=hard_end, send_continuation=send_continuation
         )
         return done
 
     def _wake(self, order: WakeUp, hard_end: datetime) -> Invoked:
         if order.bucket.instant < self.clock() - MAX_LATE:
             return Invoked(stale_wake_up=True)
-        services = self._services(self._recent_settings())
+        settings = self._recent_settings()
+        if settings.pause is not None:
+            return Invoked(paused=True)
+        services = self._services(settings)
 
         def send_again(early: WakeUp) -> None:
             if self.wake_ups is not None:
@@ -265,6 +276,7 @@ class Processor:
             new_token=self.new_token,
             placer=Placer(self.store, self.rules, settings, self.clock, self._send_rejection),
             wake_ups=self.wake_ups,
+            report_overdue=self.report_overdue,
             jitter=self.jitter,
             executions=self.executions,
         )
@@ -298,6 +310,7 @@ class Processor:
             actions=sorted(self.actions.names()),
             defaults=self.rules.defaults,
             max_timeout_seconds=self.rules.max_timeout_seconds,
+            processor_problem="",
         )
         self._known[:] = [(now, published)]
         return published

@@ -22,7 +22,7 @@ from dynatick.domain.lifecycle import end_lease, move
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
 from dynatick.engine.cursor import Cursor, cursor_id, read_cursor
-from dynatick.engine.diagnosis import Finding, Kind, judge_cursors, what_is_wrong
+from dynatick.engine.diagnosis import Finding, Kind, judge_installation, what_is_wrong
 from dynatick.engine.placement import Placer
 from dynatick.engine.reconcile_round import LEASE, SEGMENTS, Round, Segment, save
 from dynatick.errors import DynatickError, InvalidInput, StoreError
@@ -152,7 +152,7 @@ class _Scan:
             if not isinstance(cursor, InvalidInput)
         }
         if report:
-            for finding in judge_cursors(cursors, self.placer.settings.grid, now):
+            for finding in judge_installation(cursors, self.placer.settings, now):
                 self._report(replace(finding, left="it needs a person") if self.repair else finding)
 
     def check(self, rows: Sequence[Row]) -> list[str]:

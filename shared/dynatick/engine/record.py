@@ -42,11 +42,12 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """The action raised. ``retry_after``: seconds, as the target asked for."""
+    """The action raised. ``retry_after``: seconds, as the target asked for. ``trace``: where, in a few lines."""
 
     text: str
     permanent: bool = False
     retry_after: float | None = None
+    trace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +191,7 @@ class Recorder:
             return defer_claimed(task, at=at, bucket=bucket), RecordResult.RELEASED
         if isinstance(attempt.outcome, Rescheduled):
             return self._plan_turn(attempt, attempt.outcome.seconds, now)
+        error, trace = attempt.outcome.text, attempt.outcome.trace
         decision = decide_retry(
             task.retry_policy,
             attempt=task.attempt,
@@ -200,9 +202,9 @@ class Recorder:
             jitter=self.jitter(),
         )
         if isinstance(decision, GiveUp):
-            return fail(task, now=now, retention_days=days, error=attempt.outcome.text), RecordResult.FAILED
+            return fail(task, now=now, retention_days=days, error=error, trace=trace), RecordResult.FAILED
         bucket = self._open_bucket(task, decision.at)
-        return retry(task, now=now, at=decision.at, bucket=bucket, error=attempt.outcome.text), RecordResult.RETRIED
+        return retry(task, now=now, at=decision.at, bucket=bucket, error=error, trace=trace), RecordResult.RETRIED
 
     def _with_lateness(self, change: ConditionalUpdate, attempt: Attempted) -> ConditionalUpdate:
         """Also writes how late the task began, if no earlier attempt of the run did. These writes change its entry in

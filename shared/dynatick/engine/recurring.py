@@ -1,7 +1,8 @@
 """Schedules that a tick finds due: first their occurrences are created, then each schedule is moved to its next run.
 
 An occurrence is created as claimed by this pass: one write instead of two. Its id follows from the schedule and the
-nominal instant, so a second pass finds that it exists. All writes are conditional.
+nominal instant, so a second pass finds that it exists. All writes are conditional. What is overdue is reported before
+the schedule's row forgets it: a pass that dies in between, or that another has overtaken, reports it again.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dynatick.domain import attributes as attr
+from dynatick.domain.awaited_occurrence import OF_AWAITED, AwaitedOccurrence
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Lost, Result, Unknown, Written
 from dynatick.domain.lifecycle import started
 from dynatick.domain.occurrence_plan import MAX_DECIDED, Plan, plan_occurrences
 from dynatick.domain.occurrences import advance, bucket_at, occurrence_row
+from dynatick.domain.overdue import Overdue, settle
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import Missed, MissedFor, Overlap, Schedule, is_schedule
 from dynatick.domain.task import Row
 from dynatick.engine.claims import Claimed, Claimer, Contended, Ineligible, Malformed, Verdict, understand
 from dynatick.engine.placement import Placer
-from dynatick.engine.ports import Store, StoreFailure
+from dynatick.engine.ports import ReportOverdue, Store, StoreFailure
 from dynatick.errors import DynatickError
 
 MAX_AT_ONCE = 100
@@ -54,7 +57,15 @@ class _Case:
     rows: list[Row] = field(default_factory=list)  # its occurrences, to be created
     claimed: list[Claimed] = field(default_factory=list)
     elsewhere: list[int] = field(default_factory=list)
+    tasks: dict[datetime, Row] = field(default_factory=dict)  # of occurrences that existed before, by nominal instant
+    made: list[datetime] = field(default_factory=list)  # by this pass
+    awaited: Sequence[AwaitedOccurrence] = ()  # after this pass
     failed: bool = False  # an occurrence may not exist: the schedule stays in its bucket
+
+    def add_task(self, nominal: datetime, row: Row | None) -> None:
+        """Adds the row of an occurrence, unless it is another task that has its id."""
+        if row is not None and RowView(row).schedule_id == self.schedule.schedule_id:
+            self.tasks[nominal] = row
 
 
 @dataclass(slots=True)
@@ -66,6 +77,7 @@ class Recurring:
     claimer: Claimer
     clock: Callable[[], datetime]
     new_token: Callable[[], str]
+    report_overdue: ReportOverdue = lambda overdue: None
 
     def make_occurrences(
         self, entries: Sequence[tuple[Bucket, str]], *, closed_through: int, lease_until: datetime
@@ -121,7 +133,15 @@ class Recurring:
             for case in cases
             if case.schedule.last_task_id is not None and case.schedule.overlap is not Overlap.ALLOW
         }
-        latest = self.store.get_many(waiting, only=_OF_OCCURRENCES) if waiting else {}
+        awaited = {
+            case.schedule.occurrence_id(one.nominal): (case, one.nominal)
+            for case in cases
+            for one in case.schedule.awaited
+        }
+        only = OF_AWAITED if awaited else _OF_OCCURRENCES
+        latest = self.store.get_many(waiting | awaited.keys(), only=only) if waiting or awaited else {}
+        for task_id, (case, nominal) in awaited.items():
+            case.add_task(nominal, latest.get(task_id))
         there: Mapping[str, Row] = {}
 
         def plan(case: _Case) -> Plan:
@@ -185,6 +205,7 @@ class Recurring:
                 task_id = RowView(row).task_id
                 answer = answer_to[task_id]
                 if answer is True:
+                    case.made.append(run)
                     self._add_claimed(case, row)
                 elif isinstance(answer, StoreFailure) and answer.too_large:
                     missed.append(Missed(first=run, last=run, occurrences=1, reason=MissedFor.TOO_LARGE))
@@ -207,6 +228,7 @@ class Recurring:
         if present is None:  # it was made, and deleted since: it stays deleted
             return
         view = RowView(present)
+        case.add_task(run, present)
         if view.lease == row[attr.LEASE]:
             self._add_claimed(case, present)  # this pass made it: only the answer was lost
         elif view.schedule_id != case.schedule.schedule_id:
@@ -214,15 +236,26 @@ class Recurring:
         elif not is_terminal(present) and (bucket := view.bucket) is not None and bucket.shard == case.bucket.shard:
             case.elsewhere.append(bucket.minute)
 
+    def _report_overdue(self, cases: Sequence[_Case]) -> None:
+        """Reports what is overdue, and notes what is awaited from now on."""
+        now, overdue = self.clock(), list[Overdue]()
+        for case in cases:
+            case.awaited, found = settle(case.schedule, case.plan, case.tasks, made=case.made, now=now)
+            overdue += found
+        if overdue:
+            self.report_overdue(overdue)
+
     def _move_on(self, cases: Sequence[_Case], closed_through: int) -> Sequence[Result | None]:
         """Moves the schedules to their next runs. One result for each case; None: it stays in its bucket."""
         going = [case for case in cases if not case.failed]
+        self._report_overdue(going)
         now, days, grid = self.clock(), self.placer.rules.retention_days, self.placer.settings.grid
         changes = [
             advance(
                 case.row,
                 case.schedule,
                 case.plan,
+                case.awaited,
                 closed_through=closed_through,
                 grid=grid,
                 now=now,

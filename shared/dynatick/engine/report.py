@@ -59,6 +59,7 @@ class PassReport:
     drained_through: int | None = None
     resume: Resume | None = None  # set when the pass was cut short
     continued: bool = False
+    paused: bool = False  # it was cut short because the installation was paused
     woken_late: int = 0  # begun by this invocation although an earlier wake-up should have begun them
     planned: int = 0  # tasks for which this pass has planned wake-ups
     unsent: int = 0  # wake-ups that their queue refused

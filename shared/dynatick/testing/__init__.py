@@ -9,16 +9,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dynatick.domain.overdue import Overdue
     from dynatick.testing.executions import Execution, Waiting
     from dynatick.testing.virtual_installation import VirtualInstallation
 
 _HOMES = {
     "Execution": "dynatick.testing.executions",
+    "Overdue": "dynatick.domain.overdue",
     "VirtualInstallation": "dynatick.testing.virtual_installation",
     "Waiting": "dynatick.testing.executions",
 }
 
-__all__ = ["Execution", "VirtualInstallation", "Waiting"]
+__all__ = ["Execution", "Overdue", "VirtualInstallation", "Waiting"]
 
 
 def __getattr__(name: str) -> object:

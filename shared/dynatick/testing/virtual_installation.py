@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -18,10 +18,13 @@ from typing import Any
 from dynatick.actions.dead_letter import message_of
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.client import TaskClient, TaskView
+from dynatick.client.views import instant_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.numbers import is_whole
+from dynatick.domain.overdue import Overdue
+from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
 from dynatick.engine.budget import max_timeout_seconds
 from dynatick.engine.cursor import read_cursor, save
@@ -69,6 +72,7 @@ class VirtualInstallation:
         self._journal = Journal(self._clock)
         self._table = Table(self._journal.recorded)
         self._letters = MemoryDeadLetters()
+        self._overdue: list[Overdue] = []
         self._wake_ups = WakeUps() if _precision(precision, tick_minutes) is Precision.SECOND else None
         self._invocations = Invocations()
         self._actions = Actions(handlers, self._journal)
@@ -91,6 +95,7 @@ class VirtualInstallation:
             pause=lambda seconds: None,
             wake_ups=self._wake_ups,
             jitter=lambda: 0.0,
+            report_overdue=self._report_overdue,
         )
         self._scheduler = Scheduler(
             store=self._table,
@@ -172,6 +177,11 @@ class VirtualInstallation:
         return [json.loads(message_of(letter)) for letter in self._letters.letters]
 
     @property
+    def overdue(self) -> list[Overdue]:
+        """The occurrences of schedules that were missed, or did not complete within ``expectedWithinSeconds``."""
+        return list(self._overdue)
+
+    @property
     def waiting(self) -> list[Waiting]:
         """The tasks that have not ended and the next occurrences of schedules, soonest first."""
         self._handle_stream()
@@ -220,8 +230,12 @@ class VirtualInstallation:
     def _clock(self) -> datetime:
         return self._now
 
+    def _report_overdue(self, overdue: Sequence[Overdue]) -> None:
+        self._overdue += overdue
+
     def _waiting(self) -> list[Waiting]:
-        return sorted(map(_waiting, self._table.open_rows()), key=lambda one: (one.due_at, one.task_id))
+        rows = (row for row in self._table.open_rows() if not _only_awaits(row))
+        return sorted(map(_waiting, rows), key=lambda one: (one.due_at, one.task_id))
 
     def _advance_to(self, end: datetime) -> None:
         if self._is_running:
@@ -333,10 +347,17 @@ def _instant(value: object, name: str) -> datetime:
     return parse_instant(value, name)
 
 
+def _only_awaits(row: Row) -> bool:
+    """Whether a schedule has no further run, and is open only until its last ones have completed."""
+    return RowView(row).is_recurring and attr.AWAITED in row and attr.NEXT_OCCURRENCE_AT not in row
+
+
 def _waiting(row: Row) -> Waiting:
     view = TaskView.from_row(row)
     bucket = Bucket.canonical(view.bucket)
-    due_at = view.next_attempt_at or view.due_at or (bucket.instant if bucket is not None else view.created_at)
+    next_run = instant_or_none(row.get(attr.NEXT_OCCURRENCE_AT)) if attr.AWAITED in row else None
+    bucket_at = bucket.instant if bucket is not None else view.created_at
+    due_at = view.next_attempt_at or view.due_at or next_run or bucket_at
     assert due_at is not None  # only what has a bucket waits
     return Waiting(
         action=view.action or "",

@@ -28,8 +28,8 @@ status | text | Dynatick | `scheduled`, `running`, `completed`, `failed` or `can
     yet
 outcome | text | Dynatick | The status of a task that has ended, and only of such: what the index is filtered by
 attempt | number | Dynatick | Which attempt of this run it is; counted at the claim, 0 until the first
-attempts | list of maps | Dynatick | Earlier attempts: `run`, `attempt`, `startedAt`, `finishedAt`, `error`. The
-    latest of them, where there are many
+attempts | list of maps | Dynatick | Earlier attempts: `run`, `attempt`, `startedAt`, `finishedAt`, `error`, and in the
+    last one `trace`, where it was raised. The latest of them, where there are many
 run | number | Dynatick | 1, and one more with each redrive, and each run-now of an ended task. The idempotency
     key is made of `taskId`, `createdAt`, `run` and `turn`
 turn | number | Dynatick | How often the handler has rescheduled the task in this run: attempts start again, and the
@@ -73,6 +73,8 @@ scheduleState | text | you, then Dynatick | `ENABLED` (the default) or `DISABLED
     `COMPLETED` and `FAILED` are Dynatick's to set
 catchUp | text | you | Which late occurrences are made: `latest` (the default), `all` or `none`
 overlap | text | you | While the occurrence before has not ended: `skip` (the default), `allow` or `bufferOne`
+expectedWithinSeconds | whole number | you | Seconds, from 1 to 86400, after the time at which an occurrence may start:
+    one that has not completed by then is reported as overdue
 stateReason | text | you | Why it is paused
 revision | number | Dynatick | 1, and one more when a schedule is put in the place of another: part of its tasks' ids
 definition | map | Dynatick | The definition that the next occurrence follows from, to notice a change
@@ -81,6 +83,8 @@ nextOccurrenceAt | text | Dynatick | The next occurrence
 bufferedOccurrenceAt | text | Dynatick | An occurrence that waits until the one before has ended
 lastOccurrenceAt | text | Dynatick | The latest occurrence that was made
 lastTaskId | text | Dynatick | That task
+awaited | list of maps | Dynatick | The occurrences that are expected to complete by an instant, and have not yet:
+    `dueAt`, `expectedBy`
 missed | list of maps | Dynatick | The latest occurrences that were not made: `from`, `until`, `occurrences`, `reason`
 missedOccurrences | number | Dynatick | How many there were in all, but for those of pauses
 dueBefore | list of maps | Dynatick | Definitions that were replaced while several occurrences were due,

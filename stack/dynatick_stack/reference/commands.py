@@ -51,6 +51,8 @@ _EXITS = {
     ExitCode.CONFLICT: "Conflict: the task exists already, or its state does not allow what was asked",
     ExitCode.UNREACHABLE: "Unreachable: the table, or the local stack, does not answer",
     ExitCode.FOUND: "Found: the doctor found something wrong, and it is not repaired",
+    ExitCode.NOT_COMPLETED: "Not completed: a task that was waited for has failed, or was cancelled",
+    ExitCode.TIMED_OUT: "Timed out: what was waited for has not ended in time",
     ExitCode.INTERRUPTED: "Interrupted by Ctrl-C; what was done stays",
     ExitCode.CLOSED: "Closed: the output's reader has ended",
 }

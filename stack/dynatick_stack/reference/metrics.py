@@ -35,12 +35,15 @@ Overran | Count | Attempts that took longer than their `timeoutSeconds`; the log
 Moved | Count | Tasks moved to the next tick, because their bucket was closed
 Rejected | Count | Malformed rows, marked failed
 Occurrences | Count | Occurrences of schedules that were created
-Missed | Count | Occurrences of schedules that were not created; the history has the reason
+OccurrencesOverdue | Count | Occurrences of schedules that were missed, or did not complete within the schedule's
+    `expectedWithinSeconds`; the log names each with the reason (`occurrence_overdue`)
 ShardLeasedElsewhere | Count | Passes not begun, because another process has leased the shard
 WokenLate | Count | Tasks that were due more than five seconds before the pass or the wake-up began that ran them: their
     wake-up came late, or not at all
 WakeUpsStale | Count | Wake-ups that came ten minutes late or more, and were dropped: ticks have run their tasks
 WakeUpsMalformed | Count | Messages in the queue of wake-ups that are none, and were dropped
+CannotStart | Count | Cold starts of a processor that failed, for instance because the handlers module can't be imported
+PausedTicks | Count | Ticks that ran nothing because the installation is paused
 NotStarted | Count | Invocations for other shards, or to continue, that could not be started
 Reconciled | Count | Tasks that the reconcile found and that no tick would have run
 ReconcileFailed | Count | Those of them that it could not repair
@@ -102,7 +105,7 @@ def written() -> set[str]:
     code = (template.ROOT / "shared" / "dynatick" / "observability.py").read_text(encoding="utf-8")
     return {
         *(name.capitalize() for name in observability._PASS_COUNTS),
-        *re.findall(r'add_metric\(name="(\w+)"', code),
+        *re.findall(r'(?:add|single)_metric\(name="(\w+)"', code),
         *re.findall(r'_count\(metrics, "(\w+)"', code),
         *re.findall(r'^        \("(\w+)", [a-z]+[.(]', code, re.MULTILINE),
     }

@@ -593,19 +593,20 @@ def deep(payload):
 
 
 @pytest.mark.parametrize("permanent", [(), (KeyError,)])
-def test_the_traceback_of_an_error_is_logged_at_level_debug(permanent, monkeypatch):
+def test_the_traceback_of_an_error_is_logged(permanent, monkeypatch):
     said = []
-    monkeypatch.setattr(handlers_module._logger, "debug", lambda message, **options: said.append(options))
+    monkeypatch.setattr(handlers_module._logger, "error", lambda message, **options: said.append(options))
     with pytest.raises(PermanentError if permanent else KeyError):
         run(deep, permanent=permanent, task_id="t-7", attempt=2)
     (options,) = said
     assert options["exc_info"] is True
     extra = options["extra"]
     assert (extra["action"], extra["task_id"], extra["attempt"], extra["handler"]) == ("handler_raised", "t-7", 2, "x")
+    assert extra["idempotency_key"]
 
 
 def test_errors_that_a_handler_raises_on_purpose_are_not_logged(monkeypatch):
-    monkeypatch.setattr(handlers_module._logger, "debug", lambda message, **options: pytest.fail(message))
+    monkeypatch.setattr(handlers_module._logger, "error", lambda message, **options: pytest.fail(message))
     for error in (PermanentError("no"), RetryableError("not now"), Reschedule(after=5)):
 
         def raises(payload, error=error):

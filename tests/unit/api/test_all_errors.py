@@ -33,6 +33,7 @@ SCHEDULE: dict[str, Any] = {
     "flexibleTimeWindow": -1,
     "action": "nope",
     "timeoutSeconds": 0,
+    "expectedWithinSeconds": 0,
     "catchUp": "some",
     "overlap": "never",
 }

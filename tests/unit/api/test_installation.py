@@ -117,9 +117,12 @@ def test_an_installation_whose_ticks_come_is_healthy(shards: int) -> None:
 def test_missing_ticks_are_counted_before_they_are_an_alarm(caplog: pytest.LogCaptureFixture) -> None:
     world, caller = installed()
     world.ticks(3)
-    world.clock.forward(minutes=5)
+    world.clock.forward(minutes=4)
     status, row = health(world, caller)
-    assert (status, row["missingTicks"]) == (200, 3)
+    assert (status, row["missingTicks"]) == (200, 2)
+    world.clock.forward(minutes=1)
+    status, row = health(world, caller)
+    assert (status, row["missingTicks"]) == (503, 3)
     world.clock.forward(minutes=10)
     status, row = health(world, caller)
     assert (status, row["code"], row["healthy"], row["missingTicks"]) == (503, "unhealthy", False, 13)
@@ -183,3 +186,41 @@ def test_the_client_says_the_same() -> None:
     found = client.health()
     assert found.is_healthy and found.last_tick == NOON + timedelta(minutes=2)
     assert found.age_seconds is not None and 0 < found.age_seconds < 20
+
+
+# -- pause ---------------------------------------------------------------------------------------------------------
+
+
+def test_pausing_and_resuming() -> None:
+    world, caller = installed()
+    refused = caller.send("POST", "/v1/pause", {})
+    assert (refused.status, read(refused)["code"]) == (404, "no-settings")
+    world.tick()
+    paused = caller.ask("POST", "/v1/pause", {"reason": "a bad deployment", "by": "ada"})
+    assert (paused["by"], paused["reason"]) == ("ada", "a bad deployment")
+    assert caller.ask("GET", "/v1/settings")["paused"] == paused
+    world.clock.forward(hours=2)
+    status, found = health(world, caller)
+    assert (status, found["paused"], found["findings"]) == (200, paused, [])
+    assert caller.ask("POST", "/v1/pause", {"by": "bob"}) == paused
+    resumed = caller.ask("POST", "/v1/resume")
+    assert resumed.pop("paused") is None
+    assert resumed["ended"].pop("until").startswith("2026-12-31T14:00:")
+    assert resumed == {"ended": paused}
+    assert caller.ask("POST", "/v1/resume") == {"paused": None, "ended": None}
+    assert "paused" not in caller.ask("GET", "/v1/settings")
+    assert caller.send("POST", "/v1/pause", {"reason": 7}).status == 422
+
+
+def test_the_state_and_an_explanation() -> None:
+    world, caller = installed()
+    world.tick()
+    caller.ask("POST", "/v1/tasks", {"taskId": "t", "delaySeconds": 5})
+    world.next_tick()
+    state = caller.ask("GET", "/v1/status")
+    assert (state["state"], state["completed"], state["health"]["healthy"]) == ("running", 1, True)
+    explained = caller.ask("GET", "/v1/tasks/t/explanation")
+    assert explained["sentence"].startswith("t ran at 2026-12-31T12:01:00")
+    assert [event["what"] for event in explained["events"]][:2] == ["inserted", "due"]
+    missing = caller.send("GET", "/v1/tasks/nobody/explanation")
+    assert (missing.status, read(missing)["code"]) == (404, "task-not-found")

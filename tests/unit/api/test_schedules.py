@@ -54,6 +54,7 @@ def test_what_may_surprise_is_told(caller: Caller) -> None:
         ({"flexibleTimeWindow": -1}, "#/flexibleTimeWindow"),
         ({"catchUp": "some"}, "#/catchUp"),
         ({"overlap": "never"}, "#/overlap"),
+        ({"expectedWithinSeconds": 0}, "#/expectedWithinSeconds"),
         ({"scheduleState": "COMPLETED"}, "#/scheduleState"),
         ({"action": "webhook", "payload": {"url": 7}}, "#/payload/url"),
         ({"nextOccurrenceAt": "2027-01-01T00:00:00Z"}, "#/nextOccurrenceAt"),
@@ -184,3 +185,16 @@ def test_what_has_ended_is_left_alone(caller: Caller) -> None:
     for path in ("pause", "resume", "run"):
         caller.refused("not-possible-now", "POST", f"/v1/schedules/nightly/{path}")
     assert caller.ask("GET", "/v1/schedules/nightly/preview") == {"occurrences": [], "warnings": []}
+
+
+def test_occurrences_that_must_complete_in_time(caller: Caller) -> None:
+    world = InProcess(store=caller.store, clock=caller.clock, rules=Rules())
+    row = ROW | {"scheduleExpression": "cron(* * * * ? *)", "expectedWithinSeconds": 600}
+    assert caller.ask("POST", "/v1/schedules", row)["expectedWithinSeconds"] == 600
+    world.ticks(1)
+    (first,) = caller.ask("GET", "/v1/schedules/nightly/history")["occurrences"]
+    assert (first["status"], first["inTime"]) == ("completed", True)
+    assert caller.ask("PATCH", "/v1/schedules/nightly", {"expectedWithinSeconds": 30})["expectedWithinSeconds"] == 30
+    assert "expectedWithinSeconds" not in caller.ask("PATCH", "/v1/schedules/nightly", {"expectedWithinSeconds": None})
+    (first,) = caller.ask("GET", "/v1/schedules/nightly/history")["occurrences"]
+    assert "inTime" not in first

@@ -14,11 +14,14 @@ from tests.unit.cli.conftest import Shell
 
 from dynatick import PermanentError
 from dynatick.cli.exit_code import ExitCode
+from dynatick.domain.task import Task
+from dynatick.engine.ports import ActionContext
 
 
 def test_exit_codes_are_stable() -> None:
     assert {code.name: code.value for code in ExitCode} == {
         "OK": 0, "UNEXPECTED": 1, "USAGE": 2, "INVALID": 3, "NOT_FOUND": 4, "CONFLICT": 5, "UNREACHABLE": 6, "FOUND": 7,
+        "NOT_COMPLETED": 8, "TIMED_OUT": 9,
         "INTERRUPTED": 130, "CLOSED": 141,
     }  # fmt: skip
 
@@ -304,3 +307,52 @@ def test_a_reader_that_has_seen_enough() -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 141
+
+
+def test_pause_and_resume(shell: Shell, world: InProcess) -> None:
+    first = shell("pause", "--reason", "a bad deployment", "--by", "ada")
+    assert re.fullmatch(r"Paused: since 2026-12-31T12:0\S+ by ada: a bad deployment\n", first.err)
+    again = shell("pause", "-o", "json")
+    assert again.err.startswith("It was paused already: since 2026-12-31T12:0")
+    assert again.json["paused"]["reason"] == "a bad deployment"
+    shell("task", "add", "x", "--delay", "60")
+    world.ticks(3)
+    assert shell("task", "get", "x", "-o", "json").json["status"] in ("scheduled", "unscheduled")
+    assert "by ada: a bad deployment. The next tick runs what is due" in shell("resume").err
+    assert shell("resume").err == "It was not paused\n"
+
+
+def test_status_explain_and_wait(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(task: Task, context: ActionContext) -> None:
+        raise ValueError("no such mailbox")
+
+    world.actions.behaviour["bad"] = fails
+    shell("task", "add", "good", "--delay", "30")
+    shell("task", "add", "bad", "--delay", "30", "--retry-policy", '{"maximumRetryAttempts": 0}')
+    assert shell("task", "wait", "good", "--timeout", "0s").code == ExitCode.TIMED_OUT
+    monkeypatch.setattr("time.sleep", lambda seconds: world.next_tick() and None)
+    world.next_tick()
+    waited = shell("task", "wait", "good", "bad")
+    assert (waited.code, waited.err.splitlines()) == (
+        ExitCode.NOT_COMPLETED,
+        ["completed good", "failed bad: ValueError: no such mailbox", "error: 1 did not complete"],
+    )
+    assert shell("bucket", "wait", "2026-12-31#12:01").code == ExitCode.NOT_COMPLETED
+    explained = shell("task", "explain", "bad")
+    assert explained.lines[0].endswith("after 1 attempt: ValueError: no such mailbox")
+    assert any(
+        "test_commands.py" in line and line.endswith('raise ValueError("no such mailbox")') for line in explained.lines
+    )
+    assert shell("task", "explain", "bad", "-o", "json").json["status"] == "failed"
+    nobody = shell("task", "explain", "nobody")
+    assert (nobody.code, nobody.out) == (ExitCode.NOT_FOUND, "")
+    assert nobody.err.startswith("error: there is no task of this id")
+    table = "\n".join(shell("status").lines)
+    assert re.search(r"^state +running$", table, re.MULTILINE)
+    assert re.search(r"^last 24h +1 completed, 1 failed$", table, re.MULTILINE)
+    assert re.search(
+        r"^failed +1 log since .*: ValueError: no such mailbox +\(dynatick task explain bad\)$", table, re.MULTILINE
+    )
+    assert shell("status", "-o", "json").json["failed"] == 1
+    shell("pause", "--reason", "a release", "--by", "ada")
+    assert re.match(r"state +paused since \S+ by ada: a release", shell("status").lines[0])

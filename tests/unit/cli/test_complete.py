@@ -43,8 +43,16 @@ OF_TASKS = {
     "doctor": "doctor",
     "health": "doctor",
     "settings": "settings",
+    "iter_listed": "bucket list",
+    "pause": "pause",
+    "resume": "resume",
+    "status": "status",
+    "explain": "task explain",
+    "wait": "task wait",
+    "wait_for_bucket": "bucket wait",
 }
 OF_SCHEDULES = {
+    "forecast": "schedule preview",
     "insert": "schedule add",
     "get": "schedule get",
     "list": "schedule list",

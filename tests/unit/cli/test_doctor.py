@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -41,7 +42,7 @@ def test_a_healthy_table(shell: Shell, world: InProcess) -> None:
     assert ended.err == "Read 1 tasks and schedules that have not ended: nothing wrong\n"
     assert shell("doctor", "--output", "json").json == {
         "healthy": True, "scanned": 1, "found": 0, "repaired": 0, "kinds": {}, "retiredShards": {}, "missedTicks": 0,
-        "wokenLate": 0, "findings": [],
+        "wokenLate": 0, "paused": None, "findings": [],
     }  # fmt: skip
 
 
@@ -116,12 +117,12 @@ def test_retired_shards_and_missing_ticks_are_told_and_are_no_fault(shell: Shell
     put(world, **scheduled_row("x", later(world)._replace(shard=1)))
     world.reconfigure(shard_count=1)
     world.next_tick()
-    world.clock.forward(minutes=6)
+    world.clock.forward(minutes=4)
     ended = shell("doctor")
     assert (ended.code, ended.out) == (0, "")
     assert ended.err == (
         "Shard 1 gets no new tasks, and still holds 1 that have not ended; ticks serve it\n"
-        "8 ticks of the last hour are missing; tasks that were due run later\n"
+        "4 ticks of the last hour are missing; tasks that were due run later\n"
         "Read 1 tasks and schedules that have not ended: nothing wrong\n"
     )
 
@@ -142,3 +143,12 @@ def test_progress(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatc
     ended = shell("doctor", "--output", "json")
     assert ended.json["found"] == 1, "what is shown of the progress does not mix with the data"
     assert "Read 1101 tasks" in terminal.getvalue()
+
+
+def test_a_pause_is_named_and_no_fault(shell: Shell, world: InProcess) -> None:
+    shell("pause", "--reason", "a release", "--by", "ada")
+    world.clock.forward(hours=3)
+    ended = shell("doctor")
+    assert (ended.code, ended.out) == (0, "")
+    assert re.match(r"Paused since 2026-12-31T12:00:\S+ by ada: a release\n", ended.err)
+    assert shell("doctor", "-o", "json").json["paused"]["by"] == "ada"

@@ -326,7 +326,8 @@ def test_to_stdout_it_says_from_where_to_go_on(shell: Shell, leaving: Leaving) -
 SCHEDULES = """\
 {"taskId": "nightly", "scheduleExpression": "cron(0 3 * * ? *)", "scheduleExpressionTimezone": "Europe/Berlin", \
 "action": "log", "payload": {"n": 1.50}, "catchUp": "all", "tenant": "t1"}
-{"taskId": "often", "cronExpression": "rate(5 minutes)", "flexibleTimeWindow": 3, "endDate": "2027-12-31T00:00:00Z"}
+{"taskId": "often", "cronExpression": "rate(5 minutes)", "flexibleTimeWindow": 3, "expectedWithinSeconds": 90, \
+"endDate": "2027-12-31T00:00:00Z"}
 {"taskId": "paused", "scheduleExpression": "rate(1 day)", "scheduleState": "DISABLED", "stateReason": "not yet"}
 {"taskId": "once", "dueAt": "2026-12-31T12:30:00Z"}
 {"taskId": "bad", "scheduleExpression": "every day"}

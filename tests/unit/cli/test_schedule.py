@@ -70,9 +70,11 @@ def test_add_with_all_that_a_schedule_has(shell: Shell, world: InProcess, tmp_pa
     made = shell(
         "schedule", "add", "s", "rate(1 hour)", "--start-date", "2027-01-01T00:30:00+01:00", "--end-date", "1830297600",
         "--flexible-time-window", "15", "--retry-policy", f"@{tmp_path}/retries.json", "--paused", "--action", "log",
-        "--reason", "not yet", "--timeout-seconds", "60", "-o", "json",
+        "--reason", "not yet", "--timeout-seconds", "60", "--expected-within-seconds", "1h30m", "-o", "json",
     ).json  # fmt: skip
-    assert made["timeoutSeconds"] == 60
+    assert (made["timeoutSeconds"], made["expectedWithinSeconds"]) == (60, 5400)
+    without = ("schedule", "update", "s", "--remove", "expectedWithinSeconds", "-o", "json")
+    assert "expectedWithinSeconds" not in shell(*without).json
     assert shell("schedule", "update", "s", "--timeout-seconds", "90", "-o", "json").json["timeoutSeconds"] == 90
     assert "timeoutSeconds" not in shell("schedule", "update", "s", "--remove", "timeoutSeconds", "-o", "json").json
     assert (made["startDate"], made["endDate"]) == ("2026-12-31T23:30:00Z", "2028-01-01T00:00:00Z")
@@ -219,6 +221,10 @@ def test_backfill(shell: Shell, world: InProcess) -> None:
         (("add", "s", HOURLY, "--start-date", "soon"), ExitCode.INVALID, "startDate: 'soon' is not accepted"),
         (("add", "s", HOURLY, "--flexible-time-window", "9999"), ExitCode.INVALID,
          "flexibleTimeWindow: 9999 is not accepted; expected a whole number of minutes from 0 to 1440"),
+        (("add", "s", HOURLY, "--expected-within-seconds", "2d"), ExitCode.INVALID,
+         "expectedWithinSeconds: 172800 is not accepted; expected a whole number of seconds from 1 to 86400"),
+        (("add", "s", HOURLY, "--expected-within-seconds", "soon"), ExitCode.INVALID,
+         "expectedWithinSeconds: 'soon' is not accepted; expected a number of seconds, or a duration"),
         (("add", "s", HOURLY, "--catch-up", "some"), ExitCode.INVALID, "expected one of latest, all, none"),
         (("add", "s", HOURLY, "--overlap", "some"), ExitCode.INVALID, "expected one of skip, allow, bufferOne"),
         (("add", "s", HOURLY, "--attributes", '{"nextOccurrenceAt": "x"}'), ExitCode.INVALID,
@@ -263,3 +269,20 @@ def test_occurrences_and_missed_runs_stand_in_the_list_of_ticks(shell: Shell, wo
     head, *rows = shell("tick", "list").out.splitlines()
     assert "MISSED" in head
     assert any(row.split()[0] == "2026-12-31#12:05" for row in rows)
+
+
+def test_whether_occurrences_were_in_time(shell: Shell, world: InProcess) -> None:
+    shell("schedule", "add", "s", "rate(1 minute)", "--expected-within-seconds", "60")
+    world.ticks(7)
+    listed = shell("schedule", "list").out.splitlines()
+    assert "EXPECTED WITHIN" in listed[0]
+    shown = shell("schedule", "get", "s").out
+    latest = [line.split() for line in shown.splitlines() if line.startswith("2026-12-31T12:")]
+    assert [(line[0], line[1], line[4]) for line in latest] == [
+        (f"2026-12-31T12:0{minute}:00Z", "completed", "yes") for minute in range(3, 8)
+    ]
+    assert "IN TIME" in shell("schedule", "history", "s").out
+    first = shell("schedule", "history", "s", "-o", "json").json["occurrences"][0]
+    assert first["inTime"] is True
+    shell("schedule", "update", "s", "--remove", "expectedWithinSeconds")
+    assert "IN TIME" not in shell("schedule", "history", "s").out + shell("schedule", "get", "s").out

@@ -65,13 +65,13 @@ def by_hand(world: InProcess, **values: object) -> None:
 
 
 @settings(max_examples=200)
-@example("rate(1 minute)", [("outage", 3)] * 6)  # each is two notes
-@given(st.sampled_from(EXPRESSIONS), st.lists(OPERATIONS, max_size=9))
-def test_each_run_is_told_once(expression: str, operations: list[tuple[str, Any]]) -> None:
+@example("rate(1 minute)", [("outage", 3)] * 6, None)  # each is two notes
+@given(st.sampled_from(EXPRESSIONS), st.lists(OPERATIONS, max_size=9), st.sampled_from([None, None, 30, 150, 3600]))
+def test_each_run_is_told_once(expression: str, operations: list[tuple[str, Any]], expected: int | None) -> None:
     world = InProcess()
     world.tick()
     client = TaskClient(world.store, clock=world.clock)
-    client.schedules.insert("s", expression)
+    client.schedules.insert("s", expression, expected_within_seconds=expected)
     for operation, value in operations:
         do(world, operation, value)
     world.ticks(2)

@@ -154,6 +154,13 @@ REFUSED = [
     ({"flexible_time_window": 1441}, "flexibleTimeWindow: 1441 is not accepted"),
     ({"catch_up": "some"}, "catchUp: 'some' is not accepted; expected one of latest, all, none"),
     ({"overlap": "never"}, "overlap: 'never' is not accepted; expected one of skip, allow, bufferOne"),
+    (
+        {"expected_within_seconds": 0},
+        "expectedWithinSeconds: 0 is not accepted; expected a whole number of seconds from 1 to 86400",
+    ),
+    ({"expected_within_seconds": 86_401}, "expectedWithinSeconds: 86401 is not accepted"),
+    ({"expected_within_seconds": 1.5}, "expectedWithinSeconds: 1.5 is not accepted"),
+    ({"expected_within_seconds": True}, "expectedWithinSeconds: True is not accepted"),
     ({"action": "unheard-of"}, "action: 'unheard-of' is not accepted; expected one of"),
     ({"action": "webhook", "payload": {"url": 7}}, "payload.url: 'a number' is not accepted; "),
     ({"payload": [1]}, "payload: 'a list' is not accepted; expected a map"),
@@ -792,3 +799,79 @@ def test_many_changes_of_a_bucket_leave_schedules_alone(world: World) -> None:
     changed = list(world.client.cancel_many("2026-12-31#12:01"))
     assert [one.task_id for one in changed] == ["task"]
     assert world.schedules.get("s").state == "ENABLED"
+
+
+# -- occurrences that must complete in time ----------------------------------------------------------------------------
+
+
+def test_expected_within_seconds_is_inserted_updated_and_removed(world: World) -> None:
+    made = world.schedules.insert("s", HOURLY, action="log", expected_within_seconds=600)
+    assert made.expected_within_seconds == 600
+    assert made.row["expectedWithinSeconds"] == 600
+    assert world.schedules.update("s", expected_within_seconds=60).expected_within_seconds == 60
+    said = refusal(lambda: world.schedules.update("s", expected_within_seconds=-1))
+    assert "expectedWithinSeconds: -1 is not accepted" in said
+    less = world.schedules.update("s", expected_within_seconds=None)
+    assert (less.expected_within_seconds, "expectedWithinSeconds" in less.row) == (None, False)
+
+
+def test_a_raw_row_with_a_malformed_one_is_refused_with_the_reason(world: World) -> None:
+    world.put(taskId="s", scheduleExpression=HOURLY, expectedWithinSeconds="soon")
+    row = world.row("s")
+    assert (row["outcome"], row["scheduleState"]) == ("failed", "FAILED")
+    assert str(row["error"]).startswith("expectedWithinSeconds: 'soon' is not accepted; expected a whole number")
+
+
+def test_occurrences_do_not_get_it(world: World) -> None:
+    world.schedules.insert("s", "rate(1 minute)", action="log", expected_within_seconds=600)
+    world.ticks(1)
+    (made,) = [row for row in world.store.scan(open_only=False).rows if row.get("scheduleId") == "s" != row["taskId"]]
+    assert {"expectedWithinSeconds", "awaited"} & made.keys() == set()
+
+
+def test_the_history_says_whether_each_was_in_time(world: World) -> None:
+    def fail(task: Any, context: Any) -> object:
+        raise PermanentError("no")
+
+    world.schedules.insert("s", "rate(1 minute)", action="log", overlap="allow", catch_up="none",
+                           expected_within_seconds=60)  # fmt: skip
+    world.actions.behaviour["s#1#2026-12-31T12:02:00Z"] = fail
+    world.ticks(3)
+    world.client.redrive("s#1#2026-12-31T12:02:00Z")
+    world.client.cancel("s#1#2026-12-31T12:02:00Z")
+    world.actions.behaviour["s#1#2026-12-31T12:04:00Z"] = fail
+    world.ticks(1)
+    world.outage(4)
+    found = {f"{one.occurrence_at:%H:%M}": (one.status, one.in_time) for one in world.schedules.history("s")}
+    assert found["12:01"] == ("completed", True)
+    assert found["12:02"] == ("cancelled", None)
+    assert found["12:04"] == ("failed", False)
+    assert found["12:05"] == ("missed", False)
+    world.schedules.update("s", expected_within_seconds=3600)
+    found = {f"{one.occurrence_at:%H:%M}": (one.status, one.in_time) for one in world.schedules.history("s")}
+    assert found["12:04"] == ("failed", None)  # there is time to redrive it
+    world.schedules.update("s", expected_within_seconds=None)
+    assert {one.in_time for one in world.schedules.history("s")} == {None}
+    assert not any("inTime" in one.to_row() for one in world.schedules.history("s"))
+
+
+def test_a_deadline_shorter_than_a_tick_is_warned_of(world: World) -> None:
+    world.reconfigure(tick_minutes=5)
+    world.tick()
+    made = world.schedules.insert("s", HOURLY, action="log", expected_within_seconds=120)
+    assert made.warnings == (
+        "its expectedWithinSeconds, 120, is shorter than the tick interval, 5 min: "
+        "an occurrence between ticks may be overdue before it begins",
+    )
+    assert world.schedules.update("s", expected_within_seconds=300).warnings == ()
+
+
+def test_occurrences_that_overlap_leaves_out_at_each_tick_are_warned_of(world: World) -> None:
+    world.reconfigure(tick_minutes=5)
+    world.tick()
+    made = world.schedules.insert("s", "rate(1 minute)", action="log", expected_within_seconds=600)
+    assert made.warnings[1:] == (
+        "of several occurrences at one tick, those that overlap leaves out are overdue: "
+        "set overlap allow, or no expectedWithinSeconds",
+    )
+    assert len(world.schedules.update("s", overlap="allow").warnings) == 1

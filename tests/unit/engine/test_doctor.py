@@ -232,8 +232,8 @@ def cursor(**changes: object) -> Cursor:
 
 @pytest.mark.parametrize(
     ("minutes", "tick_minutes", "changes", "kind"),
-    [(0, 1, {}, None), (7, 1, {}, None), (8, 1, {}, Kind.CURSOR_BEHIND), (19, 5, {}, None),
-     (20, 5, {}, Kind.CURSOR_BEHIND), (3 * 1440, 1440, {}, None),
+    [(0, 1, {}, None), (4, 1, {}, None), (5, 1, {}, Kind.CURSOR_BEHIND), (16, 5, {}, None),
+     (17, 5, {}, Kind.CURSOR_BEHIND), (3 * 1440, 1440, {}, None),
      (0, 1, {"checkpoint_at": NOON - timedelta(minutes=62)}, None),
      (0, 1, {"checkpoint_at": NOON - timedelta(minutes=63)}, Kind.CURSOR_STUCK),
      (0, 1, {"checkpoint_at": NOON - timedelta(hours=9), "lease": "x", "lease_until": NOON}, None),

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from dynatick.api.models.forms import OpenForm
+from dynatick.api.models.forms import ClosedForm, OpenForm
 
 
 class BucketCounts(OpenForm):
@@ -35,9 +35,10 @@ class BucketList(OpenForm):
 
 
 class Tick(OpenForm):
-    """A tick with its counts (`pass`), or consecutive ticks that found nothing (`idle`) or did not come (`missed`)."""
+    """A tick with its counts (`pass`), or consecutive ticks: they found nothing (`idle`), did not come (`missed`), or
+    ran nothing because all was paused (`paused`)."""
 
-    kind: Literal["pass", "idle", "missed"]
+    kind: Literal["pass", "idle", "missed", "paused"]
     shard: int
     tick: str | None = None
     since: str | None = None
@@ -68,20 +69,27 @@ class TickList(OpenForm):
     nextStart: str | None = Field(None, description="Where the range continues, if it was too much for one answer.")
 
 
-class Settings(OpenForm):
-    """The current settings."""
+class PauseRequest(ClosedForm):
+    """Who pauses, and why."""
 
-    tickMinutes: int = Field(description="Minutes from one tick to the next.")
-    shardCount: int = Field(description="The number of shards that new tasks of a bucket are spread over.")
-    shardsEver: int = Field(description="The highest number of shards there has been: every tick serves all of them.")
-    actions: list[str] = Field(description="The allowed built-in actions, and the handlers.")
-    handlers: dict[str, dict[str, Any] | None] = Field(
-        description="The handlers, each with the JSON Schema of its payload, if it is known."
-    )
-    schemaVersion: int = Field(description="The version of the table's rows.")
-    defaultAction: str | None = Field(None, description="The action of a task that names none.")
-    retentionDays: int | None = Field(None, description="Days after which an ended task expires.")
-    maxTimeoutSeconds: int | None = Field(None, description="The highest timeoutSeconds that is accepted.")
+    reason: str | None = None
+    by: str | None = None
+
+
+class Pause(OpenForm):
+    """A pause: nothing is run."""
+
+    since: str | None = None
+    until: str | None = Field(None, description="None: it is in force.")
+    by: str | None = None
+    reason: str | None = None
+
+
+class Resumed(OpenForm):
+    """The end of a pause."""
+
+    paused: Pause | None = None
+    ended: Pause | None = Field(None, description="The pause that has ended. None: there was none.")
 
 
 class HealthFinding(OpenForm):
@@ -99,4 +107,55 @@ class Health(OpenForm):
     lastTick: str | None = Field(None, description="The latest tick of the shard whose tick is the oldest.")
     lastTickAgeSeconds: float | None = None
     missingTicks: int = Field(description="Ticks that should have come since, without those of the last two minutes.")
+    paused: Pause | None = Field(None, description="Nothing is run since then, because someone wanted it.")
     findings: list[HealthFinding]
+
+
+class FailureGroup(OpenForm):
+    """Failed tasks of one action with the same error."""
+
+    action: str | None = None
+    error: str | None = None
+    count: int
+    first: str | None = Field(None, description="When the first of them failed.")
+    last: str | None = Field(None, description="When the latest failed.")
+    taskId: str = Field(description="The latest of them.")
+
+
+class Status(OpenForm):
+    """The state of the installation. `since` and `until` say what was read: 24 hours each way, or less with many
+    shards or tasks."""
+
+    state: Literal["running", "paused", "failing", "stopped"]
+    health: Health
+    processorProblem: str | None = Field(None, description="Why the processor can't start.")
+    nextTick: str
+    since: str
+    until: str
+    dueNow: int = Field(description="Tasks that are due and have not ended.")
+    oldestDue: str | None = Field(None, description="The bucket of the oldest of them.")
+    running: int | None = Field(None, description="Those of them that run. None: they are too many to look at each.")
+    waiting: int = Field(description="Tasks that are due later, without runs of schedules.")
+    completed: int
+    failed: int
+    cancelled: int
+    latenessMs: dict[str, int] = Field(description="p50, p99 and max of the tasks that have ended.")
+    failures: list[FailureGroup]
+
+
+class Settings(OpenForm):
+    """The current settings."""
+
+    tickMinutes: int = Field(description="Minutes from one tick to the next.")
+    shardCount: int = Field(description="The number of shards that new tasks of a bucket are spread over.")
+    shardsEver: int = Field(description="The highest number of shards there has been: every tick serves all of them.")
+    actions: list[str] = Field(description="The allowed built-in actions, and the handlers.")
+    handlers: dict[str, dict[str, Any] | None] = Field(
+        description="The handlers, each with the JSON Schema of its payload, if it is known."
+    )
+    schemaVersion: int = Field(description="The version of the table's rows.")
+    defaultAction: str | None = Field(None, description="The action of a task that names none.")
+    retentionDays: int | None = Field(None, description="Days after which an ended task expires.")
+    paused: Pause | None = Field(None, description="Nothing is run since then.")
+    processorProblem: str | None = Field(None, description="Why the processor can't start.")
+    maxTimeoutSeconds: int | None = Field(None, description="The highest timeoutSeconds that is accepted.")

@@ -16,6 +16,7 @@ from dynatick.api.models.values import (
     TimeoutSeconds,
     value,
 )
+from dynatick.domain.schedule import MAX_EXPECTED_WITHIN_SECONDS
 
 _SCHEDULE: dict[str, Any] = {
     "taskId": "nightly-report",
@@ -63,6 +64,16 @@ Overlap = Annotated[
     ),
 ]
 
+ExpectedWithin = Annotated[
+    Any,
+    value(
+        "Seconds after the time at which an occurrence may start. One that has not completed by then is overdue: a log "
+        "event, a metric and an alarm.",
+        3600,
+        {"type": "integer", "minimum": 1, "maximum": MAX_EXPECTED_WITHIN_SECONDS},
+    ),
+]
+
 
 class NewSchedule(Form):
     """A recurring schedule to insert. Other attributes are your own, and each of its tasks gets them."""
@@ -81,6 +92,7 @@ class NewSchedule(Form):
     timeoutSeconds: TimeoutSeconds = None
     catchUp: CatchUp = None
     overlap: Overlap = None
+    expectedWithinSeconds: ExpectedWithin = None
     scheduleState: Literal["ENABLED", "DISABLED"] | None = Field(
         None, description="DISABLED: it is paused from the start.", examples=["ENABLED"]
     )
@@ -103,6 +115,7 @@ class SchedulePatch(ClosedForm):
     timeoutSeconds: TimeoutSeconds = None
     catchUp: CatchUp = None
     overlap: Overlap = None
+    expectedWithinSeconds: ExpectedWithin = None
 
 
 class Pause(ClosedForm):
@@ -136,6 +149,7 @@ class Schedule(OpenForm):
     scheduleExpressionTimezone: Any = None
     nextOccurrenceAt: Any = Field(None, description="The next occurrence.")
     lastOccurrenceAt: Any = Field(None, description="The latest one.")
+    expectedWithinSeconds: Any = Field(None, description="When an occurrence must have completed.")
     lastTaskId: Any = Field(None, description="The task of that occurrence.")
     missedOccurrences: Any = Field(None, description="How many were not made, without those of pauses.")
     stateReason: Any = None
@@ -163,6 +177,9 @@ class Occurrence(OpenForm):
     error: str | None = None
     reason: str | None = Field(None, description="Why it was not made: outage, overlap, paused, id-taken or too-large.")
     runNow: bool | None = Field(None, description="An extra occurrence, made by run-now.")
+    inTime: bool | None = Field(
+        None, description="Whether it completed within `expectedWithinSeconds`. Left out: not yet known, or not asked."
+    )
 
 
 class OccurrenceList(OpenForm):

@@ -198,3 +198,21 @@ class ChangeResults(OpenForm):
         "without nextStart: whether there are more than it had time to count."
     )
     nextStart: str | None = Field(None, description="Where a range continues.")
+
+
+class TaskEvent(OpenForm):
+    """Something that has happened to a task, or that will."""
+
+    at: str | None = None
+    what: str
+    error: str | None = None
+    trace: str | None = Field(None, description="Where the error was raised, a line for each frame.")
+
+
+class Explanation(OpenForm):
+    """Why a task is where it is."""
+
+    taskId: str
+    status: str
+    sentence: str = Field(description="What is most important now.")
+    events: list[TaskEvent] = Field(description="In order of time.")

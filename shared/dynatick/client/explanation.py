@@ -1,0 +1,284 @@
+"""Why a task is where it is: one sentence, and what has happened to it in order. Pure: the client reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dynatick.client.views import TaskView, instant_or_none, number_or, text_or_none
+from dynatick.domain import attributes as attr
+from dynatick.domain.buckets import Bucket, Grid, instant_of
+from dynatick.domain.instants import format_instant
+from dynatick.domain.retry import RetryPolicy
+from dynatick.domain.row import RELEASED
+from dynatick.domain.schedule import is_or_was_schedule
+from dynatick.domain.task import UNSCHEDULED, Row, Status
+from dynatick.engine.claims import lease_is_over
+from dynatick.engine.cursor import Cursor
+from dynatick.engine.installation_settings import InstallationSettings
+from dynatick.errors import InvalidInput
+
+_UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
+_NO_TICK = timedelta(minutes=2)  # a younger tick may not have come yet
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskEvent:
+    """Something that has happened to a task, or that will."""
+
+    at: datetime | None
+    what: str
+    error: str | None = None
+    trace: str | None = None  # where the error was raised, a line for each frame
+
+    def to_row(self) -> Mapping[str, object]:
+        at = None if self.at is None else format_instant(self.at)
+        values = {"at": at, "what": self.what, attr.ERROR: self.error, attr.TRACE: self.trace}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """``sentence``: what is most important now. ``events``: in order of time."""
+
+    task_id: str
+    status: str | None  # None: there is no task
+    sentence: str
+    events: tuple[TaskEvent, ...] = ()
+
+    def to_row(self) -> Mapping[str, object]:
+        return {
+            attr.TASK_ID: self.task_id,
+            attr.STATUS: self.status,
+            "sentence": self.sentence,
+            "events": [event.to_row() for event in self.events],
+        }
+
+
+def explain_missing(task_id: str, settings: InstallationSettings | None) -> Explanation:
+    days = settings.retention_days if settings is not None else None
+    kept = "" if days is None else f" {days} days after it ended"
+    sentence = f"there is no task of this id: it was never inserted, was deleted, or has expired{kept}"
+    return Explanation(task_id=task_id, status=None, sentence=sentence)
+
+
+def explain(
+    row: Row, settings: InstallationSettings | None, cursors: Mapping[int, Cursor], now: datetime
+) -> Explanation:
+    """What happened to the task of a row, and what it waits for. ``cursors``: by shard, those that can be read."""
+    view = TaskView.from_row(row)
+    if is_or_was_schedule(row):
+        sentence = f"{view.task_id} is a schedule: `dynatick schedule get` and `schedule history` tell of its runs"
+        return Explanation(task_id=view.task_id, status=str(view.status), sentence=sentence)
+    story = _Story(view, settings or InstallationSettings(grid=Grid(), shards_ever=1), cursors, now)
+    return Explanation(
+        task_id=view.task_id,
+        status=str(view.status),
+        sentence=f"{view.task_id} {story.sentence()}",
+        events=tuple(sorted(story.events(), key=lambda event: event.at or now)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Story:
+    view: TaskView
+    settings: InstallationSettings
+    cursors: Mapping[int, Cursor]
+    now: datetime
+
+    # -- the sentence ------------------------------------------------------------------------------------------------
+
+    def sentence(self) -> str:
+        view = self.view
+        match view.status:
+            case Status.COMPLETED:
+                return self._completed()
+            case Status.FAILED:
+                tried = f"after {_many(view.attempt, 'attempt')}" if view.attempt else "without an attempt"
+                return f"failed at {_shown(view.finished_at)}, {tried}: {view.error}"
+            case Status.CANCELLED:
+                return f"never ran: it was cancelled at {_shown(view.finished_at)}, and was due at {_shown(self._due)}"
+            case Status.RUNNING:
+                return self._running()
+            case Status.SCHEDULED:
+                return self._scheduled()
+        if str(view.status) == UNSCHEDULED:
+            if (reason := view.row.get(attr.MALFORMED_REASON)) is not None:
+                return f"can't be understood ({reason}), and fails once the dead-letter queue takes its message"
+            return (
+                "is new: the scheduler function has not read it yet, which takes about a second"
+                + self._waiting_for_all()
+            )
+        return f"has the status {view.status!r}, which is none of Dynatick's: `dynatick doctor` says what to do"
+
+    def _completed(self) -> str:
+        view = self.view
+        if view.attempt > 1 or view.turn:
+            turn = f" of its {_ordinal(view.turn + 1)} turn" if view.turn else ""
+            return f"completed at {_shown(view.finished_at)} with the {_ordinal(view.attempt)} attempt{turn}"
+        started, finished, due = view.started_at, view.finished_at, self._due
+        late = "" if started is None or due is None else f", {_span(max(started - due, timedelta()))} after it was due"
+        took = "" if started is None or finished is None else f", and took {_span(finished - started)}"
+        return f"ran at {_shown(started)}{late}{took}"
+
+    def _running(self) -> str:
+        view = self.view
+        until = _shown(instant_or_none(view.row.get(attr.LEASE_UNTIL)))
+        if view.row.get(attr.LEASE_UNTIL) == RELEASED:
+            return "was claimed, and released for want of time: the pass goes on with it" + self._waiting_for_all()
+        if view.error is not None:
+            return f"has failed ({view.error}), and waits until the dead-letter queue takes its message"
+        if lease_is_over(view.row, self.now):
+            died = f"its process died, or did not finish in time, and its lease ended at {until}"
+            return f"waits for a tick to make the next attempt: {died}" + self._waiting_for_all()
+        return (
+            f"is running since {_shown(view.started_at)}, attempt {self._of(view.attempt)}; its lease ends at {until}"
+        )
+
+    def _scheduled(self) -> str:
+        view, bucket = self.view, Bucket.canonical(self.view.bucket)
+        if bucket is None:
+            return f"is found by no tick: its taskDateTime {view.bucket!r} names no bucket. `dynatick doctor --repair`"
+        at = self._starts or bucket.instant
+        if bucket.instant > self.now and at > self.now:
+            by_tick = f"; the tick of {bucket} runs it" if bucket.instant > at else ""
+            return f"{self._waits(at)}{by_tick}; {f'but {self._held_up}' if self._held_up else 'nothing holds it up'}"
+        return f"is due since {_shown(at)}{self._waiting_for_all() or self._why_not_yet(bucket)}"
+
+    def _why_not_yet(self, bucket: Bucket) -> str:
+        """Why a task that is due doesn't run."""
+        if bucket.instant > self.now:
+            return f": the tick of {bucket} runs it"
+        if bucket.shard >= self.settings.shards_ever:
+            return f", in shard {bucket.shard}, which no tick serves: `dynatick doctor --repair`"
+        cursor = self.cursors.get(bucket.shard)
+        if cursor is None:
+            return ", and no tick has come yet: see that the rule is enabled and the processor runs"
+        if bucket.minute <= cursor.drained_through:
+            return ", and its bucket was drained without it: `dynatick doctor --repair`"
+        closed = instant_of(cursor.closed_through)
+        if closed + self._tick + _NO_TICK < self.now:
+            return f", and waits because no tick has come since {_shown(closed)}"
+        if cursor.is_leased(self.now):
+            return ", and waits for the pass that is at work on its shard"
+        return f": the next tick runs it, at {_shown(instant_of(self.settings.grid.tick_at_or_after(self.now)))}"
+
+    def _waits(self, at: datetime) -> str:
+        view, ahead = self.view, f"{_shown(at)}, in {_span(at - self.now)}"
+        if view.next_attempt_at is None:
+            return f"is due at {ahead}"
+        last = self._attempts[-1] if self._attempts else {}
+        if view.attempt and last.get(attr.ERROR):
+            failed = instant_or_none(last.get(attr.FINISHED_AT))
+            ago = "" if failed is None else f" {_span(self.now - failed)} ago"
+            why = f"the {_ordinal(view.attempt)} failed{ago} with {last[attr.ERROR]}"
+            return f"waits for its {_ordinal(view.attempt + 1)} attempt at {ahead}: {why}"
+        if view.turn:
+            return f"waits for its {_ordinal(view.turn + 1)} turn, as its handler asked, at {ahead}"
+        return f"waits for its rate limit, which allows it at {ahead}"
+
+    def _waiting_for_all(self) -> str:
+        return f", and waits because {self._held_up}" if self._held_up else ""
+
+    @property
+    def _held_up(self) -> str:
+        """What keeps all tasks from running; empty: nothing."""
+        pause = self.settings.pause
+        if pause is not None:
+            since = "" if pause.since is None else f" since {_shown(pause.since)}"
+            why = "" if pause.reason is None else f" ({pause.reason})"
+            return f"all is paused{since}{why}"
+        if self.settings.processor_problem is not None:
+            return f"the processor can't start: {self.settings.processor_problem}"
+        return ""
+
+    # -- the events --------------------------------------------------------------------------------------------------
+
+    def events(self) -> Iterator[TaskEvent]:
+        view = self.view
+        if view.created_at is not None:
+            yield TaskEvent(at=view.created_at, what="inserted")
+        if (schedule := text_or_none(view.row.get(attr.SCHEDULE_ID))) is not None and self._due is not None:
+            yield TaskEvent(at=self._due, what=f"due, a run of the schedule {schedule}")
+        elif self._due is not None:
+            yield TaskEvent(at=self._due, what="due")
+        yield from (self._attempt(one) for one in self._attempts)
+        if view.status == Status.RUNNING and view.row.get(attr.LEASE_UNTIL) != RELEASED:
+            yield TaskEvent(at=view.started_at, what=f"attempt {self._of(view.attempt)} began")
+        if view.status == Status.SCHEDULED and view.next_attempt_at is not None:
+            turn = f"turn {view.turn + 1}, " if view.turn else ""
+            yield TaskEvent(at=view.next_attempt_at, what=f"{turn}attempt {self._of(view.attempt + 1)}")
+        if view.status == Status.COMPLETED:
+            yield TaskEvent(at=view.started_at, what=f"attempt {self._of(view.attempt)} began")
+            yield TaskEvent(at=view.finished_at, what="completed")
+        if view.status == Status.FAILED:
+            yield TaskEvent(at=view.finished_at, what="failed", error=view.error)
+        if view.status == Status.CANCELLED:
+            yield TaskEvent(at=view.finished_at, what="cancelled")
+        if view.expires_at is not None:
+            yield TaskEvent(at=view.expires_at, what="its row expires")
+
+    def _attempt(self, entry: Mapping[str, object]) -> TaskEvent:
+        started, finished = (instant_or_none(entry.get(name)) for name in (attr.STARTED_AT, attr.FINISHED_AT))
+        run = number_or(entry.get(attr.RUN), 1)
+        earlier = f" of run {run}" if run != self.view.run else ""
+        took = "" if started is None or finished is None else f" after {_span(finished - started)}"
+        return TaskEvent(
+            at=started or finished,
+            what=f"attempt {self._of(number_or(entry.get(attr.ATTEMPT), 0))}{earlier} failed{took}",
+            error=text_or_none(entry.get(attr.ERROR)),
+            trace=text_or_none(entry.get(attr.TRACE)),
+        )
+
+    # -- what the row says -------------------------------------------------------------------------------------------
+
+    @property
+    def _attempts(self) -> list[Mapping[str, object]]:
+        entries = self.view.row.get(attr.ATTEMPTS)
+        return [one for one in entries if isinstance(one, Mapping)] if isinstance(entries, list) else []
+
+    @property
+    def _due(self) -> datetime | None:
+        bucket = Bucket.canonical(self.view.bucket)
+        return self.view.due_at or (None if bucket is None else bucket.instant)
+
+    @property
+    def _starts(self) -> datetime | None:
+        """When it may begin."""
+        return self.view.next_attempt_at or self._due
+
+    @property
+    def _tick(self) -> timedelta:
+        return timedelta(minutes=self.settings.grid.tick_minutes)
+
+    def _of(self, attempt: int) -> str:
+        try:
+            maximum = RetryPolicy.from_row(self.view.row.get(attr.RETRY_POLICY)).maximum_attempts
+        except InvalidInput:
+            return str(attempt)
+        return f"{attempt} of {maximum}"
+
+
+def _shown(instant: datetime | None) -> str:
+    return "an unknown time" if instant is None else format_instant(instant)
+
+
+def _many(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def _span(span: timedelta) -> str:
+    """A length of time as people say it: 12 ms, 4.2 s, 3 minutes, 2 days."""
+    seconds = abs(span.total_seconds())
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    unit, length = next(one for one in _UNITS if seconds >= one[1])
+    return _many(int(seconds // length), unit)

@@ -1,0 +1,33 @@
+"""Waits until tasks have ended, for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from dynatick.errors import WaitTimedOut
+
+T = TypeVar("T")
+FIRST_WAIT, LONGEST_WAIT = 0.5, 5.0  # seconds between two looks
+
+
+def wait_until(
+    look: Callable[[], T],
+    has_ended: Callable[[T], bool],
+    *,
+    of: str,
+    timeout: timedelta | None,
+    clock: Callable[[], datetime],
+    pause: Callable[[float], None],
+) -> T:
+    """Looks again and again, less often with time, and returns what it saw last. Raises WaitTimedOut."""
+    end = None if timeout is None else clock() + timeout
+    seconds = FIRST_WAIT
+    while not has_ended(seen := look()):
+        left = LONGEST_WAIT if end is None else (end - clock()).total_seconds()
+        if left <= 0:
+            raise WaitTimedOut(f"{of} has not ended in time")
+        pause(min(seconds, left))
+        seconds = min(1.5 * seconds, LONGEST_WAIT)
+    return seen

@@ -1,0 +1,394 @@
+"""Occurrences that were missed, or did not complete within ``expectedWithinSeconds``: noticed soon, and named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.builders import NOON
+from tests.unit.engine.support import World, bucket_at, world
+from tests.unit.engine.test_recurring import is_advance
+
+from dynatick import TaskClient
+from dynatick.domain import awaited_occurrence, overdue
+from dynatick.domain.buckets import instant_of, minute_of
+from dynatick.domain.conditional_update import ConditionalUpdate
+from dynatick.domain.instants import format_instant
+from dynatick.domain.schedule import Schedule
+from dynatick.errors import PermanentError, RetryableError
+
+DAILY = "cron(1 12 * * ? *)"
+FIRST = "s#1#2026-12-31T12:01:00Z"
+
+
+def put(w: World, schedule_id: str = "s", **row: Any) -> None:
+    w.put(**{"taskId": schedule_id, "scheduleExpression": DAILY, "expectedWithinSeconds": 150, **row})
+
+
+def reported(w: World) -> list[tuple[str, str]]:
+    """The reasons by nominal instant, without the day."""
+    return [(format_instant(one.first)[11:], one.reason) for one in w.overdue]
+
+
+def when_reported(w: World, *, ticks: int = 20) -> int:
+    """After how many minutes from noon on something is reported."""
+    for _ in range(ticks):
+        w.next_tick()
+        if w.overdue:
+            return minute_of(w.clock()) - minute_of(NOON)
+    raise AssertionError("nothing was reported")
+
+
+def raises(error: Exception) -> Callable[..., object]:
+    def run(*_: object) -> object:
+        raise error
+
+    return run
+
+
+def test_one_that_completes_in_time_is_looked_at_once_and_no_more() -> None:
+    """A day before the next."""
+    w = world()
+    put(w)
+    w.next_tick()
+    assert w.outcome(FIRST) == "completed"
+    assert w.row("s")["taskDateTime"] == "2026-12-31#12:04"
+    assert w.row("s")["awaited"] == [{"dueAt": "2026-12-31T12:01:00Z", "expectedBy": "2026-12-31T12:03:30Z"}]
+    w.ticks(4)
+    row = w.row("s")
+    assert (row["taskDateTime"], "awaited" in row) == ("2027-01-01#12:01", False)
+    assert w.overdue == []
+
+
+def test_where_the_next_run_comes_before_the_deadline_it_costs_no_write() -> None:
+    w = world()
+    put(w, scheduleExpression="rate(1 minute)", expectedWithinSeconds=150)
+    w.ticks(2)
+    w.rigged.forget()
+    w.ticks(3)
+    changed = Counter(change.task_id for change in w.rigged.writes if change.task_id == "s")
+    assert changed == {"s": 3}
+    assert w.overdue == []
+
+
+def test_without_it_a_schedule_costs_what_it_did() -> None:
+    w = world()
+    w.put(taskId="s", scheduleExpression=DAILY)
+    w.rigged.forget()
+    w.ticks(6)
+    assert Counter(change.task_id for change in w.rigged.writes)["s"] == 1
+    assert w.row("s")["taskDateTime"] == "2027-01-01#12:01"
+    assert "awaited" not in w.row("s")
+
+
+@pytest.mark.parametrize(
+    ("error", "policy", "reason"),
+    [
+        (PermanentError("no such mailbox"), {}, "failed: no such mailbox"),
+        (
+            RetryableError("no answer"),
+            {"minBackoffSeconds": 3600, "maxBackoffSeconds": 3600},
+            "waits for attempt 2, at 2026-12-31T1",
+        ),
+    ],
+)
+def test_one_that_fails_or_waits_for_a_retry_is_reported_at_its_deadline(
+    error: Exception, policy: dict[str, int], reason: str
+) -> None:
+    w = world()
+    put(w, retryPolicy=policy)
+    w.actions.behaviour[FIRST] = raises(error)
+    assert when_reported(w) == 4  # the first tick after 12:03:30
+    ((at, why),) = reported(w)
+    assert at == "12:01:00Z"
+    assert why.startswith(reason)
+    w.ticks(10)
+    assert len(w.overdue) == 1
+    assert w.row("s")["taskDateTime"] == "2027-01-01#12:01"
+
+
+def test_one_that_still_runs_is_reported() -> None:
+    w = world()
+    put(w)
+    w.next_tick()
+    lease_until = format_instant(NOON + timedelta(minutes=5))
+    running = {"status": "running", "leaseUntil": lease_until, "taskDateTime": str(bucket_at(1))}
+    w.store.write(ConditionalUpdate(task_id=FIRST, set=running, remove=("outcome", "finishedAt", "expiresAt")))
+    w.ticks(3)
+    assert reported(w) == [("12:01:00Z", "still running, attempt 1")]
+
+
+def test_one_whose_process_died_is_reported() -> None:
+    w = world()
+    w.life = timedelta(seconds=30)
+    put(w, retryPolicy={"maximumRetryAttempts": 5}, expectedWithinSeconds=40)
+    w.rigged.throttled = lambda change: change.set.get("status") == "completed"
+    assert when_reported(w) == 2
+    ((_, why),) = reported(w)
+    assert why == "attempt 1 did not end: its process died"
+
+
+def test_one_that_completed_late_is_reported() -> None:
+    w = world()
+    put(w, expectedWithinSeconds=60)
+    w.actions.behaviour[FIRST] = lambda task, context: w.clock.forward(seconds=100) and None
+    w.ticks(4)
+    ((at, why),) = reported(w)
+    assert (at, why[:27]) == ("12:01:00Z", "completed late, at 2026-12-")
+
+
+@pytest.mark.parametrize("does", ["cancel", "delete"])
+def test_one_that_a_person_calls_off_is_not_reported(does: str) -> None:
+    w = world()
+    put(w, retryPolicy={"minBackoffSeconds": 3600, "maxBackoffSeconds": 3600})
+    w.actions.behaviour[FIRST] = raises(RetryableError("no answer"))
+    w.next_tick()
+    getattr(TaskClient(w.store, clock=w.clock), does)(FIRST)
+    w.ticks(5)
+    assert w.overdue == []
+    assert "awaited" not in w.row("s")
+
+
+def test_one_that_a_person_redrives_in_time_is_not_reported() -> None:
+    w = world()
+    put(w)
+    w.actions.behaviour[FIRST] = raises(PermanentError("no"))
+    w.next_tick()
+    del w.actions.behaviour[FIRST]
+    TaskClient(w.store, clock=w.clock).redrive(FIRST)
+    w.ticks(5)
+    assert w.outcome(FIRST) == "completed"
+    assert w.overdue == []
+
+
+@pytest.mark.parametrize(
+    ("row", "after", "expected"),
+    [
+        # 12:01 to 12:10 are due at once, and the last two are in time.
+        ({"catchUp": "none"}, 10, [("12:01:00Z", "missed: no tick ran")]),
+        ({"catchUp": "none", "expectedWithinSeconds": None}, 10, [("12:01:00Z", "missed: no tick ran")]),
+        # Made all the same, but too late.
+        ({"scheduleExpression": DAILY}, 10, [("12:01:00Z", "begins only now: no tick ran in time")]),
+    ],
+)
+def test_one_that_was_missed_for_want_of_ticks_is_reported_by_the_next(
+    row: dict[str, Any], after: int, expected: list[tuple[str, str]]
+) -> None:
+    w = world()
+    put(w, **{"scheduleExpression": "rate(1 minute)", "overlap": "allow", **row})
+    w.next_tick(after)
+    assert reported(w) == expected
+    w.ticks(3)
+    assert len(w.overdue) == 1
+
+
+def test_consecutive_missed_ones_are_one_report_with_their_number() -> None:
+    w = world()
+    put(w, scheduleExpression="rate(1 minute)", catchUp="none", overlap="allow")
+    w.next_tick(10)
+    (one,) = w.overdue
+    assert (one.schedule_id, one.occurrences) == ("s", 8)
+    assert (one.first, one.last) == (NOON + timedelta(minutes=1), NOON + timedelta(minutes=8))
+
+
+def test_what_overlap_leaves_out_is_overdue_only_where_it_was_expected() -> None:
+    """Else ``skip`` was asked for, and an interval shorter than a tick would report at each tick."""
+    w = world()
+    slow = {"scheduleExpression": "rate(1 minute)", "retryPolicy": {"minBackoffSeconds": 3600}}
+    put(w, "asked", **slow, expectedWithinSeconds=None)
+    put(w, "expected", **slow, expectedWithinSeconds=600)
+    for schedule_id in ("asked", "expected"):
+        w.actions.behaviour[f"{schedule_id}#1#2026-12-31T12:01:00Z"] = raises(RetryableError("no answer"))
+    w.ticks(3)
+    assert {(one.schedule_id, one.reason) for one in w.overdue} == {
+        ("expected", "missed: the occurrence before it had not ended")
+    }
+    assert w.row("asked")["missedOccurrences"] == 2
+
+
+def test_one_that_is_buffered_beyond_its_deadline_is_reported_once() -> None:
+    w = world()
+    put(w, overlap="bufferOne", scheduleExpression="rate(2 minutes)", expectedWithinSeconds=90)
+    w.next_tick()
+    w.store.write(ConditionalUpdate(task_id=FIRST, remove=("outcome", "finishedAt"), set={"status": "scheduled"}))
+    w.store.write(ConditionalUpdate(task_id=FIRST, set={"taskDateTime": "2026-12-31#18:00"}))
+    w.ticks(4)
+    assert reported(w) == [
+        ("12:01:00Z", "waits for attempt 2"),
+        ("12:05:00Z", "missed: the occurrence before it had not ended"),
+        ("12:03:00Z", "waits for the occurrence before it to end"),
+    ]
+    w.store.write(ConditionalUpdate(task_id=FIRST, set={"status": "completed", "outcome": "completed"}))
+    w.next_tick()
+    assert w.outcome("s#1#2026-12-31T12:03:00Z") == "completed"
+    assert ("12:03:00Z", "waits for the occurrence before it to end") in reported(w)
+    assert [at for at, _ in reported(w)].count("12:03:00Z") == 1
+
+
+def test_a_task_in_its_place_is_reported_as_missed() -> None:
+    w = world()
+    put(w)
+    w.insert(FIRST, at=bucket_at(60))
+    w.next_tick()
+    assert reported(w) == [("12:01:00Z", "missed: another task has its id")]
+    assert "awaited" not in w.row("s")
+
+
+# -- the last one of a schedule, and changes of it -------------------------------------------------------------------
+
+
+def test_the_last_occurrence_is_awaited_before_its_schedule_ends() -> None:
+    w = world()
+    put(w, scheduleExpression="at(2026-12-31T12:01:00)")
+    w.actions.behaviour[FIRST] = raises(PermanentError("no"))
+    w.next_tick()
+    assert w.outcome("s") is None
+    w.next_tick()
+    assert w.outcome("s") is None
+    w.ticks(3)
+    assert reported(w) == [("12:01:00Z", "failed: no")]
+    assert (w.outcome("s"), w.row("s")["scheduleState"]) == ("completed", "COMPLETED")
+    w.until_drained()
+
+
+def test_a_paused_schedule_awaits_what_was_made_before() -> None:
+    w = world()
+    put(w)
+    w.actions.behaviour[FIRST] = raises(PermanentError("no"))
+    w.next_tick()
+    TaskClient(w.store, clock=w.clock).schedules.pause("s")
+    assert w.row("s")["taskDateTime"] == "2026-12-31#12:04"
+    w.ticks(4)
+    assert reported(w) == [("12:01:00Z", "failed: no")]
+    assert "taskDateTime" not in w.row("s")
+    w.until_drained()
+
+
+@pytest.mark.parametrize(
+    ("edits", "bucket"),
+    [
+        ({"expression": "cron(0 18 * * ? *)"}, "2026-12-31#12:04"),
+        ({"expression": "cron(2 12 * * ? *)"}, "2026-12-31#12:02"),
+        ({"expected_within_seconds": None}, "2026-12-31#12:04"),
+        ({"expected_within_seconds": 3600}, "2026-12-31#12:04"),
+    ],
+)
+def test_an_edit_keeps_the_deadlines_of_what_was_made(edits: dict[str, Any], bucket: str) -> None:
+    w = world()
+    put(w)
+    w.actions.behaviour[FIRST] = raises(PermanentError("no"))
+    w.next_tick()
+    TaskClient(w.store, clock=w.clock).schedules.update("s", **edits)
+    assert w.row("s")["taskDateTime"] == bucket
+    w.ticks(4)
+    assert reported(w) == [("12:01:00Z", "failed: no")]
+
+
+def test_a_schedule_put_in_its_place_awaits_nothing_of_it() -> None:
+    w = world()
+    put(w)
+    w.next_tick()
+    kept = w.row("s")["awaited"]
+    w.put(taskId="s", scheduleExpression="rate(1 hour)", awaited=kept)
+    assert "awaited" not in w.row("s")
+
+
+def test_a_malformed_list_is_passed_over() -> None:
+    w = world()
+    put(w)
+    w.next_tick()
+    for awaited in ("text", [5, {"dueAt": "soon", "expectedBy": "later"}], [{}]):
+        w.store.write(ConditionalUpdate(task_id="s", set={"awaited": awaited}))
+        assert Schedule.from_row(w.row("s")).awaited == ()
+    w.ticks(4)
+    assert w.overdue == []
+    assert w.row("s")["taskDateTime"] == "2027-01-01#12:01"
+
+
+def test_more_than_can_be_awaited_are_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overdue, "MAX_AWAITED", 3)
+    w = world()
+    put(w, scheduleExpression="rate(1 minute)", overlap="allow", expectedWithinSeconds=86_400,
+        retryPolicy={"minBackoffSeconds": 3600, "maxBackoffSeconds": 3600})  # fmt: skip
+    for minute in range(1, 6):
+        task_id = f"s#1#{format_instant(instant_of(minute_of(NOON) + minute))}"
+        w.actions.behaviour[task_id] = raises(RetryableError("no answer"))
+    w.ticks(5)
+    assert [at for at, _ in reported(w)] == ["12:04:00Z", "12:05:00Z"]
+    assert {why for _, why in reported(w)} == {
+        f"not awaited: {awaited_occurrence.MAX_AWAITED} occurrences before it have not completed"
+    }
+    assert len(w.row("s")["awaited"]) == 3  # type: ignore[arg-type]
+
+
+# -- processes that die, and answers that are lost ---------------------------------------------------------------------
+
+
+class Died(Exception):
+    """Instead of SIGKILL."""
+
+
+def test_a_pass_that_dies_after_its_report_reports_again_and_one_that_dies_before_it_loses_nothing() -> None:
+    w = world()
+    put(w)
+    w.actions.behaviour[FIRST] = raises(PermanentError("no"))
+    w.ticks(3)
+    w.rigged.throttled = is_forgetting  # reported, and the row does not forget it
+    w.next_tick()
+    assert len(w.overdue) == 1
+    w.rigged.throttled = lambda change: False
+    w.next_tick()
+    assert reported(w) == [("12:01:00Z", "failed: no")] * 2
+    w.ticks(4)
+    assert len(w.overdue) == 2
+
+
+def test_a_report_that_fails_leaves_the_schedule_as_it_is() -> None:
+    w = world()
+    put(w)
+    w.actions.behaviour[FIRST] = raises(PermanentError("no"))
+    w.ticks(3)
+    seen: list[object] = []
+
+    class Refusing(list[Any]):
+        def extend(self, overdue: Any) -> None:
+            seen.append(overdue)
+            raise Died
+
+    w.overdue = Refusing()
+    with pytest.raises(Died):
+        w.next_tick()
+    assert len(seen) == 1
+    assert "awaited" in w.row("s")
+    w.overdue = []
+    w.next_tick(2)
+    assert reported(w) == [("12:01:00Z", "failed: no")]
+
+
+def is_forgetting(change: ConditionalUpdate) -> bool:
+    return "awaited" in change.remove
+
+
+def test_an_occurrence_that_completed_before_its_schedule_was_moved_on_is_in_time() -> None:
+    """The move got no answer, and the deadline is past when the next tick tries again."""
+    w = world()
+    put(w, expectedWithinSeconds=30)
+    w.rigged.throttled = is_advance
+    w.next_tick()
+    assert w.outcome(FIRST) == "completed"
+    w.rigged.throttled = lambda change: False
+    w.ticks(3)
+    assert w.overdue == []
+    assert w.row("s")["taskDateTime"] == "2027-01-01#12:01"
+
+
+def test_the_answer_to_the_move_is_lost() -> None:
+    w = world()
+    put(w)
+    w.actions.behaviour[FIRST] = raises(PermanentError("no"))
+    w.rigged.unanswered = lambda change: change.task_id == "s"
+    w.ticks(8)
+    assert reported(w) == [("12:01:00Z", "failed: no")]
