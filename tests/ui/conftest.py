@@ -42,32 +42,32 @@ def chromium(playwright: Playwright) -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def small(engine: Engine) -> Iterator[Served]:
     """One of everything. For tests that change nothing."""
-    with served(engine, seed.small()) as pages:
+    with served(engine.url, seed.small()) as pages:
         yield pages
 
 
 @pytest.fixture
 def own(engine: Engine) -> Iterator[Served]:
     """The same, for one test that changes something."""
-    with served(engine, seed.small()) as pages:
+    with served(engine.url, seed.small()) as pages:
         yield pages
 
 
 @pytest.fixture(scope="session")
 def empty(engine: Engine) -> Iterator[Served]:
-    with served(engine, seed.empty()) as pages:
+    with served(engine.url, seed.empty()) as pages:
         yield pages
 
 
 @pytest.fixture(scope="session")
 def undeployed(engine: Engine) -> Iterator[Served]:
-    with served(engine, seed.undeployed()) as pages:
+    with served(engine.url, seed.undeployed()) as pages:
         yield pages
 
 
 @pytest.fixture(scope="session")
 def large(engine: Engine) -> Iterator[Served]:
-    with served(engine, seed.large()) as pages:
+    with served(engine.url, seed.large(20_000)) as pages:
         yield pages
 
 

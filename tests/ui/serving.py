@@ -22,7 +22,6 @@ from dynatick import TaskClient
 from dynatick.store.dynamodb import DynamoStore
 from dynatick.ui.application import application
 from dynatick.ui.site import Site
-from dynatick_stack.counting.counts import Engine
 from dynatick_stack.template import table_definition
 
 HOST = "127.0.0.1"
@@ -54,10 +53,9 @@ def fill(endpoint: str, seed: Seed) -> str:
 
 
 @contextmanager
-def served(engine: Engine, seed: Seed, **options: Any) -> Iterator[Served]:
-    """Fills a table and serves it. ``options``: those of the application."""
-    table = fill(engine.url, seed)
-    with serving(engine.url, table, **options) as pages:
+def served(endpoint: str, seed: Seed) -> Iterator[Served]:
+    """Fills a table and serves it."""
+    with serving(endpoint, fill(endpoint, seed)) as pages:
         yield pages
 
 
