@@ -118,7 +118,7 @@ MUTATIONS = (
     Mutation(7, "a move is not checked again", f"{ENGINE}/placement.py",
              "row = self._after(row, result)  # and check", "return self._after(row, result)  # and check"),
     Mutation(8, "our own rows pass the stream's filter", "template.yaml",
-             '"anything-but":["cursor","reconcile","settings","tick"]',
+             '"anything-but":["bucket","cursor","reconcile","settings","tick"]',
              '"anything-but":["reconcile","settings","tick"]', TEMPLATE),
     Mutation(8, "the stream is silent about waiting rows that change", "template.yaml",
              '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["scheduled","recurring"]}}}}',

@@ -10,7 +10,8 @@
     ├── TaskChanged           the task has changed since the caller read it
     ├── WaitTimedOut          what was waited for has not ended in time
     ├── StoreError            the table could not be reached, or refused a request
-    │   └── ItemTooLarge      the row is, or would become, larger than the table allows
+    │   ├── ItemTooLarge      the row is, or would become, larger than the table allows
+    │   └── QueueError        the dead-letter queue could not be reached, or refused a request
     └── ActionError           an action failed
         ├── PermanentError    a retry would fail too: the task fails now
         └── RetryableError    a retry may succeed: the task's retry policy applies
@@ -164,6 +165,10 @@ class StoreError(DynatickError):
 
 class ItemTooLarge(StoreError):
     """The row or its index key would be larger than the table allows."""
+
+
+class QueueError(StoreError):
+    """The dead-letter queue failed."""
 
 
 class ActionError(DynatickError):

@@ -32,6 +32,7 @@ from dynatick.store.codec import decode
 from dynatick.store.dynamodb import DynamoStore
 
 if TYPE_CHECKING:
+    from dynatick.actions.dead_letter_queue import DeadLetterQueue
     from dynatick.api import Api
     from dynatick.bulk.importer import Importer
     from dynatick.engine.processor import Processor
@@ -116,7 +117,8 @@ def build_api(settings: Settings) -> Api:
     from dynatick.api import Api
     from dynatick.client import TaskClient
 
-    return Api(TaskClient(DynamoStore(settings.table, batched=settings.batched), clock=utc_now))
+    store = DynamoStore(settings.table, batched=settings.batched)
+    return Api(TaskClient(store, clock=utc_now, dead_letter_queue=_dead_letter_queue(settings)))
 
 
 def build_importer(settings: Settings) -> Importer:
@@ -200,6 +202,16 @@ def _wake_ups(settings: Settings) -> WakeUps | None:
     return QueueWakeUps(
         boto3.client("sqs", config=config), settings.action_settings.wake_up_queue_url, clock=utc_now, lead=WAKE_UP_LEAD
     )
+
+
+def _dead_letter_queue(settings: Settings) -> DeadLetterQueue | None:
+    """For readers. The SDK's client is made with the first request: few need it."""
+    if settings.dead_letter_queue_url is None:
+        return None
+    from dynatick.actions.dead_letter_reader import SqsDeadLetterQueue
+
+    config = Config(connect_timeout=3, read_timeout=10, retries={"total_max_attempts": 2})
+    return SqsDeadLetterQueue(lambda: boto3.client("sqs", config=config), settings.dead_letter_queue_url)
 
 
 def _dead_letters(settings: Settings, *, tries: int = 5) -> DeadLetters:

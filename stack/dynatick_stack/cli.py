@@ -202,20 +202,17 @@ def api(
     """Serve the HTTP API of this checkout on this machine, with Swagger UI to try it. Without authorisation."""
     # Here, since other commands need neither the SDK nor the API.
     from dynatick.client import ClientSettings, TaskClient
-    from dynatick.client.connect import open_store
+    from dynatick.client.connect import open_queue, open_store
     from dynatick_stack.api import serve
 
     with failures(interrupted="", code=0):
         if table is None:
-            stack = local.attach(state_dir=context.obj)
-            where = ClientSettings(
-                table=stack.table, region=REGION, endpoint_url=stack.endpoint, credentials=("test", "test")
-            )
+            client = local.attach(state_dir=context.obj).task_client()
         else:
             where = ClientSettings.from_env(
                 os.environ, table=table, region=region, profile=profile, endpoint_url=endpoint_url
             )
-        client = TaskClient(open_store(where))
+            client = TaskClient(open_store(where), dead_letter_queue=open_queue(where))
         emulator.refuse_busy_port(
             port, instead=f"make api API_PORT={port + 1}, or dynatick local api --port {port + 1}"
         )

@@ -64,12 +64,16 @@ class LocalStack:
     def task_client(self) -> TaskClient:
         """The Python client of its table, whatever credentials the user has."""
         from dynatick.client import ClientSettings, TaskClient  # loads the AWS SDK, which `--help` does without
-        from dynatick.client.connect import open_store
+        from dynatick.client.connect import open_queue, open_store
 
         settings = ClientSettings(
-            table=self.table, region=deploy.REGION, endpoint_url=self.endpoint, credentials=("test", "test")
+            table=self.table,
+            dead_letter_queue_url=self.outputs["DeadLetterQueueUrl"],
+            region=deploy.REGION,
+            endpoint_url=self.endpoint,
+            credentials=("test", "test"),
         )
-        return TaskClient(open_store(settings))
+        return TaskClient(open_store(settings), dead_letter_queue=open_queue(settings))
 
     def redeploy(self, *, say: Say = print, **parameters: object) -> dict[str, str]:
         """Deploy what lies in the checkout now, with these parameters changed. Data stays."""

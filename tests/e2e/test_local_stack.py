@@ -254,6 +254,17 @@ def test_the_stream_filter_takes_the_emulators_form(stack: LocalStack) -> None:
     assert '"status":[{"exists":false}]' in absence["Pattern"]
 
 
+def test_the_dashboard_is_deployed(stack: LocalStack) -> None:
+    answer = stack.client("cloudwatch").get_dashboard(DashboardName=f"{stack.name}-us-east-1")
+    alarms, tasks, *others = json.loads(answer["DashboardBody"])["widgets"]
+    there = {one["AlarmArn"] for one in stack.client("cloudwatch").describe_alarms()["MetricAlarms"]}
+    assert set(alarms["properties"]["alarms"]) <= there
+    assert tasks["properties"]["metrics"][0][3] == f"{stack.name}-processor"
+    queue = stack.outputs["DeadLetterQueueUrl"].rpartition("/")[2]
+    assert any(queue in entry for one in others for entry in one["properties"]["metrics"])
+    assert "${" not in answer["DashboardBody"]
+
+
 def test_a_chain_of_invocations_is_as_long_as_the_template_allows(stack: LocalStack) -> None:
     function = stack.outputs["ProcessorFunctionName"]
     held = stack.client("lambda").get_function_recursion_config(FunctionName=function)

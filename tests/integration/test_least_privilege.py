@@ -7,6 +7,7 @@ of theirs is noted by a hook in botocore. The emulator itself allows everything.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,7 @@ from dynatick import TaskClient, cli
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.recurrence import ready
+from dynatick.engine.bucket_record import bucket_record_id
 from dynatick.engine.installation_settings import SETTINGS_ID
 from dynatick.errors import StoreError
 from dynatick.store.wire import Wire
@@ -47,6 +49,7 @@ TARGETS: dict[str, dict[str, Any]] = {
 
 IMPORTS = "imports-of-least-privilege"
 STACK, PROCESSOR = "tasks", "ProcessorFunction"
+FOUND = ("TasksTable", PROCESSOR, "DeadLetterQueue")  # by the stack's name
 
 Right = tuple[str, str]  # an action, and what it is done to
 
@@ -136,6 +139,9 @@ def needed(service: str, operation: str, parameters: Mapping[str, Any]) -> Itera
         case "sqs", "SendMessageBatch" | "SendMessage":
             queues = {"dead-letters": "dead letters", "wake-ups": "wake-ups", "target": "queues"}
             yield "sqs:SendMessage", queues[parameters["QueueUrl"].rpartition("/")[2]]
+        case "sqs", "ReceiveMessage" | "DeleteMessageBatch" | "ChangeMessageVisibilityBatch" | "GetQueueAttributes":
+            assert parameters["QueueUrl"].endswith("/dead-letters")
+            yield f"sqs:{operation.removesuffix('Batch')}", "dead letters"
         case "sns", "PublishBatch":
             assert parameters["TopicArn"] == TARGETS["sns"]["topicArn"]
             yield "sns:Publish", "topics"
@@ -146,7 +152,7 @@ def needed(service: str, operation: str, parameters: Mapping[str, Any]) -> Itera
             assert parameters["Bucket"] == IMPORTS
             yield f"s3:{operation}", parameters["Key"].partition("/")[0] + "/"
         case "cloudformation", "DescribeStackResource":
-            assert parameters["StackName"] == STACK and parameters["LogicalResourceId"] in ("TasksTable", PROCESSOR)
+            assert parameters["StackName"] == STACK and parameters["LogicalResourceId"] in FOUND
             yield "cloudformation:DescribeStackResource", "stack"
         case "lambda", "Invoke" if parameters["FunctionName"] == "importer":
             yield "lambda:InvokeFunction", "importer"
@@ -348,6 +354,9 @@ def everything_the_api_does(deployed: Deployed) -> None:
     ask("GET", "/v1/buckets", query="&".join(f"{name}={value}" for name, value in span.items()))
     ask("GET", f"/v1/buckets/{in_bucket}", of="/v1/buckets/<bucket>")
     ask("GET", "/v1/ticks")
+    ask("GET", "/v1/dead-letters")
+    ask("POST", "/v1/dead-letters/redrive", {})
+    ask("POST", "/v1/dead-letters/purge", {})
     ask("GET", "/v1/status")
     ask("GET", "/v1/tasks/asked/explanation", of="/v1/tasks/<taskId>/explanation")
     ask("POST", "/v1/pause", {"reason": "a test"})
@@ -439,6 +448,7 @@ DOCUMENTED = {
     f"arn:aws:dynamodb:{ACCOUNT_OF_DOCS}:table/tasks/index/taskDateTime-index": "table/index/taskDateTime-index",
     f"arn:aws:dynamodb:{ACCOUNT_OF_DOCS}:table/tasks/index/schedules-index": "table/index/schedules-index",
     f"arn:aws:lambda:{ACCOUNT_OF_DOCS}:function:{STACK}-{PROCESSOR}-*": "processor",
+    f"arn:aws:sqs:{ACCOUNT_OF_DOCS}:{STACK}-DeadLetterQueue-*": "dead letters",
     f"arn:aws:cloudformation:{ACCOUNT_OF_DOCS}:stack/{STACK}/*": "stack",
 }
 OWN_ROW = re.compile(r"_dynatick#[^\"\\]+")
@@ -549,6 +559,9 @@ def operates(client: TaskClient, due: datetime, folder: Path) -> None:
     shell("task", "cancel", "by-hand")
     shell("task", "delete", "by-hand")
     shell("schedule", "delete", "hourly")
+    for command in ("list", "redrive", "purge"):
+        shell("deadletter", command, "--queue-url", os.environ["DYNATICK_DEAD_LETTER_QUEUE_URL"])
+    shell("deadletter", "list", "--stack", STACK, "--table", TABLE, code=4)
     client.doctor()
     assert client.doctor(repair=True).repaired >= 1  # the row that no stream record has shown
     shell("tick", "run", "--function", "processor", code=4)  # the emulator has none
@@ -569,6 +582,7 @@ def calls_of_documented(
     for section, does in uses.items():
         if section == "Operate":
             deployed.table.put_item(Item={"taskId": "never-shown", "createdAt": "2026-01-01T00:00:00Z"})
+            deployed.queue.send_message(MessageBody="to be purged")
         with calls.of(section):
             does(TaskClient.connect(TABLE), due, tmp_path)
     written = {section: ids for section, ids in calls.own_rows_written.items() if ids}
@@ -596,5 +610,7 @@ def test_no_documented_policy_lets_a_caller_write_dynaticks_own_rows() -> None:
             for own in ("_dynatick#cursor#0", "_dynatick#reconcile", "_dynatick#tick#2026-12-31#12:00#0#0"):
                 assert not allows(section, action, "table", own)
             assert allows(section, action, "table", SETTINGS_ID) == (section == "Operate"), "for pause and resume"
+            record = bucket_record_id(Bucket(0))
+            assert allows(section, action, "table", record) == (section == "Operate"), "for what is redriven"
             assert allows(section, action, "table") == (action in writes)
         assert allows(section, "dynamodb:GetItem", "table", SETTINGS_ID), "every client reads the settings"

@@ -12,7 +12,9 @@ from tests.builders import InProcess
 
 from dynatick import MemoryStore, RetryableError, TaskClient, cli
 from dynatick.actions.dead_letter import message_of
+from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.cli.session import Session
+from dynatick.client import LetterState, explanation
 from dynatick.domain.task import Task
 from dynatick.engine.diagnosis import Kind
 from dynatick_stack import template
@@ -34,8 +36,11 @@ def test_each_alarm_has_its_section_in_the_templates_order() -> None:
     assert re.findall(r"^### (\w+)$", TEXT, re.MULTILINE) == alarms
 
 
-def test_each_kind_has_its_row() -> None:
-    assert re.findall(r"^\| `([a-z-]+)` \|", TEXT, re.MULTILINE) == [str(kind) for kind in Kind]
+def test_each_kind_and_each_state_of_a_letter_has_its_row() -> None:
+    doctor, dead_letters = TEXT.split("## Dead letters")
+    assert re.findall(r"^\| `([a-z-]+)` \|", doctor, re.MULTILINE) == [str(kind) for kind in Kind]
+    states = re.findall(r"^\| `([a-z-]+)` \|", dead_letters, re.MULTILINE)
+    assert sorted(states) == sorted(map(str, LetterState))
 
 
 def test_the_log_words_are_the_codes() -> None:
@@ -52,6 +57,16 @@ def test_the_parameters_are_the_templates() -> None:
     assert all(f"`{name}" in TEXT for name in named)
 
 
+def test_the_runbook_quotes_what_explain_says() -> None:
+    said = Path(explanation.__file__).read_text(encoding="utf-8")
+    runbook = TEXT.split("## A task did not run")[1].split("### 2.")[0]
+    quoted = [
+        text for row in re.findall(r"^\| (`.*?) \|", runbook, re.MULTILINE) for text in re.findall(r"`(.*?)`", row)
+    ]
+    assert len(quoted) > 15
+    assert [text for text in quoted if text not in said] == []
+
+
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InProcess:
     """After four attempts of a task that failed, as the example shows it."""
@@ -62,7 +77,8 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InProcess:
     monkeypatch.chdir(tmp_path)
     for name in ("waiting", "schedules"):  # that a command before has exported
         (tmp_path / f"{name}.ndjson").touch()
-    world = InProcess()
+    queue = MemoryDeadLetterQueue()
+    world = InProcess(dead_letters=queue)
     world.tick()
     client = TaskClient(world.store, clock=world.clock, check_actions=False)
     world.actions.behaviour["mail-7"] = fail
@@ -78,6 +94,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InProcess:
     world.ticks(8)
     assert world.outcome("mail-7") == "failed"
     monkeypatch.setattr(Session, "client", lambda session: client)
+    monkeypatch.setattr(Session, "dead_letter_queue", lambda session, queue_url: queue)
     return world
 
 

@@ -16,6 +16,7 @@ from dynatick.engine.rules import MAX_TICK_MINUTES
 from dynatick.settings import Settings
 from dynatick.wiring import build_rules
 from dynatick_stack import template
+from dynatick_stack.reference import metrics
 
 TEMPLATE = template.load()
 RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
@@ -351,6 +352,7 @@ def test_no_role_has_a_wildcard_action(role: str) -> None:
                 "dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PartiQLInsert",
                 "dynamodb:PartiQLUpdate", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem",
                 "logs:CreateLogStream", "logs:PutLogEvents",
+                "sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage",
             },
         ),
         (
@@ -612,6 +614,47 @@ def test_an_alarm_of_a_queue_ends_when_nothing_more_comes(name: str) -> None:
     assert (properties(name)["MetricName"], properties(name)["Statistic"]) == ("NumberOfMessagesSent", "Sum")
 
 
+VERBS = ("Check", "Find", "Give", "Raise", "Read", "Repair", "Run")
+
+
+@pytest.mark.parametrize("name", [name for name in RESOURCES if "AlarmActions" in properties(name)])
+def test_an_alarm_says_in_one_sentence_what_to_do(name: str) -> None:
+    """After what it is about: one sentence that begins with a verb, and it is the last one."""
+    sentences = re.split(r"(?<=\.) ", " ".join(properties(name)["AlarmDescription"].split()))
+    assert [sentence.startswith(VERBS) for sentence in sentences] == [False] * (len(sentences) - 1) + [True], sentences
+    assert sentences[-1].endswith(".")
+
+
+def failure_queues(value: object) -> set[str]:
+    """The queues that receive what could not be delivered, in whatever a resource says."""
+    if isinstance(value, dict):
+        own = {value["Fn::GetAtt"][0]} if list(value) == ["Fn::GetAtt"] and value["Fn::GetAtt"][1] == "Arn" else set()
+        return own.union(*map(failure_queues, value.values()))
+    return set().union(*map(failure_queues, value)) if isinstance(value, list) else set()
+
+
+def test_every_queue_of_failures_alarms_on_what_is_sent_to_it() -> None:
+    """By any sender: the processor, the scheduler, a rule, or Lambda itself. An old message keeps no alarm on."""
+    places = [one.get(key) for one in every_mapping(RESOURCES) for key in ("OnFailure", "DeadLetterConfig")]
+    queues = failure_queues(places)
+    by_functions = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["DYNATICK_DEAD_LETTER_QUEUE_URL"]["Ref"]
+    assert (queues, by_functions) == ({"StreamFailureQueue"}, "DeadLetterQueue")
+    watched = {
+        properties(name)["Dimensions"][0]["Value"]["Fn::GetAtt"][0]: properties(name)["MetricName"]
+        for name in of_type("AWS::CloudWatch::Alarm")
+        if properties(name)["Namespace"] == "AWS/SQS"
+    }
+    assert watched == dict.fromkeys((*queues, by_functions), "NumberOfMessagesSent")
+    # SQS does not count there what it moves by itself.
+    assert not [one for one in every_mapping(RESOURCES) if "RedrivePolicy" in one]
+
+
+def every_mapping(value: object) -> list[dict[str, Any]]:
+    if isinstance(value, dict):
+        return [value, *(one for part in value.values() for one in every_mapping(part))]
+    return [one for part in value for one in every_mapping(part)] if isinstance(value, list) else []
+
+
 @pytest.mark.parametrize("name", of_type("AWS::CloudWatch::Alarm"))
 def test_alarms_watch_metrics_that_the_functions_write(name: str) -> None:
     alarm = properties(name)
@@ -635,3 +678,126 @@ def test_a_shard_counts_as_stuck_only_after_the_usual_delay(tick: int) -> None:
     """Usually a bucket is drained two ticks later, plus the index lag and the duration of a lease."""
     longest = TEMPLATE["Parameters"]["IndexLagSeconds"]["MaxValue"] * 3 + 900
     assert TEMPLATE["Mappings"]["Tick"][str(tick)]["StuckSeconds"] == 4 * tick * 60 + 3600 >= 2 * tick * 60 + longest
+
+
+# --- Dashboard ----------------------------------------------------------------
+
+ON_DASHBOARD = {  # what AWS has, with its dimensions (the services' pages on CloudWatch metrics)
+    "AWS/SQS": {"NumberOfMessagesSent": ["QueueName"], "ApproximateNumberOfMessagesVisible": ["QueueName"]},
+    "AWS/Lambda": {"IteratorAge": ["FunctionName"], "Throttles": ["FunctionName"]},
+    "AWS/DynamoDB": {
+        "WriteThrottleEvents": ["TableName", "GlobalSecondaryIndexName"],
+        "ReadThrottleEvents": ["TableName"],
+    },
+}
+OF_TYPE = {
+    "QueueName": ("AWS::SQS::Queue", ".QueueName"),
+    "FunctionName": ("AWS::Serverless::Function", ""),
+    "TableName": ("AWS::DynamoDB::Table", ""),
+}
+
+
+def dashboard(*, conditional: bool) -> dict[str, Any]:
+    """The body as CloudFormation makes it, but with names of resources as ``${…}``."""
+    text, variables = properties("OverviewDashboard")["DashboardBody"]["Fn::Sub"]
+    for name, value in variables.items():
+        if "Fn::If" in value:
+            condition, then, otherwise = value["Fn::If"]
+            (alarm,) = re.findall(r"\$\{(\w+)\.Arn\}", then["Fn::Sub"])
+            assert RESOURCES[alarm]["Condition"] == condition
+            text = text.replace(f"${{{name}}}", then["Fn::Sub"] if conditional else otherwise)
+        else:
+            table, key, column = value["Fn::FindInMap"]
+            assert key == {"Ref": "TickMinutes"}
+            text = text.replace(f"${{{name}}}", str(TEMPLATE["Mappings"][table]["5"][column]))
+    body: dict[str, Any] = json.loads(text)
+    return body
+
+
+def metrics_of(widget: dict[str, Any]) -> list[tuple[str, str, dict[str, str]]]:
+    """Namespace, name and dimensions of each metric, with the short forms of the body made whole."""
+    found: list[tuple[str, str, dict[str, str]]] = []
+    before: list[str] = []
+    for entry in widget["properties"]["metrics"]:
+        parts = [part for part in entry if not isinstance(part, dict)]
+        if not parts:
+            assert set(entry[0]) == {"expression", "label", "id"}
+            continue
+        if parts == ["..."]:
+            parts = before
+        parts = [before[n] if part == "." else part for n, part in enumerate(parts)]
+        before = parts
+        namespace, name, *dimensions = parts
+        found.append((namespace, name, dict(zip(dimensions[::2], dimensions[1::2], strict=True))))
+    return found
+
+
+def test_the_dashboard_has_each_alarm_that_notifies() -> None:
+    whole, smallest = (dashboard(conditional=conditional)["widgets"][0] for conditional in (True, False))
+    notifying = {name for name in of_type("AWS::CloudWatch::Alarm") if "AlarmActions" in properties(name)}
+    assert (whole["type"], set(whole["properties"]["alarms"])) == (
+        "alarm", {f"${{{name}.Arn}}" for name in notifying | {"NoTickAlarm"}},
+    )  # fmt: skip
+    unconditional = {name for name in notifying | {"NoTickAlarm"} if "Condition" not in RESOURCES[name]}
+    assert set(smallest["properties"]["alarms"]) == {f"${{{name}.Arn}}" for name in unconditional}
+
+
+def test_the_dashboard_shows_metrics_that_there_are() -> None:
+    of_functions = {
+        "processor": metrics._OF_PASSES, "scheduler": metrics._OF_THE_SCHEDULER, "api": metrics._OF_THE_API,
+    }  # fmt: skip
+    shown = [one for widget in dashboard(conditional=True)["widgets"][1:] for one in metrics_of(widget)]
+    for namespace, name, dimensions in shown:
+        if namespace == "Dynatick":
+            assert list(dimensions) == ["service"]
+            stack, _, function = dimensions["service"].rpartition("-")
+            assert stack == "${AWS::StackName}"
+            assert name in of_functions[function]
+            continue
+        known = ON_DASHBOARD[namespace][name]
+        assert list(dimensions) == known[: len(dimensions)]
+        for dimension, value in dimensions.items():
+            if dimension == "GlobalSecondaryIndexName":
+                indexes = properties("TasksTable")["GlobalSecondaryIndexes"]
+                assert value in [index["IndexName"] for index in indexes]
+                continue
+            kind, attribute = OF_TYPE[dimension]
+            assert value in [f"${{{one}{attribute}}}" for one in of_type(kind)], value
+    names = {name for _, name, _ in shown}
+    assert {"Completed", "Failed", "Lateness", "TickAge", "Undrained", "NumberOfMessagesSent", "Throttles"} <= names
+    assert metrics_of({"properties": {"metrics": [["A", "b", "c", "d"], ["...", {}], [".", "e", ".", "f"]]}}) == [
+        ("A", "b", {"c": "d"}), ("A", "b", {"c": "d"}), ("A", "e", {"c": "f"}),
+    ]  # fmt: skip
+
+
+def test_the_expressions_of_the_dashboard_name_metrics_beside_them() -> None:
+    expressions = 0
+    for widget in dashboard(conditional=True)["widgets"][1:]:
+        entries = widget["properties"]["metrics"]
+        options = [entry[-1] for entry in entries if isinstance(entry[-1], dict)]
+        ids = {one["id"] for one in options if "id" in one}
+        for one in options:
+            if "expression" in one:
+                expressions += 1
+                named = set(re.findall(r"\b[a-z]\w*", one["expression"]))
+                assert named <= ids - {one["id"]}
+    assert expressions == 2
+
+
+def test_the_widgets_of_the_dashboard_do_not_overlap() -> None:
+    taken: set[tuple[int, int]] = set()
+    for widget in dashboard(conditional=True)["widgets"]:
+        cells = {
+            (x, y)
+            for x in range(widget["x"], widget["x"] + widget["width"])
+            for y in range(widget["y"], widget["y"] + widget["height"])
+        }
+        assert not cells & taken
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+
+
+def test_the_dashboard_can_be_left_out_and_its_name_is_of_one_region() -> None:
+    assert RESOURCES["OverviewDashboard"]["Condition"] == "HasDashboard"
+    assert TEMPLATE["Conditions"]["HasDashboard"] == {"Fn::Equals": [{"Ref": "Dashboard"}, "yes"]}
+    assert properties("OverviewDashboard")["DashboardName"] == {"Fn::Sub": "${AWS::StackName}-${AWS::Region}"}

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from dynatick.actions.dead_letter_queue import letter_value
 from dynatick.actions.plain_value import to_json
 from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
@@ -33,7 +33,6 @@ MAX_BATCH_BYTES = 262_144
 """SQS accepts 1 MiB a call since 2025; older queues and emulators accept 256 KiB."""
 
 MAX_BODY_BYTES = 250_000  # leaves room for the message attributes
-MAX_TEXT_CHARACTERS = 4096
 _FROM_ROW = (attr.TASK_ID, attr.CREATED_AT, attr.RUN, attr.ACTION, attr.DUE_AT, attr.TASK_DATE_TIME, attr.SCHEDULE_ID)
 
 _logger = logging.getLogger("dynatick.actions")
@@ -111,9 +110,9 @@ def message_of(letter: DeadLetter, *, minimal: bool = False) -> str:
     """The message's body as ASCII JSON of at most ``MAX_BODY_BYTES``; ``minimal``: without payload and attempts."""
     row = letter.row
     fields: dict[str, object] = {"version": VERSION}
-    fields.update({name: _shortened(row[name]) for name in _FROM_ROW if row.get(name) is not None})
+    fields.update({name: letter_value(row[name]) for name in _FROM_ROW if row.get(name) is not None})
     fields[attr.ATTEMPT] = letter.attempt
-    fields[attr.ERROR] = _shortened(letter.error)
+    fields[attr.ERROR] = letter_value(letter.error)
     fields["failedAt"] = format_instant(letter.failed_at)
     attempts = {attr.ATTEMPTS: row[attr.ATTEMPTS]} if row.get(attr.ATTEMPTS) else {}
     payload = {attr.PAYLOAD: row[attr.PAYLOAD]} if row.get(attr.PAYLOAD) is not None else {}
@@ -127,14 +126,6 @@ def message_of(letter: DeadLetter, *, minimal: bool = False) -> str:
         if len(body) <= MAX_BODY_BYTES:
             return body
     return to_json({**fields, **omitted})
-
-
-def _shortened(value: object) -> object:
-    """A value for the minimal message, which must always fit. The row may be malformed."""
-    if isinstance(value, int) or (isinstance(value, Decimal) and value.is_finite()):
-        return value
-    # Not str() for other types: it raises for boto3's Binary.
-    return (str(value) if isinstance(value, (str, Decimal)) else ascii(value))[:MAX_TEXT_CHARACTERS]
 
 
 def _entry(index: int, letter: DeadLetter, *, minimal: bool = False) -> Entry:

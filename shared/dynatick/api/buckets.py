@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
@@ -57,7 +58,8 @@ class Buckets:
                 call=self.get,
                 summary="Count the tasks in a bucket",
                 description="Stops after some seconds; `nextPageToken` continues the count, and the counts of all "
-                "answers add up. The lateness is that of the tasks that one answer counts.",
+                "answers add up. The lateness is that of the tasks that one answer counts. The first answer also has "
+                "what has left the bucket.",
                 tag="Bucket",
                 answers={200: ("The bucket", models.BucketCounts)},
                 problems=("invalid-input",),
@@ -87,6 +89,7 @@ class Buckets:
     def get(self, bucket: Name, token: Token = None) -> Response[str]:
         name = Bucket.parse(from_path(bucket, "bucket"), "bucket")
         counter = BucketCounter()
+        left = {} if token is not None else self._client.bucket_departures(name)
         timer = Timer(self._seconds)
         while True:
             page = self._client.history(name, limit=MAX_LIMIT, page_token=token)
@@ -95,4 +98,4 @@ class Buckets:
             token = page.next_page_token
             if token is None or timer.is_up:
                 break
-        return answer({**counter.of(str(name)).to_row(), "nextPageToken": token})
+        return answer({**replace(counter.of(str(name)), left=left).to_row(), "nextPageToken": token})

@@ -15,6 +15,7 @@ from dynatick.errors import (
     DynatickError,
     InvalidInput,
     ItemTooLarge,
+    QueueError,
     ScheduleNotFound,
     StoreError,
     TaskChanged,
@@ -34,6 +35,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = {
     "task-not-found": (404, "There is no task of this id"),
     "schedule-not-found": (404, "There is no schedule of this id"),
     "no-settings": (404, "No tick has come yet"),
+    "no-dead-letter-queue": (404, "The API knows no dead-letter queue"),
     "method-not-allowed": (405, "The path has no such method"),
     "task-exists": (409, "A task or schedule of this id exists already"),
     "not-possible-now": (409, "The state of the task or schedule does not allow it"),
@@ -44,7 +46,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = {
     "invalid-input": (422, "A value is not accepted"),
     "idempotency-key-reused": (422, "The Idempotency-Key was used for something else"),
     "internal": (500, "An unexpected error of the service"),
-    "unavailable": (503, "The table does not answer now"),
+    "unavailable": (503, "The table, or the dead-letter queue, does not answer now"),
     "other-version": (503, "The table's rows are of another version than the API"),
     "unhealthy": (503, "Tasks may not run when they are due"),
 }
@@ -131,6 +133,9 @@ def problem_of(error: Exception, parameters: frozenset[str]) -> Problem | None:
             return Problem(code="item-too-large", detail="the task would be larger than the table takes")
         case ConfigurationError():
             return Problem(code="other-version", detail=str(error))
+        case QueueError():
+            detail = "the dead-letter queue did not answer. Repeat the request"
+            return Problem(code="unavailable", detail=detail, headers={"Retry-After": "1"})
         case StoreError():  # its text may name hosts and tables, so only the log has it
             detail = "the table did not answer; whether a write took effect is not known. Repeat the request"
             return Problem(code="unavailable", detail=detail, headers={"Retry-After": "1"})

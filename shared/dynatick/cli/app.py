@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dynatick.cli import bucket, doctor, expr, pause, schedule, settings, status, task, tick
+from dynatick.cli import bucket, dead_letter, doctor, expr, pause, schedule, settings, status, task, tick
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
 from dynatick.cli.output import one_line, say
 from dynatick.cli.plugins import Nouns
@@ -31,6 +31,7 @@ app.add_typer(task.app)
 app.add_typer(bucket.app)
 app.add_typer(schedule.app)
 app.add_typer(tick.app)
+app.add_typer(dead_letter.app)
 app.add_typer(expr.app)
 app.command("settings")(settings.settings)
 app.command("status")(status.status)

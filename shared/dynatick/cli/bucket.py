@@ -12,6 +12,7 @@ from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_display import list_page, show_page
 from dynatick.cli.task_options import Limit, PageToken, Status, WaitTimeout
 from dynatick.cli.task_selection import Last, Span, span_of
+from dynatick.domain import attributes as attr
 from dynatick.domain.durations import duration_of
 from dynatick.domain.task import Status as TaskStatus
 
@@ -23,6 +24,15 @@ _COLUMNS = (
     *(Column(status.upper(), status, right=True, spare=spare) for status, spare in _SPARE.items()),
     Column("TOTAL", "total", right=True),
 )
+_LEFT = {
+    attr.RETRIED: "to be retried",
+    attr.RESCHEDULED: "for a further turn",
+    attr.DEFERRED: "failed, and waiting for the dead-letter queue",
+    attr.REDRIVEN_FAILED: "redriven after they had failed",
+    attr.REDRIVEN_COMPLETED: "run again after they had completed",
+    attr.REDRIVEN_CANCELLED: "redriven after they were cancelled",
+    attr.MOVED: "moved before they ran",
+}
 
 
 @app.command()
@@ -34,12 +44,19 @@ def show(
     limit: Limit = 100,
     page_token: PageToken = None,
 ) -> None:
-    """Show a bucket: its tasks, how many there are of each status, and how late those that have ended began."""
+    """Show a bucket: its tasks, how many there are of each status, and how late those that have ended began.
+
+    It also says how many ran and failed there and have gone elsewhere since, by a retry, a further turn or a redrive.
+    """
     client = session.client()
     counts = next(iter(client.bucket_counts(bucket)), None)
     page = list_page(client, Span(bucket, None, None), status=status, limit=limit, page_token=page_token)
     if session.output is Output.TABLE and counts is not None:
-        say(f"{bucket}: " + ", ".join(f"{number} {name}" for name, number in sorted(counts.counts.items())))
+        there = ", ".join(f"{number} {name}" for name, number in sorted(counts.counts.items()))
+        say(f"{bucket}: {there or 'nothing is there now'}")
+        if counts.left:
+            gone = ", ".join(f"{number} {_LEFT[name]}" for name, number in counts.left.items())
+            say(f"{counts.ran} ran there, {counts.failed} of them failed. Gone elsewhere since: {gone}")
         if counts.lateness_max_ms is not None:
             p50, p99, longest = counts.lateness_p50_ms, counts.lateness_p99_ms, counts.lateness_max_ms
             say(f"Lateness: p50 {p50} ms, p99 {p99} ms, max {longest} ms")

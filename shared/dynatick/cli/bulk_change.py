@@ -24,7 +24,7 @@ T = TypeVar("T")
 _MAX_AT_A_TIME = 8  # requests
 _CHUNK = 200  # ids whose results memory holds
 _MAX_COUNTED = 1000  # tasks, for the question before a change
-_MAX_FAILURES = 200  # in a row; after them the command stops
+MAX_FAILURES = 200  # in a row; after them the command stops
 
 _COLUMNS = (
     Column("TASK", attr.TASK_ID, folds=True),
@@ -94,10 +94,10 @@ def change_each(
                 listing.add({attr.TASK_ID: task_id, "result": done, **row(answer)})
             counts[result] = counts.get(result, 0) + 1
             unknown = unknown + 1 if result == "unknown" else 0
-            if unknown == _MAX_FAILURES:
+            if unknown == MAX_FAILURES:
                 break
         listing.more = {"counts": counts}
-    say(_summed(counts))
+    say(summed(counts))
     if failed:
         raise CommandFailed(max(failed), f"{len(failed)} of {len(ids)} not {done}")
 
@@ -114,7 +114,7 @@ class BulkCommand:
 
 def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], command: BulkCommand) -> None:
     """Calls ``change``, a method of the client, after the user has confirmed it. Raises CommandFailed."""
-    if command.dry_run or command.yes or not _is_interactive():
+    if command.dry_run or command.yes or not is_interactive():
         show_results(session, change(dry_run=command.dry_run), command.done)
         return
     number = sum(1 for _ in change(dry_run=True, limit=_MAX_COUNTED + 1))
@@ -124,13 +124,18 @@ def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], c
     many = (
         "1 task" if number == 1 else f"{number} tasks" if number <= _MAX_COUNTED else f"more than {_MAX_COUNTED} tasks"
     )
-    print(f"{command.verb.capitalize()} {many}? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise CommandFailed(ExitCode.INTERRUPTED, "nothing was changed")
+    confirm(f"{command.verb.capitalize()} {many}?")
     show_results(session, change(dry_run=False), command.done)
 
 
-def _is_interactive() -> bool:
+def confirm(question: str) -> None:
+    """Asks the user. Raises CommandFailed unless the answer is yes."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CommandFailed(ExitCode.INTERRUPTED, "nothing was changed")
+
+
+def is_interactive() -> bool:
     """Whether there is a terminal on which the user can answer."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
@@ -149,15 +154,16 @@ def show_results(session: Session, results: Iterator[ManyResult], done: str) -> 
             name = str(row["result"])
             counts[name] = counts.get(name, 0) + 1
             failures = failures + 1 if name == "unknown" else 0
-            if failures == _MAX_FAILURES:
+            if failures == MAX_FAILURES:
                 break
         listing.more = {"counts": counts}
-    say(_summed(counts))
+    say(summed(counts))
     if counts.get("unknown"):
         raise CommandFailed(ExitCode.UNREACHABLE, f"{counts['unknown']} got no answer; repeat the command")
 
 
-def _summed(counts: Mapping[str, int]) -> str:
+def summed(counts: Mapping[str, int]) -> str:
+    """The counts in words."""
     return ", ".join(f"{number} {result}" for result, number in counts.items()) or "There are none"
 
 

@@ -67,6 +67,7 @@ _OPTIONS = {"start": "--from", "end": "--to"}
 _LOG_IN = "the credentials have expired; log in again"
 _HINTS = {
     "ResourceNotFoundException": "there is no such table there; see --table, --stack, --region and --profile",
+    "AWS.SimpleQueueService.NonExistentQueue": "there is no such queue there; see --queue-url, --stack and --region",
     "NoCredentialsError": "name a profile with --profile, or set AWS_PROFILE",
     "NoRegionError": "name a region with --region, or set AWS_REGION",
     "UnrecognizedClientException": "the credentials are not accepted; see --profile",

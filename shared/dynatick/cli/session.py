@@ -17,8 +17,10 @@ from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Output
 
 if TYPE_CHECKING:
+    from dynatick.actions.dead_letter_queue import DeadLetterQueue
     from dynatick.cli.local_stack import LocalStack
-    from dynatick.client import TaskClient
+    from dynatick.client import DeadLetters, TaskClient
+    from dynatick.client.connect import ClientSettings
 
 P = ParamSpec("P")
 
@@ -53,18 +55,22 @@ class Session:
         """A client of the table. Raises CommandFailed if no table is named."""
         # Imported here, since the SDK takes a third of a second to import.
         from dynatick.client import TaskClient
-        from dynatick.client.connect import ClientSettings, open_store
+        from dynatick.client.connect import open_store
 
-        settings = ClientSettings.from_env(
-            os.environ,
-            table=self._table(),
-            region=self.region,
-            endpoint_url=self.endpoint_url,
-            profile=self.profile,
-        )
-        if self.local:
-            settings = self.local_stack().settings(settings)
-        return TaskClient(open_store(settings), clock=self.clock)
+        return TaskClient(open_store(self._settings(self._table())), clock=self.clock)
+
+    def dead_letters(self, queue_url: str | None) -> DeadLetters:
+        """The dead letters of the installation, or of another queue. Raises CommandFailed if none is named."""
+        client = self.client()
+        client.dead_letter_queue = self.dead_letter_queue(queue_url)
+        return client.dead_letters
+
+    def dead_letter_queue(self, queue_url: str | None) -> DeadLetterQueue | None:
+        """The queue that is named, else that of the stack. Raises CommandFailed."""
+        from dynatick.client.connect import open_queue
+
+        # The table's name has no effect on a queue.
+        return open_queue(self._settings("none", queue_url or self._queue_url()))
 
     def processor(self) -> str:
         """The name of the processor function. Raises CommandFailed."""
@@ -77,6 +83,36 @@ class Session:
         from dynatick.cli.stack import PROCESSOR, resource
 
         return resource(self, stack, PROCESSOR)
+
+    def _settings(self, table: str, queue_url: str | None = None) -> ClientSettings:
+        from dynatick.client.connect import ClientSettings
+
+        settings = ClientSettings.from_env(
+            os.environ,
+            table=table,
+            dead_letter_queue_url=queue_url,
+            region=self.region,
+            endpoint_url=self.endpoint_url,
+            profile=self.profile,
+        )
+        return self.local_stack().settings(settings) if self.local else settings
+
+    def _queue_url(self) -> str:
+        """The URL of the dead-letter queue: options take precedence over the environment."""
+        if self.local:
+            return self.local_stack().outputs["DeadLetterQueueUrl"]
+        url, stack = os.environ.get("DYNATICK_DEAD_LETTER_QUEUE_URL"), self.stack or os.environ.get("DYNATICK_STACK")
+        if url and not self.stack:
+            return url
+        if not stack:
+            message = (
+                "no dead-letter queue is named: give --queue-url or --stack, set DYNATICK_DEAD_LETTER_QUEUE_URL or "
+                "DYNATICK_STACK, or use --local"
+            )
+            raise CommandFailed(ExitCode.USAGE, message)
+        from dynatick.cli.stack import DEAD_LETTER_QUEUE, resource
+
+        return resource(self, stack, DEAD_LETTER_QUEUE)
 
     def _table(self) -> str:
         """The table's name: options take precedence over the environment."""

@@ -1,4 +1,4 @@
-"""Looks up the names of a CloudFormation stack's table and functions."""
+"""Looks up the names of a CloudFormation stack's table, functions and queue."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 TABLE = "TasksTable"
 PROCESSOR = "ProcessorFunction"
+DEAD_LETTER_QUEUE = "DeadLetterQueue"  # its physical id is its URL
 
 
 def resource(session: Session, stack: str, name: str) -> str:

@@ -8,10 +8,12 @@ client.history("2026-12-31#12:00", status="failed")
 from dynatick.actions.payload import check_payload, payload_schemas
 from dynatick.client.bulk_change import Changed, ChangeUnknown, ManyResult, Skipped, WouldChange
 from dynatick.client.connect import ClientSettings
+from dynatick.client.dead_letters import DeadLetterPage, DeadLetters, HandledLetter, HandledLetters, LetterResult
 from dynatick.client.doctor import Diagnosis
 from dynatick.client.explanation import Explanation, TaskEvent
 from dynatick.client.insertion import Exists, InsertCounts, Inserted, InsertResult, InsertUnknown, NoneInserted, Refused
 from dynatick.client.installation import Health
+from dynatick.client.letter_views import DeadLetterView, LetterState
 from dynatick.client.new_task import NewTask, Time
 from dynatick.client.row_types import BucketCountsRow, RetryPolicyRow, ScheduleOccurrenceRow, TaskEntryRow, TaskRow
 from dynatick.client.schedule_occurrences import ExpectedOccurrence, ScheduleOccurrence
@@ -30,12 +32,17 @@ __all__ = [
     "ChangeUnknown",
     "Changed",
     "ClientSettings",
+    "DeadLetterPage",
+    "DeadLetterView",
+    "DeadLetters",
     "Diagnosis",
     "Exists",
     "ExpectedOccurrence",
     "Explanation",
     "FailureGroup",
     "Finding",
+    "HandledLetter",
+    "HandledLetters",
     "Health",
     "HistoryPage",
     "IdleTicks",
@@ -45,6 +52,8 @@ __all__ = [
     "Inserted",
     "InstallationStatus",
     "Kind",
+    "LetterResult",
+    "LetterState",
     "ManyResult",
     "MissedTicks",
     "NewTask",

@@ -7,7 +7,7 @@ meanwhile is skipped, and a second call changes nothing that the first has chang
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from dynatick.client.bucket_reader import BucketPage, BucketReader
 from dynatick.client.bucket_scope import Scope, backwards, check_prefix
+from dynatick.client.departures import Departures
 from dynatick.client.task_update import carry_out, state_shown, try_many
 from dynatick.client.views import TaskView, instant_or_none
 from dynatick.domain import attributes as attr
@@ -100,6 +101,7 @@ def change_many(
     filter_: BulkFilter,
     decide: Callable[[Row], ConditionalUpdate],
     *,
+    departures: Departures,
     began: datetime,
     dry_run: bool,
     limit: int | None = None,
@@ -113,7 +115,7 @@ def change_many(
     Raises StoreError if the tasks cannot be listed.
     """
 
-    change = _Change(store, filter_, decide, began)
+    change = _Change(store, filter_, departures.noting(decide), began)
     remaining = sys.maxsize if limit is None else limit
     outcomes = filter_.states if filter_.selects_ended else (None,)
     with ThreadPoolExecutor(_MAX_AT_A_TIME, thread_name_prefix="dynatick-change") as pool:
@@ -127,12 +129,22 @@ def change_many(
                     if dry_run:
                         yield from map(change.preview, selected)
                     else:
-                        for results in pool.map(change.write, _batches(selected)):
-                            yield from results
+                        yield from _counted(departures, pool.map(change.write, _batches(selected)))
                     remaining -= len(selected)
                     if not remaining:
                         pages.close()
                         return
+
+
+def _counted(departures: Departures, batches: Iterable[Sequence[ManyResult]]) -> Iterator[ManyResult]:
+    """The results of a chunk. The tasks that were changed are counted before the first result, so that none is missing
+    if the caller stops."""
+    results = [result for batch in batches for result in batch]
+    for result in results:
+        if isinstance(result, Changed):
+            departures.count(result.task_id)
+    departures.write()
+    return iter(results)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,5 +108,13 @@ class BulkTasks(TaskLists):
         histories.check_optional_limit(limit)
         began = self._clock()
         return change_many(
-            self.store, scope, filter_, decide, began=began, dry_run=dry_run, limit=limit, latest_first=latest_first
+            self.store,
+            scope,
+            filter_,
+            decide,
+            departures=self._departures(),
+            began=began,
+            dry_run=dry_run,
+            limit=limit,
+            latest_first=latest_first,
         )

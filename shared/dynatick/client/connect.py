@@ -1,4 +1,7 @@
-"""Connects to the table: the only part of the client that reads the environment or imports the SDK."""
+"""Connects to the table and the dead-letter queue.
+
+The only part of the client that reads the environment or imports the SDK.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,18 @@ from dynatick.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from botocore.session import Session
+    from mypy_boto3_sqs import SQSClient
 
+    from dynatick.actions.dead_letter_queue import DeadLetterQueue
     from dynatick.store.dynamodb import DynamoStore
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientSettings:
-    """The address of the table. For None, the AWS SDK uses its own configuration."""
+    """The addresses of the table and its dead-letter queue. For None, the AWS SDK uses its own configuration."""
 
     table: str
+    dead_letter_queue_url: str | None = None  # None: not known
     region: str | None = None
     endpoint_url: str | None = None
     profile: str | None = None
@@ -30,6 +36,7 @@ class ClientSettings:
         environ: Mapping[str, str],
         *,
         table: str | None = None,
+        dead_letter_queue_url: str | None = None,
         region: str | None = None,
         endpoint_url: str | None = None,
         profile: str | None = None,
@@ -40,6 +47,7 @@ class ClientSettings:
             raise ConfigurationError("DYNATICK_TABLE", "it is not set, and no table was named")
         return cls(
             table=table,
+            dead_letter_queue_url=dead_letter_queue_url or environ.get("DYNATICK_DEAD_LETTER_QUEUE_URL") or None,
             # The SDK for Python reads AWS_DEFAULT_REGION only; other SDKs and Lambda use AWS_REGION.
             region=region or environ.get("AWS_REGION") or None,
             # AWS_ENDPOINT_URL and AWS_ENDPOINT_URL_DYNAMODB are the SDK's to read.
@@ -59,6 +67,24 @@ def open_store(settings: ClientSettings, *, batched: bool = True) -> DynamoStore
         batched=batched,
         session=_session(settings),
     )
+
+
+def open_queue(settings: ClientSettings) -> DeadLetterQueue | None:
+    """The dead-letter queue, if it is known. Its SDK client is made with the first request."""
+    if settings.dead_letter_queue_url is None:
+        return None
+    from dynatick.actions.dead_letter_reader import SqsDeadLetterQueue
+
+    def client() -> SQSClient:
+        import boto3
+        from botocore.config import Config
+
+        session = boto3.Session(botocore_session=_session(settings), region_name=settings.region)
+        # It waits a second for messages.
+        config = Config(connect_timeout=3, read_timeout=10)
+        return session.client("sqs", endpoint_url=settings.endpoint_url, config=config)
+
+    return SqsDeadLetterQueue(client, settings.dead_letter_queue_url)
 
 
 def _session(settings: ClientSettings) -> Session | None:

@@ -26,6 +26,7 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.schedule import is_listed_as_schedule, is_schedule
 from dynatick.domain.task import TERMINAL, Row, Status
+from dynatick.engine.bucket_record import Departures, read_departures
 from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput
 
@@ -139,6 +140,21 @@ def bucket_counts(store: Store, scope: Scope) -> Iterator[BucketCounts]:
                 counter.add(task)
     if counter.counts and minute is not None:
         yield counter.of(str(Bucket(minute, name)))
+
+
+def with_departures(store: Store, scope: Scope, counts: Iterator[BucketCounts]) -> Iterator[BucketCounts]:
+    """The counts of one bucket, with what has left it."""
+    left = departures_from(store, scope)
+    found = next(counts, None)
+    if found is not None:
+        yield replace(found, left=left)
+    elif left:
+        yield BucketCounts(bucket=str(Bucket(scope.minutes.start, _named_shard(scope))), counts={}, left=left)
+
+
+def departures_from(store: Store, scope: Scope) -> Departures:
+    """What has left these buckets."""
+    return read_departures(store, [position.bucket for position in scope.positions()])
 
 
 OPEN = "open"

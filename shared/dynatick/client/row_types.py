@@ -54,6 +54,9 @@ class BucketCountsRow(TypedDict):
     latenessP50Ms: NotRequired[int]
     latenessP99Ms: NotRequired[int]
     latenessMaxMs: NotRequired[int]
+    left: NotRequired[dict[str, int]]
+    ran: NotRequired[int]
+    failed: NotRequired[int]
 
 
 class ScheduleOccurrenceRow(TypedDict):

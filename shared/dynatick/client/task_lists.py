@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+from dynatick.actions.dead_letter_queue import DeadLetterQueue
 from dynatick.client import history as histories
 from dynatick.client import task_update
 from dynatick.client import ticks as tick_lists
 from dynatick.client.bucket_scope import Scope, scope
+from dynatick.client.departures import Departures
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.explanation import Explanation, explain, explain_missing
 from dynatick.client.exporting import export
@@ -44,12 +46,17 @@ class TaskLists:
         clock: Clock = lambda: datetime.now(UTC),
         check_actions: bool = True,
         settings_ttl_seconds: float = 60,
+        dead_letter_queue: DeadLetterQueue | None = None,
     ) -> None:
         self.store = store
+        self.dead_letter_queue = dead_letter_queue
         self._clock = clock
         self._check_actions = check_actions
         self._settings_cache = SettingsCache(store, clock, timedelta(seconds=settings_ttl_seconds))
         self._decisions = TaskDecisions(self._settings_cache, clock)
+
+    def _departures(self) -> Departures:
+        return Departures(self.store, self._settings_cache, self._clock)
 
     def history(
         self,
@@ -118,9 +125,20 @@ class TaskLists:
         """How many tasks of each status each bucket holds, and how late those that have ended began, in order of time,
         without empty buckets.
 
-        Reads every entry of these buckets. The arguments are those of ``history``.
+        Reads every entry of these buckets. The arguments are those of ``history``. Of one bucket, also how many tasks
+        ran there and have gone elsewhere since, if any did: one more read for each shard.
         """
-        return histories.bucket_counts(self.store, self._scope(bucket, start, end))
+        scope_ = self._scope(bucket, start, end)
+        counts = histories.bucket_counts(self.store, scope_)
+        if bucket is None:
+            return counts
+        return histories.with_departures(self.store, scope_, counts)
+
+    def bucket_departures(self, bucket: str | Bucket) -> Mapping[str, int]:
+        """How many tasks ran or waited in a bucket and have gone elsewhere since, by how: ``retried``, ``rescheduled``,
+        ``deferred``, ``redrivenFailed``, ``redrivenCompleted``, ``redrivenCancelled``, ``moved``; without zeros. One
+        read for each shard. Not counted are deleted tasks, and what other programs write past the client."""
+        return histories.departures_from(self.store, self._scope(bucket, None, None))
 
     def iter_listed(
         self, bucket: str | Bucket | None = None, *, start: Time | None = None, end: Time | None = None

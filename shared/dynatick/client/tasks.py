@@ -11,7 +11,8 @@ from functools import partial
 
 from dynatick.client import task_update
 from dynatick.client.bulk_tasks import BulkTasks
-from dynatick.client.connect import ClientSettings, open_store
+from dynatick.client.connect import ClientSettings, open_queue, open_store
+from dynatick.client.dead_letters import DeadLetters
 from dynatick.client.insertion import InsertCounts, InsertResult, count, insert_lazily
 from dynatick.client.new_task import Composed, NewTask, Time, compose, payload_of
 from dynatick.client.row_types import TaskRow
@@ -24,7 +25,7 @@ from dynatick.domain.conditional_update import ConditionalUpdate, merge_updates
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView
 from dynatick.domain.task import TERMINAL, Row
-from dynatick.errors import InvalidInput, InvalidInputs, TaskExists, TaskNotFound, shown
+from dynatick.errors import ConfigurationError, InvalidInput, InvalidInputs, TaskExists, TaskNotFound, shown
 from dynatick.store.codec import check_size
 
 
@@ -37,7 +38,7 @@ class TaskClient(BulkTasks):
 
     ``check_actions``: refuse actions that the processor does not know, and payloads that its handlers would refuse.
     ``settings_ttl_seconds``: how long the current settings, which the processor keeps in the table (tick interval,
-    actions, their payloads' types), are used before they are read again.
+    actions, their payloads' types), are used before they are read again. ``dead_letter_queue``: for ``dead_letters``.
     """
 
     @property
@@ -45,11 +46,20 @@ class TaskClient(BulkTasks):
         """Recurring schedules."""
         return Schedules(self.store, self._settings_cache, self._clock, check_actions=self._check_actions)
 
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """The messages of tasks that failed for good. Raises ConfigurationError if the client knows no queue."""
+        if self.dead_letter_queue is None:
+            missing = "it is not set, and no dead-letter queue was named"
+            raise ConfigurationError("DYNATICK_DEAD_LETTER_QUEUE_URL", missing)
+        return DeadLetters(self.store, self.dead_letter_queue, self._decisions, self._departures, self._clock)
+
     @classmethod
     def connect(
         cls,
         table: str | None = None,
         *,
+        dead_letter_queue_url: str | None = None,
         region: str | None = None,
         endpoint_url: str | None = None,
         profile: str | None = None,
@@ -57,13 +67,19 @@ class TaskClient(BulkTasks):
     ) -> TaskClient:
         """A client of a DynamoDB table: the one named, else that of DYNATICK_TABLE.
 
+        ``dead_letter_queue_url``: its dead-letter queue, else that of DYNATICK_DEAD_LETTER_QUEUE_URL.
         What is left out is taken from where the AWS SDK takes it (AWS_REGION, AWS_ENDPOINT_URL, AWS_PROFILE …).
         ``batched`` False: one request per write, for engines without PartiQL. Raises ConfigurationError; sends nothing.
         """
         settings = ClientSettings.from_env(
-            os.environ, table=table, region=region, endpoint_url=endpoint_url, profile=profile
+            os.environ,
+            table=table,
+            dead_letter_queue_url=dead_letter_queue_url,
+            region=region,
+            endpoint_url=endpoint_url,
+            profile=profile,
         )
-        return cls(open_store(settings, batched=batched))
+        return cls(open_store(settings, batched=batched), dead_letter_queue=open_queue(settings))
 
     def insert(
         self,
@@ -265,4 +281,8 @@ class TaskClient(BulkTasks):
         return self.compose(row)
 
     def _change(self, task_id: str, decide: Callable[[Row], ConditionalUpdate]) -> TaskView:
-        return TaskView.from_row(task_update.carry_out(self.store, task_id, decide))
+        departures = self._departures()
+        row = task_update.carry_out(self.store, task_id, departures.noting(decide))
+        departures.count(task_id)
+        departures.write()
+        return TaskView.from_row(row)

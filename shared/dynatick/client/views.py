@@ -21,6 +21,7 @@ from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Row, Status
+from dynatick.engine.bucket_record import FAILED, RAN
 from dynatick.errors import InvalidInput, shown
 
 if TYPE_CHECKING:
@@ -139,10 +140,22 @@ class BucketCounts:
     lateness_p50_ms: int | None = None  # half of them began within this; None: none was begun
     lateness_p99_ms: int | None = None
     lateness_max_ms: int | None = None
+    left: Mapping[str, int] = field(default_factory=dict)  # went elsewhere since, by how; without zeros
 
     @property
     def total(self) -> int:
         return sum(self.counts.values())
+
+    @property
+    def ran(self) -> int:
+        """How many have run there, once or more: those that are there still and those that have left."""
+        there = sum(self.counts.get(status, 0) for status in (Status.COMPLETED, Status.FAILED))
+        return there + sum(self.left.get(name, 0) for name in RAN)
+
+    @property
+    def failed(self) -> int:
+        """How many of them have failed there, for good or to be tried again."""
+        return self.counts.get(Status.FAILED, 0) + sum(self.left.get(name, 0) for name in FAILED)
 
     def to_row(self) -> BucketCountsRow:
         row = without_none(
@@ -153,6 +166,7 @@ class BucketCounts:
                 attr.LATENESS_P50_MS: self.lateness_p50_ms,
                 attr.LATENESS_P99_MS: self.lateness_p99_ms,
                 attr.LATENESS_MAX_MS: self.lateness_max_ms,
+                **({"left": dict(self.left), "ran": self.ran, "failed": self.failed} if self.left else {}),
             }
         )
         return cast("BucketCountsRow", row)

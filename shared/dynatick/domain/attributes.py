@@ -164,6 +164,12 @@ FOUND: Final = "found"
 REPAIRED: Final = "repaired"
 FAILED: Final = "failed"  # also of a tick record
 
+# Bucket records, which have version, expiresAt, and some of the numbers of tick records, too. Whole numbers.
+WRITTEN_BY: Final = "writtenBy"  # text: the token of the latest writer
+REDRIVEN_FAILED: Final = "redrivenFailed"
+REDRIVEN_COMPLETED: Final = "redrivenCompleted"
+REDRIVEN_CANCELLED: Final = "redrivenCancelled"
+
 # Tick records, which have startedAt, finishedAt and expiresAt, too. Whole numbers, unless it says otherwise.
 TICK: Final = "tick"  # bucket
 SHARD: Final = "shard"

@@ -10,16 +10,20 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from queue import Empty, SimpleQueue
 
+from dynatick.domain import attributes as attr
+from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Result, Unknown, Written
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import release
 from dynatick.domain.task import Task
+from dynatick.engine.bucket_record import count_departures, log_uncounted
 from dynatick.engine.budget import Budget
 from dynatick.engine.claims import Claimed
 from dynatick.engine.installation_settings import InstallationSettings
@@ -31,6 +35,7 @@ from dynatick.engine.record import MOVED, Attempted, Deferred, Overrun, Recorder
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.task_pool import TaskPool
+from dynatick.errors import DynatickError
 
 BATCH = 25
 MIN_IO_THREADS, MAX_IO_THREADS = 2, 6  # claims and records at once
@@ -39,6 +44,11 @@ RECORD_DELAY_SECONDS = 0.05  # an outcome waits this long for others to share it
 MAX_LARGE_IN_FLIGHT = 32_000_000  # bytes of large rows, beyond which nothing more is claimed
 LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: records under way are waited for until then
 _COUNTED = tuple(RecordResult)
+_DEPARTED = {
+    RecordResult.RETRIED: attr.RETRIED,
+    RecordResult.RESCHEDULED: attr.RESCHEDULED,
+    RecordResult.DEFERRED: attr.DEFERRED,
+}
 _logger = logging.getLogger("dynatick.engine")
 
 
@@ -132,6 +142,7 @@ class Execution:
         self.ended: list[Attempted] = []  # to be recorded
         self.ended_since = 0.0  # by time.monotonic(), the first of them
         self.fault: Exception | None = None
+        self.departures: dict[Bucket, Counter[str]] = {}  # what left its bucket, to be counted in that one's record
         services.executions.append(self)
 
     @property
@@ -227,6 +238,24 @@ class Execution:
     def close(self) -> None:
         self.task_pool.close()
         self.io_pool.close()
+        self._count_departures()
+
+    def _count_departures(self) -> None:
+        """If that fails, the history of some buckets is too low, and nothing else."""
+        departures, self.departures = self.departures, {}
+        services = self.services
+        if not departures:
+            return
+        try:
+            count_departures(
+                services.store,
+                departures,
+                token=services.new_token(),
+                now=services.clock(),
+                retention_days=services.rules.retention_days,
+            )
+        except DynatickError as error:
+            log_uncounted(error)
 
     def _remove(self, task: Task) -> Place:
         place = self.in_flight.pop(str(task.lease))
@@ -296,7 +325,11 @@ class Execution:
             self.keep_fault(fault)
         self.recording -= len(attempts)
         for attempted, result in zip(attempts, results, strict=True):
-            self.recorded(self._remove(attempted.task), attempted.task, result)
+            place = self._remove(attempted.task)
+            self.recorded(place, attempted.task, result)
+            if result in _DEPARTED:
+                bucket = Bucket(place.minute, self.report.shard)
+                self.departures.setdefault(bucket, Counter())[_DEPARTED[result]] += 1
         self.count(*results)
         if _logger.isEnabledFor(logging.DEBUG):
             _log_attempts(attempts, results)

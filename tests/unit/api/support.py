@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, unquote
 
 from tests.builders import FakeClock
 
+from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.api import Answer, Api
 from dynatick.client import TaskClient
 from dynatick.domain.buckets import Grid
@@ -51,11 +52,12 @@ class Caller:
     store: MemoryStore = field(default_factory=MemoryStore)
     clock: FakeClock = field(default_factory=FakeClock)
     seconds: Callable[[], float] = time.monotonic
+    dead_letters: MemoryDeadLetterQueue = field(default_factory=MemoryDeadLetterQueue)
     client: TaskClient = field(init=False)
     api: Api = field(init=False)
 
     def __post_init__(self) -> None:
-        self.client = TaskClient(self.store, clock=self.clock)
+        self.client = TaskClient(self.store, clock=self.clock, dead_letter_queue=self.dead_letters)
         self.api = Api(self.client, seconds=self.seconds)
 
     def publish_settings(self, **grid: int) -> None:

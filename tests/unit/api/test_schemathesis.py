@@ -33,6 +33,8 @@ def application() -> Application:
     for n in range(3):
         caller.client.insert(f"welcome-4{n}", task_date_time="2026-12-31#12:00")
     caller.client.cancel("welcome-41")
+    caller.dead_letters.put('{"taskId": "welcome-41", "run": 1, "failedAt": "2026-12-31T12:00:00Z"}')
+    caller.dead_letters.put("no letter")
     read_cursor(caller.store, 0, caller.clock())  # as a tick leaves it: without one, the health is that of a fault
     for schedule_id in ("nightly-report", "nightly"):
         caller.client.schedules.insert(schedule_id, "cron(0 3 * * ? *)", timezone="Europe/Berlin")

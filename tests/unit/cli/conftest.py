@@ -10,6 +10,7 @@ import pytest
 from tests.builders import InProcess
 
 from dynatick import TaskClient, cli
+from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.cli.session import Session
 
 
@@ -45,7 +46,13 @@ class Shell:
 
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    for name in ("DYNATICK_TABLE", "DYNATICK_STACK", "DYNATICK_STATE_DIR", "AWS_ENDPOINT_URL"):
+    for name in (
+        "DYNATICK_TABLE",
+        "DYNATICK_STACK",
+        "DYNATICK_DEAD_LETTER_QUEUE_URL",
+        "DYNATICK_STATE_DIR",
+        "AWS_ENDPOINT_URL",
+    ):
         monkeypatch.delenv(name, raising=False)
     return Shell(capsys)
 
@@ -53,8 +60,10 @@ def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> InProcess:
     """Scheduler and processor over the table in memory that the commands talk to, after the first tick."""
-    world = InProcess()
+    queue = MemoryDeadLetterQueue()
+    world = InProcess(dead_letters=queue)
     world.tick()
     monkeypatch.setattr(Session, "client", lambda session: TaskClient(world.store, clock=world.clock))
+    monkeypatch.setattr(Session, "dead_letter_queue", lambda session, queue_url: queue)
     monkeypatch.setattr(Session, "clock", lambda session: world.clock())
     return world

@@ -83,7 +83,7 @@ def test_a_table_that_does_not_answer(shell: Shell, failed: InProcess, monkeypat
     assert ended.json["counts"] == {"unknown": 3}
     assert ended.json["tasks"][0]["why"] == "cannot change 'a': throttled"
     assert ended.err == "3 unknown\nerror: 3 got no answer; repeat the command\n"
-    monkeypatch.setattr(bulk_change, "_MAX_FAILURES", 2)
+    monkeypatch.setattr(bulk_change, "MAX_FAILURES", 2)
     assert shell("task", "redrive", "--bucket", BUCKET, "-o", "json").json["counts"] == {"unknown": 2}
 
 

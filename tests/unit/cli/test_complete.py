@@ -15,6 +15,7 @@ from typer.main import get_command
 
 from dynatick import TaskClient
 from dynatick.cli.app import app
+from dynatick.client import DeadLetters
 from dynatick.client.schedules import Schedules
 
 OF_TASKS = {
@@ -38,6 +39,7 @@ OF_TASKS = {
     "iter_history": "task list",
     "export": "task export",
     "bucket_counts": "bucket list",
+    "bucket_departures": "bucket show",
     "ticks": "tick list",
     "tick_range": "tick list",
     "doctor": "doctor",
@@ -67,7 +69,13 @@ OF_SCHEDULES = {
     "export": "schedule export",
     "compose": "schedule import",
 }
-NO_VERBS = {"connect", "schedules"}  # ways to the rest
+OF_DEAD_LETTERS = {
+    "list": "deadletter list",
+    "count": "deadletter redrive",
+    "redrive": "deadletter redrive",
+    "purge": "deadletter purge",
+}
+NO_VERBS = {"connect", "dead_letters", "schedules"}  # ways to the rest
 COMMAND = Path(sys.executable).with_name("dynatick")
 SHARED = {"--table", "--stack", "--region", "--profile", "--endpoint-url", "--local", "--output"}
 
@@ -85,7 +93,9 @@ def options(path: str) -> set[str]:
     return {option for one in command.params for option in one.opts}
 
 
-@pytest.mark.parametrize(("of", "verbs"), [(TaskClient, OF_TASKS), (Schedules, OF_SCHEDULES)])
+@pytest.mark.parametrize(
+    ("of", "verbs"), [(TaskClient, OF_TASKS), (Schedules, OF_SCHEDULES), (DeadLetters, OF_DEAD_LETTERS)]
+)
 def test_everything_that_the_client_does_has_a_command(of: type, verbs: dict[str, str]) -> None:
     assert methods(of) - {"store"} == set(verbs)
     for path in verbs.values():
@@ -103,7 +113,8 @@ def test_everything_that_the_client_does_has_a_command(of: type, verbs: dict[str
         "schedule update nightly --overlap allow", "schedule pause nightly", "schedule resume nightly",
         "schedule run nightly", "schedule preview nightly", "schedule history nightly --from 2026-12-31#11:00",
         "schedule backfill nightly --from 2026-12-31#11:00 --to 2026-12-31#12:00 --dry-run", "task delete there",
-        "schedule delete nightly", "expr next rate(5minutes)", "expr explain rate(5minutes)",
+        "schedule delete nightly", "deadletter list", "deadletter redrive --dry-run",
+        "deadletter purge --obsolete", "expr next rate(5minutes)", "expr explain rate(5minutes)",
     ],
 )  # fmt: skip
 def test_every_command_prints_in_each_way(shell: Shell, world: InProcess, arguments: str) -> None:

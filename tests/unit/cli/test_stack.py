@@ -19,6 +19,7 @@ from pynamodb.exceptions import GetError
 from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
+from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.cli import stack
 from dynatick.cli.exit_code import CommandFailed, hint_of
 from dynatick.cli.session import Session
@@ -26,7 +27,8 @@ from dynatick.client import connect
 from dynatick.client.connect import ClientSettings
 from dynatick.store.memory import MemoryStore
 
-NAMES = {"TasksTable": "mine-TasksTable-1", "ProcessorFunction": "mine-ProcessorFunction-1"}
+QUEUE = "https://sqs.eu-west-1.amazonaws.com/123456789012/mine-DeadLetterQueue-1"
+NAMES = {"TasksTable": "mine-TasksTable-1", "ProcessorFunction": "mine-ProcessorFunction-1", "DeadLetterQueue": QUEUE}
 
 
 class CloudFormation:
@@ -166,3 +168,51 @@ def test_a_tick_by_hand_with_what_local_env_sets(
     ended = shell("tick", "run", "-o", "json")
     assert (ended.code, invoked) == (0, ["mine-ProcessorFunction-1"])
     assert [one["completed"] for one in ended.json["ticks"]] == [1]
+
+
+OTHER = "https://sqs.eu-west-1.amazonaws.com/123456789012/other"
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "queue"),
+    [
+        (["--stack", "mine"], {}, QUEUE),
+        (["--table", "t"], {"DYNATICK_STACK": "mine"}, QUEUE),
+        (["--stack", "mine"], {"DYNATICK_DEAD_LETTER_QUEUE_URL": OTHER}, QUEUE),
+        (["--table", "t"], {"DYNATICK_STACK": "mine", "DYNATICK_DEAD_LETTER_QUEUE_URL": OTHER}, OTHER),
+        (["--stack", "mine", "--queue-url", OTHER], {}, OTHER),
+    ],
+)
+def test_which_dead_letter_queue_is_meant(
+    shell: Shell,
+    opened: list[ClientSettings],
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    environment: dict[str, str],
+    queue: str,
+) -> None:
+    named: list[str | None] = []
+
+    def open_queue(settings: ClientSettings) -> MemoryDeadLetterQueue:
+        named.append(settings.dead_letter_queue_url)
+        return MemoryDeadLetterQueue()
+
+    monkeypatch.setattr(connect, "open_queue", open_queue)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    ended = shell("deadletter", "list", *options)
+    assert (ended.code, ended.err, named) == (0, "There are none\n", [queue])
+
+
+def test_no_dead_letter_queue_is_named(shell: Shell, opened: list[ClientSettings]) -> None:
+    ended = shell("deadletter", "list", "--table", "t")
+    assert ended.code == 2
+    assert ended.err.startswith("error: no dead-letter queue is named: give --queue-url or --stack")
+
+
+def test_a_stack_without_a_dead_letter_queue(
+    shell: Shell, opened: list[ClientSettings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(NAMES, "DeadLetterQueue")
+    ended = shell("deadletter", "list", "--stack", "mine")
+    assert (ended.code, "has no DeadLetterQueue" in ended.err) == (4, True)

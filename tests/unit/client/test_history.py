@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import pytest
@@ -143,8 +143,15 @@ def test_the_lateness_of_a_bucket_is_read_from_the_index_alone(monkeypatch: pyte
         world.store.create(
             {"taskId": f"t{n}", "taskDateTime": BUCKET, "outcome": "completed", "lateMilliseconds": late}
         )
-    monkeypatch.setattr(world.store, "get_many", None)
+    read: list[str] = []
+
+    def get_many(ids: Sequence[str], **_: object) -> dict[str, object]:
+        read.extend(ids)
+        return {}
+
+    monkeypatch.setattr(world.store, "get_many", get_many)
     (counts,) = client.bucket_counts(BUCKET)
+    assert read == [f"_dynatick#bucket#{BUCKET}"], "no row of a task"
     assert counts.counts == {"completed": 200}
     assert (counts.lateness_p50_ms, counts.lateness_max_ms) == (101, 200)
     assert counts.lateness_p99_ms is not None

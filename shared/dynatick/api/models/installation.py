@@ -22,6 +22,14 @@ class BucketCounts(OpenForm):
     )
     latenessP99Ms: int | None = Field(None, description="The same of 99 in 100.")
     latenessMaxMs: int | None = Field(None, description="The same of all.")
+    left: dict[str, int] | None = Field(
+        None,
+        description="Of one bucket: tasks that have gone elsewhere since. retried, rescheduled (a further turn), "
+        "deferred (failed, and waiting for the dead-letter queue), redrivenFailed, redrivenCompleted, "
+        "redrivenCancelled, moved (before they ran). None: there are none.",
+    )
+    ran: int | None = Field(None, description="With left: tasks that have run there, those that have left among them.")
+    failed: int | None = Field(None, description="With left: how many of them have failed there.")
     nextPageToken: str | None = Field(
         None, description="Of one bucket: the pageToken that continues the count. None: all are counted."
     )

@@ -1,0 +1,119 @@
+"""Dead letters over HTTP: list them, redrive their tasks, delete them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Query
+
+from dynatick.api.models import dead_letter as models
+from dynatick.api.problems import Problem
+from dynatick.api.ranges import Seconds, Timer
+from dynatick.api.routes import Operation, answer
+from dynatick.client import DeadLetters, HandledLetters, TaskClient
+
+_HIDES = "While it reads, the messages are hidden from other readers."
+_NOT_KNOWN = ("no-dead-letter-queue",)
+
+Limit = Annotated[
+    int, Query(alias="limit", ge=1, le=models.MAX_LETTERS, description="The maximum number, up to 1,000.")
+]
+
+
+class DeadLetterRoutes:
+    """The operations on dead letters."""
+
+    def __init__(self, client: TaskClient, seconds: Seconds) -> None:
+        self._client = client
+        self._seconds = seconds
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                name="listDeadLetters",
+                method="GET",
+                path="/v1/dead-letters",
+                call=self.list,
+                summary="List the messages of tasks that failed for good",
+                description=f"Each with the state of its task now. A sample, unless `complete` is true: SQS shows what "
+                f"it has in no order. {_HIDES}",
+                tag="Dead letter",
+                answers={200: ("Dead letters", models.DeadLetterList)},
+                problems=("invalid-input", *_NOT_KNOWN),
+                parameters=frozenset({"limit"}),
+            ),
+            Operation(
+                name="redriveDeadLetters",
+                method="POST",
+                path="/v1/dead-letters/redrive",
+                call=self.redrive,
+                summary="Redrive the tasks whose failure is current, and delete their dead letters",
+                description="Obsolete letters are deleted, too. Stops at `limit`, or after some seconds: repeat it as "
+                f"long as `more` is true. {_HIDES}",
+                tag="Dead letter",
+                answers={200: ("One result for each letter", models.HandledLetters)},
+                problems=_NOT_KNOWN,
+            ),
+            Operation(
+                name="purgeDeadLetters",
+                method="POST",
+                path="/v1/dead-letters/purge",
+                call=self.purge,
+                summary="Delete dead letters",
+                description="All, or the obsolete ones. Their tasks stay as they are. Stops at `limit`, or after some "
+                f"seconds: repeat it as long as `more` is true. {_HIDES}",
+                tag="Dead letter",
+                answers={200: ("One result for each letter", models.HandledLetters)},
+                problems=_NOT_KNOWN,
+            ),
+        ]
+
+    def list(self, limit: Limit = 100) -> Response[str]:
+        timer = Timer(self._seconds)
+        page = self._letters().list(limit=limit, stop=lambda: timer.is_up)
+        letters = [one.to_row() for one in page.letters]
+        return answer(
+            {"deadLetters": letters, "complete": page.complete, "messages": page.messages, "hidden": page.hidden}
+        )
+
+    def redrive(self, body: Annotated[models.DeadLetterSelection, Body()]) -> Response[str]:
+        timer = Timer(self._seconds)
+        return _answer(
+            self._letters().redrive(
+                action=body.action,
+                error=body.error,
+                dry_run=body.dryRun,
+                limit=body.limit,
+                stop=lambda: timer.is_up,
+            )
+        )
+
+    def purge(self, body: Annotated[models.DeadLetterPurge, Body()]) -> Response[str]:
+        timer = Timer(self._seconds)
+        return _answer(
+            self._letters().purge(
+                obsolete=body.obsolete,
+                action=body.action,
+                error=body.error,
+                dry_run=body.dryRun,
+                limit=body.limit,
+                stop=lambda: timer.is_up,
+            )
+        )
+
+    def _letters(self) -> DeadLetters:
+        if self._client.dead_letter_queue is None:
+            detail = "the function's DYNATICK_DEAD_LETTER_QUEUE_URL is not set; the template sets it"
+            raise Problem(code="no-dead-letter-queue", detail=detail)
+        return self._client.dead_letters
+
+
+def _answer(handled: HandledLetters) -> Response[str]:
+    results = [
+        {**one.letter.to_row(), "result": str(one.result), **({} if one.reason is None else {"detail": one.reason})}
+        for one in handled
+    ]
+    counts = Counter(str(one["result"]) for one in results)
+    return answer({"results": results, "counts": dict(counts), "more": not handled.complete})

@@ -1,0 +1,152 @@
+"""``dynatick deadletter …``: list the dead letters, redrive their tasks, and delete them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dynatick.cli.bulk_change import MAX_FAILURES, confirm, is_interactive, summed
+from dynatick.cli.exit_code import CommandFailed, ExitCode
+from dynatick.cli.listing import Listing
+from dynatick.cli.output import Column, Output, one_line, say, show_many
+from dynatick.cli.session import Session, on_table
+from dynatick.cli.task_options import Yes
+from dynatick.domain import attributes as attr
+
+if TYPE_CHECKING:
+    from dynatick.client import DeadLetters, HandledLetter, HandledLetters
+
+app = typer.Typer(
+    name="deadletter",
+    help="List the messages of tasks that failed for good, redrive their tasks, and delete messages.",
+    no_args_is_help=True,
+)
+
+QueueUrl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="The dead-letter queue. Default: that of --stack or --local, else DYNATICK_DEAD_LETTER_QUEUE_URL.",
+    ),
+]
+Action = Annotated[str | None, typer.Option(help="Only those of this action.")]
+Error = Annotated[str | None, typer.Option(metavar="TEXT", help="Only those with this in their error.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="List what would be done, and change nothing.")]
+
+_WOULD = {"redriven": "to be redriven", "dropped": "to be dropped", "purged": "to be purged"}
+_COLUMNS = (
+    Column("TASK", attr.TASK_ID, folds=True),
+    Column("STATE", "state"),
+    Column("NOW", "taskStatus", spare=1),
+    Column("ACTION", attr.ACTION, folds=True, spare=3),
+    Column("FAILED AT", "failedAt", to_seconds=True),
+    Column("RUN", attr.RUN, right=True, spare=4),
+    Column("ATTEMPT", attr.ATTEMPT, right=True, spare=5),
+    Column("ERROR", attr.ERROR, folds=True),
+)
+_RESULTS = (
+    Column("TASK", attr.TASK_ID, folds=True),
+    Column("WHAT", "result"),
+    Column("STATE", "state"),
+    Column("FAILED AT", "failedAt", to_seconds=True, spare=1),
+    Column("WHY", "why", folds=True),
+)
+
+
+@app.command("list")
+@on_table
+def list_letters(
+    session: Session,
+    queue_url: QueueUrl = None,
+    limit: Annotated[int, typer.Option(help="The maximum number of messages, up to 10,000.")] = 100,
+) -> None:
+    """List dead letters, each with the state of its task now: failed still, redriven since, or gone.
+
+    It hides the messages from other readers while it reads.
+    """
+    page = session.dead_letters(queue_url).list(limit=limit)
+    rows = [one.to_row() for one in page.letters]
+    more = {"complete": page.complete, "messages": page.messages, "hidden": page.hidden}
+    show_many(rows, _COLUMNS, session.output, name="deadLetters", more=more)
+    if session.output is not Output.TABLE:
+        return
+    if not page.complete:
+        say(f"A sample: the queue holds about {page.messages} messages; see --limit")
+    elif not rows:
+        say("There are none")
+    if page.hidden:
+        say(f"About {page.hidden} more are hidden, since another reader has just received them")
+
+
+@app.command()
+@on_table
+def redrive(
+    session: Session,
+    queue_url: QueueUrl = None,
+    *,
+    action: Action = None,
+    error: Error = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Redrive the tasks whose failure is current, and delete their messages; obsolete ones, too."""
+    letters = session.dead_letters(queue_url)
+    _ask(letters, "Redrive the tasks of", dry_run=dry_run, yes=yes)
+    _show(session, letters.redrive(action=action, error=error, dry_run=dry_run), dry_run=dry_run)
+
+
+@app.command()
+@on_table
+def purge(
+    session: Session,
+    queue_url: QueueUrl = None,
+    *,
+    obsolete: Annotated[
+        bool, typer.Option("--obsolete", help="Only those whose task was redriven since, or is gone.")
+    ] = False,
+    action: Action = None,
+    error: Error = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Delete dead letters: all, or those that are obsolete. Their tasks stay as they are."""
+    letters = session.dead_letters(queue_url)
+    _ask(letters, "Purge the obsolete of" if obsolete else "Purge", dry_run=dry_run, yes=yes)
+    handled = letters.purge(obsolete=obsolete, action=action, error=error, dry_run=dry_run)
+    _show(session, handled, dry_run=dry_run)
+
+
+def _ask(letters: DeadLetters, verb: str, *, dry_run: bool, yes: bool) -> None:
+    """Asks on a terminal. Raises CommandFailed unless the answer is yes."""
+    if not dry_run and not yes and is_interactive():
+        confirm(f"{verb} about {letters.count()} messages?")
+
+
+def _show(session: Session, handled: HandledLetters, *, dry_run: bool) -> None:
+    """Prints the result of each letter, and the counts. Raises CommandFailed if some results are unknown."""
+    counts: dict[str, int] = {}
+    failures = 0  # in a row
+    with Listing(_RESULTS, session.output, name="deadLetters") as listing:
+        for one in handled:
+            row = _row(one, dry_run=dry_run)
+            listing.add(row)
+            result = str(row["result"])
+            counts[result] = counts.get(result, 0) + 1
+            failures = failures + 1 if result == "unknown" else 0
+            if failures == MAX_FAILURES:
+                break
+        listing.more = {"counts": counts, "complete": handled.complete}
+    say(summed(counts))
+    if counts.get("unknown"):
+        raise CommandFailed(ExitCode.UNREACHABLE, f"{counts['unknown']} got no answer; repeat the command")
+    if not handled.complete:
+        say("There may be more; repeat the command")
+
+
+def _row(one: HandledLetter, *, dry_run: bool) -> Mapping[str, object]:
+    result = str(one.result)
+    why = one.reason if one.reason is not None else one.letter.error
+    row = {**one.letter.to_row(), "result": _WOULD.get(result, result) if dry_run else result}
+    return row if why is None else {**row, "why": one_line(why)}

@@ -1,0 +1,350 @@
+"""The part of the client that reads the dead-letter queue, redrives the tasks of its letters, and deletes letters.
+
+A letter is compared with its task before anything is done: if the task was redriven, replaced or deleted since, the
+letter is obsolete. SQS promises no complete list: other readers hide messages for a while, and new ones come. So a list
+is a sample, unless the queue was read until it was empty.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+from typing import TypeVar
+
+from dynatick.actions.dead_letter_queue import DeadLetterQueue, Message
+from dynatick.client import task_update
+from dynatick.client.departures import Departures
+from dynatick.client.history import check_optional_limit
+from dynatick.client.letter_views import DeadLetterView, LetterState, letter_of, state_of
+from dynatick.client.task_decisions import TaskDecisions
+from dynatick.client.task_update import carry_out, state_shown, try_many
+from dynatick.domain import attributes as attr
+from dynatick.domain.conditional_update import ConditionalUpdate, as_read, merge_updates
+from dynatick.domain.task import Row
+from dynatick.engine.ports import Clock, Store
+from dynatick.errors import InvalidInput, StoreError, TaskNotFound, TransitionRefused
+
+MAX_HIDDEN = 10_000
+"""Messages that one call hides from other readers at a time. It stops there."""
+
+_T = TypeVar("_T")
+_CHUNK = 100  # messages whose tasks are read together
+_BATCH = 25  # updates to a request
+
+
+class LetterResult(StrEnum):
+    """What was done about a letter."""
+
+    REDRIVEN = "redriven"  # its task begins another run, and the letter is deleted
+    DROPPED = "dropped"  # obsolete: the letter is deleted
+    PURGED = "purged"  # deleted, although its failure is current, or not known to be obsolete
+    KEPT = "kept"
+    UNKNOWN = "unknown"  # the table gave no answer: the letter is kept. Repeat the call
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HandledLetter:
+    """A letter, and what was done about it; of a dry run, what would be."""
+
+    letter: DeadLetterView
+    result: LetterResult
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeadLetterPage:
+    """Letters of a queue, in no order. The numbers of messages are SQS's estimates, from before they were read."""
+
+    letters: tuple[DeadLetterView, ...]
+    complete: bool  # the queue was read until it was empty; else there may be more
+    messages: int  # that could be read
+    hidden: int  # from everybody, since another reader has just received them
+
+
+@dataclass(frozen=True, slots=True)
+class _Letter:
+    message: Message
+    view: DeadLetterView
+    row: Row | None
+
+
+class HandledLetters(Iterator[HandledLetter]):
+    """The results of a call, which does its work as they are consumed."""
+
+    def __init__(self, results: Iterator[HandledLetter], reading: _Reading) -> None:
+        self._results, self._reading = results, reading
+
+    def __next__(self) -> HandledLetter:
+        return next(self._results)
+
+    @property
+    def complete(self) -> bool:
+        """At the end of the results: whether the queue was read until it was empty."""
+        return self._reading.complete
+
+
+class DeadLetters:
+    """The letters of one queue. ``TaskClient.dead_letters`` returns it.
+
+    Methods raise QueueError if the queue does not answer, and StoreError if the table can't be read. During a call, the
+    messages that it has received are hidden from other readers; after two minutes they are visible again in any case.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        queue: DeadLetterQueue,
+        decisions: TaskDecisions,
+        departures: Callable[[], Departures],
+        clock: Clock,
+    ) -> None:
+        self._store, self._queue, self._clock = store, queue, clock
+        self._decisions, self._departures = decisions, departures
+
+    def list(self, *, limit: int = 100, stop: Callable[[], bool] = lambda: False) -> DeadLetterPage:
+        """Letters with the state of their tasks. ``limit``: the maximum number, up to 10,000. ``stop``: asked between
+        requests whether to be content with what there is."""
+        if not 1 <= limit <= MAX_HIDDEN:
+            raise InvalidInput("limit", limit, f"expected a whole number from 1 to {MAX_HIDDEN}")
+        counts = self._queue.counts()
+        with _Reading(self._queue, self._store, stop=stop) as reading:
+            letters = tuple(letter.view for chunk in reading.chunks(limit) for letter in chunk)
+        return DeadLetterPage(letters=letters, complete=reading.complete, messages=counts.visible, hidden=counts.hidden)
+
+    def count(self) -> int:
+        """How many messages there are to be read, by SQS's estimate."""
+        return self._queue.counts().visible
+
+    def redrive(
+        self,
+        *,
+        action: str | None = None,
+        error: str | None = None,
+        dry_run: bool = False,
+        limit: int | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> HandledLetters:
+        """Redrives the tasks whose failure is current, and deletes their letters once that is written. Deletes obsolete
+        letters, too. One result for each letter, as they are consumed.
+
+        ``action``; ``error``, a part of the letter's: only these letters, and no result for others. ``dry_run``:
+        changes nothing. ``limit``: the maximum number of letters that are read. The letter of a task that failed after
+        the call began is kept: this call may have redriven the task.
+        """
+        check_optional_limit(limit)
+        began = self._clock()
+        chosen = _Choice(action, error)
+
+        def handle(letters: Sequence[_Letter]) -> Iterator[tuple[_Letter, HandledLetter, bool]]:
+            selected = [letter for letter in letters if chosen.fits(letter.view)]
+            yield from self._redrive(selected, began, dry_run=dry_run)
+
+        return self._handle(handle, dry_run=dry_run, limit=limit, stop=stop)
+
+    def purge(
+        self,
+        *,
+        obsolete: bool = False,
+        action: str | None = None,
+        error: str | None = None,
+        dry_run: bool = False,
+        limit: int | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> HandledLetters:
+        """Deletes letters: all, or with ``obsolete`` only those whose failure is no longer current. The tasks stay as
+        they are. Arguments and results as for ``redrive``, without a result for letters that are not selected."""
+        check_optional_limit(limit)
+        chosen = _Choice(action, error)
+
+        def handle(letters: Sequence[_Letter]) -> Iterator[tuple[_Letter, HandledLetter, bool]]:
+            for letter in letters:
+                if chosen.fits(letter.view) and (letter.view.is_obsolete or not obsolete):
+                    result = LetterResult.DROPPED if letter.view.is_obsolete else LetterResult.PURGED
+                    yield letter, HandledLetter(letter=letter.view, result=result), True
+
+        return self._handle(handle, dry_run=dry_run, limit=limit, stop=stop)
+
+    def _handle(
+        self,
+        handle: Callable[[Sequence[_Letter]], Iterator[tuple[_Letter, HandledLetter, bool]]],
+        *,
+        dry_run: bool,
+        limit: int | None,
+        stop: Callable[[], bool],
+    ) -> HandledLetters:
+        """Handles chunk after chunk. ``handle`` returns for each letter its result, and whether it is to be deleted."""
+        reading = _Reading(self._queue, self._store, stop=stop)
+
+        def results() -> Iterator[HandledLetter]:
+            with reading:
+                for chunk in reading.chunks(sys.maxsize if limit is None else limit):
+                    handled = list(handle(chunk))
+                    done = [letter.message for letter, _, is_done in handled if is_done and not dry_run]
+                    stay = reading.delete(done)
+                    for letter, result, _ in handled:
+                        yield replace(result, reason=_STAYS) if letter.message in stay else result
+
+        return HandledLetters(results(), reading)
+
+    def _redrive(
+        self, letters: Sequence[_Letter], began: datetime, *, dry_run: bool
+    ) -> Iterator[tuple[_Letter, HandledLetter, bool]]:
+        first: dict[str, _Letter] = {}  # of each task: it may have several
+        others: list[_Letter] = []
+        for letter in letters:
+            view = letter.view
+            failed_since = view.failed_at is not None and view.failed_at > began
+            if view.state is LetterState.FAILED and not failed_since and view.task_id is not None:
+                if view.task_id in first:
+                    others.append(letter)
+                first.setdefault(view.task_id, letter)
+            elif view.is_obsolete:
+                yield letter, HandledLetter(letter=view, result=LetterResult.DROPPED), True
+            else:
+                reason = "its task failed again since this call began" if failed_since else _KEPT[view.state]
+                yield letter, HandledLetter(letter=view, result=LetterResult.KEPT, reason=reason), False
+        results: dict[str, HandledLetter] = {}
+        chosen = list(first.items())
+        for start in range(0, len(chosen), _BATCH):
+            results |= self._redrive_batch(dict(chosen[start : start + _BATCH]), dry_run=dry_run)
+        for letter in (*first.values(), *others):
+            result = results[str(letter.view.task_id)]
+            yield letter, result, result.result in (LetterResult.REDRIVEN, LetterResult.DROPPED)
+
+    def _redrive_batch(self, letters: dict[str, _Letter], *, dry_run: bool) -> dict[str, HandledLetter]:
+        """The result by task. A task that another request changes first is decided again."""
+        departures = self._departures()
+        redriven = departures.noting(self._decisions.next_tick(task_update.redriven))
+
+        def decide(view: DeadLetterView, row: Row) -> ConditionalUpdate:
+            if (state := state_of(view, row)) is not LetterState.FAILED:
+                raise _NoLongerCurrent(state)
+            return merge_updates(redriven(row), conditions=as_read(row, attr.CREATED_AT))
+
+        decided: dict[str, ConditionalUpdate] = {}
+        results: dict[str, HandledLetter] = {}
+        for task_id, letter in letters.items():
+            assert letter.row is not None
+            answer = _result(letter.view, partial(decide, letter.view, letter.row))
+            if isinstance(answer, ConditionalUpdate) and not dry_run:
+                decided[task_id] = answer
+            else:
+                done = HandledLetter(letter=letter.view, result=LetterResult.REDRIVEN)
+                results[task_id] = answer if isinstance(answer, HandledLetter) else done
+        for tried in try_many(self._store, list(decided.values())):
+            view = letters[tried.change.task_id].view
+            write = partial(carry_out, self._store, tried.change.task_id, partial(decide, view), tried=tried)
+            written = _result(view, write)
+            done = HandledLetter(letter=view, result=LetterResult.REDRIVEN)
+            if isinstance(written, HandledLetter):
+                results[tried.change.task_id] = written
+            else:
+                departures.count(tried.change.task_id)
+                results[tried.change.task_id] = done
+        departures.write()
+        return results
+
+
+_STAYS = "its message could not be deleted; a later call drops it"
+_KEPT = {
+    LetterState.OPEN: "the failure is not recorded: its task waits or runs",
+    LetterState.UNREADABLE: "it is no dead letter of a task; purge deletes it",
+}
+
+
+class _NoLongerCurrent(Exception):
+    """A letter's task has changed since it was read."""
+
+    def __init__(self, state: LetterState) -> None:
+        super().__init__(state)
+        self.state = state
+
+
+def _result(view: DeadLetterView, call: Callable[[], _T]) -> _T | HandledLetter:
+    """What ``call`` returns, or the result that its error stands for."""
+    try:
+        return call()
+    except TaskNotFound:
+        return HandledLetter(letter=replace(view, state=LetterState.GONE), result=LetterResult.DROPPED)
+    except _NoLongerCurrent as error:
+        now = replace(view, state=error.state)
+        if now.is_obsolete:
+            return HandledLetter(letter=now, result=LetterResult.DROPPED)
+        return HandledLetter(letter=now, result=LetterResult.KEPT, reason=_KEPT[error.state])
+    except (TransitionRefused, InvalidInput) as error:
+        return HandledLetter(letter=view, result=LetterResult.KEPT, reason=str(error))
+    except StoreError as error:
+        return HandledLetter(letter=view, result=LetterResult.UNKNOWN, reason=str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The letters that a call is for."""
+
+    action: str | None
+    error: str | None
+
+    def fits(self, letter: DeadLetterView) -> bool:
+        if self.action not in (None, letter.action):
+            return False
+        return self.error is None or (letter.error is not None and self.error.casefold() in letter.error.casefold())
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The messages that a call has received. At its end, whatever it be, those that were not deleted are released."""
+
+    queue: DeadLetterQueue
+    store: Store
+    stop: Callable[[], bool]
+    complete: bool = False
+    hidden: dict[str, Message] = field(default_factory=dict)  # by id
+
+    def __enter__(self) -> _Reading:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.queue.release(list(self.hidden.values()))
+
+    def chunks(self, limit: int) -> Iterator[Sequence[_Letter]]:
+        """Up to ``limit`` letters, with their rows, until the queue shows no more."""
+        remaining = limit
+        while remaining > 0 and not self.complete:
+            messages: list[Message] = []
+            while len(messages) < min(_CHUNK, remaining):
+                if self.stop() or len(self.hidden) >= MAX_HIDDEN:
+                    break
+                received = self.queue.receive()
+                new = [one for one in received if one.message_id not in self.hidden]
+                self.hidden |= {one.message_id: one for one in received}
+                messages += new
+                if not new:  # only those that were hidden for too long come again
+                    self.complete = not received
+                    break
+            if not messages:
+                return
+            yield self._read(messages[:remaining])
+            remaining -= len(messages)
+
+    def delete(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Deletes messages. Returns those that the queue has not confirmed."""
+        confirmed = self.queue.delete(messages) if messages else ()
+        for message, done in zip(messages, confirmed, strict=True):
+            if done:
+                self.hidden.pop(message.message_id, None)
+        return [message for message, done in zip(messages, confirmed, strict=True) if not done]
+
+    def _read(self, messages: Sequence[Message]) -> list[_Letter]:
+        letters = [(message, letter_of(message.body)) for message in messages]
+        ids = [view.task_id for _, view in letters if view.task_id is not None]
+        rows = self.store.get_many(ids) if ids else {}
+        return [_letter(message, view, rows.get(view.task_id or "")) for message, view in letters]
+
+
+def _letter(message: Message, view: DeadLetterView, row: Row | None) -> _Letter:
+    status = None if row is None else state_shown(row)
+    return _Letter(message, replace(view, state=state_of(view, row), task_status=status), row)

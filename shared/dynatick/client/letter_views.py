@@ -1,0 +1,120 @@
+"""Dead letters as the client returns them: each with the state of its task now. Reads no table and no queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from dynatick import json_reader
+from dynatick.actions.dead_letter_queue import letter_value
+from dynatick.actions.plain_value import to_json
+from dynatick.client.task_update import known_id, state_shown
+from dynatick.client.views import instant_or_none, number_or, text_or_none, without_none
+from dynatick.domain import attributes as attr
+from dynatick.domain.instants import format_instant
+from dynatick.domain.row import is_terminal
+from dynatick.domain.task import Row, Status
+from dynatick.errors import InvalidInput
+
+FAILED_AT: Final = "failedAt"
+TASK_STATUS: Final = "taskStatus"
+STATE: Final = "state"
+
+
+class LetterState(StrEnum):
+    """What has become of the failure that a dead letter reports."""
+
+    FAILED = "failed"  # it is the task's state still
+    OPEN = "open"  # it is not recorded, or not yet: the task waits or runs in the same run
+    REDRIVEN = "redriven"  # the task has begun another run since
+    ENDED = "ended"  # the task was run once more in the same run, and has ended otherwise
+    GONE = "gone"  # there is no such task any more, or another one has its id
+    UNREADABLE = "unreadable"  # the message is no dead letter
+
+
+OBSOLETE: Final = frozenset({LetterState.REDRIVEN, LetterState.ENDED, LetterState.GONE})
+"""The states of letters that ask nobody for anything."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeadLetterView:
+    """A dead letter, and the state of its task when it was read. Without payload and attempts."""
+
+    task_id: str | None  # None: unreadable
+    created_at: str | None = None  # of the task
+    run: int = 1
+    attempt: int = 0
+    action: str | None = None
+    error: str | None = None
+    failed_at: datetime | None = None
+    state: LetterState = LetterState.UNREADABLE
+    task_status: str | None = None  # of the task with this id now; None: there is none
+
+    @property
+    def is_obsolete(self) -> bool:
+        return self.state in OBSOLETE
+
+    def to_row(self) -> Mapping[str, object]:
+        """Under the names of the message, with ``state`` and ``taskStatus``, without those that are None."""
+        if self.task_id is None:
+            return {STATE: str(self.state)}
+        return without_none(
+            {
+                attr.TASK_ID: self.task_id,
+                attr.CREATED_AT: self.created_at,
+                attr.RUN: self.run,
+                attr.ATTEMPT: self.attempt,
+                attr.ACTION: self.action,
+                attr.ERROR: self.error,
+                FAILED_AT: None if self.failed_at is None else format_instant(self.failed_at),
+                STATE: str(self.state),
+                TASK_STATUS: self.task_status,
+            }
+        )
+
+
+def letter_of(body: str) -> DeadLetterView:
+    """The letter in a message, before its task was read; one without an id if the message is no dead letter."""
+    unreadable = DeadLetterView(task_id=None)
+    try:
+        message = json_reader.parse(body)
+        if not isinstance(message, Mapping) or not isinstance(message.get(attr.TASK_ID), str):
+            return unreadable
+        task_id = known_id(message[attr.TASK_ID])
+    except (ValueError, InvalidInput):
+        return unreadable
+    return DeadLetterView(
+        task_id=task_id,
+        created_at=text_or_none(message.get(attr.CREATED_AT)),
+        run=number_or(message.get(attr.RUN), 1),
+        attempt=number_or(message.get(attr.ATTEMPT), 0),
+        action=text_or_none(message.get(attr.ACTION)),
+        error=text_or_none(message.get(attr.ERROR)),
+        failed_at=instant_or_none(message.get(FAILED_AT)),
+    )
+
+
+def state_of(letter: DeadLetterView, row: Row | None) -> LetterState:
+    """What has become of a letter's failure, by the present row of its id."""
+    if letter.task_id is None:
+        return LetterState.UNREADABLE
+    if row is None:
+        return LetterState.GONE
+    run, created_at = number_or(row.get(attr.RUN), 1), _created_at(row)
+    # A row that could not be made a task has no createdAt before it is redriven.
+    if created_at != letter.created_at and (letter.created_at is not None or run <= letter.run):
+        return LetterState.GONE
+    if run != letter.run:
+        return LetterState.REDRIVEN if run > letter.run else LetterState.GONE
+    if not is_terminal(row):
+        return LetterState.OPEN
+    return LetterState.FAILED if state_shown(row) == Status.FAILED else LetterState.ENDED
+
+
+def _created_at(row: Row) -> str | None:
+    """As a letter has it."""
+    value = row.get(attr.CREATED_AT)
+    return None if value is None else text_or_none(json_reader.parse(to_json(letter_value(value))))

@@ -1,0 +1,115 @@
+"""Dead letters over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from tests.builders import InProcess
+from tests.unit.api.support import Caller
+from tests.unit.client.support import fail
+
+from dynatick.actions.dead_letter_queue import Message
+from dynatick.api import Api
+from dynatick.errors import QueueError
+
+PATH = "/v1/dead-letters"
+
+
+@pytest.fixture
+def world(caller: Caller) -> InProcess:
+    """The tasks a and b have failed; a was redriven since."""
+    world = InProcess(store=caller.store, clock=caller.clock, dead_letters=caller.dead_letters)
+    world.tick()
+    for name in "ab":
+        world.actions.behaviour[name] = fail
+        caller.client.insert(name, delay_seconds=1)
+        world.next_tick()
+    caller.client.redrive("a")
+    return world
+
+
+def test_the_list(caller: Caller, world: InProcess) -> None:
+    answer = caller.ask("GET", PATH)
+    assert (answer["complete"], answer["messages"], answer["hidden"]) == (True, 2, 0)
+    assert [(one["taskId"], one["state"], one["taskStatus"]) for one in answer["deadLetters"]] == [
+        ("a", "redriven", "scheduled"), ("b", "failed", "failed"),
+    ]  # fmt: skip
+    assert answer["deadLetters"][1]["failedAt"] == world.row("b")["finishedAt"]
+    assert not caller.ask("GET", PATH, query="limit=1")["complete"]
+    assert len(caller.dead_letters.visible) == 2
+
+
+def test_redrive(caller: Caller, world: InProcess) -> None:
+    dry = caller.ask("POST", f"{PATH}/redrive", {"dryRun": True})
+    assert (dry["counts"], dry["more"], world.outcome("b")) == ({"dropped": 1, "redriven": 1}, False, "failed")
+    first = caller.ask("POST", f"{PATH}/redrive", {"limit": 1})
+    assert (first["counts"], first["more"]) == ({"dropped": 1}, True)
+    rest = caller.ask("POST", f"{PATH}/redrive", {"action": "log", "error": "broke"})
+    assert [(one["taskId"], one["result"], one["state"]) for one in rest["results"]] == [("b", "redriven", "failed")]
+    assert (world.row("b")["run"], caller.dead_letters.visible, rest["more"]) == (2, [], False)
+
+
+def test_purge(caller: Caller, world: InProcess) -> None:
+    assert caller.ask("POST", f"{PATH}/purge", {"obsolete": True})["counts"] == {"dropped": 1}
+    assert caller.ask("POST", f"{PATH}/purge", {"error": "timeout"})["counts"] == {}
+    assert caller.ask("POST", f"{PATH}/purge", {})["counts"] == {"purged": 1}
+    assert (world.outcome("b"), caller.dead_letters.visible) == ("failed", [])
+
+
+def test_what_is_kept_says_why(caller: Caller) -> None:
+    caller.dead_letters.put("hello")
+    (one,) = caller.ask("POST", f"{PATH}/redrive", {})["results"]
+    assert one == {
+        "state": "unreadable", "result": "kept", "detail": "it is no dead letter of a task; purge deletes it",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "query", "fields"),
+    [
+        ("GET", PATH, None, "limit=0", ["limit"]),
+        ("GET", PATH, None, "limit=1001", ["limit"]),
+        ("POST", f"{PATH}/redrive", {"limit": 0}, "", ["#/limit"]),
+        ("POST", f"{PATH}/redrive", {"obsolete": True}, "", ["#/obsolete"]),
+        ("POST", f"{PATH}/purge", {"obsolete": 1}, "", ["#/obsolete"]),
+    ],
+)
+def test_what_is_refused(caller: Caller, method: str, path: str, body: object, query: str, fields: list[str]) -> None:
+    assert caller.refused_fields(method, path, body, query=query) == fields
+
+
+def test_it_answers_before_the_gateway_gives_up(caller: Caller, world: InProcess) -> None:
+    now = [0.0]
+
+    def seconds() -> float:
+        now[0] += 10
+        return now[0]
+
+    caller.api = Api(caller.client, seconds=seconds)
+    for n in range(50):
+        caller.dead_letters.put(f"no letter {n}")
+    assert len(caller.ask("GET", PATH)["deadLetters"]) == 10
+    assert caller.ask("POST", f"{PATH}/purge", {})["more"]
+
+
+def test_a_queue_that_does_not_answer(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    def receive() -> Sequence[Message]:
+        raise QueueError("cannot read the dead-letter queue: https://sqs.secret")
+
+    monkeypatch.setattr(caller.dead_letters, "receive", receive)
+    for method, path in (("GET", PATH), ("POST", f"{PATH}/redrive"), ("POST", f"{PATH}/purge")):
+        problem = caller.refused("unavailable", method, path, None if method == "GET" else {})
+        assert problem["detail"] == "the dead-letter queue did not answer. Repeat the request"
+
+
+def test_an_api_without_a_queue(caller: Caller) -> None:
+    caller.client.dead_letter_queue = None
+    assert caller.refused("no-dead-letter-queue", "GET", PATH)["status"] == 404
+
+
+def test_a_bucket_says_what_has_gone_elsewhere_since(caller: Caller, world: InProcess) -> None:
+    caller.ask("POST", f"{PATH}/redrive", {})
+    bucket = caller.ask("GET", "/v1/buckets/2026-12-31%2312:02")
+    assert (bucket["left"], bucket["ran"], bucket["failed"], bucket["total"]) == ({"redrivenFailed": 1}, 1, 1, 0)
+    assert "left" not in caller.ask("GET", "/v1/buckets/2026-12-31%2312:09")

@@ -1,0 +1,155 @@
+"""``dynatick deadletter``: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+from tests.builders import InProcess
+from tests.unit.cli.conftest import Shell
+
+from dynatick import PermanentError, TaskClient
+from dynatick.actions.testing import MemoryDeadLetterQueue
+from dynatick.cli import dead_letter
+from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
+
+
+def fail(*_: object) -> object:
+    raise PermanentError("SMTP: refused\x1b[2J")
+
+
+@pytest.fixture
+def failed(world: InProcess) -> InProcess:
+    """Two tasks failed at 12:01:00.2; ``a`` was redriven since."""
+    client = TaskClient(world.store, clock=world.clock)
+    for name in ("a", "b"):
+        world.actions.behaviour[name] = fail
+        client.insert(name, delay_seconds=1)
+        world.next_tick()
+    client.redrive("a")
+    return world
+
+
+def queue_of(world: InProcess) -> MemoryDeadLetterQueue:
+    assert isinstance(world.dead_letters, MemoryDeadLetterQueue)
+    return world.dead_letters
+
+
+def test_the_list(shell: Shell, failed: InProcess) -> None:
+    ended = shell("deadletter", "list")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.lines == [
+        "TASK  STATE     NOW        ACTION  FAILED AT             RUN  ATTEMPT  ERROR",
+        "a     redriven  scheduled  log     2026-12-31T12:01:00Z    1        1  SMTP: refused [2J",
+        "b     failed    failed     log     2026-12-31T12:02:00Z    1        1  SMTP: refused [2J",
+    ]
+    as_json = shell("deadletter", "list", "-o", "json").json
+    assert {name: as_json[name] for name in ("complete", "messages", "hidden")} == {
+        "complete": True, "messages": 2, "hidden": 0,
+    }  # fmt: skip
+    assert [one["state"] for one in as_json["deadLetters"]] == ["redriven", "failed"]
+    lines = shell("deadletter", "list", "-o", "jsonl").out.splitlines()
+    assert [json.loads(line) for line in lines] == as_json["deadLetters"]
+
+
+def test_a_sample_says_that_it_is_one(shell: Shell, failed: InProcess) -> None:
+    ended = shell("deadletter", "list", "--limit", "1")
+    assert (len(ended.lines), ended.err) == (2, "A sample: the queue holds about 2 messages; see --limit\n")
+    queue_of(failed).receive()  # by another reader
+    ended = shell("deadletter", "list")
+    assert ended.err == "There are none\nAbout 2 more are hidden, since another reader has just received them\n"
+    assert shell("deadletter", "list", "--limit", "10001").code == 3
+
+
+def test_a_message_that_is_no_letter(shell: Shell, world: InProcess) -> None:
+    queue_of(world).put("hello")
+    assert shell("deadletter", "list").lines[1:] == ["      unreadable"]
+    assert shell("deadletter", "redrive").err == "1 kept\n"
+    assert shell("deadletter", "purge").err == "1 purged\n"
+    assert shell("deadletter", "list").err == "There are none\n"
+
+
+def test_redrive(shell: Shell, failed: InProcess) -> None:
+    dry = shell("deadletter", "redrive", "--dry-run")
+    assert (dry.code, dry.err) == (0, "1 to be dropped, 1 to be redriven\n")
+    assert failed.outcome("b") == "failed"
+    done = shell("deadletter", "redrive", "-o", "json").json
+    assert [(one["taskId"], one["result"], one["state"]) for one in done["deadLetters"]] == [
+        ("a", "dropped", "redriven"), ("b", "redriven", "failed"),
+    ]  # fmt: skip
+    assert (done["counts"], done["complete"]) == ({"dropped": 1, "redriven": 1}, True)
+    assert failed.row("b")["run"] == 2
+    again = shell("deadletter", "redrive")
+    assert (again.code, again.err, again.out) == (0, "There are none\n", "")
+
+
+def test_redrive_by_error(shell: Shell, failed: InProcess) -> None:
+    assert shell("deadletter", "redrive", "--error", "timeout").err == "There are none\n"
+    assert shell("deadletter", "redrive", "--action", "webhook").err == "There are none\n"
+    assert shell("deadletter", "redrive", "--error", "smtp", "--action", "log").err == "1 dropped, 1 redriven\n"
+
+
+def test_purge(shell: Shell, failed: InProcess) -> None:
+    assert shell("deadletter", "purge", "--dry-run").err == "1 to be dropped, 1 to be purged\n"
+    assert shell("deadletter", "purge", "--obsolete").err == "1 dropped\n"
+    ended = shell("deadletter", "purge")
+    assert ended.err == "1 purged\n"
+    assert ended.lines[1].startswith("b     purged  failed  2026-12-31T12:02:00Z  SMTP: refused [2J")
+    assert failed.outcome("b") == "failed"
+
+
+class Terminal(io.StringIO):
+    """Somewhere to type at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "question"),
+    [
+        (["redrive"], "Redrive the tasks of about 2 messages? [y/N] "),
+        (["purge"], "Purge about 2 messages? [y/N] "),
+        (["purge", "--obsolete"], "Purge the obsolete of about 2 messages? [y/N] "),
+    ],
+)
+def test_on_a_terminal_it_asks(
+    shell: Shell, failed: InProcess, monkeypatch: pytest.MonkeyPatch, arguments: list[str], question: str
+) -> None:
+    for answer, code in (("n\n", 130), ("y\n", 0)):
+        said = Terminal()
+        monkeypatch.setattr(sys, "stdin", Terminal(answer))
+        monkeypatch.setattr(sys, "stderr", said)
+        assert shell("deadletter", *arguments).code == code
+        assert said.getvalue().startswith(question)
+        assert (len(queue_of(failed).visible) == 2) == (code == 130)
+    monkeypatch.setattr(sys, "stderr", said := Terminal())
+    assert shell("deadletter", *arguments, "--yes").code == 0
+    assert "[y/N]" not in said.getvalue()
+
+
+def test_a_table_that_does_not_answer(shell: Shell, failed: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(change: ConditionalUpdate) -> Result:
+        return Unknown("throttled")
+
+    failed.store.write = write  # type: ignore[method-assign]
+    ended = shell("deadletter", "redrive")
+    assert ended.code == 6
+    assert ended.err == "1 dropped, 1 unknown\nerror: 1 got no answer; repeat the command\n"
+    monkeypatch.setattr(dead_letter, "MAX_FAILURES", 1)
+    assert shell("deadletter", "redrive").code == 6
+    assert len(queue_of(failed).visible) == 1
+
+
+def test_a_bucket_says_what_has_gone_elsewhere_since(shell: Shell, failed: InProcess) -> None:
+    shell("deadletter", "redrive")
+    ended = shell("bucket", "show", "2026-12-31#12:02")
+    assert ended.err.splitlines()[:2] == [
+        "2026-12-31#12:02: nothing is there now",
+        "1 ran there, 1 of them failed. Gone elsewhere since: 1 redriven after they had failed",
+    ]
+    as_json = shell("bucket", "show", "2026-12-31#12:02", "-o", "json").json
+    assert (as_json["left"], as_json["ran"], as_json["failed"]) == ({"redrivenFailed": 1}, 1, 1)
+    assert "left" not in shell("bucket", "show", "2026-12-31#12:05", "-o", "json").json

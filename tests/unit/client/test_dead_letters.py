@@ -1,0 +1,388 @@
+"""Dead letters follow the task: which are current, which are obsolete, and what redrive and purge make of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+
+import boto3
+import pytest
+from moto import mock_aws
+from tests.builders import NOON, InProcess
+from tests.unit.client.support import be_first, fail, rigged
+from tests.unit.engine.support import RiggedStore
+
+from dynatick import ConfigurationError, InvalidInput, StoreError, TaskClient
+from dynatick.actions.dead_letter import message_of
+from dynatick.actions.dead_letter_queue import HIDDEN_SECONDS, DeadLetterQueue
+from dynatick.actions.dead_letter_reader import SqsDeadLetterQueue
+from dynatick.actions.testing import MemoryDeadLetterQueue
+from dynatick.client import DeadLetterView, LetterResult, LetterState, dead_letters
+from dynatick.client.letter_views import letter_of, state_of
+from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
+from dynatick.engine.ports import DeadLetter
+from dynatick.errors import QueueError
+
+FAILED, OPEN, REDRIVEN, ENDED, GONE, UNREADABLE = LetterState
+
+
+@pytest.fixture
+def queue() -> MemoryDeadLetterQueue:
+    return MemoryDeadLetterQueue()
+
+
+@pytest.fixture
+def world(queue: MemoryDeadLetterQueue) -> InProcess:
+    """At 12:01:00.2: the tasks a, b and c have failed."""
+    world = InProcess(store=RiggedStore(), dead_letters=queue)
+    world.tick()
+    client = TaskClient(world.store, clock=world.clock)
+    for name in "abc":
+        world.actions.behaviour[name] = fail
+        client.insert(name, delay_seconds=1)
+    world.next_tick()
+    return world
+
+
+@pytest.fixture
+def client(world: InProcess, queue: MemoryDeadLetterQueue) -> TaskClient:
+    return TaskClient(world.store, clock=world.clock, dead_letter_queue=queue)
+
+
+def states(client: TaskClient) -> dict[str | None, LetterState]:
+    return {letter.task_id: letter.state for letter in client.dead_letters.list().letters}
+
+
+def test_a_letter_shows_its_task_and_the_state_of_it(client: TaskClient, world: InProcess) -> None:
+    page = client.dead_letters.list()
+    assert (page.complete, page.messages, page.hidden) == (True, 3, 0)
+    (a,) = (letter for letter in page.letters if letter.task_id == "a")
+    row = world.row("a")
+    assert a.to_row() == {
+        "taskId": "a", "createdAt": row["createdAt"], "run": 1, "attempt": 1, "action": "log", "error": "it broke",
+        "failedAt": row["finishedAt"], "state": "failed", "taskStatus": "failed",
+    }  # fmt: skip
+
+
+def test_a_list_hides_no_message_for_longer_than_it_takes(client: TaskClient, queue: MemoryDeadLetterQueue) -> None:
+    assert len(client.dead_letters.list(limit=2).letters) == 2
+    assert (len(queue.visible), len(queue.hidden)) == (3, 0)
+    assert not client.dead_letters.list(limit=2).complete
+
+
+def test_letters_are_compared_with_their_tasks(
+    client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue
+) -> None:
+    client.redrive("a")
+    client.delete("b")
+    assert states(client) == {"a": REDRIVEN, "b": GONE, "c": FAILED}
+    client.insert("b", delay_seconds=3600)  # another task of this id
+    assert states(client)["b"] is GONE
+    world.next_tick()  # a fails again, in its second run
+    assert Counter(letter.state for letter in client.dead_letters.list().letters if letter.task_id == "a") == {
+        REDRIVEN: 1, FAILED: 1,
+    }  # fmt: skip
+    del world.actions.behaviour["c"]
+    client.redrive("c")
+    world.next_tick()
+    (c,) = (letter for letter in client.dead_letters.list().letters if letter.task_id == "c")
+    assert (c.state, c.task_status) == (REDRIVEN, "completed")
+
+
+MADE = "2026-12-31T11:00:00Z"
+ROW = {"taskId": "t", "createdAt": MADE, "run": 1, "status": "failed", "outcome": "failed"}
+
+
+@pytest.mark.parametrize(
+    ("row", "state"),
+    [
+        (ROW, FAILED),
+        (None, GONE),
+        (ROW | {"run": 2}, REDRIVEN),
+        (ROW | {"run": 2, "status": "scheduled", "outcome": None}, REDRIVEN),
+        # The letter is sent before the failure is written: that may fail, and then the task runs again.
+        ({"taskId": "t", "createdAt": MADE, "run": 1, "status": "running"}, OPEN),
+        ({"taskId": "t", "createdAt": MADE, "run": 1, "status": "scheduled"}, OPEN),
+        (ROW | {"status": "completed", "outcome": "completed"}, ENDED),
+        (ROW | {"status": "cancelled", "outcome": "cancelled"}, ENDED),
+        (ROW | {"createdAt": "2026-12-31T11:00:01Z"}, GONE),
+        (ROW | {"createdAt": "2026-12-31T11:00:01Z", "run": 2}, GONE),
+        ({"taskId": "t", "delaySeconds": 5}, GONE),  # put over it, and not normalised yet
+        (ROW | {"createdAt": 7}, GONE),
+    ],
+)
+def test_what_has_become_of_a_failure(row: dict[str, object] | None, state: LetterState) -> None:
+    letter = DeadLetterView(task_id="t", created_at=MADE, run=1)
+    assert state_of(letter, row) is state
+
+
+@pytest.mark.parametrize(
+    ("row", "state"),
+    [
+        ({"taskId": "t", "outcome": "failed", "status": "failed"}, FAILED),
+        ({"taskId": "t", "malformedReason": "action: 7"}, OPEN),
+        ({"taskId": "t", "createdAt": MADE, "run": 2, "status": "scheduled"}, REDRIVEN),
+        ({"taskId": "t", "createdAt": MADE, "run": 1, "status": "scheduled"}, GONE),
+    ],
+)
+def test_a_row_that_could_not_be_made_a_task_has_no_creation(row: dict[str, object], state: LetterState) -> None:
+    assert state_of(DeadLetterView(task_id="t"), row) is state
+
+
+def test_the_creation_of_a_malformed_row_is_compared_as_its_letter_has_it() -> None:
+    row = {**ROW, "createdAt": {"no": "instant"}}
+    letter = letter_of(message_of(DeadLetter(row=row, attempt=0, error="x", failed_at=NOON)))
+    assert state_of(letter, row) is FAILED
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", "no JSON", "[]", "{}", '{"taskId": 7}', '{"taskId": ""}', '{"taskId": "_dynatick#settings"}', "[" * 5000],
+)
+def test_a_message_that_is_no_letter(client: TaskClient, queue: MemoryDeadLetterQueue, body: str) -> None:
+    queue.put(body)
+    *_, last = client.dead_letters.list().letters
+    assert (last.state, last.task_id, last.to_row()) == (UNREADABLE, None, {"state": "unreadable"})
+    results = {one.letter.task_id: one.result for one in client.dead_letters.redrive()}
+    assert results[None] is LetterResult.KEPT
+    assert [one.result for one in client.dead_letters.purge(obsolete=True)] == []
+    assert [one.result for one in client.dead_letters.purge()] == [LetterResult.PURGED]
+    assert client.dead_letters.count() == 0
+
+
+def results(handled: object) -> dict[str | None, str]:
+    return {one.letter.task_id: str(one.result) for one in handled}  # type: ignore[attr-defined]
+
+
+def test_redrive_runs_what_still_failed_and_drops_the_rest(
+    client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue
+) -> None:
+    client.redrive("a")
+    client.delete("b")
+    handled = client.dead_letters.redrive()
+    assert results(handled) == {"a": "dropped", "b": "dropped", "c": "redriven"}
+    assert handled.complete
+    assert (world.row("c")["status"], world.row("c")["run"], world.row("a")["run"]) == ("scheduled", 2, 2)
+    assert (queue.visible, queue.hidden) == ([], [])
+    assert results(client.dead_letters.redrive()) == {}
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(
+    client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue
+) -> None:
+    client.redrive("a")
+    assert results(client.dead_letters.redrive(dry_run=True)) == {"a": "dropped", "b": "redriven", "c": "redriven"}
+    assert results(client.dead_letters.purge(dry_run=True)) == {"a": "dropped", "b": "purged", "c": "purged"}
+    assert (world.outcome("b"), len(queue.visible), queue.hidden) == ("failed", 3, [])
+
+
+def test_purge_of_all_and_of_obsolete_ones(client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue) -> None:
+    client.redrive("a")
+    assert results(client.dead_letters.purge(obsolete=True)) == {"a": "dropped"}
+    assert (len(queue.visible), queue.hidden) == (2, [])
+    assert results(client.dead_letters.purge()) == {"b": "purged", "c": "purged"}
+    assert (queue.visible, world.outcome("b")) == ([], "failed")
+
+
+def test_by_action_and_error(client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue) -> None:
+    assert results(client.dead_letters.redrive(action="webhook")) == {}
+    assert results(client.dead_letters.redrive(error="timeout")) == {}
+    handled = client.dead_letters.redrive(action="log", error="IT BROKE", limit=1)
+    assert [str(one.result) for one in handled] == ["redriven"]
+    assert len(queue.visible) == 2
+    assert results(client.dead_letters.purge(error="other")) == {}
+
+
+def test_two_letters_of_one_failure_redrive_the_task_once(
+    client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue
+) -> None:
+    queue.send(list(queue.letters))
+    assert [str(one.result) for one in client.dead_letters.redrive()] == ["redriven"] * 6
+    assert [world.row(name)["run"] for name in "abc"] == [2, 2, 2]
+    assert queue.visible == []
+
+
+def test_a_task_that_another_redrives_first_is_left_alone(client: TaskClient, world: InProcess) -> None:
+
+    def first() -> None:
+        world.clock.forward(seconds=1)
+        TaskClient(world.store, clock=world.clock).redrive("b")
+
+    be_first(world, first)
+    assert results(client.dead_letters.redrive()) == {"a": "redriven", "b": "dropped", "c": "redriven"}
+    assert world.row("b")["run"] == 2
+
+
+def test_a_task_that_is_deleted_or_replaced_first_is_left_alone(client: TaskClient, world: InProcess) -> None:
+    other = TaskClient(world.store, clock=world.clock)
+    replaced = {**world.row("a"), "createdAt": "2026-12-31T12:00:59Z"}
+
+    def first() -> None:
+        other.delete("b")
+        rigged(world).put(replaced)
+
+    be_first(world, first)
+    assert results(client.dead_letters.redrive()) == {"a": "dropped", "b": "dropped", "c": "redriven"}
+    assert world.row("a") == replaced
+
+
+def test_what_fails_again_during_the_call_is_kept(
+    client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "_CHUNK", 1)
+    handled = client.dead_letters.redrive()
+    first = next(handled)
+    world.next_tick()
+    rest = list(handled)
+    assert [str(one.result) for one in (first, *rest)] == ["redriven"] * 3 + ["kept"] * 3
+    assert rest[-1].reason == "its task failed again since this call began"
+    assert states(client) == dict.fromkeys("abc", FAILED)
+    assert [world.row(name)["run"] for name in "abc"] == [2, 2, 2]
+
+
+def test_a_table_that_does_not_answer_keeps_the_letters(
+    client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue
+) -> None:
+    def write(change: ConditionalUpdate) -> Result:
+        return Unknown("throttled")
+
+    rigged(world).write = write  # type: ignore[method-assign]
+    handled = list(client.dead_letters.redrive())
+    assert {str(one.result) for one in handled} == {"unknown"}
+    assert {one.reason for one in handled} == {f"cannot change '{name}': throttled" for name in "abc"}
+    assert (len(queue.visible), queue.hidden) == (3, [])
+
+
+def test_messages_are_released_when_the_table_can_not_be_read(
+    client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def get_many(*_: object, **__: object) -> object:
+        raise StoreError("no answer")
+
+    client.settings()
+    monkeypatch.setattr(world.store, "get_many", get_many)
+    for call in (client.dead_letters.list, lambda: list(client.dead_letters.redrive())):
+        with pytest.raises(StoreError, match="no answer"):
+            call()
+        assert (len(queue.visible), queue.hidden) == (3, [])
+
+
+def test_messages_are_released_when_the_caller_stops(client: TaskClient, queue: MemoryDeadLetterQueue) -> None:
+    handled = client.dead_letters.redrive(dry_run=True)
+    next(handled)
+    assert len(queue.hidden) == 3
+    del handled
+    assert (len(queue.visible), queue.hidden) == (3, [])
+
+
+def test_a_letter_that_can_not_be_deleted_says_so(
+    client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "delete", lambda messages: [False] * len(messages))
+    first = next(client.dead_letters.redrive())
+    assert (str(first.result), first.reason) == ("redriven", "its message could not be deleted; a later call drops it")
+    monkeypatch.undo()
+    assert set(states(client).values()) == {REDRIVEN}
+
+
+def test_a_long_queue_is_read_to_its_end(client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue) -> None:
+    row = world.row("a")
+    for n in range(1200):
+        rigged(world).put({**row, "taskId": f"t{n}"})
+        queue.put(json.dumps({"taskId": f"t{n}", "createdAt": row["createdAt"], "run": 1, "action": "log"}))
+    assert len(client.dead_letters.list(limit=10_000).letters) == 1203
+    handled = client.dead_letters.redrive()
+    assert Counter(str(one.result) for one in handled) == {"redriven": 1203}
+    assert (queue.visible, queue.hidden, handled.complete) == ([], [], True)
+
+
+def test_no_more_messages_are_hidden_at_a_time_than_the_bound(
+    client: TaskClient, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "MAX_HIDDEN", 20)
+    for n in range(40):
+        queue.put(f"no letter {n}")
+    page = client.dead_letters.list(limit=20)
+    assert (len(page.letters), page.complete) == (20, False)
+    handled = client.dead_letters.redrive()
+    assert len(list(handled)) <= 30
+    assert not handled.complete
+
+
+def test_a_caller_out_of_time_gets_what_there_is(client: TaskClient) -> None:
+    page = client.dead_letters.list(stop=lambda: True)
+    assert (page.letters, page.complete, page.messages) == ((), False, 3)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 10_001])
+def test_the_limit_of_a_list(client: TaskClient, limit: int) -> None:
+    with pytest.raises(InvalidInput, match="expected a whole number from 1 to 10000"):
+        client.dead_letters.list(limit=limit)
+    if limit < 1:
+        with pytest.raises(InvalidInput, match="limit"):
+            client.dead_letters.redrive(limit=limit)
+        with pytest.raises(InvalidInput, match="limit"):
+            client.dead_letters.purge(limit=limit)
+
+
+def test_a_client_without_a_queue_says_what_is_missing(world: InProcess) -> None:
+    with pytest.raises(ConfigurationError, match="DYNATICK_DEAD_LETTER_QUEUE_URL: it is not set"):
+        TaskClient(world.store).dead_letters  # noqa: B018
+
+
+# --- SQS --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["memory", "sqs"])
+def any_queue(request: pytest.FixtureRequest) -> object:
+    """A queue, and what puts a message into it."""
+    if request.param == "memory":
+        memory = MemoryDeadLetterQueue()
+        return memory, memory.put
+    with_aws = mock_aws()
+    with_aws.start()
+    request.addfinalizer(with_aws.stop)
+    sqs = boto3.client("sqs", region_name="us-east-1")
+    url = sqs.create_queue(QueueName="dead-letters")["QueueUrl"]
+
+    def put(body: str) -> None:
+        sqs.send_message(QueueUrl=url, MessageBody=body)
+
+    return SqsDeadLetterQueue(lambda: sqs, url, wait_seconds=0), put
+
+
+def test_what_a_queue_promises(any_queue: tuple[DeadLetterQueue, Callable[[str], None]]) -> None:
+    queue, put = any_queue
+    for n in range(23):
+        put(f"body {n}")
+    assert (queue.counts().visible, queue.counts().hidden) == (23, 0)
+    received = [*queue.receive(), *queue.receive(), *queue.receive()]
+    assert {one.body for one in received} == {f"body {n}" for n in range(23)}
+    assert queue.receive() == []
+    assert (queue.counts().visible, queue.counts().hidden) == (0, 23)
+    assert queue.delete(received[:12]) == [True] * 12
+    queue.release(received[12:])
+    assert (queue.counts().visible, queue.counts().hidden) == (11, 0)
+    again = {one.message_id for one in [*queue.receive(), *queue.receive()]}
+    assert again == {one.message_id for one in received[12:]}
+
+
+def test_a_queue_that_is_not_there() -> None:
+    with mock_aws():
+        sqs = boto3.client("sqs", region_name="us-east-1")
+        queue = SqsDeadLetterQueue(lambda: sqs, "https://sqs.us-east-1.amazonaws.com/123456789012/none")
+        with pytest.raises(QueueError, match="cannot read the dead-letter queue"):
+            queue.receive()
+        with pytest.raises(QueueError, match="cannot read the dead-letter queue"):
+            queue.counts()
+        message = MemoryDeadLetterQueue()
+        message.put("x")
+        assert list(queue.delete(message.receive())) == [False]
+        queue.release(message.hidden)
+
+
+def test_the_time_that_a_message_is_hidden_covers_a_long_list() -> None:
+    """10,000 messages take 1,000 calls, of some 50 ms each."""
+    assert timedelta(seconds=HIDDEN_SECONDS) >= 1000 * timedelta(milliseconds=100)
