@@ -26,6 +26,7 @@ from dynatick_stack.files import digest, digest_of_files, exclusive, sources
 from dynatick_stack.folders import CACHE
 from dynatick_stack.project import Project
 from dynatick_stack.project_files import project_files
+from dynatick_stack.transform import transformed
 from dynatick_stack.venv import Say, python_with_pip, run_quietly
 
 MAX_UNPACKED_BYTES = 250 * 1024 * 1024
@@ -235,17 +236,22 @@ def _size(path: Path) -> int:
         return sum(entry.file_size for entry in archive.infolist())
 
 
-def write_folder(project: Project, to: Path, *, stage: str | None, say: Say, cache: Path = CACHE) -> None:
+def write_folder(
+    project: Project, to: Path, *, stage: str | None, is_transformed: bool = False, say: Say, cache: Path = CACHE
+) -> None:
     """Writes what a pipeline of one's own needs: template.json, the zips that it names beside it, handlers.zip for a
-    layer, and parameters.json, which lacks that layer's ARN. Raises BuildError."""
+    layer, and parameters.json, which lacks that layer's ARN. ``is_transformed``: the template has no SAM transform any
+    more. Raises BuildError."""
     parameters = project.template_parameters(stage)
     architecture = parameters.get("Architecture", template.defaults()["Architecture"])
     packages = build_packages(project, Platform.of(architecture), say=say, cache=cache)
-    body = template.load()
+    body, code = template.load(), {name: f"{name}.zip" for name in packages.of_template}
     to.mkdir(parents=True, exist_ok=True)
     for name, path in packages.of_template.items():
-        shutil.copyfile(path, to / f"{name}.zip")
-        template.set_code(body, name, f"{name}.zip")
+        shutil.copyfile(path, to / code[name])
+        template.set_code(body, name, code[name])
+    if is_transformed:
+        body = transformed(body, code, say=say)
     shutil.copyfile(packages.handlers, to / "handlers.zip")
     pairs = [{"ParameterKey": name, "ParameterValue": value} for name, value in sorted(parameters.items())]
     (to / "template.json").write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")

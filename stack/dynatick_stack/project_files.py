@@ -18,6 +18,9 @@ NEVER = (
 )  # fmt: skip
 """Names of files and folders. Virtual environments and the file of the requirements are left out besides."""
 
+TAKEN = "app"
+"""The module that each function begins with. A project's own would take its place, or be hidden by it."""
+
 
 def project_files(project: Project) -> Iterator[Path]:
     """In a stable order. A name or a path that a pattern of ``exclude`` fits is left out, with all that is in it."""
@@ -28,6 +31,7 @@ def project_files(project: Project) -> Iterator[Path]:
             any(fnmatchcase(path.name, pattern) for pattern in (*NEVER, *project.exclude))
             or any(fnmatchcase(whole, pattern) for pattern in project.exclude)
             or path == project.requirements
+            or whole in (TAKEN, f"{TAKEN}.py")
             or (path / "pyvenv.cfg").exists()
         )
 

@@ -98,15 +98,20 @@ def destroy(stage: Stage = None, region: Region = None, profile: Profile = None,
 def show_template(
     to: Annotated[Path | None, typer.Option(help="Write it into this folder, with the code as zips beside it.")] = None,
     stage: Stage = None,
+    transformed: Annotated[
+        bool, typer.Option("--transformed", help="Without its SAM transform, to be nested or included.")
+    ] = False,
 ) -> None:
     """Print the template that is deployed, or write all that a pipeline of your own needs."""
     with failures():
         if to is None:
+            if transformed:
+                raise CommandFailed(ExitCode.USAGE, "--transformed names the code as zips, so it needs --to FOLDER")
             typer.echo(template.TEMPLATE.read_text(encoding="utf-8"), nl=False)
             return
         from dynatick_stack.packaging import write_folder
 
-        write_folder(find(Path.cwd()), to, stage=stage, say=_say)
+        write_folder(find(Path.cwd()), to, stage=stage, is_transformed=transformed, say=_say)
 
 
 def _session(project: Project, region: str | None, profile: str | None) -> boto3.Session:

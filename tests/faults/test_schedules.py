@@ -509,10 +509,23 @@ DEADLINE: dict[str, Any] = {
 
 def reports(world: World) -> list[tuple[str, str]]:
     """Of overdue occurrences: schedule and reason, as they were logged. Each is counted by the metric, too."""
-    lines = [json.loads(line) for line in world.log.read_text().splitlines() if line.startswith("{")]
-    found = [(line["schedule_id"], line["reason"]) for line in lines if line.get("action") == "occurrence_overdue"]
-    assert sum(sum(line.get("OccurrencesOverdue", [])) for line in lines) == len(found)
+    found = logged(world)
+    assert counted(world) == len(found)
     return found
+
+
+def logged(world: World) -> list[tuple[str, str]]:
+    lines = [line for line in said(world) if line.get("action") == "occurrence_overdue"]
+    return [(line["schedule_id"], line["reason"]) for line in lines]
+
+
+def counted(world: World) -> float:
+    return sum(sum(line.get("OccurrencesOverdue", [])) for line in said(world))
+
+
+def said(world: World) -> list[dict[str, Any]]:
+    """The logs and the metrics."""
+    return [json.loads(line) for line in world.log.read_text().splitlines() if line.startswith("{")]
 
 
 WAITS = "waits for attempt 2, at "
@@ -549,6 +562,20 @@ def test_an_overdue_occurrence_is_reported_whatever_happens_then(world: World, f
     world.next_tick(3)
     assert len(reports(world)) == times
     assert world.row(f"s#1#{run}")["status"] == "scheduled"
+
+
+def test_an_overdue_occurrence_is_reported_again_if_its_metric_could_not_be_written(world: World) -> None:
+    """An occurrence of the same batch runs all the same."""
+    put(world, "s", **DEADLINE)
+    put(world, "t", scheduleExpression="cron(3 12 * * ? *)")
+    world.next_tick()
+    world.next_tick()
+    assert world.next_tick(faults=[Fault(at="metrics", do="fail before")]).what == "returned"
+    (at,) = occurrences(world, "t")
+    assert world.row(f"t#1#{at}")["outcome"] == "completed"
+    world.next_tick()
+    assert (len(logged(world)), counted(world)) == (2, 1)
+    assert "awaited" not in world.row("s")
 
 
 def test_an_occurrence_whose_process_died_is_overdue_before_it_is_reclaimed(world: World) -> None:

@@ -21,6 +21,7 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.due import due_of
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import RELEASED, TRANSITIONS, is_terminal, may_follow, state_of
+from dynatick.domain.overdue import Overdue
 from dynatick.domain.row import RowView
 from dynatick.domain.task import TERMINAL, Row, Task, is_own_row
 from dynatick.engine.ports import ActionContext, DeadLetter
@@ -129,6 +130,13 @@ class Book:
     def _hear_restored(self, old: Row | None, new: Row | None) -> None:
         if old is not None and "life" in old and (new is None or new["life"] != old["life"]):
             self.life_of(old).gone = True
+
+    def hear_overdue(self, overdue: Sequence[Overdue]) -> None:
+        """A processor reports occurrences. Its schedule may have been replaced meanwhile."""
+        for one in overdue:
+            for life in self.lives:
+                if life.schedule is not None and life.task_id == one.schedule_id:
+                    life.schedule.hear_overdue(one, self.simulation.now)
 
     def _hear_state(self, old: Row | None, new: Row | None) -> None:
         """When a task's present run began, and ended."""

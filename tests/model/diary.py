@@ -17,6 +17,7 @@ from tests.model.times import EXPRESSIONS, HORIZON, Times
 
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import is_terminal
+from dynatick.domain.overdue import Overdue
 from dynatick.domain.task import Row
 
 Said = tuple[object, ...]
@@ -54,6 +55,7 @@ class Diary:
     seconds: Callable[[datetime], float]
     say: Callable[[str], None]
     tick_minutes: Callable[[], tuple[int, int]]  # the shortest and the longest interval so far
+    look_up: Callable[[str], Row | None]
     eras: list[Era] = field(default_factory=list)
     made: dict[float, Life] = field(default_factory=dict)  # by nominal instant
     by_ticks: list[float] = field(default_factory=list)  # of these, those that no client asked for
@@ -62,6 +64,10 @@ class Diary:
     overlap: set[str] = field(default_factory=set)
     window: float = 0.0  # s that a start may be put off by, at most
     edited_at: float | None = None  # when its definition was changed by hand, until that is noticed
+    expected: float | None = None  # s within which an occurrence must complete
+    reported: dict[float, str] = field(default_factory=dict)  # as overdue: the reasons, by nominal instant
+    reported_missed: set[tuple[float, float]] = field(default_factory=set)  # the first and the last of each report
+    settled: set[float] = field(default_factory=set)  # runs that are not awaited any more
     gone_at: float = math.inf
     ended: bool = False
     is_new_revision: bool = True  # whether its occurrences' ids are none that an earlier life has used
@@ -90,6 +96,7 @@ class Diary:
         self.catch_up.add(str(row.get("catchUp", _LATEST)))
         self.overlap.add(str(row.get("overlap", "skip")))
         self.window = max(self.window, 60.0 * number(row.get("flexibleTimeWindow")))
+        self.expected = number(row["expectedWithinSeconds"]) if "expectedWithinSeconds" in row else None
 
     def edit(self, now: float, old: Row, new: Row) -> None:
         """By hand."""
@@ -116,6 +123,8 @@ class Diary:
         if old is None:
             return
         self._hear_missed(by, now, old, new)
+        if by.kind == "processor":
+            self._hear_awaited(old, new)
         waiting, waits = self.instant(old, "bufferedOccurrenceAt"), self.instant(new, "bufferedOccurrenceAt")
         if waiting is not None and waits != waiting and not self.is_dealt_with(waiting):
             self.wrong(f"the run of {waiting:.0f}, which waited, is lost")
@@ -166,6 +175,9 @@ class Diary:
             first, last = (self.seconds(parse_instant(entry[name], name)) for name in ("from", "until"))
             reason, runs = str(entry["reason"]), number(entry["occurrences"])
             counted += runs if reason != "paused" else 0
+            counts = reason not in ("paused", "overlap") or (reason == "overlap" and self.expected is not None)
+            if counts and (first, last) not in self.reported_missed:
+                self.wrong(f"the runs from {first:.0f} to {last:.0f} are missed ({reason}), and nobody reported them")
             if reason == "paused":
                 self._check_paused(first, last)
                 continue
@@ -216,6 +228,60 @@ class Diary:
 
     def is_dealt_with(self, run: float) -> bool:
         return run in self.made or run in self.missed
+
+    # -- what is overdue ---------------------------------------------------------------------------------------------
+
+    def hear_overdue(self, one: Overdue, now: float) -> None:
+        first, last = self.seconds(one.first), self.seconds(one.last)
+        if one.reason.startswith("missed"):
+            self.reported_missed.add((first, last))
+            return
+        self.reported[first] = one.reason
+        life = self.made.get(first)
+        if life is None or self.expected is None or one.reason.startswith("not awaited"):
+            return  # it may be of another life of this id
+        row = None if life.gone else self.look_up(life.task_id)
+        if now < first + self.expected - MARGIN:
+            self.wrong(
+                f"the run of {first:.0f} is said to be overdue ({one.reason}) {now - first:.0f} s after its time"
+            )
+        finished = self.instant(row, "finishedAt")
+        in_time = finished is not None and finished < first + self.expected - MARGIN
+        if row is not None and row.get("outcome") == "completed" and in_time:
+            self.wrong(f"the run of {first:.0f} is said to be overdue ({one.reason}), and it completed in time")
+
+    def _hear_awaited(self, old: Row, new: Row) -> None:
+        """A pass has moved the schedule on: what it does not await any more has completed, was called off, or was
+        reported before."""
+        before, after = self._awaited(old), self._awaited(new)
+        last = self.instant(new, "lastOccurrenceAt")
+        decided = {run for run in self.by_ticks if last is not None and run <= last and self.expected is not None}
+        for run in sorted(({*before} | decided) - {*after} - self.settled):
+            self.settled.add(run)
+            if run not in self.reported and not self._is_excused(run):
+                self.wrong(f"the run of {run:.0f} is not awaited any more, and nobody reported it")
+
+    def _awaited(self, row: Row) -> Mapping[float, float]:
+        """The instants by which runs must have completed."""
+        entries = row.get("awaited")
+        pairs = ((self.instant(one, "dueAt"), self.instant(one, "expectedBy")) for one in _maps(entries))
+        return {run: by for run, by in pairs if run is not None and by is not None}
+
+    def _is_excused(self, run: float) -> bool:
+        """Whether it has completed in time, or a person has called it off or run it again."""
+        life = self.made.get(run)
+        row = None if life is None or life.gone else self.look_up(life.task_id)
+        if row is None or row.get("outcome") == "cancelled" or number(row.get("run"), 1) > 1:
+            return True
+        finished = self.instant(row, "finishedAt")
+        by = run + self.window + (self.expected or 0.0)
+        return row.get("outcome") == "completed" and finished is not None and finished <= by
+
+    def check_reported(self, last_tick: float, row: Row) -> None:
+        """Whatever should have completed by then was looked at."""
+        late = [run for run, by in self._awaited(row).items() if by <= last_tick]
+        if late and not is_terminal(row):
+            self.wrong(f"the runs of {', '.join(f'{run:.0f}' for run in late)} are awaited beyond their time")
 
     # -- its occurrences -----------------------------------------------------------------------------------------------
 
@@ -274,6 +340,10 @@ class Diary:
         lost = [run for run in due if not self.is_dealt_with(run) and run != waits]
         if lost:
             self.wrong(f"the runs of {', '.join(f'{run:.0f}' for run in sorted(lost)[:5])} were never made")
+
+
+def _maps(entries: object) -> Sequence[Row]:
+    return list(entries) if isinstance(entries, (list, tuple)) else []
 
 
 def added(old: object, new: object) -> Sequence[Mapping[str, object]]:

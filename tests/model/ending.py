@@ -40,6 +40,7 @@ def close_the_schedules(model: Installation) -> None:
         row = model.table.get(life.task_id)
         if life.schedule is not None and row is not None and model.book.life_of(row) is life:
             life.schedule.check_complete(last, row)
+            life.schedule.check_reported(last, row)
             model.table.delete(model.hand, life.task_id)
 
 

@@ -246,6 +246,7 @@ class Installation:
             new_token=lambda: f"token-{next(self._tokens)}",
             pause=self.simulation.sleep,
             wake_ups=self._wake_ups(),
+            report_overdue=self.book.hear_overdue,
         )
         return Environment(processor, self._clock, self._log, lambda: self._end_process(processor))
 

@@ -15,6 +15,7 @@ from tests.model.stream import Mode
 from tests.mutations import OF_SCHEDULES
 
 ONCE = {"maximumRetryAttempts": 0}
+LATER = {"minBackoffSeconds": 400, "maxBackoffSeconds": 400}
 
 
 def put(row: ScheduleRow = ScheduleRow(), *script: str, policy: object = None) -> Step:  # noqa: B008
@@ -165,6 +166,37 @@ KEPT_BREAKS: Mapping[tuple[int, str], Found] = {
         ),
         "an edit keeps only the first due occurrence": Found(
             "s: the run of 120 is lost", [put(ALL), tick(NONE), tick(NONE), tick(NONE), wait(2.0), EVERY_FIVE]
+        ),
+        "what is overdue is forgotten unreported": Found(
+            "s: the runs from 120 to 120 are missed (overlap), and nobody reported them",
+            [put(ScheduleRow(expected=90), "error", "ok", policy=LATER), tick(), tick(), tick(), tick()],
+        ),
+        "a schedule waits for its next run, whatever is awaited": Found(
+            "s: the runs of 60 are awaited beyond their time",
+            [
+                put(ScheduleRow(expected=90)),
+                Step("update", schedule_id="s", expression="rate(7 minutes)", plan=Plan()),
+            ],
+        ),
+        "a pause forgets what is awaited": Found(
+            "s: the runs of 60 are awaited beyond their time",
+            [
+                put(ScheduleRow(expected=400), "error", "ok", policy=LATER),
+                tick(),
+                change("pause"),
+                tick(),
+                tick(),
+            ],
+        ),
+        "an edit puts a schedule behind a deadline": Found(
+            "s: the runs of 60, 120 are awaited beyond their time",
+            [
+                put(ScheduleRow(expected=90), "permanent"),
+                tick(),
+                tick(),
+                wait(15.0),
+                Step("update", schedule_id="s", expression="cron(30 5 * * ? *)", plan=Plan()),
+            ],
         ),
     }.items()
 }

@@ -44,6 +44,7 @@ class ScheduleRow(Brief):
     catch_up: str | None = None
     overlap: str | None = None
     window: int | None = None  # minutes
+    expected: int | None = None  # seconds within which an occurrence must complete
     enabled: bool = True
 
     def attributes(self, now: datetime) -> dict[str, object]:
@@ -56,6 +57,7 @@ class ScheduleRow(Brief):
             "catchUp": self.catch_up,
             "overlap": self.overlap,
             "flexibleTimeWindow": self.window,
+            "expectedWithinSeconds": self.expected,
             "scheduleState": None if self.enabled else "DISABLED",
         }
         return {name: value for name, value in row.items() if value is not None}
@@ -73,6 +75,7 @@ rows = st.builds(
     catch_up=st.sampled_from((None, "latest", "all", "all", "none")),
     overlap=st.sampled_from((None, "skip", "allow", "allow", "bufferOne")),
     window=st.sampled_from((None,) * 7 + (3,)),
+    expected=st.sampled_from((None, None, 20, 90, 400)),
     enabled=st.sampled_from((True, True, True, True, False)),
 )
 EDITS: Mapping[str, Mapping[str, object]] = {
@@ -108,7 +111,7 @@ class ScheduleMachine(Surroundings):
             schedule_id, row.expression,
             timezone=given.get("scheduleExpressionTimezone"), start_date=given.get("startDate"),
             end_date=given.get("endDate"), catch_up=row.catch_up, overlap=row.overlap, enabled=row.enabled,
-            flexible_time_window=row.window,
+            flexible_time_window=row.window, expected_within_seconds=row.expected,
             attributes={"life": life.number},
         ), plan, 0)  # fmt: skip
 
@@ -120,7 +123,9 @@ class ScheduleMachine(Surroundings):
             maximum=policy.get("maximumRetryAttempts", 3) + 1,
             backoff=policy.get("minBackoffSeconds", 5),
         )
-        life.schedule = Diary(life, book.seconds, book.say, lambda: (book.shortest_interval, book.longest_interval))
+        life.schedule = Diary(
+            life, book.seconds, book.say, lambda: (book.shortest_interval, book.longest_interval), book.look_up
+        )
         return life
 
     # -- changes -------------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ import pytest
 from pydantic import BaseModel, Field
 from tests.builders import NOON
 from tests.unit.actions.support import a_context, a_task
-from tests.unit.engine.support import World
 
 from dynatick import HandlerContext, NewTask, TaskClient, TaskFunction, task, use_client
 from dynatick import task_function as module
@@ -25,6 +24,7 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.retry import RetryPolicy
 from dynatick.errors import ConfigurationError, InvalidInput, StoreError, TaskExists
 from dynatick.store.memory import MemoryStore
+from dynatick.testing import VirtualInstallation
 
 ROOT = Path(__file__).parents[2]
 DUE = datetime(2027, 1, 1, 12, tzinfo=UTC)
@@ -59,11 +59,8 @@ async def count(payload: dict[str, object]) -> int:
 
 @pytest.fixture
 def client() -> Iterator[TaskClient]:
-    world = World()
-    world.tick()  # which writes the settings
-    client = TaskClient(world.store, clock=lambda: NOON, check_actions=False)
-    with use_client(client):
-        yield client
+    with VirtualInstallation(sys.modules[__name__], start=NOON) as virtual:
+        yield virtual.client
 
 
 def test_it_is_called_like_the_function() -> None:
@@ -163,15 +160,10 @@ def test_calls_without_a_due_time_are_tasks_of_their_own(client: TaskClient) -> 
 
 
 def test_it_runs() -> None:
-    world = World()
-    done: list[str] = []
-    run = world.actions.run
-    world.actions.run = lambda one, context: (done.append(one.task_id), run(one, context))[1]  # type: ignore[method-assign]
-    world.tick()
-    with use_client(TaskClient(world.store, clock=world.clock, check_actions=False)):
+    with VirtualInstallation(sys.modules[__name__], start=NOON) as virtual:
         send_mail.schedule(Mail("ada", "hi"), due_at=NOON + timedelta(seconds=60), task_id="one")
-        world.ticks(3)
-    assert done == ["one"]
+        virtual.advance(minutes=3)
+    assert [(one.task_id, one.result) for one in virtual.executed] == [("one", "To ada: hi")]
 
 
 # -- many --------------------------------------------------------------------------------------------------------------

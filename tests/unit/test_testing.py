@@ -280,6 +280,18 @@ def test_an_overdue_occurrence_is_reported(virtual: VirtualInstallation) -> None
     assert len(virtual.overdue) == 1
 
 
+def test_a_deadline_with_precision_second_is_found_at_the_next_tick() -> None:
+    with second() as virtual:
+        send_mail.every("rate(1 day)", Mail("ada"), schedule_id="daily", start_date=START + timedelta(hours=1),
+                        expected_within_seconds=90)  # fmt: skip
+        virtual.fail(send_mail, with_=RetryableError("no answer"), times=3)
+        virtual.advance(hours=1, seconds=119)
+        assert virtual.overdue == []
+        virtual.advance(seconds=1)
+        (one,) = virtual.overdue
+        assert one.reason.startswith("waits for attempt ")
+
+
 def test_a_schedule_that_only_awaits_its_last_occurrence_does_not_wait(virtual: VirtualInstallation) -> None:
     virtual.client.schedules.insert("once", "at(2027-01-01T01:00:00)", action="log", expected_within_seconds=600)
     virtual.advance(hours=1)

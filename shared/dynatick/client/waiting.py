@@ -9,11 +9,11 @@ from typing import TypeVar
 from dynatick.errors import WaitTimedOut
 
 T = TypeVar("T")
-FIRST_WAIT, LONGEST_WAIT = 0.5, 5.0  # seconds between two looks
+FIRST_WAIT, LONGEST_WAIT = 0.5, 5.0  # seconds between two polls
 
 
 def wait_until(
-    look: Callable[[], T],
+    poll: Callable[[], T],
     has_ended: Callable[[T], bool],
     *,
     of: str,
@@ -21,10 +21,10 @@ def wait_until(
     clock: Callable[[], datetime],
     pause: Callable[[float], None],
 ) -> T:
-    """Looks again and again, less often with time, and returns what it saw last. Raises WaitTimedOut."""
+    """Polls again and again, less often with time, and returns what it saw last. Raises WaitTimedOut."""
     end = None if timeout is None else clock() + timeout
     seconds = FIRST_WAIT
-    while not has_ended(seen := look()):
+    while not has_ended(seen := poll()):
         left = LONGEST_WAIT if end is None else (end - clock()).total_seconds()
         if left <= 0:
             raise WaitTimedOut(f"{of} has not ended in time")

@@ -248,7 +248,10 @@ class Recurring:
     def _move_on(self, cases: Sequence[_Case], closed_through: int) -> Sequence[Result | None]:
         """Moves the schedules to their next runs. One result for each case; None: it stays in its bucket."""
         going = [case for case in cases if not case.failed]
-        self._report_overdue(going)
+        try:
+            self._report_overdue(going)
+        except OSError:  # of standard output: a later tick reports it, and the occurrences that were made run now
+            return [None] * len(cases)
         now, days, grid = self.clock(), self.placer.rules.retention_days, self.placer.settings.grid
         changes = [
             advance(

@@ -21,7 +21,7 @@ from dynatick_stack.files import digest, exclusive
 from dynatick_stack.folders import CACHE
 from dynatick_stack.local import LocalStack
 from dynatick_stack.project import Project
-from dynatick_stack.project_files import project_files
+from dynatick_stack.project_files import TAKEN, project_files
 from dynatick_stack.venv import Say, interpreter_tag, python_with_pip, run_quietly
 
 CHECK_SECONDS = 60.0
@@ -84,7 +84,9 @@ def check(project: Project, libraries: Path, required: Path | None, environment:
     found = json.loads(ran.stdout)
     if "problem" in found:
         place = f"{found['place']}  " if found["place"] else ""
-        raise HandlersError(f"{place}{found['problem']}")
+        is_taken = f"No module named '{TAKEN}'" in found["problem"] or project.module.partition(".")[0] == TAKEN
+        why = f"; a module {TAKEN} is in the functions already, so yours needs another name" if is_taken else ""
+        raise HandlersError(f"{place}{found['problem']}{why}")
     actions: list[str] = found["actions"]
     if not actions:
         raise HandlersError(f"{project.module} has no function that is declared by @task")

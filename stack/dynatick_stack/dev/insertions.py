@@ -1,4 +1,4 @@
-"""The tasks that are inserted on this machine, from the table's stream, whoever inserts them and in whatever form.
+"""The tasks that are inserted on this machine, from the table's stream: through any interface, in any form.
 
 The emulator's stream lacks what is written in batches (PartiQL): such tasks are counted by the size of the table.
 """

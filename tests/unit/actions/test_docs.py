@@ -5,16 +5,14 @@ import io
 import json
 import re
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import boto3
-import pytest
 from moto import mock_aws
 from tests.unit.actions.support import NOW, a_context, a_task, a_webhook
 
-from dynatick import TaskClient, use_client
 from dynatick.actions import build_actions
 from dynatick.actions.connection import Answer
 from dynatick.actions.payload import payload_schemas
@@ -23,8 +21,7 @@ from dynatick.actions.secret import Secrets
 from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults, normalise
 from dynatick.domain.task import Task
-from dynatick.errors import PermanentError, Reschedule, RetryableError
-from dynatick.store.memory import MemoryStore
+from dynatick.testing import VirtualInstallation
 
 HOW_TO = Path(__file__).parents[3] / "docs" / "how-to"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -57,47 +54,49 @@ def test_handlers(monkeypatch, capsys):
     actions = build_actions(handlers_module="handlers_of_docs", clock=lambda: NOW)
     assert actions.names() == ["log", "make-report", "reserve", "send-reminder", "wait-for-job", "webhook"]
     assert actions.timeout_seconds(a_task({}, action="make-report")) == 60
-
-    store = MemoryStore()
-    with use_client(TaskClient(store, clock=lambda: NOW)):
+    with VirtualInstallation(module, start=NOW) as virtual:
         exec(scheduling, module.__dict__)
-    rows = store.scan().rows
-    assert [row["action"] for row in rows] == ["send-reminder"] * 5
-    assert sum("scheduleExpression" in row for row in rows) == 1
+        assert [one.action for one in virtual.waiting] == ["send-reminder"] * 5
+        assert sum(one.schedule_id is not None for one in virtual.waiting) == 1
 
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    with mock_aws():
-        table = boto3.resource("dynamodb").create_table(
-            TableName="tasks",
-            KeySchema=[{"AttributeName": "taskId", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "taskId", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
-        exec(put, {})
-        task = task_of(table.get_item(Key={"taskId": "reminder-42"})["Item"])
-    assert actions.run(task, a_context(task)) == {"sent": 1}
-    said, took = capsys.readouterr().out.splitlines()
-    assert said == "To ann@example.com: The train leaves at two."
-    assert took.startswith("send-reminder took ")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        with mock_aws():
+            table = boto3.resource("dynamodb").create_table(
+                TableName="tasks",
+                KeySchema=[{"AttributeName": "taskId", "KeyType": "HASH"}],
+                AttributeDefinitions=[{"AttributeName": "taskId", "AttributeType": "S"}],
+                BillingMode="PAY_PER_REQUEST",
+            )
+            exec(put, {})
+            virtual.client.store.create(table.get_item(Key={"taskId": "reminder-42"})["Item"])
+        virtual.run_due()
+        assert virtual.task("reminder-42").result == {"sent": 1}
+        said = capsys.readouterr().out
+        assert "To ann@example.com: The train leaves at two.\nsend-reminder took 0 s\n" in said
 
-    module.test_one_is_reserved()
-    run(actions, "reserve", {"item": "pen"})
-    for payload, error in [({"item": "pencil"}, PermanentError), ({"item": "pen", "count": 2}, PermanentError)]:
-        with pytest.raises(error):
-            run(actions, "reserve", payload)
-    run(actions, "reserve", {"item": "pen"})
-    with pytest.raises(RetryableError, match="sold out"):
-        run(actions, "reserve", {"item": "pen"})
+        module.test_one_is_reserved()
+        orders = [{"item": "pen"}, {"item": "pencil"}, {"item": "pen", "count": 2}, {"item": "pen"}, {"item": "pen"}]
+        for order in orders:
+            module.reserve.schedule(order)
+            virtual.run_due()
+        last = virtual.executed_of("reserve")
+        assert [one.outcome for one in last] == ["completed", "failed", "failed", "completed", "retried"]
+        assert [str(one.error) for one in last[1:3]] == ["KeyError: 'pencil'", "only one at a time"]
+        assert virtual.task(last[-1].task_id).next_attempt_at - last[-1].at == timedelta(hours=1)
 
-    states = [{"state": "running"}, {"state": "done", "rows": 7}, {"state": "failed", "reason": "no space"}]
-    answers = (io.BytesIO(json.dumps(state).encode()) for state in states)
-    monkeypatch.setattr("urllib.request.urlopen", lambda url, timeout: next(answers))
-    with pytest.raises(Reschedule) as asked:
-        run(actions, "wait-for-job", {"job": "https://jobs.example/7"})
-    assert asked.value.seconds == 20
-    assert run(actions, "wait-for-job", {"job": "https://jobs.example/7"}) == {"rows": 7}
-    with pytest.raises(PermanentError, match="the job failed: no space"):
-        run(actions, "wait-for-job", {"job": "https://jobs.example/7"})
+        states = [{"state": "running"}, {"state": "done", "rows": 7}, {"state": "failed", "reason": "no space"}]
+        answers = (io.BytesIO(json.dumps(state).encode()) for state in states)
+        monkeypatch.setattr("urllib.request.urlopen", lambda url, timeout: next(answers))
+        for _ in range(2):
+            module.wait_for_job.schedule({"job": "https://jobs.example/7"})
+            virtual.advance(minutes=2)
+        asked = virtual.executed_of("wait-for-job")
+        assert [(one.turn, one.outcome, one.result) for one in asked[1:]] == [
+            (1, "completed", {"rows": 7}),
+            (0, "failed", None),
+        ]
+        assert asked[0].outcome == "rescheduled"
+        assert str(asked[2].error) == "the job failed: no space"
 
     a_module("reminders", monkeypatch)
     by = "from dynatick import task\n@task('{0}')\ndef send_{0}(payload): ...\n"
@@ -107,11 +106,6 @@ def test_handlers(monkeypatch, capsys):
     assert build_actions(handlers_module="my_handlers", clock=lambda: NOW).names() == [
         "by_mail", "by_sms", "log", "webhook",
     ]  # fmt: skip
-
-
-def run(actions, name, payload):
-    task = a_task(payload, action=name)
-    return actions.run(task, a_context(task))
 
 
 def test_webhooks(monkeypatch, capsys):

@@ -47,9 +47,9 @@ def test_what_ran_what_failed_and_what_waits() -> None:
     assert found.next_tick == NOON + timedelta(minutes=3)
     assert found.until - found.since == timedelta(hours=48)
     assert set(found.lateness) == {"p50", "p99", "max"}
-    most, other = found.failures
-    assert (most.action, most.error, most.count) == ("log", "ValueError: no", 2)
-    assert most.task_id in ("bad-0", "bad-1")
+    frequent, other = found.failures
+    assert (frequent.action, frequent.error, frequent.count) == ("log", "ValueError: no", 2)
+    assert frequent.task_id in ("bad-0", "bad-1")
     assert (other.error, other.count, other.task_id) == ("LookupError: no such mailbox", 1, "worse")
     assert other.first == other.last == client.get("worse").finished_at
 

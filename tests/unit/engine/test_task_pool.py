@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from queue import SimpleQueue
 
@@ -131,7 +132,10 @@ class Unspeakable(Exception):
     ],
 )
 def test_whatever_an_action_raises_is_the_outcome_of_its_attempt(error: BaseException, outcome: Error) -> None:
-    assert Pool().outcome(raises(error)).outcome == outcome
+    found = Pool().outcome(raises(error)).outcome
+    assert isinstance(found, Error)
+    assert replace(found, trace=None) == outcome
+    assert str(found.trace).endswith("raise error"), "where it was raised"
 
 
 def test_a_handler_that_asks_for_a_further_turn_gets_one() -> None:

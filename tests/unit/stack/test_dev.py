@@ -26,7 +26,7 @@ from dynatick_stack.project_files import project_files
 LIBRARIES = Path(pydantic.__file__).parents[1]
 HANDLERS = """
 from dynatick import task
-from app import texts
+from shop import texts
 
 print("imported")
 
@@ -38,12 +38,20 @@ def greet(payload: dict[str, object]) -> object:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    for name in ("app", ".hidden", "venv", "node_modules", "__pycache__", "tests", "app/data"):
+    for name in ("shop", ".hidden", "venv", "node_modules", "__pycache__", "tests", "shop/data"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "texts.py").write_text('GREETING = "Hello"\n')
     (tmp_path / "venv" / "pyvenv.cfg").touch()
     (tmp_path / "handlers.py").write_text(HANDLERS)
-    for name in ("requirements.txt", "app/data/mail.html", ".env", "dynatick.toml", "test_it.py", "app/texts.pyi"):
+    for name in (
+        "requirements.txt",
+        "shop/data/mail.html",
+        ".env",
+        "dynatick.toml",
+        "test_it.py",
+        "shop/texts.pyi",
+        "app.py",
+    ):
         (tmp_path / name).touch()
     return Project(folder=tmp_path, name="a", module="handlers", requirements=tmp_path / "requirements.txt")
 
@@ -55,15 +63,15 @@ def test_the_layer_holds_the_projects_files(project: Project) -> None:
     content = sources.layer(project.folder, sources.snapshot(project))
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         assert archive.namelist() == [
-            "python/app/data/mail.html",
-            "python/app/data/texts.py",
-            "python/app/texts.py",
             "python/handlers.py",
+            "python/shop/data/mail.html",
+            "python/shop/data/texts.py",
+            "python/shop/texts.py",
         ]
     assert sources.layer(project.folder, sources.snapshot(project)) == content
 
 
-@pytest.mark.parametrize("pattern", ["data", "app/data", "app/d*", "da[t]a"])
+@pytest.mark.parametrize("pattern", ["data", "shop/data", "shop/d*", "da[t]a"])
 def test_a_project_excludes_further_files_by_name_or_path(project: Project, pattern: str) -> None:
     files = project_files(replace(project, exclude=(pattern, "*.html", "data.html")))
     assert [path.name for path in files] == ["handlers.py", "texts.py"]
@@ -73,7 +81,7 @@ def test_a_project_excludes_further_files_by_name_or_path(project: Project, patt
 def test_what_is_saved_made_or_removed_is_a_change(project: Project) -> None:
     before = sources.snapshot(project)
     assert sources.changed(before, sources.snapshot(project)) == []
-    names = ("handlers.py", "new.py", "app/texts.py", "app/data/mail.html")
+    names = ("handlers.py", "new.py", "shop/texts.py", "shop/data/mail.html")
     saved, made, removed, data = (project.folder / name for name in names)
     os.utime(saved, (1, 1))
     made.touch()
@@ -96,11 +104,16 @@ def test_handlers_that_can_be_imported_are_named(project: Project) -> None:
     [
         ("def x(:\n", "handlers.py:10  SyntaxError: invalid syntax"),
         ("import nowhere\n", "handlers.py:10  ModuleNotFoundError: No module named 'nowhere'"),
-        ("texts.NOTHING\n", "handlers.py:10  AttributeError: module 'app.texts' has no attribute 'NOTHING'"),
+        ("texts.NOTHING\n", "handlers.py:10  AttributeError: module 'shop.texts' has no attribute 'NOTHING'"),
         ("import os; os._exit(3)\n", "handlers ends the process that imports it: imported"),
         ("import sys; sys.exit('over')\n", "handlers ends the process that imports it: over"),
         ("@task('two')\ndef two(): ...\n", "handler two: should take (payload) or (payload, context)"),
         ("import tests.texts\n", "handlers.py:10  ModuleNotFoundError: No module named 'tests'"),
+        (
+            "import app\n",
+            "handlers.py:10  ModuleNotFoundError: No module named 'app'; a module app is in the functions already, so "
+            "yours needs another name",
+        ),
         ("del greet\n", "handlers has no function that is declared by @task"),
     ],
 )

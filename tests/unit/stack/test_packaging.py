@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dynatick_stack import packaging, project
+from dynatick_stack import packaging, project, template
 from dynatick_stack.errors import BuildError
 from dynatick_stack.packaging import Packages, Platform, build_packages, write_folder
 from dynatick_stack.project import Project
@@ -181,3 +181,33 @@ def test_a_project_has_stages(mine: Path) -> None:
     plain = Project(folder=mine, name="mine", module="handlers")
     assert plain.stack_of(None) == "mine"
     assert plain.stack_of("prod") == "mine-prod"
+
+
+def test_a_transformed_template_is_plain_cloudformation_with_all_parameters(
+    mine: Path, tmp_path: Path, installed: list[list[str]]
+) -> None:
+    out = tmp_path / "out"
+    write_folder(
+        project.read(mine), out, stage=None, is_transformed=True, say=lambda text: None, cache=tmp_path / "cache"
+    )
+    body = json.loads((out / "template.json").read_text())
+    assert "Transform" not in body
+    assert not [one["Type"] for one in body["Resources"].values() if "Serverless" in one["Type"]]
+    assert body["Parameters"] == template.load()["Parameters"]
+    # Each reference to a parameter is one still, so that it may have other values than the defaults.
+    assert references(template.load()) - {"DynatickLayer"} <= references(body)
+    retries = body["Resources"]["ProcessorFunctionEventInvokeConfig"]["Properties"]
+    assert retries["MaximumEventAgeInSeconds"] == {"Fn::FindInMap": ["Tick", {"Ref": "TickMinutes"}, "QueueSeconds"]}
+    named = {
+        one["Properties"].get("Code", one["Properties"].get("Content"))
+        for one in body["Resources"].values()
+        if one["Type"] in ("AWS::Lambda::Function", "AWS::Lambda::LayerVersion")
+    }
+    assert named == {path.name for path in out.glob("*.zip")} - {"handlers.zip"}
+
+
+def references(value: object) -> set[str]:
+    if isinstance(value, dict):
+        own = {value["Ref"]} if value.keys() == {"Ref"} else set()
+        return own.union(*map(references, value.values()))
+    return set().union(*map(references, value)) if isinstance(value, list) else set()
