@@ -89,8 +89,8 @@ def test_without_one_there_is_no_project(tmp_path: Path) -> None:
         ("[stages]\nprod = 4", "stages.prod is a table; write [stages.prod.parameters]"),
         ("[stages.prod]\nShardCount = 4", "[stages.prod] ShardCount is not known; known: parameters"),
         (
-            "[stages.prod.parameters]\nShards = 4",
-            "[stages.prod.parameters] Shards is not known; did you mean ShardCount?",
+            "[stages.prod.parameters]\nShardCounts = 4",
+            "[stages.prod.parameters] ShardCounts is not known; did you mean ShardCount?",
         ),
         ('[stages."a b".parameters]', "[stages]: 'a b' is not accepted"),
         ("[stack", "dynatick.toml: Expected"),
