@@ -9,30 +9,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from typing import TypeVar
 
-from dynatick.actions.dead_letter_queue import DeadLetterQueue, Message
+from dynatick.actions.dead_letter_queue import DeadLetterQueue
 from dynatick.client import task_update
 from dynatick.client.departures import Departures
 from dynatick.client.history import check_optional_limit
-from dynatick.client.letter_views import DeadLetterView, LetterState, letter_of, state_of
+from dynatick.client.letter_reading import MAX_HIDDEN, Letter, LetterReading
+from dynatick.client.letter_views import DeadLetterView, LetterState, state_of
 from dynatick.client.task_decisions import TaskDecisions
-from dynatick.client.task_update import carry_out, state_shown, try_many
+from dynatick.client.task_update import carry_out, try_many
 from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read, merge_updates
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Clock, Store
 from dynatick.errors import InvalidInput, StoreError, TaskNotFound, TransitionRefused
 
-MAX_HIDDEN = 10_000
-"""Messages that one call hides from other readers at a time. It stops there."""
-
 _T = TypeVar("_T")
-_CHUNK = 100  # messages whose tasks are read together
 _BATCH = 25  # updates to a request
 
 
@@ -65,17 +62,10 @@ class DeadLetterPage:
     hidden: int  # from everybody, since another reader has just received them
 
 
-@dataclass(frozen=True, slots=True)
-class _Letter:
-    message: Message
-    view: DeadLetterView
-    row: Row | None
-
-
 class HandledLetters(Iterator[HandledLetter]):
     """The results of a call, which does its work as they are consumed."""
 
-    def __init__(self, results: Iterator[HandledLetter], reading: _Reading) -> None:
+    def __init__(self, results: Iterator[HandledLetter], reading: LetterReading) -> None:
         self._results, self._reading = results, reading
 
     def __next__(self) -> HandledLetter:
@@ -111,7 +101,7 @@ class DeadLetters:
         if not 1 <= limit <= MAX_HIDDEN:
             raise InvalidInput("limit", limit, f"expected a whole number from 1 to {MAX_HIDDEN}")
         counts = self._queue.counts()
-        with _Reading(self._queue, self._store, stop=stop) as reading:
+        with LetterReading(self._queue, self._store, stop=stop) as reading:
             letters = tuple(letter.view for chunk in reading.chunks(limit) for letter in chunk)
         return DeadLetterPage(letters=letters, complete=reading.complete, messages=counts.visible, hidden=counts.hidden)
 
@@ -139,7 +129,7 @@ class DeadLetters:
         began = self._clock()
         chosen = _Choice(action, error)
 
-        def handle(letters: Sequence[_Letter]) -> Iterator[tuple[_Letter, HandledLetter, bool]]:
+        def handle(letters: Sequence[Letter]) -> Iterator[tuple[Letter, HandledLetter, bool]]:
             selected = [letter for letter in letters if chosen.fits(letter.view)]
             yield from self._redrive(selected, began, dry_run=dry_run)
 
@@ -160,7 +150,7 @@ class DeadLetters:
         check_optional_limit(limit)
         chosen = _Choice(action, error)
 
-        def handle(letters: Sequence[_Letter]) -> Iterator[tuple[_Letter, HandledLetter, bool]]:
+        def handle(letters: Sequence[Letter]) -> Iterator[tuple[Letter, HandledLetter, bool]]:
             for letter in letters:
                 if chosen.fits(letter.view) and (letter.view.is_obsolete or not obsolete):
                     result = LetterResult.DROPPED if letter.view.is_obsolete else LetterResult.PURGED
@@ -170,14 +160,14 @@ class DeadLetters:
 
     def _handle(
         self,
-        handle: Callable[[Sequence[_Letter]], Iterator[tuple[_Letter, HandledLetter, bool]]],
+        handle: Callable[[Sequence[Letter]], Iterator[tuple[Letter, HandledLetter, bool]]],
         *,
         dry_run: bool,
         limit: int | None,
         stop: Callable[[], bool],
     ) -> HandledLetters:
         """Handles chunk after chunk. ``handle`` returns for each letter its result, and whether it is to be deleted."""
-        reading = _Reading(self._queue, self._store, stop=stop)
+        reading = LetterReading(self._queue, self._store, stop=stop)
 
         def results() -> Iterator[HandledLetter]:
             with reading:
@@ -191,10 +181,10 @@ class DeadLetters:
         return HandledLetters(results(), reading)
 
     def _redrive(
-        self, letters: Sequence[_Letter], began: datetime, *, dry_run: bool
-    ) -> Iterator[tuple[_Letter, HandledLetter, bool]]:
-        first: dict[str, _Letter] = {}  # of each task: it may have several
-        others: list[_Letter] = []
+        self, letters: Sequence[Letter], began: datetime, *, dry_run: bool
+    ) -> Iterator[tuple[Letter, HandledLetter, bool]]:
+        first: dict[str, Letter] = {}  # of each task: it may have several
+        others: list[Letter] = []
         for letter in letters:
             view = letter.view
             failed_since = view.failed_at is not None and view.failed_at > began
@@ -215,7 +205,7 @@ class DeadLetters:
             result = results[str(letter.view.task_id)]
             yield letter, result, result.result in (LetterResult.REDRIVEN, LetterResult.DROPPED)
 
-    def _redrive_batch(self, letters: dict[str, _Letter], *, dry_run: bool) -> dict[str, HandledLetter]:
+    def _redrive_batch(self, letters: dict[str, Letter], *, dry_run: bool) -> dict[str, HandledLetter]:
         """The result by task. A task that another request changes first is decided again."""
         departures = self._departures()
         redriven = departures.noting(self._decisions.next_tick(task_update.redriven))
@@ -292,59 +282,3 @@ class _Choice:
         if self.action not in (None, letter.action):
             return False
         return self.error is None or (letter.error is not None and self.error.casefold() in letter.error.casefold())
-
-
-@dataclass(slots=True)
-class _Reading:
-    """The messages that a call has received. At its end, whatever it be, those that were not deleted are released."""
-
-    queue: DeadLetterQueue
-    store: Store
-    stop: Callable[[], bool]
-    complete: bool = False
-    hidden: dict[str, Message] = field(default_factory=dict)  # by id
-
-    def __enter__(self) -> _Reading:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.queue.release(list(self.hidden.values()))
-
-    def chunks(self, limit: int) -> Iterator[Sequence[_Letter]]:
-        """Up to ``limit`` letters, with their rows, until the queue shows no more."""
-        remaining = limit
-        while remaining > 0 and not self.complete:
-            messages: list[Message] = []
-            while len(messages) < min(_CHUNK, remaining):
-                if self.stop() or len(self.hidden) >= MAX_HIDDEN:
-                    break
-                received = self.queue.receive()
-                new = [one for one in received if one.message_id not in self.hidden]
-                self.hidden |= {one.message_id: one for one in received}
-                messages += new
-                if not new:  # only those that were hidden for too long come again
-                    self.complete = not received
-                    break
-            if not messages:
-                return
-            yield self._read(messages[:remaining])
-            remaining -= len(messages)
-
-    def delete(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Deletes messages. Returns those that the queue has not confirmed."""
-        confirmed = self.queue.delete(messages) if messages else ()
-        for message, done in zip(messages, confirmed, strict=True):
-            if done:
-                self.hidden.pop(message.message_id, None)
-        return [message for message, done in zip(messages, confirmed, strict=True) if not done]
-
-    def _read(self, messages: Sequence[Message]) -> list[_Letter]:
-        letters = [(message, letter_of(message.body)) for message in messages]
-        ids = [view.task_id for _, view in letters if view.task_id is not None]
-        rows = self.store.get_many(ids) if ids else {}
-        return [_letter(message, view, rows.get(view.task_id or "")) for message, view in letters]
-
-
-def _letter(message: Message, view: DeadLetterView, row: Row | None) -> _Letter:
-    status = None if row is None else state_shown(row)
-    return _Letter(message, replace(view, state=state_of(view, row), task_status=status), row)

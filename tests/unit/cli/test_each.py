@@ -102,6 +102,6 @@ def test_schedules(shell: Shell, world: InProcess) -> None:
 
 def test_a_table_that_does_not_answer(shell: Shell, tasks: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryStore, "write", lambda *_: Unknown("throttled"))
-    monkeypatch.setattr(bulk_change, "_MAX_FAILURES", 2)
+    monkeypatch.setattr(bulk_change, "MAX_FAILURES", 2)
     ended = shell("task", "cancel", "a", "b", "c")
     assert (ended.code, ended.err) == (6, "2 unknown\nerror: 2 of 3 not cancelled\n")

@@ -19,7 +19,7 @@ from dynatick.actions.dead_letter import message_of
 from dynatick.actions.dead_letter_queue import HIDDEN_SECONDS, DeadLetterQueue
 from dynatick.actions.dead_letter_reader import SqsDeadLetterQueue
 from dynatick.actions.testing import MemoryDeadLetterQueue
-from dynatick.client import DeadLetterView, LetterResult, LetterState, dead_letters
+from dynatick.client import DeadLetterView, LetterResult, LetterState, letter_reading
 from dynatick.client.letter_views import letter_of, state_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
 from dynatick.engine.ports import DeadLetter
@@ -231,7 +231,7 @@ def test_a_task_that_is_deleted_or_replaced_first_is_left_alone(client: TaskClie
 def test_what_fails_again_during_the_call_is_kept(
     client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_letters, "_CHUNK", 1)
+    monkeypatch.setattr(letter_reading, "_CHUNK", 1)
     handled = client.dead_letters.redrive()
     first = next(handled)
     world.next_tick()
@@ -301,7 +301,7 @@ def test_a_long_queue_is_read_to_its_end(client: TaskClient, world: InProcess, q
 def test_no_more_messages_are_hidden_at_a_time_than_the_bound(
     client: TaskClient, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_letters, "MAX_HIDDEN", 20)
+    monkeypatch.setattr(letter_reading, "MAX_HIDDEN", 20)
     for n in range(40):
         queue.put(f"no letter {n}")
     page = client.dead_letters.list(limit=20)
