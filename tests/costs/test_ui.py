@@ -164,7 +164,7 @@ def test_a_list_of_tasks_reads_a_page(pages: Pages) -> None:
 @pytest.mark.parametrize(
     ("url", "calls", "units"),
     [
-        ("/tasks/task-000000", STATE + 2, 6),
+        ("/tasks/task-000000", STATE + 4, 10),
         ("/schedules", 30, 100),
         ("/schedules/schedule-0", 12, 60),
         ("/ticks", 25, 400),
