@@ -16,7 +16,9 @@ _FOCUS = """() => {
     const style = getComputedStyle(node), box = node.getBoundingClientRect();
     return {
         testId: node.dataset.testid || null,
-        marked: style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 1 || style.boxShadow !== 'none',
+        marked: style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 1
+            || node.type === 'datetime-local'  // the browser marks the part of it that has the focus
+            || node.matches('svg a') && getComputedStyle(node.querySelector('rect')).stroke !== 'none',
         seen: box.width > 0 && box.height > 0 && box.bottom > 0 && box.top < innerHeight,
         html: node.outerHTML.slice(0, 120),
     };
