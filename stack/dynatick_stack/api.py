@@ -19,6 +19,7 @@ from dynatick.api import Api
 from dynatick.api.document import document
 from dynatick.api.requests import MAX_BODY_BYTES
 from dynatick.client import TaskClient
+from dynatick.ui.loopback import refusal
 from dynatick_stack.emulator import HOST
 
 Scope = MutableMapping[str, Any]
@@ -26,7 +27,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _ASSETS = files("aws_lambda_powertools.event_handler.openapi.swagger_ui")
-_HOSTS = (HOST, "localhost")
 _TEXT = ("application/json", "application/xml", "application/javascript")
 _PAGE = """\
 <!doctype html>
@@ -63,10 +63,10 @@ class Application:
             await send({"type": "http.response.body", "body": body})
 
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[int, dict[str, str], bytes]:
-        if not _is_meant(scope):
-            return 421, {"Content-Type": "text/plain"}, b"This server answers to 127.0.0.1 and localhost only.\n"
-        if _is_foreign(scope):
-            return 403, {"Content-Type": "text/plain"}, b"This server does nothing for pages of other origins.\n"
+        refused = refusal(scope)
+        if refused is not None:
+            status, why = refused
+            return status, {"Content-Type": "text/plain"}, f"{why}\n".encode()
         if scope["path"] == "/" and scope["method"] == "GET":
             return 307, {"Location": "/docs"}, b""
         page = self._pages.get(scope["path"])
@@ -83,26 +83,6 @@ def serve(client: TaskClient, port: int, *, log_level: str = "info") -> None:
     import uvicorn
 
     uvicorn.run(Application(client), host=HOST, port=port, log_level=log_level, server_header=False)
-
-
-def _is_meant(scope: Scope) -> bool:
-    """Whether the request names this machine: another's page could reach it by a name of its own."""
-    host = _header(scope, b"host")
-    return host.rpartition(":")[0] in _HOSTS or host in _HOSTS
-
-
-def _is_foreign(scope: Scope) -> bool:
-    """Whether a page of another origin has sent a request. Browsers say so, in one of two headers; a link that is
-    followed to a page of ours may come from anywhere."""
-    if scope["method"] in ("GET", "HEAD"):
-        return False
-    origin, site = _header(scope, b"origin"), _header(scope, b"sec-fetch-site")
-    return site not in ("", "same-origin", "none") or origin not in ("", f"http://{_header(scope, b'host')}")
-
-
-def _header(scope: Scope, wanted: bytes) -> str:
-    """The first of that name; empty if there is none."""
-    return next((value.decode("latin-1") for name, value in scope["headers"] if name.lower() == wanted), "")
 
 
 def _event(scope: Scope, body: bytes) -> dict[str, Any]:

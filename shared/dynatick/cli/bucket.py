@@ -12,8 +12,8 @@ from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_display import list_page, show_page
 from dynatick.cli.task_options import Limit, PageToken, Status, WaitTimeout
 from dynatick.cli.task_selection import Last, Span, span_of
-from dynatick.domain import attributes as attr
 from dynatick.domain.durations import duration_of
+from dynatick.domain.left_words import LEFT_WORDS
 from dynatick.domain.task import Status as TaskStatus
 
 app = typer.Typer(name="bucket", help="List the tasks of buckets, and count them.", no_args_is_help=True)
@@ -24,15 +24,6 @@ _COLUMNS = (
     *(Column(status.upper(), status, right=True, spare=spare) for status, spare in _SPARE.items()),
     Column("TOTAL", "total", right=True),
 )
-_LEFT = {
-    attr.RETRIED: "to be retried",
-    attr.RESCHEDULED: "for a further turn",
-    attr.DEFERRED: "failed, and waiting for the dead-letter queue",
-    attr.REDRIVEN_FAILED: "redriven after they had failed",
-    attr.REDRIVEN_COMPLETED: "run again after they had completed",
-    attr.REDRIVEN_CANCELLED: "redriven after they were cancelled",
-    attr.MOVED: "moved before they ran",
-}
 
 
 @app.command()
@@ -55,7 +46,7 @@ def show(
         there = ", ".join(f"{number} {name}" for name, number in sorted(counts.counts.items()))
         say(f"{bucket}: {there or 'nothing is there now'}")
         if counts.left:
-            gone = ", ".join(f"{number} {_LEFT[name]}" for name, number in counts.left.items())
+            gone = ", ".join(f"{number} {LEFT_WORDS[name]}" for name, number in counts.left.items())
             say(f"{counts.ran} ran there, {counts.failed} of them failed. Gone elsewhere since: {gone}")
         if counts.lateness_max_ms is not None:
             p50, p99, longest = counts.lateness_p50_ms, counts.lateness_p99_ms, counts.lateness_max_ms

@@ -72,6 +72,12 @@ class Session:
         # The table's name has no effect on a queue.
         return open_queue(self._settings("none", queue_url or self._queue_url()))
 
+    def name(self) -> str:
+        """The name of the installation: that of its stack, else of its table. Raises CommandFailed if there is none."""
+        if self.stack or self.table or self.local:
+            return self.stack or self._table()
+        return os.environ.get("DYNATICK_TABLE") or os.environ.get("DYNATICK_STACK") or self._table()
+
     def processor(self) -> str:
         """The name of the processor function. Raises CommandFailed."""
         if self.local:

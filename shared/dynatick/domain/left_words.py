@@ -1,0 +1,15 @@
+"""How tasks have left a bucket, in words."""
+
+from typing import Final
+
+from dynatick.domain import attributes as attr
+
+LEFT_WORDS: Final = {
+    attr.RETRIED: "to be retried",
+    attr.RESCHEDULED: "for a further turn",
+    attr.DEFERRED: "failed, and waiting for the dead-letter queue",
+    attr.REDRIVEN_FAILED: "redriven after they had failed",
+    attr.REDRIVEN_COMPLETED: "run again after they had completed",
+    attr.REDRIVEN_CANCELLED: "redriven after they were cancelled",
+    attr.MOVED: "moved before they ran",
+}

@@ -1,0 +1,52 @@
+"""The pages of ``dynatick ui``: HTML over the client, on loopback, for the person who started it.
+
+Every view is a URL, and so is every filter. Ids, buckets and instants are URL-encoded. Times are UTC.
+
+==============================  ================================================================================
+``GET /``                       *Now*: state, minutes around now, past and next 24 h, first failures, next runs
+``GET /timeline``               ``from``, ``to``, ``span=hour|day|week``
+``GET /buckets/{bucket}``       the tasks of a bucket: ``2026-12-31T12:00Z`` or ``2026-12-31#12:00``; ``status``,
+                                ``action``, ``prefix``, ``page``
+``GET /failures``               ``last=24h``: groups by action and error
+``GET /failures/redrive``       the dry run for ``action``, ``error``, ``last``; POST redrives, and answers with a job
+``GET /tasks``                  ``search`` (an id leads to its task, else a prefix), ``prefix``, ``from`` and ``to``,
+                                ``status``, ``action``, ``schedule``, ``page``
+``GET /tasks/change``           the dry run of ``do=redrive|cancel|reschedule`` for a filter of ``/tasks``; POST does it
+``GET /tasks/{id}``             a task; ``GET /tasks/{id}/row`` its whole row as JSON text
+``POST /tasks/{id}/{change}``   ``redrive``, ``cancel``, ``reschedule`` (``due_at``), ``run-now``
+``GET /jobs/{job}``             the progress of a change of many tasks
+``GET /schedules``              ``state``; ``GET /schedules/{id}`` one of them
+``POST /schedules/{id}/…``      ``pause`` (``reason``), ``resume``, ``run-now``
+``GET /ticks``                  ``last=6h``
+``POST /pause``, ``/resume``    the installation; ``reason``
+==============================  ================================================================================
+
+A POST needs the form's field ``token``. It answers with a redirect (303) to a page that says what happened.
+
+``data-testid``, on the elements that tests and scripts need:
+
+==================  ==========================================================================================
+every page          ``nav``, ``nav-now`` … ``nav-ticks``, ``search`` (the form), ``search-input``, ``theme``, ``state``
+                    (its ``data-state``: running, paused, late, none), ``last-tick``, ``read-only``, ``notice``
+                    (``role=status``: what a change did), ``problem`` (``role=alert``: what went wrong), ``pause``
+                    and ``resume`` (open the question), ``pause-reason``, ``confirm-pause``, ``confirm-resume``
+Now                 ``now``, ``due-now``, ``in-flight``, ``lateness``, ``failed-24h``, ``minutes`` (chart),
+                    ``timeline``, ``failures``, ``next``, ``next-row``
+Timeline            ``timeline``, ``hour`` (``data-hour``; ``data-loaded`` once its bars are there), ``day``, ``bar``
+                    (a link; ``data-bucket`` or ``data-from``), ``earlier``, ``later``, ``span-hour``, ``span-day``,
+                    ``span-week``, ``counts`` (the table behind the chart)
+Bucket, Tasks       ``tasks``, ``task-row`` (``data-id``), ``task-link``, ``status-filter``, ``action-filter``,
+                    ``prefix-filter``, ``apply``, ``next-page``, ``none``, ``change-redrive``, ``change-cancel``,
+                    ``change-reschedule``
+Failures            ``failure-group`` (``data-count``), ``failure-error``, ``failure-sample``, ``redrive-all``
+Dry run, job        ``dry-run`` (says what it would do), ``dry-run-count``, ``confirm``, ``keep``, ``job``
+                    (``data-state``: running, done, failed), ``job-changed``, ``job-skipped``
+Task                ``task``, ``status``, ``explanation``, ``life`` (its events), ``event``, ``attempts``, ``attempt``,
+                    ``payload``, ``result``, ``error``, ``trace``, ``redrive``, ``cancel``, ``reschedule``, ``run-now``
+                    (each opens a question), ``confirm-redrive`` …, ``due-at``
+Schedules           ``schedules``, ``schedule-row`` (``data-id``), ``schedule-link``, ``schedule``, ``strip``,
+                    ``occurrence`` (``data-status``), ``missed``, ``preview``, ``clock-change``, ``schedule-pause``,
+                    ``schedule-resume``, ``schedule-run-now``, ``confirm-…``
+Ticks               ``ticks``, ``tick-row``, ``lateness-chart``, ``duration-chart``, ``gap``
+==================  ==========================================================================================
+"""

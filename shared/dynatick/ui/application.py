@@ -1,0 +1,121 @@
+"""The pages as an ASGI application."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dynatick.errors import (
+    DynatickError,
+    InvalidInput,
+    TaskChanged,
+    TaskExists,
+    TaskNotFound,
+    TransitionRefused,
+)
+from dynatick.ui import failures, loopback, now, schedules, task, tasks, ticks, timeline
+from dynatick.ui.site import Site, site_of
+
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # Not no-referrer: with that, browsers name no origin for a form of ours.
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+def application(site: Site) -> Starlette:
+    """The pages of a site. Safe for many requests at a time."""
+    app = Starlette(
+        routes=[
+            *now.ROUTES,
+            *timeline.ROUTES,
+            *failures.ROUTES,
+            *tasks.ROUTES,
+            *task.ROUTES,
+            *schedules.ROUTES,
+            *ticks.ROUTES,
+            Route("/static/{version}/{name}", _asset),
+            Route("/favicon.ico", _icon),
+        ],
+        middleware=[Middleware(_Loopback), Middleware(GZipMiddleware, minimum_size=1000)],
+        exception_handlers={DynatickError: _problem, HTTPException: _http_problem},  # type: ignore[dict-item]
+    )
+    app.state.site = site
+    return app
+
+
+class _Loopback:
+    """Refuses requests that are not for this machine, and adds the headers that guard the pages."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = {name.lower().encode(): value.encode() for name, value in _HEADERS.items()}
+                given = {name for name, _ in message["headers"]}
+                own.setdefault(b"cache-control", b"no-store")
+                message["headers"] = [*message["headers"], *((n, v) for n, v in own.items() if n not in given)]
+            await send(message)
+
+        refused = loopback.refusal(scope)
+        if refused is not None:
+            status, why = refused
+            await PlainTextResponse(f"{why}\n", status_code=status)(scope, receive, guarded)
+            return
+        # Routes match the path as it was sent, so that an id may contain a slash.
+        raw = scope.get("raw_path")
+        await self._app({**scope, "path": raw.decode("ascii", "replace")} if raw else scope, receive, guarded)
+
+
+def _asset(request: Request) -> Response:
+    asset = site_of(request).assets.get(request.path_params["name"])
+    if asset is None or asset.url != request.url.path:
+        raise HTTPException(404)
+    kept = {"Cache-Control": "public, max-age=31536000, immutable"}
+    return Response(asset.content, media_type=asset.kind, headers=kept)
+
+
+def _icon(request: Request) -> Response:
+    icon = site_of(request).assets["icon.svg"]
+    return Response(icon.content, media_type=icon.kind)
+
+
+def _problem(request: Request, error: DynatickError) -> Response:
+    return site_of(request).problem(request, status_of(error), str(error))
+
+
+def _http_problem(request: Request, error: HTTPException) -> Response:
+    text = "There is no such page." if error.status_code == 404 else error.detail
+    return site_of(request).problem(request, error.status_code, text)
+
+
+def status_of(error: DynatickError) -> int:
+    """The HTTP status of an error."""
+    match error:
+        case InvalidInput():
+            return 400
+        case TaskNotFound():
+            return 404
+        case TransitionRefused() | TaskChanged() | TaskExists():
+            return 409
+        case _:
+            return 502

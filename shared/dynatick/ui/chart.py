@@ -1,0 +1,120 @@
+"""Bars of buckets as SVG: how high each part is. Pure: the templates draw what is returned here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.ui import links
+from dynatick.ui.display import number
+
+WAITING = "waiting"  # due, and it has not ended
+SCHEDULED = "scheduled"
+RECURRING = "recurring"  # an occurrence of a schedule that is to come
+MISSED = "missed"  # an occurrence that was not made
+
+KINDS = ("completed", "cancelled", WAITING, SCHEDULED, RECURRING, MISSED, "failed")
+"""From the bottom of a bar to its top, where what matters is seen."""
+
+WORDS = {
+    "completed": "completed", "cancelled": "cancelled", WAITING: "due or running", SCHEDULED: "scheduled",
+    RECURRING: "recurring", MISSED: "missed", "failed": "failed",
+}  # fmt: skip
+
+_FLOOR = 0.2  # the height of a single task
+_CEILING = 1000  # tasks a minute of a full bar
+_SEEN = 0.1  # the height that a part has at least
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bar:
+    """The tasks of some minutes."""
+
+    start: datetime
+    minutes: int
+    counts: Mapping[str, int]  # by kind
+    is_gap: bool = False  # a tick should have come, and did not
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def end(self) -> datetime:
+        return self.start + timedelta(minutes=self.minutes)
+
+    @property
+    def bucket(self) -> str:
+        """The name of its bucket; of several, the first."""
+        return str(Bucket(minute_of(self.start)))
+
+    @property
+    def url(self) -> str:
+        """Where its tasks are."""
+        if self.minutes == 1:
+            return links.bucket(links.minute(self.start))
+        if self.minutes <= 60:
+            return links.timeline("hour", self.start.replace(minute=0))
+        return links.timeline("day", self.start)
+
+    @property
+    def words(self) -> str:
+        """``12 completed, 1 failed``."""
+        parts = [f"{number(self.counts[kind])} {WORDS[kind]}" for kind in KINDS if self.counts.get(kind)]
+        return ", ".join([*parts, *(["ticks did not come"] if self.is_gap else [])]) or "nothing"
+
+    @property
+    def name(self) -> str:
+        """What a screen reader says."""
+        return f"{self.start:%H:%M}: {self.words}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a drawn bar: its kind, and its place from the top."""
+
+    kind: str
+    y: float
+    height: float
+
+
+def height_of(tasks: int, minutes: int = 1) -> float:
+    """The height of a bar, from 0 to 1. It grows with the logarithm, so that one task is seen beside thousands and
+    bars of different charts compare."""
+    if tasks < 1:
+        return 0.0
+    return min(1.0, _FLOOR + (1 - _FLOOR) * math.log(tasks) / math.log(_CEILING * minutes))
+
+
+def parts(bar: Bar, height: float) -> Sequence[Part]:
+    """The parts of a bar, from the bottom up. Each can be seen, however small its share."""
+    counts = bar.counts
+    present = [kind for kind in KINDS if counts.get(kind)]
+    total = sum(counts[kind] for kind in present)
+    full = height_of(total, bar.minutes)
+    shares = [max(_SEEN, full * counts[kind] / total) for kind in present]
+    scale = height * max(full, min(1.0, _SEEN * len(present))) / sum(shares) if shares else 0.0
+    drawn: list[Part] = []
+    bottom = height
+    for kind, share in zip(present, shares, strict=True):
+        bottom -= share * scale
+        drawn.append(Part(kind, round(bottom, 1), round(share * scale, 1)))
+    return drawn
+
+
+def summary(bars: Sequence[Bar]) -> Mapping[str, int]:
+    """The sums of some bars, by kind."""
+    return {kind: total for kind in KINDS if (total := sum(bar.counts.get(kind, 0) for bar in bars))}
+
+
+_SHORTEST_MS, _LONGEST_MS = 1, 600_000
+
+
+def height_of_milliseconds(value: float | None) -> float:
+    """The height of a duration, from 0 to 1, with its logarithm: a millisecond to ten minutes."""
+    if value is None:
+        return 0.0
+    return 0.02 + 0.98 * min(1.0, math.log(max(value, _SHORTEST_MS)) / math.log(_LONGEST_MS))

@@ -1,0 +1,107 @@
+"""How values are shown: instants, durations, numbers, JSON. Pure: ``now`` is a parameter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from dynatick.domain.instants import format_instant
+
+MAX_SHOWN = 20_000
+"""Characters of a payload or a result that a page shows; a link leads to the rest."""
+
+NOTHING = "\u2013"
+_DAY = timedelta(days=1)
+
+
+def instant(value: datetime | None) -> str:
+    """``2026-12-31 12:00:00``; with milliseconds where there are some."""
+    if value is None:
+        return NOTHING
+    text = f"{value:%Y-%m-%d %H:%M:%S}"
+    return f"{text}.{value.microsecond // 1000:03d}" if value.microsecond else text
+
+
+def machine(value: datetime) -> str:
+    """For ``<time datetime>`` and URLs."""
+    return format_instant(value)
+
+
+def clock(value: datetime | None, now: datetime) -> str:
+    """``12:00`` of a day that is near, with its day otherwise."""
+    if value is None:
+        return NOTHING
+    seconds = f":{value:%S}" if value.second else ""
+    if value.date() == now.date():
+        return f"{value:%H:%M}{seconds}"
+    if abs(value - now) < 300 * _DAY:
+        return f"{value:%d %b %H:%M}{seconds}"
+    return f"{value:%Y-%m-%d %H:%M}{seconds}"
+
+
+def precise(value: datetime, now: datetime) -> str:
+    """``12:00:00.040`` of today, with its day otherwise."""
+    time = f"{value:%H:%M:%S}.{value.microsecond // 1000:03d}"
+    return time if value.date() == now.date() else f"{value:%d %b} {time}"
+
+
+def relative(value: datetime | None, now: datetime) -> str:
+    """``12 s ago``, ``in 3 days``."""
+    if value is None:
+        return "never"
+    away = value - now
+    if abs(away) < timedelta(seconds=1):
+        return "now"
+    words = duration(abs(away).total_seconds() * 1000)
+    return f"{words} ago" if away < timedelta() else f"in {words}"
+
+
+def duration(milliseconds: float | None) -> str:
+    """``40 ms``, ``1.2 s``, ``3 min``, ``2 h``, ``3 days``."""
+    if milliseconds is None:
+        return NOTHING
+    seconds = milliseconds / 1000
+    if seconds < 1:
+        return f"{milliseconds:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 172_800:
+        return f"{seconds / 3600:.0f} h"
+    return f"{seconds / 86_400:.0f} days"
+
+
+def number(value: int) -> str:
+    """``1,204``."""
+    return f"{value:,}"
+
+
+def many(value: int, singular: str, plural: str | None = None) -> str:
+    """``1 task``, ``12 tasks``."""
+    return f"{value:,} {singular if value == 1 else plural or singular + 's'}"
+
+
+def as_json(value: object) -> str:
+    """A value of a row as JSON, indented."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def cut(text: str, characters: int) -> str:
+    """A text, shortened to a number of characters."""
+    return text if len(text) <= characters else f"{text[: characters - 1]}…"
+
+
+def text(value: object) -> str:
+    """A value of a row as text."""
+    return value if isinstance(value, str) else as_json(value)
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "instant": instant, "machine": machine, "clock": clock, "relative": relative, "duration": duration,
+    "number": number, "many": many, "as_json": as_json, "cut": cut, "precise": precise, "text": text,
+}  # fmt: skip

@@ -1,0 +1,115 @@
+"""Failures: failed tasks grouped by action and error, and redriven together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from dynatick.client import Changed, ChangeUnknown, ManyResult, Skipped, TaskClient
+from dynatick.domain.task import Status
+from dynatick.errors import StoreError, TaskNotFound, TransitionRefused
+from dynatick.ui import links, query
+from dynatick.ui.changes import Form, change
+from dynatick.ui.errors_alike import shape
+from dynatick.ui.readings import HOUR, Failures, hour_of
+from dynatick.ui.site import Site, query_of, site_of
+from dynatick.ui.task import trace_of
+
+_LONGEST = timedelta(days=31)
+_AT_A_TIME = 8
+_FIRST = 5  # on Now
+
+
+def _page(request: Request) -> Response:
+    site = site_of(request)
+    asked, now = query_of(request), site.clock()
+    last = query.duration(asked, "last", "24h", longest=_LONGEST)
+    groups = _groups(site, now, last)
+    return site.page(
+        request, "failures.html", "failures", now=now, groups=groups, last=asked.get("last", "24h"),
+        tasks=sum(group.tasks for group in groups),
+    )  # fmt: skip
+
+
+def _first(request: Request) -> Response:
+    """The latest groups, for Now."""
+    site = site_of(request)
+    now = site.clock()
+    groups = _groups(site, now, timedelta(days=1))
+    return site.fragment("failures_first.html", now, groups=groups[:_FIRST], others=len(groups) - _FIRST, last="24h")
+
+
+def _sample(request: Request) -> Response:
+    """The latest task of a group: its payload and its trace."""
+    site = site_of(request)
+    task = site.client.get(links.of_segment(request.path_params["task"]))
+    return site.fragment("failure_sample.html", site.clock(), task=task, trace=trace_of(task))
+
+
+def _dry_run(request: Request) -> Response:
+    site = site_of(request)
+    asked, now = query_of(request), site.clock()
+    last = query.duration(asked, "last", "24h", longest=_LONGEST)
+    wanted = [one for one in _groups(site, now, last) if _fits(asked, one.action, one.error)]
+    return site.page(
+        request, "failures_redrive.html", "failures", now=now, groups=wanted, last=asked.get("last", "24h"),
+        asked=asked, tasks=sum(group.tasks for group in wanted),
+    )  # fmt: skip
+
+
+def _redrive(request: Request, form: Form) -> Response:
+    site = site_of(request)
+    now = site.clock()
+    last = query.duration(form, "last", "24h", longest=_LONGEST)
+    start, end = _range(now, last)
+    ids = [
+        entry.task_id
+        for entry in site.client.iter_listed(start=start, end=end)
+        if entry.status == Status.FAILED and _fits(form, entry.action or "", shape(entry.error or ""))
+    ]
+    job = site.jobs.start("redriven", links.failures(last=form.get("last", "24h")), _redriven(site.client, ids))
+    return RedirectResponse(links.job(job.id), status_code=303)
+
+
+def _fits(asked: query.Query, action: str, error: str) -> bool:
+    return asked.get("action", action) == action and asked.get("error", error) == error
+
+
+def _groups(site: Site, now: datetime, last: timedelta) -> list[Failures]:
+    return site.readings.failures(*_range(now, last))
+
+
+def _range(now: datetime, last: timedelta) -> tuple[datetime, datetime]:
+    """Whole hours, up to the present one."""
+    return hour_of(now - last), hour_of(now) + HOUR
+
+
+def _redriven(client: TaskClient, ids: list[str]) -> Iterator[ManyResult]:
+    """Redrives tasks, several at a time; one that has changed meanwhile is skipped."""
+
+    def redrive(task_id: str) -> ManyResult:
+        try:
+            return Changed(task_id, client.redrive(task_id))
+        except TaskNotFound:
+            return Skipped(task_id, "it was deleted")
+        except TransitionRefused as error:
+            return Skipped(task_id, f"it is {error.status} now")
+        except StoreError as error:
+            return ChangeUnknown(task_id, error)
+
+    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="dynatick-redrive") as pool:
+        yield from pool.map(redrive, ids)
+
+
+ROUTES = [
+    Route("/failures", _page),
+    Route("/failures/first", _first),
+    Route("/failures/sample/{task}", _sample),
+    Route("/failures/redrive", _dry_run),
+    Route("/failures/redrive", change(_redrive), methods=["POST"]),
+]

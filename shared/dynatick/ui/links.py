@@ -1,0 +1,62 @@
+"""The URLs of the pages. An id is one URL-encoded segment; one that would be none, such as ``..``, gets a ``~``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from urllib.parse import quote, unquote, urlencode
+
+from dynatick.domain.instants import format_instant
+
+_OTHERS = (".", "..", "change")  # which are no ids in a path
+_MARK = "~"
+
+
+def task(task_id: str, part: str = "") -> str:
+    """The page of a task, or a part of it."""
+    return f"/tasks/{segment(task_id)}{part and '/' + part}"
+
+
+def schedule(schedule_id: str, part: str = "") -> str:
+    return f"/schedules/{segment(schedule_id)}{part and '/' + part}"
+
+
+def bucket(name: str, **filters: object) -> str:
+    return with_query(f"/buckets/{segment(name)}", filters)
+
+
+def tasks(**filters: object) -> str:
+    return with_query("/tasks", filters)
+
+
+def failures(**filters: object) -> str:
+    return with_query("/failures", filters)
+
+
+def job(job_id: str) -> str:
+    return f"/jobs/{segment(job_id)}"
+
+
+def timeline(span: str, start: datetime | None = None) -> str:
+    return with_query("/timeline", {"span": span, "from": start and minute(start)})
+
+
+def minute(value: datetime) -> str:
+    """An instant in a URL, ``2026-12-31T12:00Z``."""
+    return f"{value:%Y-%m-%dT%H:%MZ}" if not value.second and not value.microsecond else format_instant(value)
+
+
+def with_query(path: str, values: Mapping[str, object]) -> str:
+    """A URL with parameters, without those that are None or empty."""
+    query = urlencode({name: str(value) for name, value in values.items() if value not in (None, "")})
+    return f"{path}{'&' if '?' in path else '?'}{query}" if query else path
+
+
+def segment(text: str) -> str:
+    """A text as one segment of a path. Browsers would resolve ``..``, and ``change`` is a page of ours."""
+    return quote(f"{_MARK}{text}" if text in _OTHERS or text.startswith(_MARK) else text, safe=":@")
+
+
+def of_segment(segment: str) -> str:
+    """The text of a segment."""
+    return unquote(segment).removeprefix(_MARK)

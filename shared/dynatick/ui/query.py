@@ -1,0 +1,57 @@
+"""The parameters of a URL or a form: instants, durations, buckets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from dynatick.domain.buckets import Bucket, minute_of, parse_time
+from dynatick.domain.durations import duration_of
+from dynatick.domain.instants import parse_instant
+from dynatick.errors import InvalidInput
+
+Query = Mapping[str, str]
+
+_LOCAL = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,3})?)?", re.ASCII
+)  # as a form's field writes it: in UTC
+
+
+def instant(query: Query, name: str) -> datetime | None:
+    """An instant; without an offset in UTC. None if there is no such parameter. Raises InvalidInput."""
+    if name not in query:
+        return None
+    text = query[name]
+    return parse_instant(f"{text}Z" if _LOCAL.fullmatch(text) else text, name)
+
+
+def required_instant(query: Query, name: str) -> datetime:
+    """An instant. Raises InvalidInput, also if it is missing."""
+    found = instant(query, name)
+    if found is None:
+        raise InvalidInput(name, None, "expected an instant such as 2026-12-31T12:00Z")
+    return found
+
+
+def duration(query: Query, name: str, default: str, *, longest: timedelta) -> timedelta:
+    """A duration such as 24h. Raises InvalidInput."""
+    text = query.get(name, default)
+    found = duration_of(text, name)
+    if not timedelta() < found <= longest:
+        raise InvalidInput(name, text, f"expected a duration of at most {longest.days} days")
+    return found
+
+
+def bucket(text: str) -> Bucket:
+    """A bucket by its name or its instant. Raises InvalidInput."""
+    found = parse_time(text, "bucket")
+    return found if isinstance(found, Bucket) else Bucket(minute_of(found))
+
+
+def choice(query: Query, name: str, choices: tuple[str, ...]) -> str | None:
+    """One of some words, or None. Raises InvalidInput."""
+    value = query.get(name)
+    if value is not None and value not in choices:
+        raise InvalidInput(name, value, f"expected one of {', '.join(choices)}")
+    return value

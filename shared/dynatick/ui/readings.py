@@ -1,0 +1,244 @@
+"""What the pages read of the table, an hour at a time: counts by the minute, failures, missed ticks, occurrences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from threading import BoundedSemaphore
+
+from dynatick.client import IdleTicks, MissedTicks, PausedTicks, TaskClient, TaskEntry, TickEntry, TickView
+from dynatick.client.schedule_occurrences import ExpectedOccurrence
+from dynatick.domain.buckets import Bucket, instant_of, minute_of
+from dynatick.domain.distribution import Distribution
+from dynatick.domain.task import Status
+from dynatick.errors import InvalidInput
+from dynatick.ui.chart import MISSED, RECURRING, SCHEDULED, WAITING, Bar
+from dynatick.ui.errors_alike import shape
+from dynatick.ui.recent import Recent
+
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+WEEK = timedelta(days=7)
+_OPEN = "open"
+_NO_ACTION = ""
+_AT_A_TIME = 2  # hours that are read, each by several queries; so those that were asked for first come first
+_PAST_SECONDS = 600  # for which the ticks of past hours are kept
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failures:
+    """The failed tasks of one action whose errors are alike."""
+
+    action: str
+    error: str  # its shape
+    tasks: int
+    first: datetime  # when the first of them failed
+    last: datetime
+    sample: str  # the id of the latest
+
+    def __add__(self, other: Failures) -> Failures:
+        latest = max(self, other, key=lambda one: one.last)
+        return replace(latest, tasks=self.tasks + other.tasks, first=min(self.first, other.first))
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """The tasks of the buckets of an hour."""
+
+    minutes: Mapping[int, Counter[str]]  # counts by outcome, or "open"
+    failures: Sequence[Failures]
+    late: Sequence[tuple[int, int]]  # minute, and by how many milliseconds a task of it began late
+
+
+@dataclass(frozen=True, slots=True)
+class TickLog:
+    """The ticks of a range."""
+
+    entries: Sequence[TickEntry]
+    missed: Mapping[int, int]  # occurrences that were not made, by minute
+    gaps: Sequence[range]  # minutes of ticks that did not come
+
+    @classmethod
+    def of(cls, entries: Sequence[TickEntry]) -> TickLog:
+        missed: Counter[int] = Counter()
+        gaps: list[range] = []
+        for entry in entries:
+            match entry:
+                case TickView(missed=number) if number:
+                    missed[Bucket.parse(entry.tick).minute] += number
+                case MissedTicks():
+                    gaps.append(range(Bucket.parse(entry.since).minute, Bucket.parse(entry.until).minute + 1))
+                case TickView() | IdleTicks() | PausedTicks():
+                    pass
+        return cls(entries, missed, gaps)
+
+    def is_gap(self, minute: int) -> bool:
+        """Whether a tick should have come at that minute, and did not."""
+        return any(minute in gap for gap in self.gaps)
+
+
+class Readings:
+    """Reads through a client, and keeps each answer for ``seconds``."""
+
+    def __init__(self, client: TaskClient, seconds: float) -> None:
+        self._client = client
+        self._recent = Recent(seconds)
+        self._turns = BoundedSemaphore(_AT_A_TIME)
+        self._past = Recent(_PAST_SECONDS if seconds else 0)
+
+    def clear(self) -> None:
+        self._recent.clear()
+
+    def hour(self, start: datetime) -> Hour:
+        """The tasks of the 60 buckets from ``start`` on: a query for each and shard."""
+        return self._recent.get(("hour", start), lambda: self._hour(start))
+
+    def ticks(self, start: datetime, end: datetime | None = None) -> TickLog:
+        """The ticks from ``start`` on."""
+        return self._recent.get(("ticks", start, end), lambda: TickLog.of(self._client.ticks(start=start, end=end)))
+
+    def last_day(self, now: datetime) -> TickLog:
+        """The ticks of the past 24 hours, and of the hour in which they begin. Those of hours that are over are read
+        again after a while only: a page that stays open asks for them each minute."""
+        recent, first = hour_of(now) - HOUR, hour_of(now) - DAY
+        past = self._past.get((first, recent), lambda: self._client.ticks(start=first, end=recent))
+        return TickLog.of([*past, *self.ticks(recent).entries])
+
+    def forecast(self, until: datetime) -> Sequence[ExpectedOccurrence] | None:
+        """The occurrences of schedules from now on; None if there are too many to show."""
+        return self._recent.get(("forecast", until), lambda: self._forecast(until))
+
+    def failures(self, start: datetime, end: datetime) -> list[Failures]:
+        """The failures of whole hours, the latest first."""
+        groups: dict[tuple[str, str], Failures] = {}
+        for at in hours(start, end):
+            _add(groups, self.hour(at).failures)
+        return sorted(groups.values(), key=lambda one: one.last, reverse=True)
+
+    def lateness(self, start: datetime, end: datetime) -> Distribution:
+        """How late, in milliseconds, tasks of these minutes began."""
+        found, minutes = Distribution(), range(minute_of(start), minute_of(end))
+        for at in hours(start, end):
+            for minute, milliseconds in self.hour(at).late:
+                if minute in minutes:
+                    found.add(milliseconds)
+        return found
+
+    def outcomes(self, start: datetime, end: datetime) -> Counter[str]:
+        """How many tasks of whole hours ended, by outcome."""
+        return _sum(count for at in hours(start, end) for count in self.hour(at).minutes.values())
+
+    def bars(self, start: datetime, end: datetime, minutes: int, now: datetime) -> list[Bar]:
+        """A bar for each ``minutes`` from ``start`` to before ``end``."""
+        first, last, present = minute_of(start), minute_of(end), minute_of(now)
+        counts: dict[int, Counter[str]] = {}
+        for at in hours(start, end):
+            for minute, found in self.hour(at).minutes.items():
+                counts[minute] = _kinds(found, minute, present)
+        log = self._log_of(start, now)
+        for minute, number in log.missed.items():
+            counts.setdefault(minute, Counter())[MISSED] += number
+        for one in self._coming_of(end, now):
+            counts.setdefault(Bucket.parse(one.bucket).minute, Counter())[RECURRING] += 1
+        gaps = {minute for gap in log.gaps for minute in gap if first <= minute < last}
+        return [
+            Bar(
+                start=instant_of(at),
+                minutes=minutes,
+                counts=_sum(counts.get(minute) for minute in range(at, at + minutes)),
+                is_gap=any(minute in gaps for minute in range(at, at + minutes)),
+            )
+            for at in range(first, last, minutes)
+        ]
+
+    def _log_of(self, start: datetime, now: datetime) -> TickLog:
+        """The ticks of a range that begins at ``start``: those of a whole day, which other parts of a page need too."""
+        if start > now or start < now - WEEK:  # older records are gone
+            return TickLog((), {}, ())
+        if start >= hour_of(now) - DAY:
+            return self.last_day(now)
+        day = start.replace(hour=0, minute=0, second=0, microsecond=0)
+        return self.ticks(max(day, hour_of(now) - WEEK + HOUR), day + DAY)
+
+    def _coming_of(self, end: datetime, now: datetime) -> Sequence[ExpectedOccurrence]:
+        """The occurrences up to the end of a range, and of the day that it is in."""
+        if end <= now:
+            return ()
+        soon = hour_of(now) + DAY + HOUR
+        until = soon if end <= soon else end.replace(hour=0, minute=0, second=0, microsecond=0) + DAY
+        return self.forecast(until) or ()
+
+    def _hour(self, start: datetime) -> Hour:
+        with self._turns:
+            return _hour(self._client.iter_listed(start=start, end=start + HOUR))
+
+    def _forecast(self, until: datetime) -> Sequence[ExpectedOccurrence] | None:
+        try:
+            return self._client.schedules.forecast(until=until)
+        except InvalidInput:
+            return None
+
+
+def hours(start: datetime, end: datetime) -> Iterator[datetime]:
+    """The whole hours that a range touches."""
+    at = hour_of(start)
+    while at < end:
+        yield at
+        at += HOUR
+
+
+def hour_of(instant: datetime) -> datetime:
+    """The whole hour that an instant is in."""
+    return instant.replace(minute=0, second=0, microsecond=0)
+
+
+def _hour(entries: Iterable[TaskEntry]) -> Hour:
+    minutes: dict[int, Counter[str]] = {}
+    groups: dict[tuple[str, str], Failures] = {}
+    late: list[tuple[int, int]] = []
+    name, minute, counts = "", 0, Counter[str]()
+    for entry in entries:
+        if entry.bucket != name:
+            name = entry.bucket
+            minute = Bucket.parse(name).minute
+            counts = minutes.setdefault(minute, Counter())
+        counts[entry.status] += 1
+        if entry.late_milliseconds is not None:
+            late.append((minute, entry.late_milliseconds))
+        if entry.status == Status.FAILED:
+            at = entry.finished_at or instant_of(minute)
+            group = Failures(
+                action=entry.action or _NO_ACTION,
+                error=shape(entry.error or ""),
+                tasks=1,
+                first=at,
+                last=at,
+                sample=entry.task_id,
+            )
+            _add(groups, [group])
+    return Hour(minutes, list(groups.values()), late)
+
+
+def _add(groups: dict[tuple[str, str], Failures], found: Iterable[Failures]) -> None:
+    for one in found:
+        key = (one.action, one.error)
+        groups[key] = groups[key] + one if key in groups else one
+
+
+def _kinds(found: Counter[str], minute: int, present: int) -> Counter[str]:
+    """Counts as the chart has them: what has not ended waits since its minute, or is to come."""
+    counts = Counter(found)
+    waiting = counts.pop(_OPEN, 0)
+    if waiting:
+        counts[WAITING if minute <= present else SCHEDULED] = waiting
+    return counts
+
+
+def _sum(counts: Iterable[Counter[str] | None]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for one in counts:
+        if one:
+            total.update(one)
+    return total

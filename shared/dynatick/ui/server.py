@@ -1,0 +1,43 @@
+"""Serves the pages on loopback."""
+
+from __future__ import annotations
+
+import socket
+import webbrowser
+from collections.abc import Callable
+from contextlib import closing
+
+import uvicorn
+
+from dynatick.errors import ConfigurationError
+from dynatick.ui.application import application
+from dynatick.ui.loopback import HOST
+from dynatick.ui.site import Site
+
+
+def serve(site: Site, port: int, *, opens: bool, say: Callable[[str], object]) -> None:
+    """Serves until it is interrupted. ``opens``: shows the first page in a browser.
+
+    Raises ConfigurationError if the port is taken.
+    """
+    with closing(_listening(port)) as listener:
+        url = f"http://{HOST}:{listener.getsockname()[1]}/"
+        say(f"{site.name} at {url}{' (read-only)' if site.read_only else ''}; Ctrl-C ends it")
+        if opens:
+            webbrowser.open(url)
+        config = uvicorn.Config(application(site), log_level="warning", server_header=False, lifespan="off")
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listening(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise ConfigurationError(
+            "port", f"{port} can't be used: {error.strerror}; choose another with --port"
+        ) from error
+    return listener

@@ -1,0 +1,173 @@
+"""What all pages share: the installation, the token of changes, notices, and the templates."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from http import HTTPStatus
+from importlib import metadata
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from dynatick.client import TaskClient
+from dynatick.domain.left_words import LEFT_WORDS
+from dynatick.ui import display, links
+from dynatick.ui.chart import KINDS, WORDS, parts
+from dynatick.ui.jobs import Jobs
+from dynatick.ui.readings import DAY, HOUR, Readings
+from dynatick.ui.state import state_of
+
+_MAX_NOTICES = 200
+_ASSETS = {
+    "dynatick.css": "text/css",
+    "dynatick.js": "text/javascript",
+    "htmx.min.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
+# htmx without what the Content-Security-Policy forbids; and it shows an answer that is an error, too.
+_HTMX = {
+    "allowEval": False,
+    "allowScriptTags": False,
+    "includeIndicatorStyles": False,
+    "historyCacheSize": 0,
+    "responseHandling": [
+        {"code": "204", "swap": False},
+        {"code": "[23]..", "swap": True},
+        {"code": "[45]..", "swap": True, "error": True},
+    ],
+}
+_SECTIONS = (
+    ("now", "Now", "/"),
+    ("timeline", "Timeline", "/timeline"),
+    ("failures", "Failures", "/failures"),
+    ("tasks", "Tasks", "/tasks"),
+    ("schedules", "Schedules", "/schedules"),
+    ("ticks", "Ticks", "/ticks"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What a change did, or why it did nothing. ``link``: where to see it."""
+
+    text: str
+    is_problem: bool = False
+    link: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file of the pages. Its URL changes with its content, so that it may be kept."""
+
+    content: bytes
+    kind: str
+    url: str
+
+    @classmethod
+    def read(cls, name: str) -> Asset:
+        content = files("dynatick.ui").joinpath("static", name).read_bytes()
+        return cls(content, _ASSETS[name], f"/static/{hashlib.sha256(content).hexdigest()[:12]}/{name}")
+
+
+@dataclass(kw_only=True)
+class Site:
+    """The pages of one installation. ``token``: each change needs it; another at every start."""
+
+    client: TaskClient
+    clock: Callable[[], datetime]
+    name: str  # of the table or the stack
+    read_only: bool = False
+    kept_seconds: float = 5  # for which an answer of the table is used again, by the parts of a page
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    _notices: OrderedDict[str, Notice] = field(default_factory=OrderedDict)
+
+    def __post_init__(self) -> None:
+        self.readings = Readings(self.client, self.kept_seconds)
+        self.jobs = Jobs(done=self.readings.clear)
+        self.assets = {name: Asset.read(name) for name in _ASSETS}
+        self._templates = Environment(
+            loader=PackageLoader("dynatick.ui"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters |= display.FILTERS
+        self._templates.globals |= {
+            "asset": lambda name: self.assets[name].url,
+            "htmx_config": json.dumps(_HTMX),
+            "max_shown": display.MAX_SHOWN,
+            "kinds": KINDS,
+            "left_words": LEFT_WORDS,
+            "one_day": DAY,
+            "one_hour": HOUR,
+            "words": WORDS,
+            "parts": parts,
+            "link": links,
+            "sections": _SECTIONS,
+            "version": metadata.version("dynatick"),
+        }
+
+    def fragment(self, template: str, now: datetime, *, status: int = 200, **values: Any) -> Response:
+        """A part of a page."""
+        text = self._templates.get_template(template).render(
+            now=now, site=self, token=self.token, read_only=self.read_only, **values
+        )
+        return HTMLResponse(text, status_code=status)
+
+    def page(
+        self,
+        request: Request,
+        template: str,
+        section: str,
+        *,
+        now: datetime,
+        **values: Any,
+    ) -> Response:
+        """A whole page. ``section``: the one of the navigation that it belongs to."""
+        return self.fragment(
+            template,
+            now,
+            section=section,
+            state=state_of(self.client, now),
+            notice=self._notices.get(request.query_params.get("notice", "")),
+            **values,
+        )
+
+    def problem(self, request: Request, status: int, text: str) -> Response:
+        """The answer to a request that could not be served."""
+        title = HTTPStatus(status).phrase
+        template = "problem_part.html" if "hx-request" in request.headers else "problem.html"
+        return self.fragment(
+            template, self.clock(), status=status, title=title, text=text, section="", state=None, notice=None
+        )
+
+    def answer(self, location: str, notice: Notice) -> Response:
+        """The answer to a change: leads to a page that shows the notice."""
+        self.readings.clear()
+        key = secrets.token_urlsafe(6)
+        self._notices[key] = notice
+        while len(self._notices) > _MAX_NOTICES:
+            self._notices.popitem(last=False)
+        return RedirectResponse(links.with_query(location, {"notice": key}), status_code=303)
+
+
+def site_of(request: Request) -> Site:
+    """The site that a request asks."""
+    site = request.app.state.site
+    assert isinstance(site, Site)
+    return site
+
+
+def query_of(request: Request) -> Mapping[str, str]:
+    """The parameters of a request's URL, without those that are empty."""
+    return {name: value.strip() for name, value in request.query_params.items() if value.strip()}

@@ -1,0 +1,44 @@
+"""Whether the installation runs: what every page says first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from dynatick.client import Pause, TaskClient
+from dynatick.domain.buckets import Grid, instant_of, minute_of
+
+NONE, RUNNING, LATE, PAUSED = "none", "running", "late", "paused"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """The installation at an instant."""
+
+    word: str  # running, paused, late, none: no tick has come yet
+    problems: tuple[tuple[str, str], ...]  # what is wrong, and what to do
+    pause: Pause | None
+    last_tick: datetime | None
+    next_tick: datetime
+    tick_minutes: int
+
+
+def state_of(client: TaskClient, now: datetime) -> State:
+    """Reads the settings and the cursors: three requests. Raises StoreError."""
+    health, settings = client.health(), client.settings()
+    grid = settings.grid if settings is not None else Grid()
+    problems = [(one.why, one.remedy) for one in health.findings]
+    if health.pause is not None:
+        word = PAUSED
+    elif health.last_tick is None:
+        word, problems = NONE, []
+    else:
+        word = LATE if problems else RUNNING
+    return State(
+        word=word,
+        problems=tuple(problems),
+        pause=health.pause,
+        last_tick=health.last_tick,
+        next_tick=instant_of(grid.tick_after(minute_of(now))),
+        tick_minutes=grid.tick_minutes,
+    )

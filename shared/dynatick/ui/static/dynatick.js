@@ -1,0 +1,28 @@
+// What HTML alone can't do: the colour scheme that was chosen, and the key of the search field.
+(() => {
+  const root = document.documentElement;
+  const kept = localStorage.getItem("dynatick-theme");
+  if (kept === "light" || kept === "dark") root.dataset.theme = kept;
+
+  document.addEventListener("DOMContentLoaded", () => {
+    const button = document.getElementById("theme");
+    if (button) {
+      button.hidden = false;
+      button.addEventListener("click", () => {
+        const dark = root.dataset.theme
+          ? root.dataset.theme === "dark"
+          : matchMedia("(prefers-color-scheme: dark)").matches;
+        root.dataset.theme = dark ? "light" : "dark";
+        localStorage.setItem("dynatick-theme", root.dataset.theme);
+      });
+    }
+    document.addEventListener("keydown", (event) => {
+      const field = document.getElementById("search");
+      const typing = event.target.closest("input, textarea, select");
+      if (event.key === "/" && field && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+        event.preventDefault();
+        field.focus();
+      }
+    });
+  });
+})();

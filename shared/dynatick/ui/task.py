@@ -1,0 +1,144 @@
+"""A task: its life, its attempts, its payload, and what can be done to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from dynatick.client import TaskView
+from dynatick.domain import attributes as attr
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.instants import parse_instant
+from dynatick.domain.row import RECURRING
+from dynatick.domain.task import Status
+from dynatick.errors import InvalidInput, TaskChanged, TaskNotFound, TransitionRefused
+from dynatick.ui import links, query
+from dynatick.ui.changes import Form, change
+from dynatick.ui.display import clock
+from dynatick.ui.site import Notice, Site, site_of
+
+_WAITING = (Status.SCHEDULED, "unscheduled")
+
+
+def trace_of(task: TaskView) -> str | None:
+    """Where its handler raised, at its latest failed attempt."""
+    kept = task.row.get(attr.ATTEMPTS)
+    last = kept[-1] if isinstance(kept, list) and kept else None
+    trace = last.get(attr.TRACE) if isinstance(last, Mapping) else None
+    return trace if isinstance(trace, str) else None
+
+
+def schedule_id_of(task: TaskView) -> str | None:
+    """The schedule whose occurrence it is."""
+    schedule_id = task.row.get(attr.SCHEDULE_ID)
+    return schedule_id if isinstance(schedule_id, str) else None
+
+
+def possible(status: str) -> tuple[str, ...]:
+    """What can be done to a task in a state, what is done most often first."""
+    if status in _WAITING:
+        return ("run-now", "reschedule", "cancel")
+    if status in (Status.FAILED, Status.CANCELLED):
+        return ("redrive",)
+    return ("run-now",) if status == Status.COMPLETED else ()
+
+
+def _page(request: Request) -> Response:
+    site = site_of(request)
+    task_id = links.of_segment(request.path_params["task"])
+    now = site.clock()
+    try:
+        task = site.client.get(task_id)
+    except TaskNotFound:
+        sentence = site.client.explain(task_id).sentence
+        return site.problem(request, 404, f"{sentence[0].upper()}{sentence[1:]}.")
+    if task.status == RECURRING:
+        return RedirectResponse(links.schedule(task_id), 303)
+    explanation = site.client.explain(task_id)
+    return site.page(
+        request, "task.html", "tasks", now=now, task=task, attempts=_attempts(task), possible=possible(task.status),
+        events=explanation.events, explanation=f"It {explanation.sentence.removeprefix(task_id).strip()}.",
+        schedule_id=schedule_id_of(task), trace=trace_of(task),
+    )  # fmt: skip
+
+
+def _row(request: Request) -> Response:
+    """The whole row, however large."""
+    task = site_of(request).client.get(links.of_segment(request.path_params["task"]))
+    text = json.dumps(task.to_row(), indent=2, ensure_ascii=False, default=str)
+    return Response(text, media_type="application/json")
+
+
+def _change(request: Request, form: Form) -> Response:
+    site = site_of(request)
+    task_id = links.of_segment(request.path_params["task"])
+    do = request.path_params["change"]
+    now = site.clock()
+    try:
+        notice = _do(site, task_id, do, form, now)
+    except (TransitionRefused, TaskChanged, InvalidInput) as error:
+        notice = Notice(f"Nothing was changed: {error}", is_problem=True)
+    return site.answer(links.task(task_id), notice)
+
+
+def _do(site: Site, task_id: str, do: str, form: Form, now: datetime) -> Notice:
+    client = site.client
+    match do:
+        case "cancel":
+            client.cancel(task_id)
+            return Notice(f"Cancelled at {clock(now, now)}.")
+        case "redrive":
+            task = client.redrive(task_id)
+            return Notice(f"Redriven: run {task.run} begins at {_tick_of(task, now)}.")
+        case "run-now":
+            task = client.run_now(task_id)
+            return Notice(f"It runs at the next tick, {_tick_of(task, now)}.")
+        case "reschedule":
+            due_at = query.required_instant(form, "due_at")
+            task = client.reschedule(task_id, due_at=due_at)
+            return Notice(f"Rescheduled: it is due at {clock(task.due_at, now)}.")
+        case _:
+            raise TaskNotFound(task_id)
+
+
+def _tick_of(task: TaskView, now: datetime) -> str:
+    bucket = Bucket.canonical(task.bucket)
+    return "the next one" if bucket is None else clock(bucket.instant, now)
+
+
+def _attempts(task: TaskView) -> list[Mapping[str, Any]]:
+    """The attempts that the row keeps, the latest first."""
+    kept = task.row.get(attr.ATTEMPTS)
+    found = [one for one in kept if isinstance(one, Mapping)] if isinstance(kept, list) else []
+    return [_attempt(one) for one in reversed(found)]
+
+
+def _attempt(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    started, finished = _instant(entry.get(attr.STARTED_AT)), _instant(entry.get(attr.FINISHED_AT))
+    return {
+        "run": entry.get(attr.RUN),
+        "attempt": entry.get(attr.ATTEMPT),
+        "started": started,
+        "took_ms": None if started is None or finished is None else (finished - started).total_seconds() * 1000,
+        "error": entry.get(attr.ERROR),
+    }
+
+
+def _instant(value: object) -> datetime | None:
+    try:
+        return None if value is None else parse_instant(value, "instant")
+    except InvalidInput:
+        return None
+
+
+ROUTES = [
+    Route("/tasks/{task}", _page),
+    Route("/tasks/{task}/row", _row),
+    Route("/tasks/{task}/{change}", change(_change), methods=["POST"]),
+]

@@ -1,0 +1,229 @@
+"""Tasks: those of a bucket or a range, filtered, and changed together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from dynatick.client import ManyResult, TaskView, WouldChange
+from dynatick.domain.buckets import Bucket, instant_of
+from dynatick.domain.task import Status
+from dynatick.errors import InvalidInput, TaskNotFound
+from dynatick.ui import links, query
+from dynatick.ui.changes import Form, change
+from dynatick.ui.query import Query
+from dynatick.ui.site import Site, query_of, site_of
+
+STATUSES = tuple(map(str, Status))
+CHANGES = {"redrive": "redriven", "cancel": "cancelled", "reschedule": "rescheduled"}
+_CHANGEABLE = {
+    "failed": ("redrive",), "cancelled": ("redrive",),
+    "scheduled": ("cancel", "reschedule"), "unscheduled": ("cancel", "reschedule"),
+}  # fmt: skip
+_PAGE = 50
+_LONGEST = timedelta(days=31)
+_MAX_COUNTED = 10_000  # by a dry run
+_MAX_EXAMPLES = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selection:
+    """The tasks that a page shows: a bucket or a range, and filters, as in its URL."""
+
+    bucket: Bucket | None
+    start: datetime | None
+    end: datetime | None
+    status: str | None
+    filters: Mapping[str, Any]  # action, schedule_id, prefix: those that are given
+
+    @classmethod
+    def of(cls, asked: Query, now: datetime) -> Selection:
+        """By the parameters ``bucket``, or ``from`` and ``to``, or ``last`` and ``next``. Raises InvalidInput."""
+        bucket = query.bucket(asked["bucket"]) if "bucket" in asked else None
+        start = end = None
+        if bucket is None:
+            start, end = query.instant(asked, "from"), query.instant(asked, "to")
+            if start is None and end is None:
+                wanted = "last" in asked or "next" in asked
+                last, ahead = (asked.get(name, "0s" if wanted else "1h") for name in ("last", "next"))
+                start = now - _distance(last, "last")
+                end = now + max(timedelta(minutes=1), _distance(ahead, "next"))
+            start = now - timedelta(hours=1) if start is None else start
+            end = max(start, now) + timedelta(hours=1) if end is None else end
+        names = {"action": "action", "schedule": "schedule_id", "prefix": "prefix"}
+        return cls(
+            bucket=bucket,
+            start=start,
+            end=end,
+            status=query.choice(asked, "status", STATUSES),
+            filters={name: asked[parameter] for parameter, name in names.items() if parameter in asked},
+        )
+
+    @property
+    def scope(self) -> Mapping[str, Any]:
+        """As arguments of the client."""
+        return {"bucket": self.bucket} if self.bucket is not None else {"start": self.start, "end": self.end}
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What can be done to all of them."""
+        return _CHANGEABLE.get(self.status or "", ())
+
+    def fixed(self) -> Mapping[str, str]:
+        """As parameters of a URL, with instants instead of what is relative to now."""
+        if self.bucket is not None:
+            place = {"bucket": str(self.bucket)}
+        else:
+            assert self.start is not None and self.end is not None
+            place = {"from": links.minute(self.start), "to": links.minute(self.end)}
+        names = {"action": "action", "schedule_id": "schedule", "prefix": "prefix"}
+        status = {} if self.status is None else {"status": self.status}
+        return {**place, **status, **{names[name]: value for name, value in self.filters.items()}}
+
+
+def _page(request: Request) -> Response:
+    site = site_of(request)
+    asked, now = query_of(request), site.clock()
+    if "search" in asked:
+        return _search(site, asked["search"])
+    if "bucket" in asked:
+        return RedirectResponse(links.with_query(links.bucket(asked["bucket"]), {**asked, "bucket": None}), 303)
+    selection = Selection.of(asked, now)
+    return _listed(request, site, "tasks.html", "tasks", selection, asked, now)
+
+
+def _bucket(request: Request) -> Response:
+    site = site_of(request)
+    now, asked = site.clock(), query_of(request)
+    name = links.of_segment(request.path_params["bucket"])
+    selection = Selection.of({**asked, "bucket": name}, now)
+    assert selection.bucket is not None
+    tick_minutes = site.client.settings()
+    step = tick_minutes.grid.tick_minutes if tick_minutes else 1
+    counts = next(iter(site.client.bucket_counts(selection.bucket)), None)
+    return _listed(
+        request, site, "bucket.html", "timeline", selection, asked, now, bucket=selection.bucket, counts=counts,
+        earlier=instant_of(selection.bucket.minute - step), later=instant_of(selection.bucket.minute + step),
+    )  # fmt: skip
+
+
+def _listed(
+    request: Request,
+    site: Site,
+    template: str,
+    section: str,
+    selection: Selection,
+    asked: Query,
+    now: datetime,
+    **values: Any,
+) -> Response:
+    found = site.client.history(
+        **selection.scope, **selection.filters, status=selection.status, limit=_PAGE, page_token=asked.get("page")
+    )
+    token = found.next_page_token
+    following = {**asked, **_place(selection), "page": token}
+    return site.page(
+        request, template, section, now=now, selection=selection, asked=asked, entries=found.entries, statuses=STATUSES,
+        next_page=None if token is None else links.with_query(request.url.path, following), **values,
+    )  # fmt: skip
+
+
+def _place(selection: Selection) -> Mapping[str, str]:
+    """The range of a page, for the next one: the present goes on meanwhile."""
+    return {} if selection.bucket is not None else {
+        name: value for name, value in selection.fixed().items() if name in ("from", "to")
+    }  # fmt: skip
+
+
+def _search(site: Site, text: str) -> Response:
+    """Leads to the task or the schedule of that id, else to those whose ids begin so."""
+    try:
+        found = site.client.get(text)
+    except (TaskNotFound, InvalidInput):
+        return RedirectResponse(links.tasks(prefix=text, last="24h", next="24h"), 303)
+    is_schedule = found.status == "recurring"
+    return RedirectResponse(links.schedule(text) if is_schedule else links.task(text), 303)
+
+
+def _dry_run(request: Request) -> Response:
+    site = site_of(request)
+    asked, now = query_of(request), site.clock()
+    do = query.choice(asked, "do", tuple(CHANGES)) or "redrive"
+    selection = Selection.of(asked, now)
+    to = query.instant(asked, "due_at")
+    counted = skipped = 0
+    examples: list[TaskView] = []
+    if do != "reschedule" or to is not None:
+        for result in islice(_results(site, do, selection, to, dry_run=True), _MAX_COUNTED):
+            if not isinstance(result, WouldChange):
+                skipped += 1
+                continue
+            counted += 1
+            if len(examples) < _MAX_EXAMPLES:
+                examples.append(result.task)
+    return site.page(
+        request, "tasks_change.html", "tasks", now=now, do=do, verb=CHANGES[do], selection=selection, tasks=counted,
+        is_bounded=counted + skipped >= _MAX_COUNTED, examples=examples, asked=asked, due_at=to,
+        back=links.tasks(**selection.fixed()),
+    )  # fmt: skip
+
+
+def _change(request: Request, form: Form) -> Response:
+    site = site_of(request)
+    now = site.clock()
+    do = query.choice(form, "do", tuple(CHANGES)) or "redrive"
+    selection = Selection.of(form, now)
+    results = _results(site, do, selection, query.instant(form, "due_at"), dry_run=False)
+    job = site.jobs.start(CHANGES[do], links.tasks(**selection.fixed()), results)
+    return RedirectResponse(links.job(job.id), 303)
+
+
+def _results(
+    site: Site, do: str, selection: Selection, due_at: datetime | None, *, dry_run: bool
+) -> Iterator[ManyResult]:
+    if do not in selection.changes:
+        allowed = [status for status, changes in _CHANGEABLE.items() if do in changes]
+        raise InvalidInput("status", selection.status, f"expected one of {', '.join(allowed)} to {do}")
+    given = {**selection.scope, **selection.filters, "status": selection.status, "dry_run": dry_run}
+    client = site.client
+    many: Callable[..., Iterator[ManyResult]]
+    match do:
+        case "cancel":
+            many = client.cancel_many
+        case "redrive":
+            many = client.redrive_many
+        case _:
+            if due_at is None:
+                raise InvalidInput("due_at", None, "expected a time, such as 2026-12-31T12:00Z")
+            many, given = client.reschedule_many, {**given, "due_at": due_at}
+    return many(**given)
+
+
+def _job(request: Request) -> Response:
+    site = site_of(request)
+    job = site.jobs.get(links.of_segment(request.path_params["job"]))
+    if job is None:
+        return site.problem(request, 404, "There is no such change; dynatick ui keeps the latest ones while it runs.")
+    if "hx-request" in request.headers:
+        return site.fragment("job_part.html", site.clock(), job=job)
+    return site.page(request, "job.html", "", now=site.clock(), job=job)
+
+
+def _distance(text: str, name: str) -> timedelta:
+    return timedelta() if text == "0s" else query.duration({name: text}, name, text, longest=_LONGEST)
+
+
+ROUTES = [
+    Route("/tasks", _page),
+    Route("/tasks/change", _dry_run),
+    Route("/tasks/change", change(_change), methods=["POST"]),
+    Route("/buckets/{bucket}", _bucket),
+    Route("/jobs/{job}", _job),
+]

@@ -1,0 +1,119 @@
+"""Ticks: how late and how long they were, and which did not come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from dynatick.client import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
+from dynatick.client.ticks import MAX_DAYS
+from dynatick.domain.buckets import Bucket
+from dynatick.ui import links, query
+from dynatick.ui.chart import height_of_milliseconds
+from dynatick.ui.site import query_of, site_of
+
+_SHOWN = 60  # rows of the table
+_COLUMNS = 240  # of a chart
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """A row of the table."""
+
+    kind: str  # pass, idle, missed, paused
+    since: datetime
+    until: datetime
+    shard: int
+    ticks: int
+    view: TickView | None
+
+    @property
+    def took_ms(self) -> float | None:
+        view = self.view
+        if view is None or view.started_at is None or view.finished_at is None:
+            return None
+        return (view.finished_at - view.started_at).total_seconds() * 1000
+
+    @property
+    def url(self) -> str:
+        return links.bucket(links.minute(self.since))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Column:
+    """The ticks of some time, in a chart: the longest values. ``height`` from 0 to 1."""
+
+    start: datetime
+    lateness_ms: int | None
+    took_ms: float | None
+    is_gap: bool
+
+    @property
+    def lateness_height(self) -> float:
+        return height_of_milliseconds(self.lateness_ms)
+
+    @property
+    def took_height(self) -> float:
+        return height_of_milliseconds(self.took_ms)
+
+
+def _page(request: Request) -> Response:
+    site = site_of(request)
+    asked, now = query_of(request), site.clock()
+    last = query.duration(asked, "last", "6h", longest=timedelta(days=MAX_DAYS))
+    lines = [_line(entry) for entry in site.client.ticks(last)]
+    columns = _columns(lines, now - last, last / _COLUMNS)
+    lateness = [one.lateness_ms for one in columns if one.lateness_ms is not None]
+    took = [one.took_ms for one in columns if one.took_ms is not None]
+    return site.page(
+        request, "ticks.html", "ticks", now=now, last=asked.get("last", "6h"), start=now - last,
+        lines=list(reversed(lines))[:_SHOWN], hidden=max(0, len(lines) - _SHOWN), columns=columns,
+        gaps=[line for line in lines if line.kind == "missed"], max_lateness=max(lateness, default=None),
+        max_took=max(took, default=None),
+    )  # fmt: skip
+
+
+def _line(entry: TickEntry) -> Line:
+    match entry:
+        case TickView():
+            at = Bucket.parse(entry.tick).instant
+            return Line(kind="pass", since=at, until=at, shard=entry.shard, ticks=1, view=entry)
+        case IdleTicks() | MissedTicks() | PausedTicks():
+            kinds = {IdleTicks: "idle", MissedTicks: "missed", PausedTicks: "paused"}
+            since, until = (Bucket.parse(name).instant for name in (entry.since, entry.until))
+            return Line(
+                kind=kinds[type(entry)], since=since, until=until, shard=entry.shard, ticks=entry.ticks, view=None
+            )
+
+
+def _columns(lines: Sequence[Line], start: datetime, width: timedelta) -> list[Column]:
+    late: list[list[int]] = [[] for _ in range(_COLUMNS)]
+    took: list[list[float]] = [[] for _ in range(_COLUMNS)]
+    gaps = [False] * _COLUMNS
+    for line in lines:
+        first = max(0, min(_COLUMNS - 1, (line.since - start) // width))
+        if line.kind == "missed":
+            for at in range(first, max(0, min(_COLUMNS - 1, (line.until - start) // width)) + 1):
+                gaps[at] = True
+        if line.view is not None:
+            if line.view.claimed:
+                late[first].append(line.view.lateness_max_ms)
+            if line.took_ms is not None:
+                took[first].append(line.took_ms)
+    return [
+        Column(
+            start=start + at * width,
+            lateness_ms=max(late[at], default=None),
+            took_ms=max(took[at], default=None),
+            is_gap=gaps[at],
+        )
+        for at in range(_COLUMNS)
+    ]
+
+
+ROUTES = [Route("/ticks", _page)]

@@ -1,0 +1,197 @@
+"""Changes: confirmed by a form with the token, answered with what happened, and refused to all others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from tests.unit.ui.support import Browser, elements, tags, text_of
+
+from dynatick.testing.virtual_installation import VirtualInstallation
+
+CHANGES: Mapping[str, Mapping[str, str]] = {
+    "/tasks/to-come/cancel": {},
+    "/tasks/to-come/run-now": {},
+    "/tasks/to-come/reschedule": {"due_at": "2026-12-31T15:00"},
+    "/tasks/bad-0/redrive": {},
+    "/tasks/change": {"do": "cancel", "status": "scheduled", "from": "2026-12-31T13:00Z", "to": "2026-12-31T15:00Z"},
+    "/failures/redrive": {"last": "24h"},
+    "/schedules/often/pause": {},
+    "/schedules/often/resume": {},
+    "/schedules/often/run-now": {},
+    "/pause": {},
+    "/resume": {},
+}
+
+
+def rows(installation: VirtualInstallation) -> object:
+    return sorted((row["taskId"], str(row)) for row in installation._table.open_rows()), [
+        installation.client.get(f"bad-{n}").row for n in range(3)
+    ]
+
+
+@pytest.mark.parametrize("url", CHANGES)
+def test_without_the_token_nothing_is_changed(busy: VirtualInstallation, browser: Browser, url: str) -> None:
+    before = rows(busy)
+    for token in ("", "x", browser.site.token[:-1], "ä"):
+        answer = browser.post(url, **CHANGES[url], token=token)
+        assert answer.status_code == 403
+        assert "form is not of this dynatick ui" in text_of(answer, "problem")
+    browser.get(url)  # changes nothing either
+    assert rows(busy) == before
+
+
+@pytest.mark.parametrize("url", CHANGES)
+def test_read_only_pages_change_nothing(busy: VirtualInstallation, url: str) -> None:
+    browser = Browser(busy, read_only=True)
+    before = rows(busy)
+    answer = browser.post(url, **CHANGES[url])
+    assert answer.status_code == 403
+    assert "read-only" in text_of(answer, "problem")
+    assert rows(busy) == before
+
+
+def test_read_only_pages_offer_no_change(busy: VirtualInstallation) -> None:
+    browser = Browser(busy, read_only=True)
+    for url in ("/", "/failures", "/failures/first", "/tasks?status=failed", "/tasks/to-come", "/schedules/often"):
+        page = browser.get(url)
+        assert 'method="post"' not in page.text, url
+        assert "redrive-all" not in page.text
+    assert elements(browser.get("/"), "read-only")
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", "multipart/form-data; boundary=x"])
+def test_another_content_type_is_refused(busy: VirtualInstallation, browser: Browser, kind: str) -> None:
+    answer = browser.http.post("/pause", content=f"token={browser.site.token}", headers={"Content-Type": kind})
+    assert answer.status_code == 415
+    assert busy.client.health().pause is None
+
+
+def test_a_large_form_is_refused(browser: Browser) -> None:
+    assert browser.post("/pause", reason="x" * 70_000).status_code == 413
+
+
+def test_cancel(busy: VirtualInstallation, browser: Browser) -> None:
+    page = browser.follow(browser.post("/tasks/to-come/cancel"))
+    assert text_of(page, "notice").startswith("Cancelled at ")
+    assert text_of(page, "status") == "cancelled"
+    assert busy.client.get("to-come").status == "cancelled"
+
+
+def test_a_change_that_comes_too_late_says_so(busy: VirtualInstallation, browser: Browser) -> None:
+    busy.client.cancel("to-come")
+    for change in ("cancel", "reschedule"):
+        page = browser.follow(browser.post(f"/tasks/to-come/{change}", due_at="2026-12-31T15:00"))
+        assert text_of(page, "problem").startswith(
+            f"Nothing was changed: cannot {change} task 'to-come': it is cancelled"
+        )
+
+
+def test_reschedule(busy: VirtualInstallation, browser: Browser) -> None:
+    page = browser.follow(browser.post("/tasks/to-come/reschedule", due_at="2026-12-31T15:30"))
+    assert text_of(page, "notice") == "Rescheduled: it is due at 15:30."
+    assert busy.client.get("to-come").bucket == "2026-12-31#15:30"
+    wrong = browser.follow(browser.post("/tasks/to-come/reschedule", due_at="soon"))
+    assert "expected an instant" in text_of(wrong, "problem")
+    missing = browser.follow(browser.post("/tasks/to-come/reschedule"))
+    assert "due_at" in text_of(missing, "problem")
+
+
+def test_run_now_and_redrive(busy: VirtualInstallation, browser: Browser) -> None:
+    page = browser.follow(browser.post("/tasks/to-come/run-now"))
+    assert text_of(page, "notice") == "It runs at the next tick, 13:01."
+    page = browser.follow(browser.post("/tasks/other/redrive"))
+    assert text_of(page, "notice") == "Redriven: run 2 begins at 13:01."
+    busy.advance(minutes=1)
+    assert busy.client.get("to-come").status == busy.client.get("other").status == "completed"
+
+
+def test_an_unknown_change_is_no_page(busy: VirtualInstallation, browser: Browser) -> None:
+    assert browser.post("/tasks/to-come/explode").status_code == 404
+    assert browser.post("/schedules/often/explode").status_code == 404
+    assert browser.post("/tasks/none/cancel").status_code == 404
+
+
+def test_failures_are_grouped_and_redriven_together(busy: VirtualInstallation, browser: Browser) -> None:
+    groups = elements(browser.get("/failures"), "failure-group")
+    assert [one.attributes["data-count"] for one in groups] == ["1", "3"]
+    assert "no such mailbox: …" in groups[1].text
+    dry_run = browser.get(
+        str(next(one for one in elements(browser.get("/failures"), "redrive-all")[1:]).attributes["href"])
+    )
+    assert text_of(dry_run, "dry-run-count") == "3"
+    assert "Redrives 3 tasks at the next tick, 13:01." in text_of(dry_run, "dry-run")
+    assert busy.client.get("bad-0").status == "failed"
+
+    form = {"action": "webhook", "error": elements(browser.get("/failures"), "failure-error")[1].text, "last": "24h"}
+    busy.answer("webhook", lambda payload: None)
+    job = browser.follow(browser.post("/failures/redrive", **form))
+    assert elements(job, "job")[0].attributes["data-state"] == "done"
+    assert text_of(job, "job-changed") == "3"
+    busy.advance(minutes=1)
+    assert {busy.client.get(f"bad-{n}").status for n in range(3)} == {"completed"}
+    assert busy.client.get("other").status == "failed"
+    assert [one.attributes["data-count"] for one in elements(browser.get("/failures"), "failure-group")] == ["1"]
+
+
+def test_a_sample_has_payload_and_trace(busy: VirtualInstallation, browser: Browser) -> None:
+    sample = browser.get("/failures/sample/bad-2")
+    assert "user-2@example.com" in text_of(sample, "payload")
+
+
+def test_all_tasks_of_a_filter_are_changed_after_a_dry_run(busy: VirtualInstallation, browser: Browser) -> None:
+    filtered = browser.get("/tasks?from=2026-12-31T13:30Z&to=2026-12-31T14:30Z&status=scheduled")
+    dry_run = browser.get(str(elements(filtered, "change-cancel")[0].attributes["href"]))
+    assert text_of(dry_run, "dry-run-count") == "1"
+    assert busy.client.get("to-come").status == "scheduled"
+    form = {"do": "cancel", "status": "scheduled", "from": "2026-12-31T13:30Z", "to": "2026-12-31T14:30Z"}
+    job = browser.follow(browser.post("/tasks/change", **form))
+    assert text_of(job, "job-changed") == "1"
+    assert busy.client.get("to-come").status == "cancelled"
+    assert elements(browser.get("/tasks/change?" + "&".join(f"{k}={v}" for k, v in form.items())), "none")
+
+
+def test_many_tasks_are_rescheduled(busy: VirtualInstallation, browser: Browser) -> None:
+    place = {"do": "reschedule", "status": "scheduled", "from": "2026-12-31T13:30Z", "to": "2026-12-31T14:30Z"}
+    query = "&".join(f"{name}={value}" for name, value in place.items())
+    assert elements(browser.get(f"/tasks/change?{query}"), "due-at")
+    dry_run = browser.get(f"/tasks/change?{query}&due_at=2026-12-31T18:00")
+    assert text_of(dry_run, "dry-run-count") == "1"
+    browser.follow(browser.post("/tasks/change", **place, due_at="2026-12-31T18:00:00Z"))
+    assert busy.client.get("to-come").bucket == "2026-12-31#18:00"
+
+
+def test_a_status_that_does_not_allow_the_change_is_refused(busy: VirtualInstallation, browser: Browser) -> None:
+    for do, status in (("cancel", "failed"), ("redrive", "scheduled"), ("redrive", "completed")):
+        assert browser.get(f"/tasks/change?do={do}&status={status}").status_code == 400
+        assert browser.post("/tasks/change", do=do, status=status).status_code == 400
+
+
+def test_schedules_are_paused_resumed_and_run(busy: VirtualInstallation, browser: Browser) -> None:
+    page = browser.follow(browser.post("/schedules/often/pause", reason="the move"))
+    assert text_of(page, "notice").startswith("Paused")
+    assert busy.client.schedules.get("often").state == "DISABLED"
+    page = browser.follow(browser.post("/schedules/often/resume"))
+    assert text_of(page, "notice") == "Resumed: its next occurrence is at 13:05."
+    page = browser.follow(browser.post("/schedules/often/run-now"))
+    assert text_of(page, "notice").startswith("An extra occurrence runs at the next tick.")
+    again = browser.follow(browser.post("/schedules/often/run-now"))
+    assert "exists already" in text_of(again, "problem")
+
+
+def test_the_installation_is_paused_and_resumed(busy: VirtualInstallation, browser: Browser) -> None:
+    assert elements(browser.get("/"), "pause")
+    page = browser.follow(browser.post("/pause", reason="<b>the move</b>"))
+    assert text_of(page, "notice").startswith("Paused")
+    assert "<b>the move</b>" in text_of(page, "paused")
+    assert "b" not in tags(page)
+    pause = busy.client.health().pause
+    assert pause is not None and pause.reason == "<b>the move</b>"
+    page = browser.follow(browser.post("/resume"))
+    assert text_of(page, "notice") == "Resumed: the next tick runs what is due."
+    assert busy.client.health().pause is None
+    assert text_of(browser.follow(browser.post("/resume")), "notice") == "It was not paused."
+
+
+def test_a_notice_is_not_taken_from_the_url(browser: Browser) -> None:
+    assert not elements(browser.get("/?notice=You+are+hacked"), "notice")

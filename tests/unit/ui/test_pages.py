@@ -1,0 +1,234 @@
+"""Each page says what the installation holds, empty or busy."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.unit.ui.conftest import NOON
+from tests.unit.ui.support import Browser, elements, tags, text_of
+
+from dynatick.testing.virtual_installation import VirtualInstallation
+
+PAGES = [
+    "/", "/live", "/now/minutes", "/now/figures", "/now/day", "/now/next", "/timeline", "/timeline?span=hour",
+    "/timeline?span=week",
+    "/timeline?from=2026-12-30T00:00Z&to=2026-12-31T00:00Z", "/timeline/hour?from=2026-12-31T12:00Z",
+    "/timeline/strip?from=2026-12-31T12:00Z&to=2026-12-31T18:00Z", "/timeline/day?from=2026-12-31T00:00Z",
+    "/buckets/2026-12-31T12:10Z", "/buckets/2026-12-31%2312:10", "/failures", "/failures?last=7d", "/failures/first",
+    "/failures/redrive?last=24h", "/tasks", "/tasks?last=24h&next=24h&status=failed&action=log&prefix=o",
+    "/tasks?from=2026-12-31T12:00&to=2026-12-31T13:00", "/tasks/change?do=cancel&status=scheduled&next=2h",
+    "/schedules", "/schedules?state=ENABLED", "/ticks", "/ticks?last=24h",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", PAGES)
+def test_every_page_of_an_empty_installation(browser: Browser, url: str) -> None:
+    page = browser.get(url)
+    assert page.status_code == 200, page.text
+    assert "Traceback" not in page.text
+    tags(page)
+
+
+@pytest.mark.parametrize("url", PAGES)
+def test_every_page_of_a_busy_installation(busy: VirtualInstallation, browser: Browser, url: str) -> None:
+    page = browser.get(url)
+    assert page.status_code == 200, page.text
+    elements(page, "nav")  # every tag closes
+    for wrong in ("style=", "onclick=", "<script>", "http://", "https://cdn", "None", "datetime.datetime"):
+        assert wrong not in page.text.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_before_the_first_tick_pages_say_so(browser: Browser, installation: VirtualInstallation) -> None:
+    from starlette.testclient import TestClient
+
+    from dynatick import MemoryStore, TaskClient
+    from dynatick.ui.application import application
+    from dynatick.ui.site import Site
+
+    site = Site(client=TaskClient(MemoryStore(), clock=lambda: NOON), clock=lambda: NOON, name="new")
+    http = TestClient(application(site), base_url="http://127.0.0.1:4580")
+    for url in ("/", "/timeline", "/failures", "/tasks", "/schedules", "/ticks"):
+        page = http.get(url)
+        assert page.status_code == 200
+        assert elements(page, "state")[0].attributes["data-state"] == "none"
+
+
+def test_now_has_its_figures(busy: VirtualInstallation, browser: Browser) -> None:
+    page = browser.get("/")
+    assert elements(page, "state")[0].attributes["data-state"] == "running"
+    day = browser.get("/now/day")
+    assert text_of(day, "failed-24h") == "Failed 4 in 24 hours"
+    assert text_of(day, "completed-24h") == "Completed 10 in 24 hours, 1 cancelled"
+    assert text_of(page, "due-now") == "Due now 0 nothing waits"
+    assert text_of(page, "lateness") == "Lateness 0 ms p99 of the last hour, at most 0 ms"
+    assert "last tick" in text_of(page, "last-tick")
+    bars = {one.attributes["data-bucket"]: one.text for one in elements(page, "bar")}
+    assert bars["2026-12-31T12:10Z"] == "12:10: 4 completed"
+    assert bars["2026-12-31T12:20Z"] == "12:20: 1 failed"
+    assert bars["2026-12-31T13:05Z"] == "13:05: 1 recurring"
+
+
+def test_what_runs_next(busy: VirtualInstallation, browser: Browser) -> None:
+    rows = [one.text for one in elements(browser.get("/now/next"), "next-row")]
+    assert rows[0].startswith("13:05 often schedule webhook in 5 min")
+    assert any(row.startswith("14:00 to-come log in 60 min") for row in rows) or len(rows) == 8
+
+
+def test_an_hour_has_a_bar_for_each_minute_and_a_table(busy: VirtualInstallation, browser: Browser) -> None:
+    page = browser.get("/timeline?span=hour&from=2026-12-31T12:00Z")
+    counts = text_of(page, "counts")
+    assert "12:40 1" in counts
+    assert {one.attributes["href"] for one in elements(page, "bar")} >= {"/buckets/2026-12-31T12:10Z"}
+    assert elements(page, "hour")[0].attributes["data-hour"] == "2026-12-31T12:00Z"
+    assert elements(page, "later")[0].attributes["href"] == "/timeline?span=hour&from=2026-12-31T13%3A00Z"
+
+
+def test_the_day_around_now_begins_with_the_nearest_hours(browser: Browser) -> None:
+    hours = elements(browser.get("/timeline"), "hour")
+    assert len(hours) == 48
+    starts = [one.attributes["data-hour"] for one in hours]
+    assert starts[:2] == ["2026-12-31T12:00Z", "2026-12-31T11:00Z"]
+    assert starts[24] == "2026-12-31T13:00Z"
+    first = min(hours, key=lambda one: int(str(one.attributes["hx-trigger"]).partition("delay:")[2][:-2]))
+    assert first.attributes["data-hour"] == "2026-12-31T13:00Z" or first.attributes["data-hour"] == starts[0]
+
+
+def test_the_future_of_schedules_is_shown_beyond_their_next_occurrence(
+    busy: VirtualInstallation, browser: Browser
+) -> None:
+    bars = elements(browser.get("/timeline/hour?from=2026-12-31T22:00Z"), "bar")
+    assert len(bars) == 12
+    assert {one.text.partition(": ")[2] for one in bars} == {"1 recurring"}
+    beyond = elements(browser.get("/timeline/hour?from=2027-01-04T22:00Z"), "bar")
+    assert len(beyond) == 12
+
+
+def test_ticks_that_did_not_come_are_marked(installation: VirtualInstallation, browser: Browser) -> None:
+    client = installation.client
+    client.insert("before", delay_seconds=60)
+    installation.advance(minutes=5)
+    missing(installation, minutes=10)
+    client.insert("after", delay_seconds=60)
+    installation.advance(minutes=5)
+    page = browser.get("/ticks?last=1h")
+    assert "did not come" in text_of(page, "gap")
+    assert any("ticks did not come" in one.text for one in elements(browser.get("/timeline?span=hour"), "bar"))
+
+
+def missing(installation: VirtualInstallation, *, minutes: int) -> None:
+    """Lets time pass without a tick."""
+    installation._now += timedelta(minutes=minutes)
+    installation._last_tick += minutes
+
+
+def test_a_bucket_lists_its_tasks_by_either_name(busy: VirtualInstallation, browser: Browser) -> None:
+    for name in ("2026-12-31T12:10Z", "2026-12-31%2312%3A10", "2026-12-31%2312:10"):
+        page = browser.get(f"/buckets/{name}")
+        assert [one.attributes["data-id"] for one in elements(page, "task-row")] == [f"mail-{n}" for n in range(4)]
+        assert text_of(page, "counts").startswith("4 completed")
+    filtered = browser.get("/buckets/2026-12-31T12:10Z?prefix=mail-3")
+    assert [one.attributes["data-id"] for one in elements(filtered, "task-row")] == ["mail-3"]
+    assert browser.get("/buckets/yesterday").status_code == 400
+
+
+def test_a_bucket_says_what_ran_there_and_left(busy: VirtualInstallation, browser: Browser) -> None:
+    busy.client.redrive("other")
+    page = browser.get("/buckets/2026-12-31T12:30Z")
+    gone = "Went elsewhere since: 1 redriven after they had failed."
+    assert text_of(page, "left") == f"{gone} In all 1 task ran here, and 1 failed."
+
+
+def test_tasks_are_filtered_and_paged(busy: VirtualInstallation, browser: Browser) -> None:
+    failed = browser.get("/tasks?last=24h&status=failed")
+    assert [one.attributes["data-id"] for one in elements(failed, "task-row")] == ["bad-0", "bad-1", "bad-2", "other"]
+    by_action = browser.get("/tasks?last=24h&status=failed&action=log")
+    assert [one.attributes["data-id"] for one in elements(by_action, "task-row")] == ["other"]
+    of_schedule = browser.get("/tasks?last=24h&schedule=often")
+    assert len(elements(of_schedule, "task-row")) == 6
+    busy.client.insert_many({"taskId": f"n-{n:03}", "dueAt": NOON + timedelta(hours=3)} for n in range(70))
+    first = browser.get("/tasks?from=2026-12-31T14:59Z&to=2026-12-31T15:01Z&prefix=n-")
+    assert len(elements(first, "task-row")) == 50
+    second = browser.get(str(elements(first, "next-page")[0].attributes["href"]))
+    assert elements(second, "task-row")[0].attributes["data-id"] == "n-050"
+    assert not elements(second, "next-page")
+
+
+@pytest.mark.parametrize("query", ["status=none", "from=tomorrow", "last=3x", "last=400d", "prefix=" + "x" * 2000])
+def test_a_filter_that_is_not_understood_names_what_would_be_right(browser: Browser, query: str) -> None:
+    page = browser.get(f"/tasks?{query}")
+    assert page.status_code == 400
+    assert "expected" in text_of(page, "problem")
+
+
+def test_search_leads_to_a_task_a_schedule_or_a_prefix(busy: VirtualInstallation, browser: Browser) -> None:
+    assert browser.get("/tasks?search=to-come").headers["location"] == "/tasks/to-come"
+    assert browser.get("/tasks?search=often").headers["location"] == "/schedules/often"
+    assert browser.get("/tasks?search=mail").headers["location"] == "/tasks?prefix=mail&last=24h&next=24h"
+    found = browser.follow(browser.get("/tasks?search=mail"))
+    assert len(elements(found, "task-row")) == 4
+    assert not elements(browser.follow(browser.get("/tasks?search=%23none")), "task-row")
+
+
+def test_a_task_shows_its_life(busy: VirtualInstallation, browser: Browser) -> None:
+    page = browser.get("/tasks/bad-1")
+    assert text_of(page, "status") == "failed"
+    assert text_of(page, "explanation").startswith("It failed")
+    assert text_of(browser.get("/tasks/to-come"), "explanation").startswith("It is due at")
+    assert "no such mailbox: user-1@example.com" in text_of(page, "error")
+    assert "user-1@example.com" in text_of(page, "payload")
+    assert elements(page, "event")
+    assert [one.testid for one in elements(page, "redrive")] == ["redrive"]
+    assert not elements(page, "cancel")
+    waiting = browser.get("/tasks/to-come")
+    for change in ("run-now", "reschedule", "cancel"):
+        assert elements(waiting, change)
+    assert browser.get("/tasks/often").headers["location"] == "/schedules/often"
+    missing = browser.get("/tasks/none")
+    assert missing.status_code == 404
+    assert "it was never inserted, was deleted, or has expired" in text_of(missing, "problem")
+
+
+def test_a_schedule_shows_its_occurrences(busy: VirtualInstallation, browser: Browser) -> None:
+    assert [one.attributes["data-id"] for one in elements(browser.get("/schedules"), "schedule-row")] == [
+        "daily", "often",
+    ]  # fmt: skip
+    page = browser.get("/schedules/often")
+    statuses = [one.attributes["data-status"] for one in elements(page, "occurrence")]
+    assert statuses == ["completed"] * 6 + ["coming"] * 10
+    strip = browser.get("/schedules/often/strip")
+    assert len(elements(strip, "occurrence")) == 10
+    assert browser.get("/schedules/none").status_code == 404
+
+
+def test_a_missed_occurrence_says_why(busy: VirtualInstallation, browser: Browser) -> None:
+    busy.client.schedules.pause("often", "the move")
+    busy.advance(minutes=12)
+    page = browser.get("/schedules/often")
+    assert [one.text.split()[-1] for one in elements(page, "missed")] == ["paused", "paused"]
+    assert "the move" in page.text
+
+
+def test_a_preview_says_what_a_clock_change_does() -> None:
+    installation = VirtualInstallation(None, start=datetime(2027, 3, 26, 12, tzinfo=UTC))
+    # In Berlin the clocks go forward at 02:00 on the 28th.
+    installation.client.schedules.insert("daily", "cron(30 2 * * ? *)", timezone="Europe/Berlin")
+    notes = [one.text for one in elements(Browser(installation).get("/schedules/daily"), "clock-change")]
+    assert len(notes) == 1
+
+
+def test_ticks_are_listed(busy: VirtualInstallation, browser: Browser) -> None:
+    page = browser.get("/ticks?last=2h")
+    rows = [one.attributes["data-kind"] for one in elements(page, "tick-row")]
+    assert {"pass", "idle"} <= set(rows)
+    assert elements(page, "lateness-chart") and elements(page, "duration-chart")
+
+
+def test_a_pause_is_said_on_every_page(busy: VirtualInstallation, browser: Browser) -> None:
+    busy.client.pause(reason="the database moves", by="ada")
+    for url in ("/", "/tasks", "/ticks"):
+        page = browser.get(url)
+        assert elements(page, "state")[0].attributes["data-state"] == "paused"
+        assert "by ada: the database moves" in text_of(page, "paused")
+    assert 'hx-swap-oob="true"' in browser.get("/live?state=running").text
+    assert "hx-swap-oob" not in browser.get("/live?state=paused").text

@@ -1,0 +1,128 @@
+"""The pure parts: heights of bars, errors that are alike, how values are shown, links."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from threading import Barrier, Thread
+
+import pytest
+
+from dynatick.ui import links
+from dynatick.ui.chart import KINDS, Bar, height_of, parts, summary
+from dynatick.ui.display import clock, duration, many, relative
+from dynatick.ui.errors_alike import shape
+from dynatick.ui.recent import Recent
+
+NOON = datetime(2026, 12, 31, 12, tzinfo=UTC)
+
+
+def bar(minutes: int = 1, **counts: int) -> Bar:
+    return Bar(start=NOON, minutes=minutes, counts=counts)
+
+
+def test_heights_grow_with_the_logarithm_and_end() -> None:
+    heights = [height_of(tasks) for tasks in (0, 1, 10, 100, 1000, 10**6)]
+    assert heights[0] == 0
+    assert heights == sorted(heights)
+    assert heights[1] == 0.2
+    assert heights[4] == heights[5] == 1
+    assert height_of(1000, 60) < 1
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [{"completed": 1}, {"completed": 100_000, "failed": 1}, dict.fromkeys(KINDS, 1), {"failed": 7, "missed": 1}],
+)
+def test_parts_fill_a_bar_without_gap_and_each_is_seen(counts: dict[str, int]) -> None:
+    drawn = parts(bar(**counts), 100)
+    assert [one.kind for one in drawn] == [kind for kind in KINDS if kind in counts]
+    bottom = 100.0
+    for part in drawn:
+        assert part.height >= 2
+        assert abs(part.y + part.height - bottom) < 0.2
+        bottom = part.y
+    assert bottom >= -0.2
+
+
+def test_a_bar_has_a_name_and_leads_to_its_tasks() -> None:
+    assert bar(completed=1204, failed=1).name == "12:00: 1,204 completed, 1 failed"
+    assert bar(completed=1).url == "/buckets/2026-12-31T12:00Z"
+    assert bar(15, completed=1).url == "/timeline?span=hour&from=2026-12-31T12%3A00Z"
+    assert Bar(start=NOON, minutes=1, counts={}, is_gap=True).name == "12:00: ticks did not come"
+    assert summary([bar(failed=1), bar(failed=2, completed=3)]) == {"completed": 3, "failed": 3}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("no such mailbox: ada1@example.com", "no such mailbox: bob@example.com"),
+        ("order 10001 is gone", "order 20002 is gone"),
+        ("KeyError: 'user-17'", "KeyError: 'user-18'"),
+        ("row 5f2c1a9e-0000-4000-8000-000000000001", "row 00000000-0000-4000-8000-000000000002"),
+        ("it broke\nat line 1", "it broke\nat line 2"),
+    ],
+)
+def test_errors_that_name_single_things_are_alike(first: str, second: str) -> None:
+    assert shape(first) == shape(second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("the target answered 503", "the target answered 404"), ("ValueError: a", "TypeError: a"), ("", "x")],
+)
+def test_other_errors_are_not(first: str, second: str) -> None:
+    assert shape(first) != shape(second)
+
+
+def test_a_shape_has_its_own_shape() -> None:
+    for error in ("no such mailbox: ada1@example.com", "KeyError: 'user-17'", "x" * 1000, "…"):
+        assert shape(shape(error)) == shape(error)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "words"),
+    [(None, "\u2013"), (0, "0 ms"), (999, "999 ms"), (1200, "1.2 s"), (12_000, "12 s"), (120_000, "2 min"),
+     (7_200_000, "2 h"), (259_200_000, "3 days")],
+)  # fmt: skip
+def test_durations(milliseconds: float | None, words: str) -> None:
+    assert duration(milliseconds) == words
+
+
+def test_instants_are_as_short_as_can_be_understood() -> None:
+    assert clock(NOON, NOON) == "12:00"
+    assert clock(NOON + timedelta(seconds=5), NOON) == "12:00:05"
+    assert clock(NOON + timedelta(days=1), NOON) == "01 Jan 12:00"
+    assert clock(NOON - timedelta(days=400), NOON) == "2025-11-26 12:00"
+    assert relative(NOON - timedelta(seconds=12), NOON) == "12 s ago"
+    assert relative(NOON + timedelta(days=3), NOON) == "in 3 days"
+    assert relative(NOON, NOON) == "now"
+    assert (many(1, "task"), many(1200, "task")) == ("1 task", "1,200 tasks")
+
+
+@pytest.mark.parametrize("text", ["a", "..", ".", "~", "~..", "a/b", "ä%41", "2026-12-31#12:00"])
+def test_a_segment_stands_for_its_text(text: str) -> None:
+    segment = links.segment(text)
+    assert segment not in (".", "..") and "/" not in segment
+    assert links.of_segment(segment) == text
+
+
+def test_of_several_readers_one_reads() -> None:
+    recent, reads, together = Recent(60), [], Barrier(8)
+
+    def read() -> int:
+        reads.append(1)
+        return len(reads)
+
+    def ask() -> None:
+        together.wait()
+        assert recent.get("key", read) == 1
+
+    threads = [Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(reads) == 1
+    recent.clear()
+    assert recent.get("key", read) == 2
+    assert [Recent(0).get("key", read) for _ in range(2)] == [3, 4]
