@@ -34,6 +34,8 @@ run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults
 # They mostly wait, so there are more processes than CPUs: five, each with a stack for the file whose tests it runs, and
 # what waits longest goes first (tests/e2e/conftest.py). Of twelve on two busy CPUs some emulator answers too late.
 run_e2e = $(BIN)/python -m pytest -q -n 5 --dist loadfile --no-loadscope-reorder --timeout 1500 tests/e2e
+# They share a browser and what it shows.
+run_ui = $(BIN)/python -m pytest -q tests/ui
 # Of tests that ARGS select, one of these runs may have none (pytest's exit code 5).
 or_none = $(if $(ARGS),[ $$? -eq 5 ] ||)
 
@@ -48,7 +50,7 @@ pip_install = -m pip install --quiet --disable-pip-version-check --require-hashe
 
 .PHONY: help demo test test-long check sam up down api e2e faults model soak expressions bench bench-lateness bench-quick lock mutations words site
 .PHONY: conformance
-.PHONY: docs clean lines setup wheel newcomer
+.PHONY: docs clean lines setup wheel newcomer test-ui bench-ui screenshots
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \
@@ -61,6 +63,16 @@ demo: $(VENV)/.ready ## Deploy locally, run a mixed batch through real ticks, sh
 
 test: $(VENV)/.ready ## Run the tests of every layer, in ten minutes
 	$(run_test)
+	@echo 'The pages of dynatick ui were left out: make test-ui drives them in a browser.'
+
+test-ui: $(VENV)/.ui-test ## Drive the pages of `dynatick ui` with the Chromium of this machine
+	$(run_ui) -m "not long" $(ARGS)
+
+bench-ui: $(VENV)/.ui-test ## Measure how long the pages take with 100,000 tasks on the local stack
+	$(run_ui) -s -m long $(ARGS)
+
+screenshots: $(VENV)/.ui-test ## Write the pictures of the pages that docs/ shows
+	@$(BIN)/python -m tests.ui.screenshots
 
 test-long: $(VENV)/.ready ## Run those that wait for minutes or repeat thousands of times, every part even when one fails
 	@trap 'exit 130' INT; failed=0; set -x; \
@@ -164,6 +176,10 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml
 
 $(VENV)/.site: requirements/site.txt $(VENV)/.ready
 	@$(BIN)/python $(pip_install) -r requirements/site.txt
+	@touch $@
+
+$(VENV)/.ui-test: requirements/ui-test.txt $(VENV)/.ready
+	@$(BIN)/python $(pip_install) -r requirements/ui-test.txt
 	@touch $@
 
 $(SAM_VENV)/.ready: requirements/sam.txt $(VENV)/.ready

@@ -21,4 +21,6 @@ compile dev --constraint requirements/layer.txt --extra cli --group build --grou
 compile local --group local
 # The site imports the package for its Python reference.
 compile site --constraint requirements/dev.txt --group site
+# The tests of the pages run beside the others' packages.
+compile ui-test --constraint requirements/dev.txt --group ui-test
 compile sam --group sam

@@ -1,4 +1,5 @@
-"""``make test-long``, with a stand-in for the interpreter that notes what it was started for and ends as configured."""
+"""``make test`` and ``make test-long``, with a stand-in for the interpreter that notes what it was started for and
+ends as configured."""
 
 from __future__ import annotations
 
@@ -15,8 +16,10 @@ PARTS = ("tests/unit", "tests/faults", "tests/e2e")
 NO_TESTS = 5  # as pytest ends if none was selected
 
 
-def make_test_long(folder: Path, ends: Mapping[str, int], *arguments: str) -> tuple[int, list[str]]:
-    """The exit code, and the parts that ran. ``ends``: the exit code of a part's pytest, unless it is 0."""
+def make(
+    target: str, folder: Path, ends: Mapping[str, int], *arguments: str
+) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """How make ended, and the parts that ran. ``ends``: the exit code of a part's pytest, unless it is 0."""
     program = folder / "bin" / "python"
     program.parent.mkdir()
     cases = "\n".join(f'  *" {part} "*) echo {part} >> {folder}/ran; exit {ends.get(part, 0)};;' for part in PARTS)
@@ -24,14 +27,28 @@ def make_test_long(folder: Path, ends: Mapping[str, int], *arguments: str) -> tu
     program.chmod(0o755)
     (folder / ".ready").touch()
     done = subprocess.run(
-        ["make", "test-long", f"VENV={folder}", *arguments],
+        ["make", target, f"VENV={folder}", *arguments],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"]},  # nothing of a make that may run these tests: it hands on its ARGS
         capture_output=True,
+        text=True,
         timeout=60,
         check=False,
     )
-    return done.returncode, (folder / "ran").read_text().split()
+    return done, (folder / "ran").read_text().split()
+
+
+def make_test_long(folder: Path, ends: Mapping[str, int], *arguments: str) -> tuple[int, list[str]]:
+    """The exit code, and the parts that ran."""
+    done, ran = make("test-long", folder, ends, *arguments)
+    return done.returncode, ran
+
+
+def test_make_test_says_that_it_leaves_the_pages_out(tmp_path: Path) -> None:
+    done, ran = make("test", tmp_path, {})
+    assert (done.returncode, ran) == (0, ["tests/unit"])  # the first of them that the stand-in knows
+    assert "tests/ui" not in done.stdout
+    assert done.stdout.splitlines()[-1].endswith("make test-ui drives them in a browser.")
 
 
 @pytest.mark.parametrize("failing", PARTS)

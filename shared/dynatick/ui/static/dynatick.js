@@ -23,6 +23,14 @@
         event.preventDefault();
         field.focus();
       }
+      const question = event.target.closest("details.ask[open]");
+      if (event.key === "Escape" && question) {
+        question.open = false;
+        question.querySelector("summary").focus();
+      }
     });
+    document.addEventListener("toggle", ({ target }) => {
+      if (target.open && target.matches("details.ask")) target.querySelector("input:not([type=hidden]), form button").focus();
+    }, true); // it does not bubble
   });
 })();

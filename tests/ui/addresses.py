@@ -1,0 +1,58 @@
+"""Each kind of page of the small installation, by name."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlencode
+
+from tests.ui import seed
+
+NIGHT = "2027-03-24#02:05"
+NOON = "2027-03-24#12:00"
+
+
+def task(task_id: str) -> str:
+    return f"/tasks/{quote(task_id, safe='')}"
+
+
+def schedule(schedule_id: str) -> str:
+    return f"/schedules/{quote(schedule_id, safe='')}"
+
+
+def bucket(name: str, **filters: str) -> str:
+    return f"/buckets/{quote(name, safe='')}" + (f"?{urlencode(filters)}" if filters else "")
+
+
+ADDRESSES = {
+    "now": "/",
+    "timeline": "/timeline",
+    "timeline-of-an-hour": "/timeline?span=hour",
+    "timeline-of-a-week": "/timeline?span=week",
+    "bucket": bucket(NOON),
+    "bucket-by-status": bucket(NIGHT, status="failed"),
+    "failures": "/failures",
+    "failures-of-a-day": "/failures?last=24h",
+    "redrive": "/failures/redrive?"
+    + urlencode({"action": "charge-card", "error": "the bank answered 503", "last": "24h"}),
+    "tasks": "/tasks",
+    "tasks-by-prefix": "/tasks?"
+    + urlencode({"prefix": "charge-", "from": "2027-03-24T02:40Z", "to": "2027-03-24T02:50Z"}),
+    "tasks-by-status": "/tasks?"
+    + urlencode({"from": "2027-03-24T00:00Z", "to": "2027-03-24T06:00Z", "status": "failed"}),
+    "task-waiting": task(seed.WAITS_FOR_RETRY),
+    "task-completed": task("reminder-005"),
+    "task-failed": task("invoice-mail-00"),
+    "task-cancelled": task("old-campaign-1"),
+    "task-running": task(seed.RUNNING_ID),
+    "task-hostile": task(seed.HOSTILE_ID),
+    "task-of-long-id": task(seed.LONG_ID),
+    "task-huge": task(seed.HUGE_ID),
+    "schedules": "/schedules",
+    "schedules-by-state": "/schedules?state=DISABLED",
+    "schedule": schedule("probe"),
+    "schedule-with-clock-change": schedule("backup"),
+    "schedule-paused": schedule("digest"),
+    "ticks": "/ticks",
+    "ticks-of-a-day": "/ticks?last=24h",
+}
+MISSING = {"no-such-task": task("no such task"), "no-such-schedule": schedule("none"), "no-such-page": "/nothing/here"}
+EMPTY = {name: ADDRESSES[name] for name in ("now", "timeline", "failures", "tasks", "schedules", "ticks")}

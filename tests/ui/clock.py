@@ -1,0 +1,29 @@
+"""The clock of a seeded installation: it stands on a fixed day, and moves only when it is read or set."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+NOW = datetime(2027, 3, 24, 9, 12, 30, tzinfo=UTC)
+"""The present of all pages: a Wednesday morning, four days before Europe's clocks go forward."""
+
+_READING = timedelta(microseconds=700)
+
+
+class Clock:
+    """Each reading takes a little time, so that attempts have a duration, the same in each run."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        self.now += _READING
+        return self.now
+
+    def to(self, instant: datetime) -> None:
+        """Moves on to an instant; never back."""
+        self.now = max(self.now, instant)
+
+    def work(self, seconds: float) -> None:
+        """What a handler does takes time."""
+        self.now += timedelta(seconds=seconds)

@@ -1,0 +1,214 @@
+"""What the pages show in tests: installations whose tasks and ticks the real engine has made, on a fixed day."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from random import Random
+
+from tests.ui import handlers
+from tests.ui.clock import NOW, Clock
+from tests.ui.installation import Installation
+
+from dynatick import NewTask
+from dynatick.domain.task import Row
+from dynatick.store.codec import decode
+from dynatick.testing.table import Table
+
+MINUTE = timedelta(minutes=1)
+NIGHT = NOW.replace(hour=2, minute=0, second=0)  # in which things fail
+OUTAGE = (NOW.replace(hour=3, minute=35, second=0), NOW.replace(hour=3, minute=47, second=0))  # no ticks
+NOON = NOW.replace(hour=12, minute=0, second=0)
+
+NO_MAILBOX = 12  # tasks that fail for want of a mailbox, in the night
+BANK_DOWN = 4  # and for a bank that does not answer: they succeed when they are redriven in the morning
+
+SCRIPT = "<script>window.hacked = true</script>"
+HOSTILE_ID = "<img src=x onerror='window.hacked=true'> \"quoted\" & 50% off/?#tag ünïcode"
+LONG_ID = "long-" + "0123456789" * 100  # 1,005 bytes of the 1,024 that an id may have
+HUGE_ID = "huge-payload"
+HUGE_BYTES = 300_000
+WAITS_FOR_RETRY = "charge-order-7001"
+LUNCH = "lunch-menu"  # a schedule with an occurrence at noon
+RUNNING_ID = "yearly-report"
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """The rows of a table as they are at NOW."""
+
+    rows: list[Row]
+
+
+@cache
+def undeployed() -> Seed:
+    """A table in which nothing has ever been written: no tick has come yet."""
+    return Seed([])
+
+
+@cache
+def empty() -> Seed:
+    """An installation that has ticked for an hour and has no task."""
+    return _seed(timedelta(hours=1), lambda installation: None)
+
+
+@cache
+def small() -> Seed:
+    """One of everything, over 30 hours."""
+    return _seed(timedelta(hours=30), _small, without=OUTAGE, late=_late)
+
+
+@cache
+def large(tasks: int = 100_000) -> Seed:
+    """Many tasks: three fifths in the past 24 hours, the others in the next 24."""
+    return _seed(timedelta(hours=24, minutes=5), lambda installation: _large(installation, tasks))
+
+
+def _seed(
+    history: timedelta,
+    fill: Callable[[Installation], None],
+    *,
+    without: tuple[datetime, datetime] | None = None,
+    late: Callable[[datetime], float] = lambda at: 0.4,
+) -> Seed:
+    """Ticks from ``history`` before the present to it. ``without``: from when until when no tick comes. If a task of
+    the last tick pauses, the rows are those of that moment: it runs."""
+    first = (NOW - history).replace(second=0, microsecond=0)
+    table = Table(lambda task_id, row: None)
+    found: list[list[Row]] = []
+
+    def rows() -> list[Row]:
+        return [decode(item) for item in table._items.values()]
+
+    handlers.while_running = lambda: found.append(rows())
+    installation = Installation(table, Clock(first))
+    installation.tick(first)
+    fill(installation)
+    at = first + MINUTE
+    while at <= NOW:
+        if without is None or not without[0] <= at < without[1]:
+            installation.tick(at, late_seconds=late(at))
+        at += MINUTE
+    assert installation.clock.now <= NOW, "the last tick ended after the present"
+    return Seed(found[0] if found else rows())
+
+
+def _late(at: datetime) -> float:
+    """Most ticks come at once, a few do not."""
+    random = Random(at.isoformat())
+    return random.choice((6.0, 21.0)) if random.random() < 0.01 else 0.1 + random.random() * 0.5
+
+
+# -- small -------------------------------------------------------------------------------------------------------------
+
+
+def _small(installation: Installation) -> None:
+    client = installation.client
+    schedules = client.schedules
+    mail = {"to": "team@example.com", "text": "Stand-up"}
+    schedules.insert(
+        "standup", "cron(0 9 ? * MON-FRI *)", timezone="Europe/Berlin", action="send-reminder", payload=mail
+    )
+    schedules.insert(LUNCH, "cron(0 12 * * ? *)", action="send-reminder", payload=mail)
+    schedules.insert("hourly-report", "rate(1 hour)", action="build-report", payload={"seconds": 2.5})
+    schedules.insert("probe", "rate(5 minutes)", action="log", payload={"message": "alive"}, catch_up="none")
+    # Its hour does not exist on the Sunday after the present.
+    schedules.insert("backup", "cron(30 2 * * ? *)", timezone="Europe/Berlin", action="build-report", payload={})
+    schedules.insert("digest", "rate(1 day)", action="send-reminder", payload=mail)
+    schedules.pause("digest", "until the new design is there")
+    assert client.insert_many(_small_tasks(installation.clock.now)).inserted
+    for name in ("old-campaign-1", "old-campaign-2", "old-campaign-3"):
+        client.cancel(name)
+
+
+def _small_tasks(first: datetime) -> Iterator[NewTask]:
+    random, payload = Random(1), dict[str, object]()
+    for number in range(240):  # through the whole history, and a day ahead
+        at = first + timedelta(minutes=10 + number * 13, seconds=random.randrange(60))
+        yield NewTask(
+            task_id=f"reminder-{number:03}",
+            due_at=at,
+            action="send-reminder",
+            payload={"to": f"user{number}@example.com"},
+        )
+    for number in range(NO_MAILBOX):
+        at = NIGHT + timedelta(minutes=5 * number)
+        payload = {"to": f"user{number}@nowhere.invalid", "text": "Your invoice is ready"}
+        yield NewTask(task_id=f"invoice-mail-{number:02}", due_at=at, action="send-reminder", payload=payload)
+    once = {"maximumRetryAttempts": 1, "minBackoffSeconds": 60}
+    for number in range(BANK_DOWN):
+        at = NIGHT + timedelta(minutes=40 + number)
+        payload = {"order": str(4001 + number), "cents": 995, "down_until": "2027-03-24T05:00:00+00:00"}
+        yield NewTask(
+            task_id=f"charge-order-{4001 + number}", due_at=at, action="charge-card", payload=payload, retry_policy=once
+        )
+    for number in range(2):
+        payload = {"order": str(5001 + number), "cents": -5 - number}
+        at = NIGHT + timedelta(hours=1, minutes=number)
+        yield NewTask(task_id=f"charge-order-{5001 + number}", due_at=at, action="charge-card", payload=payload)
+    hostile = {"error": f"cannot read {SCRIPT}", "text": f"</pre>{SCRIPT}", "<b>bold</b>": ["&amp;", "'\""]}
+    yield NewTask(task_id=HOSTILE_ID, due_at=NIGHT + 70 * MINUTE, action="build-report", payload=hostile)
+    yield NewTask(task_id=LONG_ID, due_at=NOON + MINUTE, action="build-report", payload={})
+    yield NewTask(task_id=HUGE_ID, due_at=NOON + 2 * MINUTE, action="build-report", payload={"text": "x" * HUGE_BYTES})
+    yield NewTask(
+        task_id=WAITS_FOR_RETRY,
+        due_at=NOW - 3 * MINUTE,
+        action="charge-card",
+        payload={"order": "7001", "cents": 1299, "down_until": "2027-03-24T09:15:00+00:00"},
+        retry_policy={"maximumRetryAttempts": 5, "minBackoffSeconds": 600},
+    )
+    for number in range(1, 4):
+        at = NOW + timedelta(hours=number)
+        yield NewTask(
+            task_id=f"old-campaign-{number}", due_at=at, action="send-reminder", payload={"to": "a@example.com"}
+        )
+    for number in range(3):
+        payload = {"to": f"guest{number}@example.com", "text": "Your table is ready"}
+        yield NewTask(task_id=f"table-{number}", due_at=NOON, action="send-reminder", payload=payload)
+    yield NewTask(
+        task_id="new-year", due_at="2028-01-01T00:00:00+01:00", action="send-reminder", payload={"to": "b@example.com"}
+    )
+    # The last tick claims it, and is still at work on it.
+    yield NewTask(
+        task_id=RUNNING_ID,
+        due_at=NOW - timedelta(seconds=50),
+        action="build-report",
+        payload={"seconds": 5, "pauses": True},
+    )
+
+
+# -- large -------------------------------------------------------------------------------------------------------------
+
+
+def _large(installation: Installation, tasks: int) -> None:
+    client, clock = installation.client, installation.clock
+    for number in range(200):
+        client.schedules.insert(
+            f"schedule-{number:03}",
+            f"rate({5 + number} minutes)",
+            action="send-reminder",
+            payload={"to": "a@example.com"},
+        )
+    result = client.insert_many(_large_tasks(clock.now, tasks))
+    assert result.inserted == tasks, result
+
+
+def _large_tasks(first: datetime, tasks: int) -> Iterator[NewTask]:
+    random = Random(2)
+    past, at_noon = tasks * 3 // 5, tasks // 20
+    for number in range(tasks):
+        if number < past:
+            at = first + timedelta(minutes=3, seconds=random.randrange(24 * 3600 - 60))
+        elif number < past + at_noon:
+            at = NOON
+        else:
+            at = NOW + timedelta(seconds=120 + random.randrange(24 * 3600))
+        if number < past and number % 30 == 0:  # each with an error text of its own
+            action, payload = "charge-card", {"order": str(number), "cents": -1 - number}
+        elif number < past and number % 31 == 0:
+            action, payload = "send-reminder", {"to": f"user{number}@nowhere.invalid"}
+        else:
+            action, payload = "send-reminder", {"to": f"user{number}@example.com"}
+        yield NewTask(task_id=f"task-{number:06}", due_at=at, action=action, payload=payload)
