@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.ui.screenshots import SHOWN, write
+from playwright.sync_api import Browser
+from tests.ui.screenshots import SHOWN, steps_between, write
+from tests.ui.serving import Served
 
 MAX_BYTES = 150_000
 
 
-def test_a_second_run_writes_the_same_pictures(tmp_path: Path) -> None:
-    first, second = write(tmp_path / "first"), write(tmp_path / "second")
+def test_a_second_run_leaves_the_pictures_as_they_are(tmp_path: Path, small: Served, chromium: Browser) -> None:
+    first = {path: path.read_bytes() for path in write(tmp_path, small, chromium)}
     assert len(first) == 2 * len(SHOWN)
-    for one, again in zip(first, second, strict=True):
-        assert one.name == again.name
-        assert one.read_bytes() == again.read_bytes(), one.name
-        assert one.stat().st_size <= MAX_BYTES, one.name
+    assert {path: path.read_bytes() for path in write(tmp_path, small, chromium)} == first
+    for path, picture in first.items():
+        assert len(picture) <= MAX_BYTES, path.name
 
 
-def test_light_and_dark_are_different_pictures(tmp_path: Path) -> None:
-    written = {path.name: path.read_bytes() for path in write(tmp_path)}
+def test_a_difference_that_a_person_sees_is_found(chromium: Browser) -> None:
+    page = chromium.new_page()
+    page.set_content("<p>One</p>")
+    one = page.screenshot()
+    page.set_content("<p>Two</p>")
+    assert steps_between(page, one, page.screenshot()) > 100
+    assert steps_between(page, one, one) == 0
+    page.close()
+
+
+def test_light_and_dark_are_different_pictures(tmp_path: Path, small: Served, chromium: Browser) -> None:
+    written = {path.name: path.read_bytes() for path in write(tmp_path, small, chromium)}
     for name in SHOWN:
         assert written[f"dashboard-{name}-light.png"] != written[f"dashboard-{name}-dark.png"]
