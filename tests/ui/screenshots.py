@@ -1,7 +1,7 @@
 """Writes the pictures of the pages that docs/ shows, light and dark: `make screenshots`.
 
-They show the small installation of the tests on its fixed day. Chromium smooths an edge now and then by one of 255
-steps otherwise; a picture that differs by no more than that is left as it is.
+They show an installation like the small one of the tests, on its fixed day. Chromium smooths an edge now and then by
+one of 255 steps otherwise; a picture that differs by no more than that is left as it is.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def main() -> int:
     try:
         with (
             counting() as engine,
-            served(engine.url, seed.small()) as pages,
+            served(engine.url, seed.pictured()) as pages,
             sync_playwright() as playwright,
             browser.browser(playwright) as running,
         ):

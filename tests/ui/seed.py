@@ -61,6 +61,12 @@ def small() -> Seed:
 
 
 @cache
+def pictured() -> Seed:
+    """The same for the pictures of the documentation, without what no installation should have."""
+    return _seed(timedelta(hours=30), lambda one: _small(one, odd=False), without=OUTAGE, late=_late)
+
+
+@cache
 def large(tasks: int = 100_000) -> Seed:
     """Many tasks: three fifths in the past 24 hours, the others in the next 24."""
     return _seed(timedelta(hours=24, minutes=5), lambda installation: _large(installation, tasks))
@@ -104,7 +110,7 @@ def _late(at: datetime) -> float:
 # -- small -------------------------------------------------------------------------------------------------------------
 
 
-def _small(installation: Installation) -> None:
+def _small(installation: Installation, *, odd: bool = True) -> None:
     client = installation.client
     schedules = client.schedules
     mail = {"to": "team@example.com", "text": "Stand-up"}
@@ -119,6 +125,8 @@ def _small(installation: Installation) -> None:
     schedules.insert("digest", "rate(1 day)", action="send-reminder", payload=mail)
     schedules.pause("digest", "until the new design is there")
     assert client.insert_many(_small_tasks(installation.clock.now)).inserted
+    if odd:
+        assert client.insert_many(_odd_tasks()).inserted
     for name in ("old-campaign-1", "old-campaign-2", "old-campaign-3"):
         client.cancel(name)
 
@@ -148,10 +156,6 @@ def _small_tasks(first: datetime) -> Iterator[NewTask]:
         payload = {"order": str(5001 + number), "cents": -5 - number}
         at = NIGHT + timedelta(hours=1, minutes=number)
         yield NewTask(task_id=f"charge-order-{5001 + number}", due_at=at, action="charge-card", payload=payload)
-    hostile = {"error": f"cannot read {SCRIPT}", "text": f"</pre>{SCRIPT}", "<b>bold</b>": ["&amp;", "'\""]}
-    yield NewTask(task_id=HOSTILE_ID, due_at=NIGHT + 70 * MINUTE, action="build-report", payload=hostile)
-    yield NewTask(task_id=LONG_ID, due_at=NOON + MINUTE, action="build-report", payload={})
-    yield NewTask(task_id=HUGE_ID, due_at=NOON + 2 * MINUTE, action="build-report", payload={"text": "x" * HUGE_BYTES})
     yield NewTask(
         task_id=WAITS_FOR_RETRY,
         due_at=NOW - 3 * MINUTE,
@@ -177,6 +181,13 @@ def _small_tasks(first: datetime) -> Iterator[NewTask]:
         action="build-report",
         payload={"seconds": 5, "pauses": True},
     )
+
+
+def _odd_tasks() -> Iterator[NewTask]:
+    hostile = {"error": f"cannot read {SCRIPT}", "text": f"</pre>{SCRIPT}", "<b>bold</b>": ["&amp;", "'\""]}
+    yield NewTask(task_id=HOSTILE_ID, due_at=NIGHT + 70 * MINUTE, action="build-report", payload=hostile)
+    yield NewTask(task_id=LONG_ID, due_at=NOON + MINUTE, action="build-report", payload={})
+    yield NewTask(task_id=HUGE_ID, due_at=NOON + 2 * MINUTE, action="build-report", payload={"text": "x" * HUGE_BYTES})
 
 
 # -- large -------------------------------------------------------------------------------------------------------------

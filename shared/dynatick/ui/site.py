@@ -86,7 +86,7 @@ class Site:
     clock: Callable[[], datetime]
     name: str  # of the table or the stack
     read_only: bool = False
-    kept_seconds: float = 5  # for which an answer of the table is used again, by the parts of a page
+    kept_seconds: float = 10  # for which an answer of the table is used again, by the parts of a page
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _notices: OrderedDict[str, Notice] = field(default_factory=OrderedDict)
 
