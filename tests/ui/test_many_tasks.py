@@ -23,13 +23,7 @@ FIRST_SECONDS, WHOLE_SECONDS = 1.0, 10.0
 PAGES = {**EMPTY, "bucket": bucket(NOON), "bucket-failed": bucket("2027-03-24#02:00", status="failed")}
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        pytest.param(address, id=name, marks=[pytest.mark.xfail(reason="144 kB")] if name == "timeline" else [])
-        for name, address in PAGES.items()
-    ],
-)
+@pytest.mark.parametrize("address", PAGES.values(), ids=PAGES)
 def test_a_page_of_many_tasks_loads_at_most_100_kb(large: Served, open_tab: OpenTab, address: str) -> None:
     person = open_tab(large, address)
     assert person.log.loaded_bytes <= MAX_BYTES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
@@ -15,7 +15,7 @@ from dynatick.domain.expressions import Rate, clock_warnings, shortest_gap, upco
 from dynatick.domain.instants import format_instant
 from dynatick.domain.numbers import is_whole
 from dynatick.domain.row import RowView, is_terminal
-from dynatick.domain.schedule import CatchUp, Overlap, Schedule, handed_on
+from dynatick.domain.schedule import CatchUp, Missed, Overlap, Schedule, handed_on
 from dynatick.domain.task import Row
 from dynatick.errors import InvalidInput
 
@@ -54,6 +54,12 @@ class ScheduleView:
     def attributes(self) -> Mapping[str, object]:
         """The row's other attributes, the user's own, which its occurrences get."""
         return handed_on(self.row)
+
+    @property
+    def missed(self) -> Sequence[Missed]:
+        """The latest ones that were not made, and why, the first of them first."""
+        kept = self.row.get(attr.MISSED)
+        return [known for one in kept if (known := Missed.from_row(one))] if isinstance(kept, list) else []
 
     @property
     def version(self) -> str:

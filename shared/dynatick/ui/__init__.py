@@ -33,7 +33,7 @@ every page          ``nav``, ``nav-now`` … ``nav-ticks``, ``search`` (the form
 Now                 ``now``, ``due-now``, ``in-flight``, ``lateness``, ``failed-24h``, ``minutes`` (chart),
                     ``timeline``, ``failures``, ``next``, ``next-row``
 Timeline            ``timeline``, ``hour`` (``data-hour``; ``data-loaded`` once its bars are there), ``day``, ``bar``
-                    (a link; ``data-bucket`` or ``data-from``), ``earlier``, ``later``, ``span-hour``, ``span-day``,
+                    (a link to its bucket or hour), ``earlier``, ``later``, ``span-hour``, ``span-day``,
                     ``span-week``, ``counts`` (the table behind the chart)
 Bucket, Tasks       ``tasks``, ``task-row`` (``data-id``), ``task-link``, ``status-filter``, ``action-filter``,
                     ``prefix-filter``, ``apply``, ``next-page``, ``none``, ``change-redrive``, ``change-cancel``,

@@ -26,6 +26,7 @@ WORDS = {
 
 _FLOOR = 0.2  # the height of a single task
 _CEILING = 1000  # tasks a minute of a full bar
+_FILLED = 0.8  # of a step; the rest is between two bars
 _SEEN = 0.1  # the height that a part has at least
 
 
@@ -103,6 +104,27 @@ def parts(bar: Bar, height: float) -> Sequence[Part]:
         bottom -= share * scale
         drawn.append(Part(kind, round(bottom, 1), round(share * scale, 1)))
     return drawn
+
+
+def offset(bar: Bar, first: Bar, step: float) -> float:
+    """Where a bar begins, if each has ``step`` and the chart begins with ``first``."""
+    return (bar.start - first.start).total_seconds() / 60 / bar.minutes * step
+
+
+def lines(bars: Sequence[Bar], step: float, height: float) -> Mapping[str, str]:
+    """What to draw of some bars, as the data of a path for each kind: thick lines, in a fifth of the bytes that a
+    rectangle for each part takes."""
+    drawn: dict[str, list[str]] = {}
+    for bar in bars:
+        x = _short(offset(bar, bars[0], step) + step * _FILLED / 2)
+        for part in parts(bar, height):
+            line = f"M{x} {_short(part.y + part.height)}V{_short(part.y)}"
+            drawn.setdefault(part.kind, []).append(line)
+    return {kind: "".join(drawn[kind]) for kind in KINDS if kind in drawn}
+
+
+def _short(value: float) -> str:
+    return f"{round(value, 1):g}"
 
 
 def summary(bars: Sequence[Bar]) -> Mapping[str, int]:

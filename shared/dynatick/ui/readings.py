@@ -153,6 +153,11 @@ class Readings:
             for at in range(first, last, minutes)
         ]
 
+    def coming(self, minute: int, now: datetime) -> Sequence[ExpectedOccurrence]:
+        """The occurrences that schedules will have in the buckets of a minute."""
+        found = self._coming_of(instant_of(minute + 1), now)
+        return [one for one in found if Bucket.parse(one.bucket).minute == minute]
+
     def _log_of(self, start: datetime, now: datetime) -> TickLog:
         """The ticks of a range that begins at ``start``: those of a whole day, which other parts of a page need too."""
         if start > now or start < now - WEEK:  # older records are gone

@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from dynatick.client import TaskClient
 from dynatick.domain.left_words import LEFT_WORDS
 from dynatick.ui import display, links
-from dynatick.ui.chart import KINDS, WORDS, parts
+from dynatick.ui.chart import KINDS, WORDS, lines, offset
 from dynatick.ui.jobs import Jobs
 from dynatick.ui.readings import DAY, HOUR, Readings
 from dynatick.ui.state import state_of
@@ -111,7 +111,8 @@ class Site:
             "one_day": DAY,
             "one_hour": HOUR,
             "words": WORDS,
-            "parts": parts,
+            "lines": lines,
+            "offset": offset,
             "link": links,
             "sections": _SECTIONS,
             "version": metadata.version("dynatick"),

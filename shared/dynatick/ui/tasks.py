@@ -108,8 +108,10 @@ def _bucket(request: Request) -> Response:
     tick_minutes = site.client.settings()
     step = tick_minutes.grid.tick_minutes if tick_minutes else 1
     counts = next(iter(site.client.bucket_counts(selection.bucket)), None)
+    coming = site.readings.coming(selection.bucket.minute, now)
     return _listed(
-        request, site, "bucket.html", "timeline", selection, asked, now, bucket=selection.bucket, counts=counts,
+        request, site, "bucket.html", "timeline", selection, asked, now,
+        bucket=selection.bucket, counts=counts, coming=coming,
         earlier=instant_of(selection.bucket.minute - step), later=instant_of(selection.bucket.minute + step),
     )  # fmt: skip
 

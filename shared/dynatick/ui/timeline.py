@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from dynatick.errors import InvalidInput
 from dynatick.ui import links
 from dynatick.ui.chart import summary
 from dynatick.ui.query import Query, instant, required_instant
-from dynatick.ui.readings import DAY, HOUR, WEEK, hour_of, hours
+from dynatick.ui.readings import DAY, HOUR, WEEK, hour_of
 from dynatick.ui.site import query_of, site_of
 
 _SPANS = {"hour": HOUR, "day": DAY, "week": WEEK}
@@ -30,6 +30,7 @@ class Part:
     url: str
     delay: int
     is_past: bool
+    second: datetime | None = None  # another hour, shown after it
 
 
 def strip(now: datetime) -> list[Part]:
@@ -60,14 +61,14 @@ def _page(request: Request) -> Response:
         case "day":
             present = hour_of(now)
             if wanted is None:  # around now: nearest hour first, backwards and forwards
-                past = [_row(present - HOUR * n, now, 2 * n + 1) for n in range(24)]
-                coming = [_row(present + HOUR * (n + 1), now, 2 * n) for n in range(24)]
+                past = [_rows(present - HOUR * n, -HOUR, now, 2 * n + 1) for n in range(0, 24, 2)]
+                coming = [_rows(present + HOUR * (n + 1), HOUR, now, 2 * n) for n in range(0, 24, 2)]
                 columns = [("Past 24 h", past), ("Next 24 h", coming)]
             else:
                 start = hour_of(wanted)
-                rows = [_row(at, now, n) for n, at in enumerate(hours(start, start + DAY))]
-                columns = [(f"{start:%A, %d %B %Y}, morning" if not start.hour else "First 12 h", rows[:12]),
-                           ("Afternoon" if not start.hour else "Next 12 h", rows[12:])]  # fmt: skip
+                rows = [_rows(start + HOUR * n, HOUR, now, n) for n in range(0, 24, 2)]
+                columns = [(f"{start:%A, %d %B %Y}, morning" if not start.hour else "First 12 h", rows[:6]),
+                           ("Afternoon" if not start.hour else "Next 12 h", rows[6:])]  # fmt: skip
             start = hour_of(wanted) if wanted else present - DAY + HOUR
             return site.page(request, "timeline_day.html", "timeline", now=now, columns=columns, start=start, **shown)
         case _:
@@ -88,11 +89,12 @@ def _strip_part(request: Request) -> Response:
 
 
 def _hour_part(request: Request) -> Response:
-    """An hour, a bar for every minute."""
+    """An hour, or two of them, a bar for every minute."""
     site = site_of(request)
-    start, now = hour_of(required_instant(query_of(request), "from")), site.clock()
-    bars = site.readings.bars(start, start + HOUR, 1, now)
-    return site.fragment("hour.html", now, bars=bars, start=start, sums=summary(bars))
+    query, now = query_of(request), site.clock()
+    starts = [hour_of(required_instant(query, name)) for name in ("from", "and") if name in query or name == "from"]
+    shown = [(start, site.readings.bars(start, start + HOUR, 1, now)) for start in starts]
+    return site.fragment("hour.html", now, hours=[(start, bars, summary(bars)) for start, bars in shown])
 
 
 def _day_part(request: Request) -> Response:
@@ -103,8 +105,10 @@ def _day_part(request: Request) -> Response:
     return site.fragment("day.html", now, bars=bars, start=start, sums=summary(bars))
 
 
-def _row(start: datetime, now: datetime, order: int) -> Part:
-    return _part("/timeline/hour", start, now, order)
+def _rows(start: datetime, step: timedelta, now: datetime, order: int) -> Part:
+    """Two hours by one request: it costs less than two."""
+    part, second = _part("/timeline/hour", start, now, order), start + step
+    return replace(part, url=links.with_query(part.url, {"and": links.minute(second)}), second=second)
 
 
 def _part(path: str, start: datetime, now: datetime, order: int, *, end: datetime | None = None) -> Part:
