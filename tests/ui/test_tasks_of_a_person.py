@@ -130,6 +130,7 @@ def test_a_task_runs_now_and_a_failed_one_again(own: Served, open_tab: OpenTab) 
 def test_a_schedule_is_paused_with_a_reason_resumed_and_run(own: Served, open_tab: OpenTab) -> None:
     person = open_tab(own, f"/schedules/{seed.LUNCH}")
     person.by("schedule-pause").click()
+    expect(person.page.locator("details[open] input:not([type=hidden])")).to_be_focused()
     person.page.keyboard.type("the kitchen is closed")
     person.by("confirm-schedule-pause").click()
     expect(person.by("schedule")).to_contain_text("the kitchen is closed")
