@@ -26,7 +26,7 @@ PAGES = {**EMPTY, "bucket": bucket(NOON), "bucket-failed": bucket("2027-03-24#02
 @pytest.mark.parametrize("address", PAGES.values(), ids=PAGES)
 def test_a_page_of_many_tasks_loads_at_most_100_kb(large: Served, open_tab: OpenTab, address: str) -> None:
     person = open_tab(large, address)
-    assert person.log.loaded_bytes <= MAX_BYTES
+    assert person.log.loaded_bytes <= MAX_BYTES, person.log.loaded_bytes
     assert violations(person.page) == []
 
 

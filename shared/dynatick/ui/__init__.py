@@ -45,8 +45,8 @@ Task                ``task``, ``status``, ``explanation``, ``life`` (its events)
                     ``payload``, ``result``, ``error``, ``trace``, ``redrive``, ``cancel``, ``reschedule``, ``run-now``
                     (each opens a question), ``confirm-redrive`` …, ``due-at``
 Schedules           ``schedules``, ``schedule-row`` (``data-id``), ``schedule-link``, ``schedule``, ``strip``,
-                    ``occurrence`` (``data-status``), ``missed``, ``preview``, ``clock-change``, ``schedule-pause``,
-                    ``schedule-resume``, ``schedule-run-now``, ``confirm-…``
+                    ``occurrence`` (``data-status``), ``missed``, ``missed-occurrence``, ``preview``, ``clock-change``,
+                    ``schedule-pause``, ``schedule-resume``, ``schedule-run-now``, ``confirm-…``
 Ticks               ``ticks``, ``tick-row``, ``lateness-chart``, ``duration-chart``, ``gap``
 ==================  ==========================================================================================
 """

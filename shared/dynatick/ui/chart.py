@@ -116,15 +116,10 @@ def lines(bars: Sequence[Bar], step: float, height: float) -> Mapping[str, str]:
     rectangle for each part takes."""
     drawn: dict[str, list[str]] = {}
     for bar in bars:
-        x = _short(offset(bar, bars[0], step) + step * _FILLED / 2)
+        x = round(offset(bar, bars[0], step) + step * _FILLED / 2)
         for part in parts(bar, height):
-            line = f"M{x} {_short(part.y + part.height)}V{_short(part.y)}"
-            drawn.setdefault(part.kind, []).append(line)
+            drawn.setdefault(part.kind, []).append(f"M{x} {round(part.y + part.height)}V{round(part.y)}")
     return {kind: "".join(drawn[kind]) for kind in KINDS if kind in drawn}
-
-
-def _short(value: float) -> str:
-    return f"{round(value, 1):g}"
 
 
 def summary(bars: Sequence[Bar]) -> Mapping[str, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -85,13 +87,16 @@ def test_an_hour_has_a_bar_for_each_minute_and_a_table(busy: VirtualInstallation
 
 
 def test_the_day_around_now_begins_with_the_nearest_hours(browser: Browser) -> None:
-    hours = elements(browser.get("/timeline"), "hour")
+    page = browser.get("/timeline")
+    hours = elements(page, "hour")
     assert len(hours) == 48
     starts = [one.attributes["data-hour"] for one in hours]
     assert starts[:2] == ["2026-12-31T12:00Z", "2026-12-31T11:00Z"]
     assert starts[24] == "2026-12-31T13:00Z"
-    first = min(hours, key=lambda one: int(str(one.attributes["hx-trigger"]).partition("delay:")[2][:-2]))
-    assert first.attributes["data-hour"] == "2026-12-31T13:00Z" or first.attributes["data-hour"] == starts[0]
+    loaded = re.findall(r'hx-get="(/timeline/hour[^"]+)" hx-trigger="load delay:(\d+)ms"', page.text)
+    assert len(loaded) == 24, "two hours by each request"
+    first = html.unescape(min(loaded, key=lambda one: int(one[1]))[0])
+    assert first == "/timeline/hour?from=2026-12-31T13%3A00Z&and=2026-12-31T14%3A00Z"
 
 
 def test_the_future_of_schedules_is_shown_beyond_their_next_occurrence(
@@ -205,7 +210,7 @@ def test_a_missed_occurrence_says_why(busy: VirtualInstallation, browser: Browse
     busy.client.schedules.pause("often", "the move")
     busy.advance(minutes=12)
     page = browser.get("/schedules/often")
-    assert [one.text.split()[-1] for one in elements(page, "missed")] == ["paused", "paused"]
+    assert [one.text.split()[-1] for one in elements(page, "missed-occurrence")] == ["paused", "paused"]
     assert "the move" in page.text
 
 
@@ -232,3 +237,21 @@ def test_a_pause_is_said_on_every_page(busy: VirtualInstallation, browser: Brows
         assert "by ada: the database moves" in text_of(page, "paused")
     assert 'hx-swap-oob="true"' in browser.get("/live?state=running").text
     assert "hx-swap-oob" not in browser.get("/live?state=paused").text
+
+
+def test_a_coming_bucket_shows_what_schedules_will_make(busy: VirtualInstallation, browser: Browser) -> None:
+    (coming,) = elements(browser.get("/buckets/2026-12-31T22:05Z"), "coming")
+    assert coming.text.split()[-2] == "often"
+    assert not elements(browser.get("/buckets/2026-12-31T11:05Z"), "coming"), "it is over"
+
+
+def test_a_schedule_lists_what_it_missed_and_why() -> None:
+    installation = VirtualInstallation(None, start=datetime(2027, 3, 24, 12, tzinfo=UTC))
+    installation.client.schedules.insert("probe", "rate(5 minutes)", action="log", catch_up="none")
+    installation.advance(minutes=6)
+    row = dict(installation.client.schedules.get("probe").row)
+    missed = {"from": "2027-03-24T11:00:00Z", "until": "2027-03-24T11:10:00Z", "occurrences": 3, "reason": "outage"}
+    installation.client.store.put({**row, "missed": [missed, "malformed"]})
+    (shown,) = elements(Browser(installation).get("/schedules/probe"), "missed")
+    assert "3 occurrences, 11:00" in shown.text
+    assert shown.text.endswith("outage")
