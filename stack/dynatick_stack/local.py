@@ -68,7 +68,7 @@ class LocalStack:
 
         settings = ClientSettings(
             table=self.table,
-            dead_letter_queue_url=self.outputs["DeadLetterQueueUrl"],
+            dead_letter_queue_url=self.outputs.get("DeadLetterQueueUrl"),
             region=deploy.REGION,
             endpoint_url=self.endpoint,
             credentials=("test", "test"),
