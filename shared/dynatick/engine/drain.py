@@ -19,6 +19,7 @@ from dynatick.engine.claims import Entries
 from dynatick.engine.cursor import Cursor, acquire_shard
 from dynatick.engine.execution import Services
 from dynatick.engine.expired_leases import ExpiredLeases
+from dynatick.engine.idle_record import count_idle_ticks
 from dynatick.engine.installation_settings import read_pause
 from dynatick.engine.poll_window import Window
 from dynatick.engine.polling import Polling
@@ -206,6 +207,7 @@ class _Pass:
     def _with_idle_ticks(self, cursor: Cursor) -> Cursor:
         """The cursor with its count of idle ticks: an idle tick has no record of its own."""
         tick = str(Bucket(self.report.tick))
+        cursor = count_idle_ticks(self.services.store, cursor, self.report.tick, self.services.rules.grid)
         if self.report.is_idle:
             new_tick = cursor.last_tick != tick
             return replace(
