@@ -140,6 +140,7 @@ class Execution:
         self.claiming = 0  # entries in claims under way
         self.recording = 0  # attempts in records under way
         self.ended: list[Attempted] = []  # to be recorded
+        self.ran = 0  # attempts that have ended
         self.ended_since = 0.0  # by time.monotonic(), the first of them
         self.fault: Exception | None = None
         self.departures: dict[Bucket, Counter[str]] = {}  # what left its bucket, to be counted in that one's record
@@ -265,6 +266,7 @@ class Execution:
 
     def _ended(self, attempted: Attempted) -> None:
         self._count_start(attempted)
+        self.ran += 1
         if attempted.overrun is not None:
             self._log_overrun(attempted.overrun)
         if not self.ended:
