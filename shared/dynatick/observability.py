@@ -84,6 +84,8 @@ def log_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: date
         _log_recovery(invoked.recovered, logger, metrics)
     if invoked.woken is not None:
         _log_wake_up(invoked.woken, logger, metrics)
+    if invoked.worked is not None:
+        _log_worker(invoked.worked, logger, metrics)
     _count(metrics, "WakeUpsStale", int(invoked.stale_wake_up))
     if invoked.malformed_wake_up is not None:
         logger.error(
@@ -197,7 +199,7 @@ def log_request(answer: Answer, logger: Logger, metrics: Metrics) -> None:
 
 
 def _log_paused(tick: int | None, logger: Logger, metrics: Metrics, now: datetime) -> None:
-    """``tick`` None: no tick, but a recovery or a wake-up."""
+    """``tick`` None: no tick, but a recovery, a worker or a wake-up."""
     logger.warning(
         "everything is paused: nothing was run; `dynatick resume` ends that",
         extra={"action": "paused", "tick": None if tick is None else str(Bucket(tick))},
@@ -214,6 +216,7 @@ def _add_tick_age(tick: int, started_at: datetime, metrics: Metrics) -> None:
 
 def _log_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetime) -> None:
     fields = _fields(report) | {"tick": str(Bucket(report.tick)), "buckets": report.buckets}
+    fields |= {"workers": report.workers, "handed_to_workers": report.handed_to_workers}
     fields |= {"planned": report.planned, "unsent": report.unsent, "planning_failed": report.planning_failed}
     _add_tick_age(report.tick, report.started_at, metrics)
     if report.leased_elsewhere:
@@ -226,6 +229,7 @@ def _log_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetim
     logger.info("pass ended", extra={"action": "pass_ended", **fields})
     _add_lateness(report, metrics)
     _count_all(report, metrics)
+    _count(metrics, "Workers", report.workers)
     if report.drained_through is not None:
         _add_undrained(report.drained_through, now, metrics)
 
@@ -263,6 +267,13 @@ def _add_undrained(drained_through: int, now: datetime, metrics: Metrics) -> Non
 def _log_recovery(report: PassReport, logger: Logger, metrics: Metrics) -> None:
     fields = _fields(report) | {"bucket": str(Bucket(report.tick, report.shard))}
     logger.info("recovery ended", extra={"action": "recovery_ended", **fields})
+    _count_all(report, metrics)
+
+
+def _log_worker(report: PassReport, logger: Logger, metrics: Metrics) -> None:
+    fields = _fields(report) | {"bucket": str(Bucket(report.tick, report.shard))}
+    logger.info("worker ended", extra={"action": "worker_ended", **fields})
+    _add_lateness(report, metrics)
     _count_all(report, metrics)
 
 

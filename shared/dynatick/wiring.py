@@ -168,6 +168,7 @@ def build_rules(settings: Settings) -> Rules:
         ),
         index_lag=settings.index_lag,
         threads=settings.task_threads,
+        max_workers=settings.max_workers,
         max_turns=settings.max_turns,
         max_timeout_seconds=_longest(settings),
     )

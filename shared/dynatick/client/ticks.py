@@ -55,6 +55,8 @@ class TickView:
     occurrences: int  # of schedules, made by this pass
     missed: int  # occurrences that were not made
     woken_late: int  # with Precision second, begun although an earlier wake-up should have begun them
+    workers: int  # that this pass started
+    handed_to_workers: int  # tasks in their ranges
     lateness_max_ms: int  # how long after its tick a first attempt began; with Precision second, after it was due
     lateness_mean_ms: int
     lateness_p50_ms: int
@@ -124,7 +126,7 @@ TickEntry = TickView | IdleTicks | MissedTicks | PausedTicks
 _COUNTS = (
     "buckets", "due", "claimed", "completed", "failed", "retried", "rescheduled", "released", "expired", "recovered",
     "deferred", "superseded", "unrecorded", "unfinished", "moved", "occurrences", "missed",
-    "woken_late",
+    "woken_late", "workers", "handed_to_workers",
 )  # fmt: skip
 _LATENESS = ("lateness_max_ms", "lateness_mean_ms", "lateness_p50_ms", "lateness_p99_ms")
 

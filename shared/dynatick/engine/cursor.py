@@ -17,6 +17,7 @@ from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
 from dynatick.engine.ports import Store
 from dynatick.engine.rules import SHARD_LEASE, SKEW_MARGIN
+from dynatick.engine.work_order import WorkOrder
 from dynatick.errors import StoreError
 
 _SKEW = timedelta(seconds=2)
@@ -45,6 +46,7 @@ class Cursor:
     idle_ticks: int = 0
     last_tick: str | None = None  # the latest one that had a pass
     planned_through: int | None = None  # wake-ups were sent for every bucket through here; None: never for any
+    handed_out: tuple[WorkOrder, ...] = ()  # ranges that are left to workers
 
     def is_leased(self, now: datetime) -> bool:
         """Whether a process has the shard lease, and it may still run."""
@@ -73,6 +75,7 @@ class Cursor:
             attr.IDLE_TICKS: self.idle_ticks,
             attr.LAST_TICK: self.last_tick,
             **({} if self.planned_through is None else {attr.PLANNED_THROUGH: str(Bucket(self.planned_through))}),
+            attr.HANDED_OUT: [order.to_map() for order in self.handed_out] or None,
         }
 
     @classmethod
@@ -96,7 +99,12 @@ class Cursor:
             idle_ticks=check_count(row.get(attr.IDLE_TICKS, 0), attr.IDLE_TICKS),
             last_tick=None if last is None else str(last),
             planned_through=None if planned is None else Bucket.parse(planned, attr.PLANNED_THROUGH).minute,
+            handed_out=_orders(row.get(attr.HANDED_OUT)),
         )
+
+
+def _orders(value: object) -> tuple[WorkOrder, ...]:
+    return tuple(WorkOrder.from_map(one, attr.HANDED_OUT) for one in value) if isinstance(value, list) else ()
 
 
 def read_cursor(store: Store, shard: int, now: datetime) -> Cursor:

@@ -155,8 +155,8 @@ class _Group:
             return None
         if cursor is None or cursor.idle_since is None or cursor.is_leased(read_at):
             return None
-        if cursor.open_until is not None and cursor.open_until > read_at:  # its pass may have been killed
-            return None
+        if cursor.handed_out or (cursor.open_until is not None and cursor.open_until > read_at):
+            return None  # workers, or a pass that was perhaps killed, have left something in its buckets
         behind = self.tick - cursor.closed_through
         # Wake-ups are planned at every tick, by its write.
         is_closing = behind >= CLOSE_EVERY or (behind > 0 and self.plan_ahead > 0)

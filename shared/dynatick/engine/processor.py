@@ -5,7 +5,8 @@ shards after the first, which a tick starts as a tree (``{"dynatick": {"tick": �
 included); one shard's pass, also as its own continuation
 (``{"dynatick": {"tick": …, "shard": 3, "continuation": 1, "resume": {…}, "left": […]}}``); a recovery, which a pass
 starts for tasks whose lease expired (``{"dynatick": {"recover": {"bucket": …, "taskIds": […]}}}``); a wake-up, as its
-queue delivers it (``{"dynatick": {"wakeUp": …}}`` in the body of one message); the daily reconcile
+queue delivers it (``{"dynatick": {"wakeUp": …}}`` in the body of one message); a worker, for a range of ids that a pass
+handed out (``{"dynatick": {"work": {"bucket": …, "after": …, "through": …, "until": …}}}``); the daily reconcile
 (``{"dynatick": {"reconcile": true}}``).
 """
 
@@ -38,6 +39,8 @@ from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import SKEW_MARGIN, Rules
 from dynatick.engine.wake_up import AnyWakeUp, TickOnTime, WakeUp, parse_wake_up, send_wake_ups
 from dynatick.engine.waking import MAX_EARLY, MAX_LATE, wake
+from dynatick.engine.work_order import WorkOrder
+from dynatick.engine.worker import work
 from dynatick.errors import ConfigurationError, DynatickError, InvalidInput, StoreError
 from dynatick.json_reader import parse
 
@@ -93,7 +96,7 @@ class ReconcileOrder:
         return {ENVELOPE: {"reconcile": True, "continuing": continuing}}
 
 
-Order = PassOrder | ShardsOrder | RecoveryOrder | ReconcileOrder | AnyWakeUp
+Order = PassOrder | ShardsOrder | RecoveryOrder | WorkOrder | ReconcileOrder | AnyWakeUp
 
 
 def parse_event(event: object, now: datetime) -> Order:
@@ -115,6 +118,10 @@ def parse_event(event: object, now: datetime) -> Order:
         return parse_wake_up(inner["wakeUp"])
     if "recover" in inner:
         return RecoveryOrder.from_event(inner["recover"], continuation)
+    if "work" in inner:
+        order = WorkOrder.from_map(inner["work"], "event.dynatick.work")
+        _not_ahead(order.bucket.minute, str(order.bucket), now)
+        return order
     tick = Bucket.parse(inner.get("tick"), "event.dynatick.tick").minute
     if "shards" in inner:
         return ShardsOrder(_not_ahead(tick, inner.get("tick"), now), _shards(inner["shards"]))
@@ -171,6 +178,7 @@ class Invoked:
     left: list[int] = field(default_factory=list)  # such shards, for which there was no time: the next tick serves them
     recovered: PassReport | None = None
     woken: PassReport | None = None
+    worked: PassReport | None = None
     stale_wake_up: bool = False  # it came so late that ticks have polled its bucket: it was dropped
     malformed_wake_up: str | None = None  # why a message of the queue is no wake-up; it was dropped
     reconciled: Reconciled | None = None
@@ -222,6 +230,8 @@ class Processor:
             return self._reconcile(order, hard_end)
         if isinstance(order, RecoveryOrder):
             return self._recover(order, hard_end)
+        if isinstance(order, WorkOrder):
+            return self._work(order, hard_end)
         if isinstance(order, WakeUp):
             return self._wake(order, hard_end)
         if isinstance(order, TickOnTime):
@@ -313,7 +323,8 @@ class Processor:
             resume=order.resume,
             left_behind=order.left,
             send_continuation=send_continuation,
-            start_recovery=lambda recovery: self._start(recovery, done),
+            start_recovery=lambda recovery: self._start(recovery, done, range(shard, shard + 1)),
+            start_worker=lambda worker: self._start(worker, done, range(shard, shard + 1)),
         )
 
     def _recover(self, order: RecoveryOrder, hard_end: datetime) -> Invoked:
@@ -330,6 +341,12 @@ class Processor:
             self._services(settings), order, hard_end=hard_end, send_continuation=send_continuation
         )
         return done
+
+    def _work(self, order: WorkOrder, hard_end: datetime) -> Invoked:
+        settings = self._recent_settings()
+        if settings.pause is not None:
+            return Invoked(paused=True)
+        return Invoked(worked=work(self._services(settings), order, hard_end=hard_end))
 
     def _wake(self, order: WakeUp, hard_end: datetime) -> Invoked:
         if order.bucket.instant < self.clock() - MAX_LATE:

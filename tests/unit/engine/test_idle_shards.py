@@ -17,12 +17,13 @@ from dynatick import MemoryStore, TaskClient
 from dynatick.client import IdleTicks, MissedTicks, TickView
 from dynatick.domain.buckets import Bucket, Grid, instant_of
 from dynatick.domain.conditional_update import ConditionalUpdate
-from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id, read_cursor
+from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id, read_cursor, save
 from dynatick.engine.idle_record import IdleRecord, idle_record_id, read_cursors, save_tick
 from dynatick.engine.idle_shards import CLOSE_EVERY, idle_cursor, minutes_to_poll
 from dynatick.engine.poll_window import Window
 from dynatick.engine.ports import Page
 from dynatick.engine.processor import Invoked
+from dynatick.engine.work_order import WorkOrder
 
 SHARDS = 8
 
@@ -194,6 +195,16 @@ def test_an_unfinished_task_gets_a_pass_at_each_tick() -> None:
     for _ in range(4):
         w.next_tick()
     assert w.outcome("t") == "completed"
+
+
+def test_a_shard_of_which_workers_have_a_part_gets_a_pass() -> None:
+    w = idle_world()
+    cursor = w.cursor(4)
+    bucket, until = Bucket(cursor.closed_through, 4), w.clock() + timedelta(minutes=9)
+    order = WorkOrder(bucket=bucket, after=None, through="m", until=until)
+    assert save(w.store, cursor, replace(cursor, handed_out=(order,))) is not None
+    assert group_of(w.next_tick()).groups[0].busy == [4]
+    assert w.cursor(4).drained_through < order.bucket.minute
 
 
 # -- the rules -------------------------------------------------------------------------------------------------------
