@@ -13,7 +13,7 @@ EXAMPLES ?= 1000
 # How long a soak lasts, and the seed of its faults: make soak MINUTES=5 SEED=1
 MINUTES ?= 5
 SEED ?=
-# What the faults meet, tick or second: make faults PRECISION=second
+# What the faults and the soak meet, tick or second (a soak alone: both by turns): make faults PRECISION=second
 PRECISION ?= tick
 # A DynamoDB of your own: make conformance ENDPOINT=http://127.0.0.1:8000
 ENDPOINT ?=
@@ -97,7 +97,8 @@ model: $(VENV)/.ready ## Search at random for a sequence of operations and fault
 	$(BIN)/python -m pytest -q -n auto tests/model --model-examples $(EXAMPLES) $(ARGS)
 
 soak: $(VENV)/.ready ## Kill and disturb processes for MINUTES (5), judge how each task ended; SEED repeats it
-	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) \
+		$(if $(filter command,$(origin PRECISION)),--precision $(PRECISION))
 
 e2e: $(VENV)/.ready ## Run the tests against the locally deployed template only
 	$(run_e2e) $(ARGS)

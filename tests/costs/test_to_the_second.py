@@ -22,7 +22,7 @@ from dynatick_stack.counting.counts import Engine
 from dynatick_stack.template import ROOT
 
 MORE_READ_UNITS = 0.03  # a task: the poll of its bucket by which it is planned
-RETRY_READ_UNITS = 4  # of an attempt that fails in a wake-up: the row and thrice the cursor, which a pass has at hand
+RETRY_READ_UNITS = 1  # of an attempt that fails in a wake-up: its cursor, which a pass has at hand
 READ_UNIT, WRITE_UNIT, GB_SECOND, REQUEST = 0.125 / 1e6, 0.625 / 1e6, 0.0000133334, 0.20 / 1e6
 CALL_SECONDS, TICK_GB = 0.005, 1.0  # of a tick that finds nothing, as docs/cost.md assumes
 MAX_IDLE_MONTH = 0.50  # dollars
