@@ -76,10 +76,10 @@ def test_the_public_surface() -> None:
     assert sorted(dynatick.__all__) == [
         "AsyncTaskClient", "Bucket", "ConfigurationError", "DynatickError", "Exists", "Grid", "HandlerContext",
         "Health", "HistoryPage", "InsertCounts", "InsertUnknown", "Inserted", "InvalidInput", "ItemTooLarge",
-        "MemoryStore", "NewTask", "NoneInserted", "PermanentError", "Refused", "Reschedule", "RetryPolicy", "RetryPolicyRow",
-        "RetryableError", "ScheduleNotFound", "ScheduleOccurrence", "ScheduleView", "Status", "StoreError",
-        "TaskChanged", "TaskClient", "TaskEntry", "TaskExists", "TaskFunction", "TaskNotFound", "TaskRow", "TaskView",
-        "TransitionRefused", "Unassigned", "around", "task", "use_client",
+        "MemoryStore", "NewTask", "NoneInserted", "PermanentError", "Refused", "Reschedule", "RetryPolicy",
+        "RetryPolicyRow", "RetryableError", "ScheduleNotFound", "ScheduleOccurrence", "ScheduleView", "Status",
+        "StoreError", "TaskChanged", "TaskClient", "TaskEntry", "TaskExists", "TaskFunction", "TaskNotFound",
+        "TaskRow", "TaskView", "TransitionRefused", "Unassigned", "around", "task", "use_client",
     ]  # fmt: skip
     for name in dynatick.__all__:
         assert getattr(dynatick, name).__name__ == name
