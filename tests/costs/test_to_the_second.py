@@ -136,6 +136,13 @@ def test_the_price_of_a_million(rate: int) -> None:
     assert woken(spread(rate, minutes=20)).a_million(256) <= MAX_MILLION[rate]
 
 
+def test_the_price_is_that_of_a_shard() -> None:
+    each, one = woken(spread(80, minutes=2), shards=8).a_million(256), woken(spread(10, minutes=16)).a_million(256)
+    assert each == pytest.approx(one, rel=0.05)
+    assert f"80 a second in 8 shards cost\n${each:.2f} at 256 MB" in PAGE
+    assert f"| 10 | 8 | 0.310 | 478 ms | ${woken(spread(10, minutes=6), shards=8).a_million(256):.2f} |" in PAGE
+
+
 def test_what_the_page_says_beside_its_table() -> None:
     found = woken(spread(10, minutes=20), threads=32)
     assert f"With 32\nthreads or more it would be 31, and ${found.a_million(256):.2f}" in PAGE
