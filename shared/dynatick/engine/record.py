@@ -146,11 +146,12 @@ class Recorder:
             for n in unclear:
                 task = attempts[n].task
                 results[n] = self._result_of(rows.get(task.task_id), task, planned[n][1])
-        closed = self._check_moves([change for (change, _), result in zip(planned, results, strict=True)
-                                    if result in _MOVED])  # fmt: skip
+        placed, closed = self._check_moves([change for (change, _), result in zip(planned, results, strict=True)
+                                            if result in _MOVED])  # fmt: skip
         self._wake(
             [change for (change, _), result, attempt in zip(planned, results, attempts, strict=True)
              if result in _WOKEN and attempt.task.action not in self.rules.limited_actions],
+            placed,
             closed,
         )  # fmt: skip
         return results
@@ -239,29 +240,36 @@ class Recorder:
         change = reschedule_claimed(task, at=decision.at, bucket=bucket, first_started_at=first)
         return change, RecordResult.RESCHEDULED
 
-    def _check_moves(self, moves: Sequence[ConditionalUpdate]) -> Mapping[int, int]:
+    def _check_moves(self, moves: Sequence[ConditionalUpdate]) -> tuple[Mapping[str, Bucket], Mapping[int, int]]:
         """Places again what a process outside of a pass has put into a bucket that was closed meanwhile (7, 17).
 
-        Returns the closed watermarks of the shards by which that was decided: each is read once, after the writes.
+        Returns their buckets since then, by task, and the closed watermarks of the shards by which that was decided:
+        each is read once, after the writes.
         """
+        placed: dict[str, Bucket] = {}
         closed: dict[int, int] = {}
         if self.closed_through is None:
             for change in moves:
                 if not self.placer.is_ahead(change.set, closed):
-                    self.placer.place(change.task_id)
-        return closed
+                    row = self.placer.place(change.task_id)
+                    bucket = None if row is None else RowView(row).bucket
+                    if bucket is not None:
+                        placed[change.task_id] = bucket
+        return placed, closed
 
-    def _wake(self, changes: Sequence[ConditionalUpdate], closed: Mapping[int, int]) -> None:
+    def _wake(
+        self, changes: Sequence[ConditionalUpdate], placed: Mapping[str, Bucket], closed: Mapping[int, int]
+    ) -> None:
         """Sends the wake-ups of retries and further turns, if their buckets were planned before (19).
 
-        ``closed``: the closed watermarks of shards, as far as they are known.
+        ``placed``: the buckets of those that were placed again. ``closed``: the closed watermarks that are known.
         """
         if self.wake_ups is None or not changes:
             return
         known, tasks = self._known_closed_through(), list[tuple[Bucket, Due]]()
         for change in changes:
             due = due_of(change.task_id, None, change.set[attr.NEXT_ATTEMPT_AT])
-            bucket = Bucket.parse(change.set[attr.TASK_DATE_TIME])
+            bucket = placed.get(change.task_id) or Bucket.parse(change.set[attr.TASK_DATE_TIME])
             if due is not None and self.rules.is_planned(bucket.minute, closed.get(bucket.shard, known)):
                 tasks.append((bucket, due))
         send_wake_ups(self.wake_ups, wake_ups_of(tasks, threads=self.rules.threads))

@@ -620,6 +620,9 @@ def test_a_retry_goes_into_a_bucket_that_is_still_open() -> None:
     w.deliver()
     assert first.done
     assert str(w.row("t")["taskDateTime"]) > "2026-12-31#12:07"
+    assert len(w.began) == 1
+    w.deliver()
+    assert len(w.began) == 2, "its wake-up names the bucket to which it was moved"
 
 
 def test_a_failure_whose_letter_is_refused_goes_into_a_bucket_that_is_still_open() -> None:
