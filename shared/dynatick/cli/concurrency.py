@@ -49,8 +49,10 @@ class Room:
             f"The account allows {self.allowed:,} concurrent executions, and this stack can take {of.total:,} "
             f"({of.in_words()}): ticks of some shards may find none left. Raise the quota"
         )
-        most = of.most_workers(self.allowed)
-        return text + (f", or set MaxWorkers to {most} or less" if of.workers and most * of.ticks < of.workers else "")
+        fitting = of.max_workers(self.allowed)
+        return text + (
+            f", or set MaxWorkers to {fitting} or less" if of.workers and fitting * of.ticks < of.workers else ""
+        )
 
 
 def room_of(session: Session, shards_ever: int) -> Room | None:

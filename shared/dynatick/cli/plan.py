@@ -30,14 +30,14 @@ from dynatick.errors import InvalidInput
 
 _COLUMNS = (Column("PARAMETER", "name"), Column("VALUE", "value", right=True), Column("WHY", "why", folds=True))
 _FACTOR = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)x?", re.ASCII)
-_OF_LOADS = {"burst": ("within",), "per-day": ("peak",), "schedules": ("every",)}
+_OF_LOADS = {"per-day": "peak", "schedules": "every"}
 
 
 def plan(
     burst: Annotated[int | None, typer.Option(help="This many tasks, all due in one bucket.")] = None,
     within: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Their last one begins within it. Default: 60s.")
-    ] = None,
+        str, typer.Option(metavar="DURATION", help="The last one of a bucket begins so soon after it is due.")
+    ] = "60s",
     per_day: Annotated[int | None, typer.Option(help="Or this many tasks each day, inserted as they run.")] = None,
     peak: Annotated[
         str | None, typer.Option(metavar="FACTOR", help="The peak is so many times the mean, such as 10x. Default: 1x.")
@@ -67,11 +67,10 @@ def plan(
     named = [name for name, number in given.items() if number is not None]
     if len(named) != 1:
         raise CommandFailed(ExitCode.USAGE, "name one load: --burst, --per-day or --schedules")
-    options = {"within": within, "peak": peak, "every": every}
-    for load, names in _OF_LOADS.items():
-        for name in names:
-            if load != named[0] and options[name] is not None:
-                raise CommandFailed(ExitCode.USAGE, f"--{name} goes with --{load}, not with --{named[0]}")
+    options = {"peak": peak, "every": every}
+    for load, name in _OF_LOADS.items():
+        if load != named[0] and options[name] is not None:
+            raise CommandFailed(ExitCode.USAGE, f"--{name} goes with --{load}, not with --{named[0]}")
     wishes = Wishes(
         task_seconds=task_ms / 1000,
         row_bytes=bytes_,
@@ -80,12 +79,13 @@ def plan(
         to_the_second=precision is Precision.SECOND,
         quotas=Quotas(concurrent_executions=concurrent_executions, table_write_units=table_write_units),
     )
+    soon = _seconds(within, "within")
     if burst is not None:
-        found = plan_burst(burst, _seconds(within or "60s", "within"), wishes)
+        found = plan_burst(burst, soon, wishes)
     elif per_day is not None:
-        found = plan_steady(per_day, _factor(peak or "1x"), wishes)
+        found = plan_steady(per_day, _factor(peak or "1x"), wishes, within=soon)
     else:
-        found = plan_schedules(schedules or 0, _seconds(every or "1m", "every"), wishes)
+        found = plan_schedules(schedules or 0, _seconds(every or "1m", "every"), wishes, within=soon)
     if output is not Output.TABLE:
         show_document(document(found), output)
         return
@@ -144,7 +144,7 @@ def first_sentence(found: Plan) -> str:
     """What the plan achieves, or what keeps it from being achieved."""
     load, timing, expected = found.load, found.timing, found.expected
     begins = (
-        f"the last one begins {expected.last_start:.0f} s after its tick, and in {CONFIDENCE:.0%} of all cases within "
+        f"the last one begins {expected.last_start:.0f} s after it is due, and in {CONFIDENCE:.0%} of all cases within "
         f"{timing.last_start:.0f} s"
     )
     tasks = f"{load.tasks:,} tasks in one bucket, {load.wishes.task_seconds * 1000:g} ms and {load.wishes.row_bytes:,}"
@@ -174,7 +174,7 @@ def _reasons(found: Plan) -> Iterator[tuple[str, str]]:
         "TaskThreads",
         f"in each process; {fleet.processes * fleet.threads:,} tasks run at the same time in all",
     )
-    yield "ProcessorMemoryMb", "Dynatick's own share of the CPU; what your handlers compute comes on top"
+    yield "ProcessorMemoryMb", "enough CPU for Dynatick's own work; what your handlers compute comes on top"
     if fleet.warm > NEW_TABLE_WRITE_UNITS:
         warm = f"the table takes up to {found.table_peak:,} write units a second, the index {found.index_peak:,}"
     else:

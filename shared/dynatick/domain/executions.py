@@ -25,7 +25,7 @@ class Executions:
     def total(self) -> int:
         return self.ticks + self.workers + self.wake_ups + self.recoveries + self.stream
 
-    def most_workers(self, allowed: int) -> int:
+    def max_workers(self, allowed: int) -> int:
         """The largest MaxWorkers that leaves room for everything else; 0 if there is none."""
         return max(0, (allowed - (self.total - self.workers)) // max(1, self.ticks))
 

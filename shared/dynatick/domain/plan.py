@@ -69,11 +69,13 @@ TICKS_A_MONTH = 365 * 24 * 60 / 12
 
 # -- assumed of AWS ----------------------------------------------------------------------------------------------------
 
-CALL_SECONDS = 0.02  # of a batch of claims or records
-COLD_START_SECONDS = 1.0  # of the processor, with its imports
-START_SECONDS = 0.1  # from an asynchronous invocation to its beginning
+TICK_DELAY = 1.0  # from the minute to the tick's invocation; AWS promises no more than the minute
+CALL_SECONDS = 0.01  # of a batch of claims or records
+COLD_START_SECONDS = 0.9  # of the processor, with its imports; those that poll idle shards each minute are warm
+START_SECONDS = 0.05  # from an asynchronous invocation to its beginning
 POLL_SECONDS = 0.1  # settings, cursor and first page, before the first claim
-SHARDS_STARTED_BY_ONE = 16  # shards start as a tree
+GROUP, POLLING_THREADS = 64, 8  # shards that one invocation polls, so many at a time, before their own passes start
+FIND_SECONDS = 0.03  # of one poll, and the start of that shard's pass
 
 CONFIDENCE = 0.9
 """For so many of all buckets, the placement of shards on index partitions is no worse than planned."""
@@ -117,7 +119,7 @@ class Load:
     """Tasks of one bucket, and what is written while they run."""
 
     tasks: int
-    within: float  # the last one is to begin so long after the tick
+    within: float  # the last one is to begin so long after they are due
     wishes: Wishes
     table_units: int  # of a task, from its claim to its record; of an occurrence, from its making
     index_units: int  # the same, in its bucket's partition
@@ -158,7 +160,7 @@ class Fleet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timing:
-    """When things happen, in seconds after the tick."""
+    """When things happen, in seconds after the tasks are due."""
 
     first_start: float
     last_start: float
@@ -248,33 +250,36 @@ def plan_burst(tasks: int, within: float, wishes: Wishes | None = None) -> Plan:
     seconds. Raises InvalidInput."""
     wishes = _checked(wishes or Wishes())
     _check("burst", tasks, 1, 100_000_000, "a number of tasks from 1 to 100,000,000")
-    _check("within", within, 5, 86_400, "5 seconds to a day")
+    _check("within", within, 5, 86_400, "5s to 1d")
     return _plan(_tasks_due(tasks, within, wishes), loads=1.0, tasks_kept=tasks)
 
 
-def plan_steady(per_day: int, peak: float, wishes: Wishes | None = None) -> Plan:
-    """A plan for tasks that are inserted and run all day, ``peak`` times the mean at times. Raises InvalidInput."""
+def plan_steady(per_day: int, peak: float, wishes: Wishes | None = None, *, within: float = TICK_SECONDS) -> Plan:
+    """A plan for tasks that are inserted and run all day, ``peak`` times the mean at times. Those of a minute begin
+    ``within`` so many seconds. Raises InvalidInput."""
     wishes = _checked(wishes or Wishes())
+    _check("within", within, 5, TICK_SECONDS, "5s to 60s: the next minute has tasks of its own")
     _check("per-day", per_day, 1, 10_000_000_000, "a number of tasks from 1 to 10,000,000,000")
     _check("peak", peak, 1, 1_000, "how many times the mean the peak is, from 1x to 1000x")
     rate = per_day / 86_400 * peak
     bucket = max(1, math.ceil(rate * TICK_SECONDS))
-    load = replace(_tasks_due(bucket, TICK_SECONDS, wishes), inserts=rate)
+    load = replace(_tasks_due(bucket, within, wishes), inserts=rate)
     month = per_day * 365 / 12
     return _plan(load, loads=month / bucket, tasks_kept=per_day * RETENTION_DAYS)
 
 
-def plan_schedules(schedules: int, every: float, wishes: Wishes | None = None) -> Plan:
-    """A plan for schedules that run ``every`` so many seconds, in turns: each minute has as many runs as any other.
-    Raises InvalidInput."""
+def plan_schedules(schedules: int, every: float, wishes: Wishes | None = None, *, within: float = TICK_SECONDS) -> Plan:
+    """A plan for schedules that run ``every`` so many seconds, in turns: each minute has as many runs as any other,
+    which begin ``within`` so many seconds. Raises InvalidInput."""
     wishes = _checked(wishes or Wishes())
+    _check("within", within, 5, TICK_SECONDS, "5s to 60s: the next minute has runs of its own")
     _check("schedules", schedules, 1, 100_000_000, "a number of schedules from 1 to 100,000,000")
     _check("every", every, TICK_SECONDS, 366 * 86_400, "1m to 366d")
     bucket = max(1, math.ceil(schedules * TICK_SECONDS / every))
     unit = units_of(wishes.row_bytes + ROW_GROWTH)
     load = Load(
         tasks=bucket,
-        within=TICK_SECONDS,
+        within=within,
         wishes=wishes,
         table_units=3 * unit,  # the occurrence is made, its schedule is moved, the outcome is recorded
         index_units=3,  # the same three; the schedule's entry in its next bucket is a fourth
@@ -311,8 +316,8 @@ def _checked(wishes: Wishes) -> Wishes:
     return wishes
 
 
-def _check(name: str, value: float, least: float, highest: float, expected: str) -> None:
-    if not least <= value <= highest:
+def _check(name: str, value: float, minimum: float, maximum: float, expected: str) -> None:
+    if not minimum <= value <= maximum:
         raise InvalidInput(name, value, f"expected {expected}")
 
 
@@ -359,11 +364,13 @@ def process_rate(load: Load, threads: int, memory_mb: int) -> float:
 
 
 def first_claim(shards: int) -> float:
-    """When the last shard has begun to claim: shards start as a tree, each level with cold starts."""
-    levels, started = 1, 1
-    while started < shards:
-        levels, started = levels + 1, started * SHARDS_STARTED_BY_ONE
-    return levels * (START_SECONDS + COLD_START_SECONDS) + POLL_SECONDS
+    """When the last shard has begun to claim. The tick's own invocation serves shard 0; it starts others for groups of
+    shards, and each of these a pass for each shard in which something is due."""
+    begin = TICK_DELAY + START_SECONDS + POLL_SECONDS
+    if shards == 1:
+        return begin
+    to_groups = START_SECONDS + FIND_SECONDS
+    return begin + to_groups + min(shards, GROUP) / POLLING_THREADS * FIND_SECONDS + START_SECONDS + COLD_START_SECONDS
 
 
 def timing(load: Load, fleet: Fleet, *, shards_together: int | None = None) -> Timing:
@@ -462,10 +469,10 @@ def _fleets(load: Load) -> Iterator[Fleet]:
     while shards <= MAX_SHARDS:
         time = max(1.0, load.target - first_claim(shards))
         peak = load.tasks * load.table_units / time + load.inserts * load.insert_units
-        least = max(NEW_TABLE_WRITE_UNITS, _thousands(peak))
+        needed = max(NEW_TABLE_WRITE_UNITS, _thousands(peak))
         # More than the tasks need spreads the shards over more index partitions.
-        for warm in sorted({least, *range(NEW_TABLE_WRITE_UNITS, quota + 1, 1000)}):
-            if warm >= least:
+        for warm in sorted({needed, *range(NEW_TABLE_WRITE_UNITS, quota + 1, 1000)}):
+            if warm >= needed:
                 yield _with_processes(load, shards, warm)
         shards *= 2
 
@@ -474,18 +481,24 @@ def _with_processes(load: Load, shards: int, warm: int) -> Fleet:
     """Enough processes for the shards: first by threads, then by workers, within the account's concurrency if that is
     possible."""
     wishes = load.wishes
-    fleet = Fleet(shards=shards, workers=0, threads=wishes.threads or USUAL_THREADS, memory_mb=_memory(load), warm=warm)
-    room = _executions(load, fleet).most_workers(wishes.quotas.concurrent_executions)
-    most = min(MAX_WORKERS, room) if load.workers_help else 0
+    fleet = Fleet(
+        shards=shards,
+        workers=0,
+        threads=wishes.threads or USUAL_THREADS,
+        memory_mb=wishes.memory_mb or USUAL_MEMORY_MB,
+        warm=warm,
+    )
+    room = _executions(load, fleet).max_workers(wishes.quotas.concurrent_executions)
+    affordable = min(MAX_WORKERS, room) if load.workers_help else 0
     for highest, workers in (
-        *((PREFERRED_THREADS, workers) for workers in range(most + 1)),
-        (MAX_THREADS, most),
-        *((MAX_THREADS, workers) for workers in range(most + 1, MAX_WORKERS + 1) if load.workers_help),
+        *((PREFERRED_THREADS, workers) for workers in range(affordable + 1)),
+        (MAX_THREADS, affordable),
+        *((MAX_THREADS, workers) for workers in range(affordable + 1, MAX_WORKERS + 1) if load.workers_help),
     ):
         found = _with_threads(load, replace(fleet, workers=workers), highest)
         if found is not None:
             return found
-    return replace(fleet, workers=most, threads=wishes.threads or MAX_THREADS)
+    return replace(fleet, workers=affordable, threads=wishes.threads or MAX_THREADS)
 
 
 def _with_threads(load: Load, fleet: Fleet, highest: int) -> Fleet | None:
@@ -512,15 +525,6 @@ def _calm_threads(load: Load, fleet: Fleet) -> int:
     if process_rate(load, USUAL_THREADS, fleet.memory_mb) <= of_table or not load.wishes.task_seconds:
         return USUAL_THREADS
     return max(1, min(USUAL_THREADS, int(of_table * load.wishes.task_seconds)))
-
-
-def _memory(load: Load) -> int:
-    """One that leaves Dynatick's own work enough CPU."""
-    if load.wishes.memory_mb is not None:
-        return load.wishes.memory_mb
-    threads = load.wishes.threads or PREFERRED_THREADS
-    busy = threads / (load.wishes.task_seconds + load.cpu_seconds) * load.cpu_seconds  # CPUs
-    return USUAL_MEMORY_MB if busy <= USUAL_MEMORY_MB / MB_PER_CPU / 2 else MB_PER_CPU
 
 
 def _timeout(task_seconds: float) -> int:

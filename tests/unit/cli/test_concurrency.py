@@ -107,9 +107,9 @@ def test_parameters_that_take_executions() -> None:
 @given(shards=st.integers(1, 256), allowed=st.integers(1, 5000), wake_ups=st.integers(0, 100))
 def test_that_many_workers_leave_a_tick_for_each_shard(shards: int, allowed: int, wake_ups: int) -> None:
     none = Executions(ticks=shards, workers=0, wake_ups=wake_ups)
-    most = none.most_workers(allowed)
+    maximum = none.max_workers(allowed)
     if none.total <= allowed:
-        assert Executions(ticks=shards, workers=most * shards, wake_ups=wake_ups).total <= allowed
-        assert Executions(ticks=shards, workers=(most + 1) * shards, wake_ups=wake_ups).total > allowed
+        assert Executions(ticks=shards, workers=maximum * shards, wake_ups=wake_ups).total <= allowed
+        assert Executions(ticks=shards, workers=(maximum + 1) * shards, wake_ups=wake_ups).total > allowed
     else:
-        assert most == 0
+        assert maximum == 0

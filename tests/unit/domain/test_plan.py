@@ -238,11 +238,10 @@ def test_the_fullest_shard_has_some_more_than_the_mean() -> None:
     assert fullest_shard(3, 256) <= 3
 
 
-def test_shards_start_as_a_tree() -> None:
-    assert [first_claim(shards) for shards in (1, 2, 16, 17, 256)] == sorted(
-        first_claim(shards) for shards in (1, 2, 16, 17, 256)
-    )
-    assert first_claim(2) == first_claim(16) < first_claim(17) == first_claim(256)
+def test_a_shard_more_never_starts_sooner() -> None:
+    starts = [first_claim(shards) for shards in (1, 2, 16, 64, 256)]
+    assert starts == sorted(starts)
+    assert starts[-1] == starts[-2], "each group of 64 is started by an invocation of its own"
 
 
 # -- the figures that plans are made of --------------------------------------------------------------------------------
