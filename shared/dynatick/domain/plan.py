@@ -63,8 +63,10 @@ ENTRY_BYTES = 350  # assumed: the entry of the index, with what DynamoDB adds to
 INSERTS_PER_CLIENT = 8_000  # a second; measured: 10,797 on a CPU of its own, and 8 calls at a time on AWS
 SCHEDULER_PRICE = 0.003e-6  # of an insert; docs/cost.md
 
-IDLE_WRITES, IDLE_READS = 2, 3.7  # measured: units of a shard's tick that finds nothing
-IDLE_SECONDS, IDLE_GB = 0.005, 1.0  # assumed: of its invocation
+IDLE_WRITES, IDLE_READS, IDLE_SECONDS = 2, 3.7, 0.005  # measured, the time assumed: of shard 0's tick, if it is idle
+FURTHER_WRITES, FURTHER_WRITES_TO_THE_SECOND = 0.25, 1.0  # measured: of another idle shard, which is closed seldom
+FURTHER_READS, FURTHER_SECONDS = 2.4, 0.0024  # the same: its polls, many at a time, and its part of their invocation
+IDLE_GB = 1.0
 TICKS_A_MONTH = 365 * 24 * 60 / 12
 
 # -- assumed of AWS ----------------------------------------------------------------------------------------------------
@@ -405,7 +407,7 @@ def timing(load: Load, fleet: Fleet, *, shards_together: int | None = None) -> T
 
 def _plan(load: Load, *, loads: float, tasks_kept: float, inserted: int | None = None) -> Plan:
     """``loads``: how often the load comes in what is priced."""
-    fleet = _fleet(load)
+    fleet = _fleet(load, loads)
     quota = load.wishes.quotas
     worst = timing(load, fleet)
     rate = load.tasks / max(1.0, worst.last_start - worst.first_start)
@@ -452,13 +454,17 @@ def _executions(load: Load, fleet: Fleet) -> Executions:
     )
 
 
-def _fleet(load: Load) -> Fleet:
-    """The cheapest that does it in time, by what is paid once and for the first month; else the fastest."""
+def _fleet(load: Load, loads: float) -> Fleet:
+    """The cheapest that does it in time, by what it adds to the first month; else the fastest."""
+
+    def price(fleet: Fleet) -> float:
+        return _warm_price(fleet) + idle_month(fleet.shards) + loads * _running_price(load, fleet)
+
     found = [(timing(load, fleet).last_start, fleet) for fleet in _fleets(load)]
     for end in (load.target, load.within):
         in_time = [fleet for last, fleet in found if last <= end]
         if in_time:
-            return min(in_time, key=lambda fleet: _warm_price(fleet) + idle_month(fleet.shards))
+            return min(in_time, key=price)
     return min(found, key=lambda pair: pair[0])[1]
 
 
@@ -549,15 +555,25 @@ def _inserting(load: Load, fleet: Fleet, tasks: int) -> Inserting:
 # -- prices ------------------------------------------------------------------------------------------------------------
 
 
-def idle_month(shards: int) -> float:
-    """A month of ticks that find nothing, with TickMinutes 1."""
-    tick = IDLE_WRITES * WRITE_UNIT + IDLE_READS * READ_UNIT + LAMBDA_REQUEST + IDLE_SECONDS * IDLE_GB * GB_SECOND
-    return shards * TICKS_A_MONTH * tick
+def idle_month(shards: int, *, to_the_second: bool = False) -> float:
+    """A month of ticks that find nothing, with TickMinutes 1. Shard 0 has a pass; the others are polled together."""
+    writes = FURTHER_WRITES_TO_THE_SECOND if to_the_second else FURTHER_WRITES
+    first = IDLE_WRITES * WRITE_UNIT + IDLE_READS * READ_UNIT + IDLE_SECONDS * IDLE_GB * GB_SECOND + LAMBDA_REQUEST
+    further = writes * WRITE_UNIT + FURTHER_READS * READ_UNIT + FURTHER_SECONDS * IDLE_GB * GB_SECOND
+    groups = math.ceil((shards - 1) / GROUP)
+    return TICKS_A_MONTH * (first + (shards - 1) * further + groups * LAMBDA_REQUEST)
 
 
 def _warm_price(fleet: Fleet) -> float:
     """Once, for table and index."""
     return 2 * max(0, fleet.warm - NEW_TABLE_WRITE_UNITS) * WARM_WRITE_UNIT
+
+
+def _running_price(load: Load, fleet: Fleet) -> float:
+    """Of Lambda, for the tasks of one bucket."""
+    work = load.tasks / process_rate(load, fleet.threads, fleet.memory_mb)  # seconds of processes
+    running = max(work, fleet.processes * load.wishes.task_seconds) + fleet.processes * (START_SECONDS + POLL_SECONDS)
+    return running * fleet.memory_mb / 1024 * GB_SECOND + fleet.processes * LAMBDA_REQUEST
 
 
 def _prices(load: Load, fleet: Fleet, found: Timing, *, loads: float, tasks_kept: float) -> Prices:
@@ -566,14 +582,11 @@ def _prices(load: Load, fleet: Fleet, found: Timing, *, loads: float, tasks_kept
         units, reads = load.insert_units + 1 + load.table_units + load.index_units, READ_UNITS_OF_TASK
     else:
         units, reads = load.table_units + load.index_units + 1, READ_UNITS_OF_OCCURRENCE
-    work = load.tasks / process_rate(load, fleet.threads, fleet.memory_mb)  # seconds of processes
-    running = max(work, fleet.processes * load.wishes.task_seconds) + fleet.processes * (START_SECONDS + POLL_SECONDS)
-    of_lambda = running * fleet.memory_mb / 1024 * GB_SECOND + fleet.processes * LAMBDA_REQUEST
     of_tasks = load.tasks * (units * WRITE_UNIT + reads * READ_UNIT + SCHEDULER_PRICE)
     return Prices(
-        load=loads * (of_tasks + of_lambda),
+        load=loads * (of_tasks + _running_price(load, fleet)),
         warm_once=_warm_price(fleet),
-        idle_month=idle_month(fleet.shards),
+        idle_month=idle_month(fleet.shards, to_the_second=load.wishes.to_the_second),
         storage_month=tasks_kept * (size + ENTRY_BYTES) / 1e9 * STORAGE_GB_MONTH,
     )
 

@@ -151,6 +151,12 @@ def test_precision_second_is_among_the_parameters_and_takes_executions() -> None
     assert second.executions.total == tick.executions.total + plans.WAKE_UP_CONCURRENCY
 
 
+def test_idle_shards_cost_less_than_the_first() -> None:
+    assert plans.idle_month(1) == pytest.approx(0.10, abs=0.02), "docs/cost.md"
+    assert plans.idle_month(64) < 64 * plans.idle_month(1) / 3
+    assert plans.idle_month(256) < plans.idle_month(256, to_the_second=True) < 256 * plans.idle_month(1)
+
+
 def test_an_account_of_ten_executions_must_be_raised() -> None:
     found = plan_burst(100_000, 60, Wishes(quotas=Quotas(concurrent_executions=10)))
     assert [quota.name for quota in found.quotas if quota.must_be_raised] == ["concurrent executions of the account"]
