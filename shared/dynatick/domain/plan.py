@@ -51,6 +51,7 @@ TICK_SECONDS = 60
 BATCH = 25  # tasks of a claim or record
 CLAIMS_AT_ONCE = 2  # of one process
 IN_FLIGHT_PER_THREAD, MIN_IN_FLIGHT = 4, 100  # tasks of a process that are claimed and not recorded
+CLAIM_AHEAD = 2.0  # with workers: what runs in this time is claimed
 MIN_MEASURED, MAX_MEASURED = 1.0, 5.0  # until a pass knows its rate
 SOON = 10.0  # what a pass can run within this time, it keeps
 OUTLINE_SECONDS = 0.5  # assumed: of reading ahead, before workers are started
@@ -362,6 +363,15 @@ def process_rate(load: Load, threads: int, memory_mb: int) -> float:
     return min(cpu, calls, waiting)
 
 
+def in_flight(load: Load, fleet: Fleet) -> float:
+    """Tasks that one process has claimed and not recorded, if there are enough."""
+    whole = max(MIN_IN_FLIGHT, IN_FLIGHT_PER_THREAD * fleet.threads)
+    if not fleet.workers:
+        return whole
+    soon = CLAIM_AHEAD * process_rate(load, fleet.threads, fleet.memory_mb)
+    return min(whole, fleet.threads + max(BATCH, soon))
+
+
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
@@ -389,7 +399,7 @@ def timing(load: Load, fleet: Fleet, *, shards_together: int | None = None) -> T
     free = max(1.0, max(fleet.warm, NEW_TABLE_WRITE_UNITS) - load.inserts * load.insert_units)
     of_table = load.tasks * load.table_units / free
     # What is begun and not recorded has not been written to the index yet.
-    unrecorded = together * (1 + fleet.workers) * max(MIN_IN_FLIGHT, IN_FLIGHT_PER_THREAD * fleet.threads)
+    unrecorded = together * (1 + fleet.workers) * in_flight(load, fleet)
     share = min(1.0, together / fleet.shards)
     in_partition = max(0.0, load.tasks * share - unrecorded) * load.index_units
     partition = max(1.0, PARTITION_WRITE_UNITS - load.inserts / fleet.partitions)

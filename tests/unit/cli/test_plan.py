@@ -82,3 +82,22 @@ def test_what_is_refused(shell: Shell, arguments: str, code: int, message: str) 
     ended = shell("plan", *arguments.split())
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.startswith(f"error: {message}")
+
+
+ROOT = Path(__file__).parents[3]
+DOCUMENTED = [
+    line
+    for name in ("performance.md", "how-to/burst.md")
+    for line in (ROOT / "docs" / name).read_text(encoding="utf-8").splitlines()
+    if line.startswith("dynatick plan")
+]
+
+
+@pytest.mark.parametrize("line", DOCUMENTED)
+def test_the_commands_of_the_documents_work(shell: Shell, line: str) -> None:
+    ended = shell(*line.split()[1:])
+    assert ended.code == 0 and "ShardCount" in ended.out
+
+
+def test_the_documents_have_commands() -> None:
+    assert len(DOCUMENTED) == 5

@@ -256,6 +256,7 @@ def test_a_shard_more_never_starts_sooner() -> None:
 def test_the_engines_figures_are_the_engines() -> None:
     assert plans.BATCH == execution.BATCH == insertion.BATCH
     assert plans.CLAIMS_AT_ONCE == claiming.MAX_CLAIMS
+    assert execution.CLAIM_AHEAD.total_seconds() == plans.CLAIM_AHEAD
     assert division.SOON.total_seconds() == plans.SOON
     assert plans.MIN_IN_FLIGHT == 4 * execution.BATCH
     assert Rules().threads == plans.USUAL_THREADS
