@@ -24,7 +24,7 @@ from dynatick_stack.bench.invocations import Invocations
 from dynatick_stack.bench.process import Setup
 from dynatick_stack.counting.counts import Engine, counting
 
-LIFE_SECONDS = 120.0  # as the template's ProcessorTimeoutSeconds
+LIFE_SECONDS = 300.0  # of an invocation: a pass that is cut short releases tasks, and that costs write units too
 TICK_SECONDS = 60.0
 MAX_TICKS = 60
 AHEAD = 30  # minutes: by then the insert is over
