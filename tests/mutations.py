@@ -44,6 +44,7 @@ WINDOW = "tests/unit/engine/test_poll_window.py"
 TASK_POOL = "tests/unit/engine/test_task_pool.py"
 SCHEDULES = "tests/unit/engine/test_recurring.py"
 WAKE_UPS = "tests/unit/engine/test_wake_ups.py"
+WORKERS = "tests/unit/engine/test_workers.py"
 RECURRING = "tests/unit/engine/test_recurring.py tests/unit/domain/test_recurrence.py"
 OVERDUE = "tests/unit/engine/test_overdue.py"
 OF_SCHEDULES = 0
@@ -154,8 +155,8 @@ MUTATIONS = (
     Mutation(11, "a process is kept if its end can't be logged", "functions/processor/app.py",
              "    finally:\n        os._exit(1)", "    except ZeroDivisionError:\n        os._exit(1)", APP),
     Mutation(12, "tasks in flight are known by id", f"{ENGINE}/polling.py",
-             "(task_id, bucket.minute) not in self.execution.ids",
-             "task_id not in {known for known, _ in self.execution.ids}", DRAIN),
+             "(task_id, bucket.minute) in self.execution.ids",
+             "task_id in {known for known, _ in self.execution.ids}", DRAIN),
     Mutation(12, "a record does not ask for the claim's token", f"{DOMAIN}/lifecycle.py",
              "return (Is(attr.LEASE, task.lease), _CLAIMED[by])", "return (_CLAIMED[by],)"),
     Mutation(13, "a cancellation does not ask for the status", f"{DOMAIN}/lifecycle.py",
@@ -176,6 +177,15 @@ MUTATIONS = (
              "        moved=services.placer.place,\n", "", WAKE_UPS),
     Mutation(17, "a wake-up claims a task that runs", f"{DOMAIN}/lifecycle.py",
              "conditions=(*state, Is(attr.TASK", "conditions=(*(() if due else state), Is(attr.TASK", WAKE_UPS),
+    Mutation(17, "a bucket of which a worker has a range counts as polled whole", f"{ENGINE}/polling.py",
+             "if page.after is None and segment.is_whole and minute not in self.divided:", "if page.after is None:",
+             WORKERS),
+    Mutation(17, "a worker leaves a moved task where it is", f"{ENGINE}/worker.py",
+             "            moved=services.placer.place,\n", "", WORKERS),
+    Mutation(17, "a worker claims when its order is over", f"{ENGINE}/worker.py",
+             "return self.clock() < self.until", "return True", WORKERS),
+    Mutation(17, "the cursor doesn't list what is handed out", f"{ENGINE}/poll_window.py",
+             "handed_out=tuple(self.handed_out)", "handed_out=c.handed_out", WORKERS),
     Mutation(18, "a wake-up claims a task whose instant is another by now", f"{ENGINE}/claims.py",
              "now=now, due=one.conditions)", "now=now)", WAKE_UPS),
     Mutation(18, "the due time counts while a retry waits", f"{DOMAIN}/due.py",
@@ -279,15 +289,15 @@ MUTATIONS = (
              "                    return Made(verdict=Contended())\n                row",
              "                    return Made(verdict=Ineligible())\n                row", SCHEDULES),
     Mutation(OF_SCHEDULES, "a pass makes occurrences though its shard is lost", f"{ENGINE}/claiming.py",
-             "if not self.shard.keep_open(self.budget.hard_end):",
-             "if self.shard.keep_open(self.budget.hard_end) is None:", SCHEDULES),
+             "if not self.right.keep_open(self.budget.hard_end):",
+             "if self.right.keep_open(self.budget.hard_end) is None:", SCHEDULES),
     Mutation(OF_SCHEDULES, "a malformed task in a schedule's place does not hold S", f"{ENGINE}/claiming.py",
              "            case Malformed():\n                is_open = True",
              "            case Malformed():\n                is_open = False", SCHEDULES),
     Mutation(16, "throttled statements are not sent again", TABLE,
              "                        again.append(n)\n", "                        pass\n", STORE),
     Mutation(OF_SCHEDULES, "S does not wait for what is still being claimed", f"{ENGINE}/polling.py",
-             "self.window.add_in_flight(bucket.minute, len(schedules) + len(tasks))",
+             "self.window.add_in_flight(bucket.minute, len(found.all))",
              "self.window.add_in_flight(bucket.minute, 0)", f"{DRAIN} {WATERMARK}"),
     Mutation(OF_SCHEDULES, "catchUp none makes the latest all the same", f"{DOMAIN}/occurrence_plan.py",
              "(self.schedule.catch_up is CatchUp.LATEST and is_latest)", "is_latest", RECURRING),

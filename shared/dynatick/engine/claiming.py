@@ -116,6 +116,11 @@ class Claiming:
         self.execution.submit(partial(self._make_occurrences_now, entries, position, self.window.cursor.closed_through))
         return True
 
+    def wait_for_room(self, until: Callable[[], bool]) -> None:
+        """Waits until a batch can be claimed, or ``until`` holds, or nothing may be claimed any more."""
+        while not self._has_room(BATCH) and self.may_claim() and not until():
+            self.execution.handle_events()
+
     def _wait_for_room(self, more: int) -> bool:
         """False: time is up, or nothing may be claimed any more."""
         while not self._has_room(more):

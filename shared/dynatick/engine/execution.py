@@ -26,6 +26,7 @@ from dynatick.domain.task import Task
 from dynatick.engine.bucket_record import count_departures, log_uncounted
 from dynatick.engine.budget import Budget
 from dynatick.engine.claims import Claimed
+from dynatick.engine.division import measured_rate
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.io_pool import IoPool, Job
 from dynatick.engine.lateness import lateness_of, milliseconds
@@ -42,6 +43,7 @@ MIN_IO_THREADS, MAX_IO_THREADS = 2, 6  # claims and records at once
 MAX_IO_WAIT_SECONDS = 0.02  # one that waits longer gets another thread; most take less
 RECORD_DELAY_SECONDS = 0.05  # an outcome waits this long for others to share its batch
 MAX_LARGE_IN_FLIGHT = 32_000_000  # bytes of large rows, beyond which nothing more is claimed
+CLAIM_AHEAD = timedelta(seconds=2)  # with workers: what runs in this time is claimed
 LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: records under way are waited for until then
 _COUNTED = tuple(RecordResult)
 _DEPARTED = {
@@ -133,7 +135,6 @@ class Execution:
             max_timeout_seconds=services.rules.max_timeout_seconds,
             in_one_thread=services.rules.in_one_thread,
         )
-        self.max_in_flight = max(4 * BATCH, 4 * services.rules.threads)
         self.in_flight: dict[str, Place] = {}  # by the token of the claim
         self.ids: set[tuple[str, int]] = set()  # of the same tasks, with the minutes of their buckets
         self.large: dict[str, int] = {}  # bytes of the large ones among them, by the same tokens
@@ -145,6 +146,24 @@ class Execution:
         self.fault: Exception | None = None
         self.departures: dict[Bucket, Counter[str]] = {}  # what left its bucket, to be counted in that one's record
         services.executions.append(self)
+
+    @property
+    def rate(self) -> float | None:
+        """Tasks that end in a second here; None: too early to say."""
+        if self.report.first_start_ms is None:
+            return None
+        began = self.report.started_at + timedelta(milliseconds=self.report.first_start_ms)
+        return measured_rate(self.ran, self.services.clock() - began, self.services.rules.threads)
+
+    @property
+    def max_in_flight(self) -> int:
+        """How many tasks may be claimed at once. With workers, no more than begin soon: others could begin the rest."""
+        rules = self.services.rules
+        whole = max(4 * BATCH, 4 * rules.threads)
+        if not rules.max_workers:
+            return whole
+        soon = (self.rate or 0) * CLAIM_AHEAD.total_seconds()
+        return min(whole, rules.threads + max(BATCH, int(soon)))
 
     @property
     def running(self) -> int:

@@ -21,7 +21,6 @@ from dynatick.engine.division import (
     allowed_time,
     divide,
     longest_range,
-    measured_rate,
 )
 from dynatick.engine.execution import Execution
 from dynatick.engine.poll_window import Window
@@ -64,7 +63,7 @@ class HandOut:
         """Whether to find out how many tasks wait. ``waiting``: are known to; ``more``: there may be more of them."""
         if not self.is_possible or self._clock() < self._not_before:
             return False
-        rate = self._rate()
+        rate = self._execution.rate
         if rate is None or self._longest() < MIN_WORK:
             return False
         return (more or waiting > rate * SOON.total_seconds()) and self._free_workers() > 0
@@ -72,12 +71,12 @@ class HandOut:
     @property
     def max_outlined(self) -> int:
         """How many tasks to read ahead."""
-        rate = self._rate() or 0
+        rate = self._execution.rate or 0
         return min(MAX_OUTLINED, int(rate * self._longest().total_seconds() * (self._free_workers() + 1)))
 
     def hand_out(self, bucket: Bucket, outline: Outline) -> Sequence[Part]:
         """Starts workers for parts of what is waiting, and returns those parts."""
-        rate = self._rate()
+        rate = self._execution.rate
         if rate is None:
             return ()
         parts = divide(outline, rate=rate, workers=self._free_workers(), longest=self._longest())
@@ -121,13 +120,6 @@ class HandOut:
             self._probe(self._clock())
         now = self._clock()
         return self._rules.max_workers - sum(order.until > now for order in self._window.handed_out)
-
-    def _rate(self) -> float | None:
-        report = self._execution.report
-        if report.first_start_ms is None:
-            return None
-        began = report.started_at + timedelta(milliseconds=report.first_start_ms)
-        return measured_rate(self._execution.ran, self._clock() - began, self._rules.threads)
 
     def _longest(self) -> timedelta:
         return longest_range(self._execution.budget.stop_claiming - self._clock())

@@ -79,7 +79,7 @@ class Polling:
                 return None
             rest = found.tasks
             while rest:
-                if not batch and self._may_divide(len(rest), more=page.after is not None):
+                if not batch and self._should_divide(len(rest), more=page.after is not None):
                     rest = self._divide(segment, rest, page.after, position, pages)
                 batch_began = batch_began if batch else self.clock()
                 taken = BATCH - len(batch)
@@ -159,8 +159,13 @@ class Polling:
 
     # -- workers ---------------------------------------------------------------------------------------------------
 
-    def _may_divide(self, waiting: int, *, more: bool) -> bool:
-        return self.hand_out is not None and self.hand_out.is_worth_reading_ahead(waiting, more=more)
+    def _should_divide(self, waiting: int, *, more: bool) -> bool:
+        """Whether there is more than this pass can run soon, as soon as it knows or can claim something."""
+        hand_out = self.hand_out
+        if hand_out is None or not hand_out.is_possible:
+            return False
+        self.claiming.wait_for_room(until=lambda: hand_out.is_worth_reading_ahead(waiting, more=more))
+        return hand_out.is_worth_reading_ahead(waiting, more=more)
 
     def _divide(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -89,7 +90,7 @@ def test_parts_are_neighbours_in_order_and_no_more_than_there_are_workers(
     parts = divide(made, rate=rate, workers=workers, longest=longest * SECOND)
     assert len(parts) <= workers
     assert not parts or number > rate * SOON.total_seconds()
-    for part, following in zip(parts, parts[1:], strict=False):
+    for part, following in pairwise(parts):
         assert part.through == following.after
     for part in parts:
         ids = [f"t{n:06d}" for n in range(number) if part.after < f"t{n:06d}" <= part.through]

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pytest
 from tests.builders import NOON
-from tests.unit.engine.support import World, bucket_at, ids, is_claim, is_cursor, rules
+from tests.unit.engine.support import World, bucket_at, fails, ids, is_claim, is_cursor, is_record, rules
 
 from dynatick.domain.task import Task
 from dynatick.engine import division, hand_out
@@ -227,6 +227,25 @@ def test_a_worker_touches_no_cursor() -> None:
     w.handle(order.to_event())
     assert ran_once(w, 40)
     assert w.cursor() == before
+
+
+def test_a_worker_moves_a_retry_into_a_bucket_that_is_still_open() -> None:
+    """It holds no cursor: a tick may have closed the bucket before the write."""
+    w = world_with(1)
+    hold_shard(w)
+    w.life = timedelta(minutes=14)
+    w.clock.to(NOON + timedelta(minutes=1))
+    w.actions.behaviour["t0000"] = fails
+    first = w.rigged.meanwhile(
+        lambda change: is_record(change) and change.set["status"] == "scheduled", lambda: w.first_pass(7)
+    )
+    order = WorkOrder(bucket=bucket_at(1), after=None, through="t9", until=NOON + timedelta(minutes=5))
+    w.handle(order.to_event())
+    assert first.done
+    assert str(w.row("t0000")["taskDateTime"]) > "2026-12-31#12:07"
+    w.actions.behaviour.clear()
+    w.ticks(2)
+    assert w.outcome("t0000") == "completed"
 
 
 def test_a_worker_leaves_schedules_and_limited_tasks_to_the_holder() -> None:
