@@ -95,7 +95,7 @@ def test_reads_have_an_allowance_of_their_own() -> None:
     assert (capacity.refused_writes, capacity.refused_reads) == (0, 1)
 
 
-# -- the table, by way of the store -------------------------------------------------------------------------------------
+# -- the table, by way of the store -----------------------------------------------------------------------------------
 
 
 class Bench:

@@ -137,7 +137,7 @@ class World:
             simulation, self.assumptions, lambda: Capacity(burst.warm, lambda: simulation.now)
         )
         self.cpu_share = self.assumptions.cpu_share(burst.memory_mb)
-        self.rules = Rules(grid=Grid(shard_count=burst.shards), threads=burst.threads)
+        self.rules = Rules(grid=Grid(shard_count=burst.shards), threads=burst.threads, max_workers=burst.workers)
         self.function = Function(simulation, self.assumptions, self._environment, burst.timeout, self.dynamodb.forget)
         self.action = Waiting(burst, simulation, self.due_at)
         self.invoked: list[Invoked] = []
