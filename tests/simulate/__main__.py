@@ -8,34 +8,37 @@ import time
 from dataclasses import replace
 
 from tests.simulate import document
+from tests.simulate.burst import Burst, simulate_burst
 from tests.simulate.report import COLUMNS, markdown, row
-from tests.simulate.world import Burst, Outcome, simulate
+from tests.simulate.world import Scenario
 
 BURSTS = (
-    Burst(tasks=10_000, shards=4, threads=64),
-    Burst(tasks=100_000, shards=16, threads=64, warm=16_000),
-    Burst(tasks=1_000_000, shards=64, threads=80, warm=40_000),
+    Scenario(tasks=10_000, shards=4, threads=64),
+    Scenario(tasks=100_000, shards=16, threads=64, warm=16_000),
+    Scenario(tasks=1_000_000, shards=64, threads=80, warm=40_000),
 )
 SHOWN = 20  # problems of a burst
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
-    outcomes = [_timed(burst) for burst in _bursts(options)]
-    table = markdown(COLUMNS, [row(outcome) for outcome in outcomes])
+    bursts = [_timed(scenario) for scenario in _bursts(options)]
+    table = markdown(COLUMNS, [row(burst) for burst in bursts])
     _print(table)
-    for outcome in outcomes:
-        for problem in outcome.problems[:SHOWN]:
-            _print(f"{outcome.burst.tasks:,} tasks: {problem}")
+    for burst in bursts:
+        for problem in burst.problems[:SHOWN]:
+            _print(f"{burst.scenario.tasks:,} tasks: {problem}")
     if options.write:
         document.write("burst", table)
-    return 1 if any(outcome.problems for outcome in outcomes) else 0
+    return 1 if any(burst.problems for burst in bursts) else 0
 
 
-def _bursts(options: argparse.Namespace) -> list[Burst]:
+def _bursts(options: argparse.Namespace) -> list[Scenario]:
     """Those of the table, or the one that the options describe."""
     changes = {
-        name: value for name, value in vars(options).items() if name in Burst.__dataclass_fields__ and value is not None
+        name: value
+        for name, value in vars(options).items()
+        if name in Scenario.__dataclass_fields__ and value is not None
     }
     if not changes.keys() & {"tasks"}:
         return [replace(burst, **changes) for burst in BURSTS]
@@ -43,11 +46,11 @@ def _bursts(options: argparse.Namespace) -> list[Burst]:
     return [replace(nearest, **changes)]
 
 
-def _timed(burst: Burst) -> Outcome:
+def _timed(scenario: Scenario) -> Burst:
     began = time.process_time()
-    outcome = simulate(burst)
-    sys.stderr.write(f"{burst.tasks:,} tasks: simulated in {time.process_time() - began:.0f} s of CPU\n")
-    return outcome
+    burst = simulate_burst(scenario)
+    sys.stderr.write(f"{scenario.tasks:,} tasks: simulated in {time.process_time() - began:.0f} s of CPU\n")
+    return burst
 
 
 def _print(text: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 PARTITION_WRITES = 1000.0
 PARTITION_READS = 3000.0
@@ -33,6 +35,7 @@ class Assumptions:
     ramp: float = 100.0  # further environments a second of one function: 1,000 in ten seconds
     ramp_burst: int = 1000  # environments that start at once
     statement_cpu: float = 57e-6  # two a task: docs/benchmark.json has 114 microseconds a task, all included
+    insert_cpu: float = 1 / 10_797  # docs/benchmark.json has so many inserts a second, of one client
     request_cpu: float = 1e-3  # of a single request, by boto3
     tick_delay: float = 1.0  # from the minute to the invocation of its tick; AWS promises no more than its minute
     event_delay: tuple[float, float] = (0.02, 0.08)  # from an asynchronous invocation to its start, if there is room
@@ -46,6 +49,11 @@ class Assumptions:
     def cpu_share(self, memory_mb: int) -> float:
         """The part of a CPU that a function of this memory has; one process uses no more than one."""
         return min(1.0, memory_mb / WARM_CPU_MB)
+
+    def statements_cpu(self, statements: Sequence[Mapping[str, Any]]) -> float:
+        """Of a whole batch, whose statements are alike."""
+        inserts = bool(statements) and statements[0]["Statement"].startswith("INSERT")
+        return len(statements) * (self.insert_cpu if inserts else self.statement_cpu)
 
     def request_latency(self, dice: random.Random, *, statements: int = 1) -> float:
         return self.latency + dice.expovariate(1 / self.latency_spread) + (statements - 1) * self.statement_latency

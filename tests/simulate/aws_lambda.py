@@ -38,7 +38,7 @@ class Function:
     killed: int = 0
     seconds: float = 0.0  # that were billed, to the millisecond, cold starts included
     running: int = 0
-    most_running: int = 0
+    max_running: int = 0
 
     def __post_init__(self) -> None:
         self._dice = random.Random(11)
@@ -59,7 +59,7 @@ class Function:
             self.simulation.at(now + wait, lambda: self._arrive(event, throttled=throttled + 1, tries=tries))
             return
         self.running += 1
-        self.most_running = max(self.most_running, self.running)
+        self.max_running = max(self.max_running, self.running)
         self.invocations += 1
         cold = 0.0
         if self._idle:

@@ -79,10 +79,9 @@ class SimulatedDynamoDB:
 
     def _take_time(self, operation: str, request: Mapping[str, Any], cpu_share: float) -> None:
         assumptions = self.assumptions
-        statements = len(request.get("Statements", ())) or 1
-        is_batch = operation == "BatchExecuteStatement"
-        cpu = statements * assumptions.statement_cpu if is_batch else assumptions.request_cpu
-        self._take_cpu(cpu, cpu_share, assumptions.request_latency(self.dice, statements=statements))
+        batch = request.get("Statements", ())
+        cpu = assumptions.statements_cpu(batch) if batch else assumptions.request_cpu
+        self._take_cpu(cpu, cpu_share, assumptions.request_latency(self.dice, statements=len(batch) or 1))
 
     def _take_cpu(self, seconds: float, share: float, latency: float = 0.0) -> None:
         """Of the calling process, whose threads take turns; then waits for ``latency`` too."""

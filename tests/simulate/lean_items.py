@@ -6,7 +6,7 @@ They are alike: an item that nobody works on is kept as its difference from an e
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dynatick_stack.counting.rules import Item
 
@@ -16,9 +16,9 @@ Sized = tuple[Item, int]
 class LeanItems:
     """A dict of items with their sizes, as ``counting.database.Table`` keeps them. ``example``: what many share."""
 
-    def __init__(self, example: Item) -> None:
+    def __init__(self, example: Item, others: Mapping[str, Sized]) -> None:
         self._example = dict(example)
-        self._kept: dict[str, Sized | bytes] = {}
+        self._kept: dict[str, Sized | bytes] = {key: self._packed(*sized) for key, sized in others.items()}
 
     def get(self, key: str, default: tuple[Item | None, int]) -> tuple[Item | None, int]:
         found = self._kept.get(key)

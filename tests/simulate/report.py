@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.simulate.world import Burst, Counts, Outcome
+from tests.simulate.burst import Burst
+from tests.simulate.world import Counts, Scenario
 
 WRITE_UNIT, READ_UNIT, GB_SECOND, REQUEST = 0.625e-6, 0.125e-6, 0.0000133334, 0.20e-6
 """Dollars of us-east-1: docs/cost.md."""
@@ -31,33 +32,33 @@ COLUMNS = (
 )
 
 
-def price(used: Counts, burst: Burst) -> float:
+def price(used: Counts, scenario: Scenario) -> float:
     """In dollars, of what was used. The insert is not in it."""
-    of_lambda = used.lambda_seconds * burst.memory_mb / 1024 * GB_SECOND + used.invocations * REQUEST
+    of_lambda = used.lambda_seconds * scenario.memory_mb / 1024 * GB_SECOND + used.invocations * REQUEST
     return used.write_units * WRITE_UNIT + used.read_units * READ_UNIT + of_lambda
 
 
-def row(outcome: Outcome) -> Sequence[str]:
-    burst, used = outcome.burst, outcome.used
+def row(burst: Burst) -> Sequence[str]:
+    scenario, used = burst.scenario, burst.used
     return (
-        f"{burst.tasks:,}",
-        f"{burst.shards}",
-        f"{burst.workers}",
-        f"{burst.threads}",
-        f"{burst.warm:,.0f}",
-        f"{outcome.last_start:.1f}",
-        f"{outcome.p50:.1f}",
-        f"{outcome.p99:.1f}",
+        f"{scenario.tasks:,}",
+        f"{scenario.shards}",
+        f"{scenario.workers}",
+        f"{scenario.threads}",
+        f"{scenario.warm:,.0f}",
+        f"{burst.last_start:.1f}",
+        f"{burst.p50:.1f}",
+        f"{burst.p99:.1f}",
         f"{used.table_throttles:,}",
         f"{used.index_throttles:,}",
         f"{used.lambda_throttles:,}",
-        f"{outcome.most_running:,}",
+        f"{burst.max_running:,}",
         f"{used.invocations:,}",
         f"{used.cold_starts:,}",
         f"{used.write_units:,.0f}",
         f"{used.read_units:,.0f}",
-        f"${price(used, burst):.2f}",
-        f"{outcome.lost:,}",
+        f"${price(used, scenario):.2f}",
+        f"{len(burst.problems):,}",
     )
 
 

@@ -52,7 +52,7 @@ def test_no_more_run_at_once_than_the_account_may_and_the_rest_come_later() -> N
     assert (len(rig.began), rig.function.throttles > 0) == (5, True)
     rig.simulation.run_until(300)
     assert len(rig.began) == 12
-    assert rig.function.most_running == 5
+    assert rig.function.max_running == 5
 
 
 def test_environments_start_no_faster_than_the_ramp() -> None:

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from tests.simulate import document
 from tests.simulate.assumptions import Assumptions
+from tests.simulate.burst import simulate_burst
 from tests.simulate.report import COLUMNS, row
-from tests.simulate.world import Burst, id_of, number_of, simulate
+from tests.simulate.world import Scenario, id_of, number_of
 
-SMALL = Burst(tasks=1000, shards=4, threads=16, warm=4000)
+SMALL = Scenario(tasks=1000, shards=4, threads=16, warm=4000)
 
 
 def test_ids_are_told_apart_and_found_again() -> None:
@@ -19,7 +20,7 @@ def test_ids_are_told_apart_and_found_again() -> None:
 
 
 def test_every_task_of_a_burst_runs_once_and_the_figures_are_those_of_the_engine() -> None:
-    outcome = simulate(SMALL)
+    outcome = simulate_burst(SMALL)
 
     assert outcome.problems == []
     # A shard has 250 tasks, and 16 threads that take 0.2 s a task: 3.1 s, and what it takes to begin.
@@ -28,25 +29,25 @@ def test_every_task_of_a_burst_runs_once_and_the_figures_are_those_of_the_engine
     # A claim and the record of an outcome, which the index shows; then what ticks write on their own rows.
     assert 3000 <= outcome.used.write_units < 3000 + 200
     assert outcome.used.table_throttles == outcome.used.index_throttles == outcome.used.lambda_throttles == 0
-    assert outcome.most_running == SMALL.shards
+    assert outcome.max_running == SMALL.shards
     assert len(row(outcome)) == len(COLUMNS)
 
 
 def test_a_burst_is_the_same_each_time() -> None:
-    burst = replace(SMALL, tasks=200)
-    assert simulate(burst) == simulate(burst)
+    scenario = replace(SMALL, tasks=200)
+    assert simulate_burst(scenario) == simulate_burst(scenario)
 
 
 def test_twice_the_threads_take_half_the_time() -> None:
     begin = SMALL.assumptions.tick_delay
-    one, two = (simulate(replace(SMALL, threads=threads)).last_start - begin for threads in (8, 16))
+    one, two = (simulate_burst(replace(SMALL, threads=threads)).last_start - begin for threads in (8, 16))
     assert one / two == pytest.approx(2, rel=0.2)
 
 
 def test_an_index_partition_bounds_a_shard_and_what_it_refuses_is_not_lost() -> None:
     """A thousand outcomes a second: of 4,000 tasks the last thousands begin only as the first are recorded."""
-    burst = Burst(tasks=4000, shards=1, threads=256, task_ms=20, warm=40_000)
-    outcome = simulate(burst)
+    scenario = Scenario(tasks=4000, shards=1, threads=256, task_ms=20, warm=40_000)
+    outcome = simulate_burst(scenario)
 
     assert outcome.problems == []
     assert outcome.used.index_throttles > 0
@@ -55,18 +56,18 @@ def test_an_index_partition_bounds_a_shard_and_what_it_refuses_is_not_lost() -> 
 
 
 def test_a_quota_of_executions_delays_shards_and_loses_nothing() -> None:
-    burst = replace(SMALL, tasks=400, shards=12, assumptions=Assumptions(concurrency=4))
-    outcome = simulate(burst)
+    scenario = replace(SMALL, tasks=400, shards=12, assumptions=Assumptions(concurrency=4))
+    outcome = simulate_burst(scenario)
 
     assert outcome.problems == []
     assert outcome.used.lambda_throttles > 0
-    assert outcome.most_running == 4
+    assert outcome.max_running == 4
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_hundred_thousand_tasks_within_a_minute() -> None:
-    outcome = simulate(Burst(tasks=100_000, shards=32, threads=64, warm=20_000))
+    outcome = simulate_burst(Scenario(tasks=100_000, shards=32, threads=64, warm=20_000))
 
     assert outcome.problems == []
     assert outcome.last_start <= 60

@@ -1,4 +1,4 @@
-"""A burst: tasks that are due in the same minute, the ticks that run them, and AWS around it, with its limits.
+"""An installation with AWS around it, and AWS's limits.
 
 The engine runs as it is, in the function's own entry point and with the product's own store, in the simulation of
 ``tests.model``. What each task does is to wait.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from itertools import count
@@ -17,32 +17,30 @@ from math import inf
 from tests.model.environment import Environment
 from tests.model.seam import Actor
 from tests.model.simulation import EVE, Process, Simulation
-from tests.model.standins import inside
 from tests.simulate.assumptions import NEW_TABLE_WRITES, Assumptions
 from tests.simulate.aws_lambda import Function
 from tests.simulate.capacity import Capacity
 from tests.simulate.dynamodb import INDEX, SimulatedDynamoDB, SimulatedStore
 from tests.simulate.lean_items import LeanItems
 
-from dynatick.client import TaskClient
-from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.client import NewTask, TaskClient
+from dynatick.domain.buckets import Grid, instant_of, minute_of
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, DeadLetter
 from dynatick.engine.processor import Invoked, Processor
 from dynatick.engine.rules import Rules
-from dynatick_stack.counting.rules import item_bytes
 
 ACTION = "wait"
 WARMING_TICKS = 2  # of an installation that has nothing to do: its settings, its cursors, its environments
-TICKS_AFTER = 7  # until the final poll of the bucket, when the index has had time to settle
+BARE_ROW_BYTES = 177  # of a row as the client writes it, with an empty text in its payload
 _SCRAMBLE, _UNSCRAMBLE = 2654435761, 244002641  # inverse to each other modulo 2**32
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Burst:
+class Scenario:
     """What is simulated. ``warm``: write units a second that table and index are warm for."""
 
-    tasks: int
+    tasks: int  # or schedules
     shards: int
     threads: int = 64
     task_ms: int = 200
@@ -71,32 +69,17 @@ class Counts:
         return Counts(**{f.name: getattr(self, f.name) - getattr(other, f.name) for f in fields(self)})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
-    """How a burst ended. Times in seconds after the tasks' due time; an infinite one: a task did not start."""
-
-    burst: Burst
-    used: Counts  # from the due time on
-    last_start: float
-    p50: float
-    p99: float
-    most_running: int  # executions of the function at once
-    table_peak: float  # write units of the busiest second
-    index_peak: float
-    problems: Sequence[str]  # tasks that did not end, or ran more than once
-
-    @property
-    def lost(self) -> int:
-        return len(self.problems)
-
-
 class Waiting:
-    """The action of all tasks: they wait. It keeps when each began, and how often."""
+    """The action of all tasks: they wait. It keeps how late each began, and how often.
 
-    def __init__(self, burst: Burst, simulation: Simulation, due_at: float) -> None:
-        self._simulation, self._seconds, self._due_at = simulation, burst.task_ms / 1000, due_at
-        self.starts = array("d", [inf]) * burst.tasks
-        self.executions = bytearray(burst.tasks)
+    ``late``: seconds, of the first execution; infinite without one. ``latest``: of all that were due at an instant.
+    """
+
+    def __init__(self, scenario: Scenario, simulation: Simulation) -> None:
+        self._simulation, self._seconds = simulation, scenario.task_ms / 1000
+        self.late = array("d", [inf]) * scenario.tasks
+        self.latest: dict[datetime, float] = {}
+        self.executions = bytearray(scenario.tasks)
 
     def names(self) -> Sequence[str]:
         return [ACTION]
@@ -109,8 +92,10 @@ class Waiting:
 
     def run(self, task: Task, context: ActionContext) -> object:
         n = number_of(task.task_id)
+        late = (self._simulation.instant - context.due_at).total_seconds()
+        self.latest[context.due_at] = max(late, self.latest.get(context.due_at, 0.0))
         if not self.executions[n]:
-            self.starts[n] = self._simulation.now - self._due_at
+            self.late[n] = late
         self.executions[n] = min(255, self.executions[n] + 1)
         self._simulation.sleep(self._seconds)
         return None
@@ -127,76 +112,77 @@ def number_of(task_id: str) -> int:
 
 
 class World:
-    """One installation, and the tasks of one burst in it."""
+    """One installation, and the tasks that are due in one of its buckets."""
 
-    def __init__(self, burst: Burst, simulation: Simulation) -> None:
-        self.burst, self.simulation, self.assumptions = burst, simulation, burst.assumptions
-        self.due = minute_of(EVE) + WARMING_TICKS + 1
+    def __init__(self, scenario: Scenario, simulation: Simulation, *, due_after: int = WARMING_TICKS + 1) -> None:
+        """``due_after``: minutes from the beginning of the simulation."""
+        self.scenario, self.simulation, self.assumptions = scenario, simulation, scenario.assumptions
+        self.due = minute_of(EVE) + due_after
         self.due_at = (instant_of(self.due) - EVE).total_seconds()
         self.dynamodb = SimulatedDynamoDB(
-            simulation, self.assumptions, lambda: Capacity(burst.warm, lambda: simulation.now)
+            simulation, self.assumptions, lambda: Capacity(scenario.warm, lambda: simulation.now)
         )
-        self.cpu_share = self.assumptions.cpu_share(burst.memory_mb)
-        self.rules = Rules(grid=Grid(shard_count=burst.shards), threads=burst.threads, max_workers=burst.workers)
-        self.function = Function(simulation, self.assumptions, self._environment, burst.timeout, self.dynamodb.forget)
-        self.action = Waiting(burst, simulation, self.due_at)
+        self.cpu_share = self.assumptions.cpu_share(scenario.memory_mb)
+        self.rules = Rules(
+            grid=Grid(shard_count=scenario.shards), threads=scenario.threads, max_workers=scenario.workers
+        )
+        self.function = Function(
+            simulation, self.assumptions, self._environment, scenario.timeout, self.dynamodb.forget
+        )
+        self.action = Waiting(scenario, simulation)
         self.invoked: list[Invoked] = []
         self._processes = count(1)
 
-    def run(self) -> Outcome:
-        """Lets everything happen, and judges it."""
+    def warm_up(self) -> None:
+        """The installation's first ticks, which find nothing."""
         for n in range(WARMING_TICKS):
-            self._tick(minute_of(EVE) + 1 + n)
-        self.simulation.run_until(self.due_at - 30)
-        self._insert()
-        for n in range(TICKS_AFTER):
-            self._tick(self.due + n)
-        self.simulation.run_until(self.due_at)
-        before = self._counts()
-        self.simulation.run_until(self.due_at + 60 * TICKS_AFTER)
-        return self._judge(self._counts() - before)
+            self.tick(minute_of(EVE) + 1 + n)
+        self.simulation.run_until(60.0 * WARMING_TICKS + 30)
 
-    def _tick(self, minute: int) -> None:
+    def tick(self, minute: int) -> None:
         """The rule's event."""
         event = {"source": "aws.events", "time": instant_of(minute).strftime("%Y-%m-%dT%H:%M:00Z")}
         when = (instant_of(minute) - EVE).total_seconds() + self.assumptions.tick_delay
         self.simulation.at(when, lambda: self.function.invoke(event))
 
-    def _insert(self) -> None:
-        """The client inserts one task. The others are like that one, and are there without a request."""
-        self._insert_one()
+    def fill(self, insert: Callable[[TaskClient], object], *own_id: str) -> None:
+        """A client inserts the first task. The others are like that one, and are there without a request. ``own_id``:
+        further attributes that have the task's id."""
+        client = self.client()
+        self.spawn("client", lambda: insert(client))
+        self.simulation.run_until(self.simulation.now + 1)
         table = self.dynamodb.table
         index = table.indexes[INDEX]
-        written, _ = table.items.pop(id_of(0))
+        example, size = table.items.pop(id_of(0))
         index.buckets.clear()
-        missing = max(0, self.burst.row_bytes - item_bytes(written))
-        example = {**written, "payload": {"M": {"text": {"S": "x" * missing}}}}
-        items = LeanItems(example)
-        for key, sized in table.items.items():
-            items[key] = sized
-        for n in range(self.burst.tasks):
+        table.items = items = LeanItems(example, table.items)  # type: ignore[assignment]
+        for n in range(self.scenario.tasks):
             task_id = id_of(n)
             name = str(self.rules.grid.bucket_of(task_id, instant_of(self.due)))
-            item = {**example, "taskId": {"S": task_id}, "taskDateTime": {"S": name}}
-            items[task_id] = (item, item_bytes(item))
+            own = {attribute: {"S": task_id} for attribute in ("taskId", *own_id)}
+            items[task_id] = ({**example, **own, "taskDateTime": {"S": name}}, size)
             index.buckets[name].append(task_id)
         for ids in index.buckets.values():
             ids.sort()
-        table.items = items  # type: ignore[assignment]
 
-    def _insert_one(self) -> None:
-        bucket = str(Bucket(self.due))
-        client = TaskClient(self._store(), clock=self._clock, check_actions=False)
-        process = Process(self.simulation, "client")
-        self.simulation.spawn(process, lambda: client.insert(id_of(0), task_date_time=bucket, action=ACTION))
-        self.simulation.run_until(self.due_at - 20)
+    def client(self) -> TaskClient:
+        """On a machine of its own."""
+        return TaskClient(self._store(1.0), clock=self._clock, check_actions=False)
+
+    def spawn(self, name: str, work: Callable[[], object]) -> None:
+        """Begins a process."""
+        self.simulation.spawn(Process(self.simulation, name), work)
+
+    def new_task(self, n: int) -> NewTask:
+        payload = {"text": "x" * (self.scenario.row_bytes - BARE_ROW_BYTES)}
+        return NewTask(task_id=id_of(n), due_at=instant_of(self.due), action=ACTION, payload=payload)
 
     # -- the function --------------------------------------------------------------------------------------------------
 
     def _environment(self) -> Environment:
         process, numbers = uuid.UUID(int=next(self._processes)).hex, count(1)
         processor = Processor(
-            store=self._store(),
+            store=self._store(self.cpu_share),
             actions=self.action,
             dead_letters=self,
             invoker=self,
@@ -207,8 +193,8 @@ class World:
         )
         return Environment(processor, self._clock, self.invoked.append, self._end_process)
 
-    def _store(self) -> SimulatedStore:
-        return SimulatedStore(self.dynamodb, cpu_share=self.cpu_share)
+    def _store(self, cpu_share: float) -> SimulatedStore:
+        return SimulatedStore(self.dynamodb, cpu_share=cpu_share)
 
     def _clock(self) -> datetime:
         return self.simulation.my_process().clock()
@@ -227,9 +213,9 @@ class World:
         """Takes dead letters, of which there should be none: a task that failed is a problem by itself."""
         return [True] * len(letters)
 
-    # -- afterwards ----------------------------------------------------------------------------------------------------
+    # -- what it took --------------------------------------------------------------------------------------------------
 
-    def _counts(self) -> Counts:
+    def counts(self) -> Counts:
         function, table, total = self.function, self.dynamodb.table, self.dynamodb.database.counts.total
         index = table.of_indexes[INDEX]
         return Counts(
@@ -242,39 +228,3 @@ class World:
             write_units=total.write_units,
             read_units=total.read_units,
         )
-
-    def _judge(self, used: Counts) -> Outcome:
-        table = self.dynamodb.table
-        starts = sorted(self.action.starts)
-        return Outcome(
-            burst=self.burst,
-            used=used,
-            last_start=starts[-1],
-            p50=starts[len(starts) // 2],
-            p99=starts[len(starts) * 99 // 100],
-            most_running=self.function.most_running,
-            table_peak=max(table.capacity.by_second.values()),
-            index_peak=max(table.of_indexes[INDEX].by_second.values()),
-            problems=list(self._problems()),
-        )
-
-    def _problems(self) -> Iterator[str]:
-        items = self.dynamodb.table.items
-        for n, executions in enumerate(self.action.executions):
-            task_id = id_of(n)
-            item, _ = items[task_id]
-            status = item.get("status", {}).get("S")
-            if (status, executions) != ("completed", 1):
-                yield f"{task_id}: {status}, after {executions} executions"
-        due = str(Bucket(self.due))
-        for shard in range(self.burst.shards):
-            drained = items[f"_dynatick#cursor#{shard}"][0]["drainedThrough"]["S"]
-            if drained < due:
-                yield f"shard {shard} is drained through {drained} only"
-
-
-def simulate(burst: Burst) -> Outcome:
-    """Runs a burst in a simulation of its own."""
-    simulation = Simulation()
-    with inside(simulation):
-        return World(burst, simulation).run()
