@@ -7,34 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-PARTITION_WRITES = 1000.0
-PARTITION_READS = 3000.0
-"""Units a second of one partition (DynamoDB, best practices for partition keys)."""
+from dynatick.domain import plan
 
-TABLE_WRITES = 40_000.0
-"""Write units a second of a table, and of each of its indexes: the default quota on demand."""
-
-NEW_TABLE_WRITES = 4000.0
-"""What a new on-demand table and each of its indexes are warm for."""
-
-READS_FOR_WRITES = PARTITION_READS / PARTITION_WRITES
+PARTITION_READ_UNITS = 3000.0
+"""A second, of one partition (DynamoDB, best practices for partition keys). The other limits are those of the plan."""
 
 SPLIT_AFTER = 300.0
 """Assumed: a partition that has had no capacity left for so many seconds splits in two. AWS says only that it splits
 under sustained load."""
-
-WARM_CPU_MB = 1769
-"""Memory of a function with one CPU."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Assumptions:
     """Times in seconds. ``…_cpu``: of a whole CPU."""
 
-    concurrency: int = 1000  # executions at once: the account's default quota
-    ramp: float = 100.0  # further environments a second of one function: 1,000 in ten seconds
-    ramp_burst: int = 1000  # environments that start at once
-    statement_cpu: float = 57e-6  # two a task: docs/benchmark.json has 114 microseconds a task, all included
+    concurrency: int = plan.CONCURRENT_EXECUTIONS
+    ramp: float = plan.STARTS / plan.STARTS_SECONDS  # further environments a second of one function
+    ramp_burst: int = plan.STARTS  # environments that start at once
+    statement_cpu: float = plan.CPU_SECONDS / 2  # a claim and a record, with all that a task takes besides
     insert_cpu: float = 1 / 10_797  # docs/benchmark.json has so many inserts a second, of one client
     request_cpu: float = 1e-3  # of a single request, by boto3
     tick_delay: float = 1.0  # from the minute to the invocation of its tick; AWS promises no more than its minute
@@ -48,7 +38,7 @@ class Assumptions:
 
     def cpu_share(self, memory_mb: int) -> float:
         """The part of a CPU that a function of this memory has; one process uses no more than one."""
-        return min(1.0, memory_mb / WARM_CPU_MB)
+        return min(1.0, memory_mb / plan.MB_PER_CPU)
 
     def statements_cpu(self, statements: Sequence[Mapping[str, Any]]) -> float:
         """Of a whole batch, whose statements are alike."""

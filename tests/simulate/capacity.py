@@ -8,7 +8,9 @@ from hashlib import md5
 from itertools import pairwise
 from math import ceil
 
-from tests.simulate.assumptions import PARTITION_READS, PARTITION_WRITES, READS_FOR_WRITES, SPLIT_AFTER, TABLE_WRITES
+from tests.simulate.assumptions import PARTITION_READ_UNITS, SPLIT_AFTER
+
+from dynatick.domain.plan import PARTITION_WRITE_UNITS, TABLE_WRITE_UNITS
 
 HASHES = 2**32
 
@@ -39,7 +41,7 @@ class Partition:
     __slots__ = ("hot_since", "last_refusal", "reads", "writes")
 
     def __init__(self, now: float) -> None:
-        self.writes, self.reads = Allowance(PARTITION_WRITES, now), Allowance(PARTITION_READS, now)
+        self.writes, self.reads = Allowance(PARTITION_WRITE_UNITS, now), Allowance(PARTITION_READ_UNITS, now)
         self.hot_since = self.last_refusal = now
 
     def refuse(self, now: float) -> None:
@@ -49,16 +51,22 @@ class Partition:
 
 
 class Capacity:
-    """The partitions of a table or an index. ``warm``: write units a second that it is warm for; reads in proportion.
+    """The partitions of a table or an index. ``warm``: write units a second that it is warm for; its reads are in
+    proportion.
 
     Counts its refusals, and the units that it gave.
     """
 
     def __init__(
-        self, warm: float, clock: Callable[[], float], *, quota: float = TABLE_WRITES, split_after: float = SPLIT_AFTER
+        self,
+        warm: float,
+        clock: Callable[[], float],
+        *,
+        quota: float = TABLE_WRITE_UNITS,
+        split_after: float = SPLIT_AFTER,
     ) -> None:
         self._clock, self._split_after = clock, split_after
-        number = max(1, ceil(warm / PARTITION_WRITES), ceil(warm * READS_FOR_WRITES / PARTITION_READS))
+        number = max(1, ceil(warm / PARTITION_WRITE_UNITS))
         self._starts = [HASHES * n // number for n in range(number)]
         self._partitions = [Partition(clock()) for _ in self._starts]
         self._quota = Allowance(quota, clock())

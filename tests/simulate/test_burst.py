@@ -8,8 +8,9 @@ import pytest
 from tests.simulate import document
 from tests.simulate.assumptions import Assumptions
 from tests.simulate.burst import simulate_burst
-from tests.simulate.report import COLUMNS, row
 from tests.simulate.world import Scenario, id_of, number_of
+
+from dynatick.domain import plan
 
 SMALL = Scenario(tasks=1000, shards=4, threads=16, warm=4000)
 
@@ -30,7 +31,6 @@ def test_every_task_of_a_burst_runs_once_and_the_figures_are_those_of_the_engine
     assert 3000 <= outcome.used.write_units < 3000 + 200
     assert outcome.used.table_throttles == outcome.used.index_throttles == outcome.used.lambda_throttles == 0
     assert outcome.max_running == SMALL.shards
-    assert len(row(outcome)) == len(COLUMNS)
 
 
 def test_a_burst_is_the_same_each_time() -> None:
@@ -64,19 +64,45 @@ def test_a_quota_of_executions_delays_shards_and_loses_nothing() -> None:
     assert outcome.max_running == 4
 
 
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_a_hundred_thousand_tasks_within_a_minute() -> None:
-    outcome = simulate_burst(Scenario(tasks=100_000, shards=32, threads=64, warm=20_000))
-
-    assert outcome.problems == []
-    assert outcome.last_start <= 60
-
-
 def test_the_document_has_the_table_that_is_written() -> None:
-    text = "a\n<!-- simulate: burst -->\nold\n<!-- /simulate -->\nb <!-- simulate: other -->\nkept <!-- /simulate -->"
-    new = document.replaced(text, "burst", "| new |")
+    text = "a\n<!-- simulate: starts -->\nold\n<!-- /simulate -->\nb <!-- simulate: other -->\nkept <!-- /simulate -->"
+    new = document.replaced(text, "starts", "| new |")
     assert "old" not in new and "\n| new |\n" in new and "kept" in new
     with pytest.raises(KeyError):
         document.replaced(text, "burts", "")
-    assert document.replaced(document.DOCUMENT.read_text(encoding="utf-8"), "burst", "| new |")
+    assert document.replaced(document.DOCUMENT.read_text(encoding="utf-8"), "starts", "| new |")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "fleet"),
+    [
+        (2400, plan.Fleet(shards=1, workers=0, threads=16, memory_mb=1024, warm=4000)),
+        (8000, plan.Fleet(shards=1, workers=7, threads=16, memory_mb=1024, warm=4000)),
+        (16_000, plan.Fleet(shards=4, workers=0, threads=16, memory_mb=1024, warm=4000)),
+        pytest.param(
+            60_000,
+            plan.Fleet(shards=4, workers=7, threads=16, memory_mb=1024, warm=8000),
+            marks=[pytest.mark.long, pytest.mark.timeout(900)],
+        ),
+    ],
+)
+def test_the_plan_names_the_same_last_start(tasks: int, fleet: plan.Fleet) -> None:
+    planned = replace(plan.plan_burst(tasks, 60), fleet=fleet)
+    scenario = Scenario.of(planned)
+    burst = simulate_burst(scenario)
+
+    assert burst.problems == []
+    after_tick = burst.last_start - scenario.assumptions.tick_delay
+    assert after_tick == pytest.approx(plan.timing(planned.load, fleet).last_start, rel=0.1)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_hundred_thousand_tasks_start_within_a_minute_as_planned() -> None:
+    planned = plan.plan_burst(100_000, 60)
+    scenario = Scenario.of(planned)
+    burst = simulate_burst(scenario)
+
+    assert burst.problems == []
+    assert burst.last_start <= 60
+    assert burst.last_start - scenario.assumptions.tick_delay == pytest.approx(planned.timing.last_start, rel=0.1)

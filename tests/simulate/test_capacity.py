@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from tests.model.simulation import Process, Simulation
-from tests.simulate.assumptions import PARTITION_READS, PARTITION_WRITES, SPLIT_AFTER, Assumptions
+from tests.simulate.assumptions import PARTITION_READ_UNITS, SPLIT_AFTER, Assumptions
 from tests.simulate.capacity import Allowance, Capacity
 from tests.simulate.dynamodb import INDEX, SDK_TRIES, TABLE, SimulatedDynamoDB, SimulatedStore
 
 from dynatick.domain.conditional_update import Absent, ConditionalUpdate, Lost, Unknown, Written
+from dynatick.domain.plan import PARTITION_WRITE_UNITS
 
 
 @dataclass
@@ -53,7 +54,7 @@ def test_one_key_gets_the_writes_of_one_partition_however_many_there_are() -> No
     clock = Clock()
     capacity = Capacity(40_000, clock)
     assert capacity.partitions == 40
-    assert written_within_a_second(capacity, ["a bucket"], clock) == pytest.approx(PARTITION_WRITES, rel=0.01)
+    assert written_within_a_second(capacity, ["a bucket"], clock) == pytest.approx(PARTITION_WRITE_UNITS, rel=0.01)
     assert capacity.refused_writes > 0
 
 
@@ -90,7 +91,7 @@ def test_reads_have_an_allowance_of_their_own() -> None:
     capacity = Capacity(1000, clock)
     capacity.take_write("a", 5000)
     assert capacity.admits_read("a")
-    capacity.take_read("a", PARTITION_READS + 1)
+    capacity.take_read("a", PARTITION_READ_UNITS + 1)
     assert not capacity.admits_read("a")
     assert (capacity.refused_writes, capacity.refused_reads) == (0, 1)
 

@@ -17,7 +17,7 @@ from math import inf
 from tests.model.environment import Environment
 from tests.model.seam import Actor
 from tests.model.simulation import EVE, Process, Simulation
-from tests.simulate.assumptions import NEW_TABLE_WRITES, Assumptions
+from tests.simulate.assumptions import Assumptions
 from tests.simulate.aws_lambda import Function
 from tests.simulate.capacity import Capacity
 from tests.simulate.dynamodb import INDEX, SimulatedDynamoDB, SimulatedStore
@@ -25,6 +25,7 @@ from tests.simulate.lean_items import LeanItems
 
 from dynatick.client import NewTask, TaskClient
 from dynatick.domain.buckets import Grid, instant_of, minute_of
+from dynatick.domain.plan import NEW_TABLE_WRITE_UNITS, Plan
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, DeadLetter
 from dynatick.engine.processor import Invoked, Processor
@@ -45,11 +46,27 @@ class Scenario:
     threads: int = 64
     task_ms: int = 200
     row_bytes: int = 700
-    warm: float = NEW_TABLE_WRITES
+    warm: float = NEW_TABLE_WRITE_UNITS
     workers: int = 0  # of each shard
     memory_mb: int = 1769
     timeout: float = 120.0
     assumptions: Assumptions = field(default_factory=Assumptions)
+
+    @classmethod
+    def of(cls, plan: Plan) -> Scenario:
+        """What a plan names."""
+        load, fleet = plan.load, plan.fleet
+        return cls(
+            tasks=load.tasks,
+            shards=fleet.shards,
+            threads=fleet.threads,
+            task_ms=round(load.wishes.task_seconds * 1000),
+            row_bytes=load.wishes.row_bytes,
+            warm=fleet.warm,
+            workers=fleet.workers,
+            memory_mb=fleet.memory_mb,
+            timeout=plan.timeout_seconds,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
