@@ -27,11 +27,12 @@ GRAIN = 25
 _MIN_MEASURED, _MAX_MEASURED = timedelta(seconds=1), timedelta(seconds=5)
 
 
-def measured_rate(ended: int, elapsed: timedelta, threads: int) -> float | None:
-    """Tasks a second. ``ended``: how many ended, ``elapsed``: since the first one began. None: too early to say."""
+def measured_rate(ended: int, running: int, elapsed: timedelta, threads: int) -> float | None:
+    """Tasks a second. ``ended`` and ``running``: how many have and are, ``elapsed``: since the first one began. None:
+    too early to say. What runs counts by half, for on average half of it is done."""
     if elapsed < _MIN_MEASURED or (ended < threads and elapsed < _MAX_MEASURED):
         return None
-    return max(ended, 1) / elapsed.total_seconds()
+    return max(ended + running / 2, 1) / elapsed.total_seconds()
 
 
 def longest_range(left: timedelta) -> timedelta:

@@ -152,7 +152,8 @@ class Execution:
         if self.report.first_start_ms is None:
             return None
         began = self.report.started_at + timedelta(milliseconds=self.report.first_start_ms)
-        return measured_rate(self.ran, self.services.clock() - began, self.services.rules.threads)
+        elapsed = self.services.clock() - began
+        return measured_rate(self.ran, self.task_pool.running, elapsed, self.services.rules.threads)
 
     @property
     def max_in_flight(self) -> int:

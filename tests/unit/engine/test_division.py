@@ -32,17 +32,20 @@ def outline(number: int) -> Outline:
 
 
 @pytest.mark.parametrize(
-    ("ended", "seconds", "rate"),
+    ("ended", "running", "seconds", "rate"),
     [
-        (80, 1, 80.0),
-        (80, 0.9, None),  # too early
-        (15, 1, None),  # fewer than there are threads
-        (15, 5, 3.0),
-        (0, 5, 0.2),
+        (72, 16, 1, 80.0),
+        (72, 16, 0.9, None),  # too early
+        (15, 16, 1, None),  # fewer than there are threads
+        (15, 0, 5, 3.0),
+        (0, 16, 5, 1.6),
+        (0, 0, 5, 0.2),
     ],
 )
-def test_the_rate_is_what_ended_in_a_second_once_enough_has(ended: int, seconds: float, rate: float | None) -> None:
-    assert measured_rate(ended, timedelta(seconds=seconds), threads=16) == rate
+def test_the_rate_is_what_ended_in_a_second_once_enough_has(
+    ended: int, running: int, seconds: float, rate: float | None
+) -> None:
+    assert measured_rate(ended, running, timedelta(seconds=seconds), threads=16) == rate
 
 
 def test_an_order_is_over_before_its_pass_stops_claiming() -> None:
