@@ -32,7 +32,7 @@ from dynatick.domain.plan import (
     timing,
     units_of,
 )
-from dynatick.engine import claiming, division, execution
+from dynatick.engine import claiming, division, execution, fan_out, idle_shards
 from dynatick.engine.rules import Rules
 from dynatick.errors import InvalidInput
 from dynatick_stack import template
@@ -257,6 +257,7 @@ def test_the_engines_figures_are_the_engines() -> None:
     assert plans.BATCH == execution.BATCH == insertion.BATCH
     assert plans.CLAIMS_AT_ONCE == claiming.MAX_CLAIMS
     assert execution.CLAIM_AHEAD.total_seconds() == plans.CLAIM_AHEAD
+    assert (fan_out.GROUP, idle_shards.THREADS) == (plans.GROUP, plans.POLLING_THREADS)
     assert division.SOON.total_seconds() == plans.SOON
     assert plans.MIN_IN_FLIGHT == 4 * execution.BATCH
     assert Rules().threads == plans.USUAL_THREADS
