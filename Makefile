@@ -17,7 +17,9 @@ SEED ?=
 PRECISION ?= tick
 # A DynamoDB of your own: make conformance ENDPOINT=http://127.0.0.1:8000
 ENDPOINT ?=
-# What is simulated: make simulate TASKS=100000 SHARDS=16 WORKERS=3 THREADS=64 TASK_MS=200 BYTES=700 WARM=20000
+# What is simulated (bursts, inserting or schedules): make simulate OF=inserting
+OF ?= bursts
+# Instead of what the plan names: make simulate TASKS=100000 SHARDS=16 WORKERS=3 THREADS=64 TASK_MS=200 BYTES=700 WARM=20000
 TASKS ?=
 SHARDS ?=
 WORKERS ?=
@@ -133,8 +135,8 @@ down: $(VENV)/.ready ## Stop what `make up` started
 api: $(VENV)/.ready ## Serve the HTTP API over what `make up` started, with Swagger UI, on API_PORT (8080)
 	@$(BIN)/python -m dynatick_stack api --port $(API_PORT)
 
-simulate: $(VENV)/.ready ## Simulate bursts of 10,000 to a million tasks against AWS's limits; WRITE=1: into docs/ too
-	@$(BIN)/python -m tests.simulate $(if $(TASKS),--tasks $(TASKS)) $(if $(SHARDS),--shards $(SHARDS)) \
+simulate: $(VENV)/.ready ## Simulate a million tasks in a minute against AWS's limits; WRITE=1: into docs/ too
+	@$(BIN)/python -m tests.simulate --of $(OF) $(if $(TASKS),--tasks $(TASKS)) $(if $(SHARDS),--shards $(SHARDS)) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(THREADS),--threads $(THREADS)) $(if $(TASK_MS),--task-ms $(TASK_MS)) \
 		$(if $(BYTES),--bytes $(BYTES)) $(if $(WARM),--warm $(WARM)) $(if $(WRITE),--write)
 

@@ -5,65 +5,106 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from tests.simulate import document, report
-from tests.simulate.burst import Burst, simulate_burst
+from tests.simulate.burst import simulate_burst
+from tests.simulate.inserting import Inserting, simulate_inserting
+from tests.simulate.schedules import simulate_schedules
 from tests.simulate.world import Scenario
 
-from dynatick.domain.plan import Plan, Wishes, plan_burst, plan_steady
+from dynatick.domain.plan import Wishes, plan_burst, plan_schedules, plan_steady
+
+Found = TypeVar("Found")
+Simulated = tuple[Mapping[str, report.Table], Sequence[str]]
+"""Tables by their names in the document, and what is wrong."""
 
 BURSTS = (10_000, 100_000, 1_000_000)
+SCHEDULES = 100_000
 WITHIN = 60.0  # seconds, in which the last task is to begin
-SHOWN = 20  # problems of a burst
+SHOWN = 20  # problems
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
-    fleet = {name: getattr(options, name) for name in ("shards", "workers", "threads", "warm")}
-    changes = {name: value for name, value in fleet.items() if value is not None}
-    wishes = Wishes(task_seconds=options.task_ms / 1000, row_bytes=options.row_bytes)
-    plans = [plan_burst(tasks, WITHIN, wishes) for tasks in ([options.tasks] if options.tasks else BURSTS)]
-    bursts = [_timed(replace(Scenario.of(plan), **changes)) for plan in plans]
-    tables = _tables(bursts, [None if changes else plan for plan in plans], wishes)
+    tables, problems = _SIMULATIONS[options.of](options)
     for name, table in tables.items():
         _print(f"{_TITLES[name]}\n\n{table}\n")
-    for burst in bursts:
-        for problem in burst.problems[:SHOWN]:
-            _print(f"{burst.scenario.tasks:,} tasks: {problem}")
-    if options.write:
-        for name, table in tables.items():
+        if options.write:
             document.write(name, str(table))
-    return 1 if any(burst.problems for burst in bursts) else 0
+    for problem in problems[:SHOWN]:
+        _print(problem)
+    return 1 if problems else 0
 
 
-def _tables(bursts: list[Burst], plans: list[Plan | None], wishes: Wishes) -> Mapping[str, report.Table]:
+def _bursts(options: argparse.Namespace) -> Simulated:
+    wishes, changes = _wishes(options), _changes(options)
+    plans = [plan_burst(tasks, WITHIN, wishes) for tasks in ([options.tasks] if options.tasks else BURSTS)]
+    bursts = [_timed(simulate_burst, replace(Scenario.of(plan), **changes)) for plan in plans]
     beyond = (
         ("10,000,000 in a minute", plan_burst(10_000_000, WITHIN, wishes)),
         ("100,000,000 a day, peak 5x; price of a month", plan_steady(100_000_000, 5, wishes)),
     )
-    return {
+    tables = {
         "fleets": report.fleets([burst.scenario for burst in bursts]),
-        "starts": report.starts(bursts, plans),
+        "starts": report.starts(bursts, [None if changes else plan for plan in plans]),
         "uses": report.uses(bursts),
         "extrapolated": report.extrapolated(beyond),
     }
+    return tables, [f"{burst.scenario.tasks:,} tasks: {problem}" for burst in bursts for problem in burst.problems]
+
+
+def _inserting(options: argparse.Namespace) -> Simulated:
+    wishes, found = _wishes(options), list[Inserting]()
+    for tasks in [options.tasks] if options.tasks else BURSTS:
+        planned = plan_burst(tasks, WITHIN, wishes)
+        scenario = replace(Scenario.of(planned), **_changes(options))
+        clients = planned.inserting.clients
+        found.append(_timed(lambda one, clients=clients: simulate_inserting(one, clients), scenario))
+    missing = [f"{one.missing:,} of {one.scenario.tasks:,} tasks are missing" for one in found if one.missing]
+    return {"inserting": report.inserting(found)}, missing
+
+
+def _schedules(options: argparse.Namespace) -> Simulated:
+    planned = plan_schedules(options.tasks or SCHEDULES, 60.0, _wishes(options))
+    found = _timed(simulate_schedules, replace(Scenario.of(planned), **_changes(options)))
+    return {"schedules": report.schedules(found)}, found.problems
+
+
+_SIMULATIONS: Mapping[str, Callable[[argparse.Namespace], Simulated]] = {
+    "bursts": _bursts,
+    "inserting": _inserting,
+    "schedules": _schedules,
+}
+
+
+def _wishes(options: argparse.Namespace) -> Wishes:
+    return Wishes(task_seconds=options.task_ms / 1000, row_bytes=options.row_bytes)
+
+
+def _changes(options: argparse.Namespace) -> Mapping[str, Any]:
+    """What is to be other than the plan has it."""
+    fleet = {name: getattr(options, name) for name in ("shards", "workers", "threads", "warm")}
+    return {name: value for name, value in fleet.items() if value is not None}
 
 
 _TITLES = {
     "fleets": "On what the tasks of one minute run",
     "starts": "When they start, in seconds after they are due",
     "uses": "What that takes",
+    "inserting": "What inserting the tasks of one minute takes",
+    "schedules": "Schedules of rate(1 minute)",
     "extrapolated": "Extrapolated, by the arithmetic of `dynatick plan`, not simulated",
 }
 
 
-def _timed(scenario: Scenario) -> Burst:
+def _timed(simulate: Callable[[Scenario], Found], scenario: Scenario) -> Found:
     began = time.process_time()
-    burst = simulate_burst(scenario)
-    sys.stderr.write(f"{scenario.tasks:,} tasks: simulated in {time.process_time() - began:.0f} s of CPU\n")
-    return burst
+    found = simulate(scenario)
+    sys.stderr.write(f"{scenario.tasks:,}: simulated in {time.process_time() - began:.0f} s of CPU\n")
+    return found
 
 
 def _print(text: str) -> None:
@@ -72,8 +113,9 @@ def _print(text: str) -> None:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulate", description=__doc__)
+    parser.add_argument("--of", choices=_SIMULATIONS, default="bursts")
     parser.add_argument(
-        "--tasks", type=int, help="one burst of so many tasks; without it, 10,000, 100,000 and a million"
+        "--tasks", type=int, help="one burst of so many tasks, or so many schedules; without it, several"
     )
     parser.add_argument("--shards", type=int, help="instead of the plan's; so the following")
     parser.add_argument("--workers", type=int, help="of each shard")

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.simulate.burst import Burst
+from tests.simulate.inserting import Inserting
+from tests.simulate.schedules import MINUTES, Schedules
 from tests.simulate.world import Counts, Scenario
 
 from dynatick.domain.plan import GB_SECOND, LAMBDA_REQUEST, READ_UNIT, WRITE_UNIT, Plan
@@ -137,5 +139,61 @@ def extrapolated(plans: Sequence[tuple[str, Plan]]) -> Table:
                 f"${plan.prices.load:,.2f}",
             )
             for name, plan in plans
+        ],
+    )
+
+
+def inserting(found: Sequence[Inserting]) -> Table:
+    """How long it took to insert the tasks of bursts."""
+    columns = ("tasks", "shards", "warm", "clients", "seconds", "throttled: table", "index", "write units", "price")
+    return Table(
+        columns,
+        [
+            (
+                f"{one.scenario.tasks:,}",
+                f"{one.scenario.shards}",
+                f"{one.scenario.warm:,.0f}",
+                f"{one.clients}",
+                f"{one.seconds:.1f}",
+                f"{one.used.table_throttles:,}",
+                f"{one.used.index_throttles:,}",
+                f"{one.used.write_units:,.0f}",
+                f"${price(one.used, one.scenario):.2f}",
+            )
+            for one in found
+        ],
+    )
+
+
+def schedules(found: Schedules) -> Table:
+    """How the minutes of schedules went."""
+    columns = (
+        "schedules",
+        "shards",
+        "threads",
+        "warm",
+        "last start of a minute, s",
+        "throttled: table",
+        "index",
+        "write units a run",
+        "read units a run",
+        "price of a million runs",
+    )
+    scenario, used, runs = found.scenario, found.used, found.scenario.tasks * MINUTES
+    return Table(
+        columns,
+        [
+            (
+                f"{scenario.tasks:,}",
+                f"{scenario.shards}",
+                f"{scenario.threads}",
+                f"{scenario.warm:,.0f}",
+                f"{max(found.last_starts):.1f}",
+                f"{used.table_throttles:,}",
+                f"{used.index_throttles:,}",
+                f"{used.write_units / runs:.2f}",
+                f"{used.read_units / runs:.2f}",
+                f"${price(used, scenario) / runs * 1e6:.2f}",
+            )
         ],
     )
