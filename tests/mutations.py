@@ -45,6 +45,8 @@ TASK_POOL = "tests/unit/engine/test_task_pool.py"
 SCHEDULES = "tests/unit/engine/test_recurring.py"
 WAKE_UPS = "tests/unit/engine/test_wake_ups.py"
 WORKERS = "tests/unit/engine/test_workers.py"
+IDLE_SHARDS = "tests/unit/engine/test_idle_shards.py"
+FAN_OUT = "tests/unit/engine/test_fan_out.py"
 RECURRING = "tests/unit/engine/test_recurring.py tests/unit/domain/test_recurrence.py"
 OVERDUE = "tests/unit/engine/test_overdue.py"
 OF_SCHEDULES = 0
@@ -164,12 +166,19 @@ MUTATIONS = (
              "        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE),",
              "        set=terminal(Status.CANCELLED, now, retention_days),\n        conditions=(),"),
     Mutation(13, "a redriven task keeps its run", f"{DOMAIN}/lifecycle.py", "attr.RUN: run,", "attr.RUN: run - 1,"),
+    Mutation(2, "of an idle shard only the newest bucket is polled", f"{ENGINE}/idle_shards.py",
+             "minutes = list(range(tick, first - 1, -1))", "minutes = [tick]", IDLE_SHARDS),
+    Mutation(4, "an idle shard's checkpoint is what its own write closes", f"{ENGINE}/idle_shards.py",
+             "polled_through=max(closed.polled_through, tick),",
+             "polled_through=max(closed.polled_through, tick), checkpoint=closed.closed_through,", IDLE_SHARDS),
+    Mutation(14, "shards whose invocation can't be started are left out", f"{ENGINE}/processor.py",
+             "if started is not True]", "if False]", FAN_OUT),
     Mutation(14, "shards that were in use once are forgotten", f"{ENGINE}/installation_settings.py",
              "max(configured.shard_count, known.shards_ever if known else 1)", "configured.shard_count"),
     Mutation(15, "reconcile passes by what was drained without", f"{ENGINE}/diagnosis.py",
              "if bucket.minute <= drained.get(bucket.shard, -1):", "if False:"),
     Mutation(16, "a cursor is written whatever it is by then", f"{ENGINE}/cursor.py",
-             "set=new.to_row(), conditions=(Is(attr.VERSION, old.version),)", "set=new.to_row(), conditions=()"),
+             "    conditions = (Is(attr.VERSION, old.version),)\n", "    conditions = ()\n"),
     Mutation(16, "S may go back", f"{ENGINE}/cursor.py",
              "drained_through=max(old.drained_through, new.drained_through)",
              "drained_through=new.drained_through"),
@@ -201,7 +210,7 @@ MUTATIONS = (
     Mutation(18, "an instant is rounded down", f"{DOMAIN}/instants.py",
              "timedelta(microseconds=-instant.microsecond % 1000)", "timedelta()", LIFECYCLE),
     Mutation(19, "each pass plans what others have planned", f"{ENGINE}/cursor.py",
-             "range(max(tick, cursor.planned_through or 0) + 1,", "range(tick + 1,", WAKE_UPS),
+             "range(max(tick, planned) + 1,", "range(tick + 1,", WAKE_UPS),
     Mutation(19, "a tick that finds its shard leased plans nothing", f"{ENGINE}/cursor.py",
              "return Acquired(None, to_plan)", "return Acquired(None)", WAKE_UPS),
     Mutation(19, "the scheduler wakes what a processor has deferred", f"{ENGINE}/assign.py",
