@@ -14,7 +14,7 @@ from dynatick.engine.io_pool import executor
 from dynatick.engine.poll_window import Segment
 from dynatick.engine.ports import Page
 
-PAGE = 2000  # entries: DynamoDB's 1 MB holds four times as many, which would take too much memory as objects
+PAGE = 500  # entries: DynamoDB's 1 MB holds thousands, which would take too much memory as objects
 LOOKAHEAD = 6  # segments whose first page is read ahead, all at once; the pages wait in memory
 
 

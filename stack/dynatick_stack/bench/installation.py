@@ -18,6 +18,7 @@ import boto3
 from botocore.config import Config
 
 from dynatick.actions import build_actions
+from dynatick.actions.registry import Action
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.client import Inserted, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
@@ -101,18 +102,26 @@ class Installation:
     endpoint: str
     table: str
     shard_count: int = 1
+    threads: int = Rules().threads
+    max_workers: int = 0
     clock: MovableClock = field(default_factory=Clock)
     wake_ups: WakeUps | None = None  # given: Precision second
+    action: Action = field(default_factory=lambda: Nothing())  # of the tasks
 
     def __post_init__(self) -> None:
         precision = Precision.TICK if self.wake_ups is None else Precision.SECOND
-        self.rules = Rules(grid=Grid(shard_count=self.shard_count), precision=precision)
+        self.rules = Rules(
+            grid=Grid(shard_count=self.shard_count),
+            precision=precision,
+            threads=self.threads,
+            max_workers=self.max_workers,
+        )
         self.store = DynamoStore(self.table, region=REGION, endpoint_url=self.endpoint)
         self.client = TaskClient(self.store, clock=self.clock)
         self.asked: list[Mapping[str, object]] = []  # invocations that were asked for
         self.invocations = 0  # those that were made
         self.actions = build_actions(handlers_module=None, clock=self.clock)
-        self.actions.add(ACTION, Nothing())
+        self.actions.add(ACTION, self.action)
         self.actions.add(FAILING, Failing())
         self.process, numbers = uuid.uuid4().hex, itertools.count(1)
         self.processor = Processor(
