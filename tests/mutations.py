@@ -45,6 +45,8 @@ TASK_POOL = "tests/unit/engine/test_task_pool.py"
 SCHEDULES = "tests/unit/engine/test_recurring.py"
 WAKE_UPS = "tests/unit/engine/test_wake_ups.py"
 WORKERS = "tests/unit/engine/test_workers.py"
+IDLE_SHARDS = "tests/unit/engine/test_idle_shards.py"
+FAN_OUT = "tests/unit/engine/test_fan_out.py"
 RECURRING = "tests/unit/engine/test_recurring.py tests/unit/domain/test_recurrence.py"
 OVERDUE = "tests/unit/engine/test_overdue.py"
 OF_SCHEDULES = 0
@@ -164,6 +166,13 @@ MUTATIONS = (
              "        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE),",
              "        set=terminal(Status.CANCELLED, now, retention_days),\n        conditions=(),"),
     Mutation(13, "a redriven task keeps its run", f"{DOMAIN}/lifecycle.py", "attr.RUN: run,", "attr.RUN: run - 1,"),
+    Mutation(2, "of an idle shard only the newest bucket is polled", f"{ENGINE}/idle_shards.py",
+             "minutes = list(range(tick, first - 1, -1))", "minutes = [tick]", IDLE_SHARDS),
+    Mutation(4, "an idle shard's checkpoint is what its own write closes", f"{ENGINE}/idle_shards.py",
+             "polled_through=max(closed.polled_through, tick),",
+             "polled_through=max(closed.polled_through, tick), checkpoint=closed.closed_through,", IDLE_SHARDS),
+    Mutation(14, "shards whose invocation can't be started are left out", f"{ENGINE}/processor.py",
+             "if started is not True]", "if False]", FAN_OUT),
     Mutation(14, "shards that were in use once are forgotten", f"{ENGINE}/installation_settings.py",
              "max(configured.shard_count, known.shards_ever if known else 1)", "configured.shard_count"),
     Mutation(15, "reconcile passes by what was drained without", f"{ENGINE}/diagnosis.py",

@@ -29,6 +29,8 @@ from tests.mutations import (
     APP,
     CLAIMS,
     DRAIN,
+    FAN_OUT,
+    IDLE_SHARDS,
     LIFECYCLE,
     OF_SCHEDULES,
     RECORD,
@@ -71,7 +73,22 @@ OUT_OF_REACH = {
 """Rules, or parts of them, that no sequence shows to be missing, and why."""
 
 ALL_KEPT = {**KEPT, **KEPT_BREAKS}
-HELD_ALONE = (WATERMARK, RECOVERY, DRAIN, APP, STORE, CLAIMS, LIFECYCLE, RECORD, WINDOW, TASK_POOL, SCHEDULES, WORKERS)
+HELD_ALONE = (
+    WATERMARK,
+    RECOVERY,
+    DRAIN,
+    APP,
+    STORE,
+    CLAIMS,
+    LIFECYCLE,
+    RECORD,
+    WINDOW,
+    TASK_POOL,
+    SCHEDULES,
+    WORKERS,
+    IDLE_SHARDS,
+    FAN_OUT,
+)
 """Files of tests that hold mutations for which no sequence was looked for."""
 REACHED = [
     mutation
