@@ -134,6 +134,10 @@ IDLE_SINCE: Final = "idleSince"
 IDLE_TICKS: Final = "idleTicks"  # whole number
 LAST_TICK: Final = "lastTick"
 
+# The idle record of a group of shards.
+SERVED: Final = "served"  # list of maps: tick, notIdle
+NOT_IDLE: Final = "notIdle"  # list of shards
+
 # The settings.
 TICK_MINUTES: Final = "tickMinutes"  # whole number, like the next two
 SHARD_COUNT: Final = "shardCount"

@@ -44,7 +44,7 @@ class Right(Protocol):
 class Claiming:
     """Claims entries and starts their tasks. The coordinator's thread calls everything but ``_…_now``.
 
-    ``moved``: as of Execution.
+    ``in_pass`` False: for a worker, which has no cursor.
     """
 
     def __init__(
@@ -57,8 +57,7 @@ class Claiming:
         expired: ExpiredLeases,
         *,
         after_events: Callable[[], None],
-        closed_through: Callable[[], int] | None = None,
-        moved: Callable[[str], object] | None = None,
+        in_pass: bool = True,
     ) -> None:
         self.window, self.report, self.budget, self.right, self.expired = window, report, budget, right, expired
         self.clock = services.clock
@@ -75,8 +74,7 @@ class Claiming:
             services,
             report,
             budget,
-            closed_through=closed_through or (lambda: window.cursor.closed_through),
-            moved=moved,
+            closed_through=(lambda: window.cursor.closed_through) if in_pass else None,
             started=lambda place: window.add_in_flight(place.minute),
             recorded=self._recorded,
             released=self._released,

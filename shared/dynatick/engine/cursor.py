@@ -52,6 +52,12 @@ class Cursor:
         """Whether a process has the shard lease, and it may still run."""
         return self.lease is not None and self.lease_until is not None and now <= self.lease_until + SKEW_MARGIN
 
+    @property
+    def served_through(self) -> int:
+        """The latest minute whose tick has come: an idle shard's buckets are not closed at each one."""
+        last = Bucket.canonical(self.last_tick)
+        return self.closed_through if last is None else max(self.closed_through, last.minute)
+
     def to_row(self) -> dict[str, object]:
         return {
             attr.STATUS: "cursor",
@@ -120,6 +126,15 @@ def read_cursor(store: Store, shard: int, now: datetime) -> Cursor:
 
 def save(store: Store, old: Cursor, new: Cursor) -> Cursor | None:
     """Writes ``new`` over ``old``; None: another writer was first. The watermarks never go back."""
+    new, change = update(old, new)
+    result = store.write(change)
+    if isinstance(result, Unknown):
+        raise StoreError(f"cannot write the cursor of shard {old.shard}: {result.error}")
+    return new if isinstance(result, Written) else None
+
+
+def update(old: Cursor, new: Cursor) -> tuple[Cursor, ConditionalUpdate]:
+    """The cursor as it will be, and the change that writes it. The watermarks never go back."""
     new = replace(
         new,
         closed_through=max(old.closed_through, new.closed_through),
@@ -130,12 +145,20 @@ def save(store: Store, old: Cursor, new: Cursor) -> Cursor | None:
         ),
         version=old.version + 1,
     )
-    result = store.write(
-        ConditionalUpdate(task_id=cursor_id(old.shard), set=new.to_row(), conditions=(Is(attr.VERSION, old.version),))
-    )
-    if isinstance(result, Unknown):
-        raise StoreError(f"cannot write the cursor of shard {old.shard}: {result.error}")
-    return new if isinstance(result, Written) else None
+    conditions = (Is(attr.VERSION, old.version),)
+    return new, ConditionalUpdate(task_id=cursor_id(old.shard), set=new.to_row(), conditions=conditions)
+
+
+def close(cursor: Cursor, tick: int, plan_ahead: int) -> tuple[Cursor, range]:
+    """The cursor with every bucket through ``tick`` closed, and the minutes whose wake-ups its writer plans (19).
+
+    ``plan_ahead``: minutes after the tick through which they are to be planned; 0: there are no wake-ups.
+    """
+    closed = replace(cursor, closed_through=max(cursor.closed_through, tick))
+    if not plan_ahead:
+        return closed, range(0)
+    planned, through = cursor.planned_through or 0, tick + plan_ahead
+    return replace(closed, planned_through=max(planned, through)), range(max(tick, planned) + 1, through + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +180,7 @@ def acquire_shard(store: Store, shard: int, tick: int, *, token: str, now: datet
         cursor = read_cursor(store, shard, now)
         if cursor.lease == token:
             return Acquired(cursor)  # acquired: only the answer was lost, or the request was sent twice
-        closed = replace(cursor, closed_through=max(cursor.closed_through, tick))
-        to_plan = range(0)
-        if plan_ahead:
-            to_plan = range(max(tick, cursor.planned_through or 0) + 1, tick + plan_ahead + 1)
-            closed = replace(closed, planned_through=max(cursor.planned_through or 0, tick + plan_ahead))
+        closed, to_plan = close(cursor, tick, plan_ahead)
         if cursor.is_leased(now):
             if closed == cursor or save(store, cursor, closed) is not None:
                 return Acquired(None, to_plan)

@@ -21,6 +21,7 @@ from dynatick.engine.cursor import Cursor, acquire_shard
 from dynatick.engine.execution import Services
 from dynatick.engine.expired_leases import ExpiredLeases
 from dynatick.engine.hand_out import HandOut
+from dynatick.engine.idle_record import count_idle_ticks
 from dynatick.engine.installation_settings import read_pause
 from dynatick.engine.poll_window import Segment, Window
 from dynatick.engine.polling import Polling
@@ -239,6 +240,7 @@ class _Pass:
     def _with_idle_ticks(self, cursor: Cursor) -> Cursor:
         """The cursor with its count of idle ticks: an idle tick has no record of its own."""
         tick = str(Bucket(self.report.tick))
+        cursor = count_idle_ticks(self.services.store, cursor, self.report.tick, self.services.rules.grid)
         if self.report.is_idle:
             new_tick = cursor.last_tick != tick
             return replace(

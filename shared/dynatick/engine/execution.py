@@ -32,7 +32,7 @@ from dynatick.engine.io_pool import IoPool, Job
 from dynatick.engine.lateness import lateness_of, milliseconds
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Actions, Clock, DeadLetters, ReportOverdue, Store, WakeUps
-from dynatick.engine.record import MOVED, Attempted, Deferred, Overrun, Recorder, RecordResult
+from dynatick.engine.record import Attempted, Deferred, Overrun, Recorder, RecordResult
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.task_pool import TaskPool
@@ -83,9 +83,9 @@ class Place:
 class Execution:
     """The tasks in flight of one invocation.
 
-    ``closed_through``: the closed watermark. An I/O thread calls ``moved`` with the id of each task that was put into a
-    later bucket. The coordinator calls ``started``, ``released`` and ``recorded`` with each task to which that happens,
-    and ``after_events`` after each round of events.
+    ``closed_through``: the closed watermark of the shard whose lease the pass has; None: outside of a pass. The
+    coordinator calls ``started``, ``released`` and ``recorded`` with each task to which that happens, and
+    ``after_events`` after each round of events.
     """
 
     def __init__(
@@ -94,8 +94,7 @@ class Execution:
         report: PassReport,
         budget: Budget,
         *,
-        closed_through: Callable[[], int],
-        moved: Callable[[str], object] | None = None,
+        closed_through: Callable[[], int] | None = None,
         started: Callable[[Place], None] = lambda place: None,
         recorded: Callable[[Place, Task, RecordResult], None] = lambda place, task, result: None,
         released: Callable[[Place], None] = lambda place: None,
@@ -103,13 +102,13 @@ class Execution:
     ) -> None:
         self.services, self.report, self.budget = services, report, budget
         self.started, self.recorded, self.released, self.after_events = started, recorded, released, after_events
-        self.moved = moved
         self.recorder = Recorder(
             services.store,
             services.dead_letters,
             services.rules,
             services.settings,
             services.clock,
+            placer=services.placer,
             closed_through=closed_through,
             jitter=services.jitter,
             wake_ups=services.wake_ups,
@@ -331,10 +330,6 @@ class Execution:
         fault: Exception | None = None
         try:
             results = self.recorder.record(attempts)
-            if self.moved is not None:
-                for attempted, result in zip(attempts, results, strict=True):
-                    if result in MOVED:
-                        self.moved(attempted.task.task_id)
         except Exception as error:  # the coordinator raises it once everything in flight is recorded
             fault = error
         return partial(self._attempts_recorded, attempts, results, fault)

@@ -79,8 +79,7 @@ class _Working:
             _Order(services.clock, self.order.until),
             ExpiredLeases(self.report, lambda order: False),
             after_events=self._after_events,
-            closed_through=lambda: read_cursor(services.store, shard, services.clock()).closed_through,
-            moved=services.placer.place,
+            in_pass=False,
         )
         self.execution = claiming.execution
         self.polling = Polling(claiming, None)

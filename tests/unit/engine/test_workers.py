@@ -181,7 +181,7 @@ def test_a_worker_that_cannot_be_started_changes_nothing() -> None:
     w.invoke = refuse  # type: ignore[method-assign]
     w.clock.to(NOON + timedelta(minutes=1))
     invoked = w.handle({"time": "2026-12-31T12:01:00Z"})
-    assert set(invoked.not_started) == {"no more processes"}
+    assert {one.problem for one in invoked.not_started} == {"no more processes"}
     assert invoked.passed is not None
     assert (invoked.passed.completed, invoked.passed.handed_to_workers) == (300, 0)
 
