@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from dynatick.client import TaskEntry
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.task import Status
 from dynatick.ui import links
@@ -118,8 +119,7 @@ def _coming(site: Site, now: datetime) -> Sequence[Coming]:
     tasks = islice(site.client.iter_listed(start=now, end=now + _AHEAD), _NEXT)
     found = [
         Coming(
-            entry.due_at or Bucket.parse(entry.bucket).instant, entry.task_id, entry.action,
-            links.task(entry.task_id), False,
+            _at(entry, now), entry.task_id, entry.action, links.task(entry.task_id), False,
         )
         for entry in tasks
         if entry.status == "open"
@@ -129,6 +129,12 @@ def _coming(site: Site, now: datetime) -> Sequence[Coming]:
         for one in (site.readings.forecast(now.replace(minute=0, second=0, microsecond=0) + 25 * HOUR) or ())[:_NEXT]
     ]
     return sorted(found, key=lambda one: one.at)[:_NEXT]
+
+
+def _at(entry: TaskEntry, now: datetime) -> datetime:
+    """When a task that waits in a bucket to come is to run: a retry's dueAt is over."""
+    due_at = entry.due_at
+    return due_at if due_at is not None and due_at >= now else Bucket.parse(entry.bucket).instant
 
 
 def _live(request: Request) -> Response:

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.ui.conftest import NOON
 from tests.unit.ui.support import Browser, elements, tags, text_of
 
+from dynatick.errors import RetryableError
 from dynatick.testing.virtual_installation import VirtualInstallation
 
 PAGES = [
@@ -77,6 +78,19 @@ def test_what_runs_next(busy: VirtualInstallation, browser: Browser) -> None:
     rows = [one.text for one in elements(browser.get("/now/next"), "next-row")]
     assert rows[0].startswith("13:05 often schedule webhook in 5 min")
     assert any(row.startswith("14:00 to-come log in 60 min") for row in rows) or len(rows) == 8
+
+
+def test_a_retry_that_comes_next_is_named_with_its_next_attempt(busy: VirtualInstallation, browser: Browser) -> None:
+    busy.fail("log", with_=RetryableError("no answer"))
+    policy = {"minBackoffSeconds": 240, "maxBackoffSeconds": 240}
+    busy.client.insert("again", delay_seconds=30, action="log", payload={"message": "x"}, retry_policy=policy)
+    busy.advance(minutes=1)
+    waits = busy.client.get("again")
+    rows = [one.text for one in elements(browser.get("/now/next"), "next-row")]
+    (row,) = [row for row in rows if " again " in row]
+    assert row.startswith(waits.bucket[-5:])
+    assert " in " in row
+    assert " ago" not in row
 
 
 def test_an_hour_has_a_bar_for_each_minute_and_a_table(busy: VirtualInstallation, browser: Browser) -> None:
