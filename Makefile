@@ -13,10 +13,18 @@ EXAMPLES ?= 1000
 # How long a soak lasts, and the seed of its faults: make soak MINUTES=5 SEED=1
 MINUTES ?= 5
 SEED ?=
-# What the faults meet, tick or second: make faults PRECISION=second
+# What the faults and the soak meet, tick or second (a soak alone: both by turns): make faults PRECISION=second
 PRECISION ?= tick
 # A DynamoDB of your own: make conformance ENDPOINT=http://127.0.0.1:8000
 ENDPOINT ?=
+# What is simulated: make simulate TASKS=100000 SHARDS=16 WORKERS=3 THREADS=64 TASK_MS=200 BYTES=700 WARM=20000
+TASKS ?=
+SHARDS ?=
+WORKERS ?=
+THREADS ?=
+TASK_MS ?=
+BYTES ?=
+WARM ?=
 # Passed on to pytest: make test ARGS="-k buckets -x"
 ARGS ?=
 
@@ -24,7 +32,7 @@ VENV := .venv
 SAM_VENV := .venv-sam
 BIN := $(VENV)/bin
 FUNCTIONS := $(wildcard functions/*/)
-TESTS := $(wildcard tests/unit tests/contract tests/costs tests/integration tests/model)
+TESTS := $(wildcard tests/unit tests/contract tests/costs tests/integration tests/model tests/simulate)
 # Tests of the deployed system share one stack and mostly wait, so they share a process, and so do the faults
 # (`xdist_group`); there is a process more than most machines have CPUs.
 run_test = $(BIN)/python -m pytest -q -n 3 --dist loadgroup -m "not long" tests/e2e tests/faults $(TESTS) $(ARGS)
@@ -48,7 +56,7 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test test-long check sam up down api e2e faults model soak expressions bench bench-lateness bench-quick lock mutations words site
+.PHONY: help demo test test-long check sam up down api e2e faults model soak simulate expressions bench bench-burst bench-lateness bench-memory bench-quick lock mutations words site
 .PHONY: conformance
 .PHONY: docs clean lines setup wheel newcomer test-ui bench-ui screenshots
 
@@ -97,7 +105,8 @@ model: $(VENV)/.ready ## Search at random for a sequence of operations and fault
 	$(BIN)/python -m pytest -q -n auto tests/model --model-examples $(EXAMPLES) $(ARGS)
 
 soak: $(VENV)/.ready ## Kill and disturb processes for MINUTES (5), judge how each task ended; SEED repeats it
-	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) \
+		$(if $(filter command,$(origin PRECISION)),--precision $(PRECISION))
 
 e2e: $(VENV)/.ready ## Run the tests against the locally deployed template only
 	$(run_e2e) $(ARGS)
@@ -124,11 +133,22 @@ down: $(VENV)/.ready ## Stop what `make up` started
 api: $(VENV)/.ready ## Serve the HTTP API over what `make up` started, with Swagger UI, on API_PORT (8080)
 	@$(BIN)/python -m dynatick_stack api --port $(API_PORT)
 
+simulate: $(VENV)/.ready ## Simulate bursts of 10,000 to a million tasks against AWS's limits; WRITE=1: into docs/ too
+	@$(BIN)/python -m tests.simulate $(if $(TASKS),--tasks $(TASKS)) $(if $(SHARDS),--shards $(SHARDS)) \
+		$(if $(WORKERS),--workers $(WORKERS)) $(if $(THREADS),--threads $(THREADS)) $(if $(TASK_MS),--task-ms $(TASK_MS)) \
+		$(if $(BYTES),--bytes $(BYTES)) $(if $(WARM),--warm $(WARM)) $(if $(WRITE),--write)
+
 expressions: $(VENV)/.ready ## Compare 120,000 random schedule expressions with brute force
 	$(BIN)/python -m pytest -q -n auto tests/unit/domain/expressions --expressions 120000 $(ARGS)
 
 bench: $(VENV)/.ready ## Measure what a task costs; WRITE=1: into docs/ too
 	@$(BIN)/python -m dynatick_stack.bench $(if $(WRITE),--write)
+
+bench-burst: $(VENV)/.ready ## Measure how much faster workers drain 20,000 tasks of 200 ms, in ten minutes
+	@$(BIN)/python -m dynatick_stack.bench.burst $(ARGS)
+
+bench-memory: $(VENV)/.ready ## Measure the memory while a million tasks drain, beside that for a thousand
+	@$(BIN)/python -m dynatick_stack.bench.memory $(ARGS)
 
 bench-lateness: $(VENV)/.ready ## Measure how late tasks begin with Precision second, on the local stack, in ten minutes
 	@$(BIN)/python -m dynatick_stack.bench.lateness

@@ -28,6 +28,8 @@ def run(event: dict[str, Any], context: Any) -> None:
     left = timedelta(milliseconds=context.get_remaining_time_in_millis())
     invoked = processor.handle(event, hard_end=wiring.utc_now() + left)
     observability.log_invocation(invoked, logger, metrics, wiring.utc_now())
+    if invoked.fault is not None:
+        raise invoked.fault
 
 
 def handler(event: dict[str, Any], context: Any) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         TaskRow,
         TaskView,
     )
+    from dynatick.client.async_tasks import AsyncTaskClient
     from dynatick.domain.buckets import Bucket, Grid
     from dynatick.domain.normalise import Unassigned
     from dynatick.domain.retry import RetryPolicy
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AsyncTaskClient": "dynatick.client.async_tasks",
     "Bucket": "dynatick.domain.buckets",
     "ConfigurationError": "dynatick.errors",
     "DynatickError": "dynatick.errors",
@@ -101,6 +103,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "AsyncTaskClient",
     "Bucket",
     "ConfigurationError",
     "DynatickError",

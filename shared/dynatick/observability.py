@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # each function needs only some of these, and must not import
     from dynatick.bulk.importer import ImportResult
     from dynatick.domain.overdue import Overdue
     from dynatick.engine.assign import Assigned
+    from dynatick.engine.idle_shards import GroupReport
     from dynatick.engine.processor import Invoked
     from dynatick.engine.reconcile import Reconciled
     from dynatick.engine.reconcile_round import Round
@@ -55,12 +56,17 @@ def _in_ascii(line: dict[str, object]) -> str:
 
 def log_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: datetime) -> None:
     """Logs one line, and writes the metrics, of an invocation of the processor."""
-    for problem in invoked.not_started:
+    for one in invoked.not_started:
         logger.error(
-            "an invocation could not be started; the next tick, or the next reconcile, does its work",
-            extra={"action": "start_failed", "problem": problem},
+            "an invocation could not be started; this one, the next tick or the next reconcile does its work",
+            extra={"action": "start_failed", "problem": one.problem, "shards": _shards(one.shards)},
         )
     _count(metrics, "NotStarted", len(invoked.not_started))
+    if invoked.left:
+        logger.warning(
+            "there was no time for some shards; the next tick serves them",
+            extra={"action": "shards_left", "shards": invoked.left},
+        )
     if invoked.schemas_not_published is not None:
         logger.warning(
             "the handlers' payload types could not be published; the next pass tries again",
@@ -70,10 +76,16 @@ def log_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: date
         _log_paused(invoked.paused_tick, logger, metrics, now)
     if invoked.passed is not None:
         _log_pass(invoked.passed, logger, metrics, now)
+    for report in invoked.passed_too:
+        _log_pass(report, logger, metrics, now)
+    for group in invoked.groups:
+        _log_group(group, logger, metrics, now)
     if invoked.recovered is not None:
         _log_recovery(invoked.recovered, logger, metrics)
     if invoked.woken is not None:
         _log_wake_up(invoked.woken, logger, metrics)
+    if invoked.worked is not None:
+        _log_worker(invoked.worked, logger, metrics)
     _count(metrics, "WakeUpsStale", int(invoked.stale_wake_up))
     if invoked.malformed_wake_up is not None:
         logger.error(
@@ -187,7 +199,7 @@ def log_request(answer: Answer, logger: Logger, metrics: Metrics) -> None:
 
 
 def _log_paused(tick: int | None, logger: Logger, metrics: Metrics, now: datetime) -> None:
-    """``tick`` None: no tick, but a recovery or a wake-up."""
+    """``tick`` None: no tick, but a recovery, a worker or a wake-up."""
     logger.warning(
         "everything is paused: nothing was run; `dynatick resume` ends that",
         extra={"action": "paused", "tick": None if tick is None else str(Bucket(tick))},
@@ -204,6 +216,7 @@ def _add_tick_age(tick: int, started_at: datetime, metrics: Metrics) -> None:
 
 def _log_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetime) -> None:
     fields = _fields(report) | {"tick": str(Bucket(report.tick)), "buckets": report.buckets}
+    fields |= {"workers": report.workers, "handed_to_workers": report.handed_to_workers}
     fields |= {"planned": report.planned, "unsent": report.unsent, "planning_failed": report.planning_failed}
     _add_tick_age(report.tick, report.started_at, metrics)
     if report.leased_elsewhere:
@@ -216,14 +229,51 @@ def _log_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetim
     logger.info("pass ended", extra={"action": "pass_ended", **fields})
     _add_lateness(report, metrics)
     _count_all(report, metrics)
+    _count(metrics, "Workers", report.workers)
     if report.drained_through is not None:
-        backlog = max(0.0, (now - instant_of(report.drained_through)).total_seconds())
-        metrics.add_metric(name="Undrained", unit=MetricUnit.Seconds, value=backlog)
+        _add_undrained(report.drained_through, now, metrics)
+
+
+def _log_group(report: GroupReport, logger: Logger, metrics: Metrics, now: datetime) -> None:
+    _add_tick_age(report.tick, report.started_at, metrics)
+    fields = {
+        "tick": str(Bucket(report.tick)),
+        "shards": _shards(report.shards),
+        "idle": report.idle,
+        "busy": report.busy,
+        "left": report.left,
+        "cursors_written": report.written,
+        "planned": report.planned,
+        "unsent": report.unsent,
+        "planning_failed": report.planning_failed,
+        "problem": None if report.fault is None else str(report.fault),
+    }
+    write = logger.info if report.fault is None else logger.error
+    write("idle shards were polled; busy ones get passes of their own", extra={"action": "shards_polled", **fields})
+    if report.drained_through is not None:
+        _add_undrained(report.drained_through, now, metrics)
+
+
+def _shards(shards: range) -> str:
+    """The first and the last; empty for what is of no shard."""
+    return f"{shards[0]}-{shards[-1]}" if shards else ""
+
+
+def _add_undrained(drained_through: int, now: datetime, metrics: Metrics) -> None:
+    seconds = max(0.0, (now - instant_of(drained_through)).total_seconds())
+    metrics.add_metric(name="Undrained", unit=MetricUnit.Seconds, value=seconds)
 
 
 def _log_recovery(report: PassReport, logger: Logger, metrics: Metrics) -> None:
     fields = _fields(report) | {"bucket": str(Bucket(report.tick, report.shard))}
     logger.info("recovery ended", extra={"action": "recovery_ended", **fields})
+    _count_all(report, metrics)
+
+
+def _log_worker(report: PassReport, logger: Logger, metrics: Metrics) -> None:
+    fields = _fields(report) | {"bucket": str(Bucket(report.tick, report.shard))}
+    logger.info("worker ended", extra={"action": "worker_ended", **fields})
+    _add_lateness(report, metrics)
     _count_all(report, metrics)
 
 

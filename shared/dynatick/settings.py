@@ -30,6 +30,7 @@ class Settings:
     handlers_module: str | None
     handlers_environment: Mapping[str, str] = field(default_factory=dict)  # environment variables for the handlers
     task_threads: int
+    max_workers: int  # of a shard
     max_turns: int
     processor_timeout: timedelta | None  # of one invocation of the processor; None in other functions
     action_settings: ActionSettings
@@ -58,6 +59,7 @@ class Settings:
             handlers_module=environ.get("DYNATICK_HANDLERS_MODULE") or None,
             handlers_environment=_variables(environ, "DYNATICK_HANDLERS_ENVIRONMENT"),
             task_threads=_number(environ, "DYNATICK_TASK_THREADS", 16, 1, 256),
+            max_workers=_number(environ, "DYNATICK_MAX_WORKERS", 0, 0, 100),
             max_turns=_number(environ, "DYNATICK_MAX_TURNS", 10_000, 1, 1_000_000),
             processor_timeout=timedelta(seconds=_number(environ, "DYNATICK_TIMEOUT_SECONDS", 0, 0, 900)) or None,
             action_settings=ActionSettings(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import threading
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -58,10 +59,12 @@ class LambdaInvoker:
     def __init__(self, function_name: str) -> None:
         self._function_name = function_name
         self._client: Any = None
+        self._lock = threading.Lock()  # several threads start invocations; the SDK makes its clients in one at a time
 
     def invoke(self, event: Mapping[str, object]) -> None:
-        if self._client is None:  # needed by few invocations
-            self._client = boto3.client("lambda", config=Config(connect_timeout=3, read_timeout=10))
+        with self._lock:
+            if self._client is None:  # needed by few invocations
+                self._client = boto3.client("lambda", config=Config(connect_timeout=3, read_timeout=10))
         try:
             self._client.invoke(
                 FunctionName=self._function_name, InvocationType="Event", Payload=json.dumps(event).encode()
@@ -165,6 +168,7 @@ def build_rules(settings: Settings) -> Rules:
         ),
         index_lag=settings.index_lag,
         threads=settings.task_threads,
+        max_workers=settings.max_workers,
         max_turns=settings.max_turns,
         max_timeout_seconds=_longest(settings),
     )

@@ -34,6 +34,8 @@ LOCAL = {
     "AllowedStateMachineArns": "arn:aws:states:*:*:stateMachine:*",
     "AllowedSecrets": "arn:aws:ssm:*:*:parameter/dynatick/*,arn:aws:secretsmanager:*:*:secret:dynatick/*",
 }
+# The template leaves these out on an emulator, which has no such limits.
+WITHOUT_EFFECT = ("WarmThroughput", "MaxWriteUnits")
 FIRST_RUNS = 4
 
 
@@ -80,6 +82,9 @@ class LocalStack:
         emulator.provide(libraries(say, root=self.root, cache=self.cache), state_dir=self.state_dir)
         artifacts = build(root=self.root, cache=self.cache)
         wanted = {name: str(value) for name, value in parameters.items()}
+        for name in WITHOUT_EFFECT:
+            if wanted.get(name, "0") != "0":
+                say(f"{name} has no effect on the local stack: its table has no such limit")
         self.outputs = deploy.deploy(self.endpoint, artifacts, wanted, root=self.root, name=self.name)
         self._first_occurrence()
         return self.outputs

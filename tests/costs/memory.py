@@ -9,12 +9,10 @@ Prints how many tasks or entries there were, and the most memory that the proces
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -24,6 +22,7 @@ from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 from dynatick_stack.bench.installation import ACTION, Clock, Installation, dynamodb
+from dynatick_stack.bench.peak import peak_rss_bytes
 from dynatick_stack.template import ROOT
 
 READING = "reading"
@@ -132,16 +131,7 @@ class _Context:
         return 30_000
 
 
-def peak_rss() -> int:
-    """The most memory that this process has had. (Linux's ru_maxrss begins with that of the process before it.)"""
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS
-
-
 if __name__ == "__main__":
     work = {"drain": _drain, "pages": _pages}[sys.argv[1]]
     number = work(sys.argv[2], sys.argv[3], Bucket.parse(sys.argv[4]))
-    sys.stdout.write(json.dumps([number, peak_rss()]))
+    sys.stdout.write(json.dumps([number, peak_rss_bytes()]))

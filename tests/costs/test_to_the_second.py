@@ -22,7 +22,7 @@ from dynatick_stack.counting.counts import Engine
 from dynatick_stack.template import ROOT
 
 MORE_READ_UNITS = 0.03  # a task: the poll of its bucket by which it is planned
-RETRY_READ_UNITS = 4  # of an attempt that fails in a wake-up: the row and thrice the cursor, which a pass has at hand
+RETRY_READ_UNITS = 1  # of an attempt that fails in a wake-up: its cursor, which a pass has at hand
 READ_UNIT, WRITE_UNIT, GB_SECOND, REQUEST = 0.125 / 1e6, 0.625 / 1e6, 0.0000133334, 0.20 / 1e6
 CALL_SECONDS, TICK_GB = 0.005, 1.0  # of a tick that finds nothing, as docs/cost.md assumes
 MAX_IDLE_MONTH = 0.50  # dollars
@@ -134,6 +134,13 @@ def test_a_month_in_which_nothing_is_due(engine: Engine) -> None:
 @pytest.mark.parametrize("rate", MAX_MILLION)
 def test_the_price_of_a_million(rate: int) -> None:
     assert woken(spread(rate, minutes=20)).a_million(256) <= MAX_MILLION[rate]
+
+
+def test_the_price_is_that_of_a_shard() -> None:
+    each, one = woken(spread(80, minutes=2), shards=8).a_million(256), woken(spread(10, minutes=16)).a_million(256)
+    assert each == pytest.approx(one, rel=0.05)
+    assert f"80 a second in 8 shards cost\n${each:.2f} at 256 MB" in PAGE
+    assert f"| 10 | 8 | 0.310 | 478 ms | ${woken(spread(10, minutes=6), shards=8).a_million(256):.2f} |" in PAGE
 
 
 def test_what_the_page_says_beside_its_table() -> None:

@@ -97,7 +97,10 @@ def adopt(stack: LocalStack) -> None:
     cloudformation.get_waiter("stack_delete_complete").wait(StackName=stack.name, WaiterConfig={"Delay": 1})
     whole = template.load()
     alone = {
-        "Parameters": {"DeletionProtection": whole["Parameters"]["DeletionProtection"]},
+        "Parameters": {
+            name: whole["Parameters"][name] for name in ("DeletionProtection", "WarmThroughput", "MaxWriteUnits")
+        },
+        "Conditions": {name: whole["Conditions"][name] for name in ("IsEmulator", "IsWarmed", "HasMaxWriteUnits")},
         "Resources": {"TasksTable": whole["Resources"]["TasksTable"]},
     }
     identifier = {"TableName": RESTORED}

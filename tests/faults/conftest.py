@@ -65,6 +65,7 @@ IN_EVERY_RUN = {
     "test_fault_27_killers_among_the_expired_fail_no_other",
     "test_fault_28_wake_ups_come_as_they_should_not",
     "test_fault_29_changed_after_its_wake_up_was_sent",
+    "test_fault_30_workers_do_not_work_as_they_should",
     "test_fault_31_restored_to_a_point_in_time",
     "test_fault_32_rows_as_large_as_they_may_be",
     "test_the_process_dies_at_each_step",

@@ -42,6 +42,7 @@ FAULTS = {
     27: "A large backlog with expired leases and killers in it",
     28: "Wake-ups are lost, doubled, late, early, malformed, or their queue is down",
     29: "A task is changed after its wake-up was sent",
+    30: "A worker never starts, dies, starts late or twice, or the shard's holder dies",
     31: "The table is restored to a point in time",
     32: "Rows of 390 KB, a claim full of them",
 }

@@ -51,14 +51,26 @@ def test_fault_11_the_stream_loses_rows(world: World, report: Report) -> None:
 
 
 def test_fault_11_a_shards_pass_cannot_be_started(new_world: NewWorld, report: Report) -> None:
+    """The process that could not start others does their work itself."""
     world = new_world(DYNATICK_SHARD_COUNT="4")
     world.insert_many([{"taskId": f"t{n:03d}", "delaySeconds": 30} for n in range(100)])
     outcome = world.next_tick(faults=[Fault(at="invoke", do="refuse", times=None)])
     assert outcome.what == "returned"
-    assert outcome.hit == 3
-    assert 0 < len(world.ledger.done()) < 100  # shard 0 only
-    world.next_tick()
+    assert outcome.hit == 4  # for the other shards together, and then for each
     assert len(world.ledger.done()) == 100
+    world.finish()
+    assert report(world).executed == 100
+
+
+def test_fault_11_the_other_shards_can_not_be_started_and_the_process_dies(new_world: NewWorld, report: Report) -> None:
+    world = new_world(DYNATICK_SHARD_COUNT="4")
+    world.insert_many([{"taskId": f"t{n:03d}", "delaySeconds": 30} for n in range(100)])
+    refused = Fault(at="invoke", do="refuse", times=None)
+    outcome = world.next_tick(faults=[refused, Fault(at="acquire shard", do="kill before", skip=1)])
+    assert outcome.what == "killed"
+    assert 0 < len(world.ledger.done()) < 100  # shard 0, and perhaps the record of its last tasks
+    world.clock.forward(seconds=AFTER_LEASE)
+    world.next_tick()
     world.finish()
     assert report(world).executed == 100
 

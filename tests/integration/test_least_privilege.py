@@ -154,6 +154,11 @@ def needed(service: str, operation: str, parameters: Mapping[str, Any]) -> Itera
         case "cloudformation", "DescribeStackResource":
             assert parameters["StackName"] == STACK and parameters["LogicalResourceId"] in FOUND
             yield "cloudformation:DescribeStackResource", "stack"
+        case "cloudformation", "DescribeStacks":
+            assert parameters["StackName"] == STACK
+            yield "cloudformation:DescribeStacks", "stack"
+        case "lambda", "GetAccountSettings":
+            yield "lambda:GetAccountSettings", "account"
         case "lambda", "Invoke" if parameters["FunctionName"] == "importer":
             yield "lambda:InvokeFunction", "importer"
         case "lambda", "Invoke":
@@ -184,6 +189,8 @@ class Calls:
 
         def noted(client: Any, operation: str, parameters: Mapping[str, Any]) -> Any:
             self._note(client.meta.service_model.service_name, operation, parameters)
+            if operation == "GetAccountSettings":  # moto doesn't know it
+                return {"AccountLimit": {"UnreservedConcurrentExecutions": 1000}}
             return call(client, operation, parameters)
 
         monkeypatch.setattr(BaseClient, "_make_api_call", noted)
@@ -450,6 +457,7 @@ DOCUMENTED = {
     f"arn:aws:lambda:{ACCOUNT_OF_DOCS}:function:{STACK}-{PROCESSOR}-*": "processor",
     f"arn:aws:sqs:{ACCOUNT_OF_DOCS}:{STACK}-DeadLetterQueue-*": "dead letters",
     f"arn:aws:cloudformation:{ACCOUNT_OF_DOCS}:stack/{STACK}/*": "stack",
+    "*": "account",
 }
 OWN_ROW = re.compile(r"_dynatick#[^\"\\]+")
 WRITES = {f"dynamodb:{name}" for name in ("DeleteItem", "PartiQLInsert", "PartiQLUpdate", "PutItem", "UpdateItem")}
@@ -564,6 +572,7 @@ def operates(client: TaskClient, due: datetime, folder: Path) -> None:
     shell("deadletter", "list", "--stack", STACK, "--table", TABLE, code=4)
     client.doctor()
     assert client.doctor(repair=True).repaired >= 1  # the row that no stream record has shown
+    shell("doctor", "--stack", STACK, "--table", TABLE)  # of a stack that is not there, it says only that
     shell("tick", "run", "--function", "processor", code=4)  # the emulator has none
     shell("tick", "list", "--stack", STACK, code=4)  # nor this stack
     shell("tick", "run", "--stack", STACK, code=4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.model.machine import Machine
 from tests.model.schedule_machine import ScheduleMachine
 from tests.model.tables import TableOf, in_dynamodb, in_memory
 
+from dynatick.engine import division, hand_out
 from dynatick_stack import emulator
 
 # What is tried on a table of which kind, how many sequences each time, and from which seed they are made up.
@@ -76,6 +78,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ids=[f"{machine.of}-{kind}-{part}" for machine, kind, _, part in tries],
         indirect=["fresh_table"],
     )
+
+
+@pytest.fixture(autouse=True)
+def few_tasks_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The buckets of the model hold few tasks: they are worth sharing with workers all the same."""
+    nothing, instant = timedelta(), timedelta(milliseconds=1)
+    for module, name, value in (
+        (division, "_MIN_MEASURED", instant),
+        (division, "_MAX_MEASURED", instant),
+        *((module, name, nothing) for module in (division, hand_out) for name in ("SOON", "MIN_WORK")),
+        *((module, "GRAIN", 4) for module in (division, hand_out)),
+    ):
+        monkeypatch.setattr(module, name, value)
 
 
 @pytest.fixture

@@ -69,6 +69,7 @@ class Installation:
         self.seam = Seam(self.table, self.simulation)
         self.post = Post(self.seam, self._wake, self.book.say)
         self.precise = False  # Precision: second
+        self.workers = 0  # MaxWorkers
         self.rules = self._rules(Grid())
         self.clients = self._clients()
         self.hand = Actor(self.simulation, "by hand", kind="hand")
@@ -90,7 +91,13 @@ class Installation:
     def _rules(self, grid: Grid) -> Rules:
         precise = self.precise and grid.tick_minutes <= LONGEST_PRECISE
         precision = Precision.SECOND if precise else Precision.TICK
-        return Rules(grid=grid, precision=precision, index_lag=timedelta(seconds=INDEX_LAG), threads=THREADS)
+        return Rules(
+            grid=grid,
+            precision=precision,
+            index_lag=timedelta(seconds=INDEX_LAG),
+            threads=THREADS,
+            max_workers=self.workers,
+        )
 
     def _wake_ups(self) -> Post | None:
         return self.post if self.rules.precision is Precision.SECOND else None
@@ -106,9 +113,10 @@ class Installation:
 
     # -- what is done from outside -------------------------------------------------------------------------------------
 
-    def reconfigure(self, *, precise: bool | None = None, **changes: int) -> None:
-        """A redeployment with another grid, or precision."""
+    def reconfigure(self, *, precise: bool | None = None, workers: int | None = None, **changes: int) -> None:
+        """A redeployment with another grid, precision, or number of workers."""
         grid, self.precise = self.rules.grid, self.precise if precise is None else precise
+        self.workers = self.workers if workers is None else workers
         self.rules = self._rules(Grid(**{"tick_minutes": grid.tick_minutes, "shard_count": grid.shard_count} | changes))
         minutes = self.rules.grid.tick_minutes
         self.book.longest_interval = max(self.book.longest_interval, minutes)

@@ -79,7 +79,7 @@ class Simulation:
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._conductor: greenlet | None = None
-        self._processes: list[Process] = []
+        self._processes: dict[Process, None] = {}
 
     @property
     def instant(self) -> datetime:
@@ -94,8 +94,7 @@ class Simulation:
     def spawn(self, process: Process, work: Callable[[], object], *, delay: float = 0.0) -> Strand:
         """Begins a thread of a process."""
         strand = Strand(process, work)
-        if process not in self._processes:
-            self._processes.append(process)
+        self._processes[process] = None
         process.strands[strand] = None
         self._wake_at(self.now + delay, strand)
         return strand

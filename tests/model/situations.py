@@ -51,6 +51,10 @@ def recoveries(model: Installation) -> Sequence[PassReport]:
     return [done.recovered for done in model.invocations if done.recovered is not None]
 
 
+def worked(model: Installation) -> Sequence[PassReport]:
+    return [done.worked for done in model.invocations if done.worked is not None]
+
+
 def woken(model: Installation) -> Sequence[PassReport]:
     return [done.woken for done in model.invocations if done.woken is not None]
 
@@ -217,6 +221,25 @@ SITUATIONS: Mapping[str, Situation] = {
             tick(PLAIN, PLAIN),
         ],
         lambda model: any(report.claimed for report in woken(model)),
+    ),
+    "workers share a backlog": Situation(
+        [
+            begin(workers=3),
+            many("error", "ok", backlog=True),
+            tick(PLAIN, PLAIN, PLAIN, PLAIN),
+        ],
+        lambda model: sum(report.completed > 0 for report in worked(model)) > 1,
+    ),
+    "workers start late, die and outlive their orders": Situation(
+        [
+            begin(workers=2, lag=50.0, seed=3),
+            many("slow", "hang", "ok", backlog=True),
+            tick(*[Tick(plans=(Plan(), SHORT, Plan(skew=2.0), SHORT))] * 4, PLAIN, PLAIN),
+        ],
+        lambda model: (
+            any(report.completed for report in worked(model))
+            and any(report.handed_to_workers for report in passes(model))
+        ),
     ),
     "the dead-letter queue refuses": Situation(
         [

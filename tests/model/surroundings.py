@@ -66,6 +66,7 @@ modes = st.builds(
     mixed=st.booleans(),
 )
 
+workers = st.sampled_from((0, 0, 1, 3))
 mails = st.just(Mail()) | st.builds(
     Mail,
     seed=st.integers(1, 9999),
@@ -116,7 +117,9 @@ class Surroundings(RuleBasedStateMachine):
     def rest(self) -> None:
         self.model.rest()
 
-    @first_step(mode=modes, lag=lags, seed=seeds, grid=grids, poll=polls, precise=st.booleans(), mail=mails)
+    @first_step(
+        mode=modes, lag=lags, seed=seeds, grid=grids, poll=polls, precise=st.booleans(), mail=mails, workers=workers
+    )
     def begin(
         self,
         mode: Mode,
@@ -126,11 +129,12 @@ class Surroundings(RuleBasedStateMachine):
         poll: float = 0.0,
         precise: bool = False,
         mail: Mail = Mail(),  # noqa: B008
+        workers: int = 0,
     ) -> None:
         """``poll``: seconds that a page takes, for good. With slow ones a gap of hours, which the simulation has time
         for, shows what fast ones do to one of weeks: polling takes longer than a lease, or than from tick to tick."""
         self.model.seam.poll_seconds = poll
-        self.model.reconfigure(tick_minutes=grid[0], shard_count=grid[1], precise=precise)
+        self.model.reconfigure(tick_minutes=grid[0], shard_count=grid[1], precise=precise, workers=workers)
         self.model.book.shortest_interval = grid[0]
         self._surround(mode, lag, seed, mail)
 
@@ -155,6 +159,11 @@ class Surroundings(RuleBasedStateMachine):
     def reconfigure(self, grid: tuple[int, int]) -> None:
         """A redeployment with another tick interval and number of shards."""
         self.model.reconfigure(tick_minutes=grid[0], shard_count=grid[1])
+
+    @step(workers=workers)
+    def max_workers(self, workers: int) -> None:
+        """A redeployment with so many workers for each shard."""
+        self.model.reconfigure(workers=workers)
 
     @step(precise=st.booleans())
     def precision(self, precise: bool) -> None:

@@ -38,6 +38,7 @@ from tests.mutations import (
     TASK_POOL,
     WATERMARK,
     WINDOW,
+    WORKERS,
 )
 
 EXAMPLES = 500
@@ -70,7 +71,7 @@ OUT_OF_REACH = {
 """Rules, or parts of them, that no sequence shows to be missing, and why."""
 
 ALL_KEPT = {**KEPT, **KEPT_BREAKS}
-HELD_ALONE = (WATERMARK, RECOVERY, DRAIN, APP, STORE, CLAIMS, LIFECYCLE, RECORD, WINDOW, TASK_POOL, SCHEDULES)
+HELD_ALONE = (WATERMARK, RECOVERY, DRAIN, APP, STORE, CLAIMS, LIFECYCLE, RECORD, WINDOW, TASK_POOL, SCHEDULES, WORKERS)
 """Files of tests that hold mutations for which no sequence was looked for."""
 REACHED = [
     mutation

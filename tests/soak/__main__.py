@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -37,7 +38,10 @@ def _run(folder: Path, *, options: argparse.Namespace) -> int:
     from tests.soak.summary import lines
 
     plan = Plan(seed=options.seed, minutes=options.minutes, processors=options.processors, inserters=options.inserters)
-    _print(f"Seed {plan.seed}: the same faults again by make soak MINUTES={plan.minutes:g} SEED={plan.seed}")
+    again = f"MINUTES={plan.minutes:g} SEED={plan.seed}"
+    if options.precision is not None:
+        plan, again = replace(plan, precisions=(options.precision,)), f"{again} PRECISION={options.precision}"
+    _print(f"Seed {plan.seed}: the same faults again by make soak {again}")
     try:
         ended = soak(_print, plan, folder)
     finally:
@@ -64,6 +68,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=_minutes, default=5.0, help="of inserting and of faults (5)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 20), help="of the faults")
+    parser.add_argument("--precision", choices=["tick", "second"], help="of all deployments (now one, now the other)")
     parser.add_argument("--processors", type=int, choices=range(1, 17), default=3, metavar="N", help="processes (3)")
     parser.add_argument("--inserters", type=int, choices=range(1, 17), default=2, metavar="N", help="processes (2)")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the journal and the log there")

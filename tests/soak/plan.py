@@ -45,6 +45,7 @@ class Plan:
     processors: int = 3
     wakers: int = 1  # processes for wake-ups, which leave room for ticks
     inserters: int = 2
+    precisions: Sequence[str] = ("second", "second", "tick")  # of deployments: first the first, then each as likely
 
     def dice(self, what: str) -> random.Random:
         return random.Random(f"{self.seed} {what}")
@@ -104,7 +105,7 @@ class Plan:
         dice, shards = self.dice("deployments"), self.shards
         while True:
             shards = dice.choice([n for n in range(1, self.shards + 3) if n != shards])
-            yield dice.uniform(15, 45), shards, dice.choice(["second", "second", "tick"])
+            yield dice.uniform(15, 45), shards, dice.choice(self.precisions)
 
     def refusals(self) -> Iterator[tuple[float, float]]:
         """Seconds of the machine's clock until the dead-letter queue refuses everything, and for how long it does."""

@@ -38,7 +38,7 @@ class Rig(SandboxInstallation):
         self._inserters: list[subprocess.Popen[bytes]] = []
         self._starting = threading.Lock()
         self._closed = False
-        self.deployed = plan.shards, "second"  # shards and precision of processes that start from now on
+        self.deployed = plan.shards, plan.precisions[0]  # shards and precision of processes that start from now on
         self._skews = plan.skews()
         self._seeds = plan.dice("seams")
 

@@ -74,12 +74,12 @@ def test_every_place_that_a_link_names_is_there() -> None:
 def test_the_public_surface() -> None:
     """Anyone who adds a name here promises to keep it."""
     assert sorted(dynatick.__all__) == [
-        "Bucket", "ConfigurationError", "DynatickError", "Exists", "Grid", "HandlerContext", "Health",
-        "HistoryPage", "InsertCounts", "InsertUnknown", "Inserted", "InvalidInput", "ItemTooLarge", "MemoryStore",
-        "NewTask", "NoneInserted", "PermanentError", "Refused", "Reschedule", "RetryPolicy", "RetryPolicyRow",
-        "RetryableError", "ScheduleNotFound", "ScheduleOccurrence", "ScheduleView", "Status", "StoreError",
-        "TaskChanged", "TaskClient", "TaskEntry", "TaskExists", "TaskFunction", "TaskNotFound", "TaskRow", "TaskView",
-        "TransitionRefused", "Unassigned", "around", "task", "use_client",
+        "AsyncTaskClient", "Bucket", "ConfigurationError", "DynatickError", "Exists", "Grid", "HandlerContext",
+        "Health", "HistoryPage", "InsertCounts", "InsertUnknown", "Inserted", "InvalidInput", "ItemTooLarge",
+        "MemoryStore", "NewTask", "NoneInserted", "PermanentError", "Refused", "Reschedule", "RetryPolicy",
+        "RetryPolicyRow", "RetryableError", "ScheduleNotFound", "ScheduleOccurrence", "ScheduleView", "Status",
+        "StoreError", "TaskChanged", "TaskClient", "TaskEntry", "TaskExists", "TaskFunction", "TaskNotFound",
+        "TaskRow", "TaskView", "TransitionRefused", "Unassigned", "around", "task", "use_client",
     ]  # fmt: skip
     for name in dynatick.__all__:
         assert getattr(dynatick, name).__name__ == name

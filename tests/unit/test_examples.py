@@ -22,6 +22,8 @@ RUN_BY = {
     "docs/guarantees.md": ["tests/unit/test_guarantees.py"],
     "docs/how-to/access.md": ["tests/integration/test_least_privilege.py"],
     "docs/how-to/assignment.md": [HOW_TOS],
+    "docs/how-to/async.md": ["tests/unit/client/test_async_tasks.py"],
+    "docs/how-to/burst.md": ["tests/unit/cli/test_plan.py"],
     "docs/how-to/coming-from.md": ["tests/unit/cli/test_coming_from.py"],
     "docs/how-to/dashboard.md": ["tests/unit/cli/test_ui.py"],
     "docs/how-to/deploy.md": ["tests/e2e/test_deploy_page.py"],
@@ -40,7 +42,8 @@ RUN_BY = {
     "docs/tutorial.md": ["tests/newcomer.py", HERE],
 }
 NOT_RUN = {
-    "docs/how-to/cdk-and-terraform.md": "CDK needs Node.js and was tried by hand, Terraform was not: the page says so",
+    "docs/how-to/cdk-and-terraform.md": "CDK needs Node.js and was tried by hand, Terraform was not: the page says so. "
+    "tests/unit/stack/test_packaging.py holds the names that it uses",
     "docs/performance.md": "make bench takes minutes; tests/unit/stack/test_bench_documents.py holds its figures",
     "docs/reference/actions.md": "it is written by make docs, from the examples of the types, which are checked there",
 }

@@ -104,6 +104,54 @@ def test_a_pass_sends_tick_age_even_if_another_process_leases_the_shard() -> Non
     assert [one["TickAge"] for one in lines if "TickAge" in one] == [[7.0], [7.0]]
 
 
+SHARDS = """
+import types
+from datetime import UTC, datetime
+from dynatick import observability
+from dynatick.domain.buckets import minute_of
+from dynatick.engine.idle_shards import GroupReport
+from dynatick.engine.processor import Invoked, NotStarted
+from dynatick.engine.report import PassReport
+from dynatick.errors import StoreError
+
+logger, metrics = observability.create()
+NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
+
+@metrics.log_metrics(raise_on_empty_metrics=False)
+def handler(fault, context):
+    group = GroupReport(tick=minute_of(NOON), shards=range(64, 128), started_at=NOON.replace(second=7), idle=62,
+                        busy=[70, 99], left=[127], written=16, drained_through=minute_of(NOON) - 10, fault=fault)
+    here = PassReport(tick=minute_of(NOON), shard=70, continuation=0, started_at=NOON, completed=3, due=3, claimed=3)
+    not_started = [NotStarted("no", range(128, 256)), NotStarted("no", range(70, 71)), NotStarted("no")]
+    observability.log_invocation(
+        Invoked(groups=[group], passed_too=[here], not_started=not_started, left=[127]), logger, metrics, NOON)
+
+for fault in (None, StoreError("cannot poll")):
+    handler(fault, types.SimpleNamespace(function_name="processor"))
+"""
+
+
+def test_a_group_of_shards_sends_what_the_alarms_watch_and_names_its_shards() -> None:
+    lines = output(SHARDS)
+    assert [one["action"] for one in lines if "action" in one] == [
+        "start_failed", "start_failed", "start_failed", "shards_left", "pass_ended", "shards_polled",
+    ] * 2  # fmt: skip
+    assert [one["shards"] for one in lines if one.get("action") == "start_failed"] == ["128-255", "70-70", ""] * 2
+    polled = [one for one in lines if one.get("action") == "shards_polled"]
+    assert [(one["shards"], one["idle"], one["busy"], one["left"]) for one in polled] == [
+        ("64-127", 62, [70, 99], [127])
+    ] * 2
+    assert [(one["level"], one.get("problem")) for one in polled] == [("INFO", None), ("ERROR", "cannot poll")]
+    (first, second) = [one for one in lines if "_aws" in one]
+    assert (first["TickAge"], first["Undrained"], first["NotStarted"], first["Completed"]) == (
+        [0.0, 7.0],
+        [600.0],
+        [3],
+        [3],
+    )
+    assert second["Undrained"] == [600.0]
+
+
 LATE = """
 import types
 from datetime import UTC, datetime

@@ -26,6 +26,7 @@ def test_only_the_table_is_required() -> None:
         precision=Precision.TICK,
         handlers_module=None,
         task_threads=16,
+        max_workers=0,
         max_turns=10_000,
         processor_timeout=None,
         action_settings=ActionSettings(),
@@ -51,6 +52,7 @@ def test_every_setting_is_read() -> None:
             "DYNATICK_HANDLERS_ENVIRONMENT": '{"SENDER": "noreply@example.com"}',
             "DYNATICK_MAX_TURNS": "9",
             "DYNATICK_TASK_THREADS": "2",
+            "DYNATICK_MAX_WORKERS": "8",
             "DYNATICK_TIMEOUT_SECONDS": "300",
             "DYNATICK_WEBHOOK_PRIVATE_HOSTS": " 127.0.0.1, localhost ,,",
             "DYNATICK_ALLOWED_WEBHOOK_HOSTS": "*.example.com,hooks.internal",
@@ -79,6 +81,7 @@ def test_every_setting_is_read() -> None:
         handlers_module="mine",
         handlers_environment={"SENDER": "noreply@example.com"},
         task_threads=2,
+        max_workers=8,
         max_turns=9,
         processor_timeout=timedelta(seconds=300),
         action_settings=ActionSettings(
@@ -107,6 +110,7 @@ def test_every_setting_is_read() -> None:
         "DYNATICK_DEAD_LETTER_QUEUE_URL", "DYNATICK_INDEX_LAG_SECONDS", "DYNATICK_HANDLERS_MODULE",
         "DYNATICK_TASK_THREADS", "DYNATICK_WEBHOOK_PRIVATE_HOSTS", "DYNATICK_ASSIGNMENT_POLICY",
         "DYNATICK_TIMEOUT_SECONDS", "DYNATICK_MAX_TURNS", "DYNATICK_PRECISION", "DYNATICK_WAKE_UP_QUEUE_URL",
+        "DYNATICK_MAX_WORKERS",
     ],
 )  # fmt: skip
 def test_an_empty_setting_counts_as_missing(name: str) -> None:
@@ -129,6 +133,7 @@ def test_an_empty_setting_counts_as_missing(name: str) -> None:
         ("DYNATICK_RETENTION_DAYS", "9" * 5000, "expected a whole number from 1 to 3650"),
         ("DYNATICK_INDEX_LAG_SECONDS", " 120", "expected a whole number from 0 to 86400, found ' 120'"),
         ("DYNATICK_TASK_THREADS", "0", "expected a whole number from 1 to 256, found '0'"),
+        ("DYNATICK_MAX_WORKERS", "101", "expected a whole number from 0 to 100, found '101'"),
         ("DYNATICK_PRECISION", "minute", "expected tick or second, found 'minute'"),
         ("DYNATICK_MAX_TURNS", "0", "expected a whole number from 1 to 1000000, found '0'"),
         ("DYNATICK_HANDLERS_ENVIRONMENT", "{SENDER", "expected a JSON object: "),

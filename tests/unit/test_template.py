@@ -16,6 +16,7 @@ from dynatick.engine.rules import MAX_TICK_MINUTES
 from dynatick.settings import Settings
 from dynatick.wiring import build_rules
 from dynatick_stack import template
+from dynatick_stack.errors import RefusedError
 from dynatick_stack.reference import metrics
 
 TEMPLATE = template.load()
@@ -172,6 +173,49 @@ def test_the_definition_that_tests_create_their_tables_from() -> None:
     assert definition["StreamSpecification"] == {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
     assert definition["DeletionProtectionEnabled"] is False
     assert template.table_definition(DeletionProtection="true")["DeletionProtectionEnabled"] is True
+
+
+@pytest.mark.parametrize(
+    ("throughput", "condition", "value"),
+    [
+        ("WarmThroughput", "IsWarmed", {"WriteUnitsPerSecond": {"Ref": "WarmThroughput"}}),
+        ("OnDemandThroughput", "HasMaxWriteUnits", {"MaxWriteRequestUnits": {"Ref": "MaxWriteUnits"}}),
+    ],
+)
+def test_table_and_index_of_buckets_get_the_same_throughput(
+    throughput: str, condition: str, value: dict[str, Any]
+) -> None:
+    wanted = {"Fn::If": [condition, value, {"Ref": "AWS::NoValue"}]}
+    assert properties("TasksTable")[throughput] == index("taskDateTime-index")[throughput] == wanted
+    assert throughput not in index("schedules-index")
+    (parameter,) = value.values()
+    assert TEMPLATE["Conditions"][condition] == {
+        "Fn::And": [
+            {"Fn::Not": [{"Fn::Equals": [parameter, "0"]}]},
+            {"Fn::Not": [{"Condition": "IsEmulator"}]},
+        ]
+    }
+    assert TEMPLATE["Parameters"][parameter["Ref"]]["Default"] in (0, "0"), "a new stack costs nothing more"
+    assert throughput not in json.dumps(template.table_definition(**{parameter["Ref"]: "40000"}))
+
+
+@pytest.mark.parametrize(
+    ("text", "accepted"),
+    [("0", True), ("4000", True), ("40000", True), ("1000000", True), ("3999", False), ("-1", False), ("", False),
+     ("04000", False), ("4,000", False), ("10000000", False)],
+)  # fmt: skip
+def test_warm_throughput_is_none_or_more_than_a_new_table_has(text: str, accepted: bool) -> None:
+    if accepted:
+        template.check_parameters({"WarmThroughput": text}, TEMPLATE)
+    else:
+        with pytest.raises(RefusedError, match=r"^WarmThroughput can't be .*\. Write units a second .* 4,000 or more"):
+            template.check_parameters({"WarmThroughput": text}, TEMPLATE)
+
+
+def test_a_cap_on_cost_is_a_number() -> None:
+    template.check_parameters({"MaxWriteUnits": "5000"}, TEMPLATE)
+    with pytest.raises(RefusedError, match=r"^MaxWriteUnits can't be none\. Allowed: 0 to 9999999"):
+        template.check_parameters({"MaxWriteUnits": "none"}, TEMPLATE)
 
 
 # --- Stream filter (protocol rule 8) ------------------------------------------

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dynatick.cli import bucket, dead_letter, doctor, expr, pause, schedule, settings, status, task, tick, ui
+from dynatick.cli import bucket, dead_letter, doctor, expr, pause, plan, schedule, settings, status, task, tick, ui
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
 from dynatick.cli.output import one_line, say
 from dynatick.cli.plugins import Nouns
@@ -38,6 +38,7 @@ app.command("status")(status.status)
 app.command("pause")(pause.pause)
 app.command("resume")(pause.resume)
 app.command("doctor")(doctor.doctor)
+app.command("plan")(plan.plan)
 app.command("ui")(ui.ui)
 
 

@@ -39,8 +39,10 @@ def doctor(
 ) -> None:
     """Find tasks that no tick would run, and other faults; repair them with --repair.
 
-    Reads the whole table: one read unit per 4 KB. Exit code 7 if there are findings that are not repaired.
+    Reads the whole table: one read unit per 4 KB. With a stack named, also whether the account's concurrent executions
+    suffice for it. Exit code 7 if there are findings that are not repaired.
     """
+    from dynatick.cli.concurrency import room_of
     from dynatick.client.doctor import finding_row
 
     def report(finding: Finding) -> None:
@@ -52,15 +54,20 @@ def doctor(
             repair=repair, report=report if session.output is Output.JSONL else None, page_read=page_read
         )
     rows = [finding_row(finding) for finding in found.findings]
+    settings = client.settings()
+    room = None if settings is None else room_of(session, settings.shards_ever)
     match session.output:
         case Output.JSON:
-            show_document({**found.to_row(), "findings": rows}, session.output)
+            executions = None if room is None else room.to_row()
+            show_document({**found.to_row(), "concurrentExecutions": executions, "findings": rows}, session.output)
         case Output.TABLE if rows:
             repairs = [{**row, "repair": row.get("left", "yes" if row["repaired"] else "")} for row in rows]
             show_many(repairs, (*_COLUMNS, _REPAIRED if repair else _REMEDY), session.output, name="findings")
         case _:
             pass
     _sum_up(found, shown=len(rows) if session.output is not Output.JSONL else found.found)
+    if room is not None and (message := room.message()) is not None:
+        say(message)
     if not found.is_healthy:
         left = found.found - found.repaired
         how = "see above" if repair else "dynatick doctor --repair repairs what it can"

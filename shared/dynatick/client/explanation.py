@@ -157,9 +157,9 @@ class _Story:
             return ", and no tick has come yet: see that the rule is enabled and the processor runs"
         if bucket.minute <= cursor.drained_through:
             return ", and its bucket was drained without it: `dynatick doctor --repair`"
-        closed = instant_of(cursor.closed_through)
-        if closed + self._tick + _NO_TICK < self.now:
-            return f", and waits because no tick has come since {_shown(closed)}"
+        served = instant_of(cursor.served_through)
+        if served + self._tick + _NO_TICK < self.now:
+            return f", and waits because no tick has come since {_shown(served)}"
         if cursor.is_leased(self.now):
             return ", and waits for the pass that is at work on its shard"
         return f": the next tick runs it, at {_shown(instant_of(self.settings.grid.tick_at_or_after(self.now)))}"

@@ -12,11 +12,11 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.pause import Pause
-from dynatick.engine.cursor import Cursor, cursor_id
+from dynatick.engine.cursor import Cursor
 from dynatick.engine.diagnosis import Finding, judge_installation
+from dynatick.engine.idle_record import read_cursors
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import Store
-from dynatick.errors import InvalidInput
 
 _GRACE_PERIOD = timedelta(minutes=2)  # a younger tick may not have come yet
 
@@ -52,16 +52,8 @@ class Health:
 def health_of(store: Store, settings: InstallationSettings | None, now: datetime) -> Health:
     """Reads the cursors, 100 shards in a request. Raises StoreError."""
     known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
-    shards = range(known.shards_ever)
-    rows = store.get_many([cursor_id(shard) for shard in shards], consistent=False)
-    cursors: dict[int, Cursor | InvalidInput | None] = {}
-    for shard in shards:
-        row = rows.get(cursor_id(shard))
-        try:
-            cursors[shard] = None if row is None else Cursor.from_row(shard, row)
-        except InvalidInput as error:
-            cursors[shard] = error
-    served = [one.closed_through for one in cursors.values() if isinstance(one, Cursor) and one.last_tick is not None]
+    cursors = read_cursors(store, range(known.shards_ever), consistent=False)
+    served = [one.served_through for one in cursors.values() if isinstance(one, Cursor) and one.last_tick is not None]
     last = min(served, default=None)
     every = known.grid.tick_minutes
     missing = 0 if last is None else max(0, minute_of(now - _GRACE_PERIOD) // every - last // every)

@@ -167,7 +167,7 @@ class Schedules:
         """The whole rows of one state, or of all that have not ended, read as they are consumed. Numbers as Decimal."""
         return schedule_rows(self._store, (check_state(state),) if state is not None else _NOT_ENDED)
 
-    def update(self, schedule_id: str, *, version: str | None = None, **edits: object) -> ScheduleView:
+    def update(self, /, schedule_id: str, *, version: str | None = None, **edits: object) -> ScheduleView:
         """Changes attributes, by the names of ``insert``'s arguments; None removes one.
 
         ``version``: that of a ``ScheduleView``; raises TaskChanged if the schedule has changed since. Each occurrence

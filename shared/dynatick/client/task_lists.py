@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from dynatick.actions.dead_letter_queue import DeadLetterQueue
@@ -27,8 +26,9 @@ from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.pause import Pause
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row, Status
-from dynatick.engine.cursor import Cursor, cursor_id
+from dynatick.engine.cursor import Cursor
 from dynatick.engine.diagnosis import Finding
+from dynatick.engine.idle_record import read_cursors
 from dynatick.engine.installation_settings import InstallationSettings, pause, resume
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled
@@ -218,9 +218,10 @@ class TaskLists:
         if row is None:
             return explain_missing(task_id, settings)
         bucket, cursors = RowView(row).bucket, dict[int, Cursor]()
-        if bucket is not None and not is_terminal(row) and (kept := self.store.get(cursor_id(bucket.shard))):
-            with suppress(InvalidInput):  # the doctor says so
-                cursors[bucket.shard] = Cursor.from_row(bucket.shard, kept)
+        if bucket is not None and not is_terminal(row):
+            found = read_cursors(self.store, range(bucket.shard, bucket.shard + 1))[bucket.shard]
+            if isinstance(found, Cursor):  # the doctor reports a malformed one
+                cursors[bucket.shard] = found
         return explain(row, settings, cursors, self._clock())
 
     def settings(self) -> InstallationSettings | None:

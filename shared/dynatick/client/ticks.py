@@ -13,7 +13,8 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Row
-from dynatick.engine.cursor import Cursor, cursor_id
+from dynatick.engine.cursor import Cursor
+from dynatick.engine.idle_record import read_cursors
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import Store
 from dynatick.engine.report import tick_record_id
@@ -54,6 +55,8 @@ class TickView:
     occurrences: int  # of schedules, made by this pass
     missed: int  # occurrences that were not made
     woken_late: int  # with Precision second, begun although an earlier wake-up should have begun them
+    workers: int  # that this pass started
+    handed_to_workers: int  # tasks in their ranges
     lateness_max_ms: int  # how long after its tick a first attempt began; with Precision second, after it was due
     lateness_mean_ms: int
     lateness_p50_ms: int
@@ -123,7 +126,7 @@ TickEntry = TickView | IdleTicks | MissedTicks | PausedTicks
 _COUNTS = (
     "buckets", "due", "claimed", "completed", "failed", "retried", "rescheduled", "released", "expired", "recovered",
     "deferred", "superseded", "unrecorded", "unfinished", "moved", "occurrences", "missed",
-    "woken_late",
+    "woken_late", "workers", "handed_to_workers",
 )  # fmt: skip
 _LATENESS = ("lateness_max_ms", "lateness_mean_ms", "lateness_p50_ms", "lateness_p99_ms")
 
@@ -149,10 +152,11 @@ def ticks(store: Store, settings: InstallationSettings | None, minutes: range, *
     minutes = range(minutes.start, min(minutes.stop, minute_of(now) + 1))
     shards = range(settings.shards_ever)
     records = _records(store, minutes, shards)
-    cursors = store.get_many([cursor_id(shard) for shard in shards])
+    cursors = read_cursors(store, shards)
     entries: list[tuple[int, int, int, TickEntry]] = []
     for shard in shards:
-        cursor = _cursor(shard, cursors.get(cursor_id(shard)))
+        found = cursors[shard]
+        cursor = found if isinstance(found, Cursor) else None  # the doctor reports a malformed one
         own = [(minute, row) for minute, of_shard, row in records if of_shard == shard]
         later = _next_record(store, cursor, minutes.stop, shard, now)
         served = {minute: _ended(row, minute) for minute, row in own}  # by its last invocation
@@ -165,14 +169,6 @@ def ticks(store: Store, settings: InstallationSettings | None, minutes: range, *
         for first, entry in _without_record(shard, minutes, served, idle, cursor, settings, now):
             entries.append((first, shard, -1, entry))
     return [entry for *_, entry in sorted(entries, key=lambda found: found[:3])]
-
-
-def _cursor(shard: int, row: Row | None) -> Cursor | None:
-    """The cursor; None also for a malformed one, which the doctor reports."""
-    try:
-        return None if row is None else Cursor.from_row(shard, row)
-    except InvalidInput:
-        return None
 
 
 def _records(store: Store, minutes: Iterable[int], shards: Iterable[int]) -> list[tuple[int, int, Row]]:

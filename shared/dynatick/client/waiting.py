@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -22,12 +22,22 @@ def wait_until(
     pause: Callable[[float], None],
 ) -> T:
     """Polls again and again, less often with time, and returns what it saw last. Raises WaitTimedOut."""
-    end = None if timeout is None else clock() + timeout
-    seconds = FIRST_WAIT
+    pauses = waits(of=of, timeout=timeout, clock=clock)
     while not has_ended(seen := poll()):
+        pause(next(pauses))
+    return seen
+
+
+def waits(*, of: str, timeout: timedelta | None, clock: Callable[[], datetime]) -> Iterator[float]:
+    """The seconds before each further poll, more with time. Raises WaitTimedOut ``timeout`` after the call."""
+    return _until(None if timeout is None else clock() + timeout, of, clock)
+
+
+def _until(end: datetime | None, of: str, clock: Callable[[], datetime]) -> Iterator[float]:
+    seconds = FIRST_WAIT
+    while True:
         left = LONGEST_WAIT if end is None else (end - clock()).total_seconds()
         if left <= 0:
             raise WaitTimedOut(f"{of} has not ended in time")
-        pause(min(seconds, left))
+        yield min(seconds, left)
         seconds = min(1.5 * seconds, LONGEST_WAIT)
-    return seen

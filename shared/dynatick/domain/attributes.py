@@ -129,9 +129,14 @@ PLANNED_THROUGH: Final = "plannedThrough"
 CHECKPOINT: Final = "checkpoint"
 CHECKPOINT_AT: Final = "checkpointAt"  # instant
 OPEN_UNTIL: Final = "openUntil"  # instant
+HANDED_OUT: Final = "handedOut"  # list of maps: bucket, after, through, until; NULL: none
 IDLE_SINCE: Final = "idleSince"
 IDLE_TICKS: Final = "idleTicks"  # whole number
 LAST_TICK: Final = "lastTick"
+
+# The idle record of a group of shards.
+SERVED: Final = "served"  # list of maps: tick, notIdle
+NOT_IDLE: Final = "notIdle"  # list of shards
 
 # The settings.
 TICK_MINUTES: Final = "tickMinutes"  # whole number, like the next two
@@ -189,6 +194,8 @@ UNRECORDED: Final = "unrecorded"
 UNFINISHED: Final = "unfinished"
 MOVED: Final = "moved"
 WOKEN_LATE: Final = "wokenLate"
+WORKERS: Final = "workers"
+HANDED_TO_WORKERS: Final = "handedToWorkers"
 LATENESS_MAX_MS: Final = "latenessMaxMs"
 LATENESS_MEAN_MS: Final = "latenessMeanMs"
 LATENESS_P50_MS: Final = "latenessP50Ms"

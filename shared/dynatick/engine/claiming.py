@@ -7,7 +7,9 @@ claimed task until its attempt is recorded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from functools import partial
+from typing import Protocol
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.task import Task
@@ -21,7 +23,6 @@ from dynatick.engine.ports import WakeUps
 from dynatick.engine.record import RecordResult
 from dynatick.engine.recurring import Made, Recurring
 from dynatick.engine.report import PassReport, Resume
-from dynatick.engine.shard_lease import ShardLease
 from dynatick.engine.wake_up import AnyWakeUp, send_wake_ups, wake_ups_of
 from dynatick.errors import DynatickError
 
@@ -29,8 +30,22 @@ MAX_CLAIMS = 2  # at once
 MAX_RATE_LIMITED = 500  # tasks that wait for a rate limit, beside those that are in flight otherwise: they take memory
 
 
+class Right(Protocol):
+    """The right to claim: the shard lease of a pass, or the order of a worker."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether something may be claimed."""
+
+    def keep_open(self, until: datetime) -> bool:
+        """Whether occurrences may be written into closed buckets until then."""
+
+
 class Claiming:
-    """Claims entries and starts their tasks. The coordinator's thread calls everything but ``_…_now``."""
+    """Claims entries and starts their tasks. The coordinator's thread calls everything but ``_…_now``.
+
+    ``in_pass`` False: for a worker, which has no cursor.
+    """
 
     def __init__(
         self,
@@ -38,12 +53,13 @@ class Claiming:
         window: Window,
         report: PassReport,
         budget: Budget,
-        shard: ShardLease,
+        right: Right,
         expired: ExpiredLeases,
         *,
         after_events: Callable[[], None],
+        in_pass: bool = True,
     ) -> None:
-        self.window, self.report, self.budget, self.shard, self.expired = window, report, budget, shard, expired
+        self.window, self.report, self.budget, self.right, self.expired = window, report, budget, right, expired
         self.clock = services.clock
         self.claimer = Claimer(services.store, services.placer, services.clock, services.new_token)
         self.recurring = Recurring(
@@ -58,7 +74,7 @@ class Claiming:
             services,
             report,
             budget,
-            closed_through=lambda: window.cursor.closed_through,
+            closed_through=(lambda: window.cursor.closed_through) if in_pass else None,
             started=lambda place: window.add_in_flight(place.minute),
             recorded=self._recorded,
             released=self._released,
@@ -87,7 +103,7 @@ class Claiming:
         if not self._wait_for_room(len(batch)):
             return False
         try:
-            if not self.shard.keep_open(self.budget.hard_end):
+            if not self.right.keep_open(self.budget.hard_end):
                 return False
         except DynatickError as error:
             self.execution.keep_fault(error)
@@ -97,6 +113,11 @@ class Claiming:
         self.window.writing += 1
         self.execution.submit(partial(self._make_occurrences_now, entries, position, self.window.cursor.closed_through))
         return True
+
+    def wait_for_room(self, until: Callable[[], bool]) -> None:
+        """Waits until a batch can be claimed, or ``until`` holds, or nothing may be claimed any more."""
+        while not self._has_room(BATCH) and self.may_claim() and not until():
+            self.execution.handle_events()
 
     def _wait_for_room(self, more: int) -> bool:
         """False: time is up, or nothing may be claimed any more."""
@@ -122,7 +143,7 @@ class Claiming:
     def may_claim(self) -> bool:
         # A few tasks that take longer than is left are passed over; more of them should go to a new invocation.
         passed_over = len(self.execution.too_late) >= BATCH
-        return self.shard.is_held and self.execution.fault is None and not passed_over and self.execution.may_begin()
+        return self.right.is_held and self.execution.fault is None and not passed_over and self.execution.may_begin()
 
     def _claim_now(self, entries: Entries, position: Resume) -> Callable[[], None]:
         """In an I/O thread."""

@@ -17,6 +17,7 @@ from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
 from dynatick.engine.ports import Store
 from dynatick.engine.rules import SHARD_LEASE, SKEW_MARGIN
+from dynatick.engine.work_order import WorkOrder
 from dynatick.errors import StoreError
 
 _SKEW = timedelta(seconds=2)
@@ -45,10 +46,17 @@ class Cursor:
     idle_ticks: int = 0
     last_tick: str | None = None  # the latest one that had a pass
     planned_through: int | None = None  # wake-ups were sent for every bucket through here; None: never for any
+    handed_out: tuple[WorkOrder, ...] = ()  # ranges that are left to workers
 
     def is_leased(self, now: datetime) -> bool:
         """Whether a process has the shard lease, and it may still run."""
         return self.lease is not None and self.lease_until is not None and now <= self.lease_until + SKEW_MARGIN
+
+    @property
+    def served_through(self) -> int:
+        """The latest minute whose tick has come: an idle shard's buckets are not closed at each one."""
+        last = Bucket.canonical(self.last_tick)
+        return self.closed_through if last is None else max(self.closed_through, last.minute)
 
     def to_row(self) -> dict[str, object]:
         return {
@@ -67,6 +75,7 @@ class Cursor:
             attr.IDLE_TICKS: self.idle_ticks,
             attr.LAST_TICK: self.last_tick,
             **({} if self.planned_through is None else {attr.PLANNED_THROUGH: str(Bucket(self.planned_through))}),
+            attr.HANDED_OUT: [order.to_map() for order in self.handed_out] or None,
         }
 
     @classmethod
@@ -90,7 +99,12 @@ class Cursor:
             idle_ticks=check_count(row.get(attr.IDLE_TICKS, 0), attr.IDLE_TICKS),
             last_tick=None if last is None else str(last),
             planned_through=None if planned is None else Bucket.parse(planned, attr.PLANNED_THROUGH).minute,
+            handed_out=_orders(row.get(attr.HANDED_OUT)),
         )
+
+
+def _orders(value: object) -> tuple[WorkOrder, ...]:
+    return tuple(WorkOrder.from_map(one, attr.HANDED_OUT) for one in value) if isinstance(value, list) else ()
 
 
 def read_cursor(store: Store, shard: int, now: datetime) -> Cursor:
@@ -112,6 +126,15 @@ def read_cursor(store: Store, shard: int, now: datetime) -> Cursor:
 
 def save(store: Store, old: Cursor, new: Cursor) -> Cursor | None:
     """Writes ``new`` over ``old``; None: another writer was first. The watermarks never go back."""
+    new, change = update(old, new)
+    result = store.write(change)
+    if isinstance(result, Unknown):
+        raise StoreError(f"cannot write the cursor of shard {old.shard}: {result.error}")
+    return new if isinstance(result, Written) else None
+
+
+def update(old: Cursor, new: Cursor) -> tuple[Cursor, ConditionalUpdate]:
+    """The cursor as it will be, and the change that writes it. The watermarks never go back."""
     new = replace(
         new,
         closed_through=max(old.closed_through, new.closed_through),
@@ -122,12 +145,20 @@ def save(store: Store, old: Cursor, new: Cursor) -> Cursor | None:
         ),
         version=old.version + 1,
     )
-    result = store.write(
-        ConditionalUpdate(task_id=cursor_id(old.shard), set=new.to_row(), conditions=(Is(attr.VERSION, old.version),))
-    )
-    if isinstance(result, Unknown):
-        raise StoreError(f"cannot write the cursor of shard {old.shard}: {result.error}")
-    return new if isinstance(result, Written) else None
+    conditions = (Is(attr.VERSION, old.version),)
+    return new, ConditionalUpdate(task_id=cursor_id(old.shard), set=new.to_row(), conditions=conditions)
+
+
+def close(cursor: Cursor, tick: int, plan_ahead: int) -> tuple[Cursor, range]:
+    """The cursor with every bucket through ``tick`` closed, and the minutes whose wake-ups its writer plans (19).
+
+    ``plan_ahead``: minutes after the tick through which they are to be planned; 0: there are no wake-ups.
+    """
+    closed = replace(cursor, closed_through=max(cursor.closed_through, tick))
+    if not plan_ahead:
+        return closed, range(0)
+    planned, through = cursor.planned_through or 0, tick + plan_ahead
+    return replace(closed, planned_through=max(planned, through)), range(max(tick, planned) + 1, through + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +180,7 @@ def acquire_shard(store: Store, shard: int, tick: int, *, token: str, now: datet
         cursor = read_cursor(store, shard, now)
         if cursor.lease == token:
             return Acquired(cursor)  # acquired: only the answer was lost, or the request was sent twice
-        closed = replace(cursor, closed_through=max(cursor.closed_through, tick))
-        to_plan = range(0)
-        if plan_ahead:
-            to_plan = range(max(tick, cursor.planned_through or 0) + 1, tick + plan_ahead + 1)
-            closed = replace(closed, planned_through=max(cursor.planned_through or 0, tick + plan_ahead))
+        closed, to_plan = close(cursor, tick, plan_ahead)
         if cursor.is_leased(now):
             if closed == cursor or save(store, cursor, closed) is not None:
                 return Acquired(None, to_plan)

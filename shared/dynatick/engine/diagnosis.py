@@ -145,8 +145,8 @@ def judge_cursors(cursors: Mapping[int, Cursor | InvalidInput | None], grid: Gri
         elif cursor.closed_through > minute_of(now + _CLOSED_EARLY):
             closed = Bucket(cursor.closed_through)
             yield _of_shard(Kind.CURSOR_AHEAD, shard, f"buckets are closed through {closed}, which is still to come")
-        elif instant_of(cursor.closed_through) + _TICKS_MISSED * tick + _CLOSED_LATE < now:
-            yield _of_shard(Kind.CURSOR_BEHIND, shard, f"no tick has come since {Bucket(cursor.closed_through)}")
+        elif instant_of(cursor.served_through) + _TICKS_MISSED * tick + _CLOSED_LATE < now:
+            yield _of_shard(Kind.CURSOR_BEHIND, shard, f"no tick has come since {Bucket(cursor.served_through)}")
         elif cursor.checkpoint_at + _TICKS_MISSED * tick + _DRAINED_LATE < now and not cursor.is_leased(now):
             # The drained watermark soon reaches a checkpoint, and then there is a new one (4).
             first = Bucket(cursor.drained_through)

@@ -6,9 +6,10 @@ flight), ``expired_leases`` (recoveries), ``stuck_rows`` and ``shard_lease``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import chain
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
@@ -19,8 +20,10 @@ from dynatick.engine.claims import Entries
 from dynatick.engine.cursor import Cursor, acquire_shard
 from dynatick.engine.execution import Services
 from dynatick.engine.expired_leases import ExpiredLeases
+from dynatick.engine.hand_out import HandOut
+from dynatick.engine.idle_record import count_idle_ticks
 from dynatick.engine.installation_settings import read_pause
-from dynatick.engine.poll_window import Window
+from dynatick.engine.poll_window import Segment, Window
 from dynatick.engine.polling import Polling
 from dynatick.engine.recovery import RecoveryOrder
 from dynatick.engine.report import PassReport, Resume, tick_record_id
@@ -28,10 +31,12 @@ from dynatick.engine.rules import TICKS_PLANNED
 from dynatick.engine.shard_lease import ShardLease
 from dynatick.engine.stuck_rows import defer_stuck
 from dynatick.engine.wake_up_plan import send_planned
+from dynatick.engine.work_order import WorkOrder
 from dynatick.errors import DynatickError
 
 MAX_LEFT_BEHIND = 100  # entries that a continuation gets; if there are more, it polls from the oldest bucket on
 ROUND_TIMEOUT = timedelta(seconds=1)  # for what is in flight, before a bucket is polled again
+LEASE_CHECK = timedelta(seconds=2)  # while a pass waits for workers: another tick may have closed more buckets
 TICK_RECORD_DAYS = 7
 
 
@@ -46,13 +51,14 @@ def drain(
     left_behind: Entries = (),
     send_continuation: Callable[[Resume | None, Entries], None] | None = None,
     start_recovery: Callable[[RecoveryOrder], bool] = lambda order: False,
+    start_worker: Callable[[WorkOrder], bool] = lambda order: False,
 ) -> PassReport:
     """Closes the shard's buckets through ``tick`` and runs what is due in them.
 
     ``hard_end``: when Lambda will kill the process. ``resume``: where an earlier invocation of this pass stopped;
     ``left_behind``: entries before that place that it could not end. ``send_continuation`` is called with the same two,
     at most once: if this pass leaves something for want of time, and has made progress. ``start_recovery`` starts a
-    recovery and returns whether it could.
+    recovery and returns whether it could; so does ``start_worker``.
     Raises StoreError if the table can't be reached; what was claimed is reclaimed when its lease has expired.
     """
     started = services.clock()
@@ -68,7 +74,8 @@ def drain(
         report.finished_at = services.clock()
         return report
     window = Window(cursor, services.rules, closed_at=services.clock())
-    running = _Pass(services, window, report, token, Budget.until(hard_end, started), send_continuation, start_recovery)
+    budget = Budget.until(hard_end, started)
+    running = _Pass(services, window, report, token, budget, send_continuation, start_recovery, start_worker)
     try:
         running.work(resume, left_behind)
     finally:
@@ -102,6 +109,7 @@ class _Pass:
         budget: Budget,
         send_continuation: Callable[[Resume | None, Entries], None] | None,
         start_recovery: Callable[[RecoveryOrder], bool],
+        start_worker: Callable[[WorkOrder], bool],
     ) -> None:
         self.services, self.window, self.report, self.budget = services, window, report, budget
         self.clock, self.send_continuation = services.clock, send_continuation
@@ -111,7 +119,8 @@ class _Pass:
             services, window, report, budget, self.shard, self.expired, after_events=self._after_events
         )
         self.execution = self.claiming.execution
-        self.polling = Polling(self.claiming)
+        self.hand_out = HandOut(self.execution, window, self.shard, start_worker)
+        self.polling = Polling(self.claiming, self.hand_out)
 
     def close(self) -> None:
         self.execution.close()
@@ -142,30 +151,55 @@ class _Pass:
             raise execution.fault
 
     def _poll_until_nothing_is_due(self, resume: Resume | None) -> int:
-        """Polls and claims in rounds: all buckets of the window, then again those in which something was due. Returns
-        through which minute all closed buckets were polled."""
-        execution = self.execution
-        polled_through = self.window.cursor.closed_through
-        minutes: Iterable[int] = (
-            m for m in self.window.minutes_to_poll(self.clock()) if resume is None or m >= resume.minute
-        )
+        """Polls and claims in rounds: all buckets of the window; then again those in which something was due. What a
+        worker may have left is polled as soon as its order is over. Returns through which minute all closed buckets
+        were polled."""
+        execution, window = self.execution, self.window
+        polled_through = window.cursor.closed_through
+        again: list[int] | None = None  # None: the first round, which polls the whole window
+        worked: set[int] = set()
+        left = self.hand_out.take_back()
         while True:
-            self.polling.poll_and_claim(minutes, resume)
-            resume = None
+            minutes = window.minutes_to_poll(self.clock()) if again is None else again
+            ranges = map(Segment.of, left)
+            resume = self.polling.poll_and_claim(chain(ranges, window.segments(minutes, resume)))
             self.expired.start_recoveries()
             if self.report.resume is not None or not self.shard.is_held or execution.fault is not None:
                 return polled_through
-            again = sorted(self.claiming.minutes_with_work)
-            if again:
+            worked |= self.claiming.minutes_with_work
+            if resume is None and worked:
                 round_end = min(self.clock() + ROUND_TIMEOUT, self.budget.stop_waiting)
                 execution.wait(until=execution.nothing_runs, end=round_end)
-            if self.clock() >= self.budget.stop_claiming:
+            elif resume is None and self._waits_for_workers:
+                self._wait_for_workers(polled_through)
+            if not execution.may_begin():
                 return polled_through
-            closed = self.window.cursor.closed_through
-            minutes = [*again, *range(polled_through + 1, closed + 1)]  # another tick may have closed more
-            polled_through = closed
-            if not minutes and self._end():
-                return polled_through
+            left = self.hand_out.take_back()
+            if resume is None:
+                closed = window.cursor.closed_through
+                again = [*sorted(worked), *range(polled_through + 1, closed + 1)]  # another tick may have closed more
+                left = [order for order in left if order.bucket.minute not in worked]
+                worked, polled_through = set(), closed
+                if not again and not left and not self._waits_for_workers and self._end():
+                    return polled_through
+
+    @property
+    def _waits_for_workers(self) -> bool:
+        """Whether this pass stays for what workers may leave. In one thread, no time passes while it waits."""
+        return bool(self.window.handed_out) and not self.services.rules.in_one_thread
+
+    def _wait_for_workers(self, polled_through: int) -> None:
+        """Waits until an order may be over, or another tick has closed more buckets."""
+        self.shard.renew_at = min(self.shard.renew_at, self.clock() + LEASE_CHECK)
+        self.execution.wait(
+            until=lambda: (
+                self.window.cursor.closed_through > polled_through
+                or self.execution.fault is not None
+                or not self.shard.is_held
+                or not self.execution.may_begin()
+            ),
+            end=min(self.hand_out.next_change(), self.clock() + LEASE_CHECK, self.budget.stop_claiming),
+        )
 
     def _after_events(self) -> None:
         if self.shard.must_renew:
@@ -206,6 +240,7 @@ class _Pass:
     def _with_idle_ticks(self, cursor: Cursor) -> Cursor:
         """The cursor with its count of idle ticks: an idle tick has no record of its own."""
         tick = str(Bucket(self.report.tick))
+        cursor = count_idle_ticks(self.services.store, cursor, self.report.tick, self.services.rules.grid)
         if self.report.is_idle:
             new_tick = cursor.last_tick != tick
             return replace(

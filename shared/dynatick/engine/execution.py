@@ -26,12 +26,13 @@ from dynatick.domain.task import Task
 from dynatick.engine.bucket_record import count_departures, log_uncounted
 from dynatick.engine.budget import Budget
 from dynatick.engine.claims import Claimed
+from dynatick.engine.division import measured_rate
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.io_pool import IoPool, Job
 from dynatick.engine.lateness import lateness_of, milliseconds
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Actions, Clock, DeadLetters, ReportOverdue, Store, WakeUps
-from dynatick.engine.record import MOVED, Attempted, Deferred, Overrun, Recorder, RecordResult
+from dynatick.engine.record import Attempted, Deferred, Overrun, Recorder, RecordResult
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.task_pool import TaskPool
@@ -42,6 +43,7 @@ MIN_IO_THREADS, MAX_IO_THREADS = 2, 6  # claims and records at once
 MAX_IO_WAIT_SECONDS = 0.02  # one that waits longer gets another thread; most take less
 RECORD_DELAY_SECONDS = 0.05  # an outcome waits this long for others to share its batch
 MAX_LARGE_IN_FLIGHT = 32_000_000  # bytes of large rows, beyond which nothing more is claimed
+CLAIM_AHEAD = timedelta(seconds=2)  # with workers: what runs in this time is claimed
 LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: records under way are waited for until then
 _COUNTED = tuple(RecordResult)
 _DEPARTED = {
@@ -81,9 +83,9 @@ class Place:
 class Execution:
     """The tasks in flight of one invocation.
 
-    ``closed_through``: the closed watermark. An I/O thread calls ``moved`` with the id of each task that was put into a
-    later bucket. The coordinator calls ``started``, ``released`` and ``recorded`` with each task to which that happens,
-    and ``after_events`` after each round of events.
+    ``closed_through``: the closed watermark of the shard whose lease the pass has; None: outside of a pass. The
+    coordinator calls ``started``, ``released`` and ``recorded`` with each task to which that happens, and
+    ``after_events`` after each round of events.
     """
 
     def __init__(
@@ -92,8 +94,7 @@ class Execution:
         report: PassReport,
         budget: Budget,
         *,
-        closed_through: Callable[[], int],
-        moved: Callable[[str], object] | None = None,
+        closed_through: Callable[[], int] | None = None,
         started: Callable[[Place], None] = lambda place: None,
         recorded: Callable[[Place, Task, RecordResult], None] = lambda place, task, result: None,
         released: Callable[[Place], None] = lambda place: None,
@@ -101,13 +102,13 @@ class Execution:
     ) -> None:
         self.services, self.report, self.budget = services, report, budget
         self.started, self.recorded, self.released, self.after_events = started, recorded, released, after_events
-        self.moved = moved
         self.recorder = Recorder(
             services.store,
             services.dead_letters,
             services.rules,
             services.settings,
             services.clock,
+            placer=services.placer,
             closed_through=closed_through,
             jitter=services.jitter,
             wake_ups=services.wake_ups,
@@ -133,17 +134,35 @@ class Execution:
             max_timeout_seconds=services.rules.max_timeout_seconds,
             in_one_thread=services.rules.in_one_thread,
         )
-        self.max_in_flight = max(4 * BATCH, 4 * services.rules.threads)
         self.in_flight: dict[str, Place] = {}  # by the token of the claim
         self.ids: set[tuple[str, int]] = set()  # of the same tasks, with the minutes of their buckets
         self.large: dict[str, int] = {}  # bytes of the large ones among them, by the same tokens
         self.claiming = 0  # entries in claims under way
         self.recording = 0  # attempts in records under way
         self.ended: list[Attempted] = []  # to be recorded
+        self.ran = 0  # attempts that have ended
         self.ended_since = 0.0  # by time.monotonic(), the first of them
         self.fault: Exception | None = None
         self.departures: dict[Bucket, Counter[str]] = {}  # what left its bucket, to be counted in that one's record
         services.executions.append(self)
+
+    @property
+    def rate(self) -> float | None:
+        """Tasks that end in a second here; None: too early to say."""
+        if self.report.first_start_ms is None:
+            return None
+        began = self.report.started_at + timedelta(milliseconds=self.report.first_start_ms)
+        return measured_rate(self.ran, self.services.clock() - began, self.services.rules.threads)
+
+    @property
+    def max_in_flight(self) -> int:
+        """How many tasks may be claimed at once. With workers, no more than begin soon: others could begin the rest."""
+        rules = self.services.rules
+        whole = max(4 * BATCH, 4 * rules.threads)
+        if not rules.max_workers:
+            return whole
+        soon = (self.rate or 0) * CLAIM_AHEAD.total_seconds()
+        return min(whole, rules.threads + max(BATCH, int(soon)))
 
     @property
     def running(self) -> int:
@@ -265,6 +284,7 @@ class Execution:
 
     def _ended(self, attempted: Attempted) -> None:
         self._count_start(attempted)
+        self.ran += 1
         if attempted.overrun is not None:
             self._log_overrun(attempted.overrun)
         if not self.ended:
@@ -310,10 +330,6 @@ class Execution:
         fault: Exception | None = None
         try:
             results = self.recorder.record(attempts)
-            if self.moved is not None:
-                for attempted, result in zip(attempts, results, strict=True):
-                    if result in MOVED:
-                        self.moved(attempted.task.task_id)
         except Exception as error:  # the coordinator raises it once everything in flight is recorded
             fault = error
         return partial(self._attempts_recorded, attempts, results, fault)

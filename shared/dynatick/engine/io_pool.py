@@ -10,10 +10,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from functools import partial
+from queue import SimpleQueue
+from typing import Protocol, TypeVar
 
+T = TypeVar("T")
 Job = Callable[[], Callable[[], None]]
 
 
@@ -40,6 +43,26 @@ class CallingThread:
 def executor(max_threads: int, name: str, *, in_one_thread: bool) -> Executor:
     """An executor with so many threads, which start when they are needed; or the calling thread."""
     return CallingThread() if in_one_thread else ThreadPoolExecutor(max_threads, thread_name_prefix=name)
+
+
+def run_all(
+    jobs: Sequence[Callable[[], T]], *, max_threads: int, name: str, in_one_thread: bool
+) -> list[T | Exception]:
+    """Runs jobs in so many threads. One result for each, in order: what it returned, or the error that it raised."""
+    answers: SimpleQueue[tuple[int, T | Exception]] = SimpleQueue()
+    pool = executor(max_threads, name, in_one_thread=in_one_thread)
+    for number, job in enumerate(jobs):
+        pool.submit(partial(_answer, answers, number, job))
+    results = dict(answers.get() for _ in jobs)
+    pool.shutdown(wait=False, cancel_futures=True)
+    return [results[number] for number in range(len(jobs))]
+
+
+def _answer(answers: SimpleQueue[tuple[int, T | Exception]], number: int, job: Callable[[], T]) -> None:
+    try:
+        answers.put((number, job()))
+    except Exception as error:
+        answers.put((number, error))
 
 
 class IoPool:

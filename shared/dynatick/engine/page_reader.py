@@ -11,19 +11,19 @@ from functools import partial
 from dynatick.domain.buckets import Bucket
 from dynatick.engine.execution import Execution
 from dynatick.engine.io_pool import executor
+from dynatick.engine.poll_window import Segment
 from dynatick.engine.ports import Page
-from dynatick.engine.report import Resume
 
-PAGE = 2000  # entries: DynamoDB's 1 MB holds four times as many, which would take too much memory as objects
-LOOKAHEAD = 6  # buckets whose first page is read ahead, all at once; the pages wait in memory
+PAGE = 500  # entries: DynamoDB's 1 MB holds thousands, which would take too much memory as objects
+LOOKAHEAD = 6  # segments whose first page is read ahead, all at once; the pages wait in memory
 
 
 @dataclass(slots=True)
 class _Read:
     """One page, requested or read."""
 
-    minute: int
-    is_first: bool  # of its bucket
+    segment: Segment
+    is_first: bool  # of its segment
     began: datetime | None = None
     page: Page | None = None
     error: Exception | None = None
@@ -37,40 +37,45 @@ class PageReader:
 
     def __init__(self, execution: Execution, shard: int) -> None:
         self._execution, self._shard = execution, shard
+        self._ahead: deque[_Read] = deque()
         in_one_thread = execution.services.rules.in_one_thread
         self._pool = executor(LOOKAHEAD, "dynatick-poll", in_one_thread=in_one_thread)
 
     def pages(
-        self, minutes: Iterable[int], resume: Resume | None, began: Callable[[int, datetime], None]
-    ) -> Iterator[tuple[int, Page | None]]:
-        """(minute, page) of each bucket in order, all pages. Once time is up, the page is None, and it ends.
+        self, segments: Iterable[Segment], began: Callable[[int, datetime], None]
+    ) -> Iterator[tuple[Segment, Page | None]]:
+        """(segment, page) of each segment in order, all pages. Once time is up, the page is None, and it ends.
 
-        ``resume``: where to begin in its bucket. ``began`` is called with the time at which the poll of a bucket began,
-        before its first page. If a page can't be read, it ends; the execution keeps the error.
+        ``began`` is called with the time at which the poll of a segment began, before its first page. If a page can't
+        be read, it ends; the execution keeps the error.
         """
-        coming = iter(minutes)
-        ahead: deque[_Read] = deque()
+        coming = iter(segments)
+        ahead = self._ahead
+        ahead.clear()
         while True:
-            while len(ahead) < LOOKAHEAD and (minute := next(coming, None)) is not None:
-                after = resume.after if resume is not None and minute == resume.minute else None
-                ahead.append(self._ask(_Read(minute, True), after))
+            while len(ahead) < LOOKAHEAD and (segment := next(coming, None)) is not None:
+                ahead.append(self._ask(_Read(segment, True), segment.after))
             if not ahead:
                 return
             read = ahead.popleft()
             while read.began is None:
                 if not self._execution.may_begin():
-                    yield read.minute, None
+                    yield read.segment, None
                     return
                 self._execution.handle_events()
             if read.is_first:
-                began(read.minute, read.began)
+                began(read.segment.minute, read.began)
             if read.error is not None:
                 self._execution.keep_fault(read.error)
             if read.page is None:
                 return
             if read.page.after is not None:
-                ahead.appendleft(self._ask(_Read(read.minute, False), read.page.after))
-            yield read.minute, read.page
+                ahead.appendleft(self._ask(_Read(read.segment, False), read.page.after))
+            yield read.segment, read.page
+
+    def read_next(self, segment: Segment) -> None:
+        """Lets ``pages`` read this segment next. Its poll has begun before."""
+        self._ahead.appendleft(self._ask(_Read(segment, False), segment.after))
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -84,7 +89,16 @@ class PageReader:
         services = self._execution.services
         began, page, error = services.clock(), None, None
         try:
-            page = services.store.query_bucket(Bucket(read.minute, self._shard), after=after, limit=PAGE)
+            bucket = Bucket(read.segment.minute, self._shard)
+            page = _cut(services.store.query_bucket(bucket, after=after, limit=PAGE), read.segment.through)
         except Exception as raised:  # the coordinator raises it once everything in flight is recorded
             error = raised
         self._execution.events.put(partial(read.finish, began, page, error))
+
+
+def _cut(page: Page, through: str | None) -> Page:
+    """The page without what comes after an id."""
+    if through is None:
+        return page
+    is_last = page.after is None or page.after >= through
+    return Page([entry for entry in page.entries if entry.task_id <= through], None if is_last else page.after)

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dynatick.domain.instants import EPOCH
 from dynatick.engine.cursor import Cursor
+from dynatick.engine.report import Resume
 from dynatick.engine.rules import Rules
+from dynatick.engine.work_order import WorkOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The ids of a bucket in (after, through]. None: from the first one on, to the last."""
+
+    minute: int
+    after: str | None = None
+    through: str | None = None
+
+    @classmethod
+    def of(cls, order: WorkOrder) -> Segment:
+        """The range of an order."""
+        return cls(order.bucket.minute, order.after, order.through)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the whole bucket."""
+        return self.after is None and self.through is None
 
 
 @dataclass(slots=True)
@@ -39,10 +60,12 @@ class Window:
     writing: int = 0  # batches of occurrences that are being written
     written_from: int | None = None  # the first bucket that this pass has written an occurrence into
     written_at: datetime | None = None  # this pass has written no occurrence after this time
+    handed_out: list[WorkOrder] = field(init=False)  # ranges that are left to workers, also by earlier passes
     others_until: datetime | None = field(init=False)  # until then another pass, perhaps a dead one, may write some
 
     def __post_init__(self) -> None:
         self.others_until = self.cursor.open_until
+        self.handed_out = list(self.cursor.handed_out)
 
     @property
     def final_from(self) -> datetime:
@@ -71,6 +94,20 @@ class Window:
         for minute in range(c.drained_through + 1, c.closed_through + 1):
             if is_final or minute > skip_through:
                 yield minute
+
+    def segments(self, minutes: Iterable[int], resume: Resume | None = None) -> Iterator[Segment]:
+        """What to poll of these buckets, in order: all but the ranges that are left to workers. A bucket that has one
+        is not polled whole, so it is not drained. ``resume``: leave out what is before it."""
+        for minute in minutes:
+            if resume is not None and minute < resume.minute:
+                continue
+            start = resume.after if resume is not None and minute == resume.minute else None
+            ranges = [order for order in self.handed_out if order.bucket.minute == minute]
+            for order in sorted(ranges, key=lambda order: order.after or ""):
+                if order.after is not None and (start is None or start < order.after):
+                    yield Segment(minute, start, order.after)
+                start = order.through if start is None else max(start, order.through)
+            yield Segment(minute, start)
 
     # -- what holds a bucket back ----------------------------------------------------------------------------------
 
@@ -140,7 +177,12 @@ class Window:
         checkpoint (4)."""
         c = self.cursor
         drained = self.new_drained_through()
-        new = replace(c, drained_through=drained, polled_through=self.new_polled_through())
+        new = replace(
+            c,
+            drained_through=drained,
+            polled_through=self.new_polled_through(),
+            handed_out=tuple(self.handed_out),
+        )
         if drained >= c.checkpoint:
             new = replace(new, checkpoint=c.closed_through, checkpoint_at=self.closed_at)
         if self.written_at is not None and self.written_from is not None and self.written_from <= new.checkpoint:

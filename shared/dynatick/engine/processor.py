@@ -1,10 +1,12 @@
 """The processor function's work: one invocation of any kind.
 
-Events: a tick, as EventBridge sends it (``time``) or by hand (``{"dynatick": {"tick": "2026-12-31#12:00"}}``); one
-shard's pass, which a tick starts for every shard but the first, and a pass for its own continuation
+Events: a tick, as EventBridge sends it (``time``) or by hand (``{"dynatick": {"tick": "2026-12-31#12:00"}}``); the
+shards after the first, which a tick starts as a tree (``{"dynatick": {"tick": …, "shards": [64, 255]}}``, both
+included); one shard's pass, also as its own continuation
 (``{"dynatick": {"tick": …, "shard": 3, "continuation": 1, "resume": {…}, "left": […]}}``); a recovery, which a pass
 starts for tasks whose lease expired (``{"dynatick": {"recover": {"bucket": …, "taskIds": […]}}}``); a wake-up, as its
-queue delivers it (``{"dynatick": {"wakeUp": …}}`` in the body of one message); the daily reconcile
+queue delivers it (``{"dynatick": {"wakeUp": …}}`` in the body of one message); a worker, for a range of ids that a pass
+handed out (``{"dynatick": {"work": {"bucket": …, "after": …, "through": …, "until": …}}}``); the daily reconcile
 (``{"dynatick": {"reconcile": true}}``).
 """
 
@@ -13,16 +15,21 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import Row, check_count
+from dynatick.engine.budget import Budget
 from dynatick.engine.claims import Entries
 from dynatick.engine.drain import drain
 from dynatick.engine.execution import Execution, Services
+from dynatick.engine.fan_out import MAX_CHILDREN, groups, portions, split
+from dynatick.engine.idle_shards import GroupReport, serve_group
 from dynatick.engine.installation_settings import InstallationSettings, publish_settings
+from dynatick.engine.io_pool import run_all
 from dynatick.engine.placement import Placer, send_rejection
 from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, ReportOverdue, Store, WakeUps
 from dynatick.engine.reconcile import Reconciled, reconcile_round
@@ -32,6 +39,8 @@ from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import SKEW_MARGIN, Rules
 from dynatick.engine.wake_up import AnyWakeUp, TickOnTime, WakeUp, parse_wake_up, send_wake_ups
 from dynatick.engine.waking import MAX_EARLY, MAX_LATE, wake
+from dynatick.engine.work_order import WorkOrder
+from dynatick.engine.worker import work
 from dynatick.errors import ConfigurationError, DynatickError, InvalidInput, StoreError
 from dynatick.json_reader import parse
 
@@ -63,6 +72,17 @@ class PassOrder:
 
 
 @dataclass(frozen=True, slots=True)
+class ShardsOrder:
+    """Serve these shards of a tick, here or in further invocations."""
+
+    tick: int
+    shards: range
+
+    def to_event(self) -> dict[str, object]:
+        return {ENVELOPE: {"tick": str(Bucket(self.tick)), "shards": [self.shards[0], self.shards[-1]]}}
+
+
+@dataclass(frozen=True, slots=True)
 class ReconcileOrder:
     """Go on with the unfinished round of the reconcile; if there is none, begin one.
 
@@ -76,7 +96,7 @@ class ReconcileOrder:
         return {ENVELOPE: {"reconcile": True, "continuing": continuing}}
 
 
-Order = PassOrder | RecoveryOrder | ReconcileOrder | AnyWakeUp
+Order = PassOrder | ShardsOrder | RecoveryOrder | WorkOrder | ReconcileOrder | AnyWakeUp
 
 
 def parse_event(event: object, now: datetime) -> Order:
@@ -98,7 +118,13 @@ def parse_event(event: object, now: datetime) -> Order:
         return parse_wake_up(inner["wakeUp"])
     if "recover" in inner:
         return RecoveryOrder.from_event(inner["recover"], continuation)
+    if "work" in inner:
+        order = WorkOrder.from_map(inner["work"], "event.dynatick.work")
+        _not_ahead(order.bucket.minute, str(order.bucket), now)
+        return order
     tick = Bucket.parse(inner.get("tick"), "event.dynatick.tick").minute
+    if "shards" in inner:
+        return ShardsOrder(_not_ahead(tick, inner.get("tick"), now), _shards(inner["shards"]))
     shard = inner.get("shard")
     resume = inner.get("resume")
     if resume is not None and not isinstance(resume, Mapping):
@@ -117,6 +143,15 @@ def parse_event(event: object, now: datetime) -> Order:
     )
 
 
+def _shards(value: object) -> range:
+    if not isinstance(value, list) or len(value) != 2:
+        raise InvalidInput("event.dynatick.shards", value, "expected the first and the last shard, such as [64, 127]")
+    first, last = (check_count(shard, "event.dynatick.shards") for shard in value)
+    if not 0 < first <= last:
+        raise InvalidInput("event.dynatick.shards", value, "expected two whole numbers from 1 on, the lower one first")
+    return range(first, last + 1)
+
+
 def _entries(value: object) -> tuple[tuple[Bucket, str], ...]:
     if value is None:
         return ()
@@ -125,20 +160,33 @@ def _entries(value: object) -> tuple[tuple[Bucket, str], ...]:
     return tuple((Bucket.parse(bucket, "event.dynatick.left"), str(task_id)) for bucket, task_id in value)
 
 
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """An invocation that could not be started. ``shards``: those that it would have served."""
+
+    problem: str
+    shards: range = range(0)
+
+
 @dataclass(kw_only=True, slots=True)
 class Invoked:
     """The result of an invocation."""
 
     passed: PassReport | None = None
+    groups: list[GroupReport] = field(default_factory=list)  # idle shards were polled here, group by group
+    passed_too: list[PassReport] = field(default_factory=list)  # of shards whose own invocation could not be started
+    left: list[int] = field(default_factory=list)  # such shards, for which there was no time: the next tick serves them
     recovered: PassReport | None = None
     woken: PassReport | None = None
+    worked: PassReport | None = None
     stale_wake_up: bool = False  # it came so late that ticks have polled its bucket: it was dropped
     malformed_wake_up: str | None = None  # why a message of the queue is no wake-up; it was dropped
     reconciled: Reconciled | None = None
     paused_tick: int | None = None  # a tick that ran nothing, because the installation is paused
     paused: bool = False  # so is this invocation
-    shards: int = 1
-    not_started: list[str] = field(default_factory=list)  # why other invocations could not be started
+    shards: int = 1  # that it is to serve, together with the invocations that it starts
+    not_started: list[NotStarted] = field(default_factory=list)
+    fault: Exception | None = None  # of an idle shard; to be raised once this is logged, so that Lambda tries again
     schemas_not_published: str | None = None  # why the payload schemas are not in the settings row
 
 
@@ -182,32 +230,92 @@ class Processor:
             return self._reconcile(order, hard_end)
         if isinstance(order, RecoveryOrder):
             return self._recover(order, hard_end)
+        if isinstance(order, WorkOrder):
+            return self._work(order, hard_end)
         if isinstance(order, WakeUp):
             return self._wake(order, hard_end)
         if isinstance(order, TickOnTime):
             return self._tick_on_time(order, hard_end)
+        if isinstance(order, ShardsOrder):
+            return self._serve_shards(order, hard_end)
         return self._pass(order, hard_end)
 
     def _pass(self, order: PassOrder, hard_end: datetime) -> Invoked:
         settings = self._publish_settings()
+        shards = 1 if order.shard is not None else settings.shards_ever
         if settings.pause is not None:  # as if the tick were missing: once they come again, ticks do what is due
-            return Invoked(shards=settings.shards_ever, paused=True, paused_tick=order.tick)
-        done = Invoked(shards=settings.shards_ever)
-        shard = order.shard
-        if shard is None:  # a tick: every shard that was ever in use gets a pass (14)
-            shard = 0
-            for other in range(1, settings.shards_ever):
-                self._start(PassOrder(tick=order.tick, shard=other), done)
+            return Invoked(shards=shards, paused=True, paused_tick=order.tick)
+        done, end = Invoked(shards=shards), Budget.until(hard_end, self.clock()).stop_claiming
+        services = self._services(settings)
+        unserved: list[range] = []
+        if order.shard is None:  # a tick: every shard that was ever in use is served (14)
+            unserved = self._start_ranges(order.tick, portions(groups(range(1, settings.shards_ever))), done)
+            order = replace(order, shard=0)
+        done.passed = self._drain(services, order, done, hard_end)
+        if order.shard == 0 and not self.running:
+            self._publish_payload_schemas(settings, done)
+        self._serve_here(services, order.tick, unserved, done, hard_end, end)
+        return done
+
+    def _serve_shards(self, order: ShardsOrder, hard_end: datetime) -> Invoked:
+        settings = self._publish_settings()
+        shards = range(order.shards.start, min(order.shards.stop, settings.shards_ever))
+        if settings.pause is not None:
+            return Invoked(shards=len(shards), paused=True, paused_tick=order.tick)
+        done, end = Invoked(shards=len(shards)), Budget.until(hard_end, self.clock()).stop_claiming
+        own, others = split(shards)
+        unserved = self._start_ranges(order.tick, others, done)
+        self._serve_here(self._services(settings), order.tick, [own, *unserved], done, hard_end, end)
+        return done
+
+    def _start_ranges(self, tick: int, ranges: Sequence[range], done: Invoked) -> list[range]:
+        """Starts invocations for these shards. Returns those for which it could not."""
+        orders = [PassOrder(tick=tick, shard=one.start) if len(one) == 1 else ShardsOrder(tick, one) for one in ranges]
+        jobs = [partial(self._start, order, done, one) for order, one in zip(orders, ranges, strict=True)]
+        is_started = run_all(
+            jobs, max_threads=MAX_CHILDREN, name="dynatick-start", in_one_thread=self.rules.in_one_thread
+        )
+        return [one for one, started in zip(ranges, is_started, strict=True) if started is not True]
+
+    def _serve_here(
+        self, services: Services, tick: int, ranges: Sequence[range], done: Invoked, hard_end: datetime, end: datetime
+    ) -> None:
+        """Serves shards in this invocation until ``end``: the idle ones first, then, one after another, the busy ones
+        whose pass could not be started. The next tick serves the rest."""
+        busy: list[int] = []
+        for shards in (group for one in ranges for group in groups(one)):
+            if self.running or self.clock() >= end:
+                done.left += shards
+                continue
+            report = serve_group(
+                services,
+                tick=tick,
+                shards=shards,
+                end=end,
+                start_pass=lambda shard: self._start(PassOrder(tick=tick, shard=shard), done, range(shard, shard + 1)),
+            )
+            done.groups.append(report)
+            done.left += report.left
+            busy += report.waiting
+        for shard in busy:
+            if self.running or self.clock() >= end:  # a process in which a task still runs must end (11)
+                done.left.append(shard)
+            else:
+                done.passed_too.append(self._drain(services, PassOrder(tick=tick, shard=shard), done, hard_end))
+        done.fault = next((group.fault for group in done.groups if group.fault is not None), None)
+
+    def _drain(self, services: Services, order: PassOrder, done: Invoked, hard_end: datetime) -> PassReport:
+        shard = order.shard or 0
 
         def send_continuation(resume: Resume | None, left: Entries) -> None:
             if order.continuation < self.rules.max_continuations:
                 following = PassOrder(
                     tick=order.tick, shard=shard, continuation=order.continuation + 1, resume=resume, left=tuple(left)
                 )
-                self._start(following, done)
+                self._start(following, done, range(shard, shard + 1))
 
-        done.passed = drain(
-            self._services(settings),
+        return drain(
+            services,
             tick=order.tick,
             shard=shard,
             hard_end=hard_end,
@@ -215,11 +323,9 @@ class Processor:
             resume=order.resume,
             left_behind=order.left,
             send_continuation=send_continuation,
-            start_recovery=lambda recovery: self._start(recovery, done),
+            start_recovery=lambda recovery: self._start(recovery, done, range(shard, shard + 1)),
+            start_worker=lambda worker: self._start(worker, done, range(shard, shard + 1)),
         )
-        if shard == 0 and not self.running:
-            self._publish_payload_schemas(settings, done)
-        return done
 
     def _recover(self, order: RecoveryOrder, hard_end: datetime) -> Invoked:
         settings = self._publish_settings()
@@ -235,6 +341,12 @@ class Processor:
             self._services(settings), order, hard_end=hard_end, send_continuation=send_continuation
         )
         return done
+
+    def _work(self, order: WorkOrder, hard_end: datetime) -> Invoked:
+        settings = self._recent_settings()
+        if settings.pause is not None:
+            return Invoked(paused=True)
+        return Invoked(worked=work(self._services(settings), order, hard_end=hard_end))
 
     def _wake(self, order: WakeUp, hard_end: datetime) -> Invoked:
         if order.bucket.instant < self.clock() - MAX_LATE:
@@ -262,7 +374,7 @@ class Processor:
             return done
         while (wait := (order.at - self.clock()).total_seconds()) > 0:
             self.pause(wait)
-        self._start(PassOrder(tick=order.tick, shard=order.shard), done)
+        self._start(PassOrder(tick=order.tick, shard=order.shard), done, range(order.shard, order.shard + 1))
         return done
 
     def _services(self, settings: InstallationSettings) -> Services:
@@ -325,12 +437,13 @@ class Processor:
         except (ConfigurationError, StoreError) as error:
             done.schemas_not_published = str(error)
 
-    def _start(self, order: Order, done: Invoked) -> bool:
-        """Starts another invocation. If that fails, it is reported, and the next tick does the work."""
+    def _start(self, order: Order, done: Invoked, shards: range = range(0)) -> bool:
+        """Starts another invocation, which is to serve these shards. If that fails, it is reported, and this one or the
+        next tick does the work."""
         try:
             self.invoker.invoke(order.to_event())
         except DynatickError as error:
-            done.not_started.append(str(error))
+            done.not_started.append(NotStarted(str(error), shards))
             return False
         return True
 

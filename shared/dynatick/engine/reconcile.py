@@ -21,8 +21,9 @@ from dynatick.domain.conditional_update import ConditionalUpdate, Unknown
 from dynatick.domain.lifecycle import end_lease, move
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
-from dynatick.engine.cursor import Cursor, cursor_id, read_cursor
+from dynatick.engine.cursor import Cursor, read_cursor
 from dynatick.engine.diagnosis import Finding, Kind, judge_installation, what_is_wrong
+from dynatick.engine.idle_record import read_cursors
 from dynatick.engine.placement import Placer
 from dynatick.engine.reconcile_round import LEASE, SEGMENTS, Round, Segment, save
 from dynatick.errors import DynatickError, InvalidInput, StoreError
@@ -335,16 +336,7 @@ class _Progress:
 
 def _read_cursors(placer: Placer, now: datetime, *, create: bool) -> Mapping[int, Cursor | InvalidInput | None]:
     """The cursors of all shards in use; InvalidInput: it can't be understood, None: there is none."""
-    shards = range(placer.settings.shards_ever)
-    rows = placer.store.get_many([cursor_id(shard) for shard in shards])
-    found: dict[int, Cursor | InvalidInput | None] = {}
-    for shard in shards:
-        row = rows.get(cursor_id(shard))
-        try:
-            if row is None:
-                found[shard] = read_cursor(placer.store, shard, now) if create else None
-            else:
-                found[shard] = Cursor.from_row(shard, row)
-        except InvalidInput as error:
-            found[shard] = error
-    return found
+    found = read_cursors(placer.store, range(placer.settings.shards_ever))
+    if not create:
+        return found
+    return {shard: read_cursor(placer.store, shard, now) if one is None else one for shard, one in found.items()}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Bucket
+from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written
 from dynatick.domain.due import Due, due_of
 from dynatick.domain.lifecycle import (
@@ -28,6 +28,7 @@ from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import Malformed
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.lateness import lateness_of
+from dynatick.engine.placement import Placer
 from dynatick.engine.ports import DeadLetter, DeadLetters, Store, WakeUps
 from dynatick.engine.rules import Rules
 from dynatick.engine.wake_up import send_wake_ups, wake_ups_of
@@ -98,7 +99,8 @@ class RecordResult(Enum):
 
 
 _WOKEN = (RecordResult.RETRIED, RecordResult.RESCHEDULED)
-MOVED = (RecordResult.RETRIED, RecordResult.RESCHEDULED, RecordResult.RELEASED)
+_WAITING = (*_WOKEN, RecordResult.RELEASED)
+_MOVED = (*_WAITING, RecordResult.DEFERRED)
 _OF_RESULTS = (attr.RUN, attr.STATUS, attr.OUTCOME, attr.LEASE)  # the attributes that show the result of an attempt
 
 
@@ -111,7 +113,8 @@ class Recorder:
     rules: Rules
     settings: InstallationSettings
     clock: Callable[[], datetime]
-    closed_through: Callable[[], int]  # a retry goes to a bucket after it
+    placer: Placer
+    closed_through: Callable[[], int] | None  # of the shard whose lease its pass has; None: it runs outside of a pass
     jitter: Callable[[], float] = random.random
     wake_ups: WakeUps | None = None  # of retries and further turns
 
@@ -143,9 +146,13 @@ class Recorder:
             for n in unclear:
                 task = attempts[n].task
                 results[n] = self._result_of(rows.get(task.task_id), task, planned[n][1])
+        placed, closed = self._check_moves([change for (change, _), result in zip(planned, results, strict=True)
+                                            if result in _MOVED])  # fmt: skip
         self._wake(
             [change for (change, _), result, attempt in zip(planned, results, attempts, strict=True)
-             if result in _WOKEN and attempt.task.action not in self.rules.limited_actions]
+             if result in _WOKEN and attempt.task.action not in self.rules.limited_actions],
+            placed,
+            closed,
         )  # fmt: skip
         return results
 
@@ -167,6 +174,8 @@ class Recorder:
             for n, (row, _, error) in enumerate(failures)
         ]
         writes = self._write([(change, row) for (change, _), (row, _, _) in zip(planned, failures, strict=True)])
+        self._check_moves([change for (change, result), write in zip(planned, writes, strict=True)
+                           if result in _MOVED and isinstance(write, Written)])  # fmt: skip
         return [
             result
             if isinstance(write, Written)
@@ -231,30 +240,58 @@ class Recorder:
         change = reschedule_claimed(task, at=decision.at, bucket=bucket, first_started_at=first)
         return change, RecordResult.RESCHEDULED
 
-    def _wake(self, changes: Sequence[ConditionalUpdate]) -> None:
-        """Sends the wake-ups of retries and further turns, if their buckets were planned before (19)."""
+    def _check_moves(self, moves: Sequence[ConditionalUpdate]) -> tuple[Mapping[str, Bucket], Mapping[int, int]]:
+        """Places again what a process outside of a pass has put into a bucket that was closed meanwhile (7, 17).
+
+        Returns their buckets since then, by task, and the closed watermarks of the shards by which that was decided:
+        each is read once, after the writes.
+        """
+        placed: dict[str, Bucket] = {}
+        closed: dict[int, int] = {}
+        if self.closed_through is None:
+            for change in moves:
+                if not self.placer.is_ahead(change.set, closed):
+                    row = self.placer.place(change.task_id)
+                    bucket = None if row is None else RowView(row).bucket
+                    if bucket is not None:
+                        placed[change.task_id] = bucket
+        return placed, closed
+
+    def _wake(
+        self, changes: Sequence[ConditionalUpdate], placed: Mapping[str, Bucket], closed: Mapping[int, int]
+    ) -> None:
+        """Sends the wake-ups of retries and further turns, if their buckets were planned before (19).
+
+        ``placed``: the buckets of those that were placed again. ``closed``: the closed watermarks that are known.
+        """
         if self.wake_ups is None or not changes:
             return
-        closed, tasks = self.closed_through(), list[tuple[Bucket, Due]]()
+        known, tasks = self._known_closed_through(), list[tuple[Bucket, Due]]()
         for change in changes:
             due = due_of(change.task_id, None, change.set[attr.NEXT_ATTEMPT_AT])
-            bucket = Bucket.parse(change.set[attr.TASK_DATE_TIME])
-            if due is not None and self.rules.is_planned(bucket.minute, closed):
+            bucket = placed.get(change.task_id) or Bucket.parse(change.set[attr.TASK_DATE_TIME])
+            if due is not None and self.rules.is_planned(bucket.minute, closed.get(bucket.shard, known)):
                 tasks.append((bucket, due))
         send_wake_ups(self.wake_ups, wake_ups_of(tasks, threads=self.rules.threads))
+
+    def _known_closed_through(self) -> int:
+        """A bucket after it is open, as far as this process knows. Outside of a pass that is by the clock: no tick is
+        later than now. Moves are checked once they are written."""
+        return minute_of(self.clock()) if self.closed_through is None else self.closed_through()
 
     def _open_bucket(self, task: Task, at: datetime) -> Bucket:
         """The bucket of an instant, or the first one after it that is not closed."""
         grid = self.settings.grid
         bucket = grid.bucket_of(task.task_id, at)
-        return bucket._replace(minute=max(bucket.minute, grid.tick_after(self.closed_through())))
+        return bucket._replace(minute=max(bucket.minute, grid.tick_after(self._known_closed_through())))
 
     def _deferral(self, row: Row, error: str, now: datetime) -> ConditionalUpdate:
         """Defers a failure whose message the queue refused, each time longer: it may refuse for days."""
         grid = self.settings.grid
         at = now + deferral(RowView(row).deferrals)
         bucket = Bucket(
-            max(grid.tick_at_or_after(at), grid.tick_after(self.closed_through())), grid.shard_of(RowView(row).task_id)
+            max(grid.tick_at_or_after(at), grid.tick_after(self._known_closed_through())),
+            grid.shard_of(RowView(row).task_id),
         )
         return defer_failure(row, bucket, now=now, error=error)
 
@@ -284,7 +321,7 @@ class Recorder:
             return RecordResult.SUPERSEDED
         view = RowView(row)
         is_ours = view.lease == task.lease
-        if is_terminal(row) or (view.is_scheduled and wanted in MOVED):
+        if is_terminal(row) or (view.is_scheduled and wanted in _WAITING):
             return wanted if is_ours else RecordResult.SUPERSEDED  # ours: only the answer was lost
         # Another process runs it, so the drained watermark must wait; or another task has taken its place.
         return RecordResult.UNRECORDED if is_ours or view.is_running else RecordResult.SUPERSEDED

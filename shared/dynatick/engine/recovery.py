@@ -25,7 +25,6 @@ from dynatick.engine.claims import (
     lease_is_over,
     understand,
 )
-from dynatick.engine.cursor import read_cursor
 from dynatick.engine.execution import BATCH, Execution, Place, Services
 from dynatick.engine.ports import ENVELOPE
 from dynatick.engine.report import PassReport, Resume
@@ -133,13 +132,7 @@ def recover(
     report = PassReport(
         tick=order.bucket.minute, shard=order.bucket.shard, continuation=order.continuation, started_at=started
     )
-    execution = Execution(
-        services,
-        report,
-        Budget.until(hard_end, started),
-        closed_through=lambda: read_cursor(services.store, order.bucket.shard, services.clock()).closed_through,
-        moved=services.placer.place,
-    )
+    execution = Execution(services, report, Budget.until(hard_end, started))
     try:
         left = Recovery(execution, order.bucket).work(order.task_ids)
         report.unfinished = len(execution.in_flight)

@@ -60,6 +60,8 @@ class PassReport:
     resume: Resume | None = None  # set when the pass was cut short
     continued: bool = False
     paused: bool = False  # it was cut short because the installation was paused
+    workers: int = 0  # started for ranges of ids
+    handed_to_workers: int = 0  # tasks in those ranges
     woken_late: int = 0  # begun by this invocation although an earlier wake-up should have begun them
     planned: int = 0  # tasks for which this pass has planned wake-ups
     unsent: int = 0  # wake-ups that their queue refused
@@ -71,7 +73,7 @@ class PassReport:
         """Whether there was nothing to do: the cursor counts such a tick, and it has no record."""
         return not (
             self.due or self.claimed or self.missed or self.expired or self.recovered or self.failed or self.rejected
-            or self.resume
+            or self.workers or self.resume
         )  # fmt: skip
 
     @property
@@ -129,6 +131,8 @@ class PassReport:
             attr.UNFINISHED: self.unfinished,
             attr.MOVED: self.moved,
             attr.WOKEN_LATE: self.woken_late,
+            attr.WORKERS: self.workers,
+            attr.HANDED_TO_WORKERS: self.handed_to_workers,
         }
 
     def ending(self) -> dict[str, object]:

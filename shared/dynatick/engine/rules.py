@@ -39,6 +39,7 @@ class Rules:
     limited_actions: frozenset[str] = frozenset()  # with a rate limit, which only a pass keeps: they get no wake-ups
     index_lag: timedelta = timedelta(seconds=120)  # by which the index may be behind the table
     threads: int = 16
+    max_workers: int = 0  # of a shard, at once
     in_one_thread: bool = False  # polls, claims, tasks and records run one after another, in the caller's thread
     max_timeout_seconds: int | None = None  # the longest timeoutSeconds of a task; None: not known
     max_turns: int = 10_000  # of one run of a task whose handler asks for further turns

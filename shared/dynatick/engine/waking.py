@@ -11,7 +11,6 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.due import Due
 from dynatick.engine.budget import Budget
 from dynatick.engine.claims import Claimer, Malformed
-from dynatick.engine.cursor import read_cursor
 from dynatick.engine.execution import BATCH, Execution, Place, Services
 from dynatick.engine.lateness import is_woken_late
 from dynatick.engine.report import PassReport, Resume
@@ -45,13 +44,7 @@ def wake(
     latest = started + MAX_EARLY
     if early := tuple(due for due in order.due if due.at > latest):
         send_again(replace(order, due=early))
-    execution = Execution(
-        services,
-        report,
-        Budget.until(hard_end, started),
-        closed_through=lambda: read_cursor(services.store, order.bucket.shard, services.clock()).closed_through,
-        moved=services.placer.place,
-    )
+    execution = Execution(services, report, Budget.until(hard_end, started))
     try:
         _Waking(execution, order.bucket).work([due for due in order.due if due.at <= latest])
         report.unfinished = len(execution.in_flight)

@@ -28,6 +28,7 @@ from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
 from dynatick.engine.budget import max_timeout_seconds
 from dynatick.engine.cursor import read_cursor, save
+from dynatick.engine.idle_record import count_idle_ticks
 from dynatick.engine.processor import Processor
 from dynatick.engine.rules import MAX_TICK_MINUTES, TICKS_PLANNED, Precision, Rules
 from dynatick.engine.scheduler import Scheduler
@@ -310,7 +311,7 @@ class VirtualInstallation:
         first = self._last_tick + step
         self._last_tick, self._now = last, max(self._now, instant_of(last))
         for shard in range(self._grid.shard_count):
-            cursor = read_cursor(self._table, shard, self._now)
+            cursor = count_idle_ticks(self._table, read_cursor(self._table, shard, self._now), last, self._grid)
             save(
                 self._table,
                 cursor,

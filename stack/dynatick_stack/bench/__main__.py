@@ -9,15 +9,15 @@ import platform
 from datetime import UTC, datetime
 from typing import Any
 
+from dynatick_stack.bench.credentials import use_test_credentials
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m dynatick_stack.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="smaller numbers, in less than a minute")
     parser.add_argument("--write", action="store_true", help="write docs/benchmark.json and docs/performance.md")
     options = parser.parse_args()
-    os.environ.pop("AWS_PROFILE", None)
-    os.environ.update(AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test", AWS_SESSION_TOKEN="")
-    os.environ.update(AWS_DEFAULT_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true")
+    use_test_credentials()
 
     # The SDK reads the environment when it is imported.
     from dynatick_stack.bench import documents

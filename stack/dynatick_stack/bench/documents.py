@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dynatick_stack.bench import wake_up_lateness, wake_up_price
+from dynatick_stack.bench import plans, wake_up_lateness, wake_up_price
 from dynatick_stack.template import ROOT
 
 DATA = ROOT / "docs" / "benchmark.json"
@@ -99,6 +99,9 @@ TABLES: Mapping[str, Callable[[Figures], tuple[Sequence[str], Rows]]] = {
     "units": _units,
     "pending": _pending,
     "history": _history,
-    "second": lambda found: wake_up_price.table(),  # computed, as is the next
+    "second": lambda found: wake_up_price.table(),  # computed, as are the next
     "lateness": lambda found: wake_up_lateness.table(),
+    "bursts": lambda found: plans.bursts(),
+    "steady": lambda found: plans.steady_loads(),
+    "schedules": lambda found: plans.schedules(),
 }

@@ -18,6 +18,7 @@ import boto3
 from botocore.config import Config
 
 from dynatick.actions import build_actions
+from dynatick.actions.registry import Action
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.client import Inserted, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
@@ -101,17 +102,26 @@ class Installation:
     endpoint: str
     table: str
     shard_count: int = 1
+    threads: int = Rules().threads
+    max_workers: int = 0
     clock: MovableClock = field(default_factory=Clock)
     wake_ups: WakeUps | None = None  # given: Precision second
+    action: Action = field(default_factory=lambda: Nothing())  # of the tasks
 
     def __post_init__(self) -> None:
         precision = Precision.TICK if self.wake_ups is None else Precision.SECOND
-        self.rules = Rules(grid=Grid(shard_count=self.shard_count), precision=precision)
+        self.rules = Rules(
+            grid=Grid(shard_count=self.shard_count),
+            precision=precision,
+            threads=self.threads,
+            max_workers=self.max_workers,
+        )
         self.store = DynamoStore(self.table, region=REGION, endpoint_url=self.endpoint)
         self.client = TaskClient(self.store, clock=self.clock)
         self.asked: list[Mapping[str, object]] = []  # invocations that were asked for
+        self.invocations = 0  # those that were made
         self.actions = build_actions(handlers_module=None, clock=self.clock)
-        self.actions.add(ACTION, Nothing())
+        self.actions.add(ACTION, self.action)
         self.actions.add(FAILING, Failing())
         self.process, numbers = uuid.uuid4().hex, itertools.count(1)
         self.processor = Processor(
@@ -150,10 +160,17 @@ class Installation:
         self.asked.append(event)
 
     def handle(self, event: Mapping[str, object], *, seconds: float = 120) -> PassReport:
-        """One invocation of the processor, which may take so long."""
-        passed = self.processor.handle(event, hard_end=self.clock() + timedelta(seconds=seconds)).passed
-        assert passed is not None
+        """One pass, in an invocation of the processor that may take so long."""
+        (passed,) = self._handle(event, seconds)
         return passed
+
+    def _handle(self, event: Mapping[str, object], seconds: float) -> list[PassReport]:
+        """One invocation: a pass, or none, if it polls idle shards."""
+        self.invocations += 1
+        invoked = self.processor.handle(event, hard_end=self.clock() + timedelta(seconds=seconds))
+        if invoked.fault is not None:
+            raise invoked.fault
+        return [] if invoked.passed is None else [invoked.passed]
 
     def event(self) -> dict[str, object]:
         """The rule's event for the present minute."""
@@ -161,9 +178,9 @@ class Installation:
 
     def tick(self, *, seconds: float = 120) -> list[PassReport]:
         """The present minute's tick, with all that it starts; each invocation may take so long."""
-        reports = [self.handle(self.event(), seconds=seconds)]
+        reports = self._handle(self.event(), seconds)
         while self.asked:
-            reports.append(self.handle(self.asked.pop(0), seconds=seconds))
+            reports += self._handle(self.asked.pop(0), seconds)
         return reports
 
     def next_tick(self) -> list[PassReport]:

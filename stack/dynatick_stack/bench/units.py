@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dynatick.domain.buckets import Bucket
+from dynatick.engine.ports import WakeUps
 from dynatick_stack.bench.installation import Installation, Stream, dynamodb
 from dynatick_stack.counting.counts import Count, Counts, Engine
 
@@ -57,6 +58,8 @@ class Idle:
     reads: int  # calls, of the dearest of them
     writes: int
     total: Count  # of all of them
+    polls: int  # of its calls, the queries of the index
+    invocations: int
 
 
 def timed(engine: Engine, tasks: int) -> Life:
@@ -107,22 +110,26 @@ def _life(engine: Engine, tasks: int, insert: Callable[[Installation, Bucket], N
     )
 
 
-def idle(engine: Engine) -> Idle:
-    """Ticks of an installation that has nothing to do, one shard, a tick a minute."""
-    installation = Installation.fresh(engine.url)
+def idle(engine: Engine, shards: int = 1, wake_ups: WakeUps | None = None) -> Idle:
+    """Ticks of an installation that has nothing to do, a tick a minute."""
+    installation = Installation.fresh(engine.url, shard_count=shards, wake_ups=wake_ups)
     for _ in range(IDLE_TICKS):
         installation.next_tick()
+    installation.invocations = 0
     meter = Meter(engine)
     counts = []
     for _ in range(IDLE_TICKS):
         installation.next_tick()
-        counts.append(meter.read().total)
+        counts.append(meter.read())
     installation.delete()
+    of_all = sum(counts, Counts({}))
     return Idle(
         ticks=len(counts),
-        reads=max(count.reads for count in counts),
-        writes=max(count.writes for count in counts),
-        total=sum(counts, Count()),
+        reads=max(count.total.reads for count in counts),
+        writes=max(count.total.writes for count in counts),
+        total=of_all.total,
+        polls=of_all.by_operation["Query"].calls,
+        invocations=installation.invocations,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
@@ -15,6 +15,7 @@ from dynatick_stack.counting.rules import (
     PAGE_BYTES,
     Item,
     Refused,
+    Throttled,
     Value,
     index_write_units,
     item_bytes,
@@ -86,16 +87,25 @@ class Table:
         before, size = self.items.get(key, (None, 0))
         after = decide(before)
         size_after = 0 if after is None else self._check(key, after)
-        units = table_write_units(size, size_after) + sum(
-            self._rewrite(index, key, before, after) for index in self.indexes.values()
-        )
+        units = table_write_units(size, size_after)
+        entries = [(index, index.entry(before), index.entry(after)) for index in self.indexes.values()]
+        of_indexes = [
+            (index, new or old or {}, index_write_units(old, new, (index.hash_key,))) for index, old, new in entries
+        ]
+        self.admit(key, units, of_indexes)
+        for index, old, new in entries:
+            _rewrite(index, key, old, new)
         if after is None:
             self.items.pop(key, None)
         else:
             self.items[key] = (after, size_after)
         if self.streams and before != after:
             self._record(before, after)
-        return before, after, units
+        return before, after, units + sum(more for _, _, more in of_indexes)
+
+    def admit(self, key: str, units: int, of_indexes: Sequence[tuple[Index, Item, int]]) -> None:
+        """Called before each write takes effect, with its units: of the table, and of each index, whose entry it
+        changes. This table has room for all; one with limits raises Throttled."""
 
     def refusal_units(self, key: str) -> float:
         return table_write_units(self.items.get(key, (None, 0))[1], None)
@@ -118,25 +128,23 @@ class Table:
                     raise Refused("One or more parameter values were invalid: Size of rangekey has exceeded the limit")
         return size
 
-    @staticmethod
-    def _rewrite(index: Index, key: str, before: Item | None, after: Item | None) -> int:
-        old = None if before is None else before.get(index.hash_key)
-        new = None if after is None else after.get(index.hash_key)
-        if old is None and new is None:
-            return 0
-        if old != new:
-            if old is not None:
-                keys = index.buckets[old["S"]]
-                del keys[bisect_left(keys, key)]
-            if new is not None:
-                insort(index.buckets[new["S"]], key)
-        return index_write_units(index.entry(before), index.entry(after), (index.hash_key,))
-
     def _record(self, before: Item | None, after: Item | None) -> None:
         images = {"OldImage": before, "NewImage": after}
         change = {"SequenceNumber": str(len(self.records) + 1)} | {k: v for k, v in images.items() if v is not None}
         name = "INSERT" if before is None else "REMOVE" if after is None else "MODIFY"
         self.records.append({"eventName": name, "dynamodb": change})
+
+
+def _rewrite(index: Index, key: str, old: Item | None, new: Item | None) -> None:
+    """Moves a key from one bucket of an index to another, by its entries before and after."""
+    before, after = (None if entry is None else entry[index.hash_key]["S"] for entry in (old, new))
+    if before == after:
+        return
+    if before is not None:
+        keys = index.buckets[before]
+        del keys[bisect_left(keys, key)]
+    if after is not None:
+        insort(index.buckets[after], key)
 
 
 class Database:
@@ -264,6 +272,8 @@ class Database:
     def _written(self, table: Table, key: str, decide: Decide) -> tuple[Item | None, Item | None]:
         try:
             before, after, units = table.write(key, decide)
+        except Throttled:
+            raise  # which costs nothing
         except Refused:
             self._units += table.refusal_units(key)
             raise

@@ -24,6 +24,13 @@ class Refused(Exception):
         self.item = item  # the one that was met, when a condition did not hold
 
 
+class Throttled(Refused):
+    """A request for which there is no capacity at the moment."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "ProvisionedThroughputExceededException")
+
+
 WRITE_BYTES = 1024
 READ_BYTES = 4096
 PAGE_BYTES = 1024 * 1024  # a page of a query or scan ends there, before the filter

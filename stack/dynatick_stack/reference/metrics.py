@@ -38,6 +38,7 @@ Occurrences | Count | Occurrences of schedules that were created
 OccurrencesOverdue | Count | Occurrences of schedules that were missed, or did not complete within the schedule's
     `expectedWithinSeconds`; the log names each with the reason (`occurrence_overdue`)
 ShardLeasedElsewhere | Count | Passes not begun, because another process has leased the shard
+Workers | Count | Workers that were started, each for a range of a bucket's tasks
 WokenLate | Count | Tasks that were due more than five seconds before the pass or the wake-up began that ran them: their
     wake-up came late, or not at all
 WakeUpsStale | Count | Wake-ups that came ten minutes late or more, and were dropped: ticks have run their tasks

@@ -42,7 +42,7 @@ def test_a_healthy_table(shell: Shell, world: InProcess) -> None:
     assert ended.err == "Read 1 tasks and schedules that have not ended: nothing wrong\n"
     assert shell("doctor", "--output", "json").json == {
         "healthy": True, "scanned": 1, "found": 0, "repaired": 0, "kinds": {}, "retiredShards": {}, "missedTicks": 0,
-        "wokenLate": 0, "paused": None, "findings": [],
+        "wokenLate": 0, "paused": None, "concurrentExecutions": None, "findings": [],
     }  # fmt: skip
 
 

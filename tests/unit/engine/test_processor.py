@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from tests.builders import NOON
 from tests.unit.domain.support import refusal
-from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, cannot, rules, world
+from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, rules, world
 
 from dynatick.domain.buckets import Grid
+from dynatick.engine.cursor import cursor_id
 from dynatick.engine.installation_settings import SETTINGS_ID, read_settings
 from dynatick.engine.processor import PassOrder, ReconcileOrder, parse_event
 from dynatick.engine.report import Resume
@@ -55,6 +55,11 @@ REFUSED = [
     ({"dynatick": {"reconcile": True, "continuing": "yesterday"}}, "event.dynatick.continuing", "expected an instant"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shard": -1}}, "event.dynatick.shard", "expected a whole number"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shard": "1"}}, "event.dynatick.shard", "expected a whole number"),
+    ({"dynatick": {"tick": "2026-12-31#11:00", "shards": 3}}, "event.dynatick.shards", "expected the first and the"),
+    ({"dynatick": {"tick": "2026-12-31#11:00", "shards": [1]}}, "event.dynatick.shards", "expected the first and the"),
+    ({"dynatick": {"tick": "2026-12-31#11:00", "shards": [1, "2"]}}, "event.dynatick.shards", "expected a whole"),
+    ({"dynatick": {"tick": "2026-12-31#11:00", "shards": [0, 2]}}, "event.dynatick.shards", "expected two whole"),
+    ({"dynatick": {"tick": "2026-12-31#11:00", "shards": [3, 2]}}, "event.dynatick.shards", "expected two whole"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "continuation": 0.5}}, "event.dynatick.continuation", "expected a"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "resume": "x"}}, "event.dynatick.resume", "expected a map of bucket"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "resume": {}}}, "event.dynatick.resume.bucket", "expected a bucket"),
@@ -101,17 +106,24 @@ def test_an_order_is_read_from_its_event_as_it_was_written(order: PassOrder | Re
 # -- ticks -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_tick_drains_shard_0_and_starts_an_invocation_for_each_other() -> None:
+def test_a_tick_drains_shard_0_and_starts_an_invocation_for_the_others() -> None:
     w = world(rules=rules(grid=Grid(shard_count=3)))
     w.insert("t0", at=bucket_at(1))
     done = w.handle(w_event(w, 1))
     assert done.shards == 3
     assert done.passed is not None
     assert (done.passed.shard, done.passed.completed) == (0, 1)
-    assert w.started == [
-        {"dynatick": {"tick": "2026-12-31#12:01", "shard": 1, "continuation": 0}},
-        {"dynatick": {"tick": "2026-12-31#12:01", "shard": 2, "continuation": 0}},
-    ]
+    assert w.started == [{"dynatick": {"tick": "2026-12-31#12:01", "shards": [1, 2]}}]
+
+
+def test_an_installation_of_one_shard_pays_for_no_other() -> None:
+    w = world()
+    w.ticks(8)
+    w.rigged.forget()
+    (done,) = w.next_tick()
+    assert (done.groups, done.not_started, done.shards) == ([], [], 1)
+    assert w.rigged.reads == [SETTINGS_ID, cursor_id(0)]
+    assert [change.task_id for change in w.rigged.writes] == [cursor_id(0)] * 2
 
 
 def w_event(w: World, minutes: int) -> Mapping[str, object]:
@@ -123,26 +135,6 @@ def test_a_shards_own_pass_starts_no_others() -> None:
     w = world(rules=rules(grid=Grid(shard_count=3)))
     done = w.handle({"dynatick": {"tick": "2026-12-31#12:00", "shard": 2}})
     assert (done.passed.shard if done.passed else None, w.started) == (2, [])
-
-
-def test_an_invocation_that_cannot_be_started_costs_the_others_nothing() -> None:
-    w = world(rules=rules(grid=Grid(shard_count=3)))
-    w.insert("t0", at=bucket_at(1))
-    started: list[object] = []
-
-    class Refuses:
-        def invoke(self, event: Mapping[str, object]) -> None:
-            if event["dynatick"]["shard"] == 1:
-                raise cannot("invoke")
-            started.append(event)
-
-    done = replace(w.processor, invoker=Refuses()).handle(w_event(w, 1), hard_end=w.clock() + timedelta(minutes=2))
-    assert done.not_started == ["cannot invoke: the table is not there"]
-    assert len(started) == 1
-    assert w.outcome("t0") == "completed"
-    w.insert("t1", at=bucket_at(2, 1))
-    w.next_tick()
-    assert w.outcome("t1") == "completed", "the next tick serves what this one could not"
 
 
 SCHEMAS = {"log": '{"type":"object"}'}

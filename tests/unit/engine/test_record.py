@@ -17,6 +17,7 @@ from dynatick.domain.lifecycle import reclaim
 from dynatick.domain.task import Task
 from dynatick.engine.claims import Malformed
 from dynatick.engine.installation_settings import InstallationSettings
+from dynatick.engine.placement import Placer
 from dynatick.engine.ports import DeadLetter
 from dynatick.engine.record import Attempted, Deferred, Done, Error, Recorder, RecordResult, Rescheduled
 from dynatick.engine.rules import Rules
@@ -29,12 +30,14 @@ HERE = bucket_at(0)
 
 def recorder(w: World, *, grid: Grid | None = None, closed: int = 0, jitter: float = 0.0) -> Recorder:
     grid = grid or Grid()
+    rules, settings = Rules(grid=grid), InstallationSettings(grid=grid, shards_ever=grid.shard_count)
     return Recorder(
         w.store,
         w.dead_letters,
-        Rules(grid=grid),
-        InstallationSettings(grid=grid, shards_ever=grid.shard_count),
+        rules,
+        settings,
         w.clock,
+        placer=Placer(w.store, rules, settings, w.clock, lambda row, error: True),
         closed_through=lambda: NOON_MINUTE + closed,
         jitter=lambda: jitter,
     )

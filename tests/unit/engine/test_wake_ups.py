@@ -17,12 +17,16 @@ from tests.unit.engine.support import RiggedStore, World, bucket_at, cannot, fai
 
 from dynatick import TaskClient
 from dynatick.actions.testing import MemoryDeadLetters
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid, instant_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Result, Written
 from dynatick.domain.due import Due, due_of
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.assign import Assigned
+from dynatick.engine.bucket_record import bucket_record_id
+from dynatick.engine.cursor import cursor_id
+from dynatick.engine.installation_settings import SETTINGS_ID
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked, parse_event
 from dynatick.engine.rules import Precision
@@ -616,6 +620,39 @@ def test_a_retry_goes_into_a_bucket_that_is_still_open() -> None:
     w.deliver()
     assert first.done
     assert str(w.row("t")["taskDateTime"]) > "2026-12-31#12:07"
+    assert len(w.began) == 1
+    w.deliver()
+    assert len(w.began) == 2, "its wake-up names the bucket to which it was moved"
+
+
+def test_a_failure_whose_letter_is_refused_goes_into_a_bucket_that_is_still_open() -> None:
+    w = world(life=timedelta(minutes=14))
+    has_a_letter_that_is_refused(w)
+    w.next_tick()
+
+    def is_deferral(change: ConditionalUpdate) -> bool:
+        return change.task_id == "t" and attr.ERROR in change.set
+
+    first = w.rigged.meanwhile(is_deferral, lambda: w.first_pass(12))
+    w.deliver()
+    assert first.done
+    assert str(w.row("t")["taskDateTime"]) > "2026-12-31#12:12"
+    assert w.outcome("t") is None
+
+
+def test_retries_that_are_recorded_together_read_the_cursor_once() -> None:
+    w = world(rules=rules(in_one_thread=True))
+    for task_id in ids(10):
+        w.actions.behaviour[task_id] = fails
+        w.insert_due(task_id, 130)
+    w.next_tick()
+    (planned,) = w.queue.take()
+    w.rigged.forget()
+    w.deliver(planned)
+    bucket_record = bucket_record_id(bucket_at(3))
+    assert w.rigged.reads == [SETTINGS_ID, cursor_id(0), bucket_record]
+    assert all(w.row(task_id)["attempt"] == 1 for task_id in ids(10))
+    assert sum(len(event["dynatick"]["wakeUp"]["tasks"]) for event, _ in w.queue.take()) == 10  # type: ignore[index]
 
 
 def test_a_retry_beyond_what_is_planned_is_left_to_the_planning() -> None:

@@ -50,6 +50,14 @@ def test_a_seed_repeats_the_plan_and_another_one_does_not() -> None:
         assert one != other
 
 
+def test_deployments_change_the_precision_unless_one_is_asked_for() -> None:
+    def precisions(plan: Plan) -> set[str]:
+        return {precision for _, _, precision in islice(plan.deployments(), 40)}
+
+    assert precisions(Plan(seed=1, minutes=1)) == {"second", "tick"}
+    assert precisions(Plan(seed=1, minutes=1, precisions=("second",))) == {"second"}
+
+
 # -- journal -----------------------------------------------------------------------------------------------------------
 
 LINES: list[Line] = [

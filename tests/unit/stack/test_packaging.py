@@ -15,6 +15,7 @@ from dynatick_stack.errors import BuildError
 from dynatick_stack.packaging import Packages, Platform, build_packages, write_folder
 from dynatick_stack.project import Project
 
+ROOT = Path(__file__).parents[3]
 HERE = "{}.{}".format(*sys.version_info)
 
 
@@ -204,6 +205,35 @@ def test_a_transformed_template_is_plain_cloudformation_with_all_parameters(
         if one["Type"] in ("AWS::Lambda::Function", "AWS::Lambda::LayerVersion")
     }
     assert named == {path.name for path in out.glob("*.zip")} - {"handlers.zip"}
+
+
+def test_the_page_on_cdk_and_terraform_names_what_is_there(
+    mine: Path, tmp_path: Path, installed: list[list[str]]
+) -> None:
+    """Neither runs here: CDK needs Node.js, Terraform its own program and provider."""
+    page = (ROOT / "docs" / "how-to" / "cdk-and-terraform.md").read_text(encoding="utf-8")
+    out = tmp_path / "build"
+    (mine / "dynatick.toml").write_text('[stack]\nname = "mine"\n[stages.prod]\n')
+    write_folder(
+        project.read(mine), out, stage="prod", is_transformed=True, say=lambda text: None, cache=tmp_path / "cache"
+    )
+    body = json.loads((out / "template.json").read_text())
+    written = {path.name for path in out.iterdir()} | {"packaged.json"}  # by `aws cloudformation package`
+    assert set(re.findall(r"build/([\w.]+)", page)) - {"parameters"} <= written
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    for block in blocks:
+        compile(block, "cdk-and-terraform.md", "exec")
+    parameters = re.findall(r"parameters *= *{\W*(\w+)", page)
+    assert len(parameters) == 3, "of each way"
+    assert {*parameters, "HandlersLayerArn"} <= body["Parameters"].keys()
+    assert set(re.findall(r'get_resource\("(\w+)"\)', page)) <= body["Resources"].keys()
+    outputs = re.findall(r'Outputs\.(\w+)|outputs\["(\w+)"\]', page)
+    assert len(outputs) == 2
+    assert {name for pair in outputs for name in pair if name} <= body["Outputs"].keys()
+    # With names of roles it would take CAPABILITY_NAMED_IAM.
+    roles = [one for one in body["Resources"].values() if one["Type"].startswith("AWS::IAM::")]
+    assert roles
+    assert not [one for one in roles if "RoleName" in one["Properties"]]
 
 
 def references(value: object) -> set[str]:

@@ -1,0 +1,236 @@
+"""The client for asyncio: each method of ``TaskClient``, awaited.
+
+The SDK is not asynchronous. So each call runs in one of a few threads, and the event loop goes on meanwhile. The
+methods are made from those of ``TaskClient``, with their arguments and their types.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from dynatick.client.dead_letters import DeadLetters, HandledLetter, HandledLetters
+from dynatick.client.schedules import Schedules
+from dynatick.client.tasks import TaskClient
+from dynatick.client.views import BucketCounts, TaskView
+from dynatick.client.waiting import waits
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.task import TERMINAL
+from dynatick.errors import shown
+
+MAX_THREADS = 16
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Threads:
+    """The threads in which the calls of a client run. They start when they are needed."""
+
+    def __init__(self, max_threads: int) -> None:
+        self.pool = ThreadPoolExecutor(max_threads, thread_name_prefix="dynatick-client")
+
+    async def run(self, call: Callable[[], R]) -> R:
+        """Calls in a thread, with the context variables of the caller."""
+        context = contextvars.copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self.pool, context.run, call)
+
+
+class _Threaded:
+    """The calls of ``client``, in threads."""
+
+    def __init__(self, client: Any, threads: _Threads) -> None:
+        self._of, self._threads = client, threads
+
+
+class AsyncResults(AsyncIterator[R]):
+    """The results of a call, one by one. The next is fetched when it is asked for."""
+
+    def __init__(self, threads: _Threads, begin: Callable[[], Iterator[R]]) -> None:
+        self._threads, self._begin = threads, begin
+        self._results: Iterator[R] | None = None
+
+    def _next(self) -> tuple[R, ...]:
+        """In a thread. Empty at the end: a coroutine can't raise StopIteration."""
+        if self._results is None:
+            self._results = self._begin()
+        for result in self._results:
+            return (result,)
+        return ()
+
+    async def __anext__(self) -> R:
+        for result in await self._threads.run(self._next):
+            return result
+        raise StopAsyncIteration
+
+
+class AsyncHandledLetters(AsyncResults[HandledLetter]):
+    """``HandledLetters``, one by one."""
+
+    @property
+    def complete(self) -> bool:
+        """As of ``HandledLetters``: whether the whole queue was read."""
+        return isinstance(self._results, HandledLetters) and self._results.complete
+
+
+def _awaited(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    @functools.wraps(method)
+    async def call(self: _Threaded, /, *arguments: P.args, **named: P.kwargs) -> R:
+        return await self._threads.run(functools.partial(method, self._of, *arguments, **named))
+
+    return call
+
+
+def _iterated(method: Callable[Concatenate[Any, P], Iterator[R]]) -> Callable[Concatenate[Any, P], AsyncResults[R]]:
+    @functools.wraps(method)
+    def call(self: _Threaded, /, *arguments: P.args, **named: P.kwargs) -> AsyncResults[R]:
+        return AsyncResults(self._threads, functools.partial(method, self._of, *arguments, **named))
+
+    return call
+
+
+def _handled(
+    method: Callable[Concatenate[Any, P], HandledLetters],
+) -> Callable[Concatenate[Any, P], AsyncHandledLetters]:
+    @functools.wraps(method)
+    def call(self: _Threaded, /, *arguments: P.args, **named: P.kwargs) -> AsyncHandledLetters:
+        return AsyncHandledLetters(self._threads, functools.partial(method, self._of, *arguments, **named))
+
+    return call
+
+
+class AsyncSchedules(_Threaded):
+    """``Schedules``, awaited."""
+
+    backfill = _iterated(Schedules.backfill)
+    compose = _awaited(Schedules.compose)
+    delete = _awaited(Schedules.delete)
+    export = _iterated(Schedules.export)
+    forecast = _awaited(Schedules.forecast)
+    get = _awaited(Schedules.get)
+    history = _awaited(Schedules.history)
+    insert = _awaited(Schedules.insert)
+    list = _awaited(Schedules.list)
+    pause = _awaited(Schedules.pause)
+    preview = _awaited(Schedules.preview)
+    resume = _awaited(Schedules.resume)
+    run_now = _awaited(Schedules.run_now)
+    update = _awaited(Schedules.update)
+
+
+class AsyncDeadLetters(_Threaded):
+    """``DeadLetters``, awaited."""
+
+    count = _awaited(DeadLetters.count)
+    list = _awaited(DeadLetters.list)
+    purge = _handled(DeadLetters.purge)
+    redrive = _handled(DeadLetters.redrive)
+
+
+class AsyncTaskClient(_Threaded):
+    """A ``TaskClient`` for asyncio: the same methods with the same arguments, awaited; what iterates, by ``async for``.
+
+    Each call runs in one of ``max_threads`` threads; further ones wait for their turn. A call that is cancelled while
+    it runs goes on in its thread, and may still take effect. ``async with`` ends the threads, ``aclose`` too.
+    """
+
+    def __init__(self, client: TaskClient, *, max_threads: int = MAX_THREADS) -> None:
+        super().__init__(client, _Threads(max_threads))
+        self.client = client
+
+    @classmethod
+    def connect(
+        cls,
+        table: str | None = None,
+        *,
+        dead_letter_queue_url: str | None = None,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        profile: str | None = None,
+        batched: bool = True,
+    ) -> AsyncTaskClient:
+        """As ``TaskClient.connect``. It sends nothing, so it isn't awaited."""
+        return cls(
+            TaskClient.connect(
+                table,
+                dead_letter_queue_url=dead_letter_queue_url,
+                region=region,
+                endpoint_url=endpoint_url,
+                profile=profile,
+                batched=batched,
+            )
+        )
+
+    async def __aenter__(self) -> AsyncTaskClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Waits for the calls that run, and ends the threads."""
+        await asyncio.to_thread(self._threads.pool.shutdown, wait=True, cancel_futures=True)
+
+    @property
+    def schedules(self) -> AsyncSchedules:
+        """Recurring schedules."""
+        return AsyncSchedules(self.client.schedules, self._threads)
+
+    @property
+    def dead_letters(self) -> AsyncDeadLetters:
+        """The messages of tasks that failed for good. Raises ConfigurationError if the client knows no queue."""
+        return AsyncDeadLetters(self.client.dead_letters, self._threads)
+
+    async def wait(self, task_id: str, *, timeout: timedelta | None = None) -> TaskView:
+        """As ``TaskClient.wait``. Between two reads it needs no thread."""
+        pauses = waits(of=f"task {shown(task_id)}", timeout=timeout, clock=self.client._clock)
+        while (task := await self.get(task_id)).status not in TERMINAL:
+            await asyncio.sleep(next(pauses))
+        return task
+
+    async def wait_for_bucket(self, bucket: str | Bucket, *, timeout: timedelta | None = None) -> BucketCounts:
+        """As ``TaskClient.wait_for_bucket``. Between two polls it needs no thread."""
+        pauses = waits(of=f"bucket {bucket}", timeout=timeout, clock=self.client._clock)
+        none = BucketCounts(bucket=str(bucket), counts={})
+        while True:
+            counts = await self._threads.run(lambda: next(self.client.bucket_counts(bucket), none))
+            if all(status in TERMINAL for status in counts.counts):
+                return counts
+            await asyncio.sleep(next(pauses))
+
+    bucket_counts = _iterated(TaskClient.bucket_counts)
+    bucket_departures = _awaited(TaskClient.bucket_departures)
+    cancel = _awaited(TaskClient.cancel)
+    cancel_many = _iterated(TaskClient.cancel_many)
+    compose = _awaited(TaskClient.compose)
+    delete = _awaited(TaskClient.delete)
+    doctor = _awaited(TaskClient.doctor)
+    explain = _awaited(TaskClient.explain)
+    export = _iterated(TaskClient.export)
+    get = _awaited(TaskClient.get)
+    health = _awaited(TaskClient.health)
+    history = _awaited(TaskClient.history)
+    insert = _awaited(TaskClient.insert)
+    insert_lazily = _iterated(TaskClient.insert_lazily)
+    insert_many = _awaited(TaskClient.insert_many)
+    insert_rows = _iterated(TaskClient.insert_rows)
+    insert_task = _awaited(TaskClient.insert_task)
+    iter_history = _iterated(TaskClient.iter_history)
+    iter_listed = _iterated(TaskClient.iter_listed)
+    pause = _awaited(TaskClient.pause)
+    redrive = _awaited(TaskClient.redrive)
+    redrive_many = _iterated(TaskClient.redrive_many)
+    reschedule = _awaited(TaskClient.reschedule)
+    reschedule_many = _iterated(TaskClient.reschedule_many)
+    resume = _awaited(TaskClient.resume)
+    run_now = _awaited(TaskClient.run_now)
+    settings = _awaited(TaskClient.settings)
+    status = _awaited(TaskClient.status)
+    tick_range = _awaited(TaskClient.tick_range)
+    ticks = _awaited(TaskClient.ticks)
+    update = _awaited(TaskClient.update)

@@ -1,0 +1,112 @@
+"""A worker: claims a range of a bucket for the shard's holder, and touches no cursor (protocol 17)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from dynatick.engine.budget import Budget
+from dynatick.engine.claiming import Claiming
+from dynatick.engine.cursor import read_cursor
+from dynatick.engine.execution import Execution, Services
+from dynatick.engine.expired_leases import ExpiredLeases
+from dynatick.engine.installation_settings import read_pause
+from dynatick.engine.poll_window import Segment, Window
+from dynatick.engine.polling import Polling
+from dynatick.engine.ports import Clock
+from dynatick.engine.report import PassReport
+from dynatick.engine.work_order import WorkOrder
+from dynatick.errors import DynatickError
+
+PAUSE_CHECK = timedelta(seconds=10)
+
+
+def work(services: Services, order: WorkOrder, *, hard_end: datetime) -> PassReport:
+    """Claims what is due in the order's range, until its instant, and runs it.
+
+    What it doesn't claim, the shard's holder does: schedules, tasks with a rate limit, those whose lease expired, and
+    all that is left at the order's instant. ``hard_end``: when Lambda will kill the process.
+
+    The report names the tick and the shard of the order's bucket. Raises StoreError if the table can't be reached.
+    """
+    started = services.clock()
+    report = PassReport(tick=order.bucket.minute, shard=order.bucket.shard, continuation=0, started_at=started)
+    if started < order.until:
+        working = _Working(services, order, report, Budget.until(hard_end, started))
+        try:
+            working.work()
+        finally:
+            working.close()
+    report.finished_at = services.clock()
+    return report
+
+
+@dataclass(slots=True)
+class _Order:
+    """The right to claim until the order's instant."""
+
+    clock: Clock
+    until: datetime
+
+    @property
+    def is_held(self) -> bool:
+        return self.clock() < self.until
+
+    def keep_open(self, until: datetime) -> bool:
+        """Only the shard's holder writes occurrences."""
+        return False
+
+
+@dataclass(slots=True)
+class _Working:
+    services: Services
+    order: WorkOrder
+    report: PassReport
+    budget: Budget
+    execution: Execution = field(init=False)
+    polling: Polling = field(init=False)
+    pause_check_at: datetime = field(init=False)
+
+    def __post_init__(self) -> None:
+        services, shard = self.services, self.order.bucket.shard
+        cursor = read_cursor(services.store, shard, services.clock())
+        window = Window(cursor, services.rules, closed_at=services.clock())  # of this process alone: it saves nothing
+        claiming = Claiming(
+            services,
+            window,
+            self.report,
+            self.budget,
+            _Order(services.clock, self.order.until),
+            ExpiredLeases(self.report, lambda order: False),
+            after_events=self._after_events,
+            in_pass=False,
+        )
+        self.execution = claiming.execution
+        self.polling = Polling(claiming, None)
+        self.pause_check_at = services.clock() + PAUSE_CHECK
+
+    def work(self) -> None:
+        execution, report = self.execution, self.report
+        self.polling.poll_and_claim([Segment.of(self.order)])
+        execution.wait(until=lambda: not execution.in_flight or bool(execution.too_late), end=self.budget.stop_claiming)
+        execution.release_unbegun()
+        execution.wait(until=execution.nothing_runs)
+        execution.finish()
+        report.unfinished = len(execution.in_flight) + execution.claiming
+        report.moved, report.rejected = self.services.placer.moved, self.services.placer.failed
+        if execution.fault is not None:
+            raise execution.fault
+
+    def close(self) -> None:
+        self.execution.close()
+        self.polling.close()
+
+    def _after_events(self) -> None:
+        now = self.services.clock()
+        if now < self.pause_check_at:
+            return
+        self.pause_check_at = now + PAUSE_CHECK
+        try:
+            self.report.paused = read_pause(self.services.store) is not None
+        except DynatickError as error:  # what is in flight is still recorded
+            self.execution.keep_fault(error)

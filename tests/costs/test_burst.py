@@ -1,0 +1,63 @@
+"""make bench-burst and make bench-memory, with few tasks: that they measure, and what they refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dynatick_stack.bench.burst import Burst, drain_bucket, problems_of
+from dynatick_stack.bench.memory import MAX_RATIO, peaks
+from dynatick_stack.counting.counts import Engine
+
+FAST = Burst(
+    tasks=100, completed=100, executions=100, seconds=10.0, write_units=300.0, read_units=9.0, invocations=9,
+    most_at_once=9, peak_rss_bytes=60_000_000,
+)  # fmt: skip
+SLOW = replace(FAST, seconds=60.0, invocations=1, most_at_once=1)
+
+
+def test_a_burst_that_is_as_it_should_be() -> None:
+    assert list(problems_of(FAST, SLOW)) == []
+
+
+@pytest.mark.parametrize(
+    ("fast", "problem"),
+    [
+        (replace(FAST, seconds=10.1), "5.94 times as fast"),
+        (replace(FAST, write_units=304.0), "+1.33%"),
+        (replace(FAST, write_units=296.0), "-1.33%"),
+        (replace(FAST, executions=101), "101 executions"),
+        (replace(FAST, completed=99), "99 completed"),
+    ],
+)
+def test_a_burst_that_is_not(fast: Burst, problem: str) -> None:
+    (found,) = problems_of(fast, SLOW)
+    assert problem in found
+
+
+def test_a_bucket_drains_in_processes_of_their_own(engine: Engine) -> None:
+    burst = drain_bucket(engine, tasks=200, task_seconds=0.01)
+    assert burst.is_exact
+    assert burst.seconds >= 200 * 0.01 / 16
+    assert 600 <= burst.write_units <= 606  # a claim and a record each; cursor and tick record
+    assert (burst.invocations, burst.most_at_once) == (1, 1)
+
+
+@pytest.mark.long
+def test_workers_share_a_bucket(engine: Engine) -> None:
+    """How much faster they make it is for `make bench-burst` to say, on a machine that does nothing else."""
+    with_workers, without = (
+        drain_bucket(engine, tasks=1_000, task_seconds=0.2, threads=4, max_workers=max_workers)
+        for max_workers in (4, 0)
+    )
+    assert with_workers.most_at_once == 5
+    assert list(problems_of(with_workers, without, min_ratio=1.5)) == []
+
+
+@pytest.mark.long
+def test_memory_does_not_grow_with_the_bucket() -> None:
+    small, large = peaks(1_000, 50_000, max_workers=1)
+    assert small.is_exact
+    assert large.is_exact
+    assert large.peak_rss_bytes <= MAX_RATIO * small.peak_rss_bytes

@@ -1,0 +1,260 @@
+"""Workers never start, start late or twice, or die; their holder dies; the cursor row is restored. The tick runs what
+they leave, and nothing waits longer than a lease and a tick.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from threading import Thread
+from typing import Any
+
+import pytest
+from tests.faults.conftest import NewWorld, Report
+from tests.faults.worker import NO_LEASE
+from tests.faults.world import AFTER_LEASE, LIFE, World
+from tests.sandbox.process import Sandbox
+from tests.sandbox.seam import Fault
+
+from dynatick.domain.buckets import instant_of, minute_of
+from dynatick.domain.instants import parse_instant
+from dynatick.engine.cursor import cursor_id
+
+TASKS, WORKERS, THREADS = 320, 3, 3  # a pass claims 100 at once, and hands out of the others
+SECONDS, SPEED = 0.1, 3.0  # of a task, and of the shared clock
+ALONE = timedelta(seconds=TASKS * SECONDS * SPEED / THREADS)  # that one process takes for all, by that clock
+SLOWEST_MACHINE = 3  # times as long
+TICK = timedelta(minutes=1)
+
+CURSOR = cursor_id(0)
+
+Order = Mapping[str, Any]  # the event of a worker
+
+
+def until(order: Order) -> datetime:
+    return parse_instant(order["dynatick"]["work"]["until"], "until")
+
+
+def is_in(order: Order, task_id: str) -> bool:
+    work = order["dynatick"]["work"]
+    return (work["after"] or "") < task_id <= work["through"]
+
+
+class Burst:
+    """A bucket that is too much for one process, whose tick has come, and the processes that run it."""
+
+    def __init__(self, new_world: NewWorld, **settings: str) -> None:
+        limits = {"DYNATICK_MAX_WORKERS": str(WORKERS), "DYNATICK_TASK_THREADS": str(THREADS)}
+        self.world: World = new_world(speed=SPEED, **limits, **settings)
+        self._idle = [self.world.sandbox() for _ in range(WORKERS + 2)]
+        self._running: list[Sandbox] = []
+        self._seen = 0  # invocations that were asked for and have been noticed
+        self.orders: list[Order] = []
+        for sandbox in self._idle:
+            sandbox.wait_until_ready()
+        self.world.insert_for_next_tick((f"t{n:03d}" for n in range(TASKS)), payload={"seconds": SECONDS})
+        self.world.deliver(self.world.stream.new())
+        self.tick = instant_of(minute_of(self.world.clock()) + 1)
+        self.world.clock.to(self.tick + timedelta(milliseconds=200))
+
+    def begin(self, event: Mapping[str, Any] | None = None, *, faults: Sequence[Fault] = ()) -> Sandbox:
+        """Begins an invocation: the tick's pass, or what an event says."""
+        sandbox = self._idle.pop() if self._idle else self.world.sandbox()
+        sandbox.begin(event or self.world.event(self.tick), life=LIFE, faults=faults)
+        self._running.append(sandbox)
+        return sandbox
+
+    def end(self, sandbox: Sandbox) -> str:
+        """Waits for the end of an invocation, or until it is frozen; what came of it."""
+        outcome = self.world.end(sandbox)
+        if outcome.what != "frozen":
+            self._running.remove(sandbox)
+        if outcome.what == "returned":
+            self._idle.append(sandbox)
+        return outcome.what
+
+    def kill(self, sandbox: Sandbox) -> None:
+        self._running.remove(sandbox)
+        self.world.kill(sandbox)
+
+    def started(self) -> list[Order]:
+        """The workers that were started since the last call. Other invocations begin at once."""
+        path = self.world.here.invocations  # which processes add to meanwhile
+        events = [] if not path.exists() else [json.loads(line) for line in path.read_text().splitlines()][self._seen :]
+        self._seen += len(events)
+        orders = [event for event in events if "work" in event["dynatick"]]
+        for event in events:
+            if event not in orders:
+                self.begin(event)
+        self.orders += orders
+        return orders
+
+    def run(self, holder: Sandbox, treat: Callable[[Order], object]) -> None:
+        """Waits for the end of a pass, and treats each worker that it starts meanwhile."""
+        waiting = Thread(target=self.end, args=(holder,))
+        waiting.start()
+        while waiting.is_alive():
+            for order in self.started():
+                treat(order)
+            waiting.join(0.02)
+
+    def frozen_holder(self, at: str) -> Sandbox:
+        """A pass that has handed out ranges, and is frozen ``before`` or ``after`` it writes them down."""
+        holder = self.begin(faults=[Fault(at="acquire shard", do=f"freeze {at}", times=None)])
+        while True:
+            assert self.end(holder) == "frozen"
+            if self.started():
+                break
+            holder.thaw()
+        assert len(self.orders) == WORKERS
+        assert bool(self.listed()) == (at == "after")
+        return holder
+
+    def listed(self) -> list[Any]:
+        """The ranges on the cursor row."""
+        row = self.world.store.get(CURSOR)
+        assert row is not None
+        listed: list[Any] = row.get("handedOut") or []
+        return listed
+
+    def finish(self, *, within: timedelta) -> None:
+        """Waits for the invocations that run, then ticks until all tasks have ended; none may have begun later than
+        ``within``, from the tick on."""
+        while self._running:
+            last = self._running[-1]
+            if self.end(last) == "frozen":
+                last.thaw()
+            self.started()
+        self.world.started()
+        self._seen = 0
+        self.world.finish()
+        latest = max(self.world.ledger.begun(), key=lambda one: one.at)
+        late = latest.instant - self.tick
+        assert late <= within + SLOWEST_MACHINE * ALONE, f"{latest.task_id} began {late} after its tick"
+
+
+SOON = 2 * TICK  # what no process has claimed that died
+AFTER_A_LEASE = timedelta(seconds=AFTER_LEASE) + TICK
+
+TREATMENTS: dict[str, tuple[timedelta, Callable[[Burst, Order], object]]] = {
+    "die once they have claimed": (
+        AFTER_A_LEASE,
+        lambda burst, order: burst.begin(order, faults=[Fault(at="claim", do="kill after")]),
+    ),
+    "die before they claim": (
+        SOON,
+        lambda burst, order: burst.begin(order, faults=[Fault(at="poll", do="kill before")]),
+    ),
+    "die while they work": (
+        AFTER_A_LEASE,
+        lambda burst, order: burst.begin(order, faults=[Fault(at="record", do="kill before", skip=2)]),
+    ),
+    "work": (SOON, lambda burst, order: burst.begin(order)),
+    "never start": (SOON, lambda burst, order: None),
+    "start twice": (SOON, lambda burst, order: (burst.begin(order), burst.begin(order))),
+}
+
+
+@pytest.mark.parametrize("how", TREATMENTS)
+def test_fault_30_workers_do_not_work_as_they_should(new_world: NewWorld, how: str, report: Report) -> None:
+    burst = Burst(new_world)
+    within, treat = TREATMENTS[how]
+    burst.run(burst.begin(), lambda order: treat(burst, order))
+    assert len(burst.orders) >= WORKERS
+    burst.finish(within=within)
+    assert bool(burst.world.ledger.died()) == how.startswith("die")
+    figures = report(burst.world)
+    assert figures.executed == TASKS
+    assert figures.repeated == 0 or how.startswith("die")
+
+
+def test_fault_30_workers_start_late(new_world: NewWorld, report: Report) -> None:
+    """After their instant: they leave all to the holder, even what it has not claimed yet."""
+    burst = Burst(new_world)
+    holder = burst.frozen_holder("after")
+    burst.world.clock.to(max(map(until, burst.orders)))
+    for order in burst.orders:
+        assert burst.end(burst.begin(order)) == "returned"
+    begun = burst.world.ledger.begun()
+    assert not [one for one in begun if any(is_in(order, one.task_id) for order in burst.orders)]
+    burst.kill(holder)
+    burst.finish(within=AFTER_A_LEASE)
+    assert report(burst.world).executed == TASKS
+
+
+def test_fault_30_workers_can_not_be_started(new_world: NewWorld, report: Report) -> None:
+    burst = Burst(new_world)
+    holder = burst.begin(faults=[Fault(at="invoke", do="refuse", times=None)])
+    assert burst.end(holder) == "returned"
+    assert burst.started() == []
+    assert burst.listed() == []
+    burst.finish(within=SOON)
+    assert report(burst.world).executed == TASKS
+
+
+@pytest.mark.parametrize("workers", ["work", "never start"])
+@pytest.mark.parametrize("at", ["before", "after"])
+def test_fault_30_the_holder_dies_with_ranges_handed_out(
+    new_world: NewWorld, at: str, workers: str, report: Report
+) -> None:
+    """Before or after it has written them down."""
+    burst = Burst(new_world)
+    burst.kill(burst.frozen_holder(at))
+    if workers == "work":
+        for order in burst.orders:
+            burst.begin(order)
+    burst.finish(within=AFTER_A_LEASE)
+    figures = report(burst.world)
+    assert figures.executed == TASKS
+
+
+@pytest.mark.parametrize("holder", ["dies", "goes on"])
+def test_fault_30_the_next_pass_comes_while_workers_work(new_world: NewWorld, holder: str, report: Report) -> None:
+    """It leaves to them what was handed out, whichever pass did that; a shard lease is worth nothing here."""
+    burst = Burst(new_world, **{NO_LEASE: "1"})
+    first = burst.frozen_holder("after")
+    orders = list(burst.orders)
+    workers = {one.pid: order for order in orders for one in [burst.begin(order)]}
+    second = burst.begin()
+    if holder == "dies":
+        burst.kill(first)
+    else:
+        first.thaw()
+    burst.run(second, burst.begin)
+    for one in burst.world.ledger.begun():
+        for order in orders:
+            if is_in(order, one.task_id) and one.instant < until(order):
+                assert workers.get(one.pid) == order, f"{one.task_id} was handed out, and another process ran it"
+    burst.finish(within=AFTER_A_LEASE)
+    figures = report(burst.world)
+    assert figures.executed == TASKS
+    assert figures.repeated == 0 or holder == "dies"
+
+
+@pytest.mark.parametrize("row", ["older", "newer"])
+def test_fault_30_the_cursor_row_is_restored(new_world: NewWorld, row: str, report: Report) -> None:
+    """To what it was before ranges were handed out, while workers work; or after all have ended, with old ranges."""
+    burst = Burst(new_world)
+    world, key = burst.world, {"taskId": {"S": CURSOR}}
+
+    def saved() -> dict[str, Any]:
+        item: dict[str, Any] = world.dynamodb.get_item(TableName=world.table, Key=key, ConsistentRead=True)["Item"]
+        return item
+
+    before = saved()
+    holder = burst.frozen_holder("after")
+    listed = saved()
+    for order in burst.orders:
+        burst.begin(order)
+    burst.kill(holder)
+    if row == "older":
+        world.dynamodb.put_item(TableName=world.table, Item=before)
+        burst.run(burst.begin(), burst.begin)
+    burst.finish(within=AFTER_A_LEASE)
+    if row == "newer":
+        world.dynamodb.put_item(TableName=world.table, Item=listed)
+        world.insert_for_next_tick(f"later-{n}" for n in range(10))
+        world.finish()
+    figures = report(world)
+    assert figures.executed == TASKS + 10 * (row == "newer")

@@ -1,0 +1,108 @@
+"""A burst in the simulation of AWS's limits: nothing is lost, and the limits show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.simulate import document
+from tests.simulate.assumptions import Assumptions
+from tests.simulate.burst import simulate_burst
+from tests.simulate.world import Scenario, id_of, number_of
+
+from dynatick.domain import plan
+
+SMALL = Scenario(tasks=1000, shards=4, threads=16, warm=4000)
+
+
+def test_ids_are_told_apart_and_found_again() -> None:
+    assert [number_of(id_of(n)) for n in (0, 1, 999_999, 9_999_999)] == [0, 1, 999_999, 9_999_999]
+    assert {len(id_of(n)) for n in range(1000)} == {36}
+
+
+def test_every_task_of_a_burst_runs_once_and_the_figures_are_those_of_the_engine() -> None:
+    outcome = simulate_burst(SMALL)
+
+    assert outcome.problems == []
+    # A shard has 250 tasks, and 16 threads that take 0.2 s a task: 3.1 s, and what it takes to begin.
+    assert 3.1 + SMALL.assumptions.tick_delay < outcome.last_start < 6.5
+    assert outcome.p50 < outcome.p99 <= outcome.last_start
+    # A claim and the record of an outcome, which the index shows; then what ticks write on their own rows.
+    assert 3000 <= outcome.used.write_units < 3000 + 200
+    assert outcome.used.table_throttles == outcome.used.index_throttles == outcome.used.lambda_throttles == 0
+    assert outcome.max_running == SMALL.shards
+
+
+def test_a_burst_is_the_same_each_time() -> None:
+    scenario = replace(SMALL, tasks=200)
+    assert simulate_burst(scenario) == simulate_burst(scenario)
+
+
+def test_twice_the_threads_take_half_the_time() -> None:
+    begin = SMALL.assumptions.tick_delay
+    one, two = (simulate_burst(replace(SMALL, threads=threads)).last_start - begin for threads in (8, 16))
+    assert one / two == pytest.approx(2, rel=0.2)
+
+
+def test_an_index_partition_bounds_a_shard_and_what_it_refuses_is_not_lost() -> None:
+    """A thousand outcomes a second: of 4,000 tasks the last thousands begin only as the first are recorded."""
+    scenario = Scenario(tasks=4000, shards=1, threads=256, task_ms=20, warm=40_000)
+    outcome = simulate_burst(scenario)
+
+    assert outcome.problems == []
+    assert outcome.used.index_throttles > 0
+    assert outcome.index_peak <= 2001  # what is left of the second before, and this one's
+    assert outcome.last_start > 1.5
+
+
+def test_a_quota_of_executions_delays_shards_and_loses_nothing() -> None:
+    scenario = replace(SMALL, tasks=400, shards=12, assumptions=Assumptions(concurrency=4))
+    outcome = simulate_burst(scenario)
+
+    assert outcome.problems == []
+    assert outcome.used.lambda_throttles > 0
+    assert outcome.max_running == 4
+
+
+def test_the_document_has_the_table_that_is_written() -> None:
+    text = "a\n<!-- simulate: starts -->\nold\n<!-- /simulate -->\nb <!-- simulate: other -->\nkept <!-- /simulate -->"
+    new = document.replaced(text, "starts", "| new |")
+    assert "old" not in new and "\n| new |\n" in new and "kept" in new
+    with pytest.raises(KeyError):
+        document.replaced(text, "burts", "")
+    assert document.replaced(document.DOCUMENT.read_text(encoding="utf-8"), "starts", "| new |")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "fleet"),
+    [
+        (2400, plan.Fleet(shards=1, workers=0, threads=16, memory_mb=1024, warm=4000)),
+        (8000, plan.Fleet(shards=1, workers=7, threads=16, memory_mb=1024, warm=4000)),
+        (16_000, plan.Fleet(shards=4, workers=0, threads=16, memory_mb=1024, warm=4000)),
+        pytest.param(
+            60_000,
+            plan.Fleet(shards=4, workers=7, threads=16, memory_mb=1024, warm=8000),
+            marks=[pytest.mark.long, pytest.mark.timeout(900)],
+        ),
+    ],
+)
+def test_the_plan_names_the_same_last_start(tasks: int, fleet: plan.Fleet) -> None:
+    planned = replace(plan.plan_burst(tasks, 60), fleet=fleet)
+    scenario = Scenario.of(planned)
+    burst = simulate_burst(scenario)
+
+    assert burst.problems == []
+    after_tick = burst.last_start - scenario.assumptions.tick_delay
+    assert after_tick == pytest.approx(plan.timing(planned.load, fleet).last_start, rel=0.1)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_hundred_thousand_tasks_start_within_a_minute_as_planned() -> None:
+    planned = plan.plan_burst(100_000, 60)
+    scenario = Scenario.of(planned)
+    burst = simulate_burst(scenario)
+
+    assert burst.problems == []
+    assert burst.last_start <= 60
+    assert burst.last_start - scenario.assumptions.tick_delay == pytest.approx(planned.timing.last_start, rel=0.1)

@@ -1,0 +1,197 @@
+"""The limits of DynamoDB that the simulation keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from tests.model.simulation import Process, Simulation
+from tests.simulate.assumptions import PARTITION_READ_UNITS, SPLIT_AFTER, Assumptions
+from tests.simulate.capacity import Allowance, Capacity
+from tests.simulate.dynamodb import INDEX, SDK_TRIES, TABLE, SimulatedDynamoDB, SimulatedStore
+
+from dynatick.domain.conditional_update import Absent, ConditionalUpdate, Lost, Unknown, Written
+from dynatick.domain.plan import PARTITION_WRITE_UNITS
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def written_within_a_second(capacity: Capacity, keys: list[str], clock: Clock) -> int:
+    """How many of three writes of one unit a key and millisecond are admitted, after a second in which all was used."""
+    admitted = 0
+    for millisecond in range(2000):
+        clock.now += 0.001
+        for key in keys * 3:
+            if capacity.admits_write(key):
+                capacity.take_write(key, 1)
+                admitted += millisecond >= 1000
+    return admitted
+
+
+def test_an_allowance_gives_its_rate_and_keeps_a_second_of_it() -> None:
+    allowance = Allowance(10, now=0.0)
+    allowance.take(10)
+    assert not allowance.has_room(0.0)
+    assert allowance.has_room(0.1)
+    allowance.take(1)
+    assert not allowance.has_room(0.1)
+    assert allowance.has_room(60)
+    for _ in range(10):
+        assert allowance.has_room(60)
+        allowance.take(1)
+    assert not allowance.has_room(60)
+
+
+def test_one_key_gets_the_writes_of_one_partition_however_many_there_are() -> None:
+    clock = Clock()
+    capacity = Capacity(40_000, clock)
+    assert capacity.partitions == 40
+    assert written_within_a_second(capacity, ["a bucket"], clock) == pytest.approx(PARTITION_WRITE_UNITS, rel=0.01)
+    assert capacity.refused_writes > 0
+
+
+def test_many_keys_share_the_partitions_up_to_the_quota() -> None:
+    clock, keys = Clock(), [f"key-{n}" for n in range(30)]
+    assert written_within_a_second(Capacity(4000, clock), keys, clock) == pytest.approx(4000, rel=0.01)
+    clock = Clock()
+    assert written_within_a_second(Capacity(40_000, clock, quota=5000), keys, clock) == pytest.approx(5000, rel=0.01)
+
+
+def test_a_partition_that_stays_hot_splits_and_a_cool_one_does_not() -> None:
+    clock = Clock()
+    capacity = Capacity(1000, clock)
+    while clock.now < SPLIT_AFTER - 1:
+        clock.now += 0.5
+        capacity.take_write("a", 600)
+        capacity.admits_write("a")
+    assert capacity.partitions == 1
+    clock.now += 10  # with no refusal
+    while clock.now < SPLIT_AFTER + 100:
+        clock.now += 0.5
+        capacity.take_write("a", 600)
+        capacity.admits_write("a")
+    assert capacity.partitions == 1
+    while clock.now < 2 * SPLIT_AFTER + 20:
+        clock.now += 0.5
+        capacity.take_write("a", 600)
+        capacity.admits_write("a")
+    assert capacity.partitions == 2
+
+
+def test_reads_have_an_allowance_of_their_own() -> None:
+    clock = Clock()
+    capacity = Capacity(1000, clock)
+    capacity.take_write("a", 5000)
+    assert capacity.admits_read("a")
+    capacity.take_read("a", PARTITION_READ_UNITS + 1)
+    assert not capacity.admits_read("a")
+    assert (capacity.refused_writes, capacity.refused_reads) == (0, 1)
+
+
+# -- the table, by way of the store -----------------------------------------------------------------------------------
+
+
+class Bench:
+    """A table with room for so many writes a second, and one process that works on it."""
+
+    def __init__(self, warm: float = 1000, *, cpu_share: float = 1.0) -> None:
+        self.simulation = Simulation()
+        self.service = SimulatedDynamoDB(
+            self.simulation, Assumptions(), lambda: Capacity(warm, lambda: self.simulation.now)
+        )
+        self.store = SimulatedStore(self.service, cpu_share=cpu_share)
+
+    def run(self, work: Any) -> Any:
+        answers: list[Any] = []
+        self.simulation.spawn(Process(self.simulation, "tester"), lambda: answers.append(work(self.store)))
+        while not answers:
+            self.simulation.run_until(self.simulation.next_event() or 0.0)
+        return answers[0]
+
+    def use_up(self, capacity: Capacity, units: float) -> None:
+        for partition in capacity._partitions:
+            partition.writes.has_room(self.simulation.now)
+            partition.writes.take(units)
+
+
+def change(task_id: str) -> ConditionalUpdate:
+    return ConditionalUpdate(task_id=task_id, set={"attempt": 1}, conditions=(Absent("attempt"),))
+
+
+def test_the_store_works_on_it_as_on_dynamodb() -> None:
+    bench = Bench()
+    assert bench.run(lambda store: store.create({"taskId": "a", "taskDateTime": "2026-12-31#12:00"})) is True
+    assert bench.run(lambda store: store.write_many([change("a"), change("b")])) == [Written(), Lost()]
+    assert bench.run(lambda store: store.write(change("a"))) == Lost()
+    assert bench.run(lambda store: store.get("a"))["attempt"] == 1
+    total = bench.service.database.counts.total
+    # The row and its entry; the claim, and three writes whose condition did not hold.
+    assert total.write_units == 2 + 1 + 1 + 1
+    assert bench.service.table.capacity.write_units == 4
+    assert bench.service.table.of_indexes[INDEX].write_units == 1
+
+
+def test_a_throttled_batch_is_sent_again_by_the_store_and_succeeds() -> None:
+    bench = Bench()
+    bench.run(lambda store: store.create_many([{"taskId": f"t{n}"} for n in range(25)]))
+    bench.use_up(bench.service.table.capacity, 1200)
+    began = bench.simulation.now
+    results = bench.run(lambda store: (store.write_many([change(f"t{n}") for n in range(25)]), bench.simulation.now))
+    assert results[0] == [Written()] * 25
+    assert 0.1 < results[1] - began < 2
+    assert bench.service.table.capacity.refused_writes >= 25
+
+
+def test_an_index_without_capacity_holds_up_writes_to_the_table_that_it_shows_and_no_others() -> None:
+    bench = Bench()
+    bench.run(lambda store: store.create({"taskId": "a", "taskDateTime": "2026-12-31#12:00"}))
+    bench.use_up(bench.service.table.of_indexes[INDEX], 1e6)
+    assert bench.run(lambda store: store.write_many([change("a")])) == [Written()]
+    ended = ConditionalUpdate(task_id="a", set={"outcome": "completed"})
+    (result,) = bench.run(lambda store: store.write_many([ended]))
+    assert isinstance(result, Unknown) and "ProvisionedThroughputExceeded" in result.error
+    assert bench.service.table.of_indexes[INDEX].refused_writes > 0
+    assert bench.service.table.capacity.refused_writes == 0
+
+
+def test_a_single_request_that_is_throttled_is_tried_by_the_sdk_and_then_fails() -> None:
+    bench = Bench()
+    bench.use_up(bench.service.table.capacity, 1e6)
+
+    def create(store: SimulatedStore) -> object:
+        try:
+            return store._call("PutItem", {"TableName": TABLE, "Item": {"taskId": {"S": "a"}}})
+        except ClientError as error:
+            return error.response["Error"]["Code"]
+
+    assert bench.run(create) == "ProvisionedThroughputExceededException"
+    assert bench.service.table.capacity.refused_writes == SDK_TRIES
+
+
+def test_requests_of_one_process_share_its_cpu() -> None:
+    def seconds(cpu_share: float, threads: int) -> float:
+        bench, ends = Bench(40_000, cpu_share=cpu_share), []
+        process = Process(bench.simulation, "tester")
+
+        def work() -> None:
+            for _ in range(20):
+                bench.store.get("a")
+            ends.append(bench.simulation.now)
+
+        for _ in range(threads):
+            bench.simulation.spawn(process, work)
+        bench.simulation.run_until(1000)
+        return max(ends)
+
+    of_one = seconds(1.0, 1)
+    assert 20 * (0.001 + 0.003) < of_one < 0.3
+    assert seconds(1.0, 20) >= 400 * 0.001  # not at the same time
+    assert seconds(0.1, 20) >= 400 * 0.01

@@ -1,0 +1,48 @@
+"""Inserting the tasks of a burst, and schedules, in the simulation of AWS's limits."""
+
+from __future__ import annotations
+
+import pytest
+from tests.model.simulation import Simulation
+from tests.model.standins import inside
+from tests.simulate.inserting import simulate_inserting
+from tests.simulate.schedules import MINUTES, simulate_schedules
+from tests.simulate.world import Scenario, World, id_of
+
+
+def test_a_row_has_the_size_that_was_asked_for() -> None:
+    simulation = Simulation()
+    with inside(simulation):
+        world = World(Scenario(tasks=3, shards=2, row_bytes=700), simulation)
+        world.warm_up()
+        world.fill(lambda client: client.insert_task(world.new_task(0)))
+        sizes = [world.dynamodb.table.items[id_of(n)][1] for n in range(3)]
+    assert all(700 <= size <= 704 for size in sizes)  # the shard is in the bucket's name
+
+
+def test_inserted_tasks_are_all_there_and_cost_two_units_each() -> None:
+    inserting = simulate_inserting(Scenario(tasks=2000, shards=8, warm=4000), clients=1)
+
+    assert inserting.missing == 0
+    assert inserting.used.write_units == 2 * 2000
+    # By one CPU's arithmetic 0.19 s, and no more than the waits of a few dozen calls on top.
+    assert 0.15 < inserting.seconds < 3
+
+
+def test_a_shard_takes_no_more_inserts_than_its_index_partition() -> None:
+    one, many = (simulate_inserting(Scenario(tasks=6000, shards=n, warm=40_000), clients=2) for n in (1, 64))
+
+    assert one.missing == many.missing == 0
+    assert one.used.index_throttles > many.used.index_throttles
+    assert one.seconds > 4.5  # 6,000 at a thousand a second; the first second has two
+    assert many.seconds < one.seconds / 2
+
+
+def test_schedules_run_every_minute_once() -> None:
+    schedules = simulate_schedules(Scenario(tasks=200, shards=4, warm=4000))
+
+    assert schedules.problems == []
+    assert len(schedules.last_starts) == MINUTES
+    assert max(schedules.last_starts) < 10
+    # The occurrence and its entry; the schedule, which leaves one bucket for another; the outcome and its entry.
+    assert schedules.used.write_units / (200 * MINUTES) == pytest.approx(7, rel=0.1)

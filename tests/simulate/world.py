@@ -1,0 +1,247 @@
+"""An installation with AWS around it, and AWS's limits.
+
+The engine runs as it is, in the function's own entry point and with the product's own store, in the simulation of
+``tests.model``. What each task does is to wait.
+"""
+
+from __future__ import annotations
+
+import uuid
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from itertools import count
+from math import inf
+
+from tests.model.environment import Environment
+from tests.model.seam import Actor
+from tests.model.simulation import EVE, Process, Simulation
+from tests.simulate.assumptions import Assumptions
+from tests.simulate.aws_lambda import Function
+from tests.simulate.capacity import Capacity
+from tests.simulate.dynamodb import INDEX, SimulatedDynamoDB, SimulatedStore
+from tests.simulate.lean_items import LeanItems
+
+from dynatick.client import NewTask, TaskClient
+from dynatick.domain.buckets import Grid, instant_of, minute_of
+from dynatick.domain.plan import NEW_TABLE_WRITE_UNITS, Plan
+from dynatick.domain.task import Task
+from dynatick.engine.ports import ActionContext, DeadLetter
+from dynatick.engine.processor import Invoked, Processor
+from dynatick.engine.rules import Rules
+
+ACTION = "wait"
+WARMING_TICKS = 2  # of an installation that has nothing to do: its settings, its cursors, its environments
+BARE_ROW_BYTES = 177  # of a row as the client writes it, with an empty text in its payload
+_SCRAMBLE, _UNSCRAMBLE = 2654435761, 244002641  # inverse to each other modulo 2**32
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scenario:
+    """What is simulated. ``warm``: write units a second that table and index are warm for."""
+
+    tasks: int  # or schedules
+    shards: int
+    threads: int = 64
+    task_ms: int = 200
+    row_bytes: int = 700
+    warm: float = NEW_TABLE_WRITE_UNITS
+    workers: int = 0  # of each shard
+    memory_mb: int = 1769
+    timeout: float = 120.0
+    assumptions: Assumptions = field(default_factory=Assumptions)
+
+    @classmethod
+    def of(cls, plan: Plan) -> Scenario:
+        """What a plan names."""
+        load, fleet = plan.load, plan.fleet
+        return cls(
+            tasks=load.tasks,
+            shards=fleet.shards,
+            threads=fleet.threads,
+            task_ms=round(load.wishes.task_seconds * 1000),
+            row_bytes=load.wishes.row_bytes,
+            warm=fleet.warm,
+            workers=fleet.workers,
+            memory_mb=fleet.memory_mb,
+            timeout=plan.timeout_seconds,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counts:
+    """What was used since the beginning."""
+
+    invocations: int
+    cold_starts: int
+    lambda_throttles: int
+    lambda_seconds: float  # that are billed
+    table_throttles: int
+    index_throttles: int
+    write_units: float
+    read_units: float
+
+    def __sub__(self, other: Counts) -> Counts:
+        return Counts(**{f.name: getattr(self, f.name) - getattr(other, f.name) for f in fields(self)})
+
+
+class Waiting:
+    """The action of all tasks: they wait. It keeps how late each began, and how often.
+
+    ``late``: seconds, of the first execution; infinite without one. ``latest``: of all that were due at an instant.
+    """
+
+    def __init__(self, scenario: Scenario, simulation: Simulation) -> None:
+        self._simulation, self._seconds = simulation, scenario.task_ms / 1000
+        self.late = array("d", [inf]) * scenario.tasks
+        self.latest: dict[datetime, float] = {}
+        self.executions = bytearray(scenario.tasks)
+
+    def names(self) -> Sequence[str]:
+        return [ACTION]
+
+    def payload_schemas(self) -> Mapping[str, str]:
+        return {}
+
+    def timeout_seconds(self, task: Task) -> int | None:
+        return task.timeout_seconds
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        n = number_of(task.task_id)
+        late = (self._simulation.instant - context.due_at).total_seconds()
+        self.latest[context.due_at] = max(late, self.latest.get(context.due_at, 0.0))
+        if not self.executions[n]:
+            self.late[n] = late
+        self.executions[n] = min(255, self.executions[n] + 1)
+        self._simulation.sleep(self._seconds)
+        return None
+
+
+def id_of(number: int) -> str:
+    """As long as a UUID, and as if thrown by dice."""
+    scrambled = number * _SCRAMBLE % 2**32
+    return f"{scrambled:08x}-5f3c-4c1e-9b7a-{scrambled ^ 0x5BD1E995:012x}"
+
+
+def number_of(task_id: str) -> int:
+    return int(task_id[:8], 16) * _UNSCRAMBLE % 2**32
+
+
+class World:
+    """One installation, and the tasks that are due in one of its buckets."""
+
+    def __init__(self, scenario: Scenario, simulation: Simulation, *, due_after: int = WARMING_TICKS + 1) -> None:
+        """``due_after``: minutes from the beginning of the simulation."""
+        self.scenario, self.simulation, self.assumptions = scenario, simulation, scenario.assumptions
+        self.due = minute_of(EVE) + due_after
+        self.due_at = (instant_of(self.due) - EVE).total_seconds()
+        self.dynamodb = SimulatedDynamoDB(
+            simulation, self.assumptions, lambda: Capacity(scenario.warm, lambda: simulation.now)
+        )
+        self.cpu_share = self.assumptions.cpu_share(scenario.memory_mb)
+        self.rules = Rules(
+            grid=Grid(shard_count=scenario.shards), threads=scenario.threads, max_workers=scenario.workers
+        )
+        self.function = Function(
+            simulation, self.assumptions, self._environment, scenario.timeout, self.dynamodb.forget
+        )
+        self.action = Waiting(scenario, simulation)
+        self.invoked: list[Invoked] = []
+        self._processes = count(1)
+
+    def warm_up(self) -> None:
+        """The installation's first ticks, which find nothing."""
+        for n in range(WARMING_TICKS):
+            self.tick(minute_of(EVE) + 1 + n)
+        self.simulation.run_until(60.0 * WARMING_TICKS + 30)
+
+    def tick(self, minute: int) -> None:
+        """The rule's event."""
+        event = {"source": "aws.events", "time": instant_of(minute).strftime("%Y-%m-%dT%H:%M:00Z")}
+        when = (instant_of(minute) - EVE).total_seconds() + self.assumptions.tick_delay
+        self.simulation.at(when, lambda: self.function.invoke(event))
+
+    def fill(self, insert: Callable[[TaskClient], object], *own_id: str) -> None:
+        """A client inserts the first task. The others are like that one, and are there without a request. ``own_id``:
+        further attributes that have the task's id."""
+        client = self.client()
+        self.spawn("client", lambda: insert(client))
+        self.simulation.run_until(self.simulation.now + 1)
+        table = self.dynamodb.table
+        index = table.indexes[INDEX]
+        example, size = table.items.pop(id_of(0))
+        index.buckets.clear()
+        table.items = items = LeanItems(example, table.items)  # type: ignore[assignment]
+        for n in range(self.scenario.tasks):
+            task_id = id_of(n)
+            name = str(self.rules.grid.bucket_of(task_id, instant_of(self.due)))
+            own = {attribute: {"S": task_id} for attribute in ("taskId", *own_id)}
+            items[task_id] = ({**example, **own, "taskDateTime": {"S": name}}, size)
+            index.buckets[name].append(task_id)
+        for ids in index.buckets.values():
+            ids.sort()
+
+    def client(self) -> TaskClient:
+        """On a machine of its own."""
+        return TaskClient(self._store(1.0), clock=self._clock, check_actions=False)
+
+    def spawn(self, name: str, work: Callable[[], object]) -> None:
+        """Begins a process."""
+        self.simulation.spawn(Process(self.simulation, name), work)
+
+    def new_task(self, n: int) -> NewTask:
+        payload = {"text": "x" * (self.scenario.row_bytes - BARE_ROW_BYTES)}
+        return NewTask(task_id=id_of(n), due_at=instant_of(self.due), action=ACTION, payload=payload)
+
+    # -- the function --------------------------------------------------------------------------------------------------
+
+    def _environment(self) -> Environment:
+        process, numbers = uuid.UUID(int=next(self._processes)).hex, count(1)
+        processor = Processor(
+            store=self._store(self.cpu_share),
+            actions=self.action,
+            dead_letters=self,
+            invoker=self,
+            rules=self.rules,
+            clock=self._clock,
+            new_token=lambda: f"{process}.{next(numbers)}",
+            pause=self.simulation.sleep,
+        )
+        return Environment(processor, self._clock, self.invoked.append, self._end_process)
+
+    def _store(self, cpu_share: float) -> SimulatedStore:
+        return SimulatedStore(self.dynamodb, cpu_share=cpu_share)
+
+    def _clock(self) -> datetime:
+        return self.simulation.my_process().clock()
+
+    def _end_process(self) -> None:
+        actor = self.simulation.my_process()
+        assert isinstance(actor, Actor)
+        actor.die()
+
+    def invoke(self, event: Mapping[str, object]) -> None:
+        """Starts an invocation (the processor's ``Invoker``)."""
+        self.simulation.sleep(self.dynamodb.dice.uniform(*self.assumptions.invoke_latency))
+        self.function.invoke(event)
+
+    def send(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
+        """Takes dead letters, of which there should be none: a task that failed is a problem by itself."""
+        return [True] * len(letters)
+
+    # -- what it took --------------------------------------------------------------------------------------------------
+
+    def counts(self) -> Counts:
+        function, table, total = self.function, self.dynamodb.table, self.dynamodb.database.counts.total
+        index = table.of_indexes[INDEX]
+        return Counts(
+            invocations=function.invocations,
+            cold_starts=function.cold_starts,
+            lambda_throttles=function.throttles,
+            lambda_seconds=function.seconds,
+            table_throttles=table.capacity.refused_writes + table.capacity.refused_reads,
+            index_throttles=index.refused_writes + index.refused_reads,
+            write_units=total.write_units,
+            read_units=total.read_units,
+        )

@@ -1,0 +1,115 @@
+"""The doctor compares what a stack can take of the account's concurrent executions with what the account allows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builders import InProcess
+from tests.unit.cli.conftest import Shell
+
+from dynatick.cli import concurrency
+from dynatick.cli.concurrency import executions_of
+from dynatick.client import doctor as doctors
+from dynatick.domain.executions import RECOVERIES, Executions
+from dynatick.engine import recovery
+from dynatick_stack import template
+
+
+class Aws:
+    """Answers as CloudFormation and Lambda do, for one stack of an account."""
+
+    def __init__(self, allowed: int, **parameters: str) -> None:
+        self.allowed, self.parameters = allowed, {**template.defaults(), **parameters}
+
+    def describe_stacks(self, *, StackName: str) -> dict[str, Any]:
+        if StackName != "mine":
+            raise ClientError({"Error": {"Code": "ValidationError", "Message": "no such stack"}}, "DescribeStacks")
+        return {
+            "Stacks": [{"Parameters": [{"ParameterKey": k, "ParameterValue": v} for k, v in self.parameters.items()]}]
+        }
+
+    def get_account_settings(self) -> dict[str, Any]:
+        return {"AccountLimit": {"ConcurrentExecutions": 5000, "UnreservedConcurrentExecutions": self.allowed}}
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    examine = doctors.examine
+    monkeypatch.setattr(
+        "dynatick.client.task_lists.examine", lambda *a, **k: examine(*a, pause=lambda seconds: None, **k)
+    )
+
+
+def account(monkeypatch: pytest.MonkeyPatch, allowed: int, **parameters: str) -> None:
+    aws = Aws(allowed, **parameters)
+    monkeypatch.setattr(concurrency, "aws_client", lambda session, service: aws)
+
+
+def test_too_few_executions_are_said_with_what_takes_them(
+    shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account(monkeypatch, 100, MaxWorkers="90", Precision="second")
+    ended = shell("doctor", "--stack", "mine")
+    assert ended.code == 0, "the quota is no fault of the table"
+    assert ended.err.splitlines()[-1] == (
+        "The account allows 100 concurrent executions, and this stack can take 125 (1 for ticks, 90 for workers, "
+        "10 for wake-ups, 20 for recoveries, 4 for the stream): ticks of some shards may find none left. Raise the "
+        "quota, or set MaxWorkers to 65 or less"
+    )
+    assert shell("doctor", "--stack", "mine", "-o", "json").json["concurrentExecutions"] == {
+        "allowed": 100, "needed": 125, "ticks": 1, "workers": 90, "wakeUps": 10, "recoveries": 20, "stream": 4,
+    }  # fmt: skip
+
+
+def test_in_a_new_account_of_ten_the_quota_is_to_be_raised(
+    shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account(monkeypatch, 10)
+    monkeypatch.setenv("DYNATICK_STACK", "mine")
+    assert shell("doctor").err.endswith("ticks of some shards may find none left. Raise the quota\n")
+
+
+def test_executions_enough_are_not_mentioned(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    account(monkeypatch, 1000, MaxWorkers="90")
+    assert shell("doctor", "--stack", "mine").err == "Read 0 tasks and schedules that have not ended: nothing wrong\n"
+
+
+def test_every_shard_that_was_ever_in_use_counts() -> None:
+    assert executions_of({"MaxWorkers": "3", "ShardCount": "1"}, 8) == Executions(ticks=8, workers=24)
+
+
+def test_without_the_right_it_says_that_it_does_not_know(
+    shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account(monkeypatch, 1000)
+    ended = shell("doctor", "--stack", "other")
+    assert ended.code == 0
+    assert ended.err.splitlines()[-1].startswith("Whether the account's concurrent executions suffice is not known: ")
+    assert "no such stack" in shell("doctor", "--stack", "other", "-o", "json").json["concurrentExecutions"]["problem"]
+
+
+def test_without_a_stack_nothing_is_asked(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concurrency, "aws_client", lambda session, service: pytest.fail("asked"))
+    assert shell("doctor", "-o", "json").json["concurrentExecutions"] is None
+
+
+def test_parameters_that_take_executions() -> None:
+    of = executions_of({"StreamParallelism": "2", "WarmThroughput": "40000", "WakeUpConcurrency": "7"}, 1)
+    assert of.stream == 80, "the stream has a shard for each partition of the table"
+    assert of.wake_ups == 0, "with Precision tick there are none"
+    assert RECOVERIES == recovery.MAX_RECOVERIES
+
+
+@given(shards=st.integers(1, 256), allowed=st.integers(1, 5000), wake_ups=st.integers(0, 100))
+def test_that_many_workers_leave_a_tick_for_each_shard(shards: int, allowed: int, wake_ups: int) -> None:
+    none = Executions(ticks=shards, workers=0, wake_ups=wake_ups)
+    maximum = none.max_workers(allowed)
+    if none.total <= allowed:
+        assert Executions(ticks=shards, workers=maximum * shards, wake_ups=wake_ups).total <= allowed
+        assert Executions(ticks=shards, workers=(maximum + 1) * shards, wake_ups=wake_ups).total > allowed
+    else:
+        assert maximum == 0

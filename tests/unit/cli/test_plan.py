@@ -1,0 +1,103 @@
+"""``dynatick plan``: what it prints, and what it refuses. What a plan says is tested in the domain."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.conftest import Shell
+
+from dynatick_stack import project, template
+
+
+def test_a_plan_names_each_parameter_with_its_reason(shell: Shell) -> None:
+    ended = shell("plan", "--burst", "1000000", "--within", "60s", "--task-ms", "200")
+    assert ended.code == 0 and ended.err == ""
+    assert ended.lines[0].startswith("1,000,000 tasks in one bucket, 200 ms and 700 bytes each: the last one begins ")
+    table = {line.split()[0]: line.split()[1] for line in ended.lines[3:9]}
+    assert table["ShardCount"] == "256" and table["WarmThroughput"] == "40000"
+    assert set(table) == {
+        "ShardCount", "MaxWorkers", "TaskThreads", "ProcessorMemoryMb", "WarmThroughput", "MaxWriteUnits"
+    }  # fmt: skip
+    assert "within the quota" in ended.out and "once, to warm table and index" in ended.out
+    assert any(line.startswith("Inserting   2,000,000 write units") for line in ended.lines)
+
+
+def test_what_it_prints_for_a_project_is_accepted_there(shell: Shell, tmp_path: Path) -> None:
+    lines = shell("plan", "--burst", "1000000", "--task-ms", "1000", "--precision", "second").lines
+    begin = lines.index("[parameters]")
+    block = "\n".join(lines[begin : lines.index("", begin)])
+    (tmp_path / "dynatick.toml").write_text(f'[stack]\nname = "s"\n[handlers]\nmodule = "handlers"\n{block}\n')
+    (tmp_path / "handlers.py").write_text("")
+    parameters = project.read(tmp_path).parameters
+    assert parameters["ShardCount"] == "256" and parameters["Precision"] == "second"
+    template.check_parameters(parameters, template.load())
+    (override,) = [line for line in lines if line.startswith("Or: sam deploy --parameter-overrides ")]
+    assert dict(pair.split("=") for pair in override.split()[4:]) == parameters
+    assert tomllib.loads(block)["parameters"].keys() == parameters.keys()
+
+
+def test_as_a_document(shell: Shell) -> None:
+    found = shell("plan", "--per-day", "100000000", "--peak", "10x", "-o", "json").json
+    assert found["feasible"] is True
+    assert found["tasksInBucket"] == 694_445
+    assert found["parameters"]["ShardCount"] == 256
+    assert found["lastStartSeconds"]["planned"] <= found["withinSeconds"] == 60
+    assert found["dollars"]["load"] == pytest.approx(10_000, rel=0.1)
+    assert [quota["raise"] for quota in found["quotas"]] == [False, False]
+    (line,) = shell("plan", "--schedules", "100000", "--every", "1m", "-o", "jsonl").lines
+    assert '"tasksInBucket":100000' in line.replace(" ", "")
+
+
+def test_what_is_too_much_says_why_and_what_to_raise(shell: Shell) -> None:
+    ended = shell("plan", "--burst", "10000000")
+    assert ended.code == 0
+    assert "can't all begin within 60 s" in ended.lines[0] and "What limits it: index partition." in ended.lines[0]
+    assert "of 40,000, raise the quota" in ended.out
+    assert shell("plan", "--burst", "10000000", "-o", "json").json["feasible"] is False
+
+
+def test_schedules_and_steady_loads_are_priced_by_the_month(shell: Shell) -> None:
+    assert "for a month of this load" in shell("plan", "--schedules", "1000").out
+    assert "for what is due in 60 s" in shell("plan", "--per-day", "1000000").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ("", 2, "name one load: --burst, --per-day or --schedules"),
+        ("--burst 1 --per-day 1", 2, "name one load: --burst, --per-day or --schedules"),
+        ("--burst 1 --peak 2x", 2, "--peak goes with --per-day, not with --burst"),
+        ("--per-day 1 --every 1m", 2, "--every goes with --schedules, not with --per-day"),
+        ("--schedules 1 --within 2m", 3, "within: 120.0 is not accepted; expected 5s to 60s: the next minute has runs"),
+        ("--burst 0", 3, "burst: 0 is not accepted; expected a number of tasks from 1 to 100,000,000"),
+        ("--burst 1 --within soon", 3, "within: 'soon' is not accepted; expected numbers with their units"),
+        ("--per-day 1 --peak ten", 3, "peak: 'ten' is not accepted; expected how many times the mean the peak is"),
+        ("--schedules 1 --every 30s", 3, "every: 30.0 is not accepted; expected 1m to 366d"),
+        ("--burst 1 --threads 999", 3, "threads: 999 is not accepted; expected 1 to 256"),
+    ],
+)
+def test_what_is_refused(shell: Shell, arguments: str, code: int, message: str) -> None:
+    ended = shell("plan", *arguments.split())
+    assert (ended.code, ended.out) == (code, "")
+    assert ended.err.startswith(f"error: {message}")
+
+
+ROOT = Path(__file__).parents[3]
+DOCUMENTED = [
+    line
+    for name in ("performance.md", "how-to/burst.md")
+    for line in (ROOT / "docs" / name).read_text(encoding="utf-8").splitlines()
+    if line.startswith("dynatick plan")
+]
+
+
+@pytest.mark.parametrize("line", DOCUMENTED)
+def test_the_commands_of_the_documents_work(shell: Shell, line: str) -> None:
+    ended = shell(*line.split()[1:])
+    assert ended.code == 0 and "ShardCount" in ended.out
+
+
+def test_the_documents_have_commands() -> None:
+    assert len(DOCUMENTED) == 5

@@ -1,0 +1,241 @@
+"""``AsyncTaskClient``: all of ``TaskClient``, awaited, and the event loop goes on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+from tests.builders import InProcess
+
+from dynatick import AsyncTaskClient, InvalidInput, Status, TaskClient, TaskExists, TaskNotFound
+from dynatick.actions.testing import MemoryDeadLetterQueue
+from dynatick.client import DeadLetters, Schedules, async_tasks
+from dynatick.client.async_tasks import AsyncDeadLetters, AsyncSchedules
+from dynatick.errors import ConfigurationError, WaitTimedOut
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "how-to" / "async.md"
+EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+SOON = 60  # seconds: less, and a busy machine may take it
+
+
+@pytest.fixture(autouse=True)
+def ticks(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instead of sleeping, the next tick comes."""
+
+    async def next_tick(seconds: float) -> None:
+        world.next_tick()
+
+    monkeypatch.setattr(async_tasks.asyncio, "sleep", next_tick)
+
+
+@pytest.fixture
+def connect(client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TaskClient, "connect", lambda *_, **__: client)
+
+
+# -- it has what TaskClient has ---------------------------------------------------------------------------------------
+
+
+def public(of: type) -> dict[str, Any]:
+    return {name: inspect.getattr_static(of, name) for name in dir(of) if not name.startswith("_")}
+
+
+def parameters(function: Any) -> list[inspect.Parameter]:
+    """Without ``self``, and without the function that waits by blocking."""
+    found = inspect.signature(getattr(function, "__func__", function)).parameters.values()
+    return [one for one in found if one.name not in ("self", "cls", "pause")]
+
+
+@pytest.mark.parametrize(
+    ("of", "awaited", "more"),
+    [
+        (TaskClient, AsyncTaskClient, {"aclose"}),
+        (Schedules, AsyncSchedules, set()),
+        (DeadLetters, AsyncDeadLetters, set()),
+    ],
+)
+def test_it_has_each_method_with_the_same_arguments(of: type, awaited: type, more: set[str]) -> None:
+    wanted, found = public(of), public(awaited)
+    assert found.keys() == wanted.keys() | more
+    for name, one in wanted.items():
+        if isinstance(one, property):
+            assert isinstance(found[name], property), name
+            continue
+        assert parameters(found[name]) == parameters(one), name
+        if name == "connect":
+            continue
+        iterates = str(one.__annotations__["return"]).startswith(("Iterator[", "HandledLetters"))
+        assert inspect.iscoroutinefunction(found[name]) is not iterates, name
+
+
+def test_type_checkers_know_arguments_and_results(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+from typing import assert_type
+from dynatick import AsyncTaskClient, InsertCounts, ScheduleView, TaskEntry, TaskView
+
+async def use(client: AsyncTaskClient) -> None:
+    assert_type(await client.insert("a", delay_seconds=90), TaskView)
+    assert_type(await client.insert_many([{"taskId": "a"}]), InsertCounts)
+    assert_type(await client.schedules.get("s"), ScheduleView)
+    async for entry in client.iter_history("2026-12-31#12:00"):
+        assert_type(entry, TaskEntry)
+    letters = client.dead_letters.redrive()
+    complete: bool = letters.complete
+    await client.insert("a", delay_second=90)  # wrong
+    await client.insert(7)  # wrong
+    await client.schedules.insert("s")  # wrong
+    for found in client.iter_history("2026-12-31#12:00"):  # wrong
+        pass
+"""
+    )
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(program)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    ).stdout  # fmt: skip
+    wrong = {n for n, line in enumerate(program.read_text().splitlines(), 1) if line.endswith("# wrong")}
+    assert {int(line.split(":")[1]) for line in found.splitlines() if "error:" in line} == wrong, found
+
+
+# -- what its calls do ------------------------------------------------------------------------------------------------
+
+
+def test_a_task_from_insert_to_its_end(client: TaskClient) -> None:
+    async def use() -> None:
+        async with AsyncTaskClient(client) as tasks:
+            await tasks.insert("t", delay_seconds=30, action="log")
+            with pytest.raises(TaskExists):
+                await tasks.insert("t")
+            assert (await tasks.get("t")).status is Status.SCHEDULED
+            assert (await tasks.wait("t")).status is Status.COMPLETED
+            counts = await tasks.insert_many([{"taskId": f"n-{n}"} for n in range(40)])
+            assert counts.inserted == 40
+            with pytest.raises(TaskNotFound):
+                await tasks.cancel("x")
+
+    asyncio.run(use())
+
+
+def test_schedules_and_dead_letters(world: InProcess) -> None:
+    client = TaskClient(world.store, clock=world.clock, dead_letter_queue=MemoryDeadLetterQueue())
+
+    async def use() -> None:
+        async with AsyncTaskClient(client) as tasks:
+            await tasks.schedules.insert("s", "rate(1 hour)", action="log")
+            assert [one["taskId"] async for one in tasks.schedules.export()] == ["s"]
+            assert await tasks.dead_letters.count() == 0
+            letters = tasks.dead_letters.purge()
+            assert letters.complete is False, "it has not begun"
+            assert [one async for one in letters] == []
+            assert letters.complete is True
+
+    asyncio.run(use())
+
+
+def test_without_a_queue_there_are_no_dead_letters(client: TaskClient) -> None:
+    with pytest.raises(ConfigurationError, match="DYNATICK_DEAD_LETTER_QUEUE_URL"):
+        _ = AsyncTaskClient(client).dead_letters
+
+
+def test_results_are_fetched_as_they_are_asked_for(client: TaskClient) -> None:
+    begun: list[int] = []
+
+    def rows() -> Iterator[dict[str, object]]:
+        for n in range(10_000):
+            begun.append(n)
+            yield {"taskId": f"t-{n}"}
+
+    async def use() -> None:
+        async with AsyncTaskClient(client) as tasks:
+            results = tasks.insert_lazily(rows())
+            assert begun == []
+            async for _ in results:
+                break
+
+    asyncio.run(use())
+    assert 0 < len(begun) < 10_000
+
+
+def test_the_event_loop_goes_on_while_calls_wait(client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(5)
+    read = client.get
+
+    def slow(self: TaskClient, task_id: str) -> object:
+        together.wait(SOON)  # four calls, and this test
+        return read(task_id)
+
+    monkeypatch.setattr(AsyncTaskClient, "get", async_tasks._awaited(slow))
+    for n in range(4):
+        client.insert(f"t-{n}")
+
+    async def use() -> list[Any]:
+        async with AsyncTaskClient(client, max_threads=4) as tasks:
+            calls = asyncio.gather(*(tasks.get(f"t-{n}") for n in range(4)))
+            await asyncio.to_thread(together.wait, SOON)
+            return list(await calls)
+
+    assert [task.task_id for task in asyncio.run(use())] == [f"t-{n}" for n in range(4)]
+
+
+def test_a_call_sees_the_context_variables_of_its_caller(client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    request: contextvars.ContextVar[str] = contextvars.ContextVar("request")
+    monkeypatch.setattr(AsyncTaskClient, "get", async_tasks._awaited(lambda self, task_id: request.get()))
+
+    async def use() -> None:
+        async with AsyncTaskClient(client) as tasks:
+            request.set("mine")
+            assert await tasks.get("t") == "mine"  # type: ignore[comparison-overlap]
+
+    asyncio.run(use())
+
+
+def test_waiting_takes_no_thread_and_ends_in_time(client: TaskClient) -> None:
+    async def use() -> None:
+        async with AsyncTaskClient(client, max_threads=1) as tasks:
+            for n in range(5):
+                await tasks.insert(f"t-{n}", delay_seconds=600)
+            ended = await asyncio.gather(*(tasks.wait(f"t-{n}") for n in range(5)))
+            assert {task.status for task in ended} == {Status.COMPLETED}
+            bucket = ended[0].bucket
+            assert (await tasks.wait_for_bucket(str(bucket))).counts == {"completed": 5}
+            await tasks.insert("late", delay_seconds=600)
+            with pytest.raises(WaitTimedOut, match="late"):
+                await tasks.wait("late", timeout=timedelta(seconds=90))
+            with pytest.raises(InvalidInput):
+                await tasks.wait("")
+
+    asyncio.run(use())
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("connect")
+def test_the_first_example(world: InProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(EXAMPLES[0], PAGE.name, "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["mail-42 scheduled", "ENABLED", "completed"]
+    assert world.row("order-99")["status"]
+
+
+@pytest.mark.usefixtures("connect")
+def test_the_web_application(world: InProcess) -> None:
+    names: dict[str, Any] = {}
+    exec(compile(EXAMPLES[1], PAGE.name, "exec"), names)
+    with TestClient(names["app"]) as http:
+        answer = http.post("/reminders/7")
+    assert (answer.status_code, answer.json()) == (201, {"taskId": "mail-7"})
+    assert world.row("mail-7")["action"] == "log"

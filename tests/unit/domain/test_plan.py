@@ -1,0 +1,293 @@
+"""Plans of loads: what they keep to, and the figures that they are made of."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dynatick.client import insertion
+from dynatick.domain import plan as plans
+from dynatick.domain.plan import (
+    Fleet,
+    LimitedBy,
+    Load,
+    Plan,
+    Quotas,
+    Wishes,
+    first_claim,
+    fullest_partition,
+    fullest_shard,
+    plan_burst,
+    plan_schedules,
+    plan_steady,
+    process_rate,
+    timing,
+    units_of,
+)
+from dynatick.engine import claiming, division, execution
+from dynatick.engine.rules import Rules
+from dynatick.errors import InvalidInput
+from dynatick_stack import template
+
+PARAMETERS = template.load()["Parameters"]
+MEASURED = json.loads((Path(__file__).parents[3] / "docs" / "benchmark.json").read_text(encoding="utf-8"))
+
+task_counts = st.integers(1, 3_000_000)
+task_seconds = st.sampled_from([0.0, 0.01, 0.2, 1.0, 20.0])
+windows = st.sampled_from([15.0, 60.0, 600.0])
+
+
+def load_of(found: Plan) -> Load:
+    return found.load
+
+
+# -- what plans keep to ------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(tasks=task_counts, seconds=task_seconds, within=windows)
+def test_a_feasible_plan_keeps_to_every_limit(tasks: int, seconds: float, within: float) -> None:
+    found = plan_burst(tasks, within, Wishes(task_seconds=seconds))
+    fleet = found.fleet
+    assert found.is_feasible == (found.timing.last_start <= within)
+    assert found.timing.first_start <= found.timing.last_start
+    assert found.expected.last_start <= found.timing.last_start
+    assert 1 <= fleet.shards <= plans.MAX_SHARDS and 1 <= fleet.threads <= plans.MAX_THREADS
+    assert 0 <= fleet.workers <= plans.MAX_WORKERS
+    if found.is_feasible:
+        duration = found.timing.last_start - found.timing.first_start
+        assert tasks * found.load.table_units / max(duration, 1) <= max(found.table_peak, fleet.warm)
+        # Processes can run as many tasks as begin in that time, and as many again as they have threads.
+        capacity = fleet.processes * process_rate(found.load, fleet.threads, fleet.memory_mb) * duration
+        assert capacity + fleet.processes * fleet.threads >= 0.99 * tasks
+        raised = [quota for quota in found.quotas if quota.must_be_raised]
+        assert all(quota.needed > quota.allowed for quota in raised)
+
+
+@settings(max_examples=25, deadline=None)
+@given(tasks=task_counts, more=st.integers(0, 1_000_000), seconds=task_seconds)
+def test_more_tasks_never_cost_less(tasks: int, more: int, seconds: float) -> None:
+    wishes = Wishes(task_seconds=seconds)
+    few, many = plan_burst(tasks, 60, wishes), plan_burst(tasks + more, 60, wishes)
+    assert few.inserting.write_units <= many.inserting.write_units
+    assert few.prices.load <= many.prices.load + 0.01  # a further process costs a fraction of a cent
+    assert few.prices.storage_month <= many.prices.storage_month
+
+
+@settings(max_examples=25, deadline=None)
+@given(tasks=task_counts, more=st.integers(1, 1_000_000), seconds=task_seconds, shards=st.sampled_from([1, 8, 256]))
+def test_the_same_fleet_takes_longer_for_more(tasks: int, more: int, seconds: float, shards: int) -> None:
+    load = load_of(plan_burst(tasks, 60, Wishes(task_seconds=seconds)))
+    fleet = Fleet(shards=shards, workers=1, threads=16, memory_mb=1024, warm=10_000)
+    assert timing(load, fleet).last_start <= timing(replace(load, tasks=tasks + more), fleet).last_start
+
+
+@settings(max_examples=25, deadline=None)
+@given(tasks=task_counts, seconds=task_seconds, workers=st.integers(0, 20))
+def test_no_worker_makes_it_later(tasks: int, seconds: float, workers: int) -> None:
+    load = load_of(plan_burst(tasks, 60, Wishes(task_seconds=seconds)))
+    fleet = Fleet(shards=4, workers=workers, threads=16, memory_mb=1024, warm=10_000)
+    more = replace(fleet, workers=workers + 1)
+    assert timing(load, more).last_start <= timing(load, fleet).last_start + 1e-9
+
+
+@settings(max_examples=30, deadline=None)
+@given(threads=st.integers(1, 256), memory=st.integers(256, 10_240))
+def test_what_the_caller_has_decided_stays(threads: int, memory: int) -> None:
+    found = plan_burst(100_000, 60, Wishes(threads=threads, memory_mb=memory))
+    assert (found.fleet.threads, found.fleet.memory_mb) == (threads, memory)
+
+
+def test_a_million_in_a_minute_at_default_quotas() -> None:
+    found = plan_burst(1_000_000, 60)
+    assert found.is_feasible
+    assert not any(quota.must_be_raised for quota in found.quotas)
+    assert found.parameters["ShardCount"] == "256"
+    assert int(found.parameters["WarmThroughput"]) <= plans.TABLE_WRITE_UNITS
+    assert found.prices.load == pytest.approx(1_000_000 * 5 * plans.WRITE_UNIT, rel=0.1), "writes are nearly all of it"
+
+
+def test_ten_million_in_a_minute_are_too_many_for_256_shards() -> None:
+    found = plan_burst(10_000_000, 60)
+    assert not found.is_feasible
+    assert found.timing.limited_by is LimitedBy.INDEX
+    assert [quota.name for quota in found.quotas if quota.must_be_raised] == ["write units a second of the table"]
+
+
+def test_a_small_load_wants_what_a_new_stack_has() -> None:
+    found = plan_burst(1_000, 60)
+    defaults = {name: str(spec["Default"]) for name, spec in PARAMETERS.items()}
+    assert found.parameters["ShardCount"] == defaults["ShardCount"]
+    assert found.parameters["TaskThreads"] == defaults["TaskThreads"]
+    assert found.parameters["ProcessorMemoryMb"] == defaults["ProcessorMemoryMb"]
+    assert found.parameters["MaxWorkers"] == found.parameters["WarmThroughput"] == "0"
+    assert found.prices.warm_once == 0
+    assert set(found.parameters) == {
+        "ShardCount", "MaxWorkers", "TaskThreads", "ProcessorMemoryMb", "WarmThroughput", "MaxWriteUnits"
+    }  # fmt: skip
+
+
+def test_tasks_that_wait_longer_get_workers() -> None:
+    quick, slow = (plan_burst(100_000, 60, Wishes(task_seconds=seconds)) for seconds in (0.2, 5.0))
+    assert quick.fleet.workers == 0 < slow.fleet.workers
+    assert slow.fleet.processes * slow.fleet.threads >= 100_000 * 5 / 60
+
+
+def test_a_task_longer_than_a_process_gets_a_longer_process() -> None:
+    assert plan_burst(10, 3600, Wishes(task_seconds=300)).parameters["ProcessorTimeoutSeconds"] == "330"
+
+
+def test_precision_second_is_among_the_parameters_and_takes_executions() -> None:
+    tick, second = plan_burst(1_000, 60), plan_burst(1_000, 60, Wishes(to_the_second=True))
+    assert second.parameters["Precision"] == "second"
+    assert second.executions.total == tick.executions.total + plans.WAKE_UP_CONCURRENCY
+
+
+def test_idle_shards_cost_less_than_the_first() -> None:
+    assert plans.idle_month(1) == pytest.approx(0.10, abs=0.02), "docs/cost.md"
+    assert plans.idle_month(64) < 64 * plans.idle_month(1) / 3
+    assert plans.idle_month(256) < plans.idle_month(256, to_the_second=True) < 256 * plans.idle_month(1)
+
+
+def test_an_account_of_ten_executions_must_be_raised() -> None:
+    found = plan_burst(100_000, 60, Wishes(quotas=Quotas(concurrent_executions=10)))
+    assert [quota.name for quota in found.quotas if quota.must_be_raised] == ["concurrent executions of the account"]
+
+
+def test_a_steady_load_is_priced_by_the_month() -> None:
+    found = plan_steady(100_000_000, 10)
+    assert found.is_feasible
+    assert found.load.tasks == math.ceil(100_000_000 / 86_400 * 10 * 60)
+    # docs/cost.md: $331 a day on demand, storage for 30 days among it
+    month = found.prices.load + found.prices.storage_month
+    assert month == pytest.approx(331 * 365 / 12, rel=0.1)
+
+
+def test_a_hundred_thousand_schedules_each_minute() -> None:
+    found = plan_schedules(100_000, 60)
+    assert found.load.tasks == 100_000
+    assert found.fleet.workers == 0, "a shard's own pass makes the occurrences"
+    writes = 7 * 100_000 * plans.TICKS_A_MONTH * plans.WRITE_UNIT  # tests/costs/test_plan.py counts the seven
+    assert found.prices.load == pytest.approx(writes, rel=0.15)
+    assert plan_schedules(100_000, 3600).load.tasks == math.ceil(100_000 / 60)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "within", "wishes", "name"),
+    [
+        (0, 60, Wishes(), "burst"),
+        (10, 1, Wishes(), "within"),
+        (10, 60, Wishes(task_seconds=-1), "task-ms"),
+        (10, 60, Wishes(task_seconds=871), "task-ms"),
+        (10, 60, Wishes(row_bytes=0), "bytes"),
+        (10, 60, Wishes(row_bytes=400_001), "bytes"),
+        (10, 60, Wishes(memory_mb=128), "memory"),
+        (10, 60, Wishes(threads=257), "threads"),
+        (10, 60, Wishes(quotas=Quotas(concurrent_executions=0)), "concurrent-executions"),
+        (10, 60, Wishes(quotas=Quotas(table_write_units=3_999)), "table-write-units"),
+    ],
+)
+def test_what_no_plan_is_made_for(tasks: int, within: float, wishes: Wishes, name: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        plan_burst(tasks, within, wishes)
+    assert refused.value.field == name
+    assert "expected" in refused.value.expected
+
+
+def test_steady_loads_and_schedules_that_no_plan_is_made_for() -> None:
+    for field, make in {
+        "per-day": lambda: plan_steady(0, 1),
+        "peak": lambda: plan_steady(10, 0.5),
+        "schedules": lambda: plan_schedules(0, 60),
+        "every": lambda: plan_schedules(10, 59),
+    }.items():
+        with pytest.raises(InvalidInput) as refused:
+            make()
+        assert refused.value.field == field
+
+
+# -- how shards fall on partitions -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shards", "partitions"), [(4, 4), (16, 4), (64, 10), (256, 40)])
+def test_the_fullest_partition_is_as_full_as_dice_make_it(shards: int, partitions: int) -> None:
+    dice = random.Random(7)
+    drawn = sorted(max(Counter(dice.randrange(partitions) for _ in range(shards)).values()) for _ in range(4_000))
+    for confidence in (0.5, 0.9):
+        of_dice = drawn[int(len(drawn) * confidence)]
+        assert of_dice <= fullest_partition(shards, partitions, confidence) <= of_dice + 1
+
+
+def test_one_partition_has_all_shards() -> None:
+    assert fullest_partition(256, 1) == 256
+    assert fullest_partition(1, 40) == 1
+
+
+@settings(max_examples=50, deadline=None)
+@given(shards=st.integers(1, 256), partitions=st.integers(1, 400))
+def test_the_fullest_partition_has_at_least_its_part(shards: int, partitions: int) -> None:
+    assert math.ceil(shards / partitions) <= fullest_partition(shards, partitions) <= shards
+    assert fullest_partition(shards, partitions, 0.5) <= fullest_partition(shards, partitions, 0.9)
+
+
+def test_the_fullest_shard_has_some_more_than_the_mean() -> None:
+    assert fullest_shard(1_000, 1) == 1_000
+    assert 3_906 < fullest_shard(1_000_000, 256) < 1.06 * 3_907
+    assert fullest_shard(3, 256) <= 3
+
+
+def test_a_shard_more_never_starts_sooner() -> None:
+    starts = [first_claim(shards) for shards in (1, 2, 16, 64, 256)]
+    assert starts == sorted(starts)
+    assert starts[-1] == starts[-2], "each group of 64 is started by an invocation of its own"
+
+
+# -- the figures that plans are made of --------------------------------------------------------------------------------
+
+
+def test_the_engines_figures_are_the_engines() -> None:
+    assert plans.BATCH == execution.BATCH == insertion.BATCH
+    assert plans.CLAIMS_AT_ONCE == claiming.MAX_CLAIMS
+    assert execution.CLAIM_AHEAD.total_seconds() == plans.CLAIM_AHEAD
+    assert division.SOON.total_seconds() == plans.SOON
+    assert plans.MIN_IN_FLIGHT == 4 * execution.BATCH
+    assert Rules().threads == plans.USUAL_THREADS
+
+
+def test_the_templates_figures_are_the_templates() -> None:
+    assert PARAMETERS["ShardCount"]["MaxValue"] == plans.MAX_SHARDS
+    assert (
+        PARAMETERS["TaskThreads"]["Default"], PARAMETERS["TaskThreads"]["MaxValue"]
+    ) == (plans.USUAL_THREADS, plans.MAX_THREADS)  # fmt: skip
+    memory = PARAMETERS["ProcessorMemoryMb"]
+    assert (
+        memory["Default"], memory["MinValue"], memory["MaxValue"]
+    ) == (plans.USUAL_MEMORY_MB, plans.MIN_MEMORY_MB, plans.MAX_MEMORY_MB)  # fmt: skip
+    assert PARAMETERS["MaxWorkers"]["MaxValue"] == plans.MAX_WORKERS
+    timeout = PARAMETERS["ProcessorTimeoutSeconds"]
+    assert (timeout["Default"], timeout["MaxValue"]) == (plans.USUAL_TIMEOUT_SECONDS, plans.MAX_TIMEOUT_SECONDS)
+    assert PARAMETERS["RetentionDays"]["Default"] == plans.RETENTION_DAYS
+    assert PARAMETERS["WakeUpConcurrency"]["Default"] == plans.WAKE_UP_CONCURRENCY
+
+
+def test_the_measured_figures_are_those_of_the_benchmark() -> None:
+    assert pytest.approx(MEASURED["cpu_us_per_task"] * 1e-6, rel=0.05) == plans.CPU_SECONDS
+    assert pytest.approx(MEASURED["rcu_per_task"], rel=0.05) == plans.READ_UNITS_OF_TASK
+    assert MEASURED["insert_many_per_s"] > plans.INSERTS_PER_CLIENT
+    assert MEASURED["idle_tick_writes"] == plans.IDLE_WRITES
+    found = plan_burst(1, 60).load
+    assert found.insert_units + 1 + found.table_units + found.index_units == MEASURED["wcu_per_task"]
+
+
+def test_units_are_begun_kilobytes() -> None:
+    assert [units_of(size) for size in (0, 1, 1024, 1025, 2048, 2049)] == [1, 1, 1, 2, 2, 3]
+    # The row grows while it runs: one of a KB takes two units from its claim on.
+    assert plan_burst(1, 60, Wishes(row_bytes=1000)).load.table_units == 4

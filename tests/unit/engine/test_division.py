@@ -1,0 +1,98 @@
+"""How a pass divides a large bucket between itself and workers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynatick.engine.division import (
+    GRAIN,
+    MAX_WORK,
+    SOON,
+    START,
+    Outline,
+    allowed_time,
+    divide,
+    longest_range,
+    measured_rate,
+)
+
+SECOND = timedelta(seconds=1)
+
+
+def outline(number: int) -> Outline:
+    made = Outline()
+    for n in range(number):
+        made.add(f"t{n:06d}")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("ended", "seconds", "rate"),
+    [
+        (80, 1, 80.0),
+        (80, 0.9, None),  # too early
+        (15, 1, None),  # fewer than there are threads
+        (15, 5, 3.0),
+        (0, 5, 0.2),
+    ],
+)
+def test_the_rate_is_what_ended_in_a_second_once_enough_has(ended: int, seconds: float, rate: float | None) -> None:
+    assert measured_rate(ended, timedelta(seconds=seconds), threads=16) == rate
+
+
+def test_an_order_is_over_before_its_pass_stops_claiming() -> None:
+    for left in range(10, 900, 10):
+        work = longest_range(left * SECOND)
+        assert allowed_time(int(work.total_seconds() * 80), 80) <= left * SECOND
+    assert longest_range(900 * SECOND) == MAX_WORK
+    assert longest_range(START) == timedelta()
+
+
+def test_what_a_process_can_run_soon_it_keeps() -> None:
+    assert divide(outline(800), rate=80, workers=8, longest=MAX_WORK) == []
+    assert divide(outline(900), rate=80, workers=8, longest=MAX_WORK) != []
+
+
+def test_every_process_gets_the_same() -> None:
+    parts = divide(outline(20_000), rate=400, workers=8, longest=MAX_WORK)
+    assert [part.tasks for part in parts] == [2225] * 7 + [20_000 - 8 * 2225]
+    assert parts[0].after == "t002224"
+    assert parts[-1].through == "t019999"
+
+
+def test_a_range_is_no_longer_than_its_worker_has_time_for() -> None:
+    parts = divide(outline(20_000), rate=10, workers=8, longest=20 * SECOND)
+    assert [part.tasks for part in parts] == [200] * 8
+    assert parts[-1].through == "t001799"
+
+
+def test_a_range_is_worth_the_start_of_a_process() -> None:
+    parts = divide(outline(1000), rate=90, workers=100, longest=MAX_WORK)
+    assert {part.tasks for part in parts[:-1]} == {200}
+    assert len(parts) == 4
+
+
+@given(
+    number=st.integers(0, 3000),
+    rate=st.floats(0.1, 2000),
+    workers=st.integers(1, 100),
+    longest=st.integers(2, 60),
+)
+def test_parts_are_neighbours_in_order_and_no_more_than_there_are_workers(
+    number: int, rate: float, workers: int, longest: int
+) -> None:
+    made = outline(number)
+    parts = divide(made, rate=rate, workers=workers, longest=longest * SECOND)
+    assert len(parts) <= workers
+    assert not parts or number > rate * SOON.total_seconds()
+    for part, following in pairwise(parts):
+        assert part.through == following.after
+    for part in parts:
+        ids = [f"t{n:06d}" for n in range(number) if part.after < f"t{n:06d}" <= part.through]
+        assert len(ids) == part.tasks > 0
+        assert 0 < len([task_id for task_id in ids if task_id > part.probe]) <= GRAIN

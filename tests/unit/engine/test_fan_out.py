@@ -1,0 +1,211 @@
+"""A tick reaches its shards through a tree of invocations, and each shard is served once, whatever can't be started."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.builders import NOON
+from tests.unit.engine.support import World, bucket_at, cannot, rules, world
+
+from dynatick.domain.buckets import Grid
+from dynatick.engine.fan_out import GROUP, MAX_CHILDREN, group_of, groups, portions, split
+from dynatick.engine.processor import Invoked, NotStarted, ShardsOrder, parse_event
+
+INVOKE, START = 0.03, 0.2  # seconds: to ask Lambda for an invocation; until it begins
+
+
+def nodes(shards_ever: int) -> list[tuple[range, int]]:
+    """What each node but the root is asked to serve, with its depth."""
+    found: list[tuple[range, int]] = []
+    coming = [(one, 1) for one in portions(groups(range(1, shards_ever)))]
+    while coming:
+        shards, depth = coming.pop()
+        found.append((shards, depth))
+        coming += [(one, depth + 1) for one in split(shards)[1]]
+    return found
+
+
+@given(st.integers(1, 5000))
+def test_each_shard_but_the_first_is_served_by_one_node(shards_ever: int) -> None:
+    served = Counter(shard for shards, _ in nodes(shards_ever) for shard in split(shards)[0])
+    assert served == Counter(range(1, shards_ever))
+
+
+@given(st.integers(1, 2000), st.randoms(use_true_random=False), st.sampled_from([0.1, 0.5, 1.0]))
+def test_each_shard_is_served_once_whatever_fails_to_start(shards_ever: int, dice: Random, failing: float) -> None:
+    """What a child that can't be started would have served, its parent serves, group by group."""
+    served: Counter[int] = Counter()
+
+    def start(ranges: list[range]) -> None:
+        for shards in ranges:
+            if dice.random() < failing:
+                served.update(shard for group in groups(shards) for shard in group)
+            else:
+                own, others = split(shards)
+                served.update(own)
+                start(others)
+
+    start(portions(groups(range(1, shards_ever))))
+    assert served == Counter(range(1, shards_ever))
+
+
+@given(st.integers(1, 5000))
+def test_no_node_starts_more_than_a_few_or_serves_more_than_a_group(shards_ever: int) -> None:
+    assert len(portions(groups(range(1, shards_ever)))) <= MAX_CHILDREN
+    for shards, _ in nodes(shards_ever):
+        own, others = split(shards)
+        assert len(others) <= MAX_CHILDREN
+        assert 0 < len(own) <= GROUP
+        assert len({group_of(shard) for shard in own}) == 1, "one record for all of them"
+
+
+@given(st.integers(1, 5000), st.integers(1, 5000))
+def test_a_shards_group_stays_the_same_when_shards_are_added(fewer: int, more: int) -> None:
+    def by_shard(number: int) -> Mapping[int, int]:
+        return {shard: group_of(own.start) for own in groups(range(1, number)) for shard in own}
+
+    low, high = sorted((fewer, more))
+    assert by_shard(low).items() <= by_shard(high).items()
+
+
+@pytest.mark.parametrize(("shards", "invocations", "depth"), [(64, 1, 1), (256, 4, 1), (1_000, 16, 2)])
+def test_how_soon_the_last_shard_is_served(shards: int, invocations: int, depth: int) -> None:
+    """Started one after another, the last of 1,000 would be asked for after half a minute."""
+    found = nodes(shards)
+    assert (len(found), max(deep for _, deep in found)) == (invocations, depth)
+    last = depth * (INVOKE + START)  # a node starts its children at once, in threads
+    assert last <= 0.5 < 1_000 * INVOKE
+
+
+def test_two_shards_are_a_pass_each() -> None:
+    w = world(rules=rules(grid=Grid(shard_count=2)))
+    w.handle({"time": "2026-12-31T12:00:00Z"})
+    assert w.started == [{"dynatick": {"tick": "2026-12-31#12:00", "shard": 1, "continuation": 0}}]
+
+
+def test_a_tick_of_64_shards_starts_one_invocation_and_one_of_256_four() -> None:
+    for number, ranges in ((64, [[1, 63]]), (256, [[1, 63], [64, 127], [128, 191], [192, 255]])):
+        w = world(rules=rules(grid=Grid(shard_count=number)))
+        done = w.handle({"time": "2026-12-31T12:00:00Z"})
+        assert done.shards == number
+        assert sorted(event["dynatick"]["shards"] for event in w.started) == ranges  # type: ignore[index]
+
+
+def test_an_order_for_shards_is_read_as_it_was_written() -> None:
+    order = ShardsOrder(bucket_at(0).minute, range(64, 256))
+    assert order.to_event() == {"dynatick": {"tick": "2026-12-31#12:00", "shards": [64, 255]}}
+    assert parse_event(order.to_event(), NOON) == order
+
+
+def test_an_order_for_more_shards_than_there_were_serves_those() -> None:
+    w = world(rules=rules(grid=Grid(shard_count=4)))
+    w.tick()
+    done = w.handle({"dynatick": {"tick": "2026-12-31#12:00", "shards": [2, 10_000_000]}})
+    assert (done.shards, done.groups[0].shards) == (2, range(2, 4))
+
+
+class Invoker:
+    """Starts what ``refused`` doesn't hold for."""
+
+    def __init__(self, of: World, refused: object) -> None:
+        self.of, self.refused = of, refused
+
+    def invoke(self, event: Mapping[str, object]) -> None:
+        assert callable(self.refused)
+        if self.refused(event["dynatick"]):
+            raise cannot("invoke")
+        self.of.started.append(event)
+
+
+def tick_of(w: World, refused: object, minute: int, *, seconds: float = 120) -> list[Invoked]:
+    """A tick, of which not every invocation can be started; each takes so long at most."""
+    w.clock.to(NOON + timedelta(minutes=minute))
+    processor = replace(w.processor, invoker=Invoker(w, refused))
+    events: list[Mapping[str, object]] = [{"time": f"2026-12-31T12:{minute:02d}:00Z"}]
+    done = []
+    while events:
+        done.append(processor.handle(events.pop(0), hard_end=w.clock() + timedelta(seconds=seconds)))
+        events += w.started
+        w.started.clear()
+    return done
+
+
+def crowd(shards: int, *, settled: int = 3) -> World:
+    """An installation of which no shard has anything to do."""
+    w = world(rules=rules(grid=Grid(shard_count=shards), in_one_thread=True))
+    for _ in range(settled):
+        w.next_tick()
+    return w
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.integers(2, 140), st.sets(st.integers(0, 139)), st.sampled_from(["nodes", "passes", "all", "some"]), st.data()
+)
+def test_each_task_runs_once_at_its_tick_whatever_fails_to_start(
+    shards: int, due: set[int], fails: str, data: st.DataObject
+) -> None:
+    w = crowd(shards)
+    ids = [f"t{shard}" for shard in due if shard < shards]
+    for shard in due:
+        if shard < shards:
+            w.insert(f"t{shard}", at=bucket_at(4, shard))
+
+    def refused(order: Mapping[str, object]) -> bool:
+        if fails == "some":
+            return data.draw(st.booleans())
+        return fails == "all" or ("shards" in order) == (fails == "nodes")
+
+    done = tick_of(w, refused, 4)
+    assert sorted(w.actions.ran) == sorted((task_id, 1, 1) for task_id in ids)
+    assert not any(one.left for one in done)
+
+
+def test_shards_whose_invocation_cannot_be_started_are_named_and_served_by_the_parent() -> None:
+    w = crowd(130)
+    w.insert("a", at=bucket_at(4, 3))
+    w.insert("b", at=bucket_at(4, 129))
+    first, *_ = tick_of(w, lambda order: "shards" in order, 4)
+    problem = "cannot invoke: the table is not there"
+    assert first.not_started == [NotStarted(problem, one) for one in (range(1, 64), range(64, 128), range(128, 130))]
+    assert [group.shards for group in first.groups] == [one.shards for one in first.not_started]
+    assert w.outcome("a") == w.outcome("b") == "completed", "in passes of their own, which could be started"
+
+
+def test_a_busy_shard_whose_pass_cannot_be_started_is_drained_after_the_idle_ones_were_polled() -> None:
+    w = crowd(10)
+    w.insert("a", at=bucket_at(4, 3))
+    w.insert("b", at=bucket_at(4, 7))
+    _, group = tick_of(w, lambda order: "shard" in order, 4)
+    assert [one.shards for one in group.not_started] == [range(3, 4), range(7, 8)]
+    assert [(report.shard, report.completed) for report in group.passed_too] == [(3, 1), (7, 1)]
+    assert (group.groups[0].idle, group.groups[0].busy, group.left) == (7, [3, 7], [])
+
+
+def test_what_a_parent_has_no_time_for_the_next_tick_serves() -> None:
+    w = crowd(10)
+    w.insert("a", at=bucket_at(4, 3))
+    w.insert("b", at=bucket_at(4, 7))
+    w.actions.behaviour["a"] = lambda task, context: w.clock.forward(seconds=101) and None
+    _, group = tick_of(w, lambda order: "shard" in order, 4)
+    assert (w.outcome("a"), w.outcome("b"), group.left) == ("completed", None, [7])
+    w.next_tick(3)
+    assert w.outcome("b") == "completed"
+
+
+def test_a_tick_without_time_leaves_the_shards_that_no_invocation_serves_to_the_next_one() -> None:
+    w = crowd(10)
+    w.insert("first", at=bucket_at(4, 0))
+    w.insert("other", at=bucket_at(4, 7))
+    w.actions.behaviour["first"] = lambda task, context: w.clock.forward(seconds=101) and None
+    (root,) = tick_of(w, lambda order: True, 4)
+    assert (root.left, root.groups, w.outcome("other")) == (list(range(1, 10)), [], None)
+    w.next_tick(3)
+    assert w.outcome("other") == "completed"

@@ -1,0 +1,543 @@
+"""Many idle shards in one invocation: what that writes and polls, who gets a pass of its own, and what faults do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builders import NOON
+from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, cannot, is_cursor, rules, world
+
+from dynatick import MemoryStore, TaskClient
+from dynatick.client import IdleTicks, MissedTicks, TickView
+from dynatick.domain.buckets import Bucket, Grid, instant_of
+from dynatick.domain.conditional_update import ConditionalUpdate
+from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id, read_cursor, save
+from dynatick.engine.idle_record import IdleRecord, idle_record_id, read_cursors, save_tick
+from dynatick.engine.idle_shards import CLOSE_EVERY, idle_cursor, minutes_to_poll
+from dynatick.engine.poll_window import Window
+from dynatick.engine.ports import Page
+from dynatick.engine.processor import Invoked
+from dynatick.engine.work_order import WorkOrder
+
+SHARDS = 8
+
+
+def idle_world(*, settled: int = 12, **more: Any) -> World:
+    """An installation of several shards in which nothing has been due for a while."""
+    w = world(rules=rules(grid=Grid(shard_count=SHARDS), in_one_thread=True), **more)
+    for _ in range(settled):
+        w.next_tick()
+    w.rigged.forget()
+    return w
+
+
+def minute(w: World) -> int:
+    return int((w.clock() - NOON).total_seconds() // 60)
+
+
+def group_of(done: list[Invoked]) -> Invoked:
+    (found,) = [one for one in done if one.groups]
+    return found
+
+
+# -- what an idle shard costs ----------------------------------------------------------------------------------------
+
+
+def test_an_idle_shards_cursor_is_written_every_few_ticks_and_never_leased() -> None:
+    w = idle_world()
+    ticks = 3 * CLOSE_EVERY
+    for _ in range(ticks):
+        done = w.next_tick()
+        assert len(done) == 2, "the tick, and one invocation for all other shards"
+        assert (group_of(done).groups[0].idle, group_of(done).groups[0].busy) == (SHARDS - 1, [])
+    for shard in range(1, SHARDS):
+        written = [change for change in w.rigged.writes if change.task_id == cursor_id(shard)]
+        assert len(written) == ticks / CLOSE_EVERY
+        assert all(change.set["lease"] is None for change in written)
+    of_group = [change for change in w.rigged.writes if change.task_id == idle_record_id(0)]
+    assert len(of_group) == ticks * (CLOSE_EVERY - 1) / CLOSE_EVERY
+
+
+def test_each_minute_of_an_idle_shard_is_polled_until_it_is_closed_and_once_more_when_it_is_drained() -> None:
+    w = idle_world()
+    for _ in range(5 * CLOSE_EVERY):
+        w.next_tick()
+    polls = [bucket.minute for bucket in w.rigged.polls if bucket.shard == 5]
+    drained = w.cursor(5).drained_through
+    for closed in range(drained - 2 * CLOSE_EVERY + 1, drained + 1):
+        # Until its closing write; the newest closed one a tick later; and finally.
+        ticks_until_closed = 1 + (w.cursor(5).closed_through - closed) % CLOSE_EVERY
+        assert polls.count(closed) == ticks_until_closed + (ticks_until_closed == 1) + 1
+    assert len(polls) <= 4 * 5 * CLOSE_EVERY
+
+
+def test_the_drained_watermark_of_an_idle_shard_follows() -> None:
+    w = idle_world()
+    for _ in range(20):
+        w.next_tick()
+        for shard in range(1, SHARDS):
+            behind = NOON_MINUTE + minute(w) - w.cursor(shard).drained_through
+            assert behind <= 3 * CLOSE_EVERY
+
+
+def test_the_newest_bucket_of_every_shard_is_polled_before_any_older_one_and_a_busy_one_starts_at_once() -> None:
+    w = idle_world()
+    w.next_tick()
+    now = minute(w) + 1
+    w.insert("t", at=bucket_at(now, 2))
+    w.rigged.forget()
+    events: list[object] = []
+    w.rigged.before_poll = lambda bucket: events.append((bucket.minute - NOON_MINUTE - now, bucket.shard))
+
+    class Invoker:
+        def invoke(self, event: Mapping[str, Any]) -> None:
+            if "shard" in event["dynatick"]:
+                events.append(f"pass of {event['dynatick']['shard']}")
+            w.invoke(event)
+
+    w.clock.to(NOON + timedelta(minutes=now))
+    processor = replace(w.processor, invoker=Invoker())
+    order = {"dynatick": {"tick": str(bucket_at(now)), "shards": [1, SHARDS - 1]}}
+    done = processor.handle(order, hard_end=w.clock() + timedelta(minutes=2))
+    assert events[:4] == [(0, 1), (0, 2), "pass of 2", (0, 3)]
+    older = [one for one in events if isinstance(one, tuple) and one[0] < 0]
+    assert older and events.index(older[0]) == SHARDS, "when all have had the first"
+    assert 2 not in [shard for _, shard in older]
+    assert done.groups[0].busy == [2]
+    w.run_started()
+    assert w.outcome("t") == "completed"
+
+
+def test_a_shard_that_had_work_at_its_last_tick_is_not_polled_first() -> None:
+    w = idle_world()
+    w.insert("t", at=bucket_at(minute(w) + 1, 2))
+    w.next_tick()
+    w.rigged.forget()
+    done = w.next_tick()
+    assert group_of(done).groups[0].busy == [2]
+    assert [one.passed.shard for one in done if one.passed] == [0, 2]
+    done = w.next_tick()
+    assert group_of(done).groups[0].busy == [], "that pass found nothing"
+
+
+@pytest.mark.parametrize("tick_minutes", [3, 5, 60])
+def test_a_slow_tick_writes_the_cursor_each_time_it_is_far_enough_behind(tick_minutes: int) -> None:
+    w = world(rules=rules(grid=Grid(shard_count=3, tick_minutes=tick_minutes), in_one_thread=True))
+    for _ in range(6):
+        w.next_tick(tick_minutes)
+        assert NOON_MINUTE + minute(w) - w.cursor(1).closed_through < max(CLOSE_EVERY, 1)
+
+
+# -- what is due in an idle shard ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ticks", range(1, 2 * CLOSE_EVERY + 1))
+@pytest.mark.parametrize("behind", [0, 1, 3, 9])
+def test_a_task_put_into_a_bucket_whose_tick_is_over_runs_at_the_next_one(ticks: int, behind: int) -> None:
+    """Whether its bucket is closed, and it is moved, or is not, and is polled again."""
+    w = idle_world(settled=12 + ticks)
+    w.insert("t", at=bucket_at(minute(w) - behind, 4))
+    w.next_tick()
+    assert w.outcome("t") == "completed"
+
+
+def test_a_task_put_into_the_newest_bucket_between_its_poll_and_its_closing_runs_at_the_next_tick() -> None:
+    w = idle_world()
+    while NOON_MINUTE + minute(w) + 1 - w.cursor(4).closed_through < CLOSE_EVERY:
+        w.next_tick()
+    closing = w.rigged.meanwhile(
+        lambda change: change.task_id == cursor_id(4), lambda: w.insert("t", at=bucket_at(minute(w), 4))
+    )
+    w.next_tick()
+    assert closing.done and w.outcome("t") is None
+    assert w.row("t")["taskDateTime"] == str(bucket_at(minute(w), 4)), "the scheduler saw it before it was closed"
+    w.next_tick()
+    assert w.outcome("t") == "completed"
+
+
+def test_a_task_that_the_index_shows_late_holds_back_the_drained_watermark_and_runs() -> None:
+    w = idle_world()
+    now = minute(w) + 1
+    w.insert("t", at=bucket_at(now, 4))
+    until = w.clock() + timedelta(seconds=110)
+    w.rigged.hidden = lambda entry: w.clock() < until
+    for _ in range(3 * CLOSE_EVERY):
+        w.next_tick()
+        if w.outcome("t") is not None:
+            break
+        assert w.cursor(4).drained_through < NOON_MINUTE + now
+    assert w.outcome("t") == "completed"
+
+
+def test_after_an_outage_an_idle_shard_gets_a_pass_of_its_own() -> None:
+    w = idle_world()
+    w.insert("t", at=bucket_at(minute(w) + 300, 3))
+    done = w.next_tick(1_000)
+    assert group_of(done).groups[0].busy == list(range(1, SHARDS)), "thousands of polls are no leaf's work"
+    assert w.outcome("t") == "completed"
+
+
+def test_an_unfinished_task_gets_a_pass_at_each_tick() -> None:
+    """Another process runs it: it holds its shard back, and is reclaimed once its lease expires."""
+    w = idle_world()
+    w.insert("t", at=bucket_at(minute(w) + 1, 3))
+    w.claim("t", until=w.clock() + timedelta(minutes=3))
+    for _ in range(2):
+        done = w.next_tick()
+        assert group_of(done).groups[0].busy == [3]
+        assert w.outcome("t") is None
+    for _ in range(4):
+        w.next_tick()
+    assert w.outcome("t") == "completed"
+
+
+def test_a_shard_of_which_workers_have_a_part_gets_a_pass() -> None:
+    w = idle_world()
+    cursor = w.cursor(4)
+    bucket, until = Bucket(cursor.closed_through, 4), w.clock() + timedelta(minutes=9)
+    order = WorkOrder(bucket=bucket, after=None, through="m", until=until)
+    assert save(w.store, cursor, replace(cursor, handed_out=(order,))) is not None
+    assert group_of(w.next_tick()).groups[0].busy == [4]
+    assert w.cursor(4).drained_through < order.bucket.minute
+
+
+# -- the rules -------------------------------------------------------------------------------------------------------
+
+
+def test_rule_03_an_idle_shard_drains_only_what_an_earlier_write_had_closed_for_long_enough() -> None:
+    w = idle_world(settled=0)
+    closed_at: dict[tuple[int, int], Any] = {}
+
+    def check(change: ConditionalUpdate) -> None:
+        if not is_cursor(change):
+            return
+        shard = int(change.task_id.rpartition("#")[2])
+        before = w.cursor(shard)
+        closed, drained = (Bucket.parse(change.set[n]).minute for n in ("closedThrough", "drainedThrough"))
+        for one in range(before.drained_through + 1, drained + 1):
+            assert closed_at[shard, one] + w.rules.index_settled_after <= w.clock()
+        for one in range(before.closed_through + 1, closed + 1):
+            closed_at[shard, one] = w.clock()
+
+    for shard in range(SHARDS):
+        for one in range(NOON_MINUTE - 5, w.cursor(shard).closed_through + 1):
+            closed_at[shard, one] = NOON
+    w.rigged.before_write = check
+    for _ in range(30):
+        w.next_tick()
+    assert all(w.cursor(shard).drained_through > NOON_MINUTE + 15 for shard in range(SHARDS))
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 300), st.booleans())
+def test_rule_04_a_checkpoint_is_what_was_read_as_closed_and_its_time_is_after_the_read(
+    drained: int, checkpoint: int, closed: int, behind: int, seconds: int, final: bool
+) -> None:
+    """Everything that the write drains had its final poll, and no checkpoint is what the write itself closes."""
+    start = NOON_MINUTE
+    cursor = Cursor(
+        shard=3, drained_through=start, checkpoint=start + drained, checkpoint_at=NOON,
+        closed_through=start + drained + checkpoint, polled_through=start + min(closed, drained + checkpoint),
+        idle_since="2026-12-31#11:00", idle_ticks=1, last_tick="2026-12-31#11:00",
+    )  # fmt: skip
+    now = NOON + timedelta(seconds=seconds)
+    tick = cursor.closed_through + behind
+    window = Window(cursor, rules(), closed_at=now)
+    is_final = final and now >= window.final_from
+    polled = minutes_to_poll(cursor, tick, rules(), is_final=is_final)
+    assert len(polled) == len(set(polled))
+    assert set(range(cursor.closed_through + 1, tick + 1)) <= set(polled), "what is not closed"
+    assert set(range(cursor.polled_through + 1, tick + 1)) <= set(polled), "what was not found empty"
+    for one in polled:
+        window.begin_poll(one, now)
+        window.complete_poll(one)
+    new, _ = idle_cursor(window, IdleRecord(group=0), tick, 0)
+    if new.drained_through > cursor.drained_through:
+        assert now >= NOON + rules().index_settled_after
+        assert new.drained_through <= cursor.checkpoint
+        assert set(range(cursor.drained_through + 1, new.drained_through + 1)) <= set(polled)
+    if new.checkpoint != cursor.checkpoint:
+        assert (new.checkpoint, new.checkpoint_at) == (cursor.closed_through, now)
+        assert new.drained_through >= cursor.checkpoint
+    assert (new.closed_through, new.polled_through, new.lease) == (tick, tick, None)
+
+
+def test_rule_14_a_shard_without_a_cursor_gets_a_pass_that_creates_it() -> None:
+    w = idle_world()
+    w.reconfigure(shard_count=SHARDS + 2)
+    w.rules = replace(w.rules, in_one_thread=True)
+    done = w.next_tick()
+    assert group_of(done).groups[0].busy == [SHARDS, SHARDS + 1]
+    assert w.cursor(SHARDS + 1).closed_through == NOON_MINUTE + minute(w)
+
+
+def test_rule_16_whoever_has_written_a_cursor_meanwhile_serves_its_shard() -> None:
+    w = idle_world()
+    while NOON_MINUTE + minute(w) + 1 - w.cursor(4).closed_through < CLOSE_EVERY:
+        w.next_tick()
+    w.insert("t", at=bucket_at(minute(w) + 5, 4))
+    acquired = w.rigged.meanwhile(
+        lambda change: change.task_id == cursor_id(4),
+        lambda: acquire_shard(MemoryView(w), 4, NOON_MINUTE + minute(w), token="other", now=w.clock()),
+    )
+    done = w.next_tick()
+    assert acquired.done and w.cursor(4).lease == "other", "the idle write was refused"
+    assert group_of(done).fault is None
+    for _ in range(6):
+        w.next_tick()
+    assert w.outcome("t") == "completed"
+
+
+class MemoryView(MemoryStore):
+    """The table of a world, without its rigging."""
+
+    def __init__(self, of: World) -> None:
+        super().__init__()
+        self._items, self._lock = of.rigged._items, of.rigged._lock
+
+
+def test_a_leased_shard_gets_a_pass_and_its_holder_learns_of_the_closing() -> None:
+    w = idle_world()
+    holder = acquire_shard(w.store, 4, NOON_MINUTE + minute(w), token="holder", now=w.clock()).cursor
+    assert holder is not None
+    w.handle({"dynatick": {"tick": str(bucket_at(minute(w))), "shards": [1, SHARDS - 1]}})
+    assert [event["dynatick"]["shard"] for event in w.started] == [4]  # type: ignore[index]
+
+
+def test_a_late_answer_of_the_table_costs_polls_and_writes_nothing() -> None:
+    """The cursors are read eventually consistently."""
+    w = idle_world()
+    old = {shard: w.store.get(cursor_id(shard)) for shard in range(1, SHARDS)}
+    for _ in range(2 * CLOSE_EVERY):
+        w.next_tick()
+    now = {shard: w.cursor(shard) for shard in range(1, SHARDS)}
+    get_many = w.rigged.get_many
+
+    def late(ids: Any, **more: Any) -> Mapping[str, Any]:
+        found = dict(get_many(ids, **more))
+        return found | {cursor_id(shard): row for shard, row in old.items() if cursor_id(shard) in found}
+
+    w.rigged.get_many = late  # type: ignore[method-assign]
+    w.insert("t", at=bucket_at(minute(w) + 1, 4))
+    w.next_tick()
+    assert w.outcome("t") == "completed"
+    assert {shard: w.cursor(shard) for shard in range(1, SHARDS) if shard != 4} == {
+        shard: cursor for shard, cursor in now.items() if shard != 4
+    }
+
+
+# -- faults ----------------------------------------------------------------------------------------------------------
+
+
+class Dies(BaseException):
+    """As Lambda ends a process."""
+
+
+@pytest.mark.parametrize("at", range(0, 4 * SHARDS, 3))
+def test_the_next_tick_serves_the_shards_of_an_invocation_that_dies_half_way(at: int) -> None:
+    w = idle_world()
+    while NOON_MINUTE + minute(w) + 1 - w.cursor(4).closed_through < CLOSE_EVERY:
+        w.next_tick()  # to the tick that polls and writes most
+    now = minute(w) + 1
+    for shard in range(1, SHARDS):
+        if shard % 3 == 0:
+            w.insert(f"t{shard}", at=bucket_at(now, shard))
+    calls = 0
+
+    def dies(_: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > at:
+            raise Dies
+
+    w.clock.to(NOON + timedelta(minutes=now))
+    w.rigged.before_poll = dies
+    w.rigged.before_write = dies
+    try:
+        w.handle({"dynatick": {"tick": str(bucket_at(now)), "shards": [1, SHARDS - 1]}})
+    except Dies:
+        w.started.clear()  # those that it started die, too
+    w.rigged.before_poll = w.rigged.before_write = None
+    w.started.clear()
+    w.next_tick()
+    assert [w.outcome(f"t{shard}") for shard in range(1, SHARDS) if shard % 3 == 0] == ["completed"] * 2
+    w.insert("later", at=bucket_at(minute(w) + 1, 1))
+    w.next_tick()
+    assert w.outcome("later") == "completed"
+
+
+def test_what_is_wrong_with_one_shard_holds_up_no_other() -> None:
+    w = idle_world()
+    now = minute(w) + 1
+    w.insert("t", at=bucket_at(now, 5))
+
+    def refuses(bucket: Bucket) -> None:
+        if bucket.shard == 2:
+            raise cannot("poll")
+
+    w.rigged.before_poll = refuses
+    group = group_of(w.next_tick())
+    assert str(group.fault) == "cannot poll: the table is not there"
+    assert (group.groups[0].idle, group.groups[0].busy) == (SHARDS - 3, [5])
+    assert w.outcome("t") == "completed"
+    before = w.cursor(2)
+    w.rigged.before_poll = None
+    w.next_tick()
+    assert w.cursor(2).served_through >= before.served_through
+
+
+def test_a_cursor_write_without_an_answer_is_a_fault_and_costs_no_tick() -> None:
+    w = idle_world()
+    w.rigged.unanswered = lambda change: change.task_id == cursor_id(3)
+    faults = [group_of(w.next_tick()).fault for _ in range(CLOSE_EVERY)]
+    assert [str(fault) for fault in faults if fault] == [
+        "cannot write the cursor of shard 3: ReadTimeoutError: no answer"
+    ]
+    w.rigged.unanswered = lambda change: False
+    w.insert("t", at=bucket_at(minute(w) + 1, 3))
+    w.next_tick()
+    assert w.outcome("t") == "completed"
+
+
+def test_two_ticks_that_overlap_run_each_task_once_and_count_a_tick_once() -> None:
+    w = idle_world()
+    while NOON_MINUTE + minute(w) + 1 - w.cursor(4).closed_through < CLOSE_EVERY - 1:
+        w.next_tick()
+    for _ in range(3):  # ticks that note the record, and one that writes the cursors
+        now = minute(w) + 1
+        w.insert(f"t{now}", at=bucket_at(now, 6))
+        order = {"dynatick": {"tick": str(bucket_at(now)), "shards": [1, SHARDS - 1]}}
+        before = idle_ticks(w, 4)
+        other = w.rigged.meanwhile(
+            lambda change: change.task_id in (idle_record_id(0), cursor_id(4)), lambda order=order: w.handle(order)
+        )
+        w.next_tick()
+        assert other.done
+        assert idle_ticks(w, 4) == before + 1
+        assert w.actions.times(f"t{now}") == 1
+
+
+def idle_ticks(w: World, shard: int) -> int:
+    cursor = read_cursors(MemoryView(w), range(shard, shard + 1))[shard]
+    assert isinstance(cursor, Cursor)
+    return cursor.idle_ticks
+
+
+def test_a_page_that_is_not_the_last_makes_its_shard_a_busy_one() -> None:
+    """An invocation for many shards reads one page of a bucket: whether more is open there, a pass finds out."""
+    w = idle_world()
+    query = w.rigged.query_bucket
+    w.rigged.query_bucket = lambda bucket, **more: (  # type: ignore[method-assign]
+        Page([], "t") if bucket.shard == 2 and more.get("after") is None else query(bucket, **more)
+    )
+    assert group_of(w.next_tick()).groups[0].busy == [2]
+
+
+def test_what_there_is_no_time_to_poll_is_left_to_the_next_tick() -> None:
+    w = idle_world()
+    now = minute(w) + 1
+    w.insert("t", at=bucket_at(now, 7))
+
+    def slow(bucket: Bucket) -> None:
+        w.clock.forward(seconds=30)
+
+    w.rigged.before_poll = slow
+    w.clock.to(NOON + timedelta(minutes=now))
+    done = w.handle({"dynatick": {"tick": str(bucket_at(now)), "shards": [1, SHARDS - 1]}})
+    w.rigged.before_poll = None
+    assert sorted(done.left) == [1, 2, 3, 4, 5, 6, 7], "not even the newest bucket of the last three was polled"
+    assert [bucket.shard for bucket in w.rigged.polls] == [1, 2, 3, 4]
+    w.next_tick()
+    assert w.outcome("t") == "completed"
+
+
+def test_while_paused_no_shard_is_polled() -> None:
+    w = idle_world()
+    client = TaskClient(w.store, clock=w.clock)
+    client.pause(reason="test")
+    done = w.handle({"dynatick": {"tick": str(bucket_at(minute(w))), "shards": [1, SHARDS - 1]}})
+    assert (done.paused, done.paused_tick, w.rigged.polls) == (True, NOON_MINUTE + minute(w), [])
+
+
+# -- what operators read ---------------------------------------------------------------------------------------------
+
+
+def test_every_idle_tick_is_counted_whether_the_cursor_was_written_or_not() -> None:
+    w = idle_world(settled=0)
+    client = TaskClient(w.store, clock=w.clock)
+    for ticks in range(2, 3 * CLOSE_EVERY):
+        w.next_tick()
+        idle = [entry for entry in client.ticks() if isinstance(entry, IdleTicks)]
+        last = instant_of(NOON_MINUTE + minute(w)).strftime("%H:%M")
+        assert [(one.shard, one.since[-5:], one.until[-5:], one.ticks) for one in idle] == [
+            (shard, "12:00", last, ticks) for shard in range(SHARDS)
+        ]
+
+
+def test_a_pass_after_idle_ticks_says_how_many_they_were() -> None:
+    for idle in range(CLOSE_EVERY, 3 * CLOSE_EVERY):
+        w = idle_world(settled=idle)
+        w.insert("t", at=bucket_at(minute(w) + 1, 3))
+        w.next_tick()
+        entries = [one for one in TaskClient(w.store, clock=w.clock).ticks() if one.shard == 3]
+        before, ran = entries
+        assert isinstance(before, IdleTicks) and before.ticks == idle + 1, idle
+        assert isinstance(ran, TickView) and ran.claimed == 1
+
+
+def test_ticks_that_did_not_come_are_missing_and_others_are_not() -> None:
+    w = idle_world(settled=6)
+    client = TaskClient(w.store, clock=w.clock)
+    for _ in range(2 * CLOSE_EVERY):
+        w.next_tick()
+        assert (client.health().missing_ticks, client.health().findings) == (0, ())
+        assert client.health().last_tick == instant_of(NOON_MINUTE + minute(w))
+        w.clock.forward(seconds=59)
+        assert client.health().missing_ticks == 0
+    w.clock.forward(minutes=6)
+    assert client.health().missing_ticks == 4
+    w.tick()
+    w.next_tick(4)
+    assert not any(isinstance(entry, MissedTicks) for entry in client.ticks())
+    idle = [entry for entry in client.ticks() if isinstance(entry, IdleTicks)]
+    assert len({(one.since, one.until, one.ticks) for one in idle}) == 1, "all shards had the same ticks"
+
+
+def test_a_group_that_is_not_served_shows() -> None:
+    """Its invocations don't start, and so do those of shard 0."""
+    w = idle_world()
+    client = TaskClient(w.store, clock=w.clock)
+    for _ in range(8):
+        w.clock.to(instant_of(NOON_MINUTE + minute(w) + 1))
+        w.handle({"time": w.clock().strftime("%Y-%m-%dT%H:%M:00Z")})
+        w.started.clear()
+    assert client.health().last_tick == instant_of(NOON_MINUTE + minute(w) - 8)
+    assert {finding.kind for finding in client.health().findings} == {"cursor-behind"}
+
+
+@pytest.mark.parametrize("served", ["soon", [{"tick": "noon"}, 7], [{"tick": "2026-12-31#12:00", "notIdle": "x"}]])
+def test_an_idle_record_that_was_changed_by_hand_breaks_nothing(served: object) -> None:
+    w = idle_world()
+    w.rigged.put({"taskId": idle_record_id(0), "served": served, "version": "x"})
+    for _ in range(CLOSE_EVERY):
+        w.next_tick()
+    TaskClient(w.store, clock=w.clock).ticks()
+    w.insert("t", at=bucket_at(minute(w) + 1, 3))
+    w.next_tick()
+    assert w.outcome("t") == "completed"
+
+
+def test_the_record_keeps_the_latest_ticks_in_order() -> None:
+    store = MemoryStore()
+    for tick in (5, 3, 4, 5, 9, 8, 7, 6):
+        row = store.get(idle_record_id(0))
+        save_tick(store, IdleRecord.from_row(0, row), NOON_MINUTE + tick, [tick, 1])
+    found = IdleRecord.from_row(0, store.get(idle_record_id(0)))
+    assert [one.tick - NOON_MINUTE for one in found.served] == [4, 5, 6, 7, 8, 9]
+    assert found.served[-1].not_idle == {1, 9}
+    assert read_cursor(store, 0, NOON).idle_ticks == 0
