@@ -44,7 +44,7 @@ run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults
 # They mostly wait, so there are more processes than CPUs: five, each with a stack for the file whose tests it runs, and
 # what waits longest goes first (tests/e2e/conftest.py). Of twelve on two busy CPUs some emulator answers too late.
 run_e2e = $(BIN)/python -m pytest -q -n 5 --dist loadfile --no-loadscope-reorder --timeout 1500 tests/e2e
-# They share a browser and what it shows.
+# They mostly wait for pages to be at rest, so there are more processes than CPUs; each has a browser of its own.
 run_ui = $(BIN)/python -m pytest -q tests/ui
 # Of tests that ARGS select, one of these runs may have none (pytest's exit code 5).
 or_none = $(if $(ARGS),[ $$? -eq 5 ] ||)
@@ -76,7 +76,7 @@ test: $(VENV)/.ready ## Run the tests of every layer, in ten minutes
 	@echo 'The pages of dynatick ui were left out: make test-ui drives them in a browser.'
 
 test-ui: $(VENV)/.ui-test ## Drive the pages of `dynatick ui` with the Chromium of this machine
-	$(run_ui) -m "not long" $(ARGS)
+	$(run_ui) -n 3 --dist loadgroup -m "not long" $(ARGS)
 
 bench-ui: $(VENV)/.ui-test ## Measure how long the pages take with 100,000 tasks on the local stack
 	$(run_ui) -s -m long $(ARGS)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,7 +23,10 @@ from dynatick_stack.init import write_project
 pytestmark = pytest.mark.long
 
 COMMAND = (sys.executable, "-m", "dynatick.cli")
-STARTS = r"^reminders on http://127\.0\.0\.1:\d+ · table reminders-\S+ · tick every minute, to the second$"
+STARTS = (
+    r"^reminders on http://127\.0\.0\.1:\d+ · table reminders-\S+ · tick every minute, to the second "
+    r"· dashboard (http://127\.0\.0\.1:\d+)$"
+)
 FAILS = (
     r"^[\d:]{8}  failed     send-reminder    second           attempt 1 of 4, again at [\d:]{8}   ValueError: no such"
 )
@@ -110,12 +114,15 @@ def dev(folder: Path) -> Iterator[Dev]:
 def test_tasks_run_saves_are_deployed_and_mistakes_are_not(
     dev: Dev, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    dev.shows(STARTS, within=180)
+    dashboard = dev.shows(STARTS, within=180)[1]
     dev.shows(r"^Handlers: send-reminder\. Ready in .* is not kept$")
     dev.add("first", "ada@example.com")
     ran = dev.shows(r"^[\d:]{8}  completed  send-reminder    first            \d+\.\d\d s after due, \d+ ms$")
     assert dev.shows(r"^[\d:]{8}  inserted   send-reminder    first            due now$").end() < ran.start()
     dev.shows(r"^[\d:]{8}  output     To ada@example\.com: Hello$")
+
+    with urllib.request.urlopen(f"{dashboard}/tasks/first", timeout=60) as page:
+        assert "completed" in page.read().decode()
 
     client = dev.client()
     client.store.create({"taskId": "raw", "delaySeconds": 3000})

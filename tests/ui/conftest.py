@@ -71,6 +71,14 @@ def large(engine: Engine) -> Iterator[Served]:
         yield pages
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of several processes one has the many tasks: making them takes a while."""
+    for item in items:
+        if "large" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("large"))
+
+
 @pytest.fixture
 def open_tab(chromium: Browser) -> Iterator[OpenTab]:
     """Opens tabs, each with an empty profile. After the test: none has had an error in its console, violated its

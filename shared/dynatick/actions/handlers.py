@@ -28,6 +28,7 @@ from dynatick.actions.registry import check_name
 from dynatick.domain.task import Task, check_payload
 from dynatick.domain.timeout import check_timeout
 from dynatick.engine.ports import ActionContext
+from dynatick.engine.trace import described, trace_of
 from dynatick.errors import ActionError, ConfigurationError, InvalidInput, PermanentError, Reschedule, shown
 
 if TYPE_CHECKING:
@@ -143,21 +144,9 @@ class Handler:
         except (ActionError, Reschedule):
             raise  # its type decides what follows
         except Exception as error:
-            _logger.error(
-                "a handler raised an error",
-                exc_info=True,
-                extra={
-                    "action": "handler_raised",
-                    "task_id": task.task_id,
-                    "attempt": context.attempt,
-                    "run": context.run,
-                    "turn": context.turn,
-                    "idempotency_key": context.idempotency_key,
-                    "handler": self.name,
-                },
-            )
+            self._log_raised(error, task, context)
             if isinstance(error, self._permanent):
-                raise PermanentError(f"{type(error).__name__}: {error}") from error
+                raise PermanentError(described(error)) from error
             raise
 
     def encode(self, payload: object) -> Mapping[str, object]:
@@ -180,6 +169,22 @@ class Handler:
         except ValidationError as error:
             raise invalid_payload(error, encoded) from None
         return encoded
+
+    def _log_raised(self, error: Exception, task: Task, context: ActionContext) -> None:
+        details = {
+            "action": "handler_raised",
+            "task_id": task.task_id,
+            "attempt": context.attempt,
+            "run": context.run,
+            "turn": context.turn,
+            "idempotency_key": context.idempotency_key,
+            "handler": self.name,
+        }
+        try:
+            _logger.error("a handler raised an error", exc_info=True, extra=details)
+        except Exception:  # its traceback can't be formatted
+            details |= {"problem": described(error), "trace": trace_of(error)}
+            _logger.error("a handler raised an error that can't be formatted", extra=details)
 
     def _call(self, payload: object, task: Task, context: ActionContext) -> object:
         if not self._around and not self._wants_context:

@@ -11,7 +11,6 @@ import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_document, show_many
-from dynatick.cli.pause import text_of
 from dynatick.cli.session import Session, on_table
 from dynatick.domain import attributes as attr
 
@@ -77,7 +76,7 @@ def doctor(
 
 def _sum_up(found: Diagnosis, *, shown: int) -> None:
     if found.pause is not None:
-        say(f"Paused {text_of(found.pause)}")
+        say(f"Paused {found.pause}")
     if found.found > shown:
         say(f"… and {found.found - shown} more; --output jsonl lists all")
     for shard, number in sorted(found.retired.items()):

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import getpass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from dynatick.cli.output import Output, say, show_document
 from dynatick.cli.session import Session, on_table
 from dynatick.domain import attributes as attr
-from dynatick.domain.instants import format_instant
-
-if TYPE_CHECKING:
-    from dynatick.engine.installation_settings import Pause
 
 
 @on_table
@@ -30,7 +26,7 @@ def pause(
     if session.output is not Output.TABLE:
         show_document({attr.PAUSED: found.to_row()}, session.output)
     is_earlier = before is not None and before.pause is not None
-    say(f"{'It was paused already' if is_earlier else 'Paused'}: {text_of(found)}")
+    say(f"{'It was paused already' if is_earlier else 'Paused'}: {found}")
 
 
 @on_table
@@ -42,14 +38,7 @@ def resume(session: Session) -> None:
     if ended is None:
         say("It was not paused")
     else:
-        say(f"Resumed; it was paused {text_of(ended)}. The next tick runs what is due")
-
-
-def text_of(pause: Pause) -> str:
-    """Since when, by whom and why."""
-    since = "since an unknown time" if pause.since is None else f"since {format_instant(pause.since)}"
-    by = "" if pause.by is None else f" by {pause.by}"
-    return f"{since}{by}" + ("" if pause.reason is None else f": {pause.reason}")
+        say(f"Resumed; it was paused {ended}. The next tick runs what is due")
 
 
 def _user() -> str | None:

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from dynatick.cli.output import Output, one_line, show_document, show_pairs
-from dynatick.cli.pause import text_of
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_display import ago
 
@@ -53,7 +52,7 @@ def _lines(found: InstallationStatus, now: datetime) -> Iterator[tuple[str, obje
 def _state(found: InstallationStatus) -> str:
     pause = found.health.pause
     if pause is not None:
-        return f"paused {text_of(pause)}"
+        return f"paused {pause}"
     if found.processor_problem is not None:
         return "the processor can't start, so nothing runs"
     if not found.health.is_healthy:

@@ -10,7 +10,6 @@ import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_many
-from dynatick.cli.pause import text_of
 from dynatick.cli.session import Session, on_table
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
@@ -76,7 +75,7 @@ def run_tick(
     # The minute may have had a tick before.
     after = client.ticks(start=Bucket(minute), end=Bucket(minute + 1))
     settings = client.settings()
-    paused = None if settings is None or settings.pause is None else text_of(settings.pause)
+    paused = None if settings is None or settings.pause is None else str(settings.pause)
     nothing = "It found nothing to do" if paused is None else f"It ran nothing: paused {paused}"
     _show(session, [entry for entry in after if entry not in before], nothing=nothing)
 

@@ -8,8 +8,7 @@ import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.session import Session, on_table
-
-PORT = 4580
+from dynatick.ui.loopback import PORT
 
 
 @on_table

@@ -23,8 +23,8 @@ from dynatick.client.status import FailureGroup, InstallationStatus
 from dynatick.client.tasks import TaskClient
 from dynatick.client.ticks import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
+from dynatick.domain.pause import Pause
 from dynatick.engine.diagnosis import Finding, Kind
-from dynatick.engine.installation_settings import Pause
 
 __all__ = [
     "BucketCounts",

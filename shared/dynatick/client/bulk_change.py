@@ -77,7 +77,7 @@ class BulkFilter:
     action: str | None = None
     schedule_id: str | None = None
     prefix: str | None = None  # how their ids begin
-    error: str | None = None  # a part of the task's error, ignoring case
+    error: str | Callable[[str], bool] | None = None  # a part of the task's error, ignoring case; or what decides by it
     unless: Callable[[Row], bool] = lambda row: False  # excludes rows that need no change
 
     def __post_init__(self) -> None:
@@ -92,7 +92,10 @@ class BulkFilter:
         """Whether a task matches, by its index entry or its row, without its id."""
         if state not in self.states or self.action not in (None, action) or self.schedule_id not in (None, schedule_id):
             return False
-        return self.error is None or (isinstance(error, str) and self.error.casefold() in error.casefold())
+        if self.error is None:
+            return True
+        text = error if isinstance(error, str) else ""
+        return self.error(text) if callable(self.error) else self.error.casefold() in text.casefold()
 
 
 def change_many(

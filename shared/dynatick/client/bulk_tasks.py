@@ -30,13 +30,13 @@ class BulkTasks(TaskLists):
         action: str | None = None,
         schedule_id: str | None = None,
         prefix: str | None = None,
-        error: str | None = None,
+        error: str | Callable[[str], bool] | None = None,
         dry_run: bool = False,
         limit: int | None = None,
     ) -> Iterator[ManyResult]:
         """Redrives the failed tasks of a bucket or range (arguments as for ``history``), with one result per task, as
-        they are consumed. ``status`` may be ``cancelled``; ``error``: a part of the task's error; ``dry_run``: returns
-        the tasks and changes none. ``limit``: the maximum number of tasks.
+        they are consumed. ``status`` may be ``cancelled``; ``error``: a part of the task's error, or a function that
+        decides by the whole; ``dry_run``: returns the tasks and changes none. ``limit``: the maximum number of tasks.
         """
         state = task_update.check_redrivable(status)
         filter_ = BulkFilter(states=(state,), action=action, schedule_id=schedule_id, prefix=prefix, error=error)

@@ -14,9 +14,10 @@ from dynatick.client.ticks import MissedTicks, TickView, ticks
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid, minute_of
 from dynatick.domain.normalise import Defaults
+from dynatick.domain.pause import Pause
 from dynatick.domain.task import Row
 from dynatick.engine.diagnosis import Finding
-from dynatick.engine.installation_settings import InstallationSettings, Pause
+from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled, reconcile

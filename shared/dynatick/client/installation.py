@@ -11,10 +11,11 @@ from dynatick.actions.payload import BUILT_IN
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid, instant_of, minute_of
 from dynatick.domain.instants import format_instant
+from dynatick.domain.pause import Pause
 from dynatick.engine.cursor import Cursor
 from dynatick.engine.diagnosis import Finding, judge_installation
 from dynatick.engine.idle_record import read_cursors
-from dynatick.engine.installation_settings import InstallationSettings, Pause
+from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import Store
 
 _GRACE_PERIOD = timedelta(minutes=2)  # a younger tick may not have come yet

@@ -23,12 +23,13 @@ from dynatick.client.ticks import TickEntry
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, instant_of
+from dynatick.domain.pause import Pause
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row, Status
 from dynatick.engine.cursor import Cursor
 from dynatick.engine.diagnosis import Finding
 from dynatick.engine.idle_record import read_cursors
-from dynatick.engine.installation_settings import InstallationSettings, Pause, pause, resume
+from dynatick.engine.installation_settings import InstallationSettings, pause, resume
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled
 from dynatick.errors import InvalidInput

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 
-from dynatick.domain.buckets import Grid
+from dynatick.domain.buckets import Grid, instant_of
+from dynatick.domain.pause import Pause
 from dynatick.domain.schedule import CatchUp, Missed, MissedFor, Overlap, Schedule
 
 MAX_DECIDED = 2000
@@ -39,14 +40,15 @@ def plan_occurrences(
     limit: int,
     max_decided: int = MAX_DECIDED,
     there: Mapping[datetime, bool] = MappingProxyType({}),
+    pauses: Sequence[Pause] = (),
 ) -> Plan:
     """The occurrences to make at a tick that has closed all buckets through ``closed_through``: at most ``limit``.
 
     An occurrence is in time at its own tick and at the one after; ``catchUp`` decides for later ones. ``overlap``
     decides while the one before has not ended (``active``). ``there``: occurrences whose rows exist already, written by
-    an interrupted tick or a backfill, each with whether its task has yet to end.
+    an interrupted tick or a backfill, each with whether its task has yet to end. ``pauses``: the latest of everything.
     """
-    deciding = _Deciding(schedule, grid, closed_through, active, there)
+    deciding = _Deciding(schedule, grid, closed_through, active, there, pauses)
     nominal = schedule.next_occurrence_at
     if schedule.buffered_occurrence_at is not None and (not active or schedule.buffered_occurrence_at in there):
         deciding.start(schedule.buffered_occurrence_at)
@@ -68,6 +70,13 @@ def plan_occurrences(
     )
 
 
+def pause_over(schedule: Schedule, nominal: datetime, pauses: Sequence[Pause], grid: Grid) -> Pause | None:
+    """The pause that has kept an occurrence from being made in time: at its tick, or at the one after."""
+    tick = grid.tick_at_or_after(schedule.starts_at(nominal))
+    ticks = (instant_of(tick), instant_of(grid.tick_after(tick)))
+    return next((pause for pause in pauses if any(map(pause.covers, ticks))), None)
+
+
 def _occurrence_after(schedule: Schedule, nominal: datetime) -> datetime | None:
     """The nominal instant after another one: by the replaced definitions as long as they have due occurrences, then by
     the current one, from its change on."""
@@ -86,9 +95,15 @@ class _Deciding:
     """A plan in the making."""
 
     def __init__(
-        self, schedule: Schedule, grid: Grid, closed_through: int, active: bool, there: Mapping[datetime, bool]
+        self,
+        schedule: Schedule,
+        grid: Grid,
+        closed_through: int,
+        active: bool,
+        there: Mapping[datetime, bool],
+        pauses: Sequence[Pause],
     ) -> None:
-        self.schedule, self.grid, self.closed_through = schedule, grid, closed_through
+        self.schedule, self.grid, self.closed_through, self.pauses = schedule, grid, closed_through, pauses
         self.active, self.there = active, there
         self.decided: list[datetime] = []
         self.make: list[datetime] = []
@@ -109,7 +124,8 @@ class _Deciding:
         if nominal in self.there:
             self.start(nominal)
         elif not in_time and not made_up:
-            self.miss(nominal, MissedFor.OUTAGE)
+            was_paused = pause_over(self.schedule, nominal, self.pauses, self.grid) is not None
+            self.miss(nominal, MissedFor.ALL_PAUSED if was_paused else MissedFor.OUTAGE)
         elif not self.active or self.schedule.overlap is Overlap.ALLOW:
             self.start(nominal)
         elif self.schedule.overlap is Overlap.BUFFER_ONE and self.buffered is None:

@@ -66,6 +66,7 @@ class MissedFor(StrEnum):
     OUTAGE = "outage"  # its tick came too late, and catchUp skips it
     OVERLAP = "overlap"
     PAUSED = "paused"
+    ALL_PAUSED = "all-paused"  # its tick came, but the whole installation was paused, and catchUp skips it
     ID_TAKEN = "id-taken"  # another task has the occurrence's id
     TOO_LARGE = "too-large"  # the table did not take the occurrence's row
 

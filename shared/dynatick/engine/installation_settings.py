@@ -15,6 +15,7 @@ from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import Absent, ConditionalUpdate, Is, Unknown, Written, as_read
 from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond
 from dynatick.domain.normalise import Defaults
+from dynatick.domain.pause import Pause
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
 from dynatick.engine.ports import Store
 from dynatick.errors import ConfigurationError, InvalidInput, StoreError
@@ -31,25 +32,6 @@ SCHEMA_FORM = 1
 
 MAX_PROBLEM_CHARACTERS = 1000
 MAX_PAUSES_KEPT = 20
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pause:
-    """Since when no tick runs anything, by whom, and why."""
-
-    since: datetime | None  # None: it was written by hand, without an instant
-    by: str | None = None
-    reason: str | None = None
-    until: datetime | None = None  # None: it is in force
-
-    def covers(self, instant: datetime) -> bool:
-        """Whether it was in force then."""
-        return (self.since is None or self.since <= instant) and (self.until is None or instant <= self.until)
-
-    def to_row(self) -> dict[str, object]:
-        since, until = (None if at is None else format_instant(at) for at in (self.since, self.until))
-        values = {attr.SINCE: since, attr.UNTIL: until, attr.BY: self.by, attr.REASON: self.reason}
-        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

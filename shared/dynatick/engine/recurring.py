@@ -154,6 +154,7 @@ class Recurring:
                 active=before is not None and not is_terminal(before),
                 limit=max(1, MAX_AT_ONCE // len(cases)),
                 max_decided=max(MAX_AT_ONCE, MAX_DECIDED // len(cases)),
+                pauses=self.placer.settings.pauses,
                 there={
                     run: not is_terminal(row)
                     for run in case.plan.decided
@@ -238,9 +239,17 @@ class Recurring:
 
     def _report_overdue(self, cases: Sequence[_Case]) -> None:
         """Reports what is overdue, and notes what is awaited from now on."""
-        now, overdue = self.clock(), list[Overdue]()
+        now, settings, overdue = self.clock(), self.placer.settings, list[Overdue]()
         for case in cases:
-            case.awaited, found = settle(case.schedule, case.plan, case.tasks, made=case.made, now=now)
+            case.awaited, found = settle(
+                case.schedule,
+                case.plan,
+                case.tasks,
+                made=case.made,
+                now=now,
+                grid=settings.grid,
+                pauses=settings.pauses,
+            )
             overdue += found
         if overdue:
             self.report_overdue(overdue)

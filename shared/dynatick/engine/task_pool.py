@@ -22,7 +22,7 @@ from dynatick.domain.timeout import check_timeout
 from dynatick.engine.claims import Claimed
 from dynatick.engine.ports import ActionContext, Actions
 from dynatick.engine.record import Attempted, Deferred, Done, Error, Overrun, Rescheduled
-from dynatick.engine.trace import trace_of
+from dynatick.engine.trace import described, message_of, trace_of
 from dynatick.errors import ActionError, InvalidInput, RateLimited, Reschedule, RetryableError
 
 MAX_LARGE_BYTES = 4_000_000  # of large rows that run at once; a larger one runs with no other large one
@@ -261,18 +261,11 @@ class TaskPool:
         except Reschedule as later:
             return Rescheduled(later.seconds)
         except RetryableError as error:
-            return Error(_message_of(error), retry_after=_seconds(error.retry_after), trace=trace_of(error))
+            return Error(message_of(error), retry_after=_seconds(error.retry_after), trace=trace_of(error))
         except ActionError as error:
-            return Error(_message_of(error), permanent=error.permanent, trace=trace_of(error))
+            return Error(message_of(error), permanent=error.permanent, trace=trace_of(error))
         except BaseException as error:  # a user's code may raise anything, call sys.exit, or be a cancelled coroutine
-            return Error(f"{type(error).__name__}: {_message_of(error)}", trace=trace_of(error))
-
-
-def _message_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return "(the error has no readable message)"
+            return Error(described(error), trace=trace_of(error))
 
 
 def _seconds(value: object) -> float | None:

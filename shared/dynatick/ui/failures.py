@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from dynatick.client import Changed, ChangeUnknown, ManyResult, Skipped, TaskClient
-from dynatick.domain.task import Status
-from dynatick.errors import StoreError, TaskNotFound, TransitionRefused
 from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
 from dynatick.ui.errors_alike import shape
@@ -20,8 +15,7 @@ from dynatick.ui.readings import HOUR, Failures, hour_of
 from dynatick.ui.site import Site, query_of, site_of
 from dynatick.ui.task import trace_of
 
-_LONGEST = timedelta(days=31)
-_AT_A_TIME = 8
+_LONGEST = timedelta(days=7)
 _FIRST = 5  # on Now
 
 
@@ -67,12 +61,14 @@ def _redrive(request: Request, form: Form) -> Response:
     now = site.clock()
     last = query.duration(form, "last", "24h", longest=_LONGEST)
     start, end = _range(now, last)
-    ids = [
-        entry.task_id
-        for entry in site.client.iter_listed(start=start, end=end)
-        if entry.status == Status.FAILED and _fits(form, entry.action or "", shape(entry.error or ""))
-    ]
-    job = site.jobs.start("redriven", links.failures(last=form.get("last", "24h")), _redriven(site.client, ids))
+    wanted = form.get("error")
+    results = site.client.redrive_many(
+        start=start,
+        end=end,
+        action=form.get("action"),
+        error=None if wanted is None else lambda error: shape(error) == wanted,
+    )
+    job = site.jobs.start("redriven", links.failures(last=form.get("last", "24h")), results)
     return RedirectResponse(links.job(job.id), status_code=303)
 
 
@@ -87,23 +83,6 @@ def _groups(site: Site, now: datetime, last: timedelta) -> list[Failures]:
 def _range(now: datetime, last: timedelta) -> tuple[datetime, datetime]:
     """Whole hours, up to the present one."""
     return hour_of(now - last), hour_of(now) + HOUR
-
-
-def _redriven(client: TaskClient, ids: list[str]) -> Iterator[ManyResult]:
-    """Redrives tasks, several at a time; one that has changed meanwhile is skipped."""
-
-    def redrive(task_id: str) -> ManyResult:
-        try:
-            return Changed(task_id, client.redrive(task_id))
-        except TaskNotFound:
-            return Skipped(task_id, "it was deleted")
-        except TransitionRefused as error:
-            return Skipped(task_id, f"it is {error.status} now")
-        except StoreError as error:
-            return ChangeUnknown(task_id, error)
-
-    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="dynatick-redrive") as pool:
-        yield from pool.map(redrive, ids)
 
 
 ROUTES = [

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 HOST = "127.0.0.1"
+PORT = 4580
+"""Of the pages, unless another is chosen."""
+
 _HOSTS = (HOST, "localhost")
 _READS = ("GET", "HEAD")
 

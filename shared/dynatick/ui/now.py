@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -13,12 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dynatick.domain.buckets import Bucket
+from dynatick.client import TaskEntry
+from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.task import Status
 from dynatick.ui import links
 from dynatick.ui.changes import Form, change
-from dynatick.ui.chart import WAITING, Bar
-from dynatick.ui.readings import DAY, HOUR, hour_of
+from dynatick.ui.chart import Bar
+from dynatick.ui.readings import DAY, HOUR, MINUTE, OPEN, Reading, hour_of
 from dynatick.ui.site import Notice, Site, site_of
 from dynatick.ui.state import state_of
 from dynatick.ui.timeline import strip
@@ -43,7 +44,7 @@ def _page(request: Request) -> Response:
     site = site_of(request)
     now = site.clock()
     return site.page(
-        request, "now.html", "now", now=now, strip=strip(now), bars=_bars(site, now), **_figures(site, now)
+        request, "now.html", "now", now=now, strip=strip(now), minute=_minute_of(now), bars=(), **_figures(site, now)
     )
 
 
@@ -57,7 +58,7 @@ def _minutes(request: Request) -> Response:
     """The minutes around now."""
     site = site_of(request)
     now = site.clock()
-    return site.fragment("minutes.html", now, bars=_bars(site, now))
+    return site.fragment("minutes.html", now, minute=_minute_of(now), bars=_bars(site, now))
 
 
 def _day(request: Request) -> Response:
@@ -69,30 +70,41 @@ def _day(request: Request) -> Response:
 
 
 def _bars(site: Site, now: datetime) -> list[Bar]:
-    minute = now.replace(second=0, microsecond=0)
-    return site.readings.bars(minute - HOUR, minute + HOUR, 1, now)
+    minute = _minute_of(now)
+    coming = site.readings.read(minute + MINUTE, minute + HOUR)
+    return site.readings.bars(minute - HOUR, minute + HOUR, 1, now, readings=[_last_hour(site, now), coming])
+
+
+def _minute_of(now: datetime) -> datetime:
+    return instant_of(minute_of(now))
+
+
+def _last_hour(site: Site, now: datetime) -> Reading:
+    """The tasks of the last hour's buckets, the present one included."""
+    minute = _minute_of(now)
+    return site.readings.read(minute - HOUR, minute + MINUTE)
 
 
 def _figures(site: Site, now: datetime) -> dict[str, Any]:
-    minute = now.replace(second=0, microsecond=0)
-    bars = _bars(site, now)
-    due = [bar for bar in bars if bar.counts.get(WAITING)]
-    lateness = site.readings.lateness(minute - HOUR, minute + HOUR)
+    reading = _last_hour(site, now)
+    due = {minute: counts[OPEN] for minute, counts in reading.minutes.items() if counts[OPEN]}
+    lateness = reading.lateness
     return {
-        "due_now": sum(bar.counts[WAITING] for bar in due),
+        "due_now": sum(due.values()),
         "in_flight": _in_flight(site, due),
         "lateness_p99": lateness.percentile(99) if lateness.count else None,
         "lateness_max": lateness.max,
     }
 
 
-def _in_flight(site: Site, due: Sequence[Bar]) -> int | None:
-    """How many of the tasks that are due run; None: there are too many to read each."""
+def _in_flight(site: Site, due: Mapping[int, int]) -> int | None:
+    """How many of the tasks that are due run; None: there are too many to read each. ``due``: numbers by minute."""
     if not due:
         return 0
-    if sum(bar.counts[WAITING] for bar in due) > _MAX_ROWS_READ:
+    if sum(due.values()) > _MAX_ROWS_READ:
         return None
-    page = site.client.history(start=due[0].start, end=due[-1].end, status=Status.RUNNING, limit=_MAX_ROWS_READ)
+    start, end = instant_of(min(due)), instant_of(max(due)) + MINUTE
+    page = site.client.history(start=start, end=end, status=Status.RUNNING, limit=_MAX_ROWS_READ)
     return len(page.entries)
 
 
@@ -107,8 +119,7 @@ def _coming(site: Site, now: datetime) -> Sequence[Coming]:
     tasks = islice(site.client.iter_listed(start=now, end=now + _AHEAD), _NEXT)
     found = [
         Coming(
-            entry.due_at or Bucket.parse(entry.bucket).instant, entry.task_id, entry.action,
-            links.task(entry.task_id), False,
+            _at(entry, now), entry.task_id, entry.action, links.task(entry.task_id), False,
         )
         for entry in tasks
         if entry.status == "open"
@@ -118,6 +129,12 @@ def _coming(site: Site, now: datetime) -> Sequence[Coming]:
         for one in (site.readings.forecast(now.replace(minute=0, second=0, microsecond=0) + 25 * HOUR) or ())[:_NEXT]
     ]
     return sorted(found, key=lambda one: one.at)[:_NEXT]
+
+
+def _at(entry: TaskEntry, now: datetime) -> datetime:
+    """When a task that waits in a bucket to come is to run: a retry's dueAt is over."""
+    due_at = entry.due_at
+    return due_at if due_at is not None and due_at >= now else Bucket.parse(entry.bucket).instant
 
 
 def _live(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""What the pages read of the table, an hour at a time: counts by the minute, failures, missed ticks, occurrences."""
+"""What the pages read of the table: counts by the minute, failures, missed ticks, occurrences."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from dynatick.ui.chart import MISSED, RECURRING, SCHEDULED, WAITING, Bar
 from dynatick.ui.errors_alike import shape
 from dynatick.ui.recent import Recent
 
+MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
-_OPEN = "open"
+OPEN = "open"
+"""Of a task that has not ended."""
+
 _NO_ACTION = ""
-_AT_A_TIME = 2  # hours that are read, each by several queries; so those that were asked for first come first
+_AT_A_TIME = 2  # ranges that are read, each by several queries; so those that were asked for first come first
 _PAST_SECONDS = 600  # for which the ticks of past hours are kept
 
 
@@ -44,12 +47,12 @@ class Failures:
 
 
 @dataclass(frozen=True, slots=True)
-class Hour:
-    """The tasks of the buckets of an hour."""
+class Reading:
+    """The tasks of consecutive buckets."""
 
-    minutes: Mapping[int, Counter[str]]  # counts by outcome, or "open"
+    minutes: Mapping[int, Counter[str]]  # counts by outcome, or OPEN
     failures: Sequence[Failures]
-    late: Sequence[tuple[int, int]]  # minute, and by how many milliseconds a task of it began late
+    lateness: Distribution  # milliseconds by which they began late
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +94,22 @@ class Readings:
     def clear(self) -> None:
         self._recent.clear()
 
-    def hour(self, start: datetime) -> Hour:
-        """The tasks of the 60 buckets from ``start`` on: a query for each and shard."""
-        return self._recent.get(("hour", start), lambda: self._hour(start))
+    def read(self, start: datetime, end: datetime) -> Reading:
+        """The tasks of the buckets from ``start`` to before ``end``: a query for each minute and shard."""
+        return self._recent.get(("read", start, end), lambda: self._read(start, end))
+
+    def hour(self, start: datetime) -> Reading:
+        """The tasks of the 60 buckets from ``start`` on."""
+        return self.read(start, start + HOUR)
 
     def ticks(self, start: datetime, end: datetime | None = None) -> TickLog:
         """The ticks from ``start`` on."""
         return self._recent.get(("ticks", start, end), lambda: TickLog.of(self._client.ticks(start=start, end=end)))
+
+    def recent_ticks(self, start: datetime, end: datetime, now: datetime) -> TickLog:
+        """The ticks of a range in the past 24 hours; none of those before, which cost as much as the tasks."""
+        is_recent = start <= now and end > hour_of(now) - DAY
+        return self.last_day(now) if is_recent else TickLog((), {}, ())
 
     def last_day(self, now: datetime) -> TickLog:
         """The ticks of the past 24 hours, and of the hour in which they begin. Those of hours that are over are read
@@ -117,27 +129,28 @@ class Readings:
             _add(groups, self.hour(at).failures)
         return sorted(groups.values(), key=lambda one: one.last, reverse=True)
 
-    def lateness(self, start: datetime, end: datetime) -> Distribution:
-        """How late, in milliseconds, tasks of these minutes began."""
-        found, minutes = Distribution(), range(minute_of(start), minute_of(end))
-        for at in hours(start, end):
-            for minute, milliseconds in self.hour(at).late:
-                if minute in minutes:
-                    found.add(milliseconds)
-        return found
-
     def outcomes(self, start: datetime, end: datetime) -> Counter[str]:
         """How many tasks of whole hours ended, by outcome."""
         return _sum(count for at in hours(start, end) for count in self.hour(at).minutes.values())
 
-    def bars(self, start: datetime, end: datetime, minutes: int, now: datetime) -> list[Bar]:
-        """A bar for each ``minutes`` from ``start`` to before ``end``."""
+    def bars(
+        self,
+        start: datetime,
+        end: datetime,
+        minutes: int,
+        now: datetime,
+        *,
+        readings: Iterable[Reading] | None = None,
+        log: TickLog | None = None,
+    ) -> list[Bar]:
+        """A bar for each ``minutes`` from ``start`` to before ``end``. ``readings`` and ``log``, the ticks: of these
+        minutes, if they are read already."""
         first, last, present = minute_of(start), minute_of(end), minute_of(now)
         counts: dict[int, Counter[str]] = {}
-        for at in hours(start, end):
-            for minute, found in self.hour(at).minutes.items():
+        for reading in map(self.hour, hours(start, end)) if readings is None else readings:
+            for minute, found in reading.minutes.items():
                 counts[minute] = _kinds(found, minute, present)
-        log = self._log_of(start, now)
+        log = self._log_of(start, now) if log is None else log
         for minute, number in log.missed.items():
             counts.setdefault(minute, Counter())[MISSED] += number
         for one in self._coming_of(end, now):
@@ -159,9 +172,12 @@ class Readings:
         return [one for one in found if Bucket.parse(one.bucket).minute == minute]
 
     def _log_of(self, start: datetime, now: datetime) -> TickLog:
-        """The ticks of a range that begins at ``start``: those of a whole day, which other parts of a page need too."""
+        """The ticks of a range that begins at ``start``: those of a whole day, which other parts of a page need too;
+        near now, those of this hour and the one before, which are among them."""
         if start > now or start < now - WEEK:  # older records are gone
             return TickLog((), {}, ())
+        if start >= hour_of(now) - HOUR:
+            return self.ticks(hour_of(now) - HOUR)
         if start >= hour_of(now) - DAY:
             return self.last_day(now)
         day = start.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -175,9 +191,9 @@ class Readings:
         until = soon if end <= soon else end.replace(hour=0, minute=0, second=0, microsecond=0) + DAY
         return self.forecast(until) or ()
 
-    def _hour(self, start: datetime) -> Hour:
+    def _read(self, start: datetime, end: datetime) -> Reading:
         with self._turns:
-            return _hour(self._client.iter_listed(start=start, end=start + HOUR))
+            return _reading(self._client.iter_listed(start=start, end=end))
 
     def _forecast(self, until: datetime) -> Sequence[ExpectedOccurrence] | None:
         try:
@@ -199,10 +215,10 @@ def hour_of(instant: datetime) -> datetime:
     return instant.replace(minute=0, second=0, microsecond=0)
 
 
-def _hour(entries: Iterable[TaskEntry]) -> Hour:
+def _reading(entries: Iterable[TaskEntry]) -> Reading:
     minutes: dict[int, Counter[str]] = {}
     groups: dict[tuple[str, str], Failures] = {}
-    late: list[tuple[int, int]] = []
+    lateness = Distribution()
     name, minute, counts = "", 0, Counter[str]()
     for entry in entries:
         if entry.bucket != name:
@@ -211,7 +227,7 @@ def _hour(entries: Iterable[TaskEntry]) -> Hour:
             counts = minutes.setdefault(minute, Counter())
         counts[entry.status] += 1
         if entry.late_milliseconds is not None:
-            late.append((minute, entry.late_milliseconds))
+            lateness.add(entry.late_milliseconds)
         if entry.status == Status.FAILED:
             at = entry.finished_at or instant_of(minute)
             group = Failures(
@@ -223,7 +239,7 @@ def _hour(entries: Iterable[TaskEntry]) -> Hour:
                 sample=entry.task_id,
             )
             _add(groups, [group])
-    return Hour(minutes, list(groups.values()), late)
+    return Reading(minutes, list(groups.values()), lateness)
 
 
 def _add(groups: dict[tuple[str, str], Failures], found: Iterable[Failures]) -> None:
@@ -235,7 +251,7 @@ def _add(groups: dict[tuple[str, str], Failures], found: Iterable[Failures]) -> 
 def _kinds(found: Counter[str], minute: int, present: int) -> Counter[str]:
     """Counts as the chart has them: what has not ended waits since its minute, or is to come."""
     counts = Counter(found)
-    waiting = counts.pop(_OPEN, 0)
+    waiting = counts.pop(OPEN, 0)
     if waiting:
         counts[WAITING if minute <= present else SCHEDULED] = waiting
     return counts

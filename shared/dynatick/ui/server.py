@@ -6,6 +6,7 @@ import socket
 import webbrowser
 from collections.abc import Callable
 from contextlib import closing
+from threading import Thread
 
 import uvicorn
 
@@ -25,8 +26,21 @@ def serve(site: Site, port: int, *, opens: bool, say: Callable[[str], object]) -
         say(f"{site.name} at {url}{' (read-only)' if site.read_only else ''}; Ctrl-C ends it")
         if opens:
             webbrowser.open(url)
-        config = uvicorn.Config(application(site), log_level="warning", server_header=False, lifespan="off")
-        uvicorn.Server(config).run(sockets=[listener])
+        _server(site).run(sockets=[listener])
+
+
+def serve_beside(site: Site, port: int) -> str:
+    """Serves in a thread for as long as the process lives; on a free port if this one is taken. Returns the URL."""
+    try:
+        listener = _listening(port)
+    except ConfigurationError:
+        listener = _listening(0)
+    Thread(target=_server(site).run, kwargs={"sockets": [listener]}, name="dynatick-ui", daemon=True).start()
+    return f"http://{HOST}:{listener.getsockname()[1]}"
+
+
+def _server(site: Site) -> uvicorn.Server:
+    return uvicorn.Server(uvicorn.Config(application(site), log_level="warning", server_header=False, lifespan="off"))
 
 
 def _listening(port: int) -> socket.socket:

@@ -23,7 +23,7 @@ from dynatick.domain.left_words import LEFT_WORDS
 from dynatick.ui import display, links
 from dynatick.ui.chart import KINDS, WORDS, lines, offset
 from dynatick.ui.jobs import Jobs
-from dynatick.ui.readings import DAY, HOUR, Readings
+from dynatick.ui.readings import DAY, HOUR, MINUTE, Readings
 from dynatick.ui.state import state_of
 
 _MAX_NOTICES = 200
@@ -110,6 +110,7 @@ class Site:
             "left_words": LEFT_WORDS,
             "one_day": DAY,
             "one_hour": HOUR,
+            "one_minute": MINUTE,
             "words": WORDS,
             "lines": lines,
             "offset": offset,

@@ -98,10 +98,11 @@ def _hour_part(request: Request) -> Response:
 
 
 def _day_part(request: Request) -> Response:
-    """A day, a bar for every hour."""
+    """A day of a week, a bar for every hour."""
     site = site_of(request)
     start, now = hour_of(required_instant(query_of(request), "from")), site.clock()
-    bars = site.readings.bars(start, start + DAY, 60, now)
+    end, readings = start + DAY, site.readings
+    bars = readings.bars(start, end, 60, now, log=readings.recent_ticks(start, end, now))
     return site.fragment("day.html", now, bars=bars, start=start, sums=summary(bars))
 
 

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from dynatick.client import TaskClient
 from dynatick.client.views import TaskView
+from dynatick.ui.loopback import PORT as DASHBOARD_PORT
+from dynatick.ui.server import serve_beside
+from dynatick.ui.site import Site
 from dynatick_stack import emulator, local
 from dynatick_stack.build import libraries
 from dynatick_stack.dev import handlers, sources
@@ -64,10 +67,16 @@ class Session:
         tick = "every minute" if minutes == "1" else f"every {minutes} minutes"
         exactly = ", to the second" if parameters["Precision"] == "second" else ""
         self.say(
-            f"{project.name} on {self.stack.endpoint} · table {self.stack.table} · tick {tick}{exactly}\n"
+            f"{project.name} on {self.stack.endpoint} · table {self.stack.table} · tick {tick}{exactly} · "
+            f"dashboard {self._serve_dashboard()}\n"
             f"Handlers: {', '.join(sorted(actions))}. Ready in {time.monotonic() - began:.0f} s; times are UTC. "
             "Ctrl-C ends it: what it holds is not kept"
         )
+
+    def _serve_dashboard(self) -> str:
+        """Returns its address."""
+        site = Site(client=self.stack.task_client(), clock=lambda: datetime.now(UTC), name=self.project.name)
+        return serve_beside(site, DASHBOARD_PORT)
 
     def follow(self) -> None:
         """Shows what happened since the last call, and deploys what has changed."""

@@ -74,6 +74,7 @@ def test_all_that_failed_in_a_bucket_run_again(world: InProcess, client: TaskCli
     ("filters", "meant"),
     [
         ({}, ["a", "b", "c"]), ({"error": "SMTP"}, ["a", "b"]), ({"error": "refused"}, ["a"]),
+        ({"error": lambda error: error.islower()}, ["b", "c"]), ({"error": lambda error: False}, []),
         ({"error": "nothing of the kind"}, []), ({"action": "log"}, ["a", "b", "c"]), ({"action": "webhook"}, []),
         ({"status": "cancelled"}, []),
     ],

@@ -186,6 +186,55 @@ def test_one_that_was_missed_for_want_of_ticks_is_reported_by_the_next(
     assert len(w.overdue) == 1
 
 
+ALL_PAUSED = "all was paused since 2026-12-31T12:00:00Z until 2026-12-31T12:09:00Z by ada: a bad deployment"
+
+
+@pytest.mark.parametrize(
+    ("row", "expected", "kept"),
+    [
+        ({"catchUp": "none"}, [("12:01:00Z", f"missed: {ALL_PAUSED}")], ["all-paused"]),
+        ({"scheduleExpression": DAILY}, [("12:01:00Z", f"begins only now: {ALL_PAUSED}")], []),
+    ],
+)
+def test_one_that_was_missed_for_a_pause_of_everything_names_the_pause(
+    row: dict[str, Any], expected: list[tuple[str, str]], kept: list[str]
+) -> None:
+    w = world()
+    put(w, **{"scheduleExpression": "rate(1 minute)", "overlap": "allow", **row})
+    pause(w.store, now=NOON, by="ada", reason="a bad deployment")
+    w.ticks(9)
+    resume(w.store, now=NOON + timedelta(minutes=9))
+    w.next_tick()
+    assert reported(w) == expected
+    missed = TaskClient(w.store, clock=w.clock).schedules.get("s").missed
+    assert [one.reason for one in missed] == kept
+    w.ticks(3)
+    assert len(w.overdue) == 1
+
+
+def test_a_pause_that_ended_before_the_ticks_stayed_away_is_not_the_reason() -> None:
+    w = world()
+    put(w, scheduleExpression="rate(1 minute)", catchUp="none", overlap="allow")
+    w.next_tick()
+    pause(w.store, now=w.clock() + timedelta(seconds=10), by="ada", reason=None)
+    resume(w.store, now=w.clock() + timedelta(seconds=20))
+    w.next_tick(9)
+    assert reported(w) == [("12:02:00Z", "missed: no tick ran")]
+
+
+def test_a_pause_and_an_outage_after_it_are_two_reasons() -> None:
+    w = world()
+    put(w, scheduleExpression="rate(1 minute)", catchUp="none", overlap="allow")
+    pause(w.store, now=w.clock(), by="ada", reason=None)
+    w.ticks(4)
+    resume(w.store, now=w.clock())
+    w.next_tick(6)
+    assert [(one.reason[:18], one.occurrences) for one in w.overdue] == [
+        ("missed: all was pa", 4),
+        ("missed: no tick ra", 4),
+    ]
+
+
 def test_consecutive_missed_ones_are_one_report_with_their_number() -> None:
     w = world()
     put(w, scheduleExpression="rate(1 minute)", catchUp="none", overlap="allow")

@@ -25,7 +25,8 @@ from tests.unit.engine.test_wake_ups import world as second_world
 
 from dynatick import TaskClient
 from dynatick.domain.buckets import Grid
-from dynatick.engine.installation_settings import SETTINGS_ID, Pause, pause, publish_settings, read_settings, resume
+from dynatick.domain.pause import Pause
+from dynatick.engine.installation_settings import SETTINGS_ID, pause, publish_settings, read_settings, resume
 from dynatick.engine.rules import Rules
 from dynatick.errors import ConfigurationError, StoreError
 from dynatick.store.memory import MemoryStore

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
 
+import orjson
 import pytest
+from tests.unit.actions.support import a_context, a_task
 from tests.unit.engine.support import World, bucket_at, world
 
+from dynatick.actions.handlers import Handler
+from dynatick.domain.lifecycle import MAX_ERROR_CHARACTERS, short
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
-from dynatick.engine.trace import MAX_CHARACTERS, trace_of
+from dynatick.engine.trace import MAX_BYTES, MAX_MESSAGE_CHARACTERS, described, trace_of
 from dynatick.errors import PermanentError, RetryableError
+from dynatick.store.codec import OWN_BYTES, encode, item_bytes
 
 AGAIN = {"retryPolicy": {"minBackoffSeconds": 0, "maximumRetryAttempts": 2}}
 
@@ -49,7 +56,7 @@ def test_it_is_short_whatever_the_code_looks_like() -> None:
     try:
         names["f" * 900]()  # type: ignore[operator]
     except ValueError as error:
-        assert len(str(trace_of(error))) <= MAX_CHARACTERS
+        assert len(str(trace_of(error)).encode()) <= MAX_BYTES
 
 
 def test_dynaticks_own_frames_are_left_out() -> None:
@@ -67,6 +74,176 @@ def test_an_error_in_place_of_another_names_where_that_was_raised() -> None:
 
 def test_an_error_without_a_frame_has_none() -> None:
     assert trace_of(ValueError("no")) is None
+
+
+class Unreadable(ValueError):
+    """Its message, its representation, its traceback and its cause can't be read."""
+
+    def __str__(self) -> str:
+        raise ValueError("no message")
+
+    __repr__ = __str__
+
+    @property
+    def __traceback__(self) -> None:  # type: ignore[override]
+        raise RuntimeError("no traceback")
+
+    @property
+    def __cause__(self) -> None:  # type: ignore[override]
+        raise RecursionError("no cause")
+
+
+class Exits(ValueError):
+    def __str__(self) -> str:
+        sys.exit("no message")
+
+    __repr__ = __str__
+
+
+class Endless(ValueError):
+    def __str__(self) -> str:
+        return str(self)
+
+
+class Text(str):
+    """A text that can't be iterated over."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise RuntimeError("no characters")
+
+    def __format__(self, spec: str) -> str:
+        raise RuntimeError("no format")
+
+
+class OddText(ValueError):
+    def __str__(self) -> str:
+        return Text("odd")
+
+
+class Nameless(type(ValueError)):  # type: ignore[misc]
+    @property
+    def __name__(self) -> str:
+        raise RuntimeError("no name")
+
+
+def its_own_cause() -> ValueError:
+    error = ValueError("recursive")
+    error.__cause__ = error
+    return error
+
+
+def of_many_causes() -> ValueError:
+    error = ValueError("the first")
+    for number in range(20_000):
+        following = ValueError(str(number))
+        following.__cause__ = error
+        error = following
+    return error
+
+
+def in_an_odd_file(name: str) -> ValueError:
+    """Raised in a function, a file and a line whose names no table takes."""
+    names: dict[str, object] = {}
+    code = compile("def odd():\n    raise ValueError('\U0001f989' * 500)\n", "odd.py", "exec")
+    function = types.FunctionType(
+        code.co_consts[0].replace(co_filename=name, co_name=name), {"__name__": name, "__loader__": object()}
+    )
+    names["odd"] = function
+    try:
+        function()
+    except ValueError as error:
+        return error
+    raise AssertionError
+
+
+ODD_ERRORS: Mapping[str, Callable[[], BaseException]] = {
+    "unreadable": Unreadable,
+    "exits": Exits,
+    "endless": Endless,
+    "odd-text": OddText,
+    "nameless": lambda: Nameless("Nameless", (ValueError,), {})("no"),
+    "its-own-cause": its_own_cause,
+    "many-causes": of_many_causes,
+    "huge": lambda: ValueError("x" * 30_000_000),
+    "huge-of-many-bytes": lambda: ValueError("\U0001f989" * 5_000_000),
+    "surrogates": lambda: ValueError("\ud800" * 2000 + "\x00"),
+    "group": lambda: BaseExceptionGroup("many", [ValueError(str(n)) for n in range(10_000)]),
+    "odd-file": lambda: in_an_odd_file("\ud800\x00\n" * 300),
+    "long-file": lambda: in_an_odd_file("\U0001f989/" * 5000),
+    "exit": lambda: SystemExit("no"),
+    "interrupt": KeyboardInterrupt,
+}
+odd_errors = pytest.mark.parametrize("make", ODD_ERRORS.values(), ids=ODD_ERRORS)
+
+
+@odd_errors
+def test_any_error_gives_texts_that_a_table_takes(make: Callable[[], BaseException]) -> None:
+    error = make()
+    try:
+        deep_odd(50, error)
+    except BaseException as found:
+        trace, message = trace_of(found), described(found)
+    assert trace is None or len(trace.encode()) <= MAX_BYTES
+    assert type(message) is str
+    assert len(message) <= MAX_MESSAGE_CHARACTERS + 200
+    assert len(short(message).encode()) <= 4 * MAX_ERROR_CHARACTERS
+
+
+@odd_errors
+def test_a_task_that_raises_any_error_fails_with_what_can_be_read_of_it(make: Callable[[], BaseException]) -> None:
+    w = world()
+
+    def fails(task: Task, context: ActionContext) -> None:
+        deep_odd(50, make())
+
+    w.insert("t", at=bucket_at(1), payload={"text": "x"}, retryPolicy={"minBackoffSeconds": 0})
+    w.insert("other", at=bucket_at(1))
+    before = item_bytes(w.row("t"))
+    w.actions.behaviour["t"] = fails
+    w.ticks(8)
+    assert (w.outcome("t"), w.outcome("other")) == ("failed", "completed")
+    assert w.row("t")["error"]
+    assert len(attempts(w, "t")) == 4
+    orjson.dumps(encode(w.row("t")))  # which refuses lone surrogates, as a table does
+    assert item_bytes(w.row("t")) - before <= OWN_BYTES
+
+
+def test_the_largest_errors_of_all_attempts_fit_into_a_row() -> None:
+    w = world()
+    again = {"minBackoffSeconds": 0, "maxBackoffSeconds": 0, "maximumRetryAttempts": 30}
+    w.insert("t", at=bucket_at(1), retryPolicy=again)
+    before = item_bytes(w.row("t"))
+
+    def fails(task: Task, context: ActionContext) -> None:
+        raise in_an_odd_file("\U0001f989/" * 5000)
+
+    w.actions.behaviour["t"] = fails
+    w.ticks(40)
+    assert w.outcome("t") == "failed"
+    assert item_bytes(w.row("t")) - before <= OWN_BYTES
+
+
+@odd_errors
+def test_a_handler_that_raises_any_error_is_logged_and_fails_as_declared(
+    make: Callable[[], BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    error = make()
+
+    def fails(payload: dict[str, object]) -> None:
+        raise error
+
+    handler = Handler("fails", fails, permanent=(ValueError,))
+    with pytest.raises(BaseException) as found:
+        handler.run(a_task(), a_context())
+    assert isinstance(found.value, PermanentError) == isinstance(error, ValueError)
+    logged = [record.__dict__["handler"] for record in caplog.records if record.levelname == "ERROR"]
+    assert ("fails" in logged) == isinstance(error, Exception)
+
+
+def deep_odd(levels: int, error: BaseException) -> None:
+    if levels:
+        deep_odd(levels - 1, error)
+    raise error
 
 
 def attempts(w: World, task_id: str) -> list[Mapping[str, object]]:

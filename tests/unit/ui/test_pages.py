@@ -10,6 +10,7 @@ import pytest
 from tests.unit.ui.conftest import NOON
 from tests.unit.ui.support import Browser, elements, tags, text_of
 
+from dynatick.errors import RetryableError
 from dynatick.testing.virtual_installation import VirtualInstallation
 
 PAGES = [
@@ -65,7 +66,9 @@ def test_now_has_its_figures(busy: VirtualInstallation, browser: Browser) -> Non
     assert text_of(page, "due-now") == "Due now 0 nothing waits"
     assert text_of(page, "lateness") == "Lateness 0 ms p99 of the last hour, at most 0 ms"
     assert "last tick" in text_of(page, "last-tick")
-    bars = {one.attributes["href"].removeprefix("/buckets/"): one.text for one in elements(page, "bar")}
+    assert elements(page, "bar") == [], "they come by a request of their own"
+    minutes = browser.get("/now/minutes")
+    bars = {one.attributes["href"].removeprefix("/buckets/"): one.text for one in elements(minutes, "bar")}
     assert bars["2026-12-31T12:10Z"] == "12:10: 4 completed"
     assert bars["2026-12-31T12:20Z"] == "12:20: 1 failed"
     assert bars["2026-12-31T13:05Z"] == "13:05: 1 recurring"
@@ -75,6 +78,19 @@ def test_what_runs_next(busy: VirtualInstallation, browser: Browser) -> None:
     rows = [one.text for one in elements(browser.get("/now/next"), "next-row")]
     assert rows[0].startswith("13:05 often schedule webhook in 5 min")
     assert any(row.startswith("14:00 to-come log in 60 min") for row in rows) or len(rows) == 8
+
+
+def test_a_retry_that_comes_next_is_named_with_its_next_attempt(busy: VirtualInstallation, browser: Browser) -> None:
+    busy.fail("log", with_=RetryableError("no answer"))
+    policy = {"minBackoffSeconds": 240, "maxBackoffSeconds": 240}
+    busy.client.insert("again", delay_seconds=30, action="log", payload={"message": "x"}, retry_policy=policy)
+    busy.advance(minutes=1)
+    waits = busy.client.get("again")
+    rows = [one.text for one in elements(browser.get("/now/next"), "next-row")]
+    (row,) = [row for row in rows if " again " in row]
+    assert row.startswith(waits.bucket[-5:])
+    assert " in " in row
+    assert " ago" not in row
 
 
 def test_an_hour_has_a_bar_for_each_minute_and_a_table(busy: VirtualInstallation, browser: Browser) -> None:

@@ -175,7 +175,9 @@ class Occurrence(OpenForm):
     taskDateTime: str | None = None
     finishedAt: str | None = None
     error: str | None = None
-    reason: str | None = Field(None, description="Why it was not made: outage, overlap, paused, id-taken or too-large.")
+    reason: str | None = Field(
+        None, description="Why it was not made: outage, overlap, paused, all-paused, id-taken or too-large."
+    )
     runNow: bool | None = Field(None, description="An extra occurrence, made by run-now.")
     inTime: bool | None = Field(
         None, description="Whether it completed within `expectedWithinSeconds`. Left out: not yet known, or not asked."
