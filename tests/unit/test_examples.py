@@ -45,6 +45,7 @@ NOT_RUN = {
     "docs/how-to/cdk-and-terraform.md": "CDK needs Node.js and was tried by hand, Terraform was not: the page says so. "
     "tests/unit/stack/test_packaging.py holds the names that it uses",
     "docs/performance.md": "make bench takes minutes; tests/unit/stack/test_bench_documents.py holds its figures",
+    "docs/simulation.md": "make simulate takes minutes; the tests in tests/simulate run smaller ones",
     "docs/reference/actions.md": "it is written by make docs, from the examples of the types, which are checked there",
 }
 
