@@ -24,7 +24,7 @@ SPARE = 1.25
 GRAIN = 25
 """Ranges end at every 25th id, so that an outline needs little memory."""
 
-_MIN_MEASURED, _MAX_MEASURED = timedelta(seconds=1), timedelta(seconds=5)
+_MIN_MEASURED, _MAX_MEASURED = timedelta(seconds=2), timedelta(seconds=5)  # the first claims take a moment
 
 
 def measured_rate(ended: int, running: int, elapsed: timedelta, threads: int) -> float | None:

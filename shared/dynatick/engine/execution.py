@@ -163,7 +163,7 @@ class Execution:
         if not rules.max_workers:
             return whole
         soon = (self.rate or 0) * CLAIM_AHEAD.total_seconds()
-        return min(whole, rules.threads + max(BATCH, int(soon)))
+        return min(whole, rules.threads + max(2 * BATCH, int(soon)))
 
     @property
     def running(self) -> int:

@@ -31,7 +31,7 @@ from dynatick.errors import DynatickError
 MAX_OUTLINED = 50_000
 """Tasks that are read ahead to be divided: about a second of reading."""
 
-_PROBE_INTERVAL = timedelta(seconds=2)
+_FIRST_PROBE, _PROBE_INTERVAL = timedelta(seconds=5), timedelta(seconds=2)
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class HandOut:
                 break
             handed_out.append(part)
             self._window.handed_out.append(order)
-            self._started.append(_Started(order, part.probe, now + timedelta(seconds=part.tasks / rate)))
+            self._started.append(_Started(order, part.probe, now + _FIRST_PROBE))
             self._execution.report.workers += 1
             self._execution.report.handed_to_workers += part.tasks
         if len(handed_out) < len(parts) or not parts:

@@ -34,9 +34,9 @@ def outline(number: int) -> Outline:
 @pytest.mark.parametrize(
     ("ended", "running", "seconds", "rate"),
     [
-        (72, 16, 1, 80.0),
-        (72, 16, 0.9, None),  # too early
-        (15, 16, 1, None),  # fewer than there are threads
+        (152, 16, 2, 80.0),
+        (152, 16, 1.9, None),  # too early
+        (15, 16, 2, None),  # fewer than there are threads
         (15, 0, 5, 3.0),
         (0, 16, 5, 1.6),
         (0, 0, 5, 0.2),

@@ -34,7 +34,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(module, name, QUICK)
     monkeypatch.setattr(division, "START", timedelta(seconds=1))
     monkeypatch.setattr(division, "_MIN_MEASURED", QUICK)
-    monkeypatch.setattr(hand_out, "_PROBE_INTERVAL", QUICK)
+    for name in ("_FIRST_PROBE", "_PROBE_INTERVAL"):
+        monkeypatch.setattr(hand_out, name, QUICK)
 
 
 @dataclass
