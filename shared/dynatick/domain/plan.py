@@ -52,7 +52,7 @@ BATCH = 25  # tasks of a claim or record
 CLAIMS_AT_ONCE = 2  # of one process
 IN_FLIGHT_PER_THREAD, MIN_IN_FLIGHT = 4, 100  # tasks of a process that are claimed and not recorded
 CLAIM_AHEAD = 2.0  # with workers: what runs in this time is claimed
-MIN_MEASURED, MAX_MEASURED = 1.0, 5.0  # until a pass knows its rate
+MIN_MEASURED, MAX_MEASURED = 2.0, 5.0  # until a pass knows its rate
 SOON = 10.0  # what a pass can run within this time, it keeps
 OUTLINE_SECONDS = 0.5  # assumed: of reading ahead, before workers are started
 CPU_SECONDS = 114e-6  # measured: of a task, at a whole CPU
@@ -369,7 +369,7 @@ def in_flight(load: Load, fleet: Fleet) -> float:
     if not fleet.workers:
         return whole
     soon = CLAIM_AHEAD * process_rate(load, fleet.threads, fleet.memory_mb)
-    return min(whole, fleet.threads + max(BATCH, soon))
+    return min(whole, fleet.threads + max(2 * BATCH, soon))
 
 
 # -- time --------------------------------------------------------------------------------------------------------------
