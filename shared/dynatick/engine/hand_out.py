@@ -31,6 +31,7 @@ from dynatick.errors import DynatickError
 MAX_OUTLINED = 50_000
 """Tasks that are read ahead to be divided: about a second of reading."""
 
+_MAX_TIME = timedelta(minutes=15)  # of an order: more was written by hand
 _FIRST_PROBE, _PROBE_INTERVAL = timedelta(seconds=5), timedelta(seconds=2)
 
 
@@ -101,13 +102,14 @@ class HandOut:
     @property
     def is_over(self) -> bool:
         """Whether the time of an order is over, so that the holder should poll its range."""
-        return any(order.until <= self._clock() for order in self._window.handed_out)
+        now = self._clock()
+        return any(_is_over(order, now) for order in self._window.handed_out)
 
     def take_back(self) -> list[WorkOrder]:
         """The orders that are over and may have left something; from now on they no longer count."""
         now = self._clock()
         self._probe(now)
-        over = [order for order in self._window.handed_out if order.until <= now]
+        over = [order for order in self._window.handed_out if _is_over(order, now)]
         self._remove(over)
         return over
 
@@ -119,7 +121,7 @@ class HandOut:
         if len(self._window.handed_out) >= self._rules.max_workers:
             self._probe(self._clock())
         now = self._clock()
-        return self._rules.max_workers - sum(order.until > now for order in self._window.handed_out)
+        return self._rules.max_workers - sum(not _is_over(order, now) for order in self._window.handed_out)
 
     def _longest(self) -> timedelta:
         return longest_range(self._execution.budget.stop_claiming - self._clock())
@@ -139,3 +141,7 @@ class HandOut:
     def _remove(self, orders: Sequence[WorkOrder]) -> None:
         self._window.handed_out = [order for order in self._window.handed_out if order not in orders]
         self._started = [one for one in self._started if one.order not in orders]
+
+
+def _is_over(order: WorkOrder, now: datetime) -> bool:
+    return not now < order.until <= now + _MAX_TIME

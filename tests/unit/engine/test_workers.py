@@ -142,15 +142,23 @@ def test_a_pass_that_dies_leaves_its_ranges_to_their_workers_until_the_orders_ar
     assert ran_once(w, 50), "and when the order is over, the pass runs what is left"
 
 
+def test_a_range_that_was_handed_out_for_days_by_hand_is_polled_all_the_same() -> None:
+    w = world_with(30)
+    hand_to(w, WorkOrder(bucket=bucket_at(1), after=None, through="t9", until=NOON + timedelta(days=30)))
+    w.next_tick()
+    assert ran_once(w, 30)
+    assert w.cursor().handed_out == ()
+
+
 def test_a_bucket_with_a_range_that_is_handed_out_is_not_drained() -> None:
     w = world_with(50, in_one_thread=True)  # such a pass doesn't wait for workers
-    order = WorkOrder(bucket=bucket_at(1), after="t0009", through="t0039", until=NOON + timedelta(minutes=30))
+    order = WorkOrder(bucket=bucket_at(1), after="t0009", through="t0039", until=NOON + timedelta(minutes=14))
     hand_to(w, order)
     w.ticks(8)
     assert {task_id for task_id, _, _ in w.actions.ran} == {*ids(50)[:10], *ids(50)[40:]}
     assert w.cursor().drained_through == bucket_at(0).minute
     assert w.cursor().handed_out == (order,)
-    w.next_tick(30)
+    w.next_tick(8)
     assert ran_once(w, 50)
     w.until_drained()
 
