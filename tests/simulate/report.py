@@ -62,7 +62,7 @@ def starts(bursts: Sequence[Burst], plans: Sequence[Plan | None]) -> Table:
                 f"{burst.p50:.1f}",
                 f"{burst.p99:.1f}",
                 f"{burst.last_start:.1f}",
-                "" if plan is None else f"{planned(plan, burst.scenario):.1f}",
+                "" if plan is None else f"{plan.timing.last_start:.1f}",
                 f"{burst.max_running:,}",
                 f"{burst.used.cold_starts:,}",
                 f"{len(burst.problems):,}",
@@ -70,11 +70,6 @@ def starts(bursts: Sequence[Burst], plans: Sequence[Plan | None]) -> Table:
             for burst, plan in zip(bursts, plans, strict=True)
         ],
     )
-
-
-def planned(plan: Plan, scenario: Scenario) -> float:
-    """When the last task starts by the plan, for 9 of 10 buckets, in seconds after it is due."""
-    return plan.timing.last_start + scenario.assumptions.tick_delay
 
 
 def uses(bursts: Sequence[Burst]) -> Table:
